@@ -114,8 +114,8 @@ class _Look(Protocol):
 
 def _look_at(source: Landing) -> _Look:
     if isinstance(source, KafkaTopic):
-        return _TopicLook(source)
-    return _ListingLook(source) if isinstance(source, RemotePath) else _FolderLook(source)
+        return _WhatIsThere(lambda: topic_state(source))
+    return _WhatIsThere(lambda: list_files(source)) if isinstance(source, RemotePath) else _FolderLook(source)
 
 
 class _FolderLook:
@@ -150,45 +150,27 @@ class _FolderLook:
         return False
 
 
-class _ListingLook:
-    """Detects changes of a store's folder by listing it: an overwritten file has another tag or time."""
+class _WhatIsThere:
+    """Detects changes by the listing of a store's folder, or by the end offsets of a topic's partitions.
 
-    def __init__(self, landing: RemotePath) -> None:
-        self._landing = landing
-        self._seen: Listing | None = None
-        self._found: Listing | None = None
+    An overwritten file has another tag or time.
+    """
 
-    def remember(self) -> None:
-        """Remember the state of the last check."""
-        self._seen = self._found
-
-    def remember_until(self, settle: timedelta) -> None:
-        """Do nothing: in a bucket, files wait only for their markers, which the listing shows."""
-
-    def shows_news(self) -> bool:
-        """Whether a run may find new files."""
-        self._found = list_files(self._landing)
-        return self._found != self._seen
-
-
-class _TopicLook:
-    """Detects new messages of a topic by the end offsets of its partitions."""
-
-    def __init__(self, topic: KafkaTopic) -> None:
-        self._topic = topic
-        self._seen: TopicState | None = None
-        self._found: TopicState | None = None
+    def __init__(self, look: Callable[[], Listing | TopicState]) -> None:
+        self._look = look
+        self._seen: Listing | TopicState | None = None
+        self._found: Listing | TopicState | None = None
 
     def remember(self) -> None:
         """Remember the state of the last check."""
         self._seen = self._found
 
     def remember_until(self, settle: timedelta) -> None:
-        """Do nothing: messages are always complete."""
+        """Do nothing: files wait only for their markers, which the listing shows, and messages are always complete."""
 
     def shows_news(self) -> bool:
-        """Whether a run may find new messages."""
-        self._found = topic_state(self._topic)
+        """Whether a run may find something."""
+        self._found = self._look()
         return self._found != self._seen
 
 

@@ -27,7 +27,7 @@ from keyfold.keyed.job.lookups import KeptLookups
 from keyfold.keyed.plans.inputs import REMEDY, check_inputs, input_tables, produced_until
 from keyfold.keyed.plans.lookout import LastPlanned, wait_for_news
 from keyfold.keyed.plans.planning import PlannedRun, RunBounds, plan_run
-from keyfold.keyed.running.batches import OnBatch, batches_on
+from keyfold.keyed.running.batches import OnBatch, batches_of
 from keyfold.keyed.running.commit import commit
 from keyfold.keyed.running.damage import damage_diagnosed
 from keyfold.keyed.running.new_generation import new_branch, new_generation
@@ -328,7 +328,7 @@ class _Run:
         return planned
 
     def _work(self, next_plan: Callable[[], KeyedPlan | None]) -> None:
-        batches = batches_on(
+        batches = batches_of(self._spark)(
             self._spark, self._lakehouse, self._job, self.generation, next_plan, self._options.on_batch
         )
         try:

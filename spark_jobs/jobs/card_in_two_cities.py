@@ -12,19 +12,15 @@ from datetime import timedelta
 import polars as pl
 from pydantic import Field
 
-from keyfold import FollowedBy, JobParameters, JobTemplate, KeyedJob, pattern_job
-from keyfold.keyed.job import Delay, Duration
+from keyfold import FollowedBy, JobTemplate, KeyedJob, pattern_job
+from keyfold.keyed.job import Duration, EventTimeParameters
 from spark_jobs.streams import PAYMENTS
 
 
-class CardInTwoCitiesParameters(JobParameters):
+class CardInTwoCitiesParameters(EventTimeParameters):
     """Parameters of `card_in_two_cities`."""
 
     within: Duration = Field(timedelta(minutes=10), description="From the one payment to the other at most")
-    watermark_delay: Delay = Field(timedelta(minutes=10), description="How far out of order payments may come")
-    idle_after: Duration = Field(
-        timedelta(hours=2), description="Processing time without new payments after which runs advance event time"
-    )
 
 
 def build(parameters: CardInTwoCitiesParameters) -> KeyedJob:
@@ -46,8 +42,8 @@ def build(parameters: CardInTwoCitiesParameters) -> KeyedJob:
 
 
 CARD_IN_TWO_CITIES = JobTemplate(
-    name="card_in_two_cities",
-    description="Two payments with one card in different cities, ten minutes apart at most.",
-    parameters=CardInTwoCitiesParameters,
-    build=build,
+    "card_in_two_cities",
+    "Two payments with one card in different cities, ten minutes apart at most.",
+    CardInTwoCitiesParameters,
+    build,
 )

@@ -19,7 +19,6 @@ the stream was split; with `timeout_in=processing_time` it lasts from the run th
 of the key is numbered first (`keyed.timeouts`).
 """
 
-from datetime import timedelta
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -27,9 +26,9 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from keyfold import Clock, JobTemplate, KeyedJob, KeyfoldError, Step, Stream, column
+from keyfold import Clock, JobTemplate, KeyedJob, KeyfoldError, Step, Stream, required
 from keyfold.columns import passed_on
-from keyfold.keyed.job import DEADLINE, STALE_AT, Delay, Duration, KeysOf, Names, Parted, Timeout, Window, WindowShape
+from keyfold.keyed.job import DEADLINE, STALE_AT, KeysOf, Names, Parted, Timeout, Window, WindowShape
 from keyfold.operators.ordering import in_order
 from keyfold.operators.periods import period_start, period_starts
 from keyfold.stream import TIMESTAMP
@@ -54,10 +53,6 @@ class EventIndexParameters(ExpiringParameters):
         None,
         description="Numbers start anew in each window, aligned to 1970 UTC: 1h, or 1h every 15m, where an event is numbered "
         "in each of the four that it is in. None: a key's numbers never end",
-    )
-    watermark_delay: Delay = Field(timedelta(minutes=10), description="How far out of order events may come")
-    idle_after: Duration = Field(
-        timedelta(hours=2), description="Processing time without new events after which runs advance event time"
     )
 
     @model_validator(mode="after")
@@ -102,10 +97,10 @@ def build(parameters: EventIndexParameters) -> KeyedJob:
 
 
 EVENT_INDEX = JobTemplate(
-    name="event_index",
-    description="Every event with its number among those of its key: from 0, without gaps, in order of event time.",
-    parameters=EventIndexParameters,
-    build=build,
+    "event_index",
+    "Every event with its number among those of its key: from 0, without gaps, in order of event time.",
+    EventIndexParameters,
+    build,
 )
 
 
@@ -195,7 +190,7 @@ def _windows_of(time: str, window: WindowShape | None) -> dict[str, Any]:
 
 
 def _window_start(time: str) -> pa.Field:
-    return column(WINDOW_START, TIMESTAMP, "Start of the window (UTC)", made_of=(time,), nullable=False)
+    return required(WINDOW_START, TIMESTAMP, "Start of the window (UTC)", made_of=(time,))
 
 
 def _numbered(columns: pa.Schema, key: tuple[str, ...], time: str) -> pa.Schema:
@@ -206,11 +201,11 @@ def _numbered(columns: pa.Schema, key: tuple[str, ...], time: str) -> pa.Schema:
         end = "End of the window, which is not in it (UTC)"
         times = [
             _window_start(time),
-            column(WINDOW_END, TIMESTAMP, end, made_of=(time,), nullable=False),
+            required(WINDOW_END, TIMESTAMP, end, made_of=(time,)),
         ]
         meaning = "Number of the event among those of its key in the window, from 0"
     made_of = dict.fromkeys([*(name for name in key if name != WINDOW_START), time])
-    number = column(INDEX, pa.int64(), meaning, made_of=tuple(made_of), nullable=False)
+    number = required(INDEX, pa.int64(), meaning, made_of=tuple(made_of))
     return pa.schema([*passed_on(columns), *times, number])
 
 

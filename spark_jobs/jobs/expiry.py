@@ -1,25 +1,29 @@
-"""What jobs share whose state may expire: how long a key may be silent, and in which time."""
+"""What jobs share whose keys end, or may expire, by silence: how long it lasts, and in which time."""
 
 from typing import Self
 
 from pydantic import Field, model_validator
 
-from keyfold import JobParameters
-from keyfold.keyed.job import Duration, TimeKind, Timeout
+from keyfold.keyed.job import Duration, EventTimeParameters, TimeKind, Timeout
 
 
-class ExpiringParameters(JobParameters):
+class SilentParameters(EventTimeParameters):
+    """Parameters of a job whose keys end by silence."""
+
+    timeout_in: TimeKind = Field(
+        "event_time",
+        description="event_time: a silence lies between two events of a key. processing_time: it lasts from the run that "
+        "brought a key's last event, whatever time that is of",
+    )
+
+
+class ExpiringParameters(SilentParameters):
     """Parameters of a job whose keys never close by themselves, and may be said to expire."""
 
     expire_after: Duration | None = Field(
         None,
         description="Silence after which what is kept of a key is dropped, and its next event begins anew. None: nothing "
         "expires",
-    )
-    timeout_in: TimeKind = Field(
-        "event_time",
-        description="event_time: that silence lies between two events of a key. processing_time: it lasts from the run "
-        "that brought a key's last event, whatever time that is of",
     )
 
     @model_validator(mode="after")

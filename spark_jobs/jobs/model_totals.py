@@ -15,7 +15,7 @@ from datetime import timedelta
 import polars as pl
 import pyarrow as pa
 
-from keyfold import Clock, JobParameters, JobTemplate, KeyedJob, Step, column
+from keyfold import Clock, JobParameters, JobTemplate, KeyedJob, Step, required
 from keyfold.keyed.job import KeysOf
 from keyfold.keyed.rows.exact_sums import check_sums, may_overflow
 from keyfold.stream import TIMESTAMP
@@ -26,32 +26,20 @@ NO_MODEL = ""
 
 MODEL_PURCHASE = pa.schema(
     [
-        column("model", pa.string(), "The model; empty where none is named", made_of=("models",), nullable=False),
-        column("time", TIMESTAMP, "Event time of the newest of them (UTC)", made_of=("time",), nullable=False),
-        column("quantity", pa.int64(), "Pieces bought less pieces returned", made_of=("quantity",), nullable=False),
-        column("purchases", pa.int64(), "How many purchases the row stands for", made_of=("time",), nullable=False),
+        required("model", pa.string(), "The model; empty where none is named", made_of="models"),
+        required("time", TIMESTAMP, "Event time of the newest of them (UTC)", made_of="time"),
+        required("quantity", pa.int64(), "Pieces bought less pieces returned", made_of="quantity"),
+        required("purchases", pa.int64(), "How many purchases the row stands for", made_of="time"),
     ]
 )
 """A purchase as one of its models sees it, or those of a model that are added up already."""
 
 MODEL_TOTAL = pa.schema(
     [
-        column(
-            "model",
-            pa.string(),
-            "The model; empty for the purchases that name none",
-            made_of=("models",),
-            nullable=False,
-        ),
-        column(
-            "quantity",
-            pa.int64(),
-            "Pieces bought less pieces returned, in all",
-            made_of=("quantity", "models"),
-            nullable=False,
-        ),
-        column("purchases", pa.int64(), "Purchases and returns that name it", made_of=("models",), nullable=False),
-        column("latest", TIMESTAMP, "When it was last bought or returned (UTC)", made_of=("time",), nullable=False),
+        required("model", pa.string(), "The model; empty for the purchases that name none", made_of="models"),
+        required("quantity", pa.int64(), "Pieces bought less pieces returned, in all", made_of="quantity models"),
+        required("purchases", pa.int64(), "Purchases and returns that name it", made_of="models"),
+        required("latest", TIMESTAMP, "When it was last bought or returned (UTC)", made_of="time"),
     ]
 )
 
@@ -89,10 +77,10 @@ def build(parameters: ModelTotalsParameters) -> KeyedJob:
 
 
 MODEL_TOTALS = JobTemplate(
-    name="model_totals",
-    description="Of every model, the pieces bought so far and the purchases that name it; a purchase of several counts for each.",
-    parameters=ModelTotalsParameters,
-    build=build,
+    "model_totals",
+    "Of every model, the pieces bought so far and the purchases that name it; a purchase of several counts for each.",
+    ModelTotalsParameters,
+    build,
 )
 
 

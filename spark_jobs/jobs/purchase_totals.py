@@ -21,7 +21,7 @@ the stream was split; with `timeout_in=processing_time` it lasts from the run th
 waits of the item is added first (`keyed.timeouts`).
 """
 
-from datetime import timedelta
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -29,8 +29,8 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold import Clock, JobTemplate, KeyedJob, OutputTable, Step, column
-from keyfold.keyed.job import Delay, Duration, Parted, Timeout
+from keyfold import Clock, JobTemplate, KeyedJob, OutputTable, Step, required
+from keyfold.keyed.job import Parted, Timeout
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.rows.exact_sums import narrowed, widened
 from keyfold.operators.ordering import Ordered, in_order
@@ -63,35 +63,24 @@ _TOTAL = ("item", "quantity", "models", "deadline")
 
 PURCHASE_TOTAL = pa.schema(
     [
-        column("item", pa.string(), "The item", made_of=("item",), nullable=False),
-        column(
-            "delta_quantity",
-            pa.int64(),
-            "Pieces in this purchase; negative for a return",
-            made_of=("quantity",),
-            nullable=False,
-        ),
-        column(
+        required("item", pa.string(), "The item", made_of="item"),
+        required("delta_quantity", pa.int64(), "Pieces in this purchase; negative for a return", made_of="quantity"),
+        required(
             "cumulative_quantity",
             pa.int64(),
             "Pieces of the item so far, this purchase included",
-            made_of=("quantity", "time"),
-            nullable=False,
+            made_of="quantity time",
         ),
-        column(
-            "models", MODELS, "Variants of the item seen so far, sorted", made_of=("models", "time"), nullable=False
-        ),
-        column("event_time", TIMESTAMP, "When it was bought (UTC)", made_of=("time",), nullable=False),
+        required("models", MODELS, "Variants of the item seen so far, sorted", made_of="models time"),
+        required("event_time", TIMESTAMP, "When it was bought (UTC)", made_of="time"),
     ]
 )
 
 LATEST_PURCHASE_TOTAL = pa.schema(
     [
-        column("item", pa.string(), "The item", made_of=("item",), nullable=False),
-        column(
-            "quantity", pa.int64(), "Pieces bought less pieces returned, in all", made_of=("quantity",), nullable=False
-        ),
-        column("models", MODELS, "Variants of the item seen, sorted", made_of=("models",), nullable=False),
+        required("item", pa.string(), "The item", made_of="item"),
+        required("quantity", pa.int64(), "Pieces bought less pieces returned, in all", made_of="quantity"),
+        required("models", MODELS, "Variants of the item seen, sorted", made_of="models"),
     ]
 )
 
@@ -104,10 +93,6 @@ class PurchaseTotalsParameters(ExpiringParameters):
         description="arrival: every purchase is added up as it comes. event_time: it waits until the watermark has "
         "passed it, so that the totals on the way do not depend on how the stream was split.",
     )
-    watermark_delay: Delay = Field(timedelta(minutes=10), description="How far out of order purchases may come")
-    idle_after: Duration = Field(
-        timedelta(hours=2), description="Processing time without new purchases after which runs advance event time"
-    )
 
 
 _FROM_HERE_ON = frozenset({"order"})
@@ -118,10 +103,6 @@ comes out, once it is due by the new order. Of a total that never expired nothin
 
 def build(parameters: PurchaseTotalsParameters) -> KeyedJob:
     """Make the job of its parameters."""
-
-    def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        return add_up(state, events, clock, parameters)
-
     return KeyedJob(
         name="purchase_totals",
         stream=SALES,
@@ -130,7 +111,7 @@ def build(parameters: PurchaseTotalsParameters) -> KeyedJob:
         events=PURCHASE,
         state=ITEM_TOTAL if parameters.expiry is None else parameters.expiry.add_column(ITEM_TOTAL),
         output=PURCHASE_TOTAL,
-        step=step,
+        step=partial(add_up, parameters=parameters),
         step_decides_late=True,
         side_outputs=(
             OutputTable(
@@ -149,10 +130,10 @@ def build(parameters: PurchaseTotalsParameters) -> KeyedJob:
 
 
 PURCHASE_TOTALS = JobTemplate(
-    name="purchase_totals",
-    description="After every purchase, its item's cumulative quantity and the set of models seen of it.",
-    parameters=PurchaseTotalsParameters,
-    build=build,
+    "purchase_totals",
+    "After every purchase, its item's cumulative quantity and the set of models seen of it.",
+    PurchaseTotalsParameters,
+    build,
 )
 
 

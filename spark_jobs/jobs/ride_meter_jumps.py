@@ -9,12 +9,12 @@ from datetime import timedelta
 import polars as pl
 from pydantic import Field
 
-from keyfold import FollowedBy, JobParameters, JobTemplate, KeyedJob, pattern_job
-from keyfold.keyed.job import Delay, Duration
+from keyfold import FollowedBy, JobTemplate, KeyedJob, pattern_job
+from keyfold.keyed.job import Duration, EventTimeParameters
 from spark_jobs.streams import RIDE_POINTS
 
 
-class RideMeterJumpsParameters(JobParameters):
+class RideMeterJumpsParameters(EventTimeParameters):
     """Parameters of `ride_meter_jumps`."""
 
     jump: float = Field(
@@ -23,10 +23,6 @@ class RideMeterJumpsParameters(JobParameters):
         description="By more than this the meter must rise, in dollars: New York's meters add some 0.75 a minute",
     )
     within: Duration = Field(timedelta(minutes=1), description="From the one reading to the next at most")
-    watermark_delay: Delay = Field(timedelta(minutes=10), description="How far out of order points may come")
-    idle_after: Duration = Field(
-        timedelta(hours=2), description="Processing time without new points after which runs advance event time"
-    )
 
 
 def build(parameters: RideMeterJumpsParameters) -> KeyedJob:
@@ -53,8 +49,8 @@ def build(parameters: RideMeterJumpsParameters) -> KeyedJob:
 
 
 RIDE_METER_JUMPS = JobTemplate(
-    name="ride_meter_jumps",
-    description="Two neighbouring readings of a ride's meter, of which the second is far above the first.",
-    parameters=RideMeterJumpsParameters,
-    build=build,
+    "ride_meter_jumps",
+    "Two neighbouring readings of a ride's meter, of which the second is far above the first.",
+    RideMeterJumpsParameters,
+    build,
 )

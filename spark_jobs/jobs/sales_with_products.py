@@ -10,7 +10,7 @@ import os
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold import Input, JobParameters, JobTemplate, KeyedJob, Lookup, column
+from keyfold import Input, JobParameters, JobTemplate, KeyedJob, Lookup, column, required
 from keyfold.columns import passed_on
 from keyfold.keyed.job import FilePath
 from keyfold.operators.joins import lookup_join
@@ -24,7 +24,7 @@ SALE = pa.schema(
 
 PRODUCT = pa.schema(
     [
-        column("item", pa.string(), "The item's code or name", nullable=False),
+        required("item", pa.string(), "The item's code or name"),
         column("product_name", pa.string(), "Name of the product; NULL of an item that the table of products lacks"),
         column("category", pa.string(), "Category of the product; NULL of an item that the table of products lacks"),
         column("list_price", pa.float64(), "List price of the product", unit="in the shop's currency"),
@@ -66,8 +66,8 @@ def build(parameters: SalesWithProductsParameters) -> KeyedJob:
 
 
 SALES_WITH_PRODUCTS = JobTemplate(
-    name="sales_with_products",
-    description="Each sale with the name, category and list price of its product.",
-    parameters=SalesWithProductsParameters,
-    build=build,
+    "sales_with_products",
+    "Each sale with the name, category and list price of its product.",
+    SalesWithProductsParameters,
+    build,
 )

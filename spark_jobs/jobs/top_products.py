@@ -12,13 +12,14 @@ is summed up as exact decimals, so that it does not depend on the order of the s
 """
 
 from datetime import timedelta
+from functools import partial
 
 import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold import Clock, JobParameters, JobTemplate, KeyedJob, OutputTable, Step, column
-from keyfold.keyed.job import Delay, Duration
+from keyfold import Clock, JobTemplate, KeyedJob, OutputTable, Step, column, required
+from keyfold.keyed.job import Duration, EventTimeParameters
 from keyfold.keyed.rows.exact_sums import check_sums, may_overflow
 from keyfold.operators.periods import period_start
 from keyfold.stream import TIMESTAMP
@@ -29,24 +30,14 @@ REVENUE = pa.decimal128(38, 9)
 
 PRODUCT_SALE = pa.schema(
     [
+        required("window_start", TIMESTAMP, "Start of the window that they would have been in (UTC)", made_of="time"),
+        required("item", pa.string(), "The item", made_of="item"),
+        required("time", TIMESTAMP, "Event time of the newest of them (UTC)", made_of="time"),
+        required("quantity", pa.int64(), "Pieces sold less pieces returned", made_of="quantity"),
         column(
-            "window_start",
-            TIMESTAMP,
-            "Start of the window that they would have been in (UTC)",
-            made_of=("time",),
-            nullable=False,
+            "revenue", REVENUE, "Sum of quantity times price", unit="in the shop's currency", made_of="quantity price"
         ),
-        column("item", pa.string(), "The item", made_of=("item",), nullable=False),
-        column("time", TIMESTAMP, "Event time of the newest of them (UTC)", made_of=("time",), nullable=False),
-        column("quantity", pa.int64(), "Pieces sold less pieces returned", made_of=("quantity",), nullable=False),
-        column(
-            "revenue",
-            REVENUE,
-            "Sum of quantity times price",
-            unit="in the shop's currency",
-            made_of=("quantity", "price"),
-        ),
-        column("n_events", pa.int64(), "How many sales the row stands for", made_of=("time",), nullable=False),
+        required("n_events", pa.int64(), "How many sales the row stands for", made_of="time"),
     ]
 )
 """One sale, or the sales of a product in a window that are summed up already (`time` is then the newest)."""
@@ -65,26 +56,22 @@ OPEN_PRODUCT = pa.schema(
 
 TOP_PRODUCT = pa.schema(
     [
-        column("window_start", TIMESTAMP, "Start of the window (UTC)", made_of=("time",), nullable=False),
-        column(
-            "window_end", TIMESTAMP, "End of the window, which is not in it (UTC)", made_of=("time",), nullable=False
-        ),
-        column(
+        required("window_start", TIMESTAMP, "Start of the window (UTC)", made_of="time"),
+        required("window_end", TIMESTAMP, "End of the window, which is not in it (UTC)", made_of="time"),
+        required(
             "rank",
             pa.int64(),
             "Place among the window's products, from 1: by quantity, ties by product",
-            made_of=("quantity", "item"),
-            nullable=False,
+            made_of="quantity item",
         ),
-        column("product", pa.string(), "The item", made_of=("item",), nullable=False),
-        column("quantity", pa.int64(), "Pieces sold less pieces returned", made_of=("quantity",), nullable=False),
-        column(
+        required("product", pa.string(), "The item", made_of="item"),
+        required("quantity", pa.int64(), "Pieces sold less pieces returned", made_of="quantity"),
+        required(
             "revenue",
             pa.float64(),
             "Sum of quantity times price",
             unit="in the shop's currency",
-            made_of=("quantity", "price"),
-            nullable=False,
+            made_of="quantity price",
         ),
     ]
 )
@@ -92,37 +79,29 @@ TOP_PRODUCT = pa.schema(
 LATEST_TOP_PRODUCT = pa.schema(
     [
         *TOP_PRODUCT,
-        column("is_open", pa.bool_(), "Whether the window may still change", made_of=("time",), nullable=False),
+        required("is_open", pa.bool_(), "Whether the window may still change", made_of="time"),
     ]
 )
 
 SALES_WINDOW = pa.schema(
     [
         *map(TOP_PRODUCT.field, ("window_start", "window_end")),
-        column("n_sales", pa.int64(), "Sales and returns", made_of=("time",), nullable=False),
-        column("n_products", pa.int64(), "Products among them", made_of=("item",), nullable=False),
+        required("n_sales", pa.int64(), "Sales and returns", made_of="time"),
+        required("n_products", pa.int64(), "Products among them", made_of="item"),
         *map(TOP_PRODUCT.field, ("quantity", "revenue")),
     ]
 )
 
 
-class TopProductsParameters(JobParameters):
+class TopProductsParameters(EventTimeParameters):
     """Parameters of `top_products`."""
 
     window: Duration = Field(timedelta(hours=1), description="Length of a window; windows are aligned to 1970 UTC")
     k: int = Field(10, ge=1, le=1_000_000, description="How many products of a window are ranked")
-    watermark_delay: Delay = Field(timedelta(minutes=10), description="How far out of order sales may come")
-    idle_after: Duration = Field(
-        timedelta(hours=2), description="Processing time without new sales after which runs advance event time"
-    )
 
 
 def build(parameters: TopProductsParameters) -> KeyedJob:
     """Make the job of its parameters."""
-
-    def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        return rank_products(state, events, clock, parameters)
-
     return KeyedJob(
         name="top_products",
         stream=SALES,
@@ -131,7 +110,7 @@ def build(parameters: TopProductsParameters) -> KeyedJob:
         events=PRODUCT_SALE,
         state=OPEN_PRODUCT,
         output=TOP_PRODUCT,
-        step=step,
+        step=partial(rank_products, parameters=parameters),
         derived={
             "window_start": period_start(pl.col("time"), parameters.window),
             "revenue": _REVENUE,
@@ -165,10 +144,10 @@ def build(parameters: TopProductsParameters) -> KeyedJob:
 
 
 TOP_PRODUCTS = JobTemplate(
-    name="top_products",
-    description="The best-selling products of each time window, by quantity, with their revenue.",
-    parameters=TopProductsParameters,
-    build=build,
+    "top_products",
+    "The best-selling products of each time window, by quantity, with their revenue.",
+    TopProductsParameters,
+    build,
 )
 
 

@@ -10,7 +10,7 @@ from keyfold.lazy_names import lazy_names
 if TYPE_CHECKING:
     from keyfold.keyed.job.clock import DEADLINE, STALE_AT
     from keyfold.keyed.job.copies import KeysOf
-    from keyfold.keyed.job.parameters import Delay, Duration, FilePath, Names, Window, WindowShape
+    from keyfold.keyed.job.parameters import Delay, Duration, EventTimeParameters, FilePath, Names, Window, WindowShape
     from keyfold.keyed.job.timeouts import Parted, TimeKind, Timeout
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "STALE_AT",
     "Delay",
     "Duration",
+    "EventTimeParameters",
     "FilePath",
     "KeysOf",
     "Names",
@@ -31,7 +32,15 @@ __all__ = [
 _MODULES = {
     "keyfold.keyed.job.clock": ("DEADLINE", "STALE_AT"),
     "keyfold.keyed.job.copies": ("KeysOf",),
-    "keyfold.keyed.job.parameters": ("Delay", "Duration", "FilePath", "Names", "Window", "WindowShape"),
+    "keyfold.keyed.job.parameters": (
+        "Delay",
+        "Duration",
+        "EventTimeParameters",
+        "FilePath",
+        "Names",
+        "Window",
+        "WindowShape",
+    ),
     "keyfold.keyed.job.timeouts": ("Parted", "TimeKind", "Timeout"),
 }
 __getattr__ = lazy_names(globals(), _MODULES)

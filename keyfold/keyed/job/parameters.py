@@ -87,6 +87,22 @@ Delay = Annotated[timedelta, BeforeValidator(_parse_duration), Field(ge=timedelt
 """A length of time as `Duration`, or `0s`."""
 
 
+class EventTimeParameters(JobParameters):
+    """Base of the parameters of jobs that go by event time, on events that come out of order.
+
+    Example:
+        >>> class Gap(EventTimeParameters):
+        ...     gap: Duration = timedelta(minutes=30)
+        >>> sorted(Gap(watermark_delay="5m").settings())
+        ['idle_after', 'key_groups', 'parameters', 'watermark_delay']
+    """
+
+    watermark_delay: Delay = Field(timedelta(minutes=10), description="How far out of order events may come")
+    idle_after: Duration = Field(
+        timedelta(hours=2), description="Processing time without new events after which runs advance event time"
+    )
+
+
 class WindowShape(NamedTuple):
     """Windows of event time: their length, and the time from the start of one to the start of the next."""
 

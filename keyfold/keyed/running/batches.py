@@ -41,17 +41,9 @@ _ARRIVALS_KEPT = 20
 OnBatch = Callable[[Progress, Counts], None]
 
 
-def batches_on(
-    spark: SparkSession,
-    lakehouse: Lakehouse,
-    job: KeyedJob,
-    generation: Generation,
-    next_plan: Callable[[], KeyedPlan | None],
-    on_batch: OnBatch | None,
-) -> "Batches":
-    """Make the batches of a session; the stand-in for a session in `keyfold.testing` brings its own class."""
-    kind: type[Batches] = getattr(spark, "batches", Batches)
-    return kind(spark, lakehouse, job, generation, next_plan, on_batch)
+def batches_of(spark: SparkSession) -> type["Batches"]:
+    """Return the class of a session's batches; the stand-in for a session in `keyfold.testing` brings its own."""
+    return getattr(spark, "batches", Batches)
 
 
 class Batches:

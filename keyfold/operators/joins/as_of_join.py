@@ -7,6 +7,7 @@ version of each key that the watermark has passed, while it can still be used, a
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any, Literal
 
 import polars as pl
@@ -76,10 +77,6 @@ def as_of_join(
     if within < timedelta(0):
         raise Misconfigured(f"job {name}: within is {within}; a version lies before the row that it counts for")
     sides = sides_of(name, key, left, right, how)
-
-    def step(state: pl.DataFrame, events: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
-        return _join(sides, within, how, state, events, clock)
-
     # Only left rows are conserved: versions replace each other, and are in no output row of their own.
     inputs = {left[0]: replace(left[1], conserved=how == "left"), right[0]: replace(right[1], conserved=False)}
     waits = (pl.col(INPUT) == left[0]).sum().cast(pl.Int64)
@@ -87,7 +84,9 @@ def as_of_join(
     if how == "inner":
         counted = {"output_events": pl.lit(0), "state_events": pl.lit(0)}
     more: dict[str, Any] = {**counted, "step_decides_late": True}
-    return KeyedJob.with_inputs(name, inputs, key, sides.state, sides.output, step, **{**more, **settings})
+    return KeyedJob.with_inputs(
+        name, inputs, key, sides.state, sides.output, partial(_join, sides, within, how), **{**more, **settings}
+    )
 
 
 def _join(

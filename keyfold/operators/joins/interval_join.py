@@ -7,6 +7,7 @@ written once, and state has a bounded span of each side.
 
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -76,11 +77,7 @@ def interval_join(
     if earliest > latest:
         raise Misconfigured(f"job {name}: earliest ({earliest}) is after latest ({latest}), so nothing would match")
     sides = sides_of(name, key, left, right, how)
-
-    def step(state: pl.DataFrame, events: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
-        return _join(sides, earliest, latest, how, state, events, clock)
-
-    return uncounted_join(name, sides, step, settings)
+    return uncounted_join(name, sides, partial(_join, sides, earliest, latest, how), settings)
 
 
 def unbounded_join(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -43,11 +44,7 @@ def window_join(
     if length <= timedelta(0):
         raise Misconfigured(f"job {name}: length is {length}; a window has a length")
     sides = sides_of(name, key, left, right, how)
-
-    def step(state: pl.DataFrame, events: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
-        return _join(sides, length, how, state, events, clock)
-
-    return uncounted_join(name, sides, step, settings)
+    return uncounted_join(name, sides, partial(_join, sides, length, how), settings)
 
 
 def _join(

@@ -3,6 +3,7 @@
 Spark reads the manifest of each state partition. Workers read the parts that it names as tables, a range of keys at a time.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,9 +35,45 @@ _ROWS_AT_ONCE = 50_000
 Change = Callable[[pl.DataFrame], pl.DataFrame]
 """A function that workers apply to rows of state; all rows of a key are passed together."""
 
+OnWorker = Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]]
+"""A function that a worker applies to frames of rows of whole keys."""
+
+
+class RowsOnWorkers(ABC):
+    """Rows of state to which workers apply functions."""
+
+    @property
+    @abstractmethod
+    def where(self) -> str:
+        """Describes the state, for messages."""
+
+    @abstractmethod
+    def worked(self, work: OnWorker, schema: pa.Schema) -> DataFrame:
+        """Apply a function to each worker's frames of rows; returns a Spark frame with the schema of its results."""
+
+    def changed(self, change: Change, schema: pa.Schema) -> DataFrame:
+        """Apply a function to the rows of whole keys in workers; returns a Spark frame with the schema of its results."""
+
+        def work(rows: Iterator[pl.DataFrame]) -> Iterator[pa.RecordBatch]:
+            for frame in rows:
+                made = change(frame)
+                for part in made.iter_slices(_ROWS_AT_ONCE):
+                    yield from part.to_arrow().select(schema.names).cast(schema).to_batches()
+
+        return self.worked(work, schema)
+
+    def collect_from_frames(self, work: OnWorker, schema: pa.Schema) -> list[Any]:
+        """Apply a function to each worker's frames of rows, and collect its results, which must be few.
+
+        Raises:
+            KeyfoldError: the state is damaged, or the work failed.
+        """
+        with explained(self.where):
+            return self.worked(work, schema).collect()
+
 
 @dataclass(frozen=True)
-class StateRows:
+class StateRows(RowsOnWorkers):
     """The rows of a job's state after a batch. They are read when they are used.
 
     Attributes:
@@ -130,20 +167,7 @@ class StateRows:
         """
         return pl.concat([empty(self.schema), *self.frames()])
 
-    def changed(self, change: Change, schema: pa.Schema) -> DataFrame:
-        """Apply a function to the rows of whole keys in workers; returns a Spark frame with the schema of its results."""
-
-        def work(rows: Iterator[pl.DataFrame]) -> Iterator[pa.RecordBatch]:
-            for frame in rows:
-                made = change(frame)
-                for part in made.iter_slices(_ROWS_AT_ONCE):
-                    yield from part.to_arrow().select(schema.names).cast(schema).to_batches()
-
-        return self.worked(work, schema)
-
-    def worked(
-        self, work: Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]], schema: pa.Schema
-    ) -> DataFrame:
+    def worked(self, work: OnWorker, schema: pa.Schema) -> DataFrame:
         """Apply a function to each worker's frames of rows; returns a Spark frame with the schema of its results."""
         wanted, columns = self._wanted, self._columns
 
@@ -152,20 +176,9 @@ class StateRows:
 
         return self._over_frames(kept, schema)
 
-    def collect_from_frames(
-        self, work: Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]], schema: pa.Schema
-    ) -> list[Any]:
-        """Apply a function to each worker's frames of rows, and collect its results, which must be few.
-
-        Raises:
-            KeyfoldError: the state is damaged, or the work failed.
-        """
-        with explained(self.where):
-            return self.worked(work, schema).collect()
-
     def collect_from_slots(
         self,
-        work: Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]],
+        work: OnWorker,
         schema: pa.Schema,
         columns: Sequence[str],
     ) -> list[Any]:
@@ -179,7 +192,7 @@ class StateRows:
 
     def _over_frames(
         self,
-        work: Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]],
+        work: OnWorker,
         schema: pa.Schema,
         columns: Sequence[str] | None = None,
     ) -> DataFrame:

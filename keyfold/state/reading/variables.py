@@ -1,6 +1,6 @@
 """Read all `transformWithState` variables of a Spark query, with one row for each key."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -16,6 +16,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.state_source import read_source
 from keyfold.state.reading.failures import explained
+from keyfold.state.reading.reader import OnWorker, RowsOnWorkers
 from keyfold.state.reading.spark_checkpoint import TTL, check_batch, describe_parts, parts_of, rows_of_keys
 from keyfold.state.rows.selection import select_columns
 
@@ -25,17 +26,21 @@ _KEY = "#key"
 
 
 @dataclass(frozen=True)
-class VariableRows:
+class VariableRows(RowsOnWorkers):
     """A checkpoint's state with one row for each key: the columns of the key, and a column for each variable.
 
     Attributes:
-        where: describes the state, for messages.
         key: columns of the key.
     """
 
-    where: str
+    _where: str
     key: tuple[str, ...]
     _frame: DataFrame
+
+    @property
+    def where(self) -> str:
+        """Describes the state, for messages."""
+        return self._where
 
     @property
     def schema(self) -> pa.Schema:
@@ -58,29 +63,9 @@ class VariableRows:
         """Return the rows as a Spark frame."""
         return self._frame
 
-    def changed(self, change: Callable[[pl.DataFrame], pl.DataFrame], schema: pa.Schema) -> DataFrame:
-        """Apply a function to the rows in workers; returns a Spark frame with the schema of its results."""
+    def worked(self, work: OnWorker, schema: pa.Schema) -> DataFrame:
+        """Apply a function to each worker's frames of rows; returns a Spark frame with the schema of its results."""
 
-        def work(rows: Iterator[pl.DataFrame]) -> Iterator[pa.RecordBatch]:
-            for frame in rows:
-                yield from change(frame).to_arrow().select(schema.names).cast(schema).to_batches()
-
-        return self._worked(work, schema)
-
-    def collect_from_frames(
-        self, work: Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]], schema: pa.Schema
-    ) -> list[Any]:
-        """Apply a function to each worker's frames of rows, and collect its results, which must be few.
-
-        Raises:
-            KeyfoldError: the state is damaged, or the work failed.
-        """
-        with explained(self.where):
-            return self._worked(work, schema).collect()
-
-    def _worked(
-        self, work: Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]], schema: pa.Schema
-    ) -> DataFrame:
         def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return work(cast(pl.DataFrame, pl.from_arrow(batch)) for batch in batches if batch.num_rows)
 

@@ -38,8 +38,8 @@ from typing import TYPE_CHECKING, Literal, Self
 import polars as pl
 from pydantic import Field, model_validator
 
-from keyfold import JobParameters, JobTemplate, KeyedJob, OutputTable
-from keyfold.keyed.job import Delay, Duration, TimeKind, Timeout
+from keyfold import JobTemplate, KeyedJob, OutputTable
+from keyfold.keyed.job import Duration, Timeout
 from spark_jobs.jobs.anomaly_predictions.learning import at_a_refresh, complete_windows, every_event, every_interval
 from spark_jobs.jobs.anomaly_predictions.models import MODELS, find_model
 from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
@@ -53,6 +53,7 @@ from spark_jobs.jobs.anomaly_predictions.tables import (
     WAITING,
     state_schema,
 )
+from spark_jobs.jobs.expiry import SilentParameters
 from spark_jobs.streams import METRICS
 
 STATE_VERSION = 1
@@ -64,7 +65,7 @@ else:
     ModelName = Literal[tuple(MODELS)]
 
 
-class AnomalyPredictionParameters(JobParameters):
+class AnomalyPredictionParameters(SilentParameters):
     """Parameters of `anomaly_predictions`."""
 
     model: ModelName = Field(
@@ -125,16 +126,7 @@ class AnomalyPredictionParameters(JobParameters):
     min_events: int = Field(
         30, ge=0, description="Events a model must have learned before it calls anything anomalous; until then score 0"
     )
-    watermark_delay: Delay = Field(timedelta(minutes=10), description="How far out of order events may come")
     forget_after: Duration = Field(timedelta(days=30), description="Silence after which a model retires")
-    timeout_in: TimeKind = Field(
-        "event_time",
-        description="event_time: a silence lies between two events of a key. processing_time: it lasts from the run that "
-        "brought a key's last event, whatever time that is of",
-    )
-    idle_after: Duration = Field(
-        timedelta(hours=2), description="Processing time without new events after which runs advance event time"
-    )
 
     @model_validator(mode="after")
     def _arrival_knows_no_periods(self) -> Self:
@@ -242,8 +234,8 @@ def _threshold(model: Model, parameters: AnomalyPredictionParameters) -> float:
 
 
 ANOMALY_PREDICTIONS = JobTemplate(
-    name="anomaly_predictions",
-    description="How unusual each metric's values are by a model that learns as it goes; a row when its answer changes.",
-    parameters=AnomalyPredictionParameters,
-    build=build,
+    "anomaly_predictions",
+    "How unusual each metric's values are by a model that learns as it goes; a row when its answer changes.",
+    AnomalyPredictionParameters,
+    build,
 )

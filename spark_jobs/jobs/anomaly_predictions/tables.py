@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from keyfold import column
+from keyfold import column, required
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
 
@@ -10,26 +10,23 @@ _BOTH = ("timestamp", "value")
 
 ANOMALY_PREDICTION = pa.schema(
     [
-        column("key", pa.string(), "Series that the value is of", made_of=("key",), nullable=False),
-        column("event_time", TIMESTAMP, "When the value was measured (UTC)", made_of=("timestamp",), nullable=False),
-        column("value", pa.float64(), "The value", unit="in the series' own unit", made_of=("value",), nullable=False),
+        required("key", pa.string(), "Series that the value is of", made_of="key"),
+        required("event_time", TIMESTAMP, "When the value was measured (UTC)", made_of="timestamp"),
+        required("value", pa.float64(), "The value", unit="in the series' own unit", made_of="value"),
         column("expected", pa.float64(), "What the model expected; NULL until it knows enough", made_of=_BOTH),
-        column(
-            "score", pa.float64(), "How unusual the value is, from 0 (as expected) to 1", made_of=_BOTH, nullable=False
-        ),
-        column("label", pa.string(), "anomalous above the threshold, else normal", made_of=_BOTH, nullable=False),
+        required("score", pa.float64(), "How unusual the value is, from 0 (as expected) to 1", made_of=_BOTH),
+        required("label", pa.string(), "anomalous above the threshold, else normal", made_of=_BOTH),
         column(
             "previous_label",
             pa.string(),
             "Label of the series' row before in this table; NULL for its first, and after its model has retired",
             made_of=_BOTH,
         ),
-        column(
+        required(
             "events_learned",
             pa.int64(),
             "Values of the series that the model which predicted it had learned (with `complete_window` its own window too)",
             made_of=_BOTH,
-            nullable=False,
         ),
     ]
 )
@@ -45,21 +42,14 @@ LATEST_PREDICTION = pa.schema(
 
 RETIRED_MODEL = pa.schema(
     [
-        column("key", pa.string(), "Series that it was of", made_of=("key",), nullable=False),
-        column("events_learned", pa.int64(), "Values that it had learned", made_of=("timestamp",), nullable=False),
-        column(
-            "last_event_time",
-            TIMESTAMP,
-            "When the last of them was measured (UTC)",
-            made_of=("timestamp",),
-            nullable=False,
-        ),
-        column(
+        required("key", pa.string(), "Series that it was of", made_of="key"),
+        required("events_learned", pa.int64(), "Values that it had learned", made_of="timestamp"),
+        required("last_event_time", TIMESTAMP, "When the last of them was measured (UTC)", made_of="timestamp"),
+        required(
             "retired_at",
             TIMESTAMP,
             "When it was forgotten (UTC): in the time that `timeout_in` says",
-            made_of=("timestamp",),
-            nullable=False,
+            made_of="timestamp",
         ),
     ]
 )

@@ -24,7 +24,18 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold import Clock, JobParameters, JobTemplate, KeyedJob, KeyfoldError, OutputTable, Step, Stream, column
+from keyfold import (
+    Clock,
+    JobParameters,
+    JobTemplate,
+    KeyedJob,
+    KeyfoldError,
+    OutputTable,
+    Step,
+    Stream,
+    column,
+    required,
+)
 from keyfold.columns import passed_on
 from keyfold.keyed.job import DEADLINE, STALE_AT, Delay, Duration
 from keyfold.keyed.rows.answers import Answers
@@ -143,10 +154,10 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
 
 
 BATCHED_ENRICHMENT = JobTemplate(
-    name=NAME,
-    description="Every event with what an external service says of it, asked about in batches.",
-    parameters=BatchedEnrichmentParameters,
-    build=build,
+    NAME,
+    "Every event with what an external service says of it, asked about in batches.",
+    BatchedEnrichmentParameters,
+    build,
 )
 
 
@@ -164,7 +175,7 @@ def dead_letter_schema(stream: Stream, time: str) -> pa.Schema:
 
 
 def _shard(id_columns: Sequence[str]) -> pa.Field:
-    return column(SHARD, pa.int64(), "Part of the stream that it is buffered with", made_of=id_columns, nullable=False)
+    return required(SHARD, pa.int64(), "Part of the stream that it is buffered with", made_of=id_columns)
 
 
 def _batch_key(stream: Stream) -> pa.Field:

@@ -22,13 +22,14 @@ order of arrival within `watermark_delay` and any split into micro-batches lead 
 """
 
 from datetime import timedelta
+from functools import partial
 
 import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold import Clock, JobParameters, JobTemplate, KeyedJob, Step, column
-from keyfold.keyed.job import Delay, Duration
+from keyfold import Clock, JobTemplate, KeyedJob, Step, column, required
+from keyfold.keyed.job import Duration, EventTimeParameters
 from keyfold.keyed.rows.codec import empty
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.fleet_days.days import TimeZone
@@ -44,57 +45,47 @@ POINT = pa.schema(
 
 FLEET_DAY = pa.schema(
     [
-        column("vehicle_id", pa.string(), "The vehicle", made_of=("vehicle_id",), nullable=False),
-        column("day", pa.date32(), "The day, by the calendar of `timezone`", made_of=("time",), nullable=False),
-        column("day_start", TIMESTAMP, "When the day begins (UTC)", made_of=("time",), nullable=False),
-        column(
+        required("vehicle_id", pa.string(), "The vehicle", made_of="vehicle_id"),
+        required("day", pa.date32(), "The day, by the calendar of `timezone`", made_of="time"),
+        required("day_start", TIMESTAMP, "When the day begins (UTC)", made_of="time"),
+        required(
             "kilometres",
             pa.float64(),
             "Great-circle legs of trips; one over midnight is split in proportion to its time",
             unit="km",
             made_of=(*_PLACE, "speed"),
-            nullable=False,
         ),
-        column("trips", pa.int64(), "Trips that start on the day", made_of=_MOTION, nullable=False),
-        column(
-            "moving_seconds",
-            pa.float64(),
-            "Time after points that move",
-            unit="seconds",
-            made_of=_MOTION,
-            nullable=False,
-        ),
-        column(
+        required("trips", pa.int64(), "Trips that start on the day", made_of=_MOTION),
+        required("moving_seconds", pa.float64(), "Time after points that move", unit="seconds", made_of=_MOTION),
+        required(
             "idle_seconds",
             pa.float64(),
             "Time standing in pauses of trips, shorter than `stop_after`",
             unit="seconds",
             made_of=_MOTION,
-            nullable=False,
         ),
-        column(
+        required(
             "stopped_seconds",
             pa.float64(),
             "Time standing between trips while points come",
             unit="seconds",
             made_of=_MOTION,
-            nullable=False,
         ),
         column(
             "fuel_used",
             pa.float64(),
             "Falls from one fuel reading to the next; NULL without a reading",
             unit="litres",
-            made_of=("fuel_level", "time"),
+            made_of="fuel_level time",
         ),
-        column("latest", TIMESTAMP, "Event time of its last point; NULL without a point (UTC)", made_of=("time",)),
-        column("n_points", pa.int64(), "Points of the day", made_of=("time",), nullable=False),
-        column("is_open", pa.bool_(), "Whether more may come to it", made_of=("time",), nullable=False),
+        column("latest", TIMESTAMP, "Event time of its last point; NULL without a point (UTC)", made_of="time"),
+        required("n_points", pa.int64(), "Points of the day", made_of="time"),
+        required("is_open", pa.bool_(), "Whether more may come to it", made_of="time"),
     ]
 )
 
 
-class FleetDaysParameters(JobParameters):
+class FleetDaysParameters(EventTimeParameters):
     """Parameters of `fleet_days`."""
 
     moving_speed: float = Field(3.0, ge=0, description="Speed in km/h above which a vehicle moves")
@@ -103,18 +94,10 @@ class FleetDaysParameters(JobParameters):
         timedelta(minutes=30), description="Event time between two points beyond which nothing is known of the way"
     )
     timezone: TimeZone = Field("UTC", description="Whose days they are: an IANA name, such as Europe/Berlin")
-    watermark_delay: Delay = Field(timedelta(minutes=10), description="How far out of order points may come")
-    idle_after: Duration = Field(
-        timedelta(hours=2), description="Processing time without new points after which runs advance event time"
-    )
 
 
 def build(parameters: FleetDaysParameters) -> KeyedJob:
     """Make the job of its parameters."""
-
-    def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        return keep_days(state, events, clock, parameters)
-
     return KeyedJob(
         name="fleet_days",
         stream=TELEMETRY,
@@ -123,7 +106,7 @@ def build(parameters: FleetDaysParameters) -> KeyedJob:
         events=POINT,
         state=FLEET_STATE,
         output=FLEET_DAY,
-        step=step,
+        step=partial(keep_days, parameters=parameters),
         step_decides_late=True,
         output_mode="upsert",
         output_key=("vehicle_id", "day"),
@@ -135,10 +118,10 @@ def build(parameters: FleetDaysParameters) -> KeyedJob:
 
 
 FLEET_DAYS = JobTemplate(
-    name="fleet_days",
-    description="One row a vehicle and day: kilometres, trips, moving, idle and stopped time, fuel used; open days are marked.",
-    parameters=FleetDaysParameters,
-    build=build,
+    "fleet_days",
+    "One row a vehicle and day: kilometres, trips, moving, idle and stopped time, fuel used; open days are marked.",
+    FleetDaysParameters,
+    build,
 )
 
 

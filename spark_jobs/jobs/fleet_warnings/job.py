@@ -19,7 +19,7 @@ areas goes on, a changed one asks for a refresh.
 """
 
 import os
-from datetime import timedelta
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -27,9 +27,9 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from keyfold import Clock, JobParameters, JobTemplate, KeyedJob, Step, column
+from keyfold import Clock, JobTemplate, KeyedJob, Step, column, required
 from keyfold.columns import passed_on
-from keyfold.keyed.job import Delay, Duration, FilePath
+from keyfold.keyed.job import EventTimeParameters, FilePath
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.ordering import in_order
 from keyfold.stream import TIMESTAMP
@@ -60,26 +60,18 @@ ended; `judged`, how many points of a vehicle were.
 
 FLEET_WARNING = pa.schema(
     [
-        column("vehicle_id", pa.string(), "The vehicle", made_of=("vehicle_id",), nullable=False),
-        column(
-            "time",
-            TIMESTAMP,
-            "Event time of the point at which it began, or ended (UTC)",
-            made_of=("time",),
-            nullable=False,
-        ),
-        column("warning", pa.string(), "LOW_FUEL, ENGINE_TOO_HOT or IN_GEOFENCE", made_of=_TOLD, nullable=False),
-        column("change", pa.string(), "BEGAN, or ENDED", made_of=(*_TOLD, "time"), nullable=False),
-        column(
-            "geofence", pa.string(), "Name of the geofence; NULL of other warnings", made_of=("latitude", "longitude")
-        ),
-        column("began_at", TIMESTAMP, "When it began (UTC)", made_of=(*_TOLD, "time"), nullable=False),
+        required("vehicle_id", pa.string(), "The vehicle", made_of="vehicle_id"),
+        required("time", TIMESTAMP, "Event time of the point at which it began, or ended (UTC)", made_of="time"),
+        required("warning", pa.string(), "LOW_FUEL, ENGINE_TOO_HOT or IN_GEOFENCE", made_of=_TOLD),
+        required("change", pa.string(), "BEGAN, or ENDED", made_of=(*_TOLD, "time")),
+        column("geofence", pa.string(), "Name of the geofence; NULL of other warnings", made_of="latitude longitude"),
+        required("began_at", TIMESTAMP, "When it began (UTC)", made_of=(*_TOLD, "time")),
         *passed_on(pa.schema([TELEMETRY.schema.field(name) for name in _TOLD])),
     ]
 )
 
 
-class FleetWarningsParameters(JobParameters):
+class FleetWarningsParameters(EventTimeParameters):
     """Parameters of `fleet_warnings`."""
 
     low_fuel: float = Field(10.0, gt=0, description="Litres; with less, LOW_FUEL begins")
@@ -92,10 +84,6 @@ class FleetWarningsParameters(JobParameters):
         "geofences",
     )
     geofence_margin: float = Field(25.0, ge=0, description="Metres from a geofence within which it is not left yet")
-    watermark_delay: Delay = Field(timedelta(minutes=10), description="How far out of order points may come")
-    idle_after: Duration = Field(
-        timedelta(hours=2), description="Processing time without new points after which runs advance event time"
-    )
 
     @model_validator(mode="after")
     def _begins_before_it_ends(self) -> Self:
@@ -125,9 +113,6 @@ def build(parameters: FleetWarningsParameters) -> KeyedJob:
     given = parameters.geofences
     geofences = load_geofences(given, parameters.geofence_margin) if given else None
 
-    def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        return warn(state, events, clock, parameters, geofences)
-
     return KeyedJob(
         name="fleet_warnings",
         stream=TELEMETRY,
@@ -136,7 +121,7 @@ def build(parameters: FleetWarningsParameters) -> KeyedJob:
         events=POINT,
         state=WARNING_STATE,
         output=FLEET_WARNING,
-        step=step,
+        step=partial(warn, parameters=parameters, geofences=geofences),
         step_decides_late=True,
         # Most points change nothing and have no row of their own: state counts those that were judged.
         output_events=pl.lit(0),
@@ -151,10 +136,10 @@ def build(parameters: FleetWarningsParameters) -> KeyedJob:
 
 
 FLEET_WARNINGS = JobTemplate(
-    name="fleet_warnings",
-    description="One row when a vehicle's fuel is low, its engine too hot, or it enters a geofence; and one when that is over.",
-    parameters=FleetWarningsParameters,
-    build=build,
+    "fleet_warnings",
+    "One row when a vehicle's fuel is low, its engine too hot, or it enters a geofence; and one when that is over.",
+    FleetWarningsParameters,
+    build,
 )
 
 

@@ -20,13 +20,15 @@ that any order of arrival within `watermark_delay` and any split into micro-batc
 """
 
 from datetime import timedelta
+from functools import partial
 
 import polars as pl
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
-from keyfold import Clock, JobParameters, JobTemplate, KeyedJob, OutputTable, Step
-from keyfold.keyed.job import Delay, Duration, Names, TimeKind, Timeout
+from keyfold import JobTemplate, KeyedJob, OutputTable
+from keyfold.keyed.job import Delay, Duration, Names, Timeout
+from spark_jobs.jobs.expiry import SilentParameters
 from spark_jobs.jobs.moving_averages.tables import KEY, STATION_SESSION, averages_schema, state_schema
 from spark_jobs.jobs.moving_averages.windows import Window, move_windows
 from spark_jobs.streams import WEATHER
@@ -36,7 +38,7 @@ NUMERIC_COLUMNS = tuple(
 )
 
 
-class MovingAverageParameters(JobParameters):
+class MovingAverageParameters(SilentParameters):
     """Parameters of `moving_averages`."""
 
     n_readings: int = Field(10, ge=1, description="Readings in a full window")
@@ -45,18 +47,8 @@ class MovingAverageParameters(JobParameters):
         None, ge=1, description="Readings from which rows are given, up to n_readings, which None stands for"
     )
     timeout: Duration = Field(timedelta(hours=24), description="Silence that ends a station's session")
-    timeout_in: TimeKind = Field(
-        "event_time",
-        description="event_time: a silence lies between two readings. processing_time: it lasts from the run that brought "
-        "a station's last reading, whatever time that is of",
-    )
     watermark_delay: Delay = Field(
         timedelta(hours=1), description="How far out of order readings may come: one round of hourly readings"
-    )
-    idle_after: Duration = Field(
-        timedelta(hours=2),
-        description="Processing time without new readings after which runs advance event time; more than lies between "
-        "two readings",
     )
 
     @field_validator("columns")
@@ -94,9 +86,6 @@ def build(parameters: MovingAverageParameters) -> KeyedJob:
     rows = averages_schema(parameters.columns)
     window = Window(parameters.columns, parameters.n_readings, parameters.first_row_at, parameters.silence)
 
-    def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        return move_windows(state, events, clock, window)
-
     return KeyedJob(
         name="moving_averages",
         stream=WEATHER,
@@ -105,7 +94,7 @@ def build(parameters: MovingAverageParameters) -> KeyedJob:
         events=reading,
         state=parameters.silence.add_column(state_schema(reading)),
         output=rows,
-        step=step,
+        step=partial(move_windows, window=window),
         step_decides_late=True,
         side_outputs=(
             OutputTable(
@@ -133,8 +122,8 @@ def build(parameters: MovingAverageParameters) -> KeyedJob:
 
 
 MOVING_AVERAGES = JobTemplate(
-    name="moving_averages",
-    description="With each reading of a station: the averages of its last N readings and the time they span.",
-    parameters=MovingAverageParameters,
-    build=build,
+    "moving_averages",
+    "With each reading of a station: the averages of its last N readings and the time they span.",
+    MovingAverageParameters,
+    build,
 )

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from keyfold import column
+from keyfold import column, required
 from keyfold.columns import unit_of
 from keyfold.stream import TIMESTAMP
 from spark_jobs.streams import WEATHER
@@ -11,11 +11,11 @@ KEY = ("station_id",)
 
 STATION_SESSION = pa.schema(
     [
-        column("station_id", pa.string(), "Station that took the readings", made_of=("station_id",), nullable=False),
-        column("start_time", TIMESTAMP, "Event time of the first reading (UTC)", made_of=("time",), nullable=False),
-        column("end_time", TIMESTAMP, "Event time of the last reading (UTC)", made_of=("time",), nullable=False),
-        column("n_readings", pa.int64(), "Readings in all", made_of=("time",), nullable=False),
-        column("reason", pa.string(), "TIMEOUT: the station fell silent", made_of=("time",), nullable=False),
+        required("station_id", pa.string(), "Station that took the readings", made_of="station_id"),
+        required("start_time", TIMESTAMP, "Event time of the first reading (UTC)", made_of="time"),
+        required("end_time", TIMESTAMP, "Event time of the last reading (UTC)", made_of="time"),
+        required("n_readings", pa.int64(), "Readings in all", made_of="time"),
+        required("reason", pa.string(), "TIMEOUT: the station fell silent", made_of="time"),
     ]
 )
 
@@ -24,31 +24,18 @@ def averages_schema(columns: tuple[str, ...]) -> pa.Schema:
     """A row of averages of those columns."""
     return pa.schema(
         [
-            column(
-                "station_id", pa.string(), "Station that took the readings", made_of=("station_id",), nullable=False
-            ),
-            column(
-                "start_time",
-                TIMESTAMP,
-                "Event time of the window's first reading (UTC)",
-                made_of=("time",),
-                nullable=False,
-            ),
-            column(
-                "end_time",
-                TIMESTAMP,
-                "Event time of its last reading, which the row came with (UTC)",
-                made_of=("time",),
-                nullable=False,
+            required("station_id", pa.string(), "Station that took the readings", made_of="station_id"),
+            required("start_time", TIMESTAMP, "Event time of the window's first reading (UTC)", made_of="time"),
+            required(
+                "end_time", TIMESTAMP, "Event time of its last reading, which the row came with (UTC)", made_of="time"
             ),
             *(_average_of(WEATHER.schema.field(name)) for name in columns),
-            column("n_readings", pa.int64(), "Readings in the window", made_of=("time",), nullable=False),
-            column(
+            required("n_readings", pa.int64(), "Readings in the window", made_of="time"),
+            required(
                 "reason",
                 pa.string(),
                 "WINDOW_FULL with N readings, WINDOW_FILLING before, TIMEOUT where the station fell silent before its first row",
-                made_of=("time",),
-                nullable=False,
+                made_of="time",
             ),
         ]
     )

@@ -22,23 +22,18 @@ when that was, so nothing is remembered of it: a point that comes then begins th
 """
 
 from datetime import timedelta
+from functools import partial
 from typing import Literal
 
 import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold.columns import column
-from keyfold.keyed.job.clock import DEADLINE, Clock
-from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.output_table import OutputTable
-from keyfold.keyed.job.parameters import Delay, Duration, JobParameters
-from keyfold.keyed.job.step import Step
-from keyfold.keyed.job.template import JobTemplate
-from keyfold.keyed.job.timeouts import TimeKind, Timeout
-from keyfold.keyed.job.waiting import Waiting
+from keyfold import Clock, JobTemplate, KeyedJob, OutputTable, Step, Waiting, column, required
+from keyfold.keyed.job import DEADLINE, Duration, Timeout
 from keyfold.keyed.rows.codec import empty, polars_schema
 from keyfold.stream import TIMESTAMP
+from spark_jobs.jobs.expiry import SilentParameters
 from spark_jobs.jobs.ride_summaries.stretches import STRETCH, Cut, Rules, cut
 from spark_jobs.streams import RIDE_POINTS
 
@@ -62,44 +57,29 @@ OPEN_RIDE = pa.schema([*STRETCH, pa.field("closed_at", TIMESTAMP), pa.field("dea
 
 RIDE_SUMMARY = pa.schema(
     [
-        column("ride_id", pa.string(), "The ride", made_of=("ride_id",), nullable=False),
-        column("start_time", TIMESTAMP, "Event time of its first point (UTC)", made_of=("timestamp",), nullable=False),
-        column("end_time", TIMESTAMP, "Event time of its last point (UTC)", made_of=("timestamp",), nullable=False),
-        column(
-            "start_status",
-            pa.string(),
-            "Status of its first point",
-            made_of=("ride_status", "timestamp"),
-            nullable=False,
+        required("ride_id", pa.string(), "The ride", made_of="ride_id"),
+        required("start_time", TIMESTAMP, "Event time of its first point (UTC)", made_of="timestamp"),
+        required("end_time", TIMESTAMP, "Event time of its last point (UTC)", made_of="timestamp"),
+        required("start_status", pa.string(), "Status of its first point", made_of="ride_status timestamp"),
+        required("end_status", pa.string(), "Status of its last point", made_of="ride_status timestamp"),
+        required(
+            "ride_duration_in_secs", pa.float64(), "From first to last point", unit="seconds", made_of="timestamp"
         ),
-        column(
-            "end_status", pa.string(), "Status of its last point", made_of=("ride_status", "timestamp"), nullable=False
-        ),
-        column(
-            "ride_duration_in_secs",
-            pa.float64(),
-            "From first to last point",
-            unit="seconds",
-            made_of=("timestamp",),
-            nullable=False,
-        ),
-        column(
+        required(
             "reason",
             pa.string(),
             "Why it closed: DROPOFF_SEEN, or GARBAGE_COLLECTION after a silence",
-            made_of=("ride_status",),
-            nullable=False,
+            made_of="ride_status",
         ),
-        column("n_points", pa.int64(), "Points that the summary stands for", made_of=("point_idx",), nullable=False),
-        column(
+        required("n_points", pa.int64(), "Points that the summary stands for", made_of="point_idx"),
+        required(
             "distance_in_metres",
             pa.float64(),
             "Sum of the great-circle legs between its points",
             unit="metres",
-            made_of=("latitude", "longitude", "timestamp"),
-            nullable=False,
+            made_of="latitude longitude timestamp",
         ),
-        column("fare", pa.float64(), "Meter reading of its last point", made_of=("meter_reading", "timestamp")),
+        column("fare", pa.float64(), "Meter reading of its last point", made_of="meter_reading timestamp"),
         *(
             column(
                 f"start_{name}",
@@ -114,7 +94,7 @@ RIDE_SUMMARY = pa.schema(
 )
 
 
-class RideSummaryParameters(JobParameters):
+class RideSummaryParameters(SilentParameters):
     """Parameters of `ride_summaries`."""
 
     close: Literal["fast", "complete"] = Field(
@@ -123,18 +103,9 @@ class RideSummaryParameters(JobParameters):
         "passed the dropoff, so that points which came out of order are counted.",
     )
     timeout: Duration = Field(timedelta(minutes=30), description="Silence after a ride's last point when it closes")
-    timeout_in: TimeKind = Field(
-        "event_time",
-        description="event_time: a silence lies between two points. processing_time: it lasts from the run that brought "
-        "a ride's last point, whatever time that is of",
-    )
     long_ride_threshold: Duration = Field(timedelta(hours=1), description="Rides longer than this are in long_rides")
-    watermark_delay: Delay = Field(timedelta(minutes=10), description="How far out of order points may come")
     closed_for: Duration = Field(
         timedelta(days=1), description="Event time for which a closed ride is remembered, to know its late points"
-    )
-    idle_after: Duration = Field(
-        timedelta(hours=2), description="Processing time without new points after which runs advance event time"
     )
 
     @property
@@ -156,10 +127,6 @@ looked at, at the latest when it would have closed before; one that has closed s
 
 def build(parameters: RideSummaryParameters) -> KeyedJob:
     """Make the job of its parameters."""
-
-    def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        return summarise(state, events, clock, parameters)
-
     return KeyedJob(
         name="ride_summaries",
         stream=RIDE_POINTS,
@@ -168,7 +135,7 @@ def build(parameters: RideSummaryParameters) -> KeyedJob:
         events=RIDE_POINT,
         state=parameters.silence.add_column(OPEN_RIDE),
         output=RIDE_SUMMARY,
-        step=step,
+        step=partial(summarise, parameters=parameters),
         waiting=Waiting(_BEHIND_THE_FIRST, _only_wait, _points) if parameters.silence.in_event_time else None,
         step_decides_late=True,
         side_outputs=(
@@ -186,10 +153,10 @@ def build(parameters: RideSummaryParameters) -> KeyedJob:
 
 
 RIDE_SUMMARIES = JobTemplate(
-    name="ride_summaries",
-    description="One row a ride: when and where in time it ran, why it closed, how far and for how much.",
-    parameters=RideSummaryParameters,
-    build=build,
+    "ride_summaries",
+    "One row a ride: when and where in time it ran, why it closed, how far and for how much.",
+    RideSummaryParameters,
+    build,
 )
 
 

@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold import Input, JobParameters, JobTable, JobTemplate, KeyedJob, build_job, column
+from keyfold import Input, JobParameters, JobTable, JobTemplate, KeyedJob, build_job, required
 from keyfold.columns import passed_on
 from keyfold.keyed.job import Delay, Duration, FilePath
 from keyfold.operators.joins import as_of_join
@@ -39,12 +39,11 @@ _OF_A_READING = ("time", "temp", "dewp", "humid", "wind_speed", "wind_gust", "pr
 
 RIDE = pa.schema(
     [
-        column(
+        required(
             "station_id",
             pa.string(),
             "Weather station nearest to its start; empty where none is near, or the place is unknown",
-            made_of=("start_latitude", "start_longitude"),
-            nullable=False,
+            made_of="start_latitude start_longitude",
         ),
         *passed_on(pa.schema([RIDE_SUMMARY.field(name) for name in _OF_A_RIDE])),
     ]
@@ -109,8 +108,8 @@ def build(parameters: RideWeatherParameters) -> KeyedJob:
 
 
 RIDE_WEATHER = JobTemplate(
-    name="ride_weather",
-    description="Each ride with the weather of the station nearest to its start, as it was when the ride began.",
-    parameters=RideWeatherParameters,
-    build=build,
+    "ride_weather",
+    "Each ride with the weather of the station nearest to its start, as it was when the ride began.",
+    RideWeatherParameters,
+    build,
 )

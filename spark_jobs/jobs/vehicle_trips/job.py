@@ -24,15 +24,17 @@ comes then begins anew (`keyed.timeouts`).
 """
 
 from datetime import timedelta
+from functools import partial
 
 import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold import Clock, JobParameters, JobTemplate, KeyedJob, OutputTable, Step, column
-from keyfold.keyed.job import Delay, Duration, TimeKind, Timeout
+from keyfold import Clock, JobTemplate, KeyedJob, OutputTable, Step, column, required
+from keyfold.keyed.job import Duration, Timeout
 from keyfold.keyed.rows.codec import empty, polars_schema
 from keyfold.stream import TIMESTAMP
+from spark_jobs.jobs.expiry import SilentParameters
 from spark_jobs.jobs.vehicle_trips.journeys import Limits, cut
 from spark_jobs.jobs.vehicle_trips.stretches import STRETCH
 from spark_jobs.streams import TELEMETRY
@@ -43,66 +45,48 @@ _ITS_POINTS = "of its points and its arrival"
 
 VEHICLE_TRIP = pa.schema(
     [
-        column(
-            "trip_id",
-            pa.string(),
-            "Vehicle and start time; the same in every replay",
-            made_of=("vehicle_id", "time"),
-            nullable=False,
-        ),
-        column("vehicle_id", pa.string(), "The vehicle", made_of=("vehicle_id",), nullable=False),
-        column(
-            "start_time", TIMESTAMP, "Event time of the first point that moves (UTC)", made_of=_MOTION, nullable=False
-        ),
-        column(
+        required("trip_id", pa.string(), "Vehicle and start time; the same in every replay", made_of="vehicle_id time"),
+        required("vehicle_id", pa.string(), "The vehicle", made_of="vehicle_id"),
+        required("start_time", TIMESTAMP, "Event time of the first point that moves (UTC)", made_of=_MOTION),
+        required(
             "end_time",
             TIMESTAMP,
             "Event time of the arrival, the first point of the stop; of a trip that fell silent, its last point (UTC)",
             made_of=_MOTION,
-            nullable=False,
         ),
-        column("start_latitude", pa.float64(), "Where it began", unit="degrees north", made_of=_PLACE, nullable=False),
-        column("start_longitude", pa.float64(), "Where it began", unit="degrees east", made_of=_PLACE, nullable=False),
-        column("end_latitude", pa.float64(), "Where it ended", unit="degrees north", made_of=_PLACE, nullable=False),
-        column("end_longitude", pa.float64(), "Where it ended", unit="degrees east", made_of=_PLACE, nullable=False),
-        column(
+        required("start_latitude", pa.float64(), "Where it began", unit="degrees north", made_of=_PLACE),
+        required("start_longitude", pa.float64(), "Where it began", unit="degrees east", made_of=_PLACE),
+        required("end_latitude", pa.float64(), "Where it ended", unit="degrees north", made_of=_PLACE),
+        required("end_longitude", pa.float64(), "Where it ended", unit="degrees east", made_of=_PLACE),
+        required(
             "distance_in_metres",
             pa.float64(),
             "Sum of the great-circle legs between its points",
             unit="metres",
             made_of=_PLACE,
-            nullable=False,
         ),
-        column(
-            "moving_seconds",
-            pa.float64(),
-            "Time after points that move",
-            unit="seconds",
-            made_of=_MOTION,
-            nullable=False,
-        ),
-        column(
+        required("moving_seconds", pa.float64(), "Time after points that move", unit="seconds", made_of=_MOTION),
+        required(
             "idle_seconds",
             pa.float64(),
             "Time after points that stand, in pauses shorter than `stop_after`",
             unit="seconds",
             made_of=_MOTION,
-            nullable=False,
         ),
         column(
             "average_speed",
             pa.float64(),
             "Distance over the whole time; NULL for a trip of one moment",
             unit="km/h",
-            made_of=("latitude", "longitude", "time", "speed"),
+            made_of="latitude longitude time speed",
         ),
-        column("top_speed", pa.float64(), "Highest speed told", unit="km/h", made_of=("speed",), nullable=False),
+        required("top_speed", pa.float64(), "Highest speed told", unit="km/h", made_of="speed"),
         column(
             "fuel_used",
             pa.float64(),
             "Falls from one fuel reading to the next; NULL without a reading",
             unit="litres",
-            made_of=("fuel_level", "time"),
+            made_of="fuel_level time",
         ),
         column(
             "litres_per_100_km",
@@ -115,50 +99,40 @@ VEHICLE_TRIP = pa.schema(
             "harsh_braking",
             pa.int64(),
             f"How many {_ITS_POINTS} brake by `harsh_braking` or more; NULL where none tells its acceleration",
-            made_of=("acceleration",),
+            made_of="acceleration",
         ),
         column(
             "harsh_acceleration",
             pa.int64(),
             f"How many {_ITS_POINTS} accelerate by `harsh_acceleration` or more; NULL where none tells its acceleration",
-            made_of=("acceleration",),
+            made_of="acceleration",
         ),
         column(
             "highest_engine_temperature",
             pa.float64(),
             f"The highest {_ITS_POINTS}; NULL where none tells it",
             unit="°C",
-            made_of=("engine_temperature",),
+            made_of="engine_temperature",
         ),
-        column(
-            "n_points", pa.int64(), "Points from the first to the last that moves", made_of=("time",), nullable=False
-        ),
-        column("reason", pa.string(), "STOPPED, or FELL_SILENT", made_of=_MOTION, nullable=False),
+        required("n_points", pa.int64(), "Points from the first to the last that moves", made_of="time"),
+        required("reason", pa.string(), "STOPPED, or FELL_SILENT", made_of=_MOTION),
     ]
 )
 
 VEHICLE_STOP = pa.schema(
     [
-        column("vehicle_id", pa.string(), "The vehicle", made_of=("vehicle_id",), nullable=False),
-        column("start_time", TIMESTAMP, "When it came to stand (UTC)", made_of=_MOTION, nullable=False),
-        column("end_time", TIMESTAMP, "When it moved on, or was last heard of (UTC)", made_of=_MOTION, nullable=False),
-        column("latitude", pa.float64(), "Where it stood", unit="degrees north", made_of=("latitude",), nullable=False),
-        column(
-            "longitude", pa.float64(), "Where it stood", unit="degrees east", made_of=("longitude",), nullable=False
-        ),
-        column(
-            "n_points",
-            pa.int64(),
-            "Standing points in it; none of them is counted in a trip",
-            made_of=("time",),
-            nullable=False,
-        ),
-        column("reason", pa.string(), "MOVED_ON, or FELL_SILENT", made_of=_MOTION, nullable=False),
+        required("vehicle_id", pa.string(), "The vehicle", made_of="vehicle_id"),
+        required("start_time", TIMESTAMP, "When it came to stand (UTC)", made_of=_MOTION),
+        required("end_time", TIMESTAMP, "When it moved on, or was last heard of (UTC)", made_of=_MOTION),
+        required("latitude", pa.float64(), "Where it stood", unit="degrees north", made_of="latitude"),
+        required("longitude", pa.float64(), "Where it stood", unit="degrees east", made_of="longitude"),
+        required("n_points", pa.int64(), "Standing points in it; none of them is counted in a trip", made_of="time"),
+        required("reason", pa.string(), "MOVED_ON, or FELL_SILENT", made_of=_MOTION),
     ]
 )
 
 
-class VehicleTripParameters(JobParameters):
+class VehicleTripParameters(SilentParameters):
     """Parameters of `vehicle_trips`."""
 
     moving_speed: float = Field(3.0, ge=0, description="Speed in km/h above which a vehicle moves")
@@ -166,19 +140,10 @@ class VehicleTripParameters(JobParameters):
     silence: Duration = Field(
         timedelta(minutes=30), description="Time without a point after which a trip, or a stop, has ended"
     )
-    timeout_in: TimeKind = Field(
-        "event_time",
-        description="event_time: a silence lies between two points. processing_time: it lasts from the run that brought "
-        "a vehicle's last point, whatever time that is of",
-    )
     harsh_braking: float = Field(
         3.5, gt=0, description="m/s² by which a point that brakes hard is slowed down at least"
     )
     harsh_acceleration: float = Field(3.0, gt=0, description="m/s² by which a point accelerates hard at least")
-    watermark_delay: Delay = Field(timedelta(minutes=10), description="How far out of order points may come")
-    idle_after: Duration = Field(
-        timedelta(hours=2), description="Processing time without new points after which runs advance event time"
-    )
 
     @property
     def timeout(self) -> Timeout:
@@ -198,10 +163,6 @@ what is known of it whenever its vehicle is looked at, at the latest when it wou
 
 def build(parameters: VehicleTripParameters) -> KeyedJob:
     """Make the job of its parameters."""
-
-    def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        return follow(state, events, clock, parameters)
-
     return KeyedJob(
         name="vehicle_trips",
         stream=TELEMETRY,
@@ -210,7 +171,7 @@ def build(parameters: VehicleTripParameters) -> KeyedJob:
         events=TELEMETRY.schema,
         state=parameters.timeout.add_column(STRETCH),
         output=VEHICLE_TRIP,
-        step=step,
+        step=partial(follow, parameters=parameters),
         step_decides_late=True,
         side_outputs=(
             OutputTable(
@@ -230,10 +191,10 @@ def build(parameters: VehicleTripParameters) -> KeyedJob:
 
 
 VEHICLE_TRIPS = JobTemplate(
-    name="vehicle_trips",
-    description="One row a trip of a vehicle: when and where it went, how far, how fast, on how much fuel, how it ended.",
-    parameters=VehicleTripParameters,
-    build=build,
+    "vehicle_trips",
+    "One row a trip of a vehicle: when and where it went, how far, how fast, on how much fuel, how it ended.",
+    VehicleTripParameters,
+    build,
 )
 
 
