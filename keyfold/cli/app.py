@@ -41,29 +41,20 @@ COMMANDS: dict[str, LazyCommand] = {
         "keyfold.cli.ingest:ingest",
         "Read what is new in a folder, or a topic, into events.STREAM and quarantine.STREAM, and those of streams that share it.",
     ),
-    "run": LazyCommand(
-        "keyfold.cli.run:run",
-        "Run a keyed job over what is new in its event table.",
-    ),
+    "run": LazyCommand("keyfold.cli.run:run", "Run a keyed job over what is new in its event table."),
     "submit": LazyCommand(
         "keyfold.cli.submit:submit",
         "Run a command of keyfold under spark-submit, in client mode, with the settings of KEYFOLD_SPARK_….",
     ),
     "journal": LazyCommand(
-        "keyfold.cli.journal:journal",
-        "Print what was planned lately and what came of it, one line a batch.",
+        "keyfold.cli.journal:journal", "Print what was planned lately and what came of it, one line a batch."
     ),
-    "jobs": LazyCommand(
-        "keyfold.cli.catalogue:jobs",
-        "List the jobs: what each reads, its key, what it writes.",
-    ),
+    "jobs": LazyCommand("keyfold.cli.catalogue:jobs", "List the jobs: what each reads, its key, what it writes."),
     "streams": LazyCommand(
-        "keyfold.cli.catalogue:streams",
-        "List the streams: the event time, the event id and the columns of each.",
+        "keyfold.cli.catalogue:streams", "List the streams: the event time, the event id and the columns of each."
     ),
     "tables": LazyCommand(
-        "keyfold.cli.catalogue:tables",
-        "List the tables: what writes each, and how many rows it has.",
+        "keyfold.cli.catalogue:tables", "List the tables: what writes each, and how many rows it has."
     ),
     "params": LazyCommand(
         "keyfold.cli.catalogue:params",
@@ -74,8 +65,7 @@ COMMANDS: dict[str, LazyCommand] = {
         "Verify a whole lakehouse without Spark: journals, tables, data files, state; name what is damaged, and the remedy.",
     ),
     "show": LazyCommand(
-        "keyfold.cli.show:show",
-        "Print the rows of a table; `--json` prints its name, place and row count instead.",
+        "keyfold.cli.show:show", "Print the rows of a table; `--json` prints its name, place and row count instead."
     ),
     "plan": LazyCommand(
         "keyfold.cli.state_tools:plan",
@@ -90,8 +80,7 @@ COMMANDS: dict[str, LazyCommand] = {
         "Show what a job's tables would be had its late events come in time; with --promote make it so.",
     ),
     "promote": LazyCommand(
-        "keyfold.cli.state_tools:promote",
-        "Make a branch the live generation; the next run goes on from there.",
+        "keyfold.cli.state_tools:promote", "Make a branch the live generation; the next run goes on from there."
     ),
     "erase": LazyCommand(
         "keyfold.cli.state_tools:erase",
@@ -102,13 +91,9 @@ COMMANDS: dict[str, LazyCommand] = {
         "Back the lakehouse up, consistently, while runs go on; what earlier backups hold is not copied again.",
     ),
     "restore": LazyCommand(
-        "keyfold.cli.backup:restore",
-        "Restore a backup to a home where nothing is yet; the next runs go on from there.",
+        "keyfold.cli.backup:restore", "Restore a backup to a home where nothing is yet; the next runs go on from there."
     ),
-    "state": LazyCommand(
-        "keyfold.cli.state:app",
-        "The state of jobs as data: read it, compare it, seed it, move it.",
-    ),
+    "state": LazyCommand("keyfold.cli.state:app", "The state of jobs as data: read it, compare it, seed it, move it."),
     "warm-spark": LazyCommand(
         "keyfold.cli.warm_spark:warm_spark",
         "Keep a Spark that runs of Dagster attach to, until interrupted; they find it by KEYFOLD_WARM_SPARK.",

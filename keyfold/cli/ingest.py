@@ -83,17 +83,13 @@ def ingest(
         # After all that can be wrong without it: it takes seconds to start.
         spark = stack.enter_context(spark_of_environment(home))
         show = stack.enter_context(progress_of("ingest"))
+        read = (spark, lakehouse, project_streams()[stream], landing)
         if rebuild:
-            summary = rebuild_tables(
-                spark, lakehouse, project_streams()[stream], landing, sharing=streams, settle=length, on_batch=show
-            )
+            summary = rebuild_tables(*read, sharing=streams, settle=length, on_batch=show)
             warn([f"jobs that have read events.{stream} start over now: `keyfold run JOB --full-refresh`"])
         elif continuous:
             summary = ingest_continuously(
-                spark,
-                lakehouse,
-                project_streams()[stream],
-                landing,
+                *read,
                 sharing=streams,
                 settle=length,
                 every=timedelta(seconds=every),
@@ -103,16 +99,7 @@ def ingest(
                 on_warning=lambda line: warn([line]),
             )
         else:
-            summary = ingest_files(
-                spark,
-                lakehouse,
-                project_streams()[stream],
-                landing,
-                sharing=streams,
-                settle=length,
-                reread_changed=reread_changed,
-                on_batch=show,
-            )
+            summary = ingest_files(*read, sharing=streams, settle=length, reread_changed=reread_changed, on_batch=show)
         those = (summary, *summary.shared)
         warn(list(dict.fromkeys(line for one in those for line in one.describe())))
         report(asdict(summary), as_json, "\n".join(map(_ingest_text, those)))

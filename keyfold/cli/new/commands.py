@@ -78,7 +78,7 @@ def stream(
         check_name("stream", name)
     with failures():
         root = project_root()
-        _require_new_stream(name, root)
+        _require_free(name, root, stream_paths(name))
         rows = read_sample(sample)
         ids = None if event_id is None else [one.strip() for one in event_id.split(",") if one.strip()]
         proposal = propose_stream(name, rows, event_time, ids)
@@ -108,7 +108,7 @@ def job(
         require_stream(of)
     with failures():
         root = project_root()
-        _require_new_job(name, root)
+        _require_free(name, root, job_paths(name))
         chosen = choose_key(project_streams()[of], key)
         texts = job_files(name, project_streams()[of], chosen, group_of(root, project_streams()[of]))
         if not dry_run:
@@ -128,43 +128,22 @@ def job(
         )
 
 
-def _require_new_stream(name: str, root: Path) -> None:
+def _require_free(name: str, root: Path, paths: list[Path]) -> None:
+    """See that neither the name nor the files are taken."""
     taken = {
         "stream": set(project_streams()),
         "job": set(project_jobs()),
         "group of assets": groups(root),
-        "table": _tables(),
+        "table": {table.name for template in project_jobs().values() for table in build_job(template).tables},
+        "table's asset": {f"{stream}_{kind}" for stream in project_streams() for kind in _KINDS},
     }
-    _require_free(
-        name, {**taken, "table's asset": {f"{stream}_{kind}" for stream in project_streams() for kind in _KINDS}}
-    )
-    check_free(root, stream_paths(name))
-
-
-def _require_new_job(name: str, root: Path) -> None:
-    taken = {
-        "job": set(project_jobs()),
-        "stream": set(project_streams()),
-        "group of assets": groups(root),
-        "table": _tables(),
-    }
-    _require_free(
-        name, {**taken, "table's asset": {f"{stream}_{kind}" for stream in project_streams() for kind in _KINDS}}
-    )
-    check_free(root, job_paths(name))
-
-
-_KINDS = ("events", "quarantine", "landing")
-
-
-def _tables() -> set[str]:
-    return {table.name for template in project_jobs().values() for table in build_job(template).tables}
-
-
-def _require_free(name: str, taken: Mapping[str, set[str]]) -> None:
     for what, names in taken.items():
         if name in names:
             raise KeyfoldError(f"a {what} is named {name!r} already; take another name")
+    check_free(root, paths)
+
+
+_KINDS = ("events", "quarantine", "landing")
 
 
 @dataclass(frozen=True)

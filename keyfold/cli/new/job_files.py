@@ -1,7 +1,7 @@
 """The files of a new keyed job: its module, its place among the assets, its suite, its test."""
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from keyfold.cli.new.names import free_name, title, words
-from keyfold.cli.new.python_text import assigned, bracketed, names, quoted
+from keyfold.cli.new.python_text import assigned, call, names, quoted
 from keyfold.cli.new.stream_files import example, literal
 from keyfold.cli.new.writing import render
 from keyfold.errors import KeyfoldError
@@ -42,7 +42,6 @@ def job_files(name: str, stream: Stream, key: Sequence[str], group: str) -> dict
         "first_key": key[0],
     }
     model = "".join(word.capitalize() for word in words(name)) + "Parameters"
-    suite = {"keys": "".join(map(_key_is_there, key)), "row_key": _row_key(key, said["start"])}
     test = {
         "event": _event(stream, columns, key),
         "two_keys": _two_keys(stream.schema.field(key[0]).type),
@@ -50,7 +49,7 @@ def job_files(name: str, stream: Stream, key: Sequence[str], group: str) -> dict
     texts = (
         render("job.py", **said, model=model, key=f"KEY = {names(key)}", columns=assigned("COLUMNS = ", columns)),
         render("job_room.py", **said),
-        render("suite.py", **said, **suite),
+        render("suite.py", **said, checks=_checks(key, said)),
         render("job_test.py", **said, **test),
     )
     return dict(zip(job_paths(name), texts, strict=True))
@@ -162,26 +161,24 @@ def _columns(stream: Stream, key: Sequence[str]) -> list[str]:
     return [*key, stream.event_time, *others]
 
 
-def _key_is_there(column: str) -> str:
-    return (
-        f"    {quoted(f'{column}_is_there')}: {{\n"
-        '        "type": "expect_column_values_to_not_be_null",\n'
-        f'        "kwargs": {{"column": {quoted(column)}}},\n'
-        '        "severity": "critical",\n'
-        '        "description": "Every row names its key.",\n'
-        "    },\n"
-    )
-
-
-def _row_key(key: Sequence[str], start: str) -> str:
-    line = bracketed('"kwargs": {"column_list": [', [quoted(one) for one in (*key, start)], "]},", 8)
-    if "\n" not in line:
-        return line
-    return (
-        '        "kwargs": {\n'
-        + bracketed('"column_list": [', [quoted(one) for one in (*key, start)], "],", 12)
-        + "\n        },"
-    )
+def _checks(key: Sequence[str], said: Mapping[str, str]) -> str:
+    """The entries of the suite."""
+    start, count = said["start"], quoted(said["count"])
+    before = quoted(f"`{said['time']}` < `{start}`")
+    window = f"[{', '.join(map(quoted, (*key, start)))}]"
+    most = '"A window has up to 100,000 events on average: say here what is usual."'
+    checks = [
+        *((f"{one}_is_there", "critical.not_null", [quoted(one), '"Every row names its key."']) for one in key),
+        ("one_row_a_window", "critical.unique", [window, '"A key has one row a window."']),
+        ("events_are_counted", "critical.between", [count, '"A window that is told has events."', "min_value=1"]),
+        (
+            "the_last_event_is_in_its_window",
+            "critical.never",
+            [before, '"The last event of a window lies behind its start."'],
+        ),
+        ("events_are_as_many_as_usual", "info.mean_between", [count, most, "max_value=100_000"]),
+    ]
+    return "\n".join(call(f"{quoted(name)}: {kind}", arguments, 4) for name, kind, arguments in checks)
 
 
 def _event(stream: Stream, columns: Sequence[str], key: Sequence[str]) -> str:
