@@ -138,6 +138,7 @@ def conservation_check(template: JobTemplate) -> dg.AssetChecksDefinition:
                 "in_outputs": found.in_outputs,
                 "open_events": found.open_events,
                 "late": found.late,
+                **({"left_out": found.left_out} if found.left_out else {}),
                 **{f"events of {name}": read for name, (read, _) in found.by_input.items()},
             },
         )
@@ -150,6 +151,7 @@ def _balance(found: Conservation) -> str:
         return "nothing was read yet, so there is nothing to compare"
     kept = found.in_outputs + found.open_events + found.late
     copies = "" if found.rows_read is None else f" ({found.rows_read:,} rows, each once for each of its keys)"
+    copies += f" (beside {found.left_out:,} rows that a condition leaves out)" if found.left_out else ""
     return (
         f"{found.events_read:,} events read{copies} {'=' if found.events_read == kept else '≠'} {found.in_outputs:,} in outputs + "
         f"{found.open_events:,} open + {found.late:,} late {'=' if kept == found.journalled else '≠'} "

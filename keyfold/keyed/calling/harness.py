@@ -14,7 +14,7 @@ from keyfold.keyed.calling.waiting_events import waiting_events, waiting_rows
 from keyfold.keyed.job.clock import DEADLINE, STALE_AT, Clock
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.lookups import conform_lookup
-from keyfold.keyed.job.several_inputs import INPUT, tagged
+from keyfold.keyed.job.several_inputs import INPUT, Input, tagged
 from keyfold.keyed.rows.answers import Answers, AnswersInMemory
 from keyfold.keyed.rows.codec import conform, empty, polars_schema
 from keyfold.keyed.rows.hashing import PartOf
@@ -60,8 +60,8 @@ class TestHarness:
         """Run one batch; None is a batch without events, in which only due timers fire.
 
         Args:
-            events: events with the job's event columns. With `keys_of`, that column may be missing, as in the event table:
-                the events are then copied for each key. For a job with several inputs, a frame for each input, by name.
+            events: events with the job's event columns, or with those of the event table: the harness then applies the job's
+                condition (`where`), makes derived columns, and copies events for each key (`keys_of`). For a job with several inputs, a frame for each input, by name.
                 Inputs without events and unchanged lookups may be left out.
             processing_time: processing time of the batch.
             advance_to: the watermark after the batch, at least.
@@ -70,7 +70,7 @@ class TestHarness:
         job, late_watermark = self._job, self.watermark
         came = in_one_frame(job, events)
         # The step sees the watermark before the batch's events and after them, as in a run.
-        self._move_watermark(came, idle)
+        self._move_watermark(events, idle)
         if advance_to is not None:
             self.advance_to(advance_to)
         watermarks = dict(self._reached) if job.inputs else {}
@@ -115,15 +115,16 @@ class TestHarness:
                 if name in events:
                     self._lookups[name] = conform_lookup(f"lookup {name}", lookup, events[name])
 
-    def _move_watermark(self, came: pl.DataFrame, idle: Collection[str]) -> None:
+    def _move_watermark(self, events: pl.DataFrame | Mapping[str, pl.DataFrame] | None, idle: Collection[str]) -> None:
         job = self._job
         waited_for: list[datetime] = []
         for name, declared in job.all_inputs.items():
-            events = came.filter(pl.col(INPUT) == name) if job.inputs else came
-            newest = events[job.event_time].max()
+            # Those too that a condition leaves out: they move event time.
+            times = _times(job, name, events)
+            newest = None if times is None else times.max()
             if isinstance(newest, datetime):
                 self._reached[name] = watermark_after(self._reached[name], newest, declared.watermark_delay)
-            if events.height or name not in idle:
+            if newest is not None or name not in idle:
                 waited_for.append(self._reached[name])
         self.watermark = max([self.watermark, *([min(waited_for)] if waited_for else [])])
 
@@ -164,7 +165,12 @@ def in_one_frame(job: KeyedJob, events: pl.DataFrame | Mapping[str, pl.DataFrame
         )
     kinds = polars_schema(job.events)
     frames = [
-        tagged(name, job.inputs[name], conform(frame, job.inputs[name].events, f"events of {name}"), kinds)
+        tagged(
+            name,
+            job.inputs[name],
+            conform(as_read(job.inputs[name], frame), job.inputs[name].events, f"events of {name}"),
+            kinds,
+        )
         for name, frame in events.items()
         if name in job.inputs
     ]
@@ -185,11 +191,37 @@ def parted(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Cloc
 
 
 def in_copies(job: KeyedJob, events: pl.DataFrame) -> pl.DataFrame:
-    """Copy events for each of their keys (`keys_of`), unless they have the key column already."""
-    if job.keys_of is None or job.keys_of.column in events.columns:
+    """Events as a step gets them: those that lack the column of their keys, once for each of these."""
+    keys_of, kinds = job.keys_of, polars_schema(job.events)
+    if keys_of is not None and keys_of.column in events.columns:
+        keys_of = None
+    events = as_read(
+        job.all_inputs[job.stream.name], events, () if keys_of is None else keys_of.values.meta.root_names()
+    )
+    if keys_of is None:
         return events
-    lacking = [name for name in job.derived if name not in events.columns]
-    derived = {name: how.expression() if isinstance(how, PartOf) else how for name, how in job.derived.items()}
-    events = events.with_columns(derived[name].alias(name) for name in lacking)
-    kinds = polars_schema(job.events)
-    return job.keys_of.copies_of(events).select(pl.col(name).cast(kind) for name, kind in kinds.items())
+    return keys_of.copies_of(events).select(pl.col(name).cast(kind) for name, kind in kinds.items())
+
+
+def as_read(one: Input, events: pl.DataFrame, needed: Collection[str] = ()) -> pl.DataFrame:
+    """Events of an input as its workers read them, of a frame in its columns or in those of the event table.
+
+    Those that its condition leaves out are gone, and derived columns are there, where the frame has the columns that this
+    takes. Of the event table's other columns those that are `needed` stay.
+    """
+    if one.where is not None and set(one.where.meta.root_names()) <= set(events.columns):
+        events = events.filter(one.where)
+    kinds, made = polars_schema(one.events), dict[str, pl.Expr]()
+    for name, how in one.derived.items():
+        roots = how.columns if isinstance(how, PartOf) else how.meta.root_names()
+        if name not in events.columns and set(roots) <= set(events.columns):
+            made[name] = (how.expression() if isinstance(how, PartOf) else how).cast(kinds[name])
+    others = set(one.stream.event_schema.names).difference(one.events.names, needed)
+    return events.with_columns(**made).drop(others.intersection(events.columns))
+
+
+def _times(job: KeyedJob, name: str, events: pl.DataFrame | Mapping[str, pl.DataFrame] | None) -> pl.Series | None:
+    """The event times of one input."""
+    if isinstance(events, pl.DataFrame):
+        return (events.filter(pl.col(INPUT) == name) if job.inputs else events)[job.event_time]
+    return None if events is None or name not in events else events[name][job.inputs[name].event_time]

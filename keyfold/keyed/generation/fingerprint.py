@@ -47,6 +47,7 @@ def fixed_settings(job: KeyedJob) -> dict[str, Any]:
         "watermark_delay": job.watermark_delay.total_seconds(),
         "derived": {name: str(how) for name, how in job.derived.items()},
         "keys_of": None if job.keys_of is None else str(job.keys_of),
+        "where": None if job.where is None else str(job.where),
         "combines": job.combine is not None,
         "step_decides_late": job.step_decides_late,
         "schema_version": job.schema_version,
@@ -67,6 +68,8 @@ def _input(one: Input) -> dict[str, Any]:
         "derived": {name: str(how) for name, how in one.derived.items()},
         "columns": _columns(one.events),
         "conserved": one.conserved,
+        # Only where there is one, as of generations that were born before there were some.
+        **({} if one.where is None else {"where": str(one.where)}),
     }
 
 

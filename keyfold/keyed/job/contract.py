@@ -38,7 +38,7 @@ from keyfold.keyed.job.copies import KeysOf
 from keyfold.keyed.job.job_tables import JobTable, name_of_changes, schema_of_changes
 from keyfold.keyed.job.lookups import Lookup
 from keyfold.keyed.job.output_table import OutputTable
-from keyfold.keyed.job.several_inputs import EVENT_TIME, INPUT, Input, check_inputs_fit, joined_schema
+from keyfold.keyed.job.several_inputs import EVENT_TIME, INPUT, Input, check_condition, check_inputs_fit, joined_schema
 from keyfold.keyed.job.step import StepFunction, StepOfInputs
 from keyfold.keyed.job.waiting import Waiting
 from keyfold.keyed.rows.hashing import PartOf, check_hashable
@@ -56,6 +56,8 @@ class KeyedJob:
         key: columns of the key; never NULL.
         derived: columns of `events` that are not in the event table, as expressions over its columns.
         keys_of: a column of the key of which an event may have several values; the event is copied for each (`copies`).
+        where: condition on the columns of the event table (`Input.where`). Rows for which it is not true are no events of the
+            job; workers leave them out when they read.
         event_time: the column of the event table with the event's time, a UTC timestamp.
         time_from: another column of the event table whose values replace those of `event_time`. With `ingested_at`, a job
             goes by the arrival of its events.
@@ -129,6 +131,7 @@ class KeyedJob:
     time_from: str = ""
     derived: Mapping[str, pl.Expr | PartOf] = field(default_factory=dict)
     keys_of: KeysOf | None = None
+    where: pl.Expr | None = None
     combine: Callable[[pl.DataFrame], pl.DataFrame] | None = None
     event_count: pl.Expr = field(default_factory=pl.len)
     waiting: Waiting | None = None
@@ -200,7 +203,17 @@ class KeyedJob:
         lookups = {one: declared for one, declared in inputs.items() if isinstance(declared, Lookup)}
         streams = {one: declared for one, declared in inputs.items() if isinstance(declared, Input)}
         check_inputs_fit(name, key, streams)
-        taken = {"stream", "event_time", "watermark_delay", "events", "time_from", "derived", "keys_of", "combine"}
+        taken = {
+            "stream",
+            "event_time",
+            "watermark_delay",
+            "events",
+            "time_from",
+            "derived",
+            "keys_of",
+            "where",
+            "combine",
+        }
         if refused := sorted(taken.intersection(settings)):
             raise Misconfigured(f"job {name}: {', '.join(refused)} cannot be set for a job with several inputs")
         conserved = [one for one, declared in streams.items() if declared.conserved]
@@ -241,6 +254,8 @@ class KeyedJob:
                 f"{where}: keys_of is of {self.keys_of.column}; it must be of a column of the key, "
                 f"{', '.join(self.key)}, that is not derived"
             )
+        if self.where is not None:
+            check_condition(where, self.all_inputs[self.stream.name])
         if not 1 <= self.key_groups <= 32_768:
             raise Misconfigured(f"{where}: key_groups is {self.key_groups}; it must be 1 to 32768")
         if self.watermark_delay < timedelta(0):
@@ -257,19 +272,34 @@ class KeyedJob:
         if len(set(names)) != len(names):
             raise Misconfigured(f"{where}: two of its tables have one name: {', '.join(names)}")
         # Computed on the driver; workers get it with the job.
-        object.__setattr__(self, "private", self.private_of(self.events))
+        object.__setattr__(self, "private", self.private_of(self.events) | self._private_in_conditions)
 
     @property
     def all_inputs(self) -> Mapping[str, Input]:
         """The inputs by name; the only input of a job with one stream has the stream's name."""
         if self.inputs:
             return self.inputs
-        own = Input(self.stream, self.events, self.event_time, self.watermark_delay, self.time_from, self.derived)
+        own = Input(
+            self.stream,
+            self.events,
+            self.event_time,
+            self.watermark_delay,
+            self.time_from,
+            self.derived,
+            where=self.where,
+        )
         return {self.stream.name: own}
 
-    def times_counted(self, table: str) -> int:
-        """Return how often an event of an input table counts for conservation: once for each conserved input."""
-        return sum(one.conserved for one in self.all_inputs.values() if one.table == table)
+    def counted_in(self, table: str) -> pl.Expr:
+        """How many events rows of a table that it reads are for conservation: those of each input that says so."""
+        counts = [self.taken(one) for one in self.all_inputs.values() if one.table == table and one.conserved]
+        return pl.sum_horizontal(pl.lit(0, pl.Int64), *counts)
+
+    def taken(self, one: Input) -> pl.Expr:
+        """How many events rows of the table of an input are: those that it wants, each as often as it has keys."""
+        if self.keys_of is not None:
+            return self.keys_of.number.filter(one.is_wanted).sum()
+        return pl.len() if one.where is None else one.is_wanted.sum().cast(pl.Int64)
 
     @property
     def streams(self) -> tuple[Stream, ...]:
@@ -289,6 +319,11 @@ class KeyedJob:
         """Return the private columns of one of its tables, or of its state."""
         # `input` has no declaration, and is not private: its values are names of inputs.
         return private_columns(self._sources, schema) - ({INPUT} if self.inputs else set())
+
+    @property
+    def _private_in_conditions(self) -> frozenset[str]:
+        conditions = [(one.where, one.stream) for one in self.all_inputs.values() if one.where is not None]
+        return frozenset(name for where, of in conditions for name in where.meta.root_names() if name in of.private)
 
     @property
     def tables(self) -> tuple[OutputTable, ...]:
@@ -321,8 +356,8 @@ class KeyedJob:
 
     @property
     def copies(self) -> pl.Expr:
-        """Expression for the number of events in rows of the event table; with `keys_of`, the number of their copies."""
-        return pl.len() if self.keys_of is None else self.keys_of.count
+        """How many events a job with one stream takes rows of its event table for (`taken`)."""
+        return self.taken(self.all_inputs[self.stream.name])
 
     @property
     def made_columns(self) -> frozenset[str]:

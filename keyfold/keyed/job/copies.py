@@ -22,8 +22,8 @@ class KeysOf:
         >>> sales = pl.DataFrame({"quantity": [2, 1], "models": [["a", "b", "a"], []]})
         >>> by_model.copies_of(sales).select("quantity", "model").rows()
         [(2, 'a'), (2, 'b'), (1, '')]
-        >>> sales.select(by_model.count).item()
-        3
+        >>> sales.select(by_model.number)["models"].to_list()
+        [2, 1]
     """
 
     column: str
@@ -44,8 +44,8 @@ class KeysOf:
         return f"{self.column} of {self.values}, otherwise {self.otherwise!r}"
 
     @property
-    def count(self) -> pl.Expr:
-        """Expression for the number of copies of rows of the event table, which does not make them."""
+    def number(self) -> pl.Expr:
+        """Expression for the number of copies of each row of the event table, which does not make them."""
         there = self.values.list.drop_nulls().list.n_unique()
         least = 0 if self.otherwise is None else 1
-        return there.fill_null(0).clip(lower_bound=least).cast(pl.Int64).sum()
+        return there.fill_null(0).clip(lower_bound=least).cast(pl.Int64)

@@ -42,6 +42,8 @@ class Input:
             its later events may be late. None waits for it without limit.
         conserved: whether `output_events`, `state_events` and the `events` of side outputs count its events. False for
             versions that replace each other, and for events that may end without a row, such as those without a match.
+        where: condition on the columns of the table, as they are stored. Rows for which it is false or NULL are left out when
+            they are read. They advance event time, as all events of the table do.
 
     Example:
         >>> time = pa.timestamp("us", tz="UTC")
@@ -60,6 +62,7 @@ class Input:
     derived: Mapping[str, pl.Expr | PartOf] = field(default_factory=dict)
     idle_timeout: timedelta | None = None
     conserved: bool = True
+    where: pl.Expr | None = None
 
     def __post_init__(self) -> None:
         # The time of a change is the producer's watermark, which two batches may share. An event at the watermark is late.
@@ -80,6 +83,20 @@ class Input:
     def stored_time(self) -> str:
         """The column of the table with the times that the input goes by."""
         return self.time_from or self.event_time
+
+    @property
+    def is_wanted(self) -> pl.Expr:
+        """Whether a row of the table is an event of this input; never NULL."""
+        return pl.lit(value=True) if self.where is None else self.where.fill_null(value=False)
+
+    def wanted(self, rows: pl.LazyFrame) -> pl.LazyFrame:
+        """The rows of a file of the table that are events of this input."""
+        if self.where is None:
+            return rows
+        there, kinds = rows.collect_schema(), pl.Schema(self.stream.event_schema)
+        # A column that came to the table after the file was written.
+        lacking = [name for name in self.where.meta.root_names() if name not in there]
+        return rows.with_columns(pl.lit(None, kinds[name]).alias(name) for name in lacking).filter(self.where)
 
 
 def check_inputs_fit(job: str, key: tuple[str, ...], inputs: Mapping[str, Input]) -> None:
@@ -114,9 +131,29 @@ def check_inputs_fit(job: str, key: tuple[str, ...], inputs: Mapping[str, Input]
             raise Misconfigured(f"{at}: watermark_delay is negative")
         if one.idle_timeout is not None and one.idle_timeout <= timedelta(0):
             raise Misconfigured(f"{at}: idle_timeout is {one.idle_timeout}; it must be longer than nothing")
+        check_condition(at, one)
         for column_ in one.events:
             _check_column(at, one, column_, key, seen)
             seen.setdefault(column_.name, (name, column_.type))
+
+
+def check_condition(at: str, one: Input) -> None:
+    """Check that the condition of an input can be asked of the rows of its table.
+
+    Raises:
+        Misconfigured: it names no column or one that the table lacks, or gives something else than true or false.
+    """
+    if one.where is None:
+        return
+    schema = one.stream.event_schema
+    if lacking := sorted(set(one.where.meta.root_names()) - set(schema.names)):
+        raise Misconfigured(f"{at}: where names {', '.join(lacking)}; {one.table} has {', '.join(schema.names)}")
+    try:
+        kind = pl.DataFrame(schema=pl.Schema(schema)).select(held=one.where)["held"].dtype
+    except pl.exceptions.PolarsError as error:
+        raise Misconfigured(f"{at}: where does not go with {one.table}: {str(error).splitlines()[0]}") from None
+    if kind != pl.Boolean or not one.where.meta.root_names():
+        raise Misconfigured(f"{at}: where is {one.where}; it must be true or false by columns of {one.table}")
 
 
 def _check_column(

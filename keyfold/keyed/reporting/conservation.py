@@ -7,6 +7,7 @@ lists in the event table, so that a lost copy is noticed.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import polars as pl
 import pyarrow as pa
@@ -17,6 +18,7 @@ from pyspark.sql import functions as F
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.output_table import OutputTable
+from keyfold.keyed.job.several_inputs import Input
 from keyfold.keyed.parts.folding import state_frames
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.plans.inputs import changes_for, input_tables, rebuild_command
@@ -35,9 +37,9 @@ class Conservation:
     """Where the events of a generation are. All numbers are events; with `keys_of`, each copy counts.
 
     Attributes:
-        events_read: rows of the event table up to the job's position, by the table's log; with `keys_of` the copies of these
-            rows, by the lists in the table. A generation that started with state counts the rows since, and the events in
-            that state.
+        events_read: rows of the event table up to the job's position, by the table's log, less `left_out`; with `keys_of` the
+            copies of these rows, by the lists in the table. A generation that started with state counts the rows since, and
+            the events in that state.
         in_outputs: events in rows of the job's tables.
         open_events: events in state.
         late: events in the late table.
@@ -48,6 +50,8 @@ class Conservation:
             started with state.
         by_producer: for inputs that are tables of other jobs, the rows up to this job's position: by the table's log, and by
             the producer's journal as written. Inputs for which that journal has no record any more are left out.
+        left_out: rows up to the job's position for which the condition of their input (`where`) is not true, counted in the
+            tables' files.
     """
 
     events_read: int
@@ -58,6 +62,7 @@ class Conservation:
     rows_read: int | None = None
     by_input: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     by_producer: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    left_out: int = 0
 
     @property
     def balanced(self) -> bool:
@@ -69,7 +74,8 @@ class Conservation:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to compare, since all counts are zero."""
-        return not (self.events_read or self.in_outputs or self.open_events or self.late or self.journalled)
+        kept = self.in_outputs or self.open_events or self.late or self.journalled
+        return not (self.events_read or self.left_out or kept)
 
 
 def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
@@ -94,13 +100,8 @@ def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob)
     _check_files(
         lakehouse, job, generation, {name: one.position.version for name, one in later.items()}, found.versions
     )
-    rows = {name: _rows_read(tables[name], one) for name, one in later.items()}
-    read = sum(count * job.times_counted(name) for name, count in rows.items())
-    rows_read = None
-    if job.keys_of is not None:
-        ((name, one),) = later.items()
-        rows_read, read = read, events_in_table(tables[name], job, one.position.version)
-        read -= _copies(tables[name], job, [tables[name] / file.path for file in one.files])
+    taken = {name: _taken(job, one, tables[one.table], later[one.table]) for name, one in job.all_inputs.items()}
+    read = sum(taken[name].events for name, one in job.all_inputs.items() if one.conserved)
     origin = generation.origin
     if origin is not None:
         read += origin.events_seeded - origin.events_skipped
@@ -111,16 +112,17 @@ def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob)
         open_events=_open_events(spark, generation, job, done.batch),
         late=late,
         journalled=done.total_events,
-        rows_read=rows_read,
+        rows_read=None if job.keys_of is None else sum(one.rows for one in taken.values()),
         by_input={}
         if origin is not None
-        else {name: (rows[one.table], done.total_by_input.get(name, 0)) for name, one in job.inputs.items()},
+        else {name: (taken[name].events, done.total_by_input.get(name, 0)) for name in job.inputs},
         by_producer={
             name: (count_rows(tables[one.table], done.positions[one.table].version), written)
             for name, one in job.inputs.items()
             if one.producer is not None
             and (written := _written(lakehouse, one.producer, one.table, done.positions[one.table].version)) is not None
         },
+        left_out=sum(one.left_out for one in taken.values()),
     )
 
 
@@ -137,9 +139,25 @@ def _written(lakehouse: Lakehouse, producer: str, table: str, version: int) -> i
     return None if done is None else done.total_rows.get(table, 0)
 
 
-def _rows_read(table: Place, later: Changes) -> int:
-    """Return the number of rows of a table that a job has read."""
-    return count_rows(table, later.position.version) - sum(file.rows for file in later.files)
+class _Taken(NamedTuple):
+    """Rows of the table of an input that a job has read, how many of them its condition leaves out, and events of the others."""
+
+    rows: int
+    left_out: int
+    events: int
+
+
+def _taken(job: KeyedJob, one: Input, table: Place, later: Changes) -> _Taken:
+    # All rows, but for those that came later.
+    rows = count_rows(table, later.position.version) - sum(file.rows for file in later.files)
+    if job.keys_of is None and one.where is None:
+        return _Taken(rows, 0, rows)
+    parts = data_file_paths(table, later.position.version), [table / file.path for file in later.files]
+    wanted = job.taken(one).cast(pl.Int64).alias("events"), (~one.is_wanted).sum().cast(pl.Int64).alias("left_out")
+    there, new = (scan_files(table, files).select(wanted).collect().row(0) for files in parts)
+    events, left_out = there[0] - new[0], there[1] - new[1]
+    # Of a condition by its opposite and the log, where workers go by the condition: a row that neither has shows.
+    return _Taken(rows, left_out, rows - left_out if job.keys_of is None else events)
 
 
 def assert_nothing_lost(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
@@ -201,15 +219,13 @@ def _check_files(
         )
 
 
-def events_in_table(table: Place, job: KeyedJob, version: int) -> int:
-    """Return the number of events in a version of the event table, by its log; with `keys_of` the number of their copies."""
-    if job.keys_of is None:
-        return count_rows(table, version)
-    return _copies(table, job, data_file_paths(table, version))
-
-
-def _copies(table: Place, job: KeyedJob, files: list[Place]) -> int:
-    return int(scan_files(table, files).select(job.copies).collect().item() or 0)
+def events_in_table(table: Place, name: str, job: KeyedJob, version: int) -> int:
+    """Return the number of events that the rows of a table are for a job, at a version (`KeyedJob.counted_in`)."""
+    of_table = [one for one in job.all_inputs.values() if one.table == name and one.conserved]
+    if job.keys_of is None and all(one.where is None for one in of_table):
+        return count_rows(table, version) * len(of_table)
+    rows = scan_files(table, data_file_paths(table, version))
+    return int(rows.select(job.counted_in(name)).collect().item() or 0)
 
 
 def _events_in(spark: SparkSession, generation: Generation, table: OutputTable, version: int) -> int:

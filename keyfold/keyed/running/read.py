@@ -226,7 +226,7 @@ def _reader(
     never_null = list(dict.fromkeys([*job.key, declared.event_time]))
 
     def read(unit: Unit, since: datetime | None, until: datetime | None) -> pl.DataFrame:
-        scan = scan_rows(unit.path, unit.offset, unit.rows)
+        scan = declared.wanted(scan_rows(unit.path, unit.offset, unit.rows))
         if declared.time_from:
             # First of all: slices, windows and derived columns use the time that the job goes by.
             scan = scan.with_columns(pl.col(declared.time_from).alias(declared.event_time))

@@ -136,9 +136,9 @@ class _Rows:
         """Return the number of events that the job has read from a table, and that are erased."""
         if (which := self._trace.where_in(name)) is None:
             return 0
-        unread = scan_files(table, self._unread(name, table)).filter(which).select(self._job.copies).collect().item()
-        read = count_rows_of(table, which, self._job.copies).events - int(unread or 0)
-        return read * self._job.times_counted(name)
+        events = self._job.counted_in(name)
+        unread = scan_files(table, self._unread(name, table)).filter(which).select(events).collect().item()
+        return count_rows_of(table, which, events).events - int(unread or 0)
 
     def _unread(self, name: str, table: Place) -> list[Place]:
         read_as = next(one for one in self._job.all_inputs.values() if one.table == name)

@@ -177,6 +177,4 @@ def _latest(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, int]:
 def _events_at(lakehouse: Lakehouse, job: KeyedJob, versions: Mapping[str, int]) -> int:
     """Count the events that tables have for a job at these versions."""
     tables = input_tables(lakehouse, job)
-    return sum(
-        events_in_table(tables[name], job, version) * job.times_counted(name) for name, version in versions.items()
-    )
+    return sum(events_in_table(tables[name], name, job, version) for name, version in versions.items())

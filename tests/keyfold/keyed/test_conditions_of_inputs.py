@@ -1,0 +1,177 @@
+"""Conditions on what a job reads: rows that one leaves out reach no step, and are accounted for. Without Spark but where counted."""
+
+from datetime import timedelta
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.conservation import check_conservation
+from keyfold.keyed.contract import KeyedJob, Step
+from keyfold.keyed.copies import KeysOf
+from keyfold.keyed.fingerprint import fixed
+from keyfold.keyed.generations import live_generation
+from keyfold.keyed.harness import TestHarness
+from keyfold.keyed.run_mode import FullRefresh, Incremental
+from keyfold.keyed.runner import run_job
+from keyfold.keyed.several_inputs import Input
+from keyfold.state.audit import Author
+from keyfold.state.bootstrap import Bootstrap, bootstrap
+from keyfold.state.erasing import Erasure, erase
+from keyfold.state.moving import plan_change
+from keyfold.stream import Stream
+from tests.keyfold.keyed.toy_jobs import CLICK, START, windows
+
+KINDS = pa.schema([*CLICK, ("kind", pa.string())])
+CLICKS = Stream("clicks", KINDS, event_time="at")
+BUY = pl.col("kind") == "buy"
+SEEN = pa.schema([CLICK.field("user"), pa.field("at", CLICK.field("at").type, nullable=False)])
+
+
+def buys(where=BUY, **changes) -> KeyedJob:
+    """Purchases among the clicks of a user, in each ten minutes; the step does not see the kind."""
+    return windows(stream=CLICKS, where=where, **changes)
+
+
+def of_kinds(*rows) -> pl.DataFrame:
+    """Clicks of (user, minutes after START, kind)."""
+    return pl.DataFrame(
+        [(user, START + timedelta(minutes=at), 1, kind) for user, at, kind in rows],
+        schema={"user": pl.String, "at": pl.Datetime("us", "UTC"), "clicks": pl.Int64, "kind": pl.String},
+        orient="row",
+    )
+
+
+@pytest.fixture
+def land(lakehouse):
+    """Put clicks into the event table, one file a call; of some there is no column `kind` yet."""
+
+    def land(*rows, old=False):
+        lakehouse.events("clicks").parent.mkdir(parents=True, exist_ok=True)
+        frame = of_kinds(*rows)
+        options = {"schema_mode": "merge"}
+        frame.drop(["kind"] if old else []).write_delta(
+            str(lakehouse.events("clicks")), mode="append", delta_write_options=options
+        )
+
+    return land
+
+
+def test_rows_that_a_condition_leaves_out_reach_no_step_and_move_event_time(without_spark, lakehouse, land, rows):
+    land(("ann", 0, "buy"), old=True)
+    land(("ann", 1, "buy"), ("ann", 2, "look"), ("ann", 3, None), ("bob", 4, "look"), ("cid", 40, "look"))
+    summary = run_job(without_spark, lakehouse, buys())
+    # Of the old file nothing is known, so the condition is NULL; and nobody bought at 00:40, which closes the window.
+    assert rows("windows") == [("ann", START, 1)]
+    assert summary.counts.events == 1
+    assert rows("late.windows") == []
+
+
+def test_the_harness_does_as_a_run_does():
+    came = of_kinds(("ann", 1, "buy"), ("ann", 2, None), ("bob", 4, "look"), ("cid", 40, "look"))
+    harness, told = TestHarness(buys()), TestHarness(buys())
+    harness.batch(came)
+    told.batch(came.filter(BUY).drop("kind"), advance_to=harness.watermark)
+    assert harness.written["windows"].rows() == told.written["windows"].rows() == [("ann", START, 1)]
+    harness.assert_nothing_lost()
+
+
+def two_inputs(**conditions) -> KeyedJob:
+    """The first look and the first purchase of each user, of one stream; rows as they come."""
+    inputs = {kind: Input(CLICKS, SEEN, "at", where=pl.col("kind") == kind) for kind in ("look", "buy")}
+    inputs |= {kind: Input(CLICKS, SEEN, "at", where=where) for kind, where in conditions.items()}
+    output = pa.schema([SEEN.field("user"), ("what", pa.string())])
+
+    def step(state, events, clock):
+        return Step(state=state, output=pl.concat([events[what].select("user", what=pl.lit(what)) for what in inputs]))
+
+    more = {"step_decides_late": True, "state_events": pl.lit(0), "key_groups": 2}
+    return KeyedJob.with_inputs("steps", inputs, ("user",), pa.schema([SEEN.field("user")]), output, step, **more)
+
+
+def test_two_inputs_may_be_parts_of_one_stream(without_spark, lakehouse, land, rows):
+    land(("ann", 0, "look"), ("ann", 1, "buy"), ("bob", 2, "look"), ("cid", 3, None))
+    run_job(without_spark, lakehouse, two_inputs())
+    assert rows("steps") == [("ann", "buy"), ("ann", "look"), ("bob", "look")]
+    live = live_generation(lakehouse, "steps")
+    done = live.journal.last_done() if live else None
+    assert done is not None
+    assert (done.total_events, done.total_by_input) == (3, {"look": 2, "buy": 1})
+
+
+def test_a_condition_goes_before_the_copies_of_an_event(without_spark, lakehouse, rows, minutes):
+    names = pa.field("names", pa.list_(pa.string()))
+    stream = Stream("clicks", pa.schema([*KINDS, names]), event_time="at")
+    # A list that has no key, which a run would refuse, is left out.
+    came = of_kinds(("-", 0, "buy"), ("-", 1, "look"), ("-", 2, "buy")).drop("user")
+    came = came.with_columns(names=pl.Series([["ann", "bob"], None, ["ann"]]))
+    lakehouse.events("clicks").parent.mkdir(parents=True)
+    came.write_delta(str(lakehouse.events("clicks")))
+    job = buys(stream=stream, keys_of=KeysOf("user", pl.col("names")))
+    run_job(without_spark, lakehouse, job, Incremental(advance_to=minutes(60)))
+    assert rows("windows") == [("ann", START, 2), ("bob", START, 1)]
+    assert came.select(job.copies).item() == 3
+
+
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        (pl.col("knid") == "buy", r"where names knid; events.clicks has user, at, clicks, kind, ingested_at"),
+        (pl.col("kind"), "it must be true or false by columns of events.clicks"),
+        (pl.lit(value=True), "it must be true or false by columns of events.clicks"),
+        (pl.col("kind") > 3, "does not go with events.clicks: cannot compare string with numeric"),
+    ],
+)
+def test_what_is_no_condition_on_the_table_is_refused_where_the_job_is_made(where, why):
+    with pytest.raises(KeyfoldError, match=f"job windows: where.*{why}"):
+        buys(where)
+    with pytest.raises(KeyfoldError, match=f"job steps: input buy: where.*{why}"):
+        two_inputs(buy=where)
+
+
+def test_another_condition_needs_a_refresh_and_one_that_was_none_is_none(without_spark, lakehouse, land, rows):
+    land(("ann", 0, "buy"), ("bob", 1, "look"), ("cid", 40, "look"))
+    run_job(without_spark, lakehouse, buys())
+    with pytest.raises(KeyfoldError, match=r"was born with where .*buy.* and now runs with .*look.*--full-refresh"):
+        run_job(without_spark, lakehouse, buys(pl.col("kind") == "look"))
+    assert plan_change(lakehouse, buys(None)).verdict == "refresh"
+    run_job(without_spark, lakehouse, buys(None), FullRefresh())
+    assert rows("windows") == [("ann", START, 1), ("bob", START, 1)]
+    # As of generations that were born before there were conditions.
+    assert fixed(buys(None))["where"] is None
+    assert "where" not in fixed(two_inputs(buy=None))["inputs"]["buy"]
+
+
+def test_an_error_quotes_no_private_column_that_a_condition_asks_for():
+    private = Stream("clicks", KINDS, event_time="at", private=("kind",))
+    assert windows(stream=private, where=BUY).private == {"kind"}
+
+
+def test_on_spark_what_a_condition_leaves_out_is_counted_and_a_lost_event_shows(spark, lakehouse, land, rows, tmp_path):
+    land(("ann", 0, "buy"), ("ann", 2, "look"), ("eva", 3, None), ("eva", 4, "buy"))
+    land(("cid", 40, "look"), ("cid", 41, "buy"))
+    run_job(spark, lakehouse, buys())
+    # Not read yet: the job knows nothing of it.
+    land(("dan", 50, "buy"), ("dan", 51, "look"))
+    found = check_conservation(spark, lakehouse, buys())
+    assert found.balanced
+    assert (found.events_read, found.in_outputs, found.open_events, found.left_out) == (3, 2, 1, 3)
+    assert not check_conservation(spark, lakehouse, buys(BUY | pl.col("kind").is_null())).balanced
+    # The rows of a person that the condition leaves out are no events of the job, before and after.
+    erase(spark, lakehouse, CLICKS, [buys()], Erasure({"user": ["eva"]}, Author("dpo@example.org", "request 17")))
+    found = check_conservation(spark, lakehouse, buys())
+    assert found.balanced
+    assert (found.events_read, found.left_out) == (2, 2)
+    run_job(spark, lakehouse, buys())
+    assert check_conservation(spark, lakehouse, buys()).balanced
+    pl.DataFrame({"user": ["ann"], "window": [START], "clicks": [5], "deadline": [START]}).write_parquet(
+        tmp_path / "state.parquet"
+    )
+    told = bootstrap(spark, lakehouse, buys(), Bootstrap(str(tmp_path / "state.parquet"), read_from="latest"))
+    live = live_generation(lakehouse, "windows")
+    assert live is not None
+    assert live.origin is not None
+    assert (live.origin.events_skipped, told.new_rows) == (3, 0)
+    run_job(spark, lakehouse, buys())
+    assert check_conservation(spark, lakehouse, buys()).balanced
