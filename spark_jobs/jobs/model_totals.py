@@ -15,9 +15,9 @@ from datetime import timedelta
 import polars as pl
 import pyarrow as pa
 
-from keyfold import Clock, JobParameters, JobTemplate, KeyedJob, Step, required
+from keyfold import JobParameters, JobTemplate, KeyedJob, required
 from keyfold.keyed.job import KeysOf
-from keyfold.keyed.rows.exact_sums import check_sums, may_overflow
+from keyfold.operators.aggregation import total, totals
 from keyfold.stream import TIMESTAMP
 from spark_jobs.streams import SALES
 
@@ -50,8 +50,9 @@ class ModelTotalsParameters(JobParameters):
 
 def build(parameters: ModelTotalsParameters) -> KeyedJob:
     """Make the job of its parameters."""
-    return KeyedJob(
-        name="model_totals",
+    return totals(
+        "model_totals",
+        {"quantity": total("quantity")},
         stream=SALES,
         key=("model",),
         keys_of=KeysOf("model", _named(pl.col("models")), otherwise=NO_MODEL),
@@ -59,19 +60,9 @@ def build(parameters: ModelTotalsParameters) -> KeyedJob:
         # No result depends on it: nothing waits, and nothing is late.
         watermark_delay=timedelta(0),
         events=MODEL_PURCHASE,
-        derived={"purchases": pl.lit(1, pl.Int64)},
-        combine=sum_up,
-        event_count=pl.col("purchases").sum(),
-        state=MODEL_TOTAL,
         output=MODEL_TOTAL,
-        output_mode="upsert",
-        output_key=("model",),
-        step=add_up,
-        step_decides_late=True,
-        # The total in state is what became of the purchases; the table shows it as it stands.
-        output_events=pl.lit(0),
-        state_events=pl.col("purchases").sum(),
-        one_per_key=pl.col("purchases").is_not_null(),
+        counted="purchases",
+        latest="latest",
         **parameters.settings(),
     )
 
@@ -82,23 +73,6 @@ MODEL_TOTALS = JobTemplate(
     ModelTotalsParameters,
     build,
 )
-
-
-def sum_up(purchases: pl.DataFrame) -> pl.DataFrame:
-    """Join the purchases of a model to one row (the combiner)."""
-    if may_overflow(purchases, ["quantity"]):
-        return purchases  # left to the step, which knows the total before
-    return purchases.group_by("model").agg(pl.col("time").max(), pl.col("quantity").sum(), pl.col("purchases").sum())
-
-
-def add_up(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-    """The step: see the module's text. Every purchase of a model is in its total."""
-    came = events.select("model", "quantity", "purchases", pl.col("time").alias("latest"))
-    sums = pl.col("quantity").sum(), pl.col("purchases").sum(), pl.col("latest").max()
-    rows = pl.concat([state, came])
-    check_sums(rows, ["model"], ["quantity", "purchases"])
-    totals = rows.group_by("model").agg(*sums)
-    return Step(state=totals, output=totals.join(came, on="model", how="semi"))
 
 
 def _named(models: pl.Expr) -> pl.Expr:

@@ -8,7 +8,7 @@ written once, and state has a bounded span of each side.
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import polars as pl
@@ -76,6 +76,8 @@ def interval_join(
     """
     if earliest > latest:
         raise Misconfigured(f"job {name}: earliest ({earliest}) is after latest ({latest}), so nothing would match")
+    if how not in get_args(How):
+        raise Misconfigured(f"job {name}: how is {how}; it must be one of {', '.join(get_args(How))}")
     sides = sides_of(name, key, left, right, how)
     return uncounted_join(name, sides, partial(_join, sides, earliest, latest, how), settings)
 

@@ -18,6 +18,9 @@ from keyfold.stream import TIMESTAMP
 How = Literal["inner", "left", "outer"]
 """The rows that a join writes besides matches: none, left rows without a match, or such rows of both sides."""
 
+Semi = Literal["semi"]
+"""Of a join that writes, in place of matches, each left row that has one, once."""
+
 Named = tuple[str, Input]
 """An input of a join, with its name."""
 
@@ -68,7 +71,11 @@ class Sides:
     def misses(self, rows: pl.DataFrame, how: How) -> list[pl.DataFrame]:
         """Return output rows for rows without a match, of the sides for which the join writes them."""
         written = {"inner": (), "left": (self.left,), "outer": (self.left, self.right)}[how]
-        return [self._in_output(self.side(rows, one).select(*self.key, *self._columns(one))) for one in written]
+        return [self.rows_of(one, self.side(rows, one)) for one in written]
+
+    def rows_of(self, side: Named, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows of the output of rows of one side alone."""
+        return self._in_output(rows.select(*self.key, *self._columns(side)))
 
     def _in_output(self, rows: pl.DataFrame) -> pl.DataFrame:
         kinds = polars_schema(self.output)
@@ -85,7 +92,7 @@ class Sides:
         ]
 
 
-def sides_of(job: str, key: tuple[str, ...], left: Named, right: Named, how: How) -> Sides:
+def sides_of(job: str, key: tuple[str, ...], left: Named, right: Named, how: How | Semi) -> Sides:
     """Make the sides of a join.
 
     Raises:
@@ -93,15 +100,16 @@ def sides_of(job: str, key: tuple[str, ...], left: Named, right: Named, how: How
     """
     if left[0] == right[0]:
         raise Misconfigured(f"job {job}: both sides are called {left[0]}; give each a name of its own")
-    both = [name for name in left[1].events.names if name in right[1].events.names and name not in key]
-    if both:
+    # Of `semi` no column of the right side is written.
+    others = [] if how == "semi" else [field for field in right[1].events if field.name not in key]
+    if both := [field.name for field in others if field.name in left[1].events.names]:
         raise Misconfigured(
             f"job {job}: both {left[0]} and {right[0]} have {', '.join(both)}; rename it on one side with `derived`, or leave "
             "it out of `events`"
         )
     fields = [left[1].events.field(name) for name in key]
     fields += [_of_output(field, may_miss=how == "outer") for field in left[1].events if field.name not in key]
-    fields += [_of_output(field, may_miss=how != "inner") for field in right[1].events if field.name not in key]
+    fields += [_of_output(field, may_miss=how != "inner") for field in others]
     waiting = joined_schema(key, dict((left, right)))
     state = waiting.append(pa.field("matched", pa.bool_(), nullable=False)).append(pa.field(DEADLINE, TIMESTAMP))
     return Sides(key, left, right, pa.schema(fields), state)

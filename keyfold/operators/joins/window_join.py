@@ -12,7 +12,7 @@ from keyfold.keyed.job.clock import DEADLINE, Clock
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.several_inputs import EVENT_TIME
 from keyfold.keyed.job.step import Step
-from keyfold.operators.joins.sides import How, Named, Sides, sides_of, uncounted_join
+from keyfold.operators.joins.sides import How, Named, Semi, Sides, sides_of, uncounted_join
 
 
 def window_join(
@@ -22,7 +22,7 @@ def window_join(
     key: tuple[str, ...],
     *,
     length: timedelta,
-    how: How = "inner",
+    how: How | Semi = "inner",
     **settings: Any,
 ) -> KeyedJob:
     """Make a job that joins all left and right rows of a key in the same window. Windows are consecutive, and aligned to 1970.
@@ -35,7 +35,7 @@ def window_join(
         left, right: the inputs with their names.
         key: columns of the join, which both inputs have.
         length: length of a window.
-        how: `inner`, `left` or `outer`, as in `interval_join`.
+        how: `inner`, `left` or `outer`, as in `interval_join`; or `semi`: each left row that has a match, once.
         settings: other settings of `KeyedJob`.
 
     Raises:
@@ -50,7 +50,7 @@ def window_join(
 def _join(
     sides: Sides,
     length: timedelta,
-    how: How,
+    how: How | Semi,
     state: pl.DataFrame,
     events: Mapping[str, pl.DataFrame],
     clock: Clock,
@@ -62,6 +62,9 @@ def _join(
     over = waiting.filter(is_over)
     left, right = (sides.side(over, side).with_row_index("row") for side in (sides.left, sides.right))
     on = [*sides.key, DEADLINE]
+    if how == "semi":
+        matched = sides.rows_of(sides.left, left.join(right, on=on, how="semi"))
+        return Step(state=waiting.filter(~is_over), output=matched, late=late)
     pairs = left.select("row", *on).join(right.select(*on, other="row"), on=on)
     missed = pl.concat([left.join(right, on=on, how="anti"), right.join(left, on=on, how="anti")])
     matched = sides.pairs(left[pairs["row"].to_numpy()], right[pairs["other"].to_numpy()])

@@ -136,6 +136,15 @@ def test_a_window_join_matches_rows_of_one_window(orders, payments, cuts, how, m
     assert_same_rows(played(job, orders, payments, cuts), expected)
 
 
+@examples(60)
+@given(ROWS, ROWS, CUTS)
+def test_of_a_semi_join_each_left_row_with_a_match_is_written_once(orders, payments, cuts):
+    job = window_join("joined", LEFT, RIGHT, KEY, length=10 * MINUTE, how="semi")
+    found = played(job, orders, payments, cuts).rows()
+    query = "FROM orders o SEMI JOIN payments p ON o.card = p.card AND epoch_us(ordered_at) // $length = epoch_us(paid_at) // $length"
+    assert sorted(found) == sorted(sql(query, orders, payments, length=600_000_000).rows())
+
+
 def test_rows_behind_the_watermark_are_late_and_say_of_which_input_they_are():
     harness = TestHarness(interval_join("joined", LEFT, RIGHT, KEY, earliest=-MINUTE, latest=MINUTE, how="outer"))
     harness.batch({"orders": frame(ORDER, [("a", 30, 1)]), "payments": frame(PAYMENT, [("a", 30, 2)])})
@@ -178,6 +187,10 @@ FAULTS = {
     "no expiry": (lambda: unbounded_join("j", LEFT, RIGHT, KEY, expiry=timedelta(0)), "for how long of event time"),
     "versions of the future": (lambda: as_of_join("j", LEFT, RIGHT, KEY, within=-MINUTE), "within is"),
     "a window of no length": (lambda: window_join("j", LEFT, RIGHT, KEY, length=timedelta(0)), "a window has a length"),
+    "half a join": (
+        lambda: interval_join("j", LEFT, RIGHT, KEY, earliest=-MINUTE, latest=MINUTE, how=cast(Any, "semi")),
+        "how is semi",
+    ),
     "a column of both": (
         lambda: as_of_join("j", LEFT, other(events=CLASH), KEY, within=MINUTE),
         "both orders and payments have item; rename it",

@@ -7,19 +7,20 @@ import pyarrow as pa
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.conservation import check_conservation
-from keyfold.keyed.contract import KeyedJob, Step
-from keyfold.keyed.copies import KeysOf
-from keyfold.keyed.fingerprint import fixed
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.harness import TestHarness
-from keyfold.keyed.run_mode import FullRefresh, Incremental
+from keyfold.keyed.calling.harness import TestHarness
+from keyfold.keyed.generation.fingerprint import fixed
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.copies import KeysOf
+from keyfold.keyed.job.several_inputs import Input
+from keyfold.keyed.job.step import Step
+from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
-from keyfold.keyed.several_inputs import Input
-from keyfold.state.audit import Author
-from keyfold.state.bootstrap import Bootstrap, bootstrap
-from keyfold.state.erasing import Erasure, erase
-from keyfold.state.moving import plan_change
+from keyfold.state.changing.audit import Author
+from keyfold.state.changing.moving import plan_change
+from keyfold.state.erasure.erasing import Erasure, erase
+from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.stream import Stream
 from tests.keyfold.keyed.toy_jobs import CLICK, START, windows
 

@@ -1,0 +1,197 @@
+"""Some of a key's rows: those with the highest values, or the last one."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from keyfold.columns import column
+from keyfold.errors import Misconfigured
+from keyfold.keyed.job.clock import Clock
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.step import Step, StepFunction
+from keyfold.operators.aggregation.aggregates import COUNTED, number_of_events
+from keyfold.operators.ordering import in_order
+
+RANK = "rank"
+"""Column of the output: a row's place among those of its key, from 1."""
+
+
+def top_rows(
+    name: str,
+    n: int,
+    *,
+    highest: str,
+    ties: tuple[str, ...] = (),
+    key: tuple[str, ...],
+    event_time: str,
+    events: pa.Schema,
+    counted: str = COUNTED,
+    **settings: Any,
+) -> KeyedJob:
+    """A job that keeps the `n` rows of each key with the highest values; a row is written when its rank changes (an upsert table).
+
+    The table has the columns of the events, and `rank`, by which and the key it has one row each. No key closes, so no event is
+    late. Before the shuffle all but the highest of each part are left out.
+
+    Args:
+        name: of the job.
+        n: how many rows of a key.
+        highest: the column by which rows are ranked, never NULL.
+        ties: columns by which rows of one value are ranked, least first, before all others.
+        key: columns whose values belong together.
+        event_time: of the events.
+        events: columns of the rows, the key and `event_time` among them.
+        counted: the column of events and state with the number of events that the rows of a key stand for.
+        settings: others of `KeyedJob`, `stream` and `watermark_delay` among them.
+
+    Raises:
+        Misconfigured: `n` is less than 1, or `highest` may be NULL.
+
+    Example:
+        >>> from datetime import UTC, datetime, timedelta
+        >>> from keyfold import Stream, TestHarness
+        >>> fields = ("game", pa.string()), ("at", pa.timestamp("us", "UTC")), ("score", pa.int64())
+        >>> score = pa.schema([pa.field(one, kind, nullable=False) for one, kind in fields])
+        >>> job = top_rows(
+        ...     "best_scores", 2, highest="score", key=("game",), event_time="at", events=score,
+        ...     stream=Stream("scores", score, event_time="at"), watermark_delay=timedelta(0),
+        ... )
+        >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
+        >>> played = pl.DataFrame({"game": ["go"] * 3, "at": [noon] * 3, "score": [7, 9, 8]})
+        >>> harness.batch(played).tables["best_scores"].select("score", "rank").rows()
+        [(9, 1), (8, 2)]
+    """
+    if n < 1:
+        raise Misconfigured(f"job {name}: n is {n}; it must be 1 or more")
+    if highest not in events.names or events.field(highest).nullable:
+        raise Misconfigured(
+            f"job {name}: highest is {highest}; it must be a column of events that is never NULL (nullable=False)"
+        )
+    by, others = list(key), [one for one in events.names if one not in (*key, highest, *ties)]
+    order = [*key, highest, *ties, *others]
+    descending = [one == highest for one in order]
+
+    def top(rows: pl.DataFrame) -> pl.DataFrame:
+        # Of equal rows those that have a rank keep it.
+        before = [pl.col("#before").fill_null(n + 1)] if "#before" in rows.columns else []
+        by_rank = pl.arg_sort_by([*order, *before], descending=[*descending, *(False for _ in before)])
+        ordered = rows[rows.select(by_rank).to_series()]
+        rank = pl.int_range(1, pl.len() + 1, dtype=pl.Int64).over(by)
+        ranked = ordered.with_columns(rank.alias(RANK), pl.col(counted).sum().over(by))
+        first = pl.when(pl.col(RANK) == 1).then(counted).otherwise(0).alias(counted)
+        return ranked.filter(pl.col(RANK) <= n).with_columns(first)
+
+    def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+        found = top(pl.concat([state.rename({RANK: "#before"}), events], how="diagonal"))
+        changed = found.filter(pl.col("#before").is_null() | (pl.col("#before") != pl.col(RANK)))
+        return Step(state=found.select(state.columns), output=changed.select(output.names))
+
+    output = events.append(
+        column(RANK, pa.int64(), "Place among the rows of the key, from 1", made_of=(highest,), nullable=False)
+    )
+    return _kept(
+        name,
+        key,
+        event_time,
+        events,
+        counted,
+        output,
+        output,
+        (*key, RANK),
+        step,
+        lambda rows: top(rows).drop(RANK),
+        settings,
+    )
+
+
+def last_rows(
+    name: str,
+    *,
+    ties: tuple[str, ...] | None = None,
+    key: tuple[str, ...],
+    event_time: str,
+    events: pa.Schema,
+    counted: str = COUNTED,
+    **settings: Any,
+) -> KeyedJob:
+    """A job that keeps the last row of each key by event time, and writes it when a later one has come (an upsert table).
+
+    So it is also the table without duplicates of its key. No key closes, so no event is late. State has the key, the time and `ties`.
+
+    Args:
+        name: of the job.
+        ties: columns by which rows of one time are put in order; of two that are equal in all of these any may stay. By default all.
+        key: columns whose values belong together.
+        event_time: of the events.
+        events: columns of the rows, the key and `event_time` among them.
+        counted: the column of events and state with the number of events that a row stands for.
+        settings: others of `KeyedJob`, `stream` and `watermark_delay` among them.
+
+    Example:
+        >>> from datetime import UTC, datetime, timedelta
+        >>> from keyfold import Stream, TestHarness
+        >>> user = pa.field("user", pa.string(), nullable=False)
+        >>> seen = pa.schema([user, ("at", pa.timestamp("us", "UTC")), ("place", pa.string())])
+        >>> job = last_rows(
+        ...     "places", key=("user",), event_time="at", events=seen, stream=Stream("seen", seen, event_time="at"),
+        ...     watermark_delay=timedelta(0),
+        ... )
+        >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
+        >>> came = {"user": ["ann"] * 2, "at": [noon + timedelta(hours=1), noon], "place": ["Rome", "Bern"]}
+        >>> harness.batch(pl.DataFrame(came)).tables["places"]["place"].to_list()
+        ['Rome']
+    """
+    compared = [one for one in events.names if one not in (*key, event_time)] if ties is None else list(ties)
+    columns = events.names
+
+    def last(rows: pl.DataFrame) -> pl.DataFrame:
+        ordered = in_order(rows, key, event_time, compared)
+        numbers = ordered.events[counted].cum_sum()
+        upto = numbers.gather(ordered.lasts)
+        return ordered.events[ordered.lasts].with_columns((upto - upto.shift(fill_value=0)).alias(counted))
+
+    def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+        known = state.with_columns(pl.lit(value=True).alias("#known"))
+        found = last(pl.concat([known, events], how="diagonal"))
+        changed = found.filter(pl.col("#known").is_null())
+        return Step(state=found.select(state.columns), output=changed.select(columns))
+
+    kept = pa.schema([events.field(one) for one in (*key, event_time, *compared)])
+    return _kept(name, key, event_time, events, counted, kept, events, key, step, last, settings)
+
+
+def _kept(
+    name: str,
+    key: tuple[str, ...],
+    event_time: str,
+    events: pa.Schema,
+    counted: str,
+    state: pa.Schema,
+    output: pa.Schema,
+    output_key: tuple[str, ...],
+    step: StepFunction,
+    combine: Callable[[pl.DataFrame], pl.DataFrame],
+    settings: Mapping[str, Any],
+) -> KeyedJob:
+    """A job that keeps rows of a key for ever; one of them has the number of events that all stand for."""
+    number = number_of_events(counted, event_time)
+    more = {**settings, "derived": {**settings.get("derived", {}), counted: pl.lit(1, pl.Int64)}}
+    return KeyedJob(
+        name=name,
+        key=key,
+        event_time=event_time,
+        events=events.append(number),
+        state=state.append(number),
+        output=output,
+        step=step,
+        combine=combine,
+        event_count=pl.col(counted).sum(),
+        output_events=pl.lit(0),
+        state_events=pl.col(counted).sum(),
+        step_decides_late=True,
+        output_mode="upsert",
+        output_key=output_key,
+        **more,
+    )

@@ -1,0 +1,104 @@
+"""Totals of a key that is never closed: one row a key, written again when it changes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from keyfold.keyed.job.clock import Clock
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.step import Step
+from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, Aggregates, newest
+
+
+def totals(
+    name: str,
+    of: Mapping[str, Aggregate],
+    *,
+    key: tuple[str, ...],
+    event_time: str,
+    output: pa.Schema,
+    then: Mapping[str, pl.Expr] | None = None,
+    latest: str = "",
+    counted: str = COUNTED,
+    events: pa.Schema | None = None,
+    derived: Mapping[str, pl.Expr] | None = None,
+    **settings: Any,
+) -> KeyedJob:
+    """A job that keeps what all events of a key come to, and writes the key's row again when it changes (an upsert table).
+
+    No key closes, so no event is late, and the table is the same in whatever order events come. Events are added up before
+    the shuffle.
+
+    Args:
+        name: of the job.
+        of: what is added up, by column.
+        key: columns whose values belong together.
+        event_time: of the events.
+        output: columns of the table: the key, and any of `of`, `then`, `latest` and `counted`.
+        then: columns that are made of the others, such as an average.
+        latest: the column with the time of the newest event; none by default.
+        counted: the column with the number of events.
+        events: columns of the late table, by default made of `output`: the key, the event time, aggregates, `counted`.
+        derived, settings: others of `KeyedJob`, `stream` and `watermark_delay` among them.
+
+    Raises:
+        Misconfigured: a total is of numbers that round, or a column is not declared.
+
+    Example:
+        >>> from datetime import UTC, datetime, timedelta
+        >>> from keyfold import Stream, TestHarness
+        >>> from keyfold.operators.aggregation import greatest, total
+        >>> item = pa.field("item", pa.string(), nullable=False)
+        >>> sale = pa.schema([item, ("at", pa.timestamp("us", tz="UTC")), ("price", pa.int64())])
+        >>> job = totals(
+        ...     "sales_of_items",
+        ...     {"revenue": total("price"), "dearest": greatest("price")},
+        ...     stream=Stream("sales", sale, event_time="at"), key=("item",), event_time="at",
+        ...     watermark_delay=timedelta(0), counted="sales", then={"average": pl.col("revenue") / pl.col("sales")},
+        ...     output=pa.schema([item, ("revenue", pa.int64()), ("dearest", pa.int64()), ("average", pa.float64())]),
+        ... )
+        >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
+        >>> sold = pl.DataFrame({"item": ["tea"] * 2, "at": [noon] * 2, "price": [3, 5]})
+        >>> harness.batch(sold).tables["sales_of_items"].rows()
+        [('tea', 8, 5, 4.0)]
+    """
+    sums, by, last = (
+        Aggregates(name, of, counted, event_time, output),
+        list(key),
+        [pl.col(latest).max()] if latest else [],
+    )
+    kept = [field for field in output if field.name in (*key, *sums.names, latest)]
+    kept += [field for field in sums.fields if field not in kept]
+
+    def combine(rows: pl.DataFrame) -> pl.DataFrame:
+        return sums.combined(rows, by, pl.col(event_time).max())
+
+    def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+        came = events.with_columns(pl.col(event_time).alias(latest)) if latest else events
+        rows = sums.joined(pl.concat([state, came.select(state.columns)]), by, *last).select(state.columns)
+        return Step(state=rows, output=rows.with_columns(**then or {}).select(output.names))
+
+    more: dict[str, Any] = {
+        "events": events or pa.schema([*(output.field(one) for one in key), newest(event_time), *sums.fields]),
+        "derived": {**(derived or {}), **sums.derived},
+        "output_events": pl.lit(0),
+        "one_per_key": pl.col(counted).is_not_null(),
+        **settings,
+    }
+    return KeyedJob(
+        name=name,
+        key=key,
+        event_time=event_time,
+        state=pa.schema(kept),
+        output=output,
+        step=step,
+        combine=combine,
+        event_count=pl.col(counted).sum(),
+        state_events=pl.col(counted).sum(),
+        step_decides_late=True,
+        output_mode="upsert",
+        output_key=key,
+        **more,
+    )

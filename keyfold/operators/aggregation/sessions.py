@@ -1,0 +1,116 @@
+"""Sessions: what the events of a key come to between two silences, once the second has lasted."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from keyfold.columns import column
+from keyfold.errors import Misconfigured
+from keyfold.keyed.job.clock import DEADLINE, Clock
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.step import Step
+from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, Aggregates, newest
+from keyfold.operators.periods import period_start
+from keyfold.stream import TIMESTAMP
+
+START = "window_start"
+
+
+def sessions(
+    name: str,
+    of: Mapping[str, Aggregate],
+    *,
+    key: tuple[str, ...],
+    event_time: str,
+    gap: timedelta,
+    output: pa.Schema,
+    counted: str = COUNTED,
+    derived: Mapping[str, pl.Expr] | None = None,
+    **settings: Any,
+) -> KeyedJob:
+    """A job that writes a row a session of a key: events of which none is later than `gap` after the one before.
+
+    A session is written when the watermark has passed its end, `gap` after its last event. An event is late if it would be in
+    a session that was over before it came, and joins none that is open.
+
+    Args:
+        name: of the job.
+        of: what is added up, by column.
+        key: columns whose values belong together.
+        event_time: of the events.
+        gap: the longest silence within a session.
+        output: columns of the table: the key, `window_start` (the first event), `window_end`, any of `of`, and `counted`.
+        counted: the column with the number of events.
+        derived, settings: others of `KeyedJob`, `stream` and `watermark_delay` among them.
+
+    Raises:
+        Misconfigured: `gap` is not positive, a total is of numbers that round, or `output` lacks `counted`.
+
+    Example:
+        >>> from datetime import UTC, datetime
+        >>> from keyfold import Stream, TestHarness
+        >>> user = pa.field("user", pa.string(), nullable=False)
+        >>> click = pa.schema([user, pa.field("at", TIMESTAMP, nullable=False)])
+        >>> job = sessions(
+        ...     "visits", {}, stream=Stream("clicks", click, event_time="at"), key=("user",), event_time="at",
+        ...     watermark_delay=timedelta(0), gap=timedelta(minutes=30), counted="clicks",
+        ...     output=pa.schema([user, ("window_start", TIMESTAMP), ("clicks", pa.int64())]),
+        ... )
+        >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
+        >>> times = [noon, noon + timedelta(minutes=20), noon + timedelta(hours=1)]
+        >>> clicks = pl.DataFrame({"user": ["ann"] * 3, "at": times})
+        >>> harness.batch(clicks).tables["visits"]["clicks"].to_list()
+        [2]
+    """
+    if gap <= timedelta(0):
+        raise Misconfigured(f"job {name}: gap is {gap}; it must be longer than nothing")
+    if counted not in output.names:
+        raise Misconfigured(f"job {name}: output has no column {counted}, by which events are counted (`counted`)")
+    sums, by = Aggregates(name, of, counted, event_time, output), list(key)
+    span = pl.col(event_time).max(), pl.col(START).min()
+
+    def combine(rows: pl.DataFrame) -> pl.DataFrame:
+        # No silence parts events of one period as long as the gap.
+        rows = rows.with_columns(period_start(pl.col(event_time), gap).alias("#period"))
+        return sums.combined(rows, [*by, "#period"], *span).drop("#period")
+
+    def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+        both = ((state.drop(DEADLINE), True), (events.select(state.columns[:-1]), False))
+        rows = pl.concat([part.with_columns(pl.lit(known).alias("#known")) for part, known in both]).sort(*by, START)
+        silence = pl.col(START) - pl.col(event_time).cum_max().shift().over(by)
+        rows = rows.with_columns((silence > gap).fill_null(value=True).cum_sum().alias("#session"))
+        found = sums.joined(rows, [*by, "#session"], *span, pl.col("#known").any())
+        found = found.with_columns((pl.col(event_time) + gap).alias(DEADLINE))
+        was_over = (pl.col(DEADLINE) <= clock.late_watermark) & ~pl.col("#known")
+        is_over = pl.col(DEADLINE) <= clock.watermark
+        return Step(
+            state=found.filter(~is_over).select(state.columns),
+            output=found.filter(is_over & ~was_over).with_columns(window_end=DEADLINE).select(output.names),
+            late=rows.join(found.filter(was_over), on="#session", how="semi").select(events.columns),
+        )
+
+    keyed = [output.field(one) for one in key]
+    first, deadline = (
+        column(one, TIMESTAMP, what, made_of=(event_time,), nullable=False)
+        for one, what in ((START, "Event time of the first of them (UTC)"), (DEADLINE, "End of the session (UTC)"))
+    )
+    rows = [*keyed, newest(event_time), first, *sums.fields]
+    return KeyedJob(
+        name=name,
+        key=key,
+        event_time=event_time,
+        events=pa.schema(rows),
+        derived={**(derived or {}), START: pl.col(event_time), **sums.derived},
+        state=pa.schema([*rows, deadline]),
+        output=output,
+        step=step,
+        combine=combine,
+        event_count=pl.col(counted).sum(),
+        output_events=pl.col(counted).sum(),
+        state_events=pl.col(counted).sum(),
+        step_decides_late=True,
+        **settings,
+    )

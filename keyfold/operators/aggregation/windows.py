@@ -1,0 +1,152 @@
+"""Windows of event time, one after the other or overlapping: what the events of each come to, once it is over."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from keyfold.columns import column
+from keyfold.errors import Misconfigured
+from keyfold.keyed.job.clock import DEADLINE, Clock
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.step import Step
+from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, Aggregates, newest
+from keyfold.operators.periods import period_start
+from keyfold.stream import TIMESTAMP
+from keyfold.times import micros
+
+PANE = "pane_start"
+"""Column of events and state: the start of the span between two beginnings of windows. All events of one are in the same windows."""
+
+
+def windows(
+    name: str,
+    of: Mapping[str, Aggregate],
+    *,
+    key: tuple[str, ...],
+    event_time: str,
+    length: timedelta,
+    every: timedelta | None = None,
+    by: tuple[str, ...] = (),
+    most: str = "",
+    output: pa.Schema,
+    counted: str = COUNTED,
+    derived: Mapping[str, pl.Expr] | None = None,
+    **settings: Any,
+) -> KeyedJob:
+    """A job that writes what the events of each key and window come to, when the watermark has passed the window's end.
+
+    Windows are aligned to 1970 UTC; the end is not in a window. An event counts in its windows that are not written yet, and is
+    late if it has none. State has the aggregates of spans as long as `every`, and none of an event.
+
+    Args:
+        name: of the job.
+        of: what is added up, by column.
+        key: columns whose values belong together.
+        event_time: of the events.
+        length: of a window.
+        every: how long after one window the next begins, a part of `length`; by default `length`: windows do not overlap.
+        by: further columns with a row each in a window of a key.
+        most: a column of which only the rows with its greatest value in a window of a key are written, all that tie.
+        output: columns of the table: the key, `by`, `window_start` or `window_end`, any of `of`, and `counted`.
+        counted: the column with the number of events that are in no later window; of rows that `most` leaves out, too.
+        derived, settings: others of `KeyedJob`, `stream` and `watermark_delay` among them.
+
+    Raises:
+        Misconfigured: `length` is no multiple of `every`, a total is of numbers that round, or `output` lacks `counted`.
+
+    Example:
+        >>> from datetime import UTC, datetime
+        >>> from keyfold import Stream, TestHarness
+        >>> from keyfold.operators.aggregation import count
+        >>> user, end = (pa.field(one, kind, nullable=False) for one, kind in (("user", pa.string()), ("window_end", TIMESTAMP)))
+        >>> click = pa.schema([user, pa.field("at", TIMESTAMP, nullable=False)])
+        >>> job = windows(
+        ...     "clicks_per_hour", {}, stream=Stream("clicks", click, event_time="at"), key=("user",), event_time="at",
+        ...     watermark_delay=timedelta(0), length=timedelta(hours=1), counted="clicks",
+        ...     output=pa.schema([user, end, pa.field("clicks", pa.int64(), nullable=False)]),
+        ... )
+        >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
+        >>> clicks = pl.DataFrame({"user": ["ann"] * 2, "at": [noon] * 2})
+        >>> harness.batch(clicks, advance_to=noon + timedelta(hours=1)).tables["clicks_per_hour"]["clicks"].to_list()
+        [2]
+    """
+    every = length if every is None else every
+    if not timedelta(0) < every <= length or length % every:
+        raise Misconfigured(f"job {name}: every is {every}; it must be a part of length, {length}, without a rest")
+    if counted not in output.names:
+        raise Misconfigured(f"job {name}: output has no column {counted}, by which events are counted (`counted`)")
+    sums, groups = Aggregates(name, of, counted, event_time, output), [*key, *by]
+    end = pl.col(PANE) + length
+
+    def chosen(rows: pl.DataFrame) -> pl.DataFrame:
+        # What is less than another one of its span is so in all windows, as long as it does not grow.
+        return _with_the_most(rows, [*key, PANE], most, counted) if most in by else rows
+
+    def combine(rows: pl.DataFrame) -> pl.DataFrame:
+        return sums.combined(chosen(rows), [*groups, PANE], pl.col(event_time).max())
+
+    def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+        is_late = end <= clock.late_watermark
+        following, unwritten = (
+            period_start(pl.lit(time), every) + every for time in (clock.watermark, clock.late_watermark)
+        )
+        came = events.filter(~is_late).with_columns(pl.max_horizontal(pl.col(PANE) + every, unwritten).alias(DEADLINE))
+        panes = chosen(pl.concat([state, came.select(state.columns)]))
+        panes = sums.joined(panes, [*groups, PANE], pl.col(DEADLINE).max())
+        still_open = panes.with_columns(pl.max_horizontal(DEADLINE, following).alias(DEADLINE))
+        return Step(
+            state=still_open.filter(pl.col(DEADLINE) <= end).select(state.columns),
+            output=written(panes.filter(pl.col(DEADLINE) <= clock.watermark), clock).select(output.names),
+            late=events.filter(is_late),
+        )
+
+    def written(due: pl.DataFrame, clock: Clock) -> pl.DataFrame:
+        # The windows of a span, from the first that is not written yet to the last that is over.
+        last = pl.min_horizontal(end, pl.lit(clock.watermark)).to_physical()
+        ends = pl.int_ranges(pl.col(DEADLINE).to_physical(), last + 1, micros(every))
+        rows = due.with_columns(window_end=ends).explode("window_end")
+        rows = rows.with_columns(pl.col("window_end").cast(pl.Datetime("us", "UTC")))
+        # In the last window of a span its events are counted, and in no other.
+        rows = rows.with_columns(pl.when(pl.col("window_end") == end).then(counted).otherwise(0).alias(counted))
+        rows = sums.joined(rows, [*groups, "window_end"])
+        if most:
+            rows = _with_the_most(rows, [*key, "window_end"], most, counted)
+        return rows.with_columns(window_start=pl.col("window_end") - length)
+
+    keyed = [output.field(one) for one in groups]
+    said = (
+        "Start of the span between two beginnings of windows (UTC)",
+        "When the next window with this span is over (UTC)",
+    )
+    pane, deadline = (
+        column(one, TIMESTAMP, what, made_of=(event_time,), nullable=False)
+        for one, what in zip((PANE, DEADLINE), said, strict=True)
+    )
+    return KeyedJob(
+        name=name,
+        key=key,
+        event_time=event_time,
+        events=pa.schema([*keyed, newest(event_time), pane, *sums.fields]),
+        derived={**(derived or {}), PANE: period_start(pl.col(event_time), every), **sums.derived},
+        state=pa.schema([*keyed, pane, *sums.fields, deadline]),
+        output=output,
+        step=step,
+        combine=combine,
+        event_count=pl.col(counted).sum(),
+        output_events=pl.col(counted).sum(),
+        state_events=pl.col(counted).sum(),
+        step_decides_late=True,
+        **settings,
+    )
+
+
+def _with_the_most(rows: pl.DataFrame, groups: list[str], most: str, counted: str) -> pl.DataFrame:
+    """The rows with the greatest value of each group; the first of them has the number of events of all of the group."""
+    rows = rows.with_columns(pl.col(counted).sum().over(groups))
+    rows = rows.filter(pl.col(most) == pl.col(most).max().over(groups))
+    # One order, so that it is the same row however events came.
+    rows = rows.sort([name for name in rows.columns if name != counted])
+    return rows.with_columns(pl.when(pl.struct(groups).is_first_distinct()).then(counted).otherwise(0).alias(counted))

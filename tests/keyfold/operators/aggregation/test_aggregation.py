@@ -1,0 +1,251 @@
+"""Aggregations give what DuckDB, or plain Python, gives over all events, in any order, any split into runs, slices and parts."""
+
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keyfold import Misconfigured, Stream
+from keyfold.keyed.rows.exact_sums import TotalTooLargeError
+from keyfold.operators.aggregation import (
+    count,
+    greatest,
+    last_rows,
+    least,
+    sessions,
+    top_rows,
+    total,
+    totals,
+    windows,
+)
+from keyfold.testing import assert_same, merged, play
+from tests.examples import examples
+
+TIME = pa.timestamp("us", tz="UTC")
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+END = NOON + timedelta(days=2)
+WHO, AT, POINTS = (
+    pa.field(name, kind, nullable=False)
+    for name, kind in (("who", pa.string()), ("moment", TIME), ("points", pa.int64()))
+)
+GOAL = pa.schema([WHO, AT, ("team", pa.string()), POINTS])
+GOALS = {
+    "stream": Stream("goals", GOAL, event_time="moment"),
+    "event_time": "moment",
+    "watermark_delay": timedelta(0),
+    "key": ("who",),
+}
+
+# Who, minutes after noon, of which team, how many points.
+ROW = st.tuples(st.sampled_from("ab"), st.integers(-90, 90), st.sampled_from("xy"), st.integers(-9, 9))
+RUNS = st.lists(st.lists(ROW, max_size=8), min_size=1, max_size=4)
+CUTS = st.lists(st.integers(-90, 90).map(lambda at: NOON + at * MINUTE), max_size=2)
+PARTS = st.integers(1, 3)
+
+
+def whole(*names):
+    return [pa.field(name, pa.int64(), nullable=False) for name in names]
+
+
+def goals(run):
+    rows = [(who, NOON + at * MINUTE, team, points) for who, at, team, points in run]
+    kinds = {"who": pl.String, "moment": pl.Datetime("us", "UTC"), "team": pl.String, "points": pl.Int64}
+    return pl.DataFrame(rows, schema=kinds, orient="row")
+
+
+def watermarks(runs):
+    """Where event time was when each run began."""
+    reached, found = datetime(1, 1, 1, tzinfo=UTC), []
+    for run in runs:
+        found.append(reached)
+        reached = max([reached, *(NOON + row[1] * MINUTE for row in run)])
+    return found
+
+
+def by_sql(runs, query, **values):
+    """The answer of DuckDB over all goals; `began` is where event time was when a goal's run began."""
+    both = zip(runs, watermarks(runs), strict=True)
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.register(
+        "goals", pl.concat([goals(run).with_columns(began=pl.lit(began)) for run, began in both]).to_arrow()
+    )
+    return connection.sql(query, params=values or None).pl()
+
+
+def assert_rows(found, expected):
+    assert sorted(found.select(expected.columns).rows(), key=repr) == sorted(expected.rows(), key=repr)
+
+
+IN_WINDOWS = """
+    SELECT *, unnest(generate_series(time_bucket($every, moment) + $every, time_bucket($every, moment) + $length, $every)) AS window_end
+    FROM goals
+"""
+WINDOWS = f"""
+    SELECT who, window_end, sum(points)::BIGINT AS points, min(moment) AS earliest,
+        count(*) FILTER (window_end = time_bucket($every, moment) + $length) AS goals
+    FROM ({IN_WINDOWS}) WHERE window_end > began GROUP BY who, window_end
+"""  # noqa: S608 - of this page alone
+
+
+@examples(100)
+@given(RUNS, CUTS, PARTS, st.sampled_from([1, 2, 4]))
+def test_windows_have_the_events_that_came_before_they_were_written(runs, cuts, parts, overlapping):
+    length = timedelta(minutes=20)
+    job = windows(
+        "points_of_windows",
+        {"points": total("points"), "earliest": least("moment")},
+        length=length,
+        every=length / overlapping,
+        counted="goals",
+        output=pa.schema([WHO, pa.field("window_end", TIME), *whole("points", "goals"), pa.field("earliest", TIME)]),
+        **GOALS,
+    )
+    harness = play(job, map(goals, runs), END, parts, cuts)
+    values = {"length": length, "every": length / overlapping}
+    assert_rows(harness.written["points_of_windows"], by_sql(runs, WINDOWS, **values))
+    assert harness.state.is_empty()
+    late = by_sql(
+        runs, "SELECT count(*) FROM goals WHERE time_bucket($every, moment) + $length <= began", **values
+    ).item()
+    assert harness.written["late.points_of_windows"]["goals"].sum() == late
+
+
+@examples(60)
+@given(RUNS, CUTS, PARTS)
+def test_of_a_window_those_with_most_are_written_and_all_that_tie(runs, cuts, parts):
+    length, every = timedelta(minutes=20), timedelta(minutes=10)
+    settings = {"by": ("team",), "length": length, "every": every, **GOALS}
+    fields = [WHO, pa.field("team", pa.string()), pa.field("window_end", TIME)]
+    most = windows(
+        "teams", {"goals": count()}, most="goals", output=pa.schema([*fields, *whole("goals", "n_events")]), **settings
+    )
+    harness = play(most, map(goals, runs), END, parts, cuts)
+    counts = f"""SELECT who, team, window_end, count(*) AS goals FROM ({IN_WINDOWS}) WHERE window_end > began
+        GROUP BY ALL QUALIFY goals = max(goals) OVER (PARTITION BY who, window_end)"""  # noqa: S608
+    assert_rows(harness.written["teams"], by_sql(runs, counts, length=length, every=every))
+    # Of a column that tells rows apart: less than the most is left out before it is shuffled.
+    dearest = windows(
+        "points",
+        {},
+        most="points",
+        output=pa.schema([*fields, *whole("points", "n_events")]),
+        **{**settings, "by": ("team", "points")},
+    )
+    harness = play(dearest, map(goals, runs), END, parts, cuts)
+    points = f"""SELECT DISTINCT who, team, points, window_end FROM ({IN_WINDOWS}) WHERE window_end > began
+        QUALIFY points = max(points) OVER (PARTITION BY who, window_end)"""  # noqa: S608
+    assert_rows(harness.written["points"], by_sql(runs, points, length=length, every=every))
+    assert_same(dearest, harness, play(dearest, [goals(run[::-1]) for run in runs], END))
+
+
+def sessions_of(runs, gap):
+    """Sessions as (who, first, last, number of goals, points), and how many goals are late, by definition, goal by goal."""
+    found, late, open_ones = [], 0, defaultdict(list)
+    for run, began, ended in zip(runs, watermarks(runs), [*watermarks(runs)[1:], END], strict=True):
+        for who in "ab":
+            events = sorted(
+                [(NOON + at * MINUTE, points, True) for one, at, _, points in run if one == who]
+                + open_ones.pop(who, [])
+            )
+            while events:
+                session = [events.pop(0)]
+                while events and events[0][0] - session[-1][0] <= gap:
+                    session.append(events.pop(0))
+                over = session[-1][0] + gap
+                if over <= began and all(is_new for _, _, is_new in session):
+                    late += len(session)
+                elif over <= ended:
+                    found.append((who, session[0][0], over, len(session), sum(points for _, points, _ in session)))
+                else:
+                    open_ones[who] += [(at, points, False) for at, points, _ in session]
+    return found, late
+
+
+@examples(100)
+@given(RUNS, CUTS, PARTS)
+def test_sessions_are_those_of_plain_python(runs, cuts, parts):
+    gap = timedelta(minutes=15)
+    fields = [WHO, pa.field("window_start", TIME), pa.field("window_end", TIME)]
+    output = pa.schema([*fields, *whole("goals", "points")])
+    job = sessions("spells", {"points": total("points")}, gap=gap, counted="goals", output=output, **GOALS)
+    harness = play(job, map(goals, runs), END, parts, cuts)
+    expected, late = sessions_of(runs, gap)
+    assert sorted(harness.written["spells"].rows()) == sorted(expected)
+    assert harness.written["late.spells"]["goals"].sum() == late
+
+
+@examples(40)
+@given(RUNS, CUTS, PARTS)
+def test_totals_are_the_same_in_any_order(runs, cuts, parts):
+    of = {"points": total("points"), "best": greatest("points"), "of_x": count(pl.col("team") == "x")}
+    output = pa.schema([WHO, *whole(*of), pa.field("latest", TIME), pa.field("average", pa.float64())])
+    then = {"average": pl.col("points") / pl.col("n_events")}
+    job = totals("points_of_all", of, output=output, then=then, latest="latest", **GOALS)
+    harness = play(job, map(goals, runs), None, parts, cuts)
+    query = """SELECT who, sum(points)::BIGINT AS points, max(points) AS best, count(*) FILTER (team = 'x') AS of_x,
+        max(moment) AS latest, avg(points) AS average FROM goals GROUP BY who"""
+    found, expected = merged(harness, job, "points_of_all"), by_sql(runs, query)
+    assert_rows(found.drop("average"), expected.drop("average"))
+    assert found["average"].to_list() == pytest.approx(expected.sort("who")["average"].to_list())
+
+
+@examples(40)
+@given(RUNS, CUTS, PARTS, st.integers(1, 3))
+def test_the_highest_rows_are_ranked_and_only_those_that_change_are_written(runs, cuts, parts, n):
+    job = top_rows("best", n, highest="points", ties=("moment",), events=GOAL, **GOALS)
+    harness = play(job, map(goals, runs), None, parts, cuts)
+    query = """SELECT who, moment, team, points, row_number() OVER (PARTITION BY who ORDER BY points DESC, moment, team) AS rank
+        FROM goals QUALIFY rank <= $n"""
+    assert_rows(merged(harness, job, "best"), by_sql(runs, query, n=n))
+    written = harness.written["best"]
+    assert written.n_unique() == written.height
+
+
+@examples(40)
+@given(RUNS, CUTS, PARTS)
+def test_the_last_row_stays_and_is_written_when_it_changes(runs, cuts, parts):
+    job = last_rows("latest", events=GOAL, **GOALS)
+    harness = play(job, map(goals, runs), None, parts, cuts)
+    query = "FROM goals SELECT who, moment, team, points QUALIFY row_number() OVER (PARTITION BY who ORDER BY moment DESC, team DESC, points DESC) = 1"
+    assert_rows(merged(harness, job, "latest"), by_sql(runs, query))
+    earlier = goals([("a", -91, "x", 0), ("b", -91, "x", 0)]).join(
+        goals([row for run in runs for row in run]), on="who", how="semi"
+    )
+    before = harness.written["latest"].height
+    harness.batch(earlier)
+    assert harness.written["latest"].height == before
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: windows("w", {}, length=MINUTE, output=GOAL, **GOALS), "output has no column n_events"),
+        (lambda: windows("w", {}, length=MINUTE, every=40 * MINUTE / 60, output=GOAL, **GOALS), "every is 0:00:40"),
+        (lambda: sessions("s", {}, gap=timedelta(0), output=GOAL, **GOALS), "gap is 0:00:00"),
+        (lambda: top_rows("t", 0, highest="points", events=GOAL, **GOALS), "n is 0"),
+        (lambda: top_rows("t", 1, highest="team", events=GOAL, **GOALS), "highest is team.*never NULL"),
+        (
+            lambda: totals("t", {"sum": total("points")}, output=pa.schema([WHO, ("sum", pa.float64())]), **GOALS),
+            "sum is a sum, and double",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_where_the_job_is_made(make, why):
+    with pytest.raises(Misconfigured, match=f"job .: {why}"):
+        make()
+
+
+def test_a_total_that_its_column_does_not_hold_is_refused():
+    job = totals("sums", {"points": total("points")}, output=pa.schema([WHO, POINTS]), **GOALS)
+    assert merged(play(job, [goals([("a", 0, "x", 2**62), ("a", 1, "x", 2**62 - 1)])]), job, "sums")[
+        "points"
+    ].to_list() == [2**63 - 1]
+    with pytest.raises(TotalTooLargeError, match="the total of points for who=a comes to"):
+        play(job, [goals([("a", 0, "x", 2**62)]), goals([("a", 1, "x", 2**62)])], parts=2)
