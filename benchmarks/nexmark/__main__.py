@@ -33,27 +33,25 @@ _SHARE = {"person": 1 / 50, "auction": 3 / 50, "bid": 46 / 50}
 _STATEFUL = ",".join(str(number) for number, query in QUERIES.items() if query.stateful)
 _WHOLE = frozenset({3, 20, 23})
 """Of which stock Spark writes all rows, each once."""
+_ENGINES = ("keyfold", "flink", "spark")
+_HEADINGS = (
+    *("q", "Keyfold k events/s", "Keyfold k events a processor s: job", "with ingest", "Flink", "Spark"),
+    *("job / Flink", "with ingest / Flink", "peak GiB: Keyfold, Flink, Spark", "state MiB: Keyfold, Flink, Spark"),
+)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.nexmark", description=__doc__)
-    parser.add_argument(
-        "--queries", default=_STATEFUL, help="numbers with commas between, or all; default the stateful ones"
-    )
-    parser.add_argument(
-        "--events", nargs=2, type=int, default=[500_000, 2_000_000], help="of the small set and the large"
-    )
-    parser.add_argument(
-        "--engines", nargs="*", default=["keyfold", "flink", "spark"], choices=["keyfold", "flink", "spark"]
-    )
-    parser.add_argument("--disorder", action="store_true", help="one event in ten comes up to two seconds late")
-    parser.add_argument(
-        "--batch-bytes", type=int, default=RunOptions().max_bytes_per_batch, help="of Keyfold's batches"
-    )
-    parser.add_argument("--checkpoint-seconds", type=int, default=5, help="from one checkpoint of Flink to the next")
-    parser.add_argument("--most-seconds", type=float, default=180, help="a run that takes longer is ended")
-    parser.add_argument("--flink", type=Path, default=Path(".venv-flink"), help="the environment of apache-flink")
-    parser.add_argument("--folder", type=Path, help="below which all is written, and removed at the end")
+    add, batch_bytes = parser.add_argument, RunOptions().max_bytes_per_batch
+    add("--queries", default=_STATEFUL, help="numbers with commas between, or all; default the stateful ones")
+    add("--events", nargs=2, type=int, default=[500_000, 2_000_000], help="of the small set and the large")
+    add("--engines", nargs="*", default=list(_ENGINES), choices=_ENGINES)
+    add("--disorder", action="store_true", help="one event in ten comes up to two seconds late")
+    add("--batch-bytes", type=int, default=batch_bytes, help="of Keyfold's batches")
+    add("--checkpoint-seconds", type=int, default=5, help="from one checkpoint of Flink to the next")
+    add("--most-seconds", type=float, default=180, help="a run that takes longer is ended")
+    add("--flink", type=Path, default=Path(".venv-flink"), help="the environment of apache-flink")
+    add("--folder", type=Path, help="below which all is written, and removed at the end")
     arguments = parser.parse_args()
     numbers = list(QUERIES) if arguments.queries == "all" else [int(one) for one in arguments.queries.split(",")]
     with tempfile.TemporaryDirectory(prefix="nexmark-", dir=arguments.folder) as folder:
@@ -71,22 +69,23 @@ class Race:
     """The engines, the files of both sizes, and what every run has cost."""
 
     def __init__(self, folder: Path, arguments: argparse.Namespace) -> None:
-        self._folder, self._arguments = folder, arguments
-        self._engines: dict[str, Engine] = {}
-        for name in arguments.engines:
-            if name == "flink":
-                self._engines[name] = flink_engine(folder, arguments.flink.absolute(), arguments.most_seconds)
-            else:
-                self._engines[name] = spark_engine(folder, arguments.most_seconds)
+        self._folder, self._arguments, self._most = folder, arguments, arguments.most_seconds
+        self._engines: dict[str, Engine] = {
+            name: flink_engine(folder, arguments.flink.absolute(), self._most)
+            if name == "flink"
+            else spark_engine(folder, self._most)
+            for name in arguments.engines
+        }
         self._costs: dict[tuple[int | str, str, int], Cost] = {}
         self._wrong: list[str] = []
         self._expected = {count: self._prepare(count) for count in arguments.events}
 
     def run(self, query: Query) -> None:
         """One query on all engines by turns, the small set first; on a process that is new once before, to warm up."""
+        known = {"keyfold": QUERIES, "flink": FLINK_QUERIES, "spark": SPARK_QUERIES}
         for count in self._arguments.events:
             for name, engine in self._engines.items():
-                if name != "keyfold" and query.number not in (FLINK_QUERIES if name == "flink" else SPARK_QUERIES):
+                if query.number not in known[name]:
                     continue
                 measure = getattr(self, f"_{name}")
                 if not engine.is_warm:
@@ -103,58 +102,44 @@ class Race:
 
     def page(self) -> str:
         """The figures as a table in Markdown, and what was wrong."""
-        commit = subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-        ).stdout
-        small, large = self._arguments.events
+        revision = ["git", "rev-parse", "--short", "HEAD"]
+        commit = subprocess.run(revision, capture_output=True, text=True, check=False).stdout.strip()
+        arguments, (small, large) = self._arguments, self._arguments.events
         lines = [
-            f"Commit {commit.strip()}, {small:,} and {large:,} events, {'out of' if self._arguments.disorder else 'in'} order, "
-            f"{os.cpu_count()} cores, batches of {self._arguments.batch_bytes >> 20} MiB, a checkpoint every "
-            f"{self._arguments.checkpoint_seconds} s.",
-            "",
-            "| q | question | Keyfold k events/s | Keyfold k events a processor s: job | with ingest | Flink | Spark | job / Flink | with ingest / Flink "
-            "| peak GiB: Keyfold, Flink, Spark | state MiB: Keyfold, Flink, Spark |",
-            f"|{'---|' * 11}",
+            f"Commit {commit}, {small:,} and {large:,} events, {'out of' if arguments.disorder else 'in'} order, {os.cpu_count()} "
+            f"cores, batches of {arguments.batch_bytes >> 20} MiB, a checkpoint every {arguments.checkpoint_seconds} s.",
+            *("", _row(_HEADINGS), f"|{'---|' * len(_HEADINGS)}"),
         ]
         ratios: list[tuple[float, float]] = []
         for number in dict.fromkeys(key[0] for key in self._costs if isinstance(key[0], int)):
             lines.append(self._line(QUERIES[number], ratios))
         for what, place in (("its jobs alone", 0), ("jobs with ingest", 1)) if ratios else ():
             found = [pair[place] for pair in ratios]
-            lines += [
-                "",
-                f"Keyfold's events a processor second over Flink's, {what}: median {statistics.median(found):.1f}, least {min(found):.1f}.",
-            ]
+            told = f"median {statistics.median(found):.1f}, least {min(found):.1f}"
+            lines += ["", f"Keyfold's events a processor second over Flink's, {what}: {told}."]
         failed = [
-            f"query {key[0]}, {key[1]}, {key[2]:,} events: {cost.error}"
-            for key, cost in self._costs.items()
+            f"query {number}, {name}, {count:,} events: {cost.error}"
+            for (number, name, count), cost in self._costs.items()
             if cost.error
         ]
         return "\n".join([*lines, "", *(self._wrong or ["All answers are DuckDB's."]), *failed])
 
     def _line(self, query: Query, ratios: list[tuple[float, float]]) -> str:
-        events = (self._arguments.events[1] - self._arguments.events[0]) * sum(_SHARE[kind] for kind in query.reads)
-        job, whole = self._slope(query.number, "keyfold"), None
-        if job is not None:
-            ingests = [self._slope(kind, "ingest") or 0 for kind in query.reads]
-            whole = job + sum(ingests)
-        flink, spark = self._slope(query.number, "flink"), self._slope(query.number, "spark")
+        number, (small, large) = query.number, self._arguments.events
+        events = (large - small) * sum(_SHARE[kind] for kind in query.reads)
+        job, flink, spark = (self._slope(number, name) for name in _ENGINES)
+        whole = None if job is None else job + sum(self._slope(kind, "ingest") or 0 for kind in query.reads)
         if job and whole and flink and query.stateful:
             ratios.append((flink / job, flink / whole))
-        wall = self._slope(query.number, "keyfold", "seconds")
-        rates = [_per(events, one) for one in (wall, job, whole, flink, spark)]
+        rates = [_per(events, one) for one in (self._slope(number, "keyfold", "seconds"), job, whole, flink, spark)]
         over = [f"{flink / one:.1f}" if flink and one else "" for one in (job, whole)]
-        costs = [
-            self._costs.get((query.number, name, self._arguments.events[1])) for name in ("keyfold", "flink", "spark")
-        ]
+        costs = [self._costs.get((number, name, large)) for name in _ENGINES]
         peaks = [f"{cost.peak_bytes / 2**30:.1f}" if cost else "–" for cost in costs]
         states = [f"{cost.state_bytes / 2**20:.0f}" if cost else "–" for cost in costs]
-        cells = [str(query.number), query.question, *rates, *over, ", ".join(peaks), ", ".join(states)]
-        return f"| {' | '.join(cells)} |"
+        return _row((str(number), *rates, *over, ", ".join(peaks), ", ".join(states)))
 
     def _slope(self, what: int | str, engine: str, of: str = "processor") -> float | None:
-        costs = [self._costs.get((what, engine, count)) for count in self._arguments.events]
-        small, large = costs
+        small, large = (self._costs.get((what, engine, count)) for count in self._arguments.events)
         if small is None or large is None or small.error or large.error:
             return None
         found = getattr(large, of) - getattr(small, of)
@@ -162,15 +147,15 @@ class Race:
         return found if found > 0 else None
 
     def _prepare(self, count: int) -> Expected:
-        events = Events(count, disorder=self._arguments.disorder)
-        home, files = self._home(count), write_events(self._folder / f"{count}" / "files", events)
+        events, folder = Events(count, disorder=self._arguments.disorder), self._folder / f"{count}"
+        files, home = write_events(folder / "files", events), folder / "home"
         home.mkdir()
         side_input = write_side_input(home / SIDE_INPUT)
         # Flink takes files up in no order: one for each of its two readers, and each in order of arrival.
         for kind in KINDS:
-            (self._folder / f"{count}" / "halves" / kind).mkdir(parents=True)
+            (folder / "halves" / kind).mkdir(parents=True)
             for number, path in enumerate(sorted((files / kind).iterdir())):
-                with (self._folder / f"{count}" / "halves" / kind / f"{number % 2}.ndjson").open("ab") as half:
+                with (folder / "halves" / kind / f"{number % 2}.ndjson").open("ab") as half:
                     half.write(path.read_bytes())
         if "keyfold" in self._engines:
             for kind in KINDS * (1 if self._costs else 2):
@@ -180,18 +165,14 @@ class Race:
         return Expected(files, side_input, Lakehouse(home))
 
     def _keyfold(self, query: Query, count: int) -> Cost:
-        end = micros(Events(count).time(count) + timedelta(hours=1))
-        size, home = self._arguments.batch_bytes, self._home(count)
-        cost = self._engines["keyfold"].ask(
-            do="keyfold", home=str(home), number=query.number, close=end, batch_bytes=size
-        )
+        end, home = micros(Events(count).time(count) + timedelta(hours=1)), self._folder / f"{count}" / "home"
+        command = {"home": str(home), "number": query.number, "close": end, "batch_bytes": self._arguments.batch_bytes}
+        cost = self._engines["keyfold"].ask(do="keyfold", **command)
         if not cost.error:
             try:
                 assert_right(query, answer(Lakehouse(home), query), self._expected[count].of(query))
             except AssertionError as error:
-                self._wrong.append(
-                    f"query {query.number}, keyfold, {count:,} events: wrong: {str(error).splitlines()[0]}"
-                )
+                self._note(query, "keyfold", count, f"wrong: {str(error).splitlines()[0]}")
         return cost
 
     def _flink(self, query: Query, count: int) -> Cost:
@@ -210,20 +191,22 @@ class Race:
 
     def _spark(self, query: Query, count: int) -> Cost:
         files, folder = self._folder / f"{count}" / "files", self._folder / "spark-answer"
-        cost = self._engines["spark"].ask(
-            do="spark", files=str(files), folder=str(folder), number=query.number, files_a_batch=2
-        )
+        command = {"files": str(files), "folder": str(folder), "number": query.number, "files_a_batch": 2}
+        cost = self._engines["spark"].ask(do="spark", **command)
         if not cost.error and query.number in _WHOLE:
             self._compare(query, "spark", count, pl.scan_delta(str(folder / "table")).select(pl.len()).collect().item())
         return cost
 
     def _compare(self, query: Query, engine: str, count: int, rows: int) -> None:
-        expected = self._expected[count].of(query).height
-        if rows != expected:
-            self._wrong.append(f"query {query.number}, {engine}, {count:,} events: {rows:,} rows, and not {expected:,}")
+        if rows != (expected := self._expected[count].of(query).height):
+            self._note(query, engine, count, f"{rows:,} rows, and not {expected:,}")
 
-    def _home(self, count: int) -> Path:
-        return self._folder / f"{count}" / "home"
+    def _note(self, query: Query, engine: str, count: int, what: str) -> None:
+        self._wrong.append(f"query {query.number}, {engine}, {count:,} events: {what}")
+
+
+def _row(cells: tuple[str, ...]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _rows_of_log(folder: Path) -> int:

@@ -1,6 +1,7 @@
 """Queries 3, 4, 6, 9, 20 and 23: people, auctions and bids joined."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -9,12 +10,29 @@ import pyarrow as pa
 
 from benchmarks.nexmark.streams import AUCTION, BID, PERSON, TIME, UNCOUNTED, reads, required, times, whole
 from keyfold import Clock, Input, JobTable, KeyedJob, Step
+from keyfold.operators.aggregation import total, totals
 
-_BID_NAMES = {TIME: "bidTime", "extra": "bidExtra"}
 _AUCTION = [field for field in AUCTION if field.name != "id"]
-_BID = [field.with_name(_BID_NAMES.get(field.name, field.name)) for field in BID if field.name != "auction"]
+# Beside an auction's columns of the same names.
+_OTHER_NAMES = {TIME: "bidTime", "extra": "bidExtra"}
+_BID = [field.with_name(_OTHER_NAMES.get(field.name, field.name)) for field in BID if field.name != "auction"]
+_AUCTION_ID = whole("auction")
+_AVERAGE = required("average", pa.float64())
+_WHO, _IN_TEN = ("name", "city", "state"), pl.col("category") == 10
 _OPEN: dict[str, Any] = {**UNCOUNTED, "step_decides_late": True}
 """Of jobs whose keys are never closed: no event is late."""
+
+
+def _beside(stream: str, columns: list[pa.Field], time: str, derived: dict[str, pl.Expr], where: Any = None) -> Input:
+    """An input that is read beside another: with other names for columns that both have, the time among them."""
+    events = pa.schema(columns)
+    return replace(reads(stream, where=where), events=events, event_time=time, time_from=TIME, derived=derived)
+
+
+def _bids(columns: list[pa.Field]) -> Input:
+    """Bids beside their auction."""
+    derived = {"bidExtra": pl.col("extra")} if _BID[-1] in columns else {}
+    return _beside("bid", [*_AUCTION_ID, *columns], "bidTime", derived)
 
 
 def _nullable(fields: list[pa.Field]) -> list[pa.Field]:
@@ -31,15 +49,13 @@ def _winners(name: str, opened: list[pa.Field], placed: list[pa.Field]) -> Keyed
     def step(state: pl.DataFrame, events: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
         is_auction = state["expires"].is_not_null()
         auctions = pl.concat([state.filter(is_auction).select(of_auction), events["auction"].select(of_auction)])
-        came = events["bid"].rename({old: new for old, new in _BID_NAMES.items() if new in of_bid})
-        bids = pl.concat([state.filter(~is_auction).select(of_bid), came.select(of_bid)])
+        bids = pl.concat([state.filter(~is_auction).select(of_bid), events["bid"].select(of_bid)])
         bids = bids.join(auctions.select("auction", TIME, "expires"), on="auction", how="left")
         best = bids.filter(pl.col("bidTime").is_between(TIME, "expires"))
         best = best.filter(pl.col("price") == pl.col("price").max().over("auction"))
         best = best.filter(pl.col("bidTime") == pl.col("bidTime").min().over("auction"))
         best = best.sort(of_bid).unique("auction", keep="first", maintain_order=True)
         is_over = pl.col("expires") <= clock.watermark
-        output = auctions.filter(is_over).join(best.select(of_bid), on="auction")
         # An auction without a row here, and opened by the time of a bid, would have come: it is over.
         early = bids.filter(pl.col("expires").is_null() & (pl.col("bidTime") > clock.watermark))
         state_rows = [
@@ -47,49 +63,26 @@ def _winners(name: str, opened: list[pa.Field], placed: list[pa.Field]) -> Keyed
             best.filter(~is_over).select(*of_bid, deadline="expires"),
             early.select(*of_bid, deadline="bidTime"),
         ]
+        output = auctions.filter(is_over).join(best.select(of_bid), on="auction")
         return Step(state=pl.concat(state_rows, how="diagonal").select(state.columns), output=output)
 
-    read = [field.name for field in BID if _BID_NAMES.get(field.name, field.name) in of_bid or field.name == TIME]
-    inputs = {
-        "auction": reads("auction", *of_auction[1:], auction=pl.col("id")),
-        "bid": reads("bid", *read),
-    }
-    fields = pa.schema([*whole("auction"), *_nullable([*opened, *placed]), *times("deadline")])
-    output = pa.schema([*whole("auction"), *opened, *placed])
+    inputs = {"auction": reads("auction", *of_auction[1:], auction=pl.col("id")), "bid": _bids(placed)}
+    fields = pa.schema([*_AUCTION_ID, *_nullable([*opened, *placed]), *times("deadline")])
+    output = pa.schema([*_AUCTION_ID, *opened, *placed])
     return KeyedJob.with_inputs(name, inputs, ("auction",), fields, output, step, **UNCOUNTED)
 
 
-Q9 = _winners("q9", _AUCTION, _BID)
-
 _PRICED = [one for one in _BID if one.name in ("price", "bidTime")]
 _Q4_WINNERS = _winners("q4_winners", [*whole("category"), *times(TIME, "expires")], _PRICED)
-
-
-def _averages(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-    came = events.select("category", total="price", auctions=pl.lit(1, pl.Int64))
-    totals = pl.concat([state, came]).group_by("category").agg(pl.col("total", "auctions").sum())
-    return Step(state=totals, output=totals.select("category", average=pl.col("total") / pl.col("auctions")))
-
-
-_AVERAGE = required("average", pa.float64())
-Q4 = (
-    _Q4_WINNERS,
-    KeyedJob(
-        name="q4",
-        stream=JobTable.of(_Q4_WINNERS),
-        key=("category",),
-        event_time="expires",
-        watermark_delay=timedelta(0),
-        events=pa.schema([*whole("category", "price"), *times("expires")]),
-        state=pa.schema(whole("category", "total", "auctions")),
-        output=pa.schema([*whole("category"), _AVERAGE]),
-        step=_averages,
-        step_decides_late=True,
-        output_mode="upsert",
-        output_key=("category",),
-        output_events=pl.lit(0),
-        state_events=pl.col("auctions").sum(),
-    ),
+_Q4 = totals(
+    "q4",
+    {"total": total("price")},
+    stream=JobTable.of(_Q4_WINNERS),
+    key=("category",),
+    event_time="expires",
+    watermark_delay=timedelta(0),
+    then={"average": pl.col("total") / pl.col("n_events")},
+    output=pa.schema([*whole("category"), _AVERAGE]),
 )
 
 _Q6_WINNERS = _winners("q6_winners", [*whole("seller"), *times(TIME, "expires")], _PRICED)
@@ -102,87 +95,61 @@ def _last_ten(state: pl.DataFrame, events: Mapping[str, pl.DataFrame], clock: Cl
     return Step(state=last, output=last.group_by("seller").agg(average=pl.col("price").mean()))
 
 
-Q6 = (
-    _Q6_WINNERS,
-    KeyedJob.with_inputs(
-        "q6",
-        {"winners": Input(JobTable.of(_Q6_WINNERS), _SOLD, "expires", conserved=False)},
-        ("seller",),
-        _SOLD,
-        pa.schema([*whole("seller"), _AVERAGE]),
-        _last_ten,
-        output_mode="upsert",
-        output_key=("seller",),
-        **_OPEN,
-    ),
+_Q6 = KeyedJob.with_inputs(
+    "q6",
+    {"winners": Input(JobTable.of(_Q6_WINNERS), _SOLD, "expires", conserved=False)},
+    ("seller",),
+    _SOLD,
+    pa.schema([*whole("seller"), _AVERAGE]),
+    _last_ten,
+    output_mode="upsert",
+    output_key=("seller",),
+    **_OPEN,
 )
 
 
-def _with_the_row(
-    name: str,
-    key: str,
-    events: Input,
-    rows: Input,
-    names: Mapping[str, str],
-    output: list[pa.Field],
-    event_where: pl.Expr,
-    row_where: pl.Expr,
-) -> KeyedJob:
+def _with_the_row(name: str, key: str, events: Input, rows: Input, output: list[pa.Field], fits: pl.Expr) -> KeyedJob:
     """Each event with the one row of its key, whichever comes first, however long it takes.
 
-    Events for which `event_where` does not hold are not waited for, nor are those whose row does not fit `row_where`.
+    Events whose row does not fit are not waited for.
     """
+    of_event, of_row = ([one for one in side.events if one.name != key] for side in (events, rows))
 
     def step(state: pl.DataFrame, came: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
-        fits = came["rows"].with_columns(is_row=pl.lit(value=True), fits=row_where)
         # Of a row that does not fit, no more is kept than that it came.
-        fits = fits.with_columns(pl.when("fits").then(pl.col(one)) for one in came["rows"].columns if one != key)
-        new = came["events"].filter(event_where).rename(names, strict=False)
-        waiting = pl.concat(
-            [state.filter(~pl.col("is_row")), new.with_columns(is_row=pl.lit(value=False))], how="diagonal"
-        )
-        known = pl.concat([state.filter("is_row"), fits], how="diagonal")
-        of_event = [one for one in new.columns if one != key]
-        found = waiting.select(key, *of_event).join(known.filter("fits").drop(of_event), on=key)
-        waiting = waiting.join(known, on=key, how="anti")
-        state = pl.concat([known, waiting], how="diagonal").select(state.columns)
+        new = came["rows"].with_columns(is_row=pl.lit(value=True), fits=fits)
+        new = new.with_columns(pl.when("fits").then(pl.col(one.name)) for one in of_row)
+        known = pl.concat([state.filter("is_row"), new], how="diagonal")
+        waiting = [state.filter(~pl.col("is_row")), came["events"].with_columns(is_row=pl.lit(value=False))]
+        waiting, names = pl.concat(waiting, how="diagonal"), [one.name for one in of_event]
+        found = waiting.select(key, *names).join(known.filter("fits").drop(names), on=key)
+        state = pl.concat([known, waiting.join(known, on=key, how="anti")], how="diagonal").select(state.columns)
         return Step(state=state, output=found.select(one.name for one in output))
 
-    of_event = [one.with_name(names.get(one.name, one.name)) for one in events.events if one.name != key]
-    of_row = [one for one in rows.events if one.name != key]
-    fields = [
-        *whole(key),
-        *_nullable([*of_event, *of_row]),
-        required("is_row", pa.bool_()),
-        pa.field("fits", pa.bool_()),
-    ]
+    kept = [*whole(key), *_nullable([*of_event, *of_row]), required("is_row", pa.bool_()), pa.field("fits", pa.bool_())]
     inputs = {"events": events, "rows": rows}
-    return KeyedJob.with_inputs(name, inputs, (key,), pa.schema(fields), pa.schema(output), step, **_OPEN)
+    return KeyedJob.with_inputs(name, inputs, (key,), pa.schema(kept), pa.schema(output), step, **_OPEN)
 
 
-Q3 = _with_the_row(
+_Q3 = _with_the_row(
     "q3",
     "seller",
-    reads("auction", "seller", "category", TIME, auction=pl.col("id")),
-    reads("person", "name", "city", "state", TIME, seller=pl.col("id")),
-    {TIME: "opened"},
-    [*(PERSON.field(one) for one in ("name", "city", "state")), *whole("auction")],
-    pl.col("category") == 10,
+    _beside("auction", [*whole("seller", "auction"), *times("opened")], "opened", {"auction": pl.col("id")}, _IN_TEN),
+    reads("person", *_WHO, TIME, seller=pl.col("id")),
+    [*map(PERSON.field, _WHO), *_AUCTION_ID],
     pl.col("state").is_in(["OR", "ID", "CA"]),
 )
-Q20 = _with_the_row(
+_Q20 = _with_the_row(
     "q20",
     "auction",
-    reads("bid", *BID.names),
+    _bids(_BID),
     reads("auction", *(one.name for one in _AUCTION), auction=pl.col("id")),
-    _BID_NAMES,
-    [*whole("auction"), *_BID, *_AUCTION],
-    pl.lit(value=True),
-    pl.col("category") == 10,
+    [*_AUCTION_ID, *_BID, *_AUCTION],
+    _IN_TEN,
 )
 
 _SELLING = {
-    "person": ("name", "city", "state"),
+    "person": _WHO,
     "bid": ("auction", "price", "channel"),
     "auction": ("item", "itemName", "category"),
 }
@@ -196,8 +163,7 @@ _FIELDS = [
 def _bidding_sellers(state: pl.DataFrame, events: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
     came = pl.concat([events[kind].with_columns(kind=pl.lit(kind)) for kind in _SELLING], how="diagonal")
     came = came.select(state.columns)
-    both = [state.with_columns(is_new=pl.lit(value=False)), came.with_columns(is_new=pl.lit(value=True))]
-    known = pl.concat(both)
+    known = pl.concat([state.with_columns(is_new=pl.lit(value=False)), came.with_columns(is_new=pl.lit(value=True))])
     person, bid, auction = (
         known.filter(pl.col("kind") == kind).select("id", "is_new", *_SELLING[kind]) for kind in _SELLING
     )
@@ -205,11 +171,10 @@ def _bidding_sellers(state: pl.DataFrame, events: Mapping[str, pl.DataFrame], cl
     bid = bid.join(person.rename({"is_new": "joined"}), on="id").with_columns(pl.col("is_new") | pl.col("joined"))
     of_new = bid.filter("is_new").join(auction.drop("is_new"), on="id")
     of_old = bid.filter(~pl.col("is_new")).join(auction.filter("is_new").drop("is_new"), on="id")
-    output = pl.concat([of_new, of_old]).select("id", *(one.name for one in _FIELDS))
-    return Step(add=came, output=output)
+    return Step(add=came, output=pl.concat([of_new, of_old]).select("id", *(one.name for one in _FIELDS)))
 
 
-Q23 = KeyedJob.with_inputs(
+_Q23 = KeyedJob.with_inputs(
     "q23",
     {
         "person": reads("person", "id", TIME, *_SELLING["person"]),
@@ -222,3 +187,11 @@ Q23 = KeyedJob.with_inputs(
     _bidding_sellers,
     **_OPEN,
 )
+JOBS = {
+    3: (_Q3,),
+    4: (_Q4_WINNERS, _Q4),
+    6: (_Q6_WINNERS, _Q6),
+    9: (_winners("q9", _AUCTION, _BID),),
+    20: (_Q20,),
+    23: (_Q23,),
+}

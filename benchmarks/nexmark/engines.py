@@ -1,5 +1,6 @@
 """Engines in processes of their own: what is asked of one by a line costs the processor seconds and memory of all its processes."""
 
+import contextlib
 import json
 import os
 import queue
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import PIPE, Popen
 from typing import Any
 
 from benchmarks.memory import PeakMemory, processor_seconds
@@ -38,7 +40,7 @@ class Engine:
 
     def __init__(self, command: list[str], log: Path, most_seconds: float) -> None:
         self._command, self._log, self._most_seconds = command, log, most_seconds
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Popen[str] | None = None
         self._replies: queue.Queue[str] = queue.Queue()
         self.is_warm = False
 
@@ -50,19 +52,20 @@ class Engine:
             command: what is sent.
         """
         process = self._process or self._start()
-        memory, largest = PeakMemory(process.pid), _Largest(state)
+        memory, found = PeakMemory(process.pid), 0
         before, began = processor_seconds(process.pid), time.monotonic()
         memory.start()
-        largest.start()
         assert process.stdin  # noqa: S101 - it is a pipe
         process.stdin.write(json.dumps(command) + "\n")
         process.stdin.flush()
-        try:
-            reply: dict[str, Any] = json.loads(self._replies.get(timeout=self._most_seconds))
-        except queue.Empty:
-            reply = {"error": f"no answer within {self._most_seconds:.0f} s"}
+        reply: dict[str, Any] = {"error": f"no answer within {self._most_seconds:.0f} s"}
+        while time.monotonic() - began < self._most_seconds:
+            with contextlib.suppress(queue.Empty):
+                reply = json.loads(self._replies.get(timeout=0.3))
+                break
+            found = max(found, state() if state else 0)
         seconds, processor = time.monotonic() - began, processor_seconds(process.pid) - before
-        found, error = largest.stop(), str(reply.get("error", ""))
+        error = str(reply.get("error", ""))
         cost = Cost(seconds, processor, memory.stop(), int(reply.get("state_bytes", found)), error)
         if error:
             self.end()
@@ -82,45 +85,19 @@ class Engine:
             os.killpg(process.pid, 9)
             process.wait()
 
-    def _start(self) -> subprocess.Popen[str]:
+    def _start(self) -> Popen[str]:
         with self._log.open("a") as log:
-            process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                start_new_session=True,
-            )
-        self._process, replies = process, queue.Queue()
-        self._replies = replies
+            process = Popen(self._command, stdin=PIPE, stdout=PIPE, stderr=log, text=True, start_new_session=True)
+        self._process, self._replies = process, (replies := queue.Queue())
 
         def listen() -> None:
-            assert process.stdout  # noqa: S101 - it is a pipe
-            for line in process.stdout:
+            for line in process.stdout or ():
                 if line.startswith(_MARK):
                     replies.put(line.removeprefix(_MARK))
             replies.put(json.dumps({"error": f"the process ended; see {self._log}"}))
 
         threading.Thread(target=listen, daemon=True).start()
         return process
-
-
-class _Largest(threading.Thread):
-    """The largest that something was while it was watched."""
-
-    def __init__(self, size: Callable[[], int] | None) -> None:
-        super().__init__(daemon=True)
-        self._size, self._done, self._found = size, threading.Event(), 0
-
-    def run(self) -> None:
-        while self._size is not None and not self._done.wait(0.3):
-            self._found = max(self._found, self._size())
-
-    def stop(self) -> int:
-        self._done.set()
-        self.join()
-        return self._found
 
 
 def folder_bytes(folder: Path) -> int:

@@ -20,14 +20,12 @@ KINDS = ("person", "auction", "bid")
 _PEOPLE, _AUCTIONS, _OF = 1, 3, 50
 _FIRST_ID, _FIRST_CATEGORY, _CATEGORIES = 1000, 10, 5
 _LATE_SHARE = 0.1
-_STATES = ("AZ", "CA", "ID", "OR", "WA", "WY")
-_CITIES = (
-    *("Phoenix", "Los Angeles", "San Francisco", "Boise", "Portland"),
-    *("Bend", "Redmond", "Seattle", "Kent", "Cheyenne"),
-)
-_FIRST_NAMES = ("Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie", "Sarah", "Deiter", "Walter")
-_LAST_NAMES = ("Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris")
-_HOT_CHANNELS = ("Google", "Facebook", "Baidu", "Apple")
+_STATES = ["AZ", "CA", "ID", "OR", "WA", "WY"]
+_CITIES = ["Phoenix", "Los Angeles", "San Francisco", "Boise", "Portland", "Bend", "Redmond", "Seattle", "Kent"]
+_CITIES += ["Cheyenne"]
+_FIRST_NAMES = ["Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie", "Sarah", "Deiter", "Walter"]
+_LAST_NAMES = ["Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris"]
+_HOT_CHANNELS = ["Google", "Facebook", "Baidu", "Apple"]
 _CHANNELS = 10_000
 
 
@@ -90,18 +88,16 @@ def chunk(events: Events, first: int) -> dict[str, pl.DataFrame]:
 def _people(random: np.random.Generator, number: np.ndarray, rate: int) -> pl.DataFrame:
     count = number.size
     first, last = _one_of(random, _FIRST_NAMES, count), _one_of(random, _LAST_NAMES, count)
-    people = pl.DataFrame(
-        {
-            "id": _FIRST_ID + number // _OF,
-            "name": first + " " + last,
-            "emailAddress": _text(random, np.full(count, 7)) + "@" + _text(random, np.full(count, 5)) + ".com",
-            "creditCard": _digits(random, count) + " " + _digits(random, count) + " " + _digits(random, count),
-            "city": _one_of(random, _CITIES, count),
-            "state": _one_of(random, _STATES, count),
-            "dateTime": _times(number, rate),
-        }
-    )
-    return people.with_columns(extra=_filling(random, 200, 70, count))
+    people = {
+        "id": _FIRST_ID + number // _OF,
+        "name": first + " " + last,
+        "emailAddress": _text(random, np.full(count, 7)) + "@" + _text(random, np.full(count, 5)) + ".com",
+        "creditCard": _digits(random, count) + " " + _digits(random, count) + " " + _digits(random, count),
+        "city": _one_of(random, _CITIES, count),
+        "state": _one_of(random, _STATES, count),
+        "dateTime": _times(number, rate),
+    }
+    return pl.DataFrame(people).with_columns(extra=_filling(random, 200, 70, count))
 
 
 def _auctions(random: np.random.Generator, number: np.ndarray, rate: int) -> pl.DataFrame:
@@ -109,20 +105,18 @@ def _auctions(random: np.random.Generator, number: np.ndarray, rate: int) -> pl.
     # A hundred auctions are opened in as long as it takes for so many events.
     horizon = 100 * _OF // _AUCTIONS * 1_000_000 // rate
     expires = _micros(number, rate) + 1_000 + random.integers(0, 2 * horizon, count)
-    auctions = pl.DataFrame(
-        {
-            "id": _FIRST_ID + _last_auction(number),
-            "itemName": _text(random, np.full(count, 20)),
-            "description": _text(random, np.full(count, 100)),
-            "initialBid": price,
-            "reserve": price + _prices(random, count),
-            "dateTime": _times(number, rate),
-            "expires": _instants(expires),
-            "seller": _person(random, number, hot=0),
-            "category": _FIRST_CATEGORY + random.integers(0, _CATEGORIES, count),
-        }
-    )
-    return auctions.with_columns(extra=_filling(random, 500, 170, count))
+    auctions = {
+        "id": _FIRST_ID + _last_auction(number),
+        "itemName": _text(random, np.full(count, 20)),
+        "description": _text(random, np.full(count, 100)),
+        "initialBid": price,
+        "reserve": price + _prices(random, count),
+        "dateTime": _times(number, rate),
+        "expires": _instants(expires),
+        "seller": _person(random, number, hot=0),
+        "category": _FIRST_CATEGORY + random.integers(0, _CATEGORIES, count),
+    }
+    return pl.DataFrame(auctions).with_columns(extra=_filling(random, 500, 170, count))
 
 
 def _bids(random: np.random.Generator, number: np.ndarray, rate: int, seed: int) -> pl.DataFrame:
@@ -131,21 +125,16 @@ def _bids(random: np.random.Generator, number: np.ndarray, rate: int, seed: int)
     some = first + (random.random(count) * (last - first + 11)).astype(np.int64)
     auction = np.where(random.random(count) < 1 / 2, last // 100 * 100, some)
     is_hot = random.random(count) < 1 / 2
-    place = np.where(
-        is_hot, _CHANNELS + random.integers(0, len(_HOT_CHANNELS), count), random.integers(0, _CHANNELS, count)
-    )
-    channels = _channels(seed)
-    bids = pl.DataFrame(
-        {
-            "auction": _FIRST_ID + auction,
-            "bidder": _person(random, number, hot=1),
-            "price": _prices(random, count),
-            "channel": channels["channel"].gather(place),
-            "url": channels["url"].gather(place),
-            "dateTime": _times(number, rate),
-        }
-    )
-    return bids.with_columns(extra=_filling(random, 100, 32, count))
+    hot = _CHANNELS + random.integers(0, len(_HOT_CHANNELS), count)
+    place = np.where(is_hot, hot, random.integers(0, _CHANNELS, count))
+    bids = {
+        "auction": _FIRST_ID + auction,
+        "bidder": _person(random, number, hot=1),
+        "price": _prices(random, count),
+        **_channels(seed)[place].to_dict(),
+        "dateTime": _times(number, rate),
+    }
+    return pl.DataFrame(bids).with_columns(extra=_filling(random, 100, 32, count))
 
 
 def _channels(seed: int) -> pl.DataFrame:
@@ -154,11 +143,9 @@ def _channels(seed: int) -> pl.DataFrame:
     names = pl.Series([*(f"channel-{one}" for one in range(_CHANNELS)), *_HOT_CHANNELS])
     words = [_text(random, np.full(len(names), 5)) for _ in range(3)]
     numbers = pl.Series(random.integers(0, 1 << 31, len(names))).cast(pl.String)
-    has_id = pl.Series((random.random(len(names)) < 9 / 10) & (np.arange(len(names)) < _CHANNELS))
+    has_id = (random.random(len(names)) < 9 / 10) & (np.arange(len(names)) < _CHANNELS)
     url = "https://www.nexmark.com/" + words[0] + "/" + words[1] + "/" + words[2] + "/item.htm?query=1"
-    return pl.DataFrame({"channel": names, "url": url, "number": numbers, "has_id": has_id}).select(
-        "channel", url=pl.col("url") + pl.when("has_id").then("&channel_id=" + pl.col("number")).otherwise(pl.lit(""))
-    )
+    return pl.DataFrame({"channel": names, "url": (url + "&channel_id=" + numbers).zip_with(pl.Series(has_id), url)})
 
 
 def _person(random: np.random.Generator, number: np.ndarray, *, hot: int) -> np.ndarray:
@@ -191,7 +178,7 @@ def _instants(micros: np.ndarray) -> pl.Series:
     return pl.Series(micros).cast(pl.Datetime("us", "UTC"))
 
 
-def _one_of(random: np.random.Generator, words: tuple[str, ...], count: int) -> pl.Series:
+def _one_of(random: np.random.Generator, words: list[str], count: int) -> pl.Series:
     return pl.Series(words).gather(random.integers(0, len(words), count))
 
 

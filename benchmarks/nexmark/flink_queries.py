@@ -6,6 +6,7 @@ import re
 
 _RANKED = """COUNT(*) FILTER (WHERE price < 10000) AS low, COUNT(*) FILTER (WHERE price >= 10000 AND price < 1000000) AS middle,
     COUNT(*) FILTER (WHERE price >= 1000000) AS high"""
+_DAY = "DATE_FORMAT(dateTime, 'yyyy-MM-dd') AS `day`"
 _BID = "auction, bidder, price, channel, url, dateTime, extra"
 _AUCTION = "a.itemName, a.description, a.initialBid, a.reserve, a.dateTime, a.expires, a.seller, a.category, a.extra"
 _WINNERS = """SELECT {columns} FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY price DESC, bidTime) AS place
@@ -13,14 +14,14 @@ _WINNERS = """SELECT {columns} FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY a
     FROM auction a JOIN bid b ON a.id = b.auction AND b.dateTime BETWEEN a.dateTime AND a.expires)) WHERE place <= 1"""
 
 
-def _distinct(by: str, more: str = "") -> str:
+def distinct_counts(by: str, day: str, more: str = "") -> str:
+    """Queries 15 and 16: bids, bidders and auctions, each also by rank of price; as DuckDB says them too."""
     ranks = {"low_": "price < 10000", "middle_": "price >= 10000 AND price < 1000000", "high_": "price >= 1000000"}
     counts = ["COUNT(*) AS bids", "COUNT(DISTINCT bidder) AS bidders", "COUNT(DISTINCT auction) AS auctions"]
     for rank, where in ranks.items():
         counts.append(f"COUNT(*) FILTER (WHERE {where}) AS {rank}bids")
         counts += [f"COUNT(DISTINCT {one}) FILTER (WHERE {where}) AS {rank}{one}s" for one in ("bidder", "auction")]
-    days = "SELECT *, DATE_FORMAT(dateTime, 'yyyy-MM-dd') AS `day` FROM bid"
-    return f"SELECT {by}{more}, {', '.join(counts)} FROM ({days}) GROUP BY {by}"
+    return f"SELECT {by}{more}, {', '.join(counts)} FROM (SELECT *, {day} FROM bid) GROUP BY {by}"
 
 
 def _window(kind: str, table: str, *lengths: str) -> str:
@@ -64,8 +65,8 @@ QUERIES: dict[int, str] = {
         WHEN HOUR(dateTime) <= 6 OR HOUR(dateTime) >= 20 THEN 'nightTime' ELSE 'otherTime' END AS part,
         CHAR_LENGTH(extra) - CHAR_LENGTH(REPLACE(extra, 'c', '')) AS letters FROM bid
         WHERE 0.908 * price > 1000000 AND 0.908 * price < 50000000""",
-    15: _distinct("`day`"),
-    16: _distinct("channel, `day`", ", MAX(DATE_FORMAT(dateTime, 'HH:mm')) AS `minute`"),
+    15: distinct_counts("`day`", _DAY),
+    16: distinct_counts("channel, `day`", _DAY, ", MAX(DATE_FORMAT(dateTime, 'HH:mm')) AS `minute`"),
     17: f"""SELECT auction, `day`, MIN(price) AS least, MAX(price) AS greatest, {_RANKED}, SUM(price) AS total,
         COUNT(*) AS bids, AVG(CAST(price AS DOUBLE)) AS average FROM (SELECT *, DATE_FORMAT(dateTime, 'yyyy-MM-dd') AS `day`
         FROM bid) GROUP BY auction, `day`""",

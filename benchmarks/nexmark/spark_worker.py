@@ -3,22 +3,50 @@
 import json
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from benchmarks.nexmark.queries import QUERIES
-from benchmarks.nexmark.runs import run_query, take_in
+import keyfold
+from benchmarks.nexmark.events import KINDS
+from benchmarks.nexmark.queries import QUERIES, Query
 from benchmarks.nexmark.spark_queries import run_on_spark
-from keyfold import Lakehouse, build_session
+from benchmarks.nexmark.streams import STREAMS
+from keyfold import Lakehouse
 from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.runner import RunOptions
+from keyfold.runs.jobs import JobRun
+from keyfold.stream import INGESTED_AT
 from keyfold.times import from_micros
 
 
-def ingest(spark: SparkSession, home: str, files: str, kinds: list[str]) -> dict[str, Any]:
+def take_in(spark: SparkSession, lakehouse: Lakehouse, files: Path, kinds: Iterable[str] = KINDS) -> int:
+    """Ingest what is new in a folder of files; gives how many events it was."""
+    return sum(keyfold.ingest(spark, lakehouse, STREAMS[kind], files / kind).accepted for kind in kinds)
+
+
+def run_query(
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    query: Query,
+    close: datetime | None = None,
+    options: RunOptions | None = None,
+) -> list[JobRun]:
+    """Run the jobs of a query over what is new; `close` is the event time to which all windows are closed."""
+    runs: list[JobRun] = []
+    for job in query.jobs:
+        # Of one that goes by arrival it is a moment from now.
+        is_by_arrival = close is not None and job.time_from == INGESTED_AT
+        mode = Incremental(datetime.now(UTC) + timedelta(minutes=1) if is_by_arrival else close)
+        runs.append(keyfold.run(spark, lakehouse, job, mode, options=options))
+    return runs
+
+
+def _ingest(spark: SparkSession, home: str, files: str, kinds: list[str]) -> dict[str, Any]:
     """Take files in, into tables that are made anew."""
     lakehouse = Lakehouse(home)
     for kind in kinds:
@@ -27,7 +55,7 @@ def ingest(spark: SparkSession, home: str, files: str, kinds: list[str]) -> dict
     return {"rows": take_in(spark, lakehouse, Path(files), kinds)}
 
 
-def keyfold(spark: SparkSession, home: str, number: int, close: int, batch_bytes: int) -> dict[str, Any]:
+def _keyfold(spark: SparkSession, home: str, number: int, close: int, batch_bytes: int) -> dict[str, Any]:
     """Run a query's jobs over all events, from nothing."""
     lakehouse, query = Lakehouse(home), QUERIES[number]
     for job in query.jobs:
@@ -41,19 +69,15 @@ def keyfold(spark: SparkSession, home: str, number: int, close: int, batch_bytes
             sizes[job.name] = max(sizes.get(job.name, 0), done.state_bytes if done else 0)
 
     options = RunOptions(max_bytes_per_batch=batch_bytes, on_batch=look)
-    summaries = run_query(spark, lakehouse, query, close=from_micros(close), options=options)
-    return {"state_bytes": sum(sizes.values()), "batches": [len(one.batch_seconds) for one in summaries]}
+    runs = run_query(spark, lakehouse, query, from_micros(close), options)
+    return {"state_bytes": sum(sizes.values()), "batches": [len(one.batch_seconds) for one in runs]}
 
 
-_COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {
-    "ingest": ingest,
-    "keyfold": keyfold,
-    "spark": run_on_spark,
-}
+_COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {"ingest": _ingest, "keyfold": _keyfold, "spark": run_on_spark}
 
 
 def main() -> None:
-    spark = build_session()
+    spark = keyfold.build_session()
     for line in sys.stdin:
         command = json.loads(line)
         try:

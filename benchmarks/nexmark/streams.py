@@ -7,7 +7,7 @@ import polars as pl
 import pyarrow as pa
 
 from benchmarks.nexmark.events import LATEST
-from keyfold import Input, KeyedJob, Stream
+from keyfold import Input, Stream
 from keyfold.stream import TIMESTAMP
 
 TIME = "dateTime"
@@ -20,38 +20,27 @@ def required(name: str, kind: pa.DataType) -> pa.Field:
 
 
 def whole(*names: str) -> list[pa.Field]:
-    """Columns of whole numbers that every row has."""
+    """Such columns of whole numbers."""
     return [required(name, pa.int64()) for name in names]
 
 
 def text(*names: str) -> list[pa.Field]:
-    """Columns of text that every row has."""
+    """Such columns of text."""
     return [required(name, pa.string()) for name in names]
 
 
 def times(*names: str) -> list[pa.Field]:
-    """Columns of times that every row has."""
+    """Such columns of times."""
     return [required(name, TIMESTAMP) for name in names]
 
 
-PERSON = pa.schema(
-    [*whole("id"), *text("name", "emailAddress", "creditCard", "city", "state"), *times(TIME), *text("extra")]
-)
-AUCTION = pa.schema(
-    [
-        *whole("id"),
-        *text("itemName", "description"),
-        *whole("initialBid", "reserve"),
-        *times(TIME, "expires"),
-        *whole("seller", "category"),
-        *text("extra"),
-    ]
-)
+_ITEM = [*text("itemName", "description"), *whole("initialBid", "reserve"), *times(TIME, "expires")]
+_PERSON = text("name", "emailAddress", "creditCard", "city", "state")
+PERSON = pa.schema([*whole("id"), *_PERSON, *times(TIME), *text("extra")])
+AUCTION = pa.schema([*whole("id"), *_ITEM, *whole("seller", "category"), *text("extra")])
 BID = pa.schema([*whole("auction", "bidder", "price"), *text("channel", "url"), *times(TIME), *text("extra")])
-STREAMS = {
-    name: Stream(name, schema, event_time=TIME)
-    for name, schema in (("person", PERSON), ("auction", AUCTION), ("bid", BID))
-}
+_SCHEMAS = {"person": PERSON, "auction": AUCTION, "bid": BID}
+STREAMS = {name: Stream(name, schema, event_time=TIME) for name, schema in _SCHEMAS.items()}
 
 
 def of_bid(*names: str) -> list[pa.Field]:
@@ -59,18 +48,15 @@ def of_bid(*names: str) -> list[pa.Field]:
     return [BID.field(name) for name in names]
 
 
-def reads(stream: str, *columns: str, **derived: pl.Expr) -> Input:
+def reads(stream: str, *columns: str, where: pl.Expr | None = None, **derived: pl.Expr) -> Input:
     """An input: columns of a stream, and whole numbers derived of others; its events may end without a row."""
     schema = STREAMS[stream].schema
     fields = [*(schema.field(name) for name in columns), *whole(*derived)]
-    return Input(STREAMS[stream], pa.schema(fields), TIME, LATEST, derived=derived, conserved=False)
+    return Input(STREAMS[stream], pa.schema(fields), TIME, LATEST, derived=derived, conserved=False, where=where)
 
 
-def bid_job(name: str, key: tuple[str, ...], events: list[pa.Field], step: Any, **settings: Any) -> KeyedJob:
-    """A job on bids."""
-    settings = {"event_time": TIME, "watermark_delay": LATEST, **settings}
-    return KeyedJob(name=name, stream=STREAMS["bid"], key=key, events=pa.schema(events), step=step, **settings)
-
+BIDS: dict[str, Any] = {"stream": STREAMS["bid"], "event_time": TIME, "watermark_delay": LATEST}
+"""Of jobs on bids alone."""
 
 UNCOUNTED: dict[str, Any] = {"output_events": pl.lit(0), "state_events": pl.lit(0)}
 """Of jobs whose events may end without a row, as their inputs say."""

@@ -10,7 +10,7 @@ from benchmarks.nexmark.answers import Expected, answer, assert_right
 from benchmarks.nexmark.events import KINDS, LATEST, Events, arriving
 from benchmarks.nexmark.files import write_events, write_side_input
 from benchmarks.nexmark.queries import QUERIES, Query
-from benchmarks.nexmark.runs import run_query, take_in
+from benchmarks.nexmark.spark_worker import run_query, take_in
 from benchmarks.nexmark.stateless import SIDE_INPUT
 from keyfold.lakehouse import fail_points
 from keyfold.testing import local_spark

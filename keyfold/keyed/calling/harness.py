@@ -61,8 +61,8 @@ class TestHarness:
 
         Args:
             events: events with the job's event columns, or with those of the event table: the harness then applies the job's
-                condition (`where`), makes derived columns, and copies events for each key (`keys_of`). For a job with several inputs, a frame for each input, by name.
-                Inputs without events and unchanged lookups may be left out.
+                condition (`where`), makes derived columns, and copies events for each key (`keys_of`). For a job with several
+                inputs, a frame for each input, by name. Inputs without events and unchanged lookups may be left out.
             processing_time: processing time of the batch.
             advance_to: the watermark after the batch, at least.
             idle: inputs that do not hold back the watermark, unless they have events.
