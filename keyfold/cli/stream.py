@@ -21,7 +21,7 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.privacy import MASK
 from keyfold.project import project_streams
 from keyfold.sharing import streams_with
-from keyfold.storage.place import Place, to_place
+from keyfold.storage.place import Place, local_path, to_place
 from keyfold.stream import Stream
 
 app = typer.Typer(
@@ -129,7 +129,6 @@ def _file_with(stream: Stream, column: str, found: list[Drift]) -> Path:
                 else "it knows every column"
             )
         )
-    newest = files[-1]
-    if not isinstance(newest, Path):
-        raise KeyfoldError(f"{newest} is in a bucket: copy it here, and name it with --from")
+    if (newest := local_path(files[-1])) is None:
+        raise KeyfoldError(f"{files[-1]} is in a bucket: copy it here, and name it with --from")
     return newest

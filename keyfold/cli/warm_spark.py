@@ -12,7 +12,7 @@ from keyfold.cli.warm_up import warm_up
 from keyfold.errors import KeyfoldError
 from keyfold.session import SparkSettings
 from keyfold.session.warm.server import serve
-from keyfold.storage.place import to_place
+from keyfold.storage.place import local_path, to_place
 from keyfold.storage.reachable import check_reachable
 
 
@@ -38,8 +38,8 @@ def warm_spark(
 
 def _beside(home: str) -> Path:
     place = to_place(home)
-    if not isinstance(place, Path):
+    if (folder := local_path(place)) is None:
         raise KeyfoldError(
             f"a warm Spark serves this machine alone, and {place} is none of its folders: give --address FILE"
         )
-    return place / "warm-spark.json"
+    return folder / "warm-spark.json"

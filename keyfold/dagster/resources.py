@@ -30,7 +30,7 @@ from keyfold.session.targets import check_target
 from keyfold.session.warm.client import Attached, attach
 from keyfold.storage.place import Place
 from keyfold.storage.reachable import check_reachable
-from keyfold.storage.remote_path import NotAnsweringError, RemotePath
+from keyfold.storage.remote_path import NotAnsweringError
 
 ENVIRONMENTS: dict[str, SparkSettings] = {
     "local": SparkSettings(),
@@ -217,8 +217,6 @@ def check_home(home: Place, *, within: timedelta = timedelta(seconds=3)) -> None
     Raises:
         KeyfoldError: the store knows no such bucket, or refuses; says what to set.
     """
-    if not isinstance(home, RemotePath):
-        return
     refused: list[KeyfoldError] = []
 
     def look() -> None:

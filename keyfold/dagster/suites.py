@@ -21,7 +21,7 @@ from keyfold.keyed.reporting.written_rows import files_written
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.frames import table_frame
 from keyfold.project import current_project, project_jobs
-from keyfold.storage.place import Place
+from keyfold.storage.place import Place, local_path
 from keyfold.suite import Suite
 
 _TABLES = [
@@ -97,7 +97,7 @@ def masked_columns(job: str, table: str) -> Callable[[dg.AssetCheckExecutionCont
 def data_docs(context: dg.AssetCheckExecutionContext) -> ResultPages:
     """Data Docs below the lakehouse's home; where that is in a bucket, below Dagster's, which is on a disk."""
     lakehouse: Lakehouse = context.resources.lakehouse
-    home = lakehouse.home if isinstance(lakehouse.home, Path) else Path(os.environ.get("DAGSTER_HOME") or ".keyfold")
+    home = local_path(lakehouse.home) or Path(os.environ.get("DAGSTER_HOME") or ".keyfold")
     return ResultPages(home.resolve() / "data_docs", base_url=_DATA_DOCS_URL)
 
 

@@ -18,8 +18,7 @@ import numpy.typing as npt
 from keyfold.errors import Damaged, Misconfigured
 from keyfold.lakehouse.checksums import checksum_of, checksum_of_bytes
 from keyfold.lakehouse.files import new_file
-from keyfold.storage.place import Place
-from keyfold.storage.remote_path import RemotePath
+from keyfold.storage.place import Place, local_path
 
 _BYTES = 4 << 30
 _TRIES = 3
@@ -81,8 +80,8 @@ def open_array(path: Place, checksum: str = "") -> Array:
         OSError: the file cannot be read.
         DamagedArrayError: the file has another checksum.
     """
-    if not isinstance(path, RemotePath):
-        return _opened(path, path, checksum)
+    if (file := local_path(path)) is not None:
+        return _opened(file, path, checksum)
     for _ in range(_TRIES):
         # Another process may delete the copy before it is opened; once open, it stays readable.
         with suppress(FileNotFoundError):
@@ -111,7 +110,7 @@ def _damaged(path: Place) -> DamagedArrayError:
     return DamagedArrayError(f"{path} is damaged: its checksum is wrong")
 
 
-def _copy_of(path: RemotePath) -> Path:
+def _copy_of(path: Place) -> Path:
     copy = _folder() / f"{sha256(str(path.parent).encode()).hexdigest()[:16]}-{path.name}"
     try:
         # Marks the copy as recently used, since the oldest ones are deleted first.

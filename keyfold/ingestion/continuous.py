@@ -24,7 +24,7 @@ from keyfold.journal.progress import Progress
 from keyfold.lakehouse import Lakehouse
 from keyfold.session.gateway import check_java
 from keyfold.sharing import check_sharing
-from keyfold.storage.remote_path import RemotePath
+from keyfold.storage.place import local_path
 from keyfold.stream import Stream
 
 _FULL_LOOK = 10.0
@@ -115,7 +115,8 @@ class _Look(Protocol):
 def _look_at(source: Landing) -> _Look:
     if isinstance(source, KafkaTopic):
         return _WhatIsThere(lambda: topic_state(source))
-    return _WhatIsThere(lambda: list_files(source)) if isinstance(source, RemotePath) else _FolderLook(source)
+    folder = local_path(source)
+    return _WhatIsThere(lambda: list_files(source)) if folder is None else _FolderLook(folder)
 
 
 class _FolderLook:

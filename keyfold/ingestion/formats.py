@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import IO, Literal
 
-from keyfold.storage.place import Place
-from keyfold.storage.remote_path import RemotePath
+from keyfold.lakehouse.files import open_for_reading
+from keyfold.storage.place import Place, local_path
 
 Format = Literal["json", "csv", "parquet"]
 
@@ -57,10 +57,7 @@ def open_text(path: Place) -> IO[bytes] | gzip.GzipFile:
     Raises:
         OSError: the file cannot be read.
     """
-    if isinstance(path, RemotePath):
-        opened = path.open_reader(_READ_AHEAD)
-        return gzip.GzipFile(fileobj=opened) if file_type(path).is_compressed else opened
-    if file_type(path).is_compressed:
-        return gzip.open(path, "rb")
-    # Unbuffered: callers read large pieces, which a buffer would only copy.
-    return open(path, "rb", buffering=0)
+    if not file_type(path).is_compressed:
+        return open_for_reading(path, _READ_AHEAD)
+    file = local_path(path)
+    return gzip.open(file, "rb") if file else gzip.GzipFile(fileobj=open_for_reading(path, _READ_AHEAD))

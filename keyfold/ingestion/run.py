@@ -23,8 +23,7 @@ from keyfold.ingestion.summary import IngestSummary, together
 from keyfold.journal.progress import Progress, seconds_left
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.sharing import check_sharing
-from keyfold.storage.object_path import ObjectPath
-from keyfold.storage.place import Place
+from keyfold.storage.place import Place, local_path
 from keyfold.storage.reachable import check_conditions
 from keyfold.stream import Stream
 
@@ -143,7 +142,7 @@ def require_landing(lakehouse: Lakehouse, stream: Stream, landing: Landing | Non
         return landing
     landing = (landing or lakehouse.landing(stream.landing or stream.name)).expanduser().resolve()
     # An empty folder of a bucket does not exist. After a first run that is fine: files that were read may be deleted.
-    is_emptied = isinstance(landing, ObjectPath) and (lakehouse.ingest(stream.name) / RECORD).exists()
+    is_emptied = local_path(landing) is None and (lakehouse.ingest(stream.name) / RECORD).exists()
     if not is_emptied and not landing.is_dir():
         raise NotFound(f"the landing folder {landing} does not exist; create it and put files of {stream.name} into it")
     return landing

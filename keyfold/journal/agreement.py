@@ -6,7 +6,6 @@ write them twice.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -16,7 +15,7 @@ from keyfold.journal.journal import D, Journal, P
 from keyfold.lakehouse.commits import committed_digest
 from keyfold.lakehouse.empty_entries import empty_entries, take_back
 from keyfold.lakehouse.presence import check_files_are_there
-from keyfold.storage.place import Place
+from keyfold.storage.place import Place, local_path
 from keyfold.storage.store_failures import failure_of_store
 
 
@@ -100,7 +99,7 @@ def check_tables(
             )
     for name, path in tables.items():
         # Only on a disk: in an object store a listing costs a request, and the conservation check does it.
-        if isinstance(path, Path):
+        if local_path(path) is not None:
             check_files_are_there(path, opened[name], f"{where}: its table {name}", remedy)
     return opened
 

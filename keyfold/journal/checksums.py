@@ -11,21 +11,20 @@ store's tags, so that hardly any file is read.
 """
 
 import json
-import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from time import time
 from zipfile import BadZipFile, ZipFile
 
-from keyfold.journal.file_sums import FileSum, ListedFile, difference, in_digests, is_untouched, last_line, sum_of
+from keyfold.journal.file_sums import FileSum, difference, in_digests, is_untouched, last_line, sum_of
 from keyfold.lakehouse.checksums import checksum_of_bytes
 from keyfold.lakehouse.files import DamagedError, files_below, open_for_reading, write_durably
-from keyfold.storage.place import Place, path_below
+from keyfold.storage.found_file import FoundFile
+from keyfold.storage.place import Place
 
 RECORD = "checksums.json"
 
@@ -219,42 +218,21 @@ def _is_of_open_batch(key: str, finished: int) -> bool:
     return bool(_VERSION.search(key)) and _number_of(key) > finished + 1
 
 
-def _listed(parts: Mapping[str, Place]) -> Iterator[tuple[str, ListedFile]]:
+def _listed(parts: Mapping[str, Place]) -> Iterator[tuple[str, FoundFile]]:
     """Yield the files of parts with their keys, without hidden ones: locks, Hadoop's checksums, and incomplete files."""
     for name, place in parts.items():
         if not place.is_dir():
             with suppress(FileNotFoundError):
                 found = place.stat()
-                yield name, ListedFile(place, "", found.st_size, found.st_mtime_ns, getattr(found, "e_tag", None) or "")
+                yield (
+                    name,
+                    FoundFile(place, "", found.st_size, found.st_mtime_ns, tag=getattr(found, "e_tag", None) or ""),
+                )
             continue
-        for found in _on_disk(place, str(place)) if isinstance(place, Path) else _in_store(place):
+        for found in files_below(place):
             key = f"{name}/{found.below}"
-            if key != f"journal/{RECORD}":
+            if "/." not in f"/{found.below}" and key != f"journal/{RECORD}":
                 yield key, found
-
-
-def _on_disk(part: Path, folder: str, below: str = "") -> Iterator[ListedFile]:
-    try:
-        entries = os.scandir(folder)
-    except FileNotFoundError:
-        return
-    with entries:
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                yield from _on_disk(part, entry.path, f"{below}{entry.name}/")
-                continue
-            with suppress(FileNotFoundError):
-                found = entry.stat(follow_symlinks=False)
-                yield ListedFile(part, below + entry.name, found.st_size, found.st_mtime_ns)
-
-
-def _in_store(part: Place) -> Iterator[ListedFile]:
-    for found in files_below(part):
-        below = path_below(found.path, part)
-        if below is not None and not any(name.startswith(".") for name in below.parts):
-            yield ListedFile(part, below.as_posix(), found.bytes, found.changed_at, found.tag)
 
 
 def _heads(parts: Mapping[str, Place]) -> set[str]:

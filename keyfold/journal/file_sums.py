@@ -15,7 +15,6 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from io import BytesIO
-from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
@@ -23,6 +22,7 @@ import polars as pl
 from keyfold.lakehouse.checksums import checksum_of, checksum_of_bytes
 from keyfold.lakehouse.files import open_for_reading
 from keyfold.lakehouse.pointers import NEXT
+from keyfold.storage.found_file import FoundFile
 from keyfold.storage.place import Place
 from keyfold.times import from_iso, micros
 
@@ -50,29 +50,14 @@ class FileSum(NamedTuple):
     order: str = ""
 
 
-class ListedFile(NamedTuple):
-    """A file of a part, from a listing. Its path is made on demand, since there may be thousands of files."""
-
-    part: Place
-    below: str
-    bytes: int
-    changed_at: int
-    tag: str = ""
-
-    @property
-    def path(self) -> Place:
-        """The file's path."""
-        return self.part / self.below if self.below else self.part
-
-
-def is_untouched(known: FileSum, found: ListedFile) -> bool:
+def is_untouched(known: FileSum, found: FoundFile) -> bool:
     """Whether the listing shows that a file is unchanged."""
     return (known.bytes, known.changed_at) == (found.bytes, found.changed_at) and (
-        isinstance(found.part, Path) or known.checksum == found.tag
+        not found.tag or known.checksum == found.tag
     )
 
 
-def sum_of(key: str, found: ListedFile, known: FileSum | None = None) -> FileSum:
+def sum_of(key: str, found: FoundFile, known: FileSum | None = None) -> FileSum:
     """Compute the properties of a file.
 
     Args:
@@ -116,10 +101,9 @@ def last_line(content: bytes) -> str:
     return f"{json.loads(content.splitlines()[-1])['batch']:09d}"
 
 
-def _checksum(found: ListedFile, known: str | None) -> str:
-    is_on_disk = isinstance(found.part, Path)
+def _checksum(found: FoundFile, known: str | None) -> str:
     if known is None:
-        return _xxhash(found.path) if is_on_disk else found.tag
+        return found.tag or _xxhash(found.path)
     if _XXHASH.fullmatch(known):
         return _xxhash(found.path)
     if _BLAKE2B.fullmatch(known):

@@ -1,43 +1,19 @@
 """Write files atomically, on a disk or in an object store.
 
 On a disk, a file is written under a temporary name, synced and renamed, under its folder's lock. An object store writes
-objects whole (`RemotePath`), but a lease can expire while a run is paused. So each write checks the lease first, and files
+objects whole, but a lease can expire while a run is paused. So each write checks the lease first, and files
 that must not be overwritten by a paused run are written conditionally: only if new, or unchanged since they were read.
 """
 
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, Any, NamedTuple
+from contextlib import AbstractContextManager
+from typing import IO, Any
 
-from keyfold.errors import Damaged, KeyfoldError, Locked
-from keyfold.storage.lease import check_held
+from keyfold.errors import Damaged
+from keyfold.storage.found_file import FoundFile
 from keyfold.storage.place import Place
-from keyfold.storage.remote_path import RemotePath
-
-_ASIDE = ".aside-"
-
-
-class FoundFile(NamedTuple):
-    """A file below a folder.
-
-    Attributes:
-        path: its path.
-        bytes: its size.
-        changed_at: time of its last change, in nanoseconds since 1970.
-        is_shared: whether it has more than one hard link; always False in a store.
-        tag: the store's tag (ETag) of its content; empty on a disk.
-    """
-
-    path: Place
-    bytes: int
-    changed_at: int
-    is_shared: bool = False
-    tag: str = ""
+from keyfold.storage.storage import storage_of
 
 
 class DamagedError(Damaged):
@@ -86,7 +62,7 @@ def read_with_tag(path: Place) -> tuple[bytes, str]:
     Raises:
         FileNotFoundError: the file is missing.
     """
-    return path.read_with_tag() if isinstance(path, RemotePath) else (path.read_bytes(), "")
+    return storage_of(path).read_with_tag(path)
 
 
 def write_json(path: Place, content: dict[str, Any]) -> None:
@@ -115,12 +91,7 @@ def write_durably(path: Place, content: bytes) -> None:
         OSError: the disk is full or fails; the old file was not changed, and no temporary file is left.
         KeyfoldError: this run has lost its lease.
     """
-    if isinstance(path, RemotePath):
-        check_held()
-        path.write_bytes(content)
-        return
-    _write(path, content, durably=True)
-    sync_folder(path.parent)
+    storage_of(path).write_durably(path, content)
 
 
 def write_once(path: Place, content: bytes) -> None:
@@ -130,10 +101,7 @@ def write_once(path: Place, content: bytes) -> None:
         OSError: as `write_durably`.
         KeyfoldError: in a store, another run has written it with other content; it was not changed.
     """
-    if isinstance(path, RemotePath):
-        _write_conditionally(path, content, path.create)
-    else:
-        write_durably(path, content)
+    storage_of(path).replace(path, content, "")
 
 
 def replace(path: Place, content: bytes, tag: str) -> None:
@@ -148,22 +116,12 @@ def replace(path: Place, content: bytes, tag: str) -> None:
         OSError: as `write_durably`.
         KeyfoldError: in a store, another run has written it since; it was not changed.
     """
-    if not isinstance(path, RemotePath):
-        write_durably(path, content)
-    elif tag:
-        _write_conditionally(path, content, lambda content: path.write_if_unchanged(content, tag))
-    else:
-        _write_conditionally(path, content, path.create)
+    storage_of(path).replace(path, content, tag)
 
 
 def tag_of(path: Place) -> str:
     """A file's current tag, for `replace`; empty if it is missing."""
-    if not isinstance(path, RemotePath):
-        return ""
-    try:
-        return path.stat().e_tag or ""
-    except FileNotFoundError:
-        return ""
+    return storage_of(path).tag_of(path)
 
 
 def write_whole(path: Place, content: bytes) -> None:
@@ -172,14 +130,10 @@ def write_whole(path: Place, content: bytes) -> None:
     Raises:
         OSError: as `write_durably`.
     """
-    if isinstance(path, RemotePath):
-        path.write_bytes(content)
-    else:
-        _write(path, content, durably=False)
+    storage_of(path).write_whole(path, content)
 
 
-@contextmanager
-def new_file(path: Place, named: Callable[[IO[bytes]], str] | None = None) -> Iterator[IO[bytes]]:
+def new_file(path: Place, named: Callable[[IO[bytes]], str] | None = None) -> AbstractContextManager[IO[bytes]]:
     """Open a new file for writing and reading. It is durable when the context ends, and removed on an error.
 
     The file is visible while it is written, so its name must be one that no reader looks for.
@@ -191,30 +145,26 @@ def new_file(path: Place, named: Callable[[IO[bytes]], str] | None = None) -> It
     Raises:
         OSError: the disk is full or fails.
     """
-    if isinstance(path, RemotePath):
-        # On the local disk first: a worker already holds its rows in memory.
-        with tempfile.TemporaryFile() as file:
-            yield file
-            to = path.with_name(named(file)) if named else path
-            file.seek(0)
-            to.write_from(file)
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with open(path, "x+b") as file:
-            yield file
-            if named:
-                # Rename before the sync, which makes the new name durable too.
-                path = path.rename(path.with_name(named(file)))
-            _sync(file)
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
+    return storage_of(path).new_file(path, named)
 
 
-def open_for_reading(path: Place) -> IO[bytes]:
-    """Open a file for reading. From a store, only the ranges that are read are fetched."""
-    return path.open_reader() if isinstance(path, RemotePath) else open(path, "rb")
+def open_for_reading(path: Place, read_ahead: int = 0) -> IO[bytes]:
+    """Open a file for reading. From a store, only the ranges that are read are fetched.
+
+    Args:
+        path: the file.
+        read_ahead: bytes that are fetched from a store at a time, for callers that read large pieces in order.
+    """
+    return storage_of(path).open(path, read_ahead)
+
+
+def fingerprint(path: Place) -> str:
+    """A digest of a file's whole content (XXH3, 128 bits), or the store's tag of an object.
+
+    Raises:
+        OSError: the file cannot be read, or is no longer a regular file.
+    """
+    return storage_of(path).fingerprint(path)
 
 
 def second_name(path: Place, other: Place) -> None:
@@ -224,13 +174,7 @@ def second_name(path: Place, other: Place) -> None:
         OSError: the link cannot be made, for example because the two are on different disks.
         KeyfoldError: the two are not on a disk, or not in the same store.
     """
-    if isinstance(path, RemotePath) and isinstance(other, RemotePath) and path.shares_store_with(other):
-        path.copy_to(other)
-    elif isinstance(path, Path) and isinstance(other, Path):
-        other.parent.mkdir(parents=True, exist_ok=True)
-        os.link(path, other)
-    else:
-        raise KeyfoldError(f"{path} cannot be linked to {other}: both must be on this disk or in the same store")
+    storage_of(path).second_name(path, other)
 
 
 def move_tree(folder: Place, to: Place, last: str) -> None:
@@ -243,11 +187,7 @@ def move_tree(folder: Place, to: Place, last: str) -> None:
         OSError: the disk fails.
         KeyfoldError: this run has lost its lease.
     """
-    if isinstance(folder, RemotePath) and isinstance(to, RemotePath):
-        folder.move_tree_to(to, last, check_held)
-        return
-    os.rename(str(folder), str(to))
-    sync_folder(to.parent)
+    storage_of(folder).move_tree(folder, to, last)
 
 
 def move_file(path: Place, to: Place) -> None:
@@ -257,12 +197,7 @@ def move_file(path: Place, to: Place) -> None:
         OSError: the disk fails.
         KeyfoldError: this run has lost its lease.
     """
-    if isinstance(path, RemotePath) and isinstance(to, RemotePath):
-        check_held()
-        path.move_file_to(to)
-        return
-    os.rename(str(path), str(to))
-    sync_folder(to.parent)
+    storage_of(path).move_file(path, to)
 
 
 def remove_tree(folder: Place, *, missing_ok: bool = False) -> None:
@@ -276,55 +211,27 @@ def remove_tree(folder: Place, *, missing_ok: bool = False) -> None:
         OSError: the folder cannot be removed.
         KeyfoldError: this run has lost its lease.
     """
-    if isinstance(folder, RemotePath):
-        check_held()
-        folder.remove_tree()
-    else:
-        shutil.rmtree(folder, ignore_errors=missing_ok)
+    storage_of(folder).remove_tree(folder, missing_ok=missing_ok)
 
 
 def files_below(folder: Place) -> Iterator[FoundFile]:
     """All files below a folder, at any depth; files removed meanwhile may be left out. Links are not followed."""
-    if isinstance(folder, RemotePath):
-        for path, found in folder.below():
-            yield FoundFile(path, found.st_size, found.st_mtime_ns, tag=found.e_tag or "")
-        return
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            path = Path(parent) / name
-            try:
-                found = path.lstat()
-            except FileNotFoundError:
-                continue
-            yield FoundFile(path, found.st_size, found.st_mtime_ns, found.st_nlink > 1)
+    return storage_of(folder).files_below(folder)
 
 
 def sync_file(path: Place) -> None:
     """Sync a file that another program has written."""
-    if isinstance(path, RemotePath):
-        return
-    # Opened for writing: some systems do not sync a file that is open only for reading.
-    with open(path, "rb+") as file:
-        os.fsync(file.fileno())
+    storage_of(path).sync_file(path)
 
 
 def sync_folder(folder: Place) -> None:
     """Sync a folder, so that new and renamed files in it are durable."""
-    if isinstance(folder, RemotePath):
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    storage_of(folder).sync_folder(folder)
 
 
 def sweep(folder: Place) -> None:
     """Remove temporary files of killed processes. Call it only under the folder's lock."""
-    if isinstance(folder, RemotePath):
-        return  # a store has no partly written objects
-    for aside in folder.glob(f"{_ASIDE}*"):
-        aside.unlink(missing_ok=True)
+    storage_of(folder).sweep(folder)
 
 
 def _as_object(path: Place, text: str, remedy: str = "") -> dict[str, Any]:
@@ -340,44 +247,3 @@ def _as_object(path: Place, text: str, remedy: str = "") -> dict[str, Any]:
 
 def _of_object(content: dict[str, Any]) -> bytes:
     return json.dumps(content, indent=1, sort_keys=True).encode()
-
-
-def _write_conditionally(path: RemotePath, content: bytes, write: Callable[[bytes], str]) -> None:
-    check_held()
-    try:
-        write(content)
-    except FileExistsError:
-        if _content(path) != content:
-            raise Locked(
-                f"{path} has been written by another run meanwhile, and stays as that run wrote it; nothing of this one "
-                "was committed. Run it again: it goes on from there"
-            ) from None
-
-
-def _content(path: RemotePath) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-
-
-def _write(path: Path, content: bytes, *, durably: bool) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # In the same folder, since a rename is atomic only within a file system. The dot hides it from readers.
-    # `mkstemp` gives it mode 0600, which the file keeps: some of these files are secrets.
-    descriptor, aside = tempfile.mkstemp(dir=path.parent, prefix=_ASIDE)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            if durably:
-                # Sync before the rename: otherwise a power cut may leave an empty file under the final name.
-                _sync(file)
-        os.replace(aside, path)
-    except BaseException:
-        Path(aside).unlink(missing_ok=True)
-        raise
-
-
-def _sync(file: IO[bytes]) -> None:
-    file.flush()
-    os.fsync(file.fileno())

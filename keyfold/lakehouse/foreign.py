@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterable
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
-from keyfold.storage.place import Place
+from keyfold.storage.place import Place, local_path, path_below
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
@@ -36,11 +36,11 @@ def check_no_link_leads_out(folder: Place, files: Iterable[Place]) -> None:
         KeyfoldError: a file is outside.
     """
     # Buckets have no links that leave a folder.
-    if not isinstance(folder, Path):
+    if local_path(folder) is None:
         return
     root = folder.resolve()
     for file in files:
-        if isinstance(file, Path) and not file.resolve().is_relative_to(root):
+        if path_below(file.resolve(), root) is None:
             raise _refusal(folder, str(file))
 
 

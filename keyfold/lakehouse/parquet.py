@@ -2,16 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pyarrow.parquet as pq
 
 from keyfold.lakehouse.files import open_for_reading
-from keyfold.storage.object_path import ObjectPath
-from keyfold.storage.place import Place
-from keyfold.storage.remote_path import RemotePath
+from keyfold.storage.place import Place, as_source
 
 
 def scan_parquet(files: Place | Sequence[Place], **options: Any) -> pl.LazyFrame:
@@ -39,8 +36,4 @@ def parquet_file(path: Place) -> Iterator[pq.ParquetFile]:
 
 
 def _source(files: Place | Sequence[Place]) -> Any:
-    return _url(files) if isinstance(files, Path | RemotePath) else [_url(file) for file in files]
-
-
-def _url(file: Place) -> Any:
-    return file.url if isinstance(file, ObjectPath) else file
+    return [as_source(file) for file in files] if isinstance(files, Sequence) else as_source(files)

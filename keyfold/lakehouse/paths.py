@@ -15,21 +15,16 @@ HOME/jobs/<job>/generation-0001/             generation.json, journal/, checkpoi
 HOME/jobs/<job>/branches/<branch>/           the same for a branch, such as a replay
 """
 
-import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from urllib.parse import quote
 
-from keyfold.errors import Misconfigured, NotFound
+from keyfold.errors import NotFound
 from keyfold.lakehouse.files import read_json
 from keyfold.lakehouse.pointers import as_decided
 from keyfold.lakehouse.tables import is_table
-from keyfold.storage.object_path import ObjectPath
-from keyfold.storage.place import Place, to_place
-
-_TAKEN_FOR_A_URL = "since Delta's library decodes it as part of a URL and opens another folder; choose another name"
+from keyfold.storage.home import home_of
+from keyfold.storage.place import Place
 
 
 @dataclass(frozen=True, init=False)
@@ -57,22 +52,8 @@ class Lakehouse:
         Raises:
             Misconfigured: the URL has another scheme, or the path has characters that Delta's library or Spark misread.
         """
-        place = to_place(home)
-        # Delta's library decodes some characters as parts of a URL, and Spark's state reader escapes others.
-        if isinstance(place, ObjectPath) and quote(place.key, safe="/+=") != place.key:
-            raise Misconfigured(
-                f"the lakehouse directory {home}: in a bucket its path must be of letters, digits and . _ - ~ + = only, since "
-                "Delta's library and Spark misread other characters; choose another name"
-            )
-        if isinstance(place, Path):
-            if re.search(r"%[0-9A-Fa-f]{2}|\\", str(place)):
-                raise Misconfigured(
-                    f"the lakehouse directory {home} must not contain \\ or % before two hexadecimal digits, {_TAKEN_FOR_A_URL}"
-                )
-            # Absolute, since Spark's workers and Dagster's processes may run in other working directories.
-            place = place.expanduser().resolve()
         # The dataclass is frozen, so its own __init__ must bypass the check.
-        object.__setattr__(self, "home", place)
+        object.__setattr__(self, "home", home_of(home))
         object.__setattr__(self, "ahead", {})
 
     def seeing(self, generations: Mapping[str, str]) -> "Lakehouse":

@@ -1,13 +1,12 @@
 """Check that the data files of a Delta table exist with the sizes in its log. Files are listed, not opened."""
 
-from pathlib import Path
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
 
 from keyfold.errors import Damaged
 from keyfold.lakehouse.files import files_below
-from keyfold.storage.place import Place, path_below
+from keyfold.storage.place import Place, local_path
 
 _SHOWN = 3
 
@@ -54,10 +53,9 @@ def check_files_are_there(table: Place, delta: DeltaTable, whose: str, remedy: s
 
 
 def _sizes(table: Place, named: dict[str, int]) -> dict[str, int]:
-    if not isinstance(table, Path):
+    if local_path(table) is None:
         # In a store one request lists a thousand files; `stat` would be a request for each.
-        found = ((path_below(file.path, table), file.bytes) for file in files_below(table))
-        return {path.as_posix(): size for path, size in found if path is not None}
+        return {file.below: file.bytes for file in files_below(table)}
     sizes: dict[str, int] = {}
     for path in named:
         try:

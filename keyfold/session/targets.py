@@ -11,8 +11,7 @@ from enum import Enum
 from pathlib import Path
 
 from keyfold.errors import Misconfigured
-from keyfold.storage.place import Place
-from keyfold.storage.remote_path import RemotePath
+from keyfold.storage.place import Place, local_path
 
 WHY_NOT_CONNECT = (
     "Spark Connect is not supported: it runs the sink (foreachBatch) in a process of the server, which has neither the run's "
@@ -157,13 +156,14 @@ def _kubernetes(conf: Mapping[str, str], home: Place | None) -> list[str]:
     image = "spark.kubernetes.container.image"
     if image not in conf and "spark.kubernetes.executor.container.image" not in conf:
         missing.append(f"{image}, an image with this Python and the locked packages")
-    if isinstance(home, RemotePath):
+    folder = None if home is None else local_path(home)
+    if home is not None and folder is None:
         return missing
     mounts = [Path(path) for name, path in conf.items() if _EXECUTOR_MOUNT.fullmatch(name)]
     volume = "spark.kubernetes.executor.volumes.persistentVolumeClaim.home.mount.path"
     if not mounts:
         missing.append(f"a volume for the lakehouse in executors ({volume} and its options.claimName)")
-    elif home is not None and not any(home.is_relative_to(mount) for mount in mounts):
+    elif folder is not None and not any(folder.is_relative_to(mount) for mount in mounts):
         mounted = ", ".join(map(str, mounts))
-        missing.append(f"a volume that holds the lakehouse {home} at the same path ({volume}); mounted are {mounted}")
+        missing.append(f"a volume that holds the lakehouse {folder} at the same path ({volume}); mounted are {mounted}")
     return missing

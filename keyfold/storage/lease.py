@@ -22,7 +22,8 @@ from datetime import timedelta
 from typing import Any
 
 from keyfold.errors import Locked, Unreachable
-from keyfold.storage.remote_path import ObjectStat, RemotePath
+from keyfold.storage.object_path import ObjectPath
+from keyfold.storage.remote_path import ObjectStat
 
 LASTS = timedelta(seconds=30)
 
@@ -45,7 +46,7 @@ class LeaseLostError(Locked):
 class Lease:
     """A folder's lease. A thread renews it from `take` to `release`."""
 
-    def __init__(self, folder: RemotePath, what: str, lasts: timedelta) -> None:
+    def __init__(self, folder: ObjectPath, what: str, lasts: timedelta) -> None:
         self._folder, self._object, self._what = folder, folder / _NAME, what
         self._lasts = lasts.total_seconds()
         self._holder = uuid.uuid4().hex
@@ -160,7 +161,7 @@ class Lease:
 
 @contextmanager
 def leased(
-    folder: RemotePath, what: str, *, patience: timedelta = timedelta(0), lasts: timedelta | None = None
+    folder: ObjectPath, what: str, *, patience: timedelta = timedelta(0), lasts: timedelta | None = None
 ) -> Iterator[Lease]:
     """Hold a folder's lease.
 
@@ -211,7 +212,7 @@ def check_held() -> None:
         lease.check()
 
 
-def is_leased(folder: RemotePath) -> bool:
+def is_leased(folder: ObjectPath) -> bool:
     """Whether a run holds a folder's lease now."""
     held, _, written = _read(folder / _NAME)
     if written is None or held.get("holder") is None:
@@ -220,7 +221,7 @@ def is_leased(folder: RemotePath) -> bool:
     return time.time() - written.st_mtime_ns / 1e9 <= held["lasts"] + _PRECISION_SECONDS
 
 
-def _read(lease: RemotePath) -> tuple[dict[str, Any], str, ObjectStat | None]:
+def _read(lease: ObjectPath) -> tuple[dict[str, Any], str, ObjectStat | None]:
     try:
         content, tag = lease.read_with_tag()
         return json.loads(content), tag, lease.stat()
@@ -228,7 +229,7 @@ def _read(lease: RemotePath) -> tuple[dict[str, Any], str, ObjectStat | None]:
         return {}, "", None
 
 
-def _age(folder: RemotePath, written: ObjectStat) -> float:
+def _age(folder: ObjectPath, written: ObjectStat) -> float:
     """Seconds since an object was written, by the store's clock."""
     probe = folder / f".clock-{uuid.uuid4().hex}"
     probe.write_bytes(b"")

@@ -5,9 +5,11 @@ Keyfold relies on these differences from a file system:
 - An object is written whole or not at all, and durably. So nothing is synced or written to a temporary name first.
 - There are no folders: a folder exists while an object is below it, and `mkdir` does nothing. Hadoop marks folders by empty
   objects whose names end in a slash; they are ignored.
-- `create` succeeds only if the object does not exist (a conditional write of the store).
+- `create` succeeds only if the object does not exist, and `write_if_unchanged` only if it is still the version that was read
+  (conditional writes of the store).
 """
 
+import fnmatch
 import io
 import os
 from collections.abc import Iterator, Mapping
@@ -19,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 from keyfold.errors import Misconfigured
 from keyfold.extras import from_extra
 from keyfold.storage.range_reader import RangeReader
-from keyfold.storage.remote_path import READ_AHEAD, Check, ObjectStat, RemotePath, StoreError
+from keyfold.storage.remote_path import ObjectStat, RemotePath, StoreError
 
 if TYPE_CHECKING:
     import obstore
@@ -63,24 +65,43 @@ class ObjectPath(RemotePath):
         return f"s3://{self.bucket}/{self.key}"
 
     def read_bytes(self) -> bytes:
+        """Read the object.
+
+        Raises:
+            FileNotFoundError: there is no such object.
+        """
         with _store_errors(self):
             return bytes(obstore.get(self._store, self.key).bytes())
 
     def read_with_tag(self) -> tuple[bytes, str]:
+        """Read the object, and its tag for `write_if_unchanged`."""
         with _store_errors(self):
             found = obstore.get(self._store, self.key)
             return bytes(found.bytes()), str(found.meta["e_tag"])
 
+    def read_text(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return self.read_bytes().decode(encoding, errors)
+
+    def write_text(self, text: str, encoding: str = "utf-8") -> int:
+        return self.write_bytes(text.encode(encoding))
+
     def write_bytes(self, content: bytes) -> int:
+        """Write or replace the object."""
         with _store_errors(self):
             obstore.put(self._store, self.key, content)
         return len(content)
 
     def write_from(self, file: IO[bytes]) -> None:
+        """Write the object from a file, from its current position on; a large one in parts."""
         with _store_errors(self):
             obstore.put(self._store, self.key, file)
 
     def create(self, content: bytes) -> str:
+        """Write the object if it does not exist, and return its tag.
+
+        Raises:
+            FileExistsError: it exists. It may be of another process, or of an earlier try of this one whose answer was lost.
+        """
         try:
             with _store_errors(self):
                 return str(obstore.put(self._store, self.key, content, mode="create")["e_tag"])
@@ -88,6 +109,11 @@ class ObjectPath(RemotePath):
             raise FileExistsError(str(self)) from None
 
     def write_if_unchanged(self, content: bytes, tag: str) -> str:
+        """Write the object if it still has this tag, and return its new tag.
+
+        Raises:
+            FileExistsError: it was written or deleted since.
+        """
         try:
             with _store_errors(self):
                 return str(obstore.put(self._store, self.key, content, mode={"e_tag": tag})["e_tag"])
@@ -127,7 +153,31 @@ class ObjectPath(RemotePath):
             if path.is_dir():
                 yield path
 
+    def glob(self, pattern: str) -> Iterator[Self]:
+        """Objects and folders below that match a pattern. `*` matches within one name."""
+        here, _, rest = pattern.partition("/")
+        if not any(sign in here for sign in "*?["):
+            path = self / here
+            if rest:
+                yield from path.glob(rest)
+            elif path.exists():
+                yield path
+            return
+        for path in self.iterdir():
+            if fnmatch.fnmatchcase(path.name, here):
+                if rest:
+                    yield from path.glob(rest)
+                else:
+                    yield path
+
+    def rglob(self, pattern: str) -> Iterator[Self]:
+        """Objects at any depth below whose name matches a pattern."""
+        for path, _ in self.below():
+            if fnmatch.fnmatchcase(path.name, pattern):
+                yield path
+
     def below(self) -> Iterator[tuple[Self, ObjectStat]]:
+        """Objects at any depth below, each with its entry in the listing."""
         for found in self._objects():
             yield self._at(PurePosixPath(found["path"])), _stat(found)
 
@@ -141,6 +191,7 @@ class ObjectPath(RemotePath):
             obstore.delete(self._store, self.key)
 
     def remove_tree(self) -> None:
+        """Remove the path and everything below it."""
         keys = [found["path"] for found in self._objects()]
         with _store_errors(self):
             # A request deletes at most 1,000 objects.
@@ -150,26 +201,13 @@ class ObjectPath(RemotePath):
             if self.key:
                 obstore.delete(self._store, self.key)
 
-    def copy_to(self, other: RemotePath) -> None:
+    def copy_to(self, other: "ObjectPath") -> None:
+        """Copy the object within its store."""
         with _store_errors(self):
             obstore.copy(self._store, self.key, other.key)
 
-    def move_tree_to(self, other: RemotePath, last: str, check: Check) -> None:
-        """Copy file by file within the store, then delete. The file named `last` is copied last and deleted first."""
-        files = sorted((path for path, _ in self.below()), key=lambda path: path == self / last)
-        for path in files:
-            check()
-            path.copy_to(other / path.relative_to(self))
-        for path in reversed(files):
-            check()
-            path.unlink(missing_ok=True)
-
-    def move_file_to(self, other: RemotePath) -> None:
-        """Copy, then delete: for a moment the object is at both paths."""
-        self.copy_to(other)
-        self.unlink(missing_ok=True)
-
-    def open_reader(self, read_ahead: int = READ_AHEAD) -> IO[bytes]:
+    def open_reader(self, read_ahead: int = 64 << 10) -> IO[bytes]:
+        """Open a seekable file that fetches ranges as they are read, at least `read_ahead` bytes at a time."""
         with _store_errors(self):
             return io.BufferedReader(_Reader(self), read_ahead)
 

@@ -5,9 +5,8 @@ from pathlib import Path, PurePath
 
 from keyfold.errors import Misconfigured
 from keyfold.storage.object_path import SCHEMES, ObjectPath
-from keyfold.storage.remote_path import RemotePath
 
-Place = Path | RemotePath
+Place = Path | ObjectPath
 
 # One slash, since Path turns gs://bucket into gs:/bucket.
 _URL = re.compile(r"([a-z][a-z0-9+.-]+):/")
@@ -23,7 +22,7 @@ def to_place(text: str | Place) -> Place:
         >>> to_place("s3://lake/home")
         ObjectPath('s3a://lake/home')
     """
-    if isinstance(text, RemotePath):
+    if isinstance(text, ObjectPath):
         return text
     if isinstance(text, str) and text.partition("://")[0] in SCHEMES:
         return ObjectPath(text)
@@ -42,8 +41,23 @@ def path_below(place: Place, folder: Place) -> PurePath | None:
         >>> path_below(to_place("s3a://lake/home/landing/rides"), to_place("s3a://lake/home"))
         PurePosixPath('landing/rides')
     """
-    if isinstance(place, RemotePath) and isinstance(folder, RemotePath):
+    if isinstance(place, ObjectPath) and isinstance(folder, ObjectPath):
         return place.relative_to(folder) if place.is_relative_to(folder) else None
     if isinstance(place, Path) and isinstance(folder, Path):
         return place.relative_to(folder) if place.is_relative_to(folder) else None
     return None
+
+
+def local_path(place: Place) -> Path | None:
+    """The path by which programs of this machine open a place; None where none leads there.
+
+    Example:
+        >>> local_path(to_place("s3a://lake/home")) is None
+        True
+    """
+    return place if isinstance(place, Path) else None
+
+
+def as_source(place: Place) -> Path | str:
+    """What Polars and Delta's library read a place by: a path, or a URL."""
+    return place if isinstance(place, Path) else place.url

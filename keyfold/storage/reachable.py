@@ -11,7 +11,7 @@ from keyfold.errors import KeyfoldError, Misconfigured, Unreachable
 from keyfold.extras import from_extra
 from keyfold.storage.object_path import ObjectPath
 from keyfold.storage.place import to_place
-from keyfold.storage.remote_path import NotAnsweringError, RemotePath
+from keyfold.storage.remote_path import NotAnsweringError
 
 if TYPE_CHECKING:
     import obstore
@@ -62,7 +62,7 @@ def check_reachable(place: object, environment: Mapping[str, str] = os.environ) 
         NotAnsweringError: the store does not answer.
         KeyfoldError: the bucket does not exist, or the store refuses access; the message says what to set.
     """
-    found = to_place(place) if isinstance(place, str | RemotePath) else None
+    found = to_place(place) if isinstance(place, str | ObjectPath) else None
     if not isinstance(found, ObjectPath):
         return
     # One retry only, since retries do not help with wrong settings; more for a store that says it is busy.
@@ -83,7 +83,7 @@ def check_conditions(home: object) -> None:
     Raises:
         KeyfoldError: the store ignores the condition, or cannot be written to.
     """
-    place = to_place(home) if isinstance(home, str | RemotePath) else None
+    place = to_place(home) if isinstance(home, str | ObjectPath) else None
     if not isinstance(place, ObjectPath) or str(place) in _CHECKED:
         return
     probe = place / f".conditions-{uuid.uuid4().hex}"

@@ -1,23 +1,9 @@
-"""`RemotePath`: the part of `pathlib.Path` that Keyfold uses, for paths in a store. The same code serves disks and stores.
+"""`RemotePath`: the part of `pathlib.PurePath` that Keyfold uses, for paths in a store."""
 
-Every implementation guarantees:
-
-- Writes are atomic and durable.
-- `create` writes only if there is no object, in one step of the store.
-- `write_if_unchanged` writes only over the version that was read, in one step of the store.
-"""
-
-import fnmatch
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
-from typing import IO, Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from keyfold.errors import Unreachable
-
-READ_AHEAD = 64 << 10
-
-Check = Callable[[], None]
 
 
 class StoreError(OSError):
@@ -48,13 +34,10 @@ class ObjectStat(NamedTuple):
     e_tag: str | None
 
 
-class RemotePath(ABC):
+class RemotePath:
     """A path in a store. It is compared, hashed, sorted and pickled by its URL."""
 
     __slots__ = ("_key", "_root")
-
-    what_reaches_it: ClassVar[str]
-    """What must be set and running to reach it, for error messages."""
 
     _root: str
     _key: PurePosixPath
@@ -141,123 +124,6 @@ class RemotePath(ABC):
 
     def is_symlink(self) -> bool:
         return False
-
-    @abstractmethod
-    def read_bytes(self) -> bytes:
-        """Read the object.
-
-        Raises:
-            FileNotFoundError: there is no such object.
-        """
-
-    def read_text(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        return self.read_bytes().decode(encoding, errors)
-
-    @abstractmethod
-    def read_with_tag(self) -> tuple[bytes, str]:
-        """Read the object, and its tag for `write_if_unchanged`."""
-
-    @abstractmethod
-    def write_bytes(self, content: bytes) -> int:
-        """Write or replace the object."""
-
-    @abstractmethod
-    def write_from(self, file: IO[bytes]) -> None:
-        """Write the object from a file, from its current position on; a large one in parts."""
-
-    def write_text(self, text: str, encoding: str = "utf-8") -> int:
-        return self.write_bytes(text.encode(encoding))
-
-    @abstractmethod
-    def create(self, content: bytes) -> str:
-        """Write the object if it does not exist, and return its tag.
-
-        Raises:
-            FileExistsError: it exists. It may be of another process, or of an earlier try of this one whose answer was lost.
-        """
-
-    @abstractmethod
-    def write_if_unchanged(self, content: bytes, tag: str) -> str:
-        """Write the object if it still has this tag, and return its new tag.
-
-        Raises:
-            FileExistsError: it was written or deleted since.
-        """
-
-    @abstractmethod
-    def exists(self) -> bool: ...
-
-    @abstractmethod
-    def is_file(self) -> bool: ...
-
-    @abstractmethod
-    def is_dir(self) -> bool: ...
-
-    @abstractmethod
-    def stat(self) -> ObjectStat: ...
-
-    @abstractmethod
-    def iterdir(self) -> Iterator[Self]:
-        """The objects and folders directly below."""
-
-    def glob(self, pattern: str) -> Iterator[Self]:
-        """Objects and folders below that match a pattern. `*` matches within one name."""
-        here, _, rest = pattern.partition("/")
-        if not any(sign in here for sign in "*?["):
-            path = self / here
-            if rest:
-                yield from path.glob(rest)
-            elif path.exists():
-                yield path
-            return
-        for path in self.iterdir():
-            if fnmatch.fnmatchcase(path.name, here):
-                if rest:
-                    yield from path.glob(rest)
-                else:
-                    yield path
-
-    def rglob(self, pattern: str) -> Iterator[Self]:
-        """Objects at any depth below whose name matches a pattern."""
-        for path, _ in self.below():
-            if fnmatch.fnmatchcase(path.name, pattern):
-                yield path
-
-    @abstractmethod
-    def below(self) -> Iterator[tuple[Self, ObjectStat]]:
-        """Objects at any depth below, each with its entry in the listing."""
-
-    @abstractmethod
-    def mkdir(self, mode: int = 0o777, *, parents: bool = False, exist_ok: bool = False) -> None: ...
-
-    @abstractmethod
-    def unlink(self, *, missing_ok: bool = False) -> None: ...
-
-    @abstractmethod
-    def remove_tree(self) -> None:
-        """Remove the path and everything below it."""
-
-    @abstractmethod
-    def copy_to(self, other: "RemotePath") -> None:
-        """Copy the object within its store."""
-
-    @abstractmethod
-    def move_tree_to(self, other: "RemotePath", last: str, check: Check) -> None:
-        """Move a folder to a path that does not exist.
-
-        Args:
-            other: the target, in the same store.
-            last: the name of the file that is copied last and deleted first, if the move takes several steps.
-            check: called before each step.
-        """
-
-    @abstractmethod
-    def move_file_to(self, other: "RemotePath") -> None:
-        """Move a file to a path that does not exist, in the same store."""
-
-    @abstractmethod
-    def open_reader(self, read_ahead: int = READ_AHEAD) -> IO[bytes]:
-        """Open a seekable file that fetches ranges as they are read, at least `read_ahead` bytes at a time."""
 
     def _at(self, key: PurePosixPath) -> Self:
         # Without __init__, whose checks of the URL this path has passed already.

@@ -20,6 +20,7 @@ from keyfold.dagster.alerts.settings import AlertSettings
 from keyfold.dagster.alerts.state import State
 from keyfold.errors import KeyfoldError, first_line
 from keyfold.lakehouse import Lakehouse
+from keyfold.storage.place import local_path
 
 _LOOKING = "looking"
 """The source of what the looks themselves cannot do."""
@@ -134,8 +135,8 @@ class Watch:
         return self._all("servers", ended_servers(ServerReport(self._dagster_home()).read(), now))
 
     def _folders(self) -> dict[str, Path]:
-        home = self.lakehouse.home
-        return {**({"KEYFOLD_HOME": home} if isinstance(home, Path) else {}), "DAGSTER_HOME": self._dagster_home()}
+        home = local_path(self.lakehouse.home)
+        return {**({"KEYFOLD_HOME": home} if home else {}), "DAGSTER_HOME": self._dagster_home()}
 
     def _dagster_home(self) -> Path:
         return Path(self.instance.root_directory)

@@ -24,7 +24,7 @@ from keyfold.dagster.submitted.setting import RUNS_VARIABLE, SPARK_SUBMIT
 from keyfold.errors import KeyfoldError, Misconfigured
 from keyfold.private_files import keep_files_private
 from keyfold.project import current_project, project_folder
-from keyfold.storage.place import to_place
+from keyfold.storage.place import local_path, to_place
 
 _HOST = "127.0.0.1"
 
@@ -43,7 +43,7 @@ def _serve(port: str) -> int:
     _check_free(port)
     lakehouse = to_place(os.environ.get("KEYFOLD_HOME") or ".keyfold").expanduser().resolve()
     given = os.environ.get("DAGSTER_HOME")
-    if not given and not isinstance(lakehouse, Path):
+    if not given and local_path(lakehouse) is None:
         raise Misconfigured(f"{lakehouse} is in a bucket: set DAGSTER_HOME to a folder of this machine")
     home = Path(given or f"{lakehouse}/dagster").expanduser().resolve()
     os.environ.update(KEYFOLD_HOME=str(lakehouse), DAGSTER_HOME=str(home))
@@ -58,7 +58,7 @@ def _serve(port: str) -> int:
     report.begin()
     return supervise(
         # Dagster's own home has what only this machine's processes share.
-        _servers(folder, lakehouse if isinstance(lakehouse, Path) else home, port),
+        _servers(folder, local_path(lakehouse) or home, port),
         at_end=lambda: shutil.rmtree(folder, ignore_errors=True),
         # The alerts' process reads it, when it is asked to end too.
         report=lambda server, code, done: report.add(server.name, Ended(time.time(), code, done)),

@@ -18,14 +18,11 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import PurePath
-from stat import S_ISREG
-from typing import IO
+from pathlib import PurePosixPath
 
-import xxhash
-
-from keyfold.storage.place import Place
-from keyfold.storage.remote_path import ObjectStat, RemotePath, StoreError
+from keyfold.lakehouse.files import files_below, fingerprint
+from keyfold.storage.place import Place, local_path
+from keyfold.storage.remote_path import StoreError
 from keyfold.times import micros
 
 SETTLE = timedelta(seconds=5)
@@ -33,7 +30,6 @@ SETTLE = timedelta(seconds=5)
 
 DONE = ".done"
 _SUCCESS = "_SUCCESS"
-_READ_AT_ONCE = 4 << 20
 _NOT_UTF_8 = "its name is not UTF-8; rename it, and it is read"
 
 
@@ -94,9 +90,9 @@ def list_files(folder: Place, *, done_marker: bool = False) -> Listing:
     Raises:
         OSError: the folder is missing, not a folder, or not readable.
     """
-    if isinstance(folder, RemotePath):
+    if (path := local_path(folder)) is None:
         return Listing(tuple(_objects(folder, done_marker)))
-    top = os.path.realpath(folder)
+    top = os.path.realpath(path)
     files: list[LandedFile] = []
     unreadable: list[str] = []
     waiting = [top]
@@ -127,32 +123,10 @@ def list_files(folder: Place, *, done_marker: bool = False) -> Listing:
 
 def refusal(folder: Place, path: str) -> str | None:
     """Why a path below a landing folder must not be read; None if it may."""
-    if isinstance(folder, RemotePath):
+    if (here := local_path(folder)) is None:
         return None
-    place, top = os.path.realpath(folder / path), os.path.realpath(folder)
+    place, top = os.path.realpath(here / path), os.path.realpath(here)
     return None if _is_below(place, top) else f"the link leads out of the landing folder, to {_readable(place)[0]}"
-
-
-def fingerprint(file: Place) -> str:
-    """A digest of a file's whole content (XXH3, 128 bits), or the store's tag of an object.
-
-    Raises:
-        OSError: the file cannot be read, or is no longer a regular file.
-    """
-    if isinstance(file, RemotePath):
-        return file.stat().e_tag or ""
-    # Non-blocking: opening a pipe that has replaced the file would wait for ever.
-    with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as opened:
-        if not S_ISREG(os.fstat(opened.fileno()).st_mode):
-            raise OSError(None, f"{file} is not a regular file")
-        return _digest_of_content(opened)
-
-
-def _digest_of_content(opened: IO[bytes]) -> str:
-    digest = xxhash.xxh3_128()
-    while part := opened.read(_READ_AT_ONCE):
-        digest.update(part)
-    return digest.hexdigest()
 
 
 def _files(top: str, below: str, entries: dict[str, "os.DirEntry[str]"], done_marker: bool) -> Iterator[LandedFile]:
@@ -192,9 +166,9 @@ def is_as_admitted(file: Place, size: int, times: tuple[int, int], digest: str) 
         digest: its `fingerprint` then.
     """
     try:
-        if isinstance(file, RemotePath):
+        if (path := local_path(file)) is None:
             return fingerprint(file) == digest
-        found = os.stat(file)
+        found = os.stat(path)
         if (found.st_size, found.st_mtime_ns, found.st_ctime_ns) == (size, *times):
             return True
         # A copied or touched file has other times but the same content.
@@ -207,16 +181,16 @@ def is_as_admitted(file: Place, size: int, times: tuple[int, int], digest: str) 
         return True  # unreadable: the reader will report why
 
 
-def _objects(folder: RemotePath, done_marker: bool) -> Iterator[LandedFile]:
-    found: dict[PurePath, ObjectStat] = {path.relative_to(folder): stat for path, stat in folder.below()}
-    for path, stat in sorted(found.items()):
+def _objects(folder: Place, done_marker: bool) -> Iterator[LandedFile]:
+    found = {PurePosixPath(one.below): one for one in files_below(folder)}
+    for path, one in sorted(found.items()):
         if any(map(_is_hidden, path.parts)) or (done_marker and path.name.endswith(DONE)):
             continue
         markers = (path.with_name(_SUCCESS), path.with_name(path.name + DONE))
         marked = any(marker in found for marker in markers) if done_marker else None
         # If a store gives no tag, size and time are used instead.
-        tag = stat.e_tag or f"{stat.st_size}-{stat.st_mtime_ns}"
-        yield LandedFile(str(path), stat.st_size, stat.st_mtime_ns, stat.st_mtime_ns, marked, None, tag)
+        tag = one.tag or f"{one.bytes}-{one.changed_at}"
+        yield LandedFile(str(path), one.bytes, one.changed_at, one.changed_at, marked, None, tag)
 
 
 def _readable(path: str) -> tuple[str, str | None]:

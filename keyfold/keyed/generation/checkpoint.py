@@ -16,8 +16,7 @@ from keyfold.journal.checksums import differences, read_checksums
 from keyfold.keyed.generation.generations import Generation
 from keyfold.lakehouse.files import DamagedError, files_below, remove_tree, write_durably
 from keyfold.storage.lease import check_held
-from keyfold.storage.place import Place
-from keyfold.storage.remote_path import RemotePath
+from keyfold.storage.place import Place, local_path
 
 _SCHEMA_FILE = re.compile(r'"(?:file|s3a):[^"]*?/checkpoint/state/(\d+/_stateSchema/[^"]*)"')
 
@@ -111,7 +110,7 @@ def check_is_readable(checkpoint: Place) -> None:
     Raises:
         KeyfoldError: the checkpoint is in an object store, and was moved there after the last run.
     """
-    if isinstance(checkpoint, RemotePath) and next(_written_elsewhere(checkpoint), None) is not None:
+    if local_path(checkpoint) is None and next(_written_elsewhere(checkpoint), None) is not None:
         raise KeyfoldError(
             f"{checkpoint} was moved here, and has the old paths of its files: run the job once, which corrects them, and "
             "then read its state"

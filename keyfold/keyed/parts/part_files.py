@@ -24,7 +24,7 @@ from keyfold.keyed.job.clock import DEADLINE, STALE_AT
 from keyfold.keyed.parts.manifest import NEVER, Part
 from keyfold.lakehouse.checksums import checksum_in_name, checksum_of_bytes, name_with_checksum
 from keyfold.lakehouse.files import new_file, open_for_reading
-from keyfold.storage.place import Place
+from keyfold.storage.place import Place, local_path
 
 MARK = "#mark"
 """Column with a row's effect on rows of its slot in older parts."""
@@ -231,7 +231,8 @@ class ArrowPart:
         if not part.file:
             return part.payload
         path = self._folder / part.file
-        content = pa.memory_map(str(path)).read_buffer() if isinstance(path, Path) else path.read_bytes()
+        local = local_path(path)
+        content = pa.memory_map(str(local)).read_buffer() if local else path.read_bytes()
         if len(content) != part.size:
             raise _damaged(part, self._folder, f"it has {len(content):,} bytes and should have {part.size:,}")
         if checksum_of_bytes(content) != checksum_in_name(part.file):
@@ -303,10 +304,8 @@ class PartFile:
             size = path.stat().st_size
             if size != part.size:
                 raise _damaged(self._part, self._folder, f"it has {size:,} bytes and should have {part.size:,}")
-            if isinstance(path, Path):
-                file = pq.ParquetFile(path, memory_map=True, **options)
-            else:
-                file = pq.ParquetFile(open_for_reading(path), **options)
+            local = local_path(path)
+            file = pq.ParquetFile(local or open_for_reading(path), memory_map=local is not None, **options)
             identity = (file.schema_arrow.metadata or {}).get(_IDENTITY, b"").decode()
         except FileNotFoundError:
             raise _damaged(self._part, self._folder, "it is missing") from None

@@ -200,7 +200,7 @@ def _files_in(folder: Place) -> Iterator[FoundFile]:
     for path in folder.iterdir():
         if path.is_file():
             found = path.stat()
-            yield FoundFile(path, found.st_size, found.st_mtime_ns)
+            yield FoundFile(path, "", found.st_size, found.st_mtime_ns)
 
 
 def _relative(path: Place, folder: Place) -> PurePosixPath:

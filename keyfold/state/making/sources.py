@@ -17,8 +17,7 @@ from keyfold.lakehouse.foreign import check_files_are_inside, check_no_link_lead
 from keyfold.lakehouse.int96 import finer_time, int96_columns
 from keyfold.lakehouse.parquet import scan_parquet
 from keyfold.state.rows.lines import is_keyed, keyed_rows
-from keyfold.storage.object_path import ObjectPath
-from keyfold.storage.place import Place, to_place
+from keyfold.storage.place import Place, as_source, to_place
 
 ENDINGS = {
     ".parquet": "parquet",
@@ -153,7 +152,7 @@ def _scan(kind: str | None, files: list[Place]) -> pl.LazyFrame:
     if kind == "parquet":
         return _scan_parquet(files)
     # Files in a bucket are read by their URLs, with credentials from the environment.
-    texts: Any = [file.url if isinstance(file, ObjectPath) else file for file in files]
+    texts: Any = [as_source(file) for file in files]
     options: Any = {"credential_provider": None}
     if kind == "csv":
         # As text: the columns of the state decide which values are numbers; 007 may be text.

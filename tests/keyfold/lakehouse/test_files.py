@@ -100,7 +100,7 @@ def test_a_move_that_breaks_off_leaves_the_folder_whole_where_its_record_is(in_s
     whole = [("a/b", 3), ("a/c/d", 5), ("record", 6)]
     for steps in range(6):
         with monkeypatch.context() as patch:
-            patch.setattr(files, "check_held", stop_after(steps))
+            patch.setattr("keyfold.storage.bucket.check_held", stop_after(steps))
             with pytest.raises(KeyboardInterrupt):
                 move_tree(in_store / "from", in_store / "to", last="record")
         for folder in ("from", "to"):

@@ -1,0 +1,166 @@
+"""The storage of file systems of this machine: files are renamed into place and synced; folders have kernel locks."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from stat import S_ISREG
+from typing import IO, TextIO
+
+import xxhash
+
+from keyfold.errors import KeyfoldError, Locked, Misconfigured
+from keyfold.locks import A_LOOK, is_locked, take
+from keyfold.storage.found_file import FoundFile
+from keyfold.storage.place import Place, local_path
+
+_ASIDE = ".aside-"
+_READ_AT_ONCE = 4 << 20
+
+
+class Disk:
+    """Files on a disk. They have no tags, since a run holds its lock as long as it lives."""
+
+    def read_with_tag(self, path: Path) -> tuple[bytes, str]:
+        return path.read_bytes(), ""
+
+    def tag_of(self, path: Path) -> str:
+        return ""
+
+    def fingerprint(self, path: Path) -> str:
+        # Non-blocking: opening a pipe that has replaced the file would wait for ever.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
+            if not S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError(None, f"{path} is not a regular file")
+            digest = xxhash.xxh3_128()
+            while part := file.read(_READ_AT_ONCE):
+                digest.update(part)
+            return digest.hexdigest()
+
+    def open(self, path: Path, read_ahead: int) -> IO[bytes]:
+        # Unbuffered for callers that read large pieces, which a buffer would only copy.
+        return open(path, "rb", buffering=0 if read_ahead else -1)
+
+    def write_whole(self, path: Path, content: bytes) -> None:
+        _write(path, content, durably=False)
+
+    def write_durably(self, path: Path, content: bytes) -> None:
+        _write(path, content, durably=True)
+        self.sync_folder(path.parent)
+
+    def replace(self, path: Path, content: bytes, tag: str) -> None:
+        self.write_durably(path, content)
+
+    @contextmanager
+    def new_file(self, path: Path, named: Callable[[IO[bytes]], str] | None) -> Iterator[IO[bytes]]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with open(path, "x+b") as file:
+                yield file
+                if named:
+                    # Rename before the sync, which makes the new name durable too.
+                    path = path.rename(path.with_name(named(file)))
+                _sync(file)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+    def second_name(self, path: Path, other: Place) -> None:
+        if (to := local_path(other)) is None:
+            raise KeyfoldError(f"{path} cannot be linked to {other}: both must be on this disk or in the same store")
+        to.parent.mkdir(parents=True, exist_ok=True)
+        os.link(path, to)
+
+    def move_tree(self, folder: Path, to: Path, last: str) -> None:
+        self.move_file(folder, to)
+
+    def move_file(self, path: Path, to: Path) -> None:
+        os.rename(path, to)
+        self.sync_folder(to.parent)
+
+    def remove_tree(self, folder: Path, *, missing_ok: bool) -> None:
+        shutil.rmtree(folder, ignore_errors=missing_ok)
+
+    def files_below(self, folder: Path) -> Iterator[FoundFile]:
+        return _listed(folder, str(folder), "")
+
+    def sync_file(self, path: Path) -> None:
+        # Opened for writing: some systems do not sync a file that is open only for reading.
+        with open(path, "rb+") as file:
+            os.fsync(file.fileno())
+
+    def sync_folder(self, folder: Path) -> None:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def sweep(self, folder: Path) -> None:
+        for aside in folder.glob(f"{_ASIDE}*"):
+            aside.unlink(missing_ok=True)
+
+    @contextmanager
+    def exclusive(self, folder: Path, what: str, patience: timedelta) -> Iterator[None]:
+        with _opened_lock(folder) as file:
+            try:
+                take(file, seconds=max(A_LOOK, patience.total_seconds()))
+            except BlockingIOError:
+                raise Locked(f"{what} is already running on {folder}; wait for that run or stop it") from None
+            yield
+
+    def is_held(self, folder: Path) -> bool:
+        return is_locked(folder / ".lock")
+
+
+def _listed(folder: Path, parent: str, below: str) -> Iterator[FoundFile]:
+    try:
+        entries = os.scandir(parent)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    with entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _listed(folder, entry.path, f"{below}{entry.name}/")
+            elif not entry.is_dir():  # no link to a folder
+                with suppress(FileNotFoundError):
+                    found = entry.stat(follow_symlinks=False)
+                    is_shared = found.st_nlink > 1
+                    yield FoundFile(folder, below + entry.name, found.st_size, found.st_mtime_ns, is_shared)
+
+
+def _write(path: Path, content: bytes, *, durably: bool) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # In the same folder, since a rename is atomic only within a file system. The dot hides it from readers.
+    # `mkstemp` gives it mode 0600, which the file keeps: some of these files are secrets.
+    descriptor, aside = tempfile.mkstemp(dir=path.parent, prefix=_ASIDE)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            if durably:
+                # Sync before the rename: otherwise a power cut may leave an empty file under the final name.
+                _sync(file)
+        os.replace(aside, path)
+    except BaseException:
+        Path(aside).unlink(missing_ok=True)
+        raise
+
+
+def _sync(file: IO[bytes]) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _opened_lock(folder: Path) -> TextIO:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return open(folder / ".lock", "w", encoding="utf-8")
+    except OSError as error:
+        # The lock is a run's first write, so a lakehouse directory without write access is found here.
+        raise Misconfigured(
+            f"{error.filename or folder} cannot be written: {error.strerror}; the lakehouse directory (--home, KEYFOLD_HOME) "
+            "must be a folder that this user may write to"
+        ) from None
