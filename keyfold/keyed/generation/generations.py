@@ -173,12 +173,7 @@ class Origin:
 
 def generation_folder(lakehouse: Lakehouse, job: str) -> Place:
     """Return the folder for the next generation of a job."""
-    numbers = [int(folder.name.rpartition("-")[2]) for folder in lakehouse.job(job).glob("generation-*")]
-    pointer, _ = live_pointer(lakehouse, job)
-    # Count the live generation even if its folder is lost: a new one of the same name would be taken for it.
-    named = [pointer["generation"], pointer.get("cleared_to", pointer["generation"])] if pointer else []
-    numbers += [int(name.rpartition("-")[2]) for name in named]
-    return lakehouse.job(job) / f"generation-{max(numbers, default=0) + 1:04d}"
+    return _folder_beside(lakehouse, job, live_pointer(lakehouse, job)[0])
 
 
 def branch_folder(lakehouse: Lakehouse, job: str, branch: str) -> Place:
@@ -208,12 +203,14 @@ def go_live(lakehouse: Lakehouse, generation: Generation) -> None:
     generation.record_checksums()
 
 
-def remove_dead_generations(lakehouse: Lakehouse, job: str) -> None:
-    """Delete incomplete generations, and all others but the live one and its predecessor.
+def next_folder(lakehouse: Lakehouse, job: str) -> tuple[Place, str]:
+    """Return the folder for the next generation of a job, and the tag of the pointer that it is to replace.
 
-    If the pointer to the live generation is lost, no generation with a batch is deleted: it may be the live one.
+    Incomplete generations are deleted, and all others but the live one and its predecessor. If the pointer to the live generation
+    is lost, no generation with a batch is deleted: it may be the live one.
     """
-    live = live_generation_name(lakehouse, job)
+    pointer, tag = live_pointer(lakehouse, job)
+    live = pointer["generation"] if pointer else None
     folders = sorted(lakehouse.job(job).glob("generation-*"))
     # Keep the predecessor: readers that opened its tables before the switch may still read them.
     kept = [folder.name for folder in folders if live is not None and folder.name <= live][-2:]
@@ -224,20 +221,23 @@ def remove_dead_generations(lakehouse: Lakehouse, job: str) -> None:
         and not (live is None and any(folder.glob("journal/*.done.json")))
         and not _waits_to_go_live(folder, live)
     ]
-    if dead:
-        _mark_cleared(lakehouse, job, dead[-1].name)
+    if dead and pointer is not None:
+        # The pointer's tag changes, so that a run that lost its lease cannot make one of these live. The last number is recorded:
+        # such a run may still write to its folder in the store, so no new generation may use it.
+        last = max(dead[-1].name, pointer.get("cleared_to", ""))
+        replace_json(pointer_of(lakehouse, job), pointer | {"cleared_to": last, "cleared": uuid.uuid4().hex}, tag)
+        pointer, tag = live_pointer(lakehouse, job)
     for folder in dead:
         remove_tree(folder)
+    return _folder_beside(lakehouse, job, pointer), tag
 
 
-def _mark_cleared(lakehouse: Lakehouse, job: str, last: str) -> None:
-    """Change the pointer's tag, so that a run that lost its lease cannot make one of the removed generations live."""
-    pointer, tag = live_pointer(lakehouse, job)
-    if pointer is None:
-        return
-    # Record the last number: such a run may still write to its folder in the store, so no new generation may use it.
-    last = max(last, pointer.get("cleared_to", last))
-    replace_json(pointer_of(lakehouse, job), pointer | {"cleared_to": last, "cleared": uuid.uuid4().hex}, tag)
+def _folder_beside(lakehouse: Lakehouse, job: str, pointer: dict[str, Any] | None) -> Place:
+    numbers = [int(folder.name.rpartition("-")[2]) for folder in lakehouse.job(job).glob("generation-*")]
+    # Count the live generation even if its folder is lost: a new one of the same name would be taken for it.
+    named = [pointer["generation"], pointer.get("cleared_to", pointer["generation"])] if pointer else []
+    numbers += [int(name.rpartition("-")[2]) for name in named]
+    return lakehouse.job(job) / f"generation-{max(numbers, default=0) + 1:04d}"
 
 
 def _waits_to_go_live(folder: Place, live: str | None) -> bool:

@@ -17,9 +17,7 @@ from keyfold.keyed.generation.generations import (
     Generation,
     Origin,
     branch_folder,
-    generation_folder,
-    live_pointer,
-    remove_dead_generations,
+    next_folder,
 )
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.several_inputs import Input
@@ -36,8 +34,9 @@ def new_generation(
     spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, origin: Origin | None = None
 ) -> Generation:
     """Create a generation beside the live one, with empty tables. It is not live yet."""
-    remove_dead_generations(lakehouse, job.name)
-    return _create(spark, lakehouse, job, generation_folder(lakehouse, job.name), {"origin": origin and asdict(origin)})
+    # The tag is read now, and not when it goes live: it may replace only the generation that was live at its creation.
+    folder, tag = next_folder(lakehouse, job.name)
+    return _create(spark, lakehouse, job, folder, tag, {"origin": origin and asdict(origin)})
 
 
 def new_branch(
@@ -63,17 +62,20 @@ def new_branch(
     if folder.exists():
         remove_tree(folder)
     bounds = [None if bound is None else bound.isoformat() for bound in span]
-    return _create(spark, lakehouse, job, folder, {"branch": name, "span": bounds})
+    return _create(spark, lakehouse, job, folder, None, {"branch": name, "span": bounds})
 
 
 def _create(
-    spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, folder: Place, more: Mapping[str, Any]
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    job: KeyedJob,
+    folder: Place,
+    pointer_tag: str | None,
+    more: Mapping[str, Any],
 ) -> Generation:
     tables = input_tables(lakehouse, job)
     for one in job.all_inputs.values():
         _check_has_times(lakehouse, job.name, one, tables[one.table])
-    # Read now, and not when it goes live: it may replace only the generation that was live at its creation.
-    _, pointer_tag = live_pointer(lakehouse, job.name)
     generation = Generation(folder, {})
     for table in job.tables:
         # Before the birth record: a folder without one is removed by the next run.

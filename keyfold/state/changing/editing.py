@@ -96,6 +96,7 @@ def edit_state(
             lakehouse,
             job,
             live,
+            done,
             origin_after(live, f"{what} {before.select(job.key).n_unique()} keys", -gone),
             change,
             events=done.total_events - gone,

@@ -11,7 +11,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.plans.inputs import input_tables
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.state.changing.migrating import Change, Verdict, changes_to, migrate, verdict_of
-from keyfold.state.changing.state_rewriting import Rewritten, rewrite
+from keyfold.state.changing.state_rewriting import Rewritten, last_batch, rewrite
 from keyfold.state.reading.retained_batches import find_batch
 from keyfold.storage.place import Place
 
@@ -50,7 +50,43 @@ def plan_change(lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = No
         job: the changed job.
         partitions: new number of state partitions; None keeps the number.
     """
-    live = live_generation(lakehouse, job.name)
+    return _plan(lakehouse, job, live_generation(lakehouse, job.name), partitions)
+
+
+def move(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = None) -> Rewritten:
+    """Move a job's state and tables to a new generation for the changed job, and make it live in one step.
+
+    The old generation stays, until `prune`.
+
+    Raises:
+        KeyfoldError: nothing has changed, a change needs a refresh (names it), the last run was interrupted, or a run has
+            locked the job. The old generation stays live.
+    """
+    with exclusive(lakehouse.job(job.name), f"job {job.name}"):
+        # Read and plan under the lock: otherwise a run could replace the live generation in between.
+        live = live_generation(lakehouse, job.name)
+        if live is None:
+            raise NotFound(f"job {job.name} has never run: there is nothing to move")
+        plan = _plan(lakehouse, job, live, partitions)
+        if plan.verdict == "refresh":
+            reasons = "; ".join(f"{one.setting}: {one.why}" for one in plan.changes if one.verdict == "refresh")
+            raise IncompatibleState(
+                f"the state of job {job.name} cannot be moved: {reasons}. Set it back, or read all events again: "
+                f"`keyfold run {job.name} --full-refresh`"
+            )
+        if plan.verdict == "free":
+            raise KeyfoldError(f"job {job.name}: no setting of {live.name} has changed: just run the job")
+        session = spark
+        if partitions is not None:
+            # A session of its own, so that the caller's keeps its number of partitions.
+            session = spark.newSession()
+            session.conf.set("spark.sql.shuffle.partitions", str(partitions))
+        settings = ", ".join(one.setting for one in plan.changes)
+        origin, done = _origin(live, settings), last_batch(job, live)
+        return rewrite(session, lakehouse, job, live, done, origin, migrate(job, live))
+
+
+def _plan(lakehouse: Lakehouse, job: KeyedJob, live: Generation | None, partitions: int | None) -> ChangePlan:
     counted = [_event_table(table) for table in input_tables(lakehouse, job).values()]
     events, size = sum(rows for rows, _ in counted), sum(size for _, size in counted)
     if live is None:
@@ -73,38 +109,6 @@ def plan_change(lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = No
         state_bytes=done.state_bytes if done else 0,
         seconds=_seconds(live, events) if verdict == "refresh" else None,
     )
-
-
-def move(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = None) -> Rewritten:
-    """Move a job's state and tables to a new generation for the changed job, and make it live in one step.
-
-    The old generation stays, until `prune`.
-
-    Raises:
-        KeyfoldError: nothing has changed, a change needs a refresh (names it), the last run was interrupted, or a run has
-            locked the job. The old generation stays live.
-    """
-    with exclusive(lakehouse.job(job.name), f"job {job.name}"):
-        # Plan under the lock: otherwise a run could replace the live generation in between.
-        plan = plan_change(lakehouse, job, partitions)
-        live = live_generation(lakehouse, job.name)
-        if live is None:
-            raise NotFound(f"job {job.name} has never run: there is nothing to move")
-        if plan.verdict == "refresh":
-            reasons = "; ".join(f"{one.setting}: {one.why}" for one in plan.changes if one.verdict == "refresh")
-            raise IncompatibleState(
-                f"the state of job {job.name} cannot be moved: {reasons}. Set it back, or read all events again: "
-                f"`keyfold run {job.name} --full-refresh`"
-            )
-        if plan.verdict == "free":
-            raise KeyfoldError(f"job {job.name}: no setting of {live.name} has changed: just run the job")
-        session = spark
-        if partitions is not None:
-            # A session of its own, so that the caller's keeps its number of partitions.
-            session = spark.newSession()
-            session.conf.set("spark.sql.shuffle.partitions", str(partitions))
-        settings = ", ".join(one.setting for one in plan.changes)
-        return rewrite(session, lakehouse, job, live, _origin(live, settings), migrate(job, live))
 
 
 def _origin(live: Generation, settings: str) -> Origin:

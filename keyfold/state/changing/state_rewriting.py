@@ -87,6 +87,7 @@ def rewrite(
     lakehouse: Lakehouse,
     job: KeyedJob,
     old: Generation,
+    done: KeyedDone,
     origin: Origin,
     change: ChangeRows,
     events: int | None = None,
@@ -95,7 +96,7 @@ def rewrite(
 
     Arguments and errors are those of `rewrite_beside`.
     """
-    rewritten = rewrite_beside(spark, lakehouse, job, old, origin, change, events=events)
+    rewritten = rewrite_beside(spark, lakehouse, job, old, done, origin, change, events=events)
     go_live(lakehouse, rewritten.generation)
     return rewritten
 
@@ -105,6 +106,7 @@ def rewrite_beside(
     lakehouse: Lakehouse,
     job: KeyedJob,
     old: Generation,
+    done: KeyedDone,
     origin: Origin,
     change: ChangeRows,
     change_tables: Callable[[Generation], None] | None = None,
@@ -118,6 +120,7 @@ def rewrite_beside(
         lakehouse: the lakehouse.
         job: the job of the new generation.
         old: the live generation.
+        done: its last batch, from `last_batch` under the same lock.
         origin: origin for the new generation's birth record.
         change: makes the new rows of state.
         change_tables: called with the new generation after its tables have the old rows.
@@ -125,10 +128,9 @@ def rewrite_beside(
         positions: positions in input tables that replace those that the old generation has read.
 
     Raises:
-        KeyfoldError: the old generation is incomplete, its rows do not fit the new tables, or `change` returns no valid
+        KeyfoldError: the old rows do not fit the new tables, or `change` returns no valid
             state; the old generation stays live.
     """
-    done = last_batch(job, old)
     # The old generation is only read: a failure from here on leaves the job unchanged.
     generation = new_generation(spark, lakehouse, job, origin)
     before, files = _stage(spark, job, old, done.batch, generation.seed, change)

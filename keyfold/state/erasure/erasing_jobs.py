@@ -126,7 +126,16 @@ class _Rows:
         }
         events = self._done.total_events - self._events
         return rewrite_beside(
-            spark, ahead, job, self._live, origin, without, erase_in_tables, events=events, positions=positions
+            spark,
+            ahead,
+            job,
+            self._live,
+            self._done,
+            origin,
+            without,
+            erase_in_tables,
+            events=events,
+            positions=positions,
         ).generation
 
     def _inputs(self) -> list[tuple[str, Place]]:
