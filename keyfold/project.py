@@ -76,7 +76,7 @@ class Project:
         Raises:
             KeyfoldError: a module of the project cannot be imported, or streams cannot share a landing folder.
         """
-        from keyfold.sharing import sharing  # noqa: PLC0415 - imports Polars, which not every command needs
+        from keyfold.stream.sharing import sharing  # noqa: PLC0415 - imports Polars, which not every command needs
 
         streams = _value_at(self.streams_at)
         for name in streams:

@@ -32,7 +32,7 @@ from keyfold.dagster.resources import lakehouse_home
 from keyfold.dagster.serving.home import prepare_dagster_home
 from keyfold.ingestion.landing import LANDING_VARIABLE
 from keyfold.lakehouse import write_json
-from keyfold.private_files import keep_files_private
+from keyfold.machine.private_files import keep_files_private
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE
 from spark_jobs.jobs.sales_with_products import PRODUCTS_AT

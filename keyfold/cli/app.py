@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from keyfold.errors import KeyfoldError
-from keyfold.private_files import keep_files_private
+from keyfold.machine.private_files import keep_files_private
 from keyfold.project import current_project
 
 

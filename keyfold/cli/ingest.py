@@ -22,7 +22,7 @@ from keyfold.ingestion.sources.kafka.topic import OnGap
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_streams
 from keyfold.runs import ingest_continuously
-from keyfold.sharing import sharing
+from keyfold.stream.sharing import sharing
 
 
 def ingest(

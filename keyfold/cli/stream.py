@@ -20,9 +20,9 @@ from keyfold.ingestion.landing import landing_folder, newest_files
 from keyfold.lakehouse import Lakehouse
 from keyfold.privacy import MASK
 from keyfold.project import project_streams
-from keyfold.sharing import streams_with
 from keyfold.storage.place import Place, local_path, to_place
 from keyfold.stream import Stream
+from keyfold.stream.sharing import streams_with
 
 app = typer.Typer(
     help="The columns of streams: show those of new files that a stream does not know, and accept them.",

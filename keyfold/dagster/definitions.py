@@ -19,9 +19,9 @@ from keyfold.dagster.resources import check_home, lakehouse_home, resources_from
 from keyfold.dagster.run_config import closed
 from keyfold.dagster.submitted.spark_steps import as_set
 from keyfold.dagster.suites import SUITES
-from keyfold.private_files import keep_files_private
+from keyfold.machine.private_files import keep_files_private
 from keyfold.project import current_project, project_streams
-from keyfold.sharing import streams_with
+from keyfold.stream.sharing import streams_with
 
 
 def build_definitions() -> dg.Definitions:

@@ -23,9 +23,9 @@ from keyfold.journal.clock import LOOK_EVERY
 from keyfold.journal.progress import Progress
 from keyfold.lakehouse import Lakehouse
 from keyfold.session.gateway import check_java
-from keyfold.sharing import check_sharing
 from keyfold.storage.place import local_path
 from keyfold.stream import Stream
+from keyfold.stream.sharing import check_sharing
 
 _FULL_LOOK = 10.0
 """Seconds after which a run checks every file, since overwriting a file does not change its folder."""

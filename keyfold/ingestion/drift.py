@@ -10,9 +10,9 @@ from pyarrow import types
 
 from keyfold.ingestion.formats import file_type, open_text
 from keyfold.lakehouse.parquet import parquet_file
-from keyfold.raw_paths import EACH, PLACE, TEXT_OF, Path, name_of, path_of
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
+from keyfold.stream.raw_paths import EACH, PLACE, TEXT_OF, Path, name_of, path_of
 
 _LINES = 100
 _LINE_BYTES = 1 << 20

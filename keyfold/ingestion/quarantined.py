@@ -18,8 +18,8 @@ from keyfold.ingestion.parsing.csv_lines import read_row
 from keyfold.ingestion.parsing.mapping import map_columns
 from keyfold.ingestion.sources.kafka.messages import message_columns
 from keyfold.ingestion.sources.kafka.settings import PREFIX
-from keyfold.raw_paths import PLACE, TEXT_OF, Path, list_of, path_of
 from keyfold.stream import Stream
+from keyfold.stream.raw_paths import PLACE, TEXT_OF, Path, list_of, path_of
 
 ABSENT, FOUND, UNKNOWN = 0, 1, 2
 

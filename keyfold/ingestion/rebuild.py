@@ -26,9 +26,9 @@ from keyfold.journal.progress import Progress
 from keyfold.lakehouse import Lakehouse, exclusive, read_json, write_json
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import move_file, move_tree, sync_folder
-from keyfold.sharing import check_sharing
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
+from keyfold.stream.sharing import check_sharing
 
 
 def rebuild(

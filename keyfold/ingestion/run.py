@@ -22,10 +22,10 @@ from keyfold.ingestion.split import TopicAccess
 from keyfold.ingestion.summary import IngestSummary, together
 from keyfold.journal.progress import Progress, seconds_left
 from keyfold.lakehouse import Lakehouse, exclusive
-from keyfold.sharing import check_sharing
 from keyfold.storage.place import Place, local_path
 from keyfold.storage.reachable import check_conditions
 from keyfold.stream import Stream
+from keyfold.stream.sharing import check_sharing
 
 Landing = Place | KafkaTopic
 """A source of events: a folder of files, on a disk or in a bucket, or a Kafka topic."""
@@ -57,7 +57,7 @@ def ingest(
         lakehouse: the lakehouse of the tables.
         stream: the stream.
         landing: the folder, read with its subfolders, or the topic; by default the stream's landing folder.
-        sharing: all streams that share the landing, its own first, with this one (`keyfold.sharing`); empty if it is not
+        sharing: all streams that share the landing, its own first, with this one (`keyfold.stream.sharing`); empty if it is not
             shared.
         settle: time since the last change after which a file is complete; 0 if nobody writes during the run. Ignored for
             streams with done markers.

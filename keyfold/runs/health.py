@@ -16,7 +16,7 @@ from keyfold.ingestion import ingest_journal
 from keyfold.journal.records import Done, Plan
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.lakehouse import Lakehouse
-from keyfold.loopback import LoopbackHandler, LoopbackServer
+from keyfold.machine.loopback import LoopbackHandler, LoopbackServer
 
 STALLED = 300.0
 """Seconds after which a planned batch without commit record makes `/health` return 503."""

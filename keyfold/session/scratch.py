@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from keyfold.locks import is_locked, lock_for_life
+from keyfold.machine.locks import is_locked, lock_for_life
 
 _PREFIX, _LOCK = "keyfold-scratch-", ".lock"
 _AN_HOUR = 3600

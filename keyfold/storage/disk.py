@@ -13,7 +13,7 @@ from typing import IO, TextIO
 import xxhash
 
 from keyfold.errors import KeyfoldError, Locked, Misconfigured
-from keyfold.locks import A_LOOK, is_locked, take
+from keyfold.machine.locks import A_LOOK, is_locked, take
 from keyfold.storage.found_file import FoundFile
 from keyfold.storage.place import Place, local_path
 

@@ -4,8 +4,8 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold import Rule, Source, Stream, column, required
-from keyfold.rules import not_empty
 from keyfold.stream import TIMESTAMP
+from keyfold.stream.rules import not_empty
 
 STREAM = Stream(
     name="payments",

@@ -4,8 +4,8 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold import Rule, Stream, column, required
-from keyfold.rules import POSITION, not_empty
 from keyfold.stream import TIMESTAMP
+from keyfold.stream.rules import POSITION, not_empty
 
 STATUSES = ("pickup", "enroute", "dropoff")
 

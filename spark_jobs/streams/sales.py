@@ -3,8 +3,8 @@
 import pyarrow as pa
 
 from keyfold import Source, Stream, column, required
-from keyfold.rules import not_empty
 from keyfold.stream import TIMESTAMP
+from keyfold.stream.rules import not_empty
 
 STREAM = Stream(
     name="sales",

@@ -16,8 +16,8 @@ from keyfold.cli.new.sample import read_sample
 from keyfold.cli.new.stream_files import column_text, source_text, stream_of
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.drift import find_drift
-from keyfold.raw_paths import EACH, path_of
 from keyfold.stream import TIMESTAMP, Stream
+from keyfold.stream.raw_paths import EACH, path_of
 
 _MAY_CHANGE = {"schema", "sources", "private", "rules"}
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from keyfold.ingestion.parsing.nested import as_json
-from keyfold.raw_paths import path_of
+from keyfold.stream.raw_paths import path_of
 
 _MOST_FIELDS = 50
 _LIST = (

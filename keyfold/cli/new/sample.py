@@ -22,8 +22,8 @@ from keyfold.ingestion.parsing import Reject, UnreadableFileError
 from keyfold.ingestion.parsing.csv_lines import read_csv
 from keyfold.ingestion.parsing.declared_times import parse_times
 from keyfold.ingestion.parsing.text import read_chunks
-from keyfold.raw_paths import EACH, name_of
-from keyfold.raw_paths import Path as Keys
+from keyfold.stream.raw_paths import EACH, name_of
+from keyfold.stream.raw_paths import Path as Keys
 
 MAX_ROWS = 200_000
 """Rows of a file that are looked at: enough to know its columns, and read in seconds."""

@@ -80,7 +80,7 @@ def _module(name: str, proposal: Proposal, sample: Sample) -> str:
         name=name,
         rows=f"{sample.rows:,} row{'s' if sample.rows != 1 else ''} of {file}",
         contract=", ".join(contract),
-        rules_import="from keyfold.rules import not_empty\n" if ruled else "",
+        rules_import="from keyfold.stream.rules import not_empty\n" if ruled else "",
         description=f"    description={quoted(f'Valid events of {name}{once}')},",
         columns="\n".join(
             column_text(column, is_event_time=column.name == proposal.event_time, indent=12, end=",")

@@ -22,7 +22,7 @@ from keyfold.dagster.serving.home import unusable
 from keyfold.dagster.serving.only_one import become_the_only_one
 from keyfold.errors import KeyfoldError
 from keyfold.lakehouse import Lakehouse
-from keyfold.private_files import keep_files_private
+from keyfold.machine.private_files import keep_files_private
 from keyfold.project import project_streams
 
 LOOK_SECONDS = 30.0

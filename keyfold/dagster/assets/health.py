@@ -18,9 +18,9 @@ from keyfold.keyed.runner import watermark
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import count_rows
 from keyfold.project import project_jobs, project_streams
-from keyfold.sharing import streams_with
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
+from keyfold.stream.sharing import streams_with
 
 GROUP = "monitoring"
 

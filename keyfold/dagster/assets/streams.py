@@ -21,9 +21,9 @@ from keyfold.lakehouse.presence import absent_files
 from keyfold.lakehouse.reading import count_rows
 from keyfold.lakehouse.row_erasure import erased_rows
 from keyfold.project import project_streams
-from keyfold.sharing import streams_with
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
+from keyfold.stream.sharing import streams_with
 
 
 class IngestConfig(dg.Config):

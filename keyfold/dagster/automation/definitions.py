@@ -23,7 +23,7 @@ from keyfold.dagster.automation.upkeep.maintenance import maintenance
 from keyfold.dagster.automation.upkeep.old_history import history_purge
 from keyfold.keyed.job.template import JobTemplate
 from keyfold.project import project_streams
-from keyfold.sharing import streams_with
+from keyfold.stream.sharing import streams_with
 
 GROUPS = find_groups()
 """The groups of assets, as `keyfold.dagster.assets.groups` finds them."""

@@ -10,7 +10,7 @@ import sys
 
 from keyfold.dagster.serving.only_one import become_the_only_one
 from keyfold.errors import KeyfoldError
-from keyfold.private_files import keep_files_private
+from keyfold.machine.private_files import keep_files_private
 
 
 def main() -> None:

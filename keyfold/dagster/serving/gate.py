@@ -22,7 +22,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from keyfold.loopback import NAMES, host_name
+from keyfold.machine.loopback import NAMES, host_name
 
 TOKEN = "token"  # noqa: S105 - the name of the parameter
 """The parameter of an address that has the token."""

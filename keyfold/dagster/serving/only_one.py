@@ -8,7 +8,7 @@ from platform import node
 
 from keyfold.dagster.serving.home import unusable
 from keyfold.errors import Misconfigured
-from keyfold.locks import A_LOOK, open_lock, take
+from keyfold.machine.locks import A_LOOK, open_lock, take
 
 
 def become_the_only_one(what: str) -> Path:

@@ -22,7 +22,7 @@ from keyfold.dagster.serving.home import make_databases, prepare_dagster_home
 from keyfold.dagster.serving.supervisor import Server, supervise
 from keyfold.dagster.submitted.setting import RUNS_VARIABLE, SPARK_SUBMIT
 from keyfold.errors import KeyfoldError, Misconfigured
-from keyfold.private_files import keep_files_private
+from keyfold.machine.private_files import keep_files_private
 from keyfold.project import current_project, project_folder
 from keyfold.storage.place import local_path, to_place
 

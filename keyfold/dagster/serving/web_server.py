@@ -39,8 +39,8 @@ from starlette.staticfiles import StaticFiles
 
 from keyfold.dagster.serving.gate import TOKEN, Gate
 from keyfold.errors import KeyfoldError, Misconfigured
-from keyfold.loopback import ADDRESS
-from keyfold.private_files import keep_files_private, write_private
+from keyfold.machine.loopback import ADDRESS
+from keyfold.machine.private_files import keep_files_private, write_private
 
 HOSTS_VARIABLE = "KEYFOLD_UI_HOSTS"
 

@@ -21,8 +21,8 @@ from pydantic import BaseModel
 
 from keyfold.dagster.submitted.messages import tell_event, tell_failure, tell_process
 from keyfold.errors import is_keyfold_error
-from keyfold.locks import is_locked
-from keyfold.private_files import keep_files_private
+from keyfold.machine.locks import is_locked
+from keyfold.machine.private_files import keep_files_private
 from keyfold.session import SparkSettings
 from keyfold.session.redaction import without_secrets
 

@@ -18,7 +18,7 @@ from dagster_pipes import PipesContextData
 
 from keyfold.dagster.submitted.messages import Result, failure_told, process_told, results_told
 from keyfold.dagster.submitted.setting import IN_PROCESS, RUNS_VARIABLE
-from keyfold.locks import open_lock, take
+from keyfold.machine.locks import open_lock, take
 from keyfold.session import SparkSettings
 from keyfold.session.gateway import explained
 from keyfold.session.redaction import without_secrets

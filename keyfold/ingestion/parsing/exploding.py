@@ -14,8 +14,8 @@ from keyfold.ingestion.parsing.nested import raw_values, value_at
 from keyfold.ingestion.parsing.row_sizes import row_sizes
 from keyfold.ingestion.parsing.rows import Reject, Rows
 from keyfold.ingestion.parsing.text import in_bytes
-from keyfold.raw_paths import EACH, PLACE, Path, name_of, path_of
 from keyfold.stream import Stream
+from keyfold.stream.raw_paths import EACH, PLACE, Path, name_of, path_of
 
 PIECE_BYTES = 64 << 20
 """Bytes of exploded rows, each with the columns beside its list, that are made at once."""

@@ -17,10 +17,10 @@ from keyfold.ingestion.parsing.parquet import misfit, read_parquet
 from keyfold.ingestion.parsing.routing import Routes, all_rejected, route_lines, route_rows
 from keyfold.ingestion.parsing.rows import Rows, ValidatedRows, none_accepted, validate_rows
 from keyfold.ingestion.parsing.text import UnreadableFileError, read_chunks
-from keyfold.raw_paths import TEXT_OF, name_of, path_of
 from keyfold.storage.object_path import StoreError
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
+from keyfold.stream.raw_paths import TEXT_OF, name_of, path_of
 
 _FILE_FAULTS = {None, errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG}
 """Error numbers of faulty files (None: errors of Arrow and gzip). Others, such as a full or failing disk, are not the file's

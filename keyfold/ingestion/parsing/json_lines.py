@@ -17,7 +17,7 @@ from pyarrow import types
 from keyfold.ingestion.parsing.casting import SHOWN, named
 from keyfold.ingestion.parsing.json_texts import JsonTexts
 from keyfold.ingestion.parsing.rows import Reject, Rows
-from keyfold.raw_paths import TEXT_OF, is_each, path_of
+from keyfold.stream.raw_paths import TEXT_OF, is_each, path_of
 from keyfold.whole_numbers import whole_number
 
 _PARTS = 16

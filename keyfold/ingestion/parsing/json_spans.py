@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 
-from keyfold.raw_paths import Path
+from keyfold.stream.raw_paths import Path
 
 BESIDE = 64 << 10
 """Maximum characters beside a list that are repeated with each quarantined element. If there are more, only the element is

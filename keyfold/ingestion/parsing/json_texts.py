@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keyfold.raw_paths import Path
+from keyfold.stream.raw_paths import Path
 
 Numbers = npt.NDArray[np.int64]
 

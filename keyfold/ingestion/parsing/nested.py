@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from keyfold.ingestion.parsing.casting import to_series
-from keyfold.raw_paths import TEXT_OF, Path, path_of
+from keyfold.stream.raw_paths import TEXT_OF, Path, path_of
 
 
 def raw_values(raw: pa.Table, name: str) -> list[pa.ChunkedArray]:

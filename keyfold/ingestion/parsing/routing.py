@@ -19,8 +19,8 @@ from keyfold.ingestion.parsing.json_lines import line_text, read_objects, read_v
 from keyfold.ingestion.parsing.json_texts import JsonTexts
 from keyfold.ingestion.parsing.nested import as_json, raw_values
 from keyfold.ingestion.parsing.rows import Reject, Rows
-from keyfold.raw_paths import path_of, read_schema
 from keyfold.stream import Stream
+from keyfold.stream.raw_paths import path_of, read_schema
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -14,11 +14,11 @@ from keyfold.project import project_jobs, project_streams
 from keyfold.runs.chains import refresh_all
 from keyfold.runs.summaries import run_summary, run_text
 from keyfold.runs.tools.tool import DryRun, JobTool, Option, Outcome, StateTool, Work
-from keyfold.sharing import sharing
 from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, Edited, edit_state
 from keyfold.state.erasure.erasing import Erased, Erasure, erase
 from keyfold.state.rows.lines import json_lines
+from keyfold.stream.sharing import sharing
 
 _Who = Annotated[str, Option("--who")]
 _Why = Annotated[str, Option("--why")]

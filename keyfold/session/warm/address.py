@@ -1,6 +1,6 @@
 """The address file of a warm Spark: its port and secret, readable only for its user.
 
-The process holds a lock beside the file as long as it lives, so a free lock means that it has ended (`keyfold.locks`).
+The process holds a lock beside the file as long as it lives, so a free lock means that it has ended (`keyfold.machine.locks`).
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 
 from keyfold.errors import KeyfoldError, Locked, Unreachable
 from keyfold.lakehouse.files import write_whole
-from keyfold.locks import is_locked, open_lock, take
+from keyfold.machine.locks import is_locked, open_lock, take
 
 _MAX_BYTES = 4_096
 _ANOTHER_HAS_IT_SECONDS = 1.0

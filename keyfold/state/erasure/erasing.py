@@ -27,7 +27,6 @@ from keyfold.keyed.plans.inputs import input_tables
 from keyfold.lakehouse import Lakehouse, exclusive, is_table, read_json
 from keyfold.lakehouse.row_erasure import count_rows_of, erase_rows, forget, forget_log
 from keyfold.privacy import MASK
-from keyfold.sharing import check_sharing
 from keyfold.state.changing.audit import Author, digest, mask_keys, record_edit, texts_that_hold
 from keyfold.state.changing.pruning import remove_other_generations
 from keyfold.state.changing.state_rewriting import last_batch
@@ -42,6 +41,7 @@ from keyfold.state.erasure.erasing_ingest import (
 from keyfold.state.erasure.erasing_jobs import erase_in_jobs
 from keyfold.state.erasure.tracing import Trace
 from keyfold.stream import Stream
+from keyfold.stream.sharing import check_sharing
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from keyfold.errors import IncompatibleState, Misconfigured
 from keyfold.ingestion import batch, ingest, ingest_totals, is_unfinished, rebuild, split_reader, split_writer
 from keyfold.lakehouse import Lakehouse, fail_points
-from keyfold.sharing import check_sharing, sharing
 from keyfold.state.changing.audit import Author
 from keyfold.state.erasure.erasing import Erasure, erase
 from keyfold.stream import Source, Stream
+from keyfold.stream.sharing import check_sharing, sharing
 from tests.examples import examples
 from tests.keyfold.ingestion.test_batch import CRASHES, changed, crash_at, no_spark
 from tests.keyfold.ingestion.test_run import EVENTS, START, Crash, check_counts, rows

@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 
-from keyfold import loopback
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
+from keyfold.machine import loopback
 from keyfold.runs import health
 from keyfold.runs.health import Facts, facts_of_ingest, facts_of_job, served_on_loopback
 from tests.keyfold.ingestion.test_continuous import accepted, going_on, wait_for

@@ -30,8 +30,8 @@ from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.job.template import JobTemplate
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_streams
-from keyfold.sharing import streams_with
 from keyfold.stream import Stream
+from keyfold.stream.sharing import streams_with
 
 VARIABLE = "KEYFOLD_CONTINUOUS"
 TAG = "keyfold/continuous"

@@ -19,8 +19,8 @@ from keyfold.ingestion.sources.kafka.offsets import read_by_all
 from keyfold.ingestion.sources.kafka.topic import topic_state
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_streams
-from keyfold.sharing import streams_with
 from keyfold.stream import Stream
+from keyfold.stream.sharing import streams_with
 
 _UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,

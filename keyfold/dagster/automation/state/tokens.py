@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import dagster as dg
 
 from keyfold.errors import KeyfoldError
-from keyfold.private_files import write_private
+from keyfold.machine.private_files import write_private
 
 FILE = "destroy.token"
 

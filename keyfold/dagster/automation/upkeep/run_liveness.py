@@ -16,7 +16,7 @@ import dagster as dg
 from dagster._core.launcher.base import CheckRunHealthResult, WorkerStatus
 
 from keyfold.dagster.run_config import check_names_no_variable
-from keyfold.locks import is_locked, lock_for_life
+from keyfold.machine.locks import is_locked, lock_for_life
 
 _FOLDER = "run_locks"
 

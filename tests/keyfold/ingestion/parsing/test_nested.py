@@ -19,8 +19,8 @@ from keyfold.errors import Misconfigured
 from keyfold.ingestion.parsing import parse_messages
 from keyfold.ingestion.parsing.json_spans import with_one_element
 from keyfold.ingestion.parsing.json_texts import JsonTexts
-from keyfold.raw_paths import name_of, path_of
 from keyfold.stream import TIMESTAMP, Source, Stream
+from keyfold.stream.raw_paths import name_of, path_of
 from tests.examples import examples
 from tests.keyfold.ingestion.parsing.reading import file_rows
 

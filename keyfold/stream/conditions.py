@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from keyfold.raw_paths import EACH, path_of
+from keyfold.stream.raw_paths import EACH, path_of
 
 Where = Mapping[str, str | Sequence[str]] | pl.Expr
 """Raw columns with the text, or the texts, that they must equal; or an expression on raw columns."""

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from keyfold.stream import Rule
+from keyfold.stream.stream import Rule
 
 
 def outside(column: str, low: float, high: float) -> pl.Expr:

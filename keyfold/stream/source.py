@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from keyfold.raw_paths import PLACE, TEXT_OF
+from keyfold.stream.raw_paths import PLACE, TEXT_OF
 
 TIME_UNITS = ("s", "ms", "us", "ns")
 """Units of numbers that count from 1970."""

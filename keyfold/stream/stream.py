@@ -9,10 +9,10 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.columns import required
-from keyfold.conditions import Where, as_expression, condition_columns, fault_of
 from keyfold.errors import Misconfigured
-from keyfold.raw_paths import EACH, Path, list_of, name_of, path_of, read_schema
-from keyfold.source import TIME_UNITS, Source
+from keyfold.stream.conditions import Where, as_expression, condition_columns, fault_of
+from keyfold.stream.raw_paths import EACH, Path, list_of, name_of, path_of, read_schema
+from keyfold.stream.source import TIME_UNITS, Source
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
@@ -68,7 +68,7 @@ class Stream:
         landing: name of the stream whose landing folder or topic it shares; empty if it has its own. All streams of a
             landing folder have a condition, and are ingested together (`ingest_shared`).
         where: selects its rows of a shared landing folder: raw columns with the texts that they must equal, or an expression
-            on raw columns as text (`keyfold.conditions`). A row of no stream, or of several, goes to the quarantine of the
+            on raw columns as text (`keyfold.stream.conditions`). A row of no stream, or of several, goes to the quarantine of the
             stream that owns the landing folder.
 
     Raises:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from keyfold.conditions import both_hold
 from keyfold.errors import Misconfigured
-from keyfold.stream import Stream
+from keyfold.stream.conditions import both_hold
+from keyfold.stream.stream import Stream
 
 _ALIKE = ("done_marker", "max_line_bytes", "max_file_bytes")
 """Settings that apply to whole files, and must be the same for all streams of a landing folder."""

@@ -1,0 +1,6 @@
+"""What a stream declares: its columns, their sources, what makes an event valid, and how streams share a landing."""
+
+from keyfold.stream.source import TIME_UNITS, Source
+from keyfold.stream.stream import INGESTED_AT, TIMESTAMP, Rule, Stream
+
+__all__ = ["INGESTED_AT", "TIMESTAMP", "TIME_UNITS", "Rule", "Source", "Stream"]
