@@ -48,7 +48,7 @@ def assert_right(query: Query, found: pl.DataFrame, expected: pl.DataFrame) -> N
         raise AssertionError(f"query {query.number}: columns {found.columns}, and not {expected.columns}")
     # Numbers that are computed as floats come last, so that rows are put in order by exact values.
     columns = sorted(expected.columns, key=lambda name: (expected.schema[name].is_float(), name))
-    one, other = (frame.select(columns).cast(dict(found.schema)).sort(columns) for frame in (found, expected))
+    one, other = (frame.select(columns).cast(found.schema).sort(columns) for frame in (found, expected))
     assert_frame_equal(one, other, rel_tol=1e-9)
 
 

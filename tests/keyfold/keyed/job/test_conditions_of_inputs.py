@@ -8,7 +8,7 @@ import pytest
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
-from keyfold.keyed.generation.fingerprint import fixed
+from keyfold.keyed.generation.fingerprint import fixed_settings
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.contract import KeyedJob
@@ -30,7 +30,7 @@ BUY = pl.col("kind") == "buy"
 SEEN = pa.schema([CLICK.field("user"), pa.field("at", CLICK.field("at").type, nullable=False)])
 
 
-def buys(where=BUY, **changes) -> KeyedJob:
+def buys(where: pl.Expr | None = BUY, **changes) -> KeyedJob:
     """Purchases among the clicks of a user, in each ten minutes; the step does not see the kind."""
     return windows(stream=CLICKS, where=where, **changes)
 
@@ -140,8 +140,8 @@ def test_another_condition_needs_a_refresh_and_one_that_was_none_is_none(without
     run_job(without_spark, lakehouse, buys(None), FullRefresh())
     assert rows("windows") == [("ann", START, 1), ("bob", START, 1)]
     # As of generations that were born before there were conditions.
-    assert fixed(buys(None))["where"] is None
-    assert "where" not in fixed(two_inputs(buy=None))["inputs"]["buy"]
+    assert fixed_settings(buys(None))["where"] is None
+    assert "where" not in fixed_settings(two_inputs(buy=None))["inputs"]["buy"]
 
 
 def test_an_error_quotes_no_private_column_that_a_condition_asks_for():

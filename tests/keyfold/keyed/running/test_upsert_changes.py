@@ -183,7 +183,9 @@ def test_changes_go_on_after_the_state_was_rewritten(tmp_path, state_without_spa
     site.run(TOTALS)
     live = live_generation(site.lakehouse, "totals")
     assert live
-    rewrite(site.spark, site.lakehouse, TOTALS, live, origin_after(live, "nothing", 0), lambda rows: rows)
+    done = live.journal.last_done()
+    assert done
+    rewrite(site.spark, site.lakehouse, TOTALS, live, done, origin_after(live, "nothing", 0), lambda rows: rows)
     site.click(("ann", 1))
     site.run(TOTALS)
     rows = scan_table(site.lakehouse.table("changes.totals")).sort("clicks").collect()
