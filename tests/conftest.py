@@ -14,11 +14,13 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.session import SparkSettings, build_session
 from tests.chaos.table import lines_of
 from tests.chaos.tally import Tally
+from tests.inherited_signals import hear_signals
 from tests.java_for_tests import use_fast_starts
 from tests.memory_for_files import use_memory
 from tests.object_store import ObjectStore, running_store
 from tests.standalone_cluster import standalone_cluster
 
+hear_signals()
 use_fast_starts()
 use_memory()
 
@@ -54,7 +56,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Modules with most long tests first: two workers that take whole modules in turn then end at about one time."""
+    """Modules with most long tests first, then with most on Spark: workers that take whole modules end at about one time."""
     if config.getoption("--cluster"):
         _keep(config, items, lambda item: _takes_session(item) and item.get_closest_marker("one_machine") is None)
     if config.getoption("--bucket"):
@@ -62,8 +64,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             for marker in item.iter_markers("on_disk"):
                 item.add_marker(pytest.mark.skip(reason=f"of homes on a disk: {marker.args[0]}"))
-    long = Counter(item.nodeid.partition("::")[0] for item in items if item.get_closest_marker("long"))
-    items.sort(key=lambda item: -long[item.nodeid.partition("::")[0]])
+    long = Counter(item.path for item in items if item.get_closest_marker("long"))
+    on_spark = Counter(item.path for item in items if _takes_session(item))
+    items.sort(key=lambda item: (-long[item.path], -on_spark[item.path]))
 
 
 def _keep(config: pytest.Config, items: list[pytest.Item], is_kept: Callable[[Any], bool]) -> None:

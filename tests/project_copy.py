@@ -12,6 +12,7 @@ _FILES = (
     "tests/chaos/table.py",
     "tests/chaos/tally.py",
     "tests/conftest.py",
+    "tests/inherited_signals.py",
     "tests/java_for_tests.py",
     "tests/memory_for_files.py",
     "tests/object_store.py",
