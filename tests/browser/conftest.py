@@ -6,8 +6,9 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
 
+from tests.browser.other_sites import Beacon, serving
 from tests.browser.served_pages import SCRIPTS, Pages, served_pages
 
 PATIENCE = 60_000
@@ -56,6 +57,29 @@ def page(browser: Browser, request: pytest.FixtureRequest, tmp_path: Path) -> It
         page.screenshot(path=tmp_path / "page.png")
         print(f"{page.url} as it was: {tmp_path / 'page.png'}")
     window.close()
+
+
+@pytest.fixture(scope="module")
+def beacon() -> Iterator[Beacon]:
+    with serving(204) as (port, asked):
+        yield Beacon(f"http://127.0.0.1:{port}", asked)
+
+
+@pytest.fixture
+def quiet(beacon: Beacon, page: Page) -> Iterator[None]:
+    """Nobody asks the beacon, and no dialog opens, while the test looks at pages."""
+    dialogs: list[str] = []
+
+    def dismiss(dialog: Dialog) -> None:
+        dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", dismiss)
+    beacon.asked.clear()
+    yield
+    # Whatever is still to be fetched has been by then.
+    page.wait_for_timeout(2_000)
+    assert (beacon.asked, dialogs) == ([], [])
 
 
 @pytest.hookimpl(wrapper=True)

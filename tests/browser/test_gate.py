@@ -9,11 +9,9 @@ import re
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -22,8 +20,9 @@ from dagster import DagsterInstance
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.browser.conftest import PATIENCE
+from tests.browser.other_sites import serving
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.browser]
 
 ATTEMPTS = ("image", "form", "typed_form", "fetch", "json", "frame", "websocket", "navigation")
 WITHOUT_THE_GATE = {"image", "form", "typed_form", "fetch"}
@@ -135,31 +134,15 @@ def browser(chromium: str) -> Iterator[Browser]:
         browser.close()
 
 
-@contextmanager
-def evil_page(target: str) -> Iterator[int]:
+def evil_page(target: str) -> AbstractContextManager[tuple[int, list[str]]]:
     """A page that attacks a server, at a port of this machine."""
-    content = ATTACK.replace("TARGET", target).encode()
-
-    class Evil(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html")
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Evil) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_port
-        server.shutdown()
+    return serving(200, ATTACK.replace("TARGET", target).encode())
 
 
 def attack(page: Page, server: Served, host: str) -> bool:
     """Have a page at a host try everything; whether it could listen."""
     change = 'mutation { setConcurrencyLimit(concurrencyKey: "navigation", limit: 1) }'
-    with evil_page(server.url) as port:
+    with evil_page(server.url) as (port, _):
         page.goto(f"http://{host}:{port}/")
         page.wait_for_function("window.tried")
         listens = page.evaluate("window.listens === true")
@@ -171,27 +154,11 @@ def attack(page: Page, server: Served, host: str) -> bool:
     return listens
 
 
-@pytest.mark.browser
 def test_without_the_gate_a_foreign_page_changes_things_and_listens(page: Page, open_to_all: Served):
     assert attack(page, open_to_all, "evil.example")
     assert open_to_all.changes() == WITHOUT_THE_GATE
 
 
-def test_the_link_opens_the_pages_with_their_websocket_and_nothing_else_does(page: Page, guarded: Served):
-    refused = page.goto(guarded.url)
-    assert refused is not None
-    assert refused.status == 401
-    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
-    with page.expect_websocket(lambda one: one.url == f"{guarded.url.replace('http', 'ws')}/graphql") as opened:
-        page.goto(guarded.link)
-    with opened.value.expect_event("framereceived", lambda frame: "connection_ack" in str(frame)):
-        pass
-    assert "token" not in page.url
-    expect(page.get_by_role("link", name="Runs").first).to_be_visible()
-    assert page.goto(f"{guarded.url}/runs").status == 200  # type: ignore[union-attr]
-
-
-@pytest.mark.browser
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "localhost"])
 def test_a_foreign_page_in_a_browser_that_is_logged_in_changes_nothing_and_hears_nothing(
     page: Page, guarded: Served, host: str
@@ -201,7 +168,6 @@ def test_a_foreign_page_in_a_browser_that_is_logged_in_changes_nothing_and_hears
     assert guarded.changes() == set()
 
 
-@pytest.mark.browser
 def test_a_name_that_is_made_to_lead_to_this_machine_is_refused(page: Page, guarded: Served):
     page.goto(guarded.link)
     foreign = guarded.url.replace("127.0.0.1", "rebound.example")
@@ -220,11 +186,10 @@ def test_a_name_that_is_made_to_lead_to_this_machine_is_refused(page: Page, guar
         assert client.get(guarded.link.replace("/?", "/runs?"), headers={"Host": "rebound.example"}).status_code == 403
 
 
-@pytest.mark.browser
 def test_a_link_from_elsewhere_asks_for_one_click_more(page: Page, guarded: Served):
     page.goto(guarded.link)
     expect(page.get_by_role("link", name="Runs").first).to_be_visible()
-    with evil_page(guarded.url) as port:
+    with evil_page(guarded.url) as (port, _):
         page.goto(f"http://evil.example:{port}/")
         page.evaluate("address => { location = address }", f"{guarded.url}/runs")
         # Strict cookies do not come along with another site's link.

@@ -16,22 +16,10 @@ from keyfold.lakehouse import Lakehouse
 from spark_jobs.simulation import simulate
 from tests.browser.served_pages import Pages
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.browser]
 
 A_RUN = 600_000
 """Milliseconds that a run may take; on a quiet machine half a minute to a minute and a half."""
-
-TABLES = ("ride_points_events", "ride_points_quarantine", "ride_summaries", "ride_summaries_late", "long_rides")
-
-SHOWN = {
-    "jobs": "check_rides",
-    "assets/ride_summaries": "long_rides",
-    "assets/ride_summaries?view=checks": "no_event_is_lost",
-    "locations/keyfold/jobs/tick_ride_summaries": "tick_ride_summaries",
-    "locations/keyfold/sensors/ride_points_landed": "Preview tick result",
-    "runs": "No runs found",
-}
-"""Addresses of pages, and a text on each."""
 
 
 @pytest.fixture(scope="module")
@@ -42,26 +30,6 @@ def rides(pages: Pages) -> Path:
     return landing
 
 
-def test_the_graph_of_a_group_shows_its_assets_by_name(pages: Pages, page: Page):
-    page.goto(pages.url)
-    # It comes late and moves the links below it, from under a click.
-    expect(page.get_by_role("link", name="Jobs")).to_be_visible()
-    # By its address: the icon of "Jobs" is called column_lineage.
-    page.locator("a[href='/asset-groups']").click()
-    expect(page.get_by_text("rides", exact=True).first).to_be_visible()
-    page.goto(f"{pages.url}/locations/keyfold/asset-groups/rides")
-    for name in ("ride_points_landing", *TABLES, "event_index", "event_index_late"):
-        expect(page.get_by_text(name, exact=True)).to_be_visible()
-    expect(page.get_by_text(re.compile(r"^0 / \d+ Passed$")).first).to_be_visible()
-
-
-@pytest.mark.parametrize(("address", "text"), SHOWN.items())
-def test_each_kind_of_page_shows_what_it_is_of(pages: Pages, page: Page, address: str, text: str):
-    page.goto(f"{pages.url}/{address}")
-    expect(page.get_by_text(text, exact=True).first).to_be_visible()
-
-
-@pytest.mark.browser
 def test_assets_are_materialized_from_the_launchpad(pages: Pages, rides: Path, page: Page):
     page.goto(f"{pages.url}/locations/keyfold/asset-groups/rides")
     expect(page.get_by_text("ride_points_quarantine", exact=True)).to_be_visible()
@@ -85,7 +53,6 @@ def test_assets_are_materialized_from_the_launchpad(pages: Pages, rides: Path, p
     expect(page.get_by_text("Row count").locator("xpath=..")).to_contain_text(str(made))
 
 
-@pytest.mark.browser
 def test_the_page_of_an_asset_shows_its_checks_as_passed(pages: Pages, page: Page):
     page.goto(f"{pages.url}/assets/ride_summaries?view=checks")
     expect(page.get_by_text("Succeeded", exact=True).nth(len(EXPECTATIONS))).to_be_visible()
@@ -95,7 +62,6 @@ def test_the_page_of_an_asset_shows_its_checks_as_passed(pages: Pages, page: Pag
     expect(page.get_by_text(re.compile(r"events read = .* in outputs"))).to_be_visible()
 
 
-@pytest.mark.browser
 def test_a_check_executed_from_its_page_fails_where_a_row_is_gone(pages: Pages, page: Page):
     with one_row_gone(Path(str(pages.lakehouse.quarantine("ride_points")))):
         page.goto(f"{pages.url}/assets/ride_points_events?view=checks")
@@ -109,7 +75,6 @@ def test_a_check_executed_from_its_page_fails_where_a_row_is_gone(pages: Pages, 
         ).to_be_visible()
 
 
-@pytest.mark.browser
 def test_a_plot_in_the_metadata_is_a_picture(pages: Pages, page: Page):
     page.goto(f"{pages.url}/assets/ride_summaries")
     for name in ("durations", "throughput_and_state"):
@@ -123,7 +88,6 @@ def test_a_plot_in_the_metadata_is_a_picture(pages: Pages, page: Page):
         expect(page.get_by_role("dialog")).to_be_hidden()
 
 
-@pytest.mark.browser
 def test_a_file_that_lands_starts_a_run_once_the_sensor_is_on(pages: Pages, rides: Path, page: Page):
     # What was read may go; the sensor is to find the new file and nothing else.
     for read in rides.iterdir():

@@ -1,0 +1,76 @@
+"""Each kind of page opens and shows what it is of. `make browser-tests` works on the pages; `make test` looks at them here."""
+
+import re
+import threading
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from keyfold.dagster.quality.pages import ResultPages
+from keyfold.dagster.quality.serve_pages import PageServer
+from tests.browser.other_sites import Beacon
+from tests.browser.served_pages import Pages
+from tests.keyfold.dagster.quality.test_pages import WORDS, validation
+
+pytestmark = pytest.mark.long
+
+TABLES = ("ride_points_events", "ride_points_quarantine", "ride_summaries", "ride_summaries_late", "long_rides")
+
+SHOWN = {
+    "jobs": "check_rides",
+    "assets/ride_summaries": "long_rides",
+    "assets/ride_summaries?view=checks": "no_event_is_lost",
+    "locations/keyfold/jobs/tick_ride_summaries": "tick_ride_summaries",
+    "locations/keyfold/sensors/ride_points_landed": "Preview tick result",
+    "runs": "No runs found",
+}
+"""Addresses of pages, and a text on each."""
+
+
+def test_the_link_opens_the_pages_with_their_websocket_and_nothing_else_does(pages: Pages, browser: Browser):
+    with browser.new_context() as window:
+        page = window.new_page()
+        refused = page.goto(pages.url)
+        assert refused is not None
+        assert refused.status == 401
+        expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+        with page.expect_websocket(lambda one: one.url == f"{pages.url.replace('http', 'ws')}/graphql") as opened:
+            page.goto(pages.link)
+        with opened.value.expect_event("framereceived", lambda frame: "connection_ack" in str(frame)):
+            pass
+        assert "token" not in page.url
+        expect(page.get_by_role("link", name="Runs").first).to_be_visible()
+        assert page.goto(f"{pages.url}/runs").status == 200  # type: ignore[union-attr]
+
+
+def test_the_graph_of_a_group_shows_its_assets_by_name(pages: Pages, page: Page):
+    page.goto(pages.url)
+    # It comes late and moves the links below it, from under a click.
+    expect(page.get_by_role("link", name="Jobs")).to_be_visible()
+    # By its address: the icon of "Jobs" is called column_lineage.
+    page.locator("a[href='/asset-groups']").click()
+    expect(page.get_by_text("rides", exact=True).first).to_be_visible()
+    page.goto(f"{pages.url}/locations/keyfold/asset-groups/rides")
+    for name in ("ride_points_landing", *TABLES, "event_index", "event_index_late"):
+        expect(page.get_by_text(name, exact=True)).to_be_visible()
+    expect(page.get_by_text(re.compile(r"^0 / \d+ Passed$")).first).to_be_visible()
+
+
+@pytest.mark.parametrize(("address", "text"), SHOWN.items())
+def test_each_kind_of_page_shows_what_it_is_of(pages: Pages, page: Page, address: str, text: str):
+    page.goto(f"{pages.url}/{address}")
+    expect(page.get_by_text(text, exact=True).first).to_be_visible()
+
+
+@pytest.mark.usefixtures("quiet")
+def test_values_are_text_on_a_result_page(beacon: Beacon, page: Page, tmp_path: Path):
+    values = [*beacon.markup("page"), f"[link]({beacon.url}/link)", "**bold** &lt;b&gt;"]
+    with PageServer(tmp_path, 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = ResultPages(tmp_path, server.url).add(validation(values, expectations=WORDS), run="1")
+        page.goto(address)
+        for value in values:
+            expect(page.get_by_text(value).first).to_be_visible()
+        assert page.locator("img, script, a, iframe").count() == 0
+        server.shutdown()
