@@ -3,8 +3,6 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from expectations import latest_top_products, sales_windows, top_products
 from spark_jobs.jobs.top_products import LATEST_TOP_PRODUCT, SALES_WINDOW, TOP_PRODUCT
 from tests.expectations.failed_checks import failed_checks, rows_found
@@ -118,39 +116,29 @@ def test_each_fault_in_the_windows_is_found_by_the_check_that_is_about_it(spark)
     }
 
 
-@pytest.mark.parametrize(
-    ("faults", "checks"),
-    [
-        ([ranked(rank, 9, quantity=1 - rank) for rank in range(1, 6)], {"best_sellers_are_sold"}),
-        ([ranked(rank, 9, revenue=-1.0) for rank in range(1, 6)], {"revenue_is_not_negative"}),
-        ([ranked(1, 9, quantity=10**7)], {"mean_quantity_is_usual"}),
-    ],
-)
-def test_ranks_that_are_unusual_as_a_whole_are_told(spark, faults, checks):
+def test_what_is_unusual_as_a_whole_is_told(spark):
     good = [row for row in good_ranks() if row["rank"] != 11]
-    assert failed_checks(spark, [*good, *faults], TOP_PRODUCT, top_products.EXPECTATIONS) == checks
+    returned = [ranked(rank, 9, quantity=1 - rank) for rank in range(1, 6)]
+    lost = [ranked(rank, 10, revenue=-1.0) for rank in range(1, 6)]
+    rows = [*good, *returned, *lost, ranked(1, 11, quantity=10**7)]
+    assert rows_found(spark, rows, TOP_PRODUCT, top_products.EXPECTATIONS).keys() == {
+        "best_sellers_are_sold",
+        "revenue_is_not_negative",
+        "mean_quantity_is_usual",
+    }
+    rows = [*good_latest(), latest(1, 9, quantity=10**7)]
+    told = rows_found(spark, rows, LATEST_TOP_PRODUCT, latest_top_products.EXPECTATIONS)
+    assert told.keys() == {"mean_quantity_is_usual"}
 
 
-@pytest.mark.parametrize(
-    ("faults", "checks"),
-    [
-        ([latest(1, 9, quantity=10**7)], {"mean_quantity_is_usual"}),
-    ],
-)
-def test_latest_ranks_that_are_unusual_as_a_whole_are_told(spark, faults, checks):
-    assert (
-        failed_checks(spark, [*good_latest(), *faults], LATEST_TOP_PRODUCT, latest_top_products.EXPECTATIONS) == checks
-    )
-
-
-@pytest.mark.parametrize(
-    ("faults", "checks"),
-    [
-        ([window(90 + one, quantity=-1) for one in range(3)], {"more_is_sold_than_returned"}),
-        ([window(90 + one, revenue=-1.0) for one in range(3)], {"revenue_is_not_negative"}),
-        ([window(90 + one, n_sales=1, n_products=1) for one in range(2000)], {"mean_number_of_sales_is_usual"}),
-    ],
-)
-def test_windows_that_are_unusual_as_a_whole_are_told(spark, faults, checks):
+def test_windows_that_are_unusual_as_a_whole_are_told(spark):
     good = [window(hour) for hour in range(20)]
-    assert failed_checks(spark, [*good, *faults], SALES_WINDOW, sales_windows.EXPECTATIONS) == checks
+    returned = [window(90 + one, quantity=-1) for one in range(3)]
+    lost = [window(95 + one, revenue=-1.0) for one in range(3)]
+    assert rows_found(spark, [*good, *returned, *lost], SALES_WINDOW, sales_windows.EXPECTATIONS) == {
+        "more_is_sold_than_returned": 3,
+        "revenue_is_not_negative": 3,
+    }
+    few = [window(90 + one, n_sales=1, n_products=1) for one in range(2000)]
+    told = rows_found(spark, [*good, *few], SALES_WINDOW, sales_windows.EXPECTATIONS)
+    assert told.keys() == {"mean_number_of_sales_is_usual"}
