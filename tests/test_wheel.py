@@ -1,8 +1,12 @@
-"""The wheel: built from a copy of the checkout, without the network, and looked into."""
+"""The wheel: built from a copy of the checkout, without the network, looked into, and worked with away from the checkout."""
 
+import json
+import os
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 from collections.abc import Iterator
 from email.message import Message
 from email.parser import Parser
@@ -29,25 +33,19 @@ OF_EXTRAS = (
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Iterator[ZipFile]:
+def built(tmp_path_factory) -> Path:
     checkout, out = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("out")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, checkout)
     for name in ("keyfold", "spark_jobs", "assets", "expectations", "dagster_project"):
         shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
-    command = [
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "--no-index",
-        "-w",
-        str(out),
-        str(checkout),
-    ]
-    subprocess.run([sys.executable, "-m", *command], check=True)
-    (built,) = out.iterdir()
+    pip(checkout, "wheel", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", out, checkout)
+    (wheel,) = out.iterdir()
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(built) -> Iterator[ZipFile]:
     with ZipFile(built) as opened:
         yield opened
 
@@ -107,3 +105,71 @@ def test_every_public_name_and_the_command_line_do_without_the_extras():
         "confluent_kafka is not installed; install keyfold[kafka]",
         "obstore is not installed; install keyfold[s3]",
     ]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_from_the_wheel_a_new_project_runs_its_demo_and_its_tests_and_takes_a_stream_and_a_job(built, tmp_path):
+    python = install(built, tmp_path)
+    project = tmp_path / "plant"
+    keyfold = python.parent / "keyfold"
+    run(tmp_path, keyfold, "new", "project", "plant")
+    sample = tmp_path / "trips.ndjson"
+    sample.write_text(
+        "".join(
+            json.dumps({"trip": f"t{row % 2}", "at": f"2026-01-01T06:0{row}:00Z", "distance": row}) + "\n"
+            for row in range(6)
+        )
+    )
+    run(project, keyfold, "new", "stream", "trips", "--from", sample)
+    run(project, keyfold, "new", "job", "trip_hours", "--stream", "trips", "--key", "trip")
+    assert [one["job"] for one in json.loads(run(project, keyfold, "jobs", "--json"))["jobs"]] == [
+        "hourly_readings",
+        "trip_hours",
+    ]
+    run(project, python, "-m", "dagster", "definitions", "validate", "-w", "workspace.yaml")
+    assert " passed" in run(project, python, "-m", "pytest", "-q")
+    told = run(project, python, "-m", "dagster_project.demo")
+    assert "wrote 180 events; ingested 180, quarantined 0" in told
+    assert "hourly_readings: 180 events, 25 new rows, 25 in all" in told
+    assert json.loads(run(project, keyfold, "show", "hourly_readings", "--json"))["rows"] == 25
+
+
+def install(wheel: Path, folder: Path) -> Path:
+    """Install the wheel in an environment that has this one's libraries; returns its Python."""
+    venv.create(folder / "venv", with_pip=False)
+    python = folder / "venv" / "bin" / "python"
+    pip(folder, "--python", python, "install", "--no-deps", "--no-index", wheel)
+    place = run(folder, python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    # A folder that a .pth file names is put on the path, and the .pth files in it, so the editable install, are not read.
+    Path(place, "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    path = json.loads(
+        run(folder, python, "-c", "import json, keyfold, sys; print(json.dumps([keyfold.__file__, *sys.path]))")
+    )
+    assert path[0].startswith(place)
+    assert str(ROOT) not in path
+    return python
+
+
+def pip(folder: Path, *arguments: object) -> None:
+    run(folder, sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments)
+
+
+def run(folder: Path, *command: object) -> str:
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("KEYFOLD_", "DAGSTER_", "PYTHON", "PYTEST_", "VIRTUAL_ENV"))
+    }
+    environment = kept | {"DAGSTER_DISABLE_TELEMETRY": "yes"}
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

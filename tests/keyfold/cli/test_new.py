@@ -625,7 +625,8 @@ def test_a_stream_without_a_group_of_assets_has_no_place_for_a_job(tmp_path):
 
 
 @pytest.mark.long
-def test_what_is_written_passes_every_check_of_the_project_and_its_own_tests(tmp_path):
+def test_what_is_written_passes_every_check_of_the_project_and_loads(tmp_path):
+    # The tests that are written run in tests/docs/test_tutorial.py, and from the wheel in tests/test_wheel.py.
     project = copy_project(tmp_path / "project")
     rows = json_of(
         tmp_path,
@@ -648,16 +649,6 @@ def test_what_is_written_passes_every_check_of_the_project_and_its_own_tests(tmp
     run(project, "ruff", "check", *written)
     run(project, "pyright", *written)
     run(project, "lint-imports")
-    run(
-        project,
-        "python",
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        *(name for name in written if "test_" in name),
-    )
     loaded = run(project, "python", "-c", LOAD)
     assert json.loads(loaded.splitlines()[-1]) == {
         "bikes": ["bike_hours", "bike_hours_late", "bikes_events", "bikes_landing", "bikes_quarantine"],
