@@ -133,7 +133,8 @@ def test_the_definitions_load_through_the_workspace_file():
     assert origin.loadable_target_origin.module_name == "dagster_project.definitions"
 
 
-@pytest.mark.long
+# tests/test_wheel.py has Dagster validate a project too, and the demo loads these.
+@pytest.mark.slow
 def test_dagster_finds_the_definitions_valid(tmp_path):
     checked = subprocess.run(
         [sys.executable, "-m", "dagster", "definitions", "validate", "-w", "workspace.yaml"],

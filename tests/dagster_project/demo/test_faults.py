@@ -8,6 +8,7 @@ import pytest
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_planted_faults_turn_checks_red_hold_assets_back_and_send_alerts():
     told = subprocess.run(
         [sys.executable, "-m", "dagster_project.demo.faults"],
