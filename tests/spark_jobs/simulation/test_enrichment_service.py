@@ -15,8 +15,9 @@ import pytest
 
 from keyfold.errors import KeyfoldError
 from spark_jobs.jobs.batched_enrichment.protocol import KEY_HEADER
+from spark_jobs.simulation.enrichment_service import server
 from spark_jobs.simulation.enrichment_service.geohash import geohash
-from spark_jobs.simulation.enrichment_service.server import MAX_ANSWERS, MAX_BODY_BYTES, DemoService, ServiceSettings
+from spark_jobs.simulation.enrichment_service.server import MAX_BODY_BYTES, DemoService, ServiceSettings
 
 
 def service(**settings):
@@ -77,14 +78,14 @@ def test_a_key_with_other_events_is_refused():
         assert post(demo.url, numbered(4), "a").status_code == 422
 
 
-def test_answers_are_forgotten_oldest_first_when_they_are_too_many():
-    with service() as demo, httpx.Client() as client:
-        for number in range(MAX_ANSWERS + 1):
-            post(demo.url, [{"n": number}], f"key {number}", client)
-        post(demo.url, [{"n": MAX_ANSWERS}], f"key {MAX_ANSWERS}")
-        assert demo.stats()["repeated_calls"] == 1
-        post(demo.url, [{"n": 0}], "key 0")
-        assert demo.stats()["repeated_calls"] == 1
+def test_answers_are_forgotten_oldest_first_when_they_are_too_many(monkeypatch):
+    monkeypatch.setattr(server, "MAX_ANSWERS", 3)
+    with service() as demo:
+        repeated = []
+        for number in (0, 1, 2, 3, 3, 0):
+            post(demo.url, [{"n": number}], f"key {number}")
+            repeated.append(demo.stats()["repeated_calls"])
+    assert repeated == [0, 0, 0, 0, 1, 1]
 
 
 def test_with_one_seed_the_same_events_are_rejected_however_they_come():
@@ -96,16 +97,6 @@ def test_with_one_seed_the_same_events_are_rejected_however_they_come():
     events = numbered(1000)
     assert 200 < len(rejected(events, 0)) < 400
     assert rejected(events, 0) == rejected(events[::-1], 0) != rejected(events, 1)
-
-
-def test_calls_and_events_fail_at_about_the_rate_asked_for():
-    with service(failure_rate=0.2) as demo, httpx.Client() as client:
-        answers = [post(demo.url, numbered(20), f"key {number}", client) for number in range(300)]
-    good = [answer for answer in answers if answer.status_code == 200]
-    assert 210 < len(good) < 270
-    failed = sum(statuses(answer).count(503) for answer in good)
-    assert 0.15 < failed / (20 * len(good)) < 0.25
-    assert {status for answer in good for status in statuses(answer)} == {200, 503}
 
 
 def test_a_call_that_failed_as_a_whole_may_go_well_the_next_time():
