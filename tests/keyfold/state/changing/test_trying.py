@@ -15,10 +15,10 @@ from keyfold.state.changing.moving import move
 from keyfold.state.changing.promoting import promote
 from keyfold.state.changing.trying import frame_of, redrive, try_job
 from keyfold.state.differences.comparing import compare_tables
-from tests.keyfold.keyed.conftest import land, minutes, rows
+from tests.keyfold.keyed.conftest import land, minutes, rows, without_spark
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks, windows
 
-__all__ = ["land", "minutes", "rows"]
+__all__ = ["land", "minutes", "rows", "without_spark"]
 
 
 def table_of(folder, *events):
@@ -41,18 +41,27 @@ def test_tables_are_compared_row_by_row_however_often_a_row_is_there(spark, tmp_
     assert (nothing.added, nothing.removed, nothing.rows_before) == (4, 0, 0)
 
 
+def test_where_no_event_was_late_there_is_nothing_to_redrive(without_spark, lakehouse, land, minutes):
+    land(("ann", 1), ("bob", 25))
+    run_job(without_spark, lakehouse, windows())
+    with pytest.raises(KeyfoldError, match="no event was late"):
+        redrive(without_spark, lakehouse, windows())
+    land(("ann", 2), ("eve", 3))
+    run_job(without_spark, lakehouse, windows())
+    with pytest.raises(KeyfoldError, match="no event was late since 2026-01-01 00:10"):
+        redrive(without_spark, lakehouse, windows(), since=minutes(10))
+
+
+# tests/keyfold/state/test_tools_on_several_inputs.py redrives, promotes and moves on Spark too.
+@pytest.mark.slow
 def test_late_events_are_redriven_looked_at_and_promoted_and_a_move_keeps_what_came_of_it(
     spark, lakehouse, land, rows, minutes
 ):
     job = windows()
     land(("ann", 1), ("bob", 25))
     run_job(spark, lakehouse, job)
-    with pytest.raises(KeyfoldError, match="no event was late"):
-        redrive(spark, lakehouse, job)
     land(("ann", 2), ("eve", 3))
     run_job(spark, lakehouse, job)
-    with pytest.raises(KeyfoldError, match="no event was late since 2026-01-01 00:10"):
-        redrive(spark, lakehouse, job, since=minutes(10))
     found = redrive(spark, lakehouse, job)
     assert (found.late_before, found.late_after) == (2, 0)
     own, late = found.trial.tables
