@@ -2,13 +2,14 @@
 
 import re
 import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from keyfold.dagster.quality.pages import ResultPages
-from keyfold.dagster.quality.serve_pages import PageServer
 from tests.browser.other_sites import Beacon
 from tests.browser.served_pages import Pages
 from tests.keyfold.dagster.quality.test_pages import WORDS, validation
@@ -66,9 +67,12 @@ def test_each_kind_of_page_shows_what_it_is_of(pages: Pages, page: Page, address
 @pytest.mark.usefixtures("quiet")
 def test_values_are_text_on_a_result_page(beacon: Beacon, page: Page, tmp_path: Path):
     values = [*beacon.markup("page"), f"[link]({beacon.url}/link)", "**bold** &lt;b&gt;"]
-    with PageServer(tmp_path, 0) as server:
+    # What a page allows itself, whatever its server says.
+    serve = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), serve) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = ResultPages(tmp_path, server.url).add(validation(values, expectations=WORDS), run="1")
+        pages = ResultPages(tmp_path, f"http://127.0.0.1:{server.server_port}")
+        address = pages.add(validation(values, expectations=WORDS), run="1")
         page.goto(address)
         for value in values:
             expect(page.get_by_text(value).first).to_be_visible()
