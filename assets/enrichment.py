@@ -1,4 +1,4 @@
-"""Enrichment: ride points with what an external service says of them. Its runs need the service."""
+"""The enrichment group: ride points enriched by an external service, which its runs need."""
 
 from keyfold.dagster.assets.keyed_asset import conservation_check, keyed_assets
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT

@@ -1,4 +1,4 @@
-"""The fleet: points of vehicles as they are sent, their trips, stops and days, and what somebody should look at."""
+"""The fleet group: positions of vehicles, and their trips, stops, days and warnings."""
 
 from assets.plots.fleet import plot_days, plot_trips, plot_warnings
 from keyfold.dagster.assets.keyed_asset import conservation_check, keyed_assets

@@ -1,7 +1,7 @@
-"""What is joined of several inputs: rides with the weather of their start, and sales with their products.
+"""The joined group: rides with the weather at their start, and sales with their products.
 
-A group of its own: it follows the tables that it reads by its automation condition, and a table of products that is not there
-fails no run of the sales.
+Its jobs have a separate group, so that a missing table of products does not fail runs of the sales. Their automation condition
+starts them when their inputs are updated.
 """
 
 from assets.plots.products import plot_categories

@@ -1,4 +1,4 @@
-"""The metrics: values of any number of series as they are measured, and how unusual they are."""
+"""The metrics group: measured values of many series, and predictions of anomalies."""
 
 from assets.plots.anomalies import plot_anomalies
 from keyfold.dagster.assets.keyed_asset import conservation_check, keyed_assets

@@ -1,4 +1,4 @@
-"""The payments: what is paid with cards as it comes, and cards that are in two cities at once."""
+"""The payments group: card payments, and cards used in two cities within a short time."""
 
 from assets.plots.payments import plot_two_cities
 from keyfold.dagster.assets.keyed_asset import conservation_check, keyed_assets

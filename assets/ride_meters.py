@@ -1,4 +1,4 @@
-"""Meters that jump: of the group of the rides, whose stream they read."""
+"""Jumps of ride meters; part of the rides group, whose stream the job reads."""
 
 from assets.plots.rides import plot_meter_jumps
 from keyfold.dagster.assets.keyed_asset import conservation_check, keyed_assets

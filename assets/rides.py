@@ -1,4 +1,4 @@
-"""The rides: points of taxi rides as they arrive, one summary a ride, and every point numbered."""
+"""The rides group: points of taxi rides, one summary per ride, and an index of all points."""
 
 from assets.plots.rides import plot_rides
 from keyfold.dagster.assets.keyed_asset import conservation_check, keyed_assets
@@ -15,7 +15,7 @@ JOBS = (RIDE_SUMMARIES, EVENT_INDEX)
 ASSETS = [
     *stream_assets(RIDE_POINTS, group=GROUP, owners=OWNERS),
     keyed_assets(RIDE_SUMMARIES, group=GROUP, owners=OWNERS, plot=plot_rides),
-    # People wait for summaries, not for numbers.
+    # Lower priority than the summaries, which users wait for.
     keyed_assets(EVENT_INDEX, group=GROUP, owners=OWNERS, priority=0),
 ]
 CHECKS = [stream_check(RIDE_POINTS), conservation_check(RIDE_SUMMARIES), conservation_check(EVENT_INDEX)]

@@ -1,4 +1,4 @@
-"""The sales: what is sold as it is, the best-selling products of each hour, and totals of each item and each model."""
+"""The sales group: sales, the best-selling products of each hour, and totals per item and model."""
 
 from assets.plots.products import plot_models, plot_products
 from keyfold.dagster.assets.keyed_asset import conservation_check, keyed_assets

@@ -1,4 +1,4 @@
-"""The weather: readings of stations as they arrive, and their moving averages."""
+"""The weather group: readings of stations, and their moving averages."""
 
 from assets.plots.weather import plot_averages
 from keyfold.dagster.assets.keyed_asset import conservation_check, keyed_assets

@@ -1,4 +1,4 @@
-"""Everything Dagster loads."""
+"""The definitions that Dagster loads."""
 
 from keyfold.dagster.definitions import build_definitions
 

@@ -1,4 +1,4 @@
-"""The project, as Keyfold finds it by `[tool.keyfold]` in `pyproject.toml`."""
+"""The project's declaration, which Keyfold finds by `[tool.keyfold]` in `pyproject.toml`."""
 
 from keyfold import Project
 from keyfold.project import Command
@@ -13,11 +13,11 @@ PROJECT = Project(
     commands={
         "simulate": Command(
             "spark_jobs.simulation.command:simulate",
-            "Write files of simulated events: out of order, duplicated, late, malformed, unfinished.",
+            "Write files of simulated events: out of order, duplicated, late, malformed, incomplete.",
         ),
         "demo-service": Command(
             "spark_jobs.simulation.enrichment_service.command:demo_service",
-            "Serve what batched_enrichment calls, until interrupted; then print what GET /stats says.",
+            "Serve the demo service that batched_enrichment calls, until interrupted; then print its statistics.",
         ),
     },
 )

@@ -1,4 +1,4 @@
-"""What holds for `card_in_two_cities_checked`: what holds for every such account."""
+"""Expectations on `card_in_two_cities_checked`; see `checked_events`."""
 
 from expectations.checked_events import expectations_for
 from keyfold.suite import Suite

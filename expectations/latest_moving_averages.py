@@ -1,4 +1,4 @@
-"""What holds for `latest_moving_averages` of the default columns, by check name."""
+"""Expectations on `latest_moving_averages` of the default columns, by check name."""
 
 from expectations import moving_averages
 from keyfold.suite import Suite, critical, info
@@ -17,6 +17,6 @@ EXPECTATIONS: Suite = {
     },
     "no_station_lags_behind": info.never(
         "end_time < (SELECT max(end_time) FROM {batch}) - INTERVAL 1 DAY",
-        "The latest window of every station ends within a day of the newest; else it has fallen silent.",
+        "The latest window of every station ends within a day of the newest; older means that the station is silent.",
     ),
 }

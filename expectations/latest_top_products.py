@@ -1,4 +1,4 @@
-"""What holds for `latest_top_products`, by check name."""
+"""Expectations on `latest_top_products`, by check name."""
 
 from expectations import top_products
 from keyfold.suite import Suite, critical, info, warning
@@ -10,7 +10,7 @@ EXPECTATIONS: Suite = {
     ),
     "windows_close_as_a_whole": critical.no_rows(
         "SELECT window_start FROM {batch} GROUP BY window_start HAVING count(DISTINCT is_open) > 1",
-        "No window has rows that are final beside rows that are not.",
+        "The rows of a window are all final or all open.",
     ),
     **{
         name: top_products.EXPECTATIONS[name]
@@ -18,11 +18,11 @@ EXPECTATIONS: Suite = {
     },
     "no_window_stays_open": warning.never(
         "is_open AND window_end < (SELECT max(window_start) FROM {batch}) - INTERVAL 7 DAYS",
-        "No window is still open a week before the newest one begins: the watermark would stand still.",
+        "No window stays open for a week after newer ones begin; such a window means that the watermark does not advance.",
     ),
     "mean_quantity_is_usual": info.mean_between(
         "quantity",
-        "A best-seller of a window sells up to ten thousand pieces on average.",
+        "The best-sellers sell at most 10,000 pieces a window on average.",
         min_value=1,
         max_value=10_000,
     ),

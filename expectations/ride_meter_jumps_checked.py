@@ -1,4 +1,4 @@
-"""What holds for `ride_meter_jumps_checked`: what holds for every such account."""
+"""Expectations on `ride_meter_jumps_checked`; see `checked_events`."""
 
 from expectations.checked_events import expectations_for
 from keyfold.suite import Suite

@@ -1,4 +1,4 @@
-"""What holds for `ride_weather`, by check name."""
+"""Expectations on `ride_weather`, by check name."""
 
 from keyfold.suite import Suite, critical, info, warning
 
@@ -9,18 +9,18 @@ EXPECTATIONS: Suite = {
     ),
     "reading_is_not_of_later": critical.never(
         "time > start_time",
-        "A ride has the weather of before its start, and not of after it.",
+        "A ride's weather was measured before its start.",
     ),
     "only_rides_near_a_station_have_a_reading": critical.never(
         "station_id = '' AND time IS NOT NULL",
-        "A ride that began near no station has no weather.",
+        "A ride without a station nearby has no weather.",
     ),
     "temp_is_plausible": warning.between(
-        "temp", "Temperatures (°F) lie where those of the stream do.", min_value=-150, max_value=160
+        "temp", "Temperatures (°F) are within the stream's limits.", min_value=-150, max_value=160
     ),
     "most_rides_have_weather": info.not_null(
         "time",
-        "Nine rides of ten have a reading; fewer means that a station is silent, or that rides begin far from all.",
+        "At least 90 % of the rides have weather; fewer means that a station is silent, or that rides begin far from all stations.",
         mostly=0.9,
     ),
 }

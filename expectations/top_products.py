@@ -1,4 +1,4 @@
-"""What holds for `top_products`, by check name."""
+"""Expectations on `top_products`, by check name."""
 
 from keyfold.suite import Suite, critical, info, warning
 
@@ -14,21 +14,21 @@ EXPECTATIONS: Suite = {
     "ranks_follow_quantities": critical.no_rows(
         "SELECT * FROM (SELECT *, lag(quantity) OVER (PARTITION BY window_start ORDER BY rank) AS better FROM {batch}) "
         "WHERE quantity > better",
-        "No product sold more than the one ranked before it.",
+        "No product sold more than the product ranked before it.",
     ),
-    "window_ends_after_it_starts": critical.greater("window_end", "window_start", "Windows take time."),
+    "window_ends_after_it_starts": critical.greater("window_end", "window_start", "Every window ends after its start."),
     "best_sellers_are_sold": warning.between(
         "quantity",
-        "Nineteen best-sellers of twenty sold more than came back; fewer means windows of returns alone.",
+        "At least 95 % of the best-sellers sold more than was returned; fewer means windows with only returns.",
         min_value=1,
         mostly=0.95,
     ),
     "revenue_is_not_negative": warning.between(
-        "revenue", "Nineteen best-sellers of twenty bring money in.", min_value=0, mostly=0.95
+        "revenue", "At least 95 % of the best-sellers have positive revenue.", min_value=0, mostly=0.95
     ),
     "mean_quantity_is_usual": info.mean_between(
         "quantity",
-        "A best-seller of a window sells up to ten thousand pieces on average.",
+        "The best-sellers sell at most 10,000 pieces a window on average.",
         min_value=1,
         max_value=10_000,
     ),

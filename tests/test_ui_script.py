@@ -87,7 +87,7 @@ def test_two_on_one_home_share_it_in_peace_and_neither_leaves_anything(tmp_path,
     # The third comes to a port that is taken.
     third = start(tmp_path, "third", marks[1], ports[0])
     assert third.wait(timeout=60) == 1
-    assert f"port {ports[0]} of 127.0.0.1 cannot be had" in told["third"].read_text()
+    assert f"port {ports[0]} of 127.0.0.1 cannot be used" in told["third"].read_text()
     assert "Traceback" not in told["third"].read_text()
 
     # The second is what a script starts in the background: interrupts are ignored.
@@ -99,7 +99,9 @@ def test_two_on_one_home_share_it_in_peace_and_neither_leaves_anything(tmp_path,
         environment={"WARM": "no"},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )
-    wait_until(lambda: "runs already" in told["second"].read_text(), "the second daemon said nothing", told["second"])
+    wait_until(
+        lambda: "already running" in told["second"].read_text(), "the second daemon said nothing", told["second"]
+    )
     wait_until(lambda: has_loaded(urls[1], tokens[1]), "the second's pages did not come up", told["second"])
     assert "following daemons" in told["first"].read_text()
     assert "following daemons" not in told["second"].read_text()
@@ -127,4 +129,4 @@ def test_two_on_one_home_share_it_in_peace_and_neither_leaves_anything(tmp_path,
     written = [path for folder in ("home", "dagster") for path in (tmp_path / folder).rglob("*")]
     assert [path for path in written if path.stat().st_mode & 0o077 and path.name != "dagster.yaml"] == []
     assert any(path.name == "runs.db" for path in written)
-    assert "is left as it is" in told["first"].read_text()
+    assert "is not changed" in told["first"].read_text()

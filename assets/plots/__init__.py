@@ -1,1 +1,1 @@
-"""Plots in the metadata of assets: for what people would rather look at than read. Small, and drawn of bounded reads."""
+"""Draw plots for the metadata of assets; they are small, and read a bounded number of rows."""

@@ -1,4 +1,4 @@
-"""The metric with the most anomalies of late: its values, the band that was expected, what was emitted."""
+"""Plot the metric with the most recent anomalies: values, expected band and emitted predictions."""
 
 import json
 from datetime import UTC, datetime
@@ -21,14 +21,14 @@ _EMITTED = 20_000
 _VALUES = 3_000
 
 LABELS = "labels/metrics.json"
-"""Below the lakehouse's home, where there is one: known anomalies, {key: [[start, end], …]}, as NAB labels its series."""
+"""Optional file in the lakehouse directory with known anomalies, {key: [[start, end], …]}, in the form of NAB's labels."""
 
 
 def plot_anomalies(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
-    """The key with the most anomalies among the last 20,000 emitted predictions, over its last 3,000 values.
+    """Plot the last 3,000 values of the key with the most anomalies among the last 20,000 emitted predictions.
 
-    The band is what a model predicts that begins with the values shown: the live one knows more, which shows at the
-    left edge alone.
+    The band is predicted by a model that starts at the first value shown. At the left edge it differs from the live model's
+    band, which has learned from more values.
     """
     table = scan_table(lakehouse.table("anomaly_predictions"))
     emitted = table.select("key", "event_time", "value", "label").top_k(_EMITTED, by="event_time").collect()

@@ -1,4 +1,4 @@
-"""The fleet to look at: a map of the last trips, where its vehicles are most, its days and its warnings."""
+"""Plot the fleet: a map of the last trips, hot spots, days and warnings."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -18,22 +18,22 @@ _POINTS = 50_000
 _DAYS = 31
 _WARNINGS = 2_000
 _CELLS = 40
-"""Of the grid, along its longer side."""
+"""Number of cells along the longer side of the grid."""
 
 
 def plot_trips(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
-    """A map of the last 100 trips, and the points of their time counted in a grid: the hot spots."""
+    """Plot a map of the last 100 trips, and the hot spots: points of the same period counted in a grid."""
     trips = scan_table(lakehouse.table("vehicle_trips")).top_k(_TRIPS, by=["end_time", "vehicle_id"]).collect()
     if not trips.height:
         return {}
     since: Any = trips["start_time"].min()
     until: Any = trips["end_time"].max()
     points = scan_table(lakehouse.events("telemetry")).select("vehicle_id", "time", "longitude", "latitude")
-    # The newest where there are too many, and not those that happen to lie first in the table's files.
+    # If there are too many points, take the newest, not those that come first in the table's files.
     newest = points.filter(pl.col("time").is_between(since, until)).top_k(_POINTS, by=["time", "vehicle_id"])
     seen = newest.collect().sort("vehicle_id", "time")
     figure, (map_of_trips, grid) = draw(2, height=4)
-    # Degrees of longitude are shorter than those of latitude.
+    # A degree of longitude is shorter than a degree of latitude.
     latitude: Any = trips["start_latitude"].mean()
     aspect = 1 / max(np.cos(np.radians(latitude)), 0.1)
     _draw_trips(map_of_trips, trips, seen)
@@ -43,11 +43,11 @@ def plot_trips(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
         panel.set_xlabel("degrees east")
         panel.set_ylabel("degrees north")
         panel.set_aspect(aspect)
-    return {"map_and_hot_spots": picture(figure, "Map of the last trips, and where the fleet's points are most")}
+    return {"map_and_hot_spots": picture(figure, "Map of the last trips, and hot spots of the fleet")}
 
 
 def plot_days(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
-    """What the whole fleet drove, idled and burnt on each of the last 31 days."""
+    """Plot kilometres, hours and fuel of the whole fleet on each of the last 31 days."""
     days = scan_table(lakehouse.table("fleet_days"))
     sums = pl.col("kilometres", "moving_seconds", "idle_seconds", "stopped_seconds", "fuel_used").sum()
     last = days.group_by("day").agg(sums).top_k(_DAYS, by="day").collect().sort("day")
@@ -72,7 +72,7 @@ def plot_days(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
 
 
 def plot_warnings(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
-    """Where and when the last 2,000 warnings began."""
+    """Plot where and when the last 2,000 warnings began."""
     began = scan_table(lakehouse.table("fleet_warnings")).filter(pl.col("change") == "BEGAN")
     last = began.top_k(_WARNINGS, by="time").collect().sort("time")
     if not last.height:
@@ -84,7 +84,7 @@ def plot_warnings(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
         when.step(its["time"].to_numpy(), np.arange(1, its.height + 1), color=colour, where="post")
     place.set_title("where warnings began")
     place.legend(frameon=False)
-    when.set_title("how many, as time went on")
+    when.set_title("number of warnings over time")
     when.tick_params(axis="x", rotation=30)
     return {"warnings_map": picture(figure, "Where and when the last warnings of the fleet began")}
 
@@ -104,7 +104,7 @@ def _draw_trips(panel: "Axes", trips: pl.DataFrame, points: pl.DataFrame) -> Non
 
 def _draw_hot_spots(panel: "Axes", points: pl.DataFrame) -> None:
     east, north = points["longitude"].to_numpy(), points["latitude"].to_numpy()
-    # A fleet that stands in one place has no spread: a grid needs one.
+    # A fleet in one place has no extent, but the grid needs one.
     side = max(np.ptp(east), np.ptp(north), 1e-4) / _CELLS
     cells = [max(1, int(np.ceil(np.ptp(axis) / side))) for axis in (east, north)]
     counted, *edges = np.histogram2d(east, north, bins=cells)

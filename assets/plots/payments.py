@@ -1,4 +1,4 @@
-"""Cards in two cities: how many an hour, and between which cities; with labels, how many of them were planted."""
+"""Plot cards in two cities: matches per hour and per pair of cities; with labels, also the planted frauds."""
 
 import json
 
@@ -14,13 +14,13 @@ _MATCHES = 20_000
 _PAIRS = 12
 
 LABELS = "labels/payments.json"
-"""Below the lakehouse's home, where there is one: payments known as fraud, {"frauds": [payment_id, …]}."""
+"""Optional file in the lakehouse directory with known frauds, {"frauds": [payment_id, …]}."""
 
 
 def plot_two_cities(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
-    """The last 20,000 matches by hour and by pair of cities; red those of planted fraud, where it is known.
+    """Plot the last 20,000 matches by hour and by pair of cities; known planted frauds are red.
 
-    Counts and cities alone: no card is shown.
+    The plot shows counts and cities, and no card numbers.
     """
     table = scan_table(lakehouse.table("card_in_two_cities")).drop("card")
     matches = table.top_k(_MATCHES, by="last_time").collect()
@@ -29,7 +29,7 @@ def plot_two_cities(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     planted = known_frauds(lakehouse)
     matches = matches.with_columns(
         is_planted=is_true(planted),
-        # From one city to the other and back is one pair.
+        # Both directions between two cities count as one pair.
         cities=pl.format(
             "{} and {}", pl.min_horizontal("first_city", "last_city"), pl.max_horizontal("first_city", "last_city")
         ),
@@ -52,7 +52,7 @@ def plot_two_cities(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     names = pairs["cities"].to_list()
     cities.barh(names, pairs["planted"].to_numpy(), color=ALARM)
     cities.barh(names, (pairs["all"] - pairs["planted"]).to_numpy(), left=pairs["planted"].to_numpy(), color=MAIN)
-    cities.set_title("between which cities, the most frequent")
+    cities.set_title("most frequent pairs of cities")
     title = f"the last {matches.height:,} cards in two cities"
     if planted:
         score = score_fraud(matches, planted)
@@ -65,6 +65,6 @@ def plot_two_cities(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
 
 
 def known_frauds(lakehouse: Lakehouse) -> frozenset[str]:
-    """`payment_id` of the payments that are known as fraud; empty where nobody has said."""
+    """Return the `payment_id`s of known frauds; empty without labels."""
     labels = lakehouse.home / LABELS
     return frozenset(json.loads(labels.read_text(encoding="utf-8"))["frauds"] if labels.exists() else ())

@@ -1,4 +1,4 @@
-"""Top products of the last window, what every window brought, the models that sell best, and what each category brings."""
+"""Plot top products, revenue of windows, best-selling models, and revenue of categories."""
 
 import dagster as dg
 import polars as pl
@@ -13,7 +13,7 @@ _SALES = 50_000
 
 
 def plot_products(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
-    """The products of the newest window that is over, and the revenue of the last 168."""
+    """Plot the top products of the newest closed window, and the revenue of the last 168 windows."""
     windows = scan_table(lakehouse.table("sales_windows")).top_k(_WINDOWS, by="window_start").collect()
     if not windows.height:
         return {}
@@ -31,7 +31,7 @@ def plot_products(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
 
 
 def plot_models(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
-    """The models that sell best: pieces of each, and the purchases that name it."""
+    """Plot the best-selling models: pieces, and purchases that name the model."""
     best = scan_table(lakehouse.table("model_totals")).top_k(_MODELS, by="quantity").collect()
     if not best.height:
         return {}

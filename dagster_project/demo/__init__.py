@@ -1,1 +1,1 @@
-"""`make demo` and `make faults`: everything once, on simulated events, and what came of it."""
+"""`make demo` and `make faults`: run the project on simulated events and print the results."""

@@ -1,11 +1,11 @@
-"""`python -m dagster_project.demo.faults`: plant faults, and see checks turn red, assets held back, and alerts go out.
+"""`python -m dagster_project.demo.faults`: plant faults, and show failing checks, blocked assets and alerts.
 
-In a lakehouse and on an instance of its own, thrown away at the end, with a webhook of its own on loopback:
+It uses a temporary lakehouse, a temporary Dagster instance and a webhook on loopback:
 
-1. All is well.
+1. No fault: all checks pass.
 2. Somebody writes impossible durations into the summaries: an expectation fails.
 3. The summaries are restored: it passes again.
-4. Somebody deletes accepted events: `every_row_is_accounted_for` fails, and no job runs on what is left.
+4. Somebody deletes accepted events: `every_row_is_accounted_for` fails, and no job runs on the remaining events.
 """
 
 import json
@@ -39,15 +39,15 @@ RIDES = 40
 
 @dataclass(frozen=True)
 class Scene:
-    """What was done, and what must be seen.
+    """A fault, and its expected effects.
 
     Attributes:
-        title: what was done.
-        act: does it.
+        title: the fault, for people.
+        act: plants the fault.
         failed: the checks that must fail with ERROR.
         held_back: assets that must not be written.
-        alert: a word that the alert must have, None where there must be none.
-        tags: of the run.
+        alert: a word that the alert must contain; None if no alert is expected.
+        tags: tags of the run.
     """
 
     title: str
@@ -58,7 +58,7 @@ class Scene:
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
-# What nobody but a job may write, checks of what jobs wrote do not look at: those of the night do.
+# The checks of a run see only the rows that its jobs wrote; a change by hand is found by checks over all rows.
 _OVER_ALL_ROWS = {SCOPE_TAG: Scope.FULL.value}
 
 SCENES = (
@@ -89,38 +89,38 @@ SCENES = (
 
 
 def main() -> int:
-    """Play the scenes; 0 when all was seen that must be, else 1."""
-    logging.disable(logging.CRITICAL)  # what the alerts log is shown below, as it was posted
+    """Play the scenes; return 0 if all expected effects were seen, else 1."""
+    logging.disable(logging.CRITICAL)  # alerts are shown below, as they were posted
     with (
         tempfile.TemporaryDirectory(prefix="keyfold-faults-", ignore_cleanup_errors=True) as folder,
-        _webhook() as heard,
+        _webhook() as posted,
     ):
         os.environ["KEYFOLD_HOME"] = f"{folder}/home"
         lakehouse = Lakehouse(Path(folder) / "home")
         simulate("ride_points", Path(folder) / "home" / "landing" / "ride_points", size=RIDES, files=4)
         with dg.DagsterInstance.local_temp(folder) as instance:
-            stage = _Stage(lakehouse, instance, heard)
+            stage = _Stage(lakehouse, instance, posted)
             seen = [stage.play(scene) for scene in SCENES]
     return 0 if all(seen) else 1
 
 
 class _Stage:
-    """A lakehouse, an instance, and the alerts that look at them."""
+    """A lakehouse, a Dagster instance, and the alerts that watch them."""
 
-    def __init__(self, lakehouse: Lakehouse, instance: dg.DagsterInstance, heard: list[str]) -> None:
-        # After the home is set: the resources read it when they are loaded.
+    def __init__(self, lakehouse: Lakehouse, instance: dg.DagsterInstance, posted: list[str]) -> None:
+        # Imported late: the resources read KEYFOLD_HOME when they are loaded.
         from dagster_project.definitions import defs  # noqa: PLC0415
 
-        self._lakehouse, self._instance, self._heard = lakehouse, instance, heard
+        self._lakehouse, self._instance, self._posted = lakehouse, instance, posted
         self._job = defs.resolve_job_def("rides")
-        # No daemon runs here, and none is missed.
+        # No daemon runs here, so its missing heartbeat must not raise an alert.
         self._watch = Watch(
             instance, lakehouse, (), AlertSettings.from_environment(), lambda _: None, silence=timedelta(days=1)
         )
         self._alert()
 
     def play(self, scene: Scene) -> bool:
-        """Do what the scene says, run the rides, tell what was seen; whether it was what must be."""
+        """Plant the scene's fault, run the rides, and print the effects; return whether they are as expected."""
         scene.act(self._lakehouse)
         quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
         result = self._job.execute_in_process(
@@ -144,7 +144,7 @@ class _Stage:
             and (alert is None if scene.alert is None else alert is not None and scene.alert in alert)
         )
         console = Console(highlight=False, soft_wrap=True)
-        console.print(f"\n[bold]{scene.title}[/]  {'as it must be' if good else '[red]not as it must be[/]'}")
+        console.print(f"\n[bold]{scene.title}[/]  {'as expected' if good else '[red]not as expected[/]'}")
         console.print(f"  checks     {sum(one.passed for one in evaluations)} passed")
         for name, text in failed.items():
             console.print(Text.assemble("             ", (name, "red"), ": ", message(text)))
@@ -153,26 +153,26 @@ class _Stage:
         return good
 
     def _alert(self) -> str | None:
-        """Let the alerts look once; what they posted."""
-        self._heard.clear()
+        """Let the alerts look once, and return the text that they posted."""
+        self._posted.clear()
         self._watch.look()
-        return self._heard[0] if self._heard else None
+        return self._posted[0] if self._posted else None
 
 
 def _undo(table: Place) -> None:
-    """Bring a table back to the version before its last."""
+    """Restore a table to its previous version."""
     delta = DeltaTable(str(table))
     delta.restore(delta.version() - 1)
 
 
 @contextmanager
 def _webhook() -> Iterator[list[str]]:
-    """A webhook on loopback; gives the texts that were posted to it."""
-    heard: list[str] = []
+    """Serve a webhook on loopback; yield the list of texts posted to it."""
+    posted: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            heard.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["text"])
+            posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["text"])
             self.send_response(204)
             self.end_headers()
 
@@ -183,7 +183,7 @@ def _webhook() -> Iterator[list[str]]:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     os.environ["KEYFOLD_ALERT_WEBHOOK"] = f"http://127.0.0.1:{server.server_address[1]}/"
     try:
-        yield heard
+        yield posted
     finally:
         server.shutdown()
         server.server_close()

@@ -1,4 +1,4 @@
-"""What the demo says when it is done: one screen."""
+"""Print the demo's report, on one screen."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,8 +21,8 @@ from spark_jobs.streams import STREAMS
 _REASONS = 3
 _FAILED_CHECKS = 5
 
-Told = Mapping[dg.AssetKey, Mapping[str, Any]]
-"""Metadata of what a run made, by asset."""
+Metadata = Mapping[dg.AssetKey, Mapping[str, Any]]
+"""Metadata of a run's materializations, by asset."""
 
 
 def print_report(
@@ -34,55 +34,55 @@ def print_report(
     landed: str,
     seconds: float,
 ) -> bool:
-    """Print what a run made, found and took; True when it succeeded, with every check that blocks."""
-    told = _metadata(result)
+    """Print a run's results, findings and times; return whether it and all blocking checks succeeded."""
+    metadata_of = _metadata(result)
     console.print(Text.assemble(("Keyfold demo", "bold"), "  ", message(landed), "\n"))
-    console.print(_streams(told))
+    console.print(_streams(metadata_of))
     console.print()
-    console.print(_jobs(told))
+    console.print(_jobs(metadata_of))
     console.print()
-    console.print(_facts(lakehouse, result, instance, told, seconds), highlight=False)
+    console.print(_facts(lakehouse, result, instance, metadata_of, seconds), highlight=False)
     for event in result.all_events:
         if event.is_step_failure:
             reason = message(f"{event.step_key}: {_reason(event)}")
             console.print(Text.assemble("\n", ("failed", "bold red"), "  ", reason))
-    for stream, reason in _without_any_event(lakehouse, told).items():
+    for stream, reason in _without_any_event(lakehouse, metadata_of).items():
         console.print(Text.assemble("\n", ("failed", "bold red"), "  ", message(f"{stream}: {reason}")))
-    good = result.success and not _held_back(result) and not _without_any_event(lakehouse, told)
+    good = result.success and not _held_back(result) and not _without_any_event(lakehouse, metadata_of)
     if good:
         console.print("\nIn Dagster's pages: [bold]make ui[/], then Assets. Rows: [bold]keyfold show TABLE[/]")
     return good
 
 
-def _without_any_event(lakehouse: Lakehouse, told: Told) -> dict[str, str]:
-    """By stream, why nothing that was read became an event: files of another shape, as a rule."""
+def _without_any_event(lakehouse: Lakehouse, metadata_of: Metadata) -> dict[str, str]:
+    """Return the streams of which no row became an event, usually for files of another format, with the reason."""
     found: dict[str, str] = {}
     for stream in STREAMS:
-        made = told.get(table_key(f"events.{stream}"))
+        made = metadata_of.get(table_key(f"events.{stream}"))
         if made and not made["accepted"] and not made["duplicates"] and made.get("dagster/row_count", 0) == 0:
             why = f"; {_quarantine_reasons(lakehouse)}" if made["quarantined"] else ""
-            found[stream] = f"of {made['rows_read']:,} rows that were read, none became an event{why}"
+            found[stream] = f"none of the {made['rows_read']:,} rows read was accepted{why}"
     return found
 
 
-def _streams(told: Told) -> Table:
+def _streams(metadata_of: Metadata) -> Table:
     table = Table("stream", box=None, pad_edge=False, header_style="bold")
     for name in ("rows read", "accepted", "quarantined", "duplicates", "seconds"):
         table.add_column(name, justify="right")
     for stream in STREAMS:
-        made = told.get(table_key(f"events.{stream}"))
+        made = metadata_of.get(table_key(f"events.{stream}"))
         if made:
             counts = [f"{made[name]:,}" for name in ("rows_read", "accepted", "quarantined", "duplicates")]
             table.add_row(stream, *counts, f"{made['seconds']:.1f}")
     return table
 
 
-def _jobs(told: Told) -> Table:
+def _jobs(metadata_of: Metadata) -> Table:
     table = Table("job", box=None, pad_edge=False, header_style="bold")
     for name in ("events", "rows", "new", "late", "open", "seconds"):
         table.add_column(name, justify="right")
     for job in JOBS:
-        made = told.get(table_key(job))
+        made = metadata_of.get(table_key(job))
         if made:
             counts = [f"{made['events_in']:,}", f"{made['dagster/row_count']:,}", f"+{made['rows_out']:,}"]
             counts += [f"{made[name]:,}" for name in ("late", "open_events")]
@@ -90,68 +90,65 @@ def _jobs(told: Told) -> Table:
     return table
 
 
-def _beside(lakehouse: Lakehouse, told: Told) -> str:
-    """Rows of the tables that jobs write beside their own."""
-    made = [build_job(template) for template in JOBS.values() if table_key(template.name) in told]
+def _other_tables(lakehouse: Lakehouse, metadata_of: Metadata) -> str:
+    """Return the row counts of jobs' further tables."""
+    made = [build_job(template) for template in JOBS.values() if table_key(template.name) in metadata_of]
     sides = [side.name for job in made for side in job.side_outputs]
-    # Accounts of what was looked at have as much to tell as the column `events` above, the newest rows as `rows`.
-    told_above = [name for name in sides if name.endswith("_checked") or name.startswith("latest_")]
-    shown = [name for name in sides if name not in told_above]
+    # Tables of checked events and of newest rows repeat the columns `events` and `rows` above.
+    shown = [name for name in sides if not name.endswith("_checked") and not name.startswith("latest_")]
     return ", ".join(f"{name} {count_rows(lakehouse.table(name)):,}" for name in shown)
 
 
 def _fraud(lakehouse: Lakehouse) -> str:
-    """How much planted fraud was found, and how much of what was found is false."""
+    """Return how many planted frauds were found, and how many matches are false."""
     ids = scan_table(lakehouse.table("card_in_two_cities")).select("first_payment_id", "last_payment_id").collect()
     score = score_fraud(ids, known_frauds(lakehouse))
-    return (
-        f"{score.found:,} of {score.planted:,} planted found, {score.false:,} of {score.matches:,} matches are honest"
-    )
+    return f"{score.found:,} of {score.planted:,} planted found, {score.false:,} of {score.matches:,} matches are false"
 
 
 def _fleet(lakehouse: Lakehouse) -> str:
-    """What vehicles were warned of, and how often."""
+    """Return the number of warnings of each kind."""
     warnings = scan_table(lakehouse.table("fleet_warnings"))
     counted = warnings.filter(pl.col("change") == "BEGAN").group_by("warning").len().sort("warning").collect()
-    return ", ".join(f"{warning} {count:,}" for warning, count in counted.iter_rows()) or "nothing to be warned of"
+    return ", ".join(f"{warning} {count:,}" for warning, count in counted.iter_rows()) or "no warnings"
 
 
 def _facts(
     lakehouse: Lakehouse,
     result: dg.ExecuteInProcessResult,
     instance: dg.DagsterInstance,
-    told: Told,
+    metadata_of: Metadata,
     seconds: float,
 ) -> Table:
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold")
-    if any(made.get("quarantined") for made in told.values()):
+    if any(made.get("quarantined") for made in metadata_of.values()):
         facts.add_row("quarantine", message(_quarantine_reasons(lakehouse)))
     for template in JOBS.values():
-        made = told.get(table_key(template.name), {})
+        made = metadata_of.get(table_key(template.name), {})
         if made.get("events_in") and made["late"] > made["events_in"] // 2:
             facts.add_row("late", Text(_mostly_late(lakehouse, template.name), "yellow"))
-    for made in told.values():
+    for made in metadata_of.values():
         if warnings := made.get("warnings"):
             facts.add_row("warned", Text(visible(warnings, keep="\n"), "yellow"))
-    if beside := _beside(lakehouse, told):
-        facts.add_row("beside", beside)
-    if table_key("card_in_two_cities") in told:
+    if beside := _other_tables(lakehouse, metadata_of):
+        facts.add_row("other tables", beside)
+    if table_key("card_in_two_cities") in metadata_of:
         facts.add_row("fraud", _fraud(lakehouse))
-    if table_key("fleet_warnings") in told:
+    if table_key("fleet_warnings") in metadata_of:
         facts.add_row("fleet", _fleet(lakehouse))
     facts.add_row("checks", message(_checks(result)))
     facts.add_row("time", _times(result, instance, seconds))
     return facts
 
 
-def _metadata(result: dg.ExecuteInProcessResult) -> Told:
-    told: dict[dg.AssetKey, dict[str, Any]] = {}
+def _metadata(result: dg.ExecuteInProcessResult) -> Metadata:
+    metadata_of: dict[dg.AssetKey, dict[str, Any]] = {}
     for event in result.get_asset_materialization_events():
         if event.asset_key is not None:
             values: Mapping[str, dg.MetadataValue] = event.materialization.metadata
-            told[event.asset_key] = {name: value.value for name, value in values.items()}
-    return told
+            metadata_of[event.asset_key] = {name: value.value for name, value in values.items()}
+    return metadata_of
 
 
 def _held_back(result: dg.ExecuteInProcessResult) -> list[dg.AssetCheckEvaluation]:
@@ -175,7 +172,7 @@ def _checks(result: dg.ExecuteInProcessResult) -> str:
 
 def _quarantine_reasons(lakehouse: Lakehouse) -> str:
     tables = [scan_table(path) for name, path in lakehouse.tables().items() if name.startswith("quarantine.")]
-    # What comes after a colon is the row's own value.
+    # A reason quotes the row's value after a colon.
     reasons = pl.concat(tables).group_by(pl.col("reason").str.split(": ").list.first()).len()
     first = reasons.sort("len", "reason", descending=[True, False]).head(_REASONS).collect()
     return "most often " + "; ".join(f"{reason} ({count:,})" for reason, count in first.iter_rows())
@@ -183,8 +180,8 @@ def _quarantine_reasons(lakehouse: Lakehouse) -> str:
 
 def _mostly_late(lakehouse: Lakehouse, job: str) -> str:
     return (
-        f"most events of {job} are older than those that were here before, and so came late: read them into a "
-        "lakehouse of their own, KEYFOLD_HOME=DIR make demo FROM=…, or empty "
+        f"most events of {job} are late, since they are older than the events that were read before: read them into "
+        "another lakehouse, KEYFOLD_HOME=DIR make demo FROM=…, or empty "
         f"{lakehouse.home} with make reset"
     )
 

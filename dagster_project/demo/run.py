@@ -1,8 +1,8 @@
-"""`python -m dagster_project.demo.run [--from DIR]`: land, load, run and check everything once, then say what came out.
+"""`python -m dagster_project.demo.run [--from DIR]`: land sample files, run and check everything, and print the results.
 
-It goes through Dagster, in one process with one Spark session, and on the instance that `make ui` shows. Run again, it
-lands more and goes on where it was; with --from it takes a folder of your own ride point files instead. The service that
-`batched_enrichment` asks is the demo service, on loopback, for as long as the run.
+The demo runs in Dagster, in one process with one Spark session, on the instance that `make ui` shows. A second demo lands more
+files and continues; with --from, it reads a folder of your own ride point files instead. `batched_enrichment` calls the demo
+service, which runs on loopback during the demo.
 """
 
 import argparse
@@ -45,17 +45,17 @@ from spark_jobs.simulation.telemetry import GEOFENCES
 from spark_jobs.streams import METRICS, PAYMENTS, RIDE_POINTS, STREAMS
 
 FIRST_RIDES = 1_000
-"""Of the first demo; further ones land as many as the simulator makes by itself."""
+"""Rides of the first demo; later demos land the simulator's default number."""
 
 FIRST_HOURS = 12
-"""Of rides, in the first demo: more than lies between a ride and its weather."""
+"""Hours of rides in the first demo; more than the time between a ride and its weather."""
 
 SIZES = {"weather": 30}
-"""Stations; of other streams as many series, vehicles, sales and cards as the simulator makes by itself."""
+"""Number of weather stations; the other streams have the simulator's default sizes."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the demo; 0 when every table was made and no check that blocks has failed, else 1."""
+    """Run the demo; return 0 if every table was written and no blocking check failed, else 1."""
     parser = argparse.ArgumentParser(prog="dagster_project.demo.run", description=__doc__)
     parser.add_argument("--from", dest="folder", type=Path, help="folder of your own ride point files")
     folder: Path | None = parser.parse_args(arguments).folder
@@ -81,13 +81,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _land(lakehouse: Lakehouse, folder: Path | None) -> str:
-    """Put sample files in the landing folder, unless the user has files; say what there is to read."""
+    """Put sample files into the landing folders, unless the user has files; return what there is to read, for people."""
     home = lakehouse.home
     if not isinstance(home, Path):
-        raise KeyfoldError(f"the demo works in a folder of this machine, and KEYFOLD_HOME is {home}: unset it")
+        raise KeyfoldError(f"the demo needs a lakehouse on this machine, and KEYFOLD_HOME is {home}: unset it")
     if folder is not None:
         if not folder.is_dir():
-            raise KeyfoldError(f"{folder} is no folder; give one with NDJSON, CSV or Parquet files of ride points")
+            raise KeyfoldError(f"{folder} is not a folder; give one with NDJSON, CSV or Parquet files of ride points")
         files = sum(1 for path in folder.rglob("*") if path.is_file() and not path.name.startswith((".", "_")))
         if not files:
             raise KeyfoldError(f"{folder} has no files; put NDJSON, CSV or Parquet files of ride points there")
@@ -98,7 +98,7 @@ def _land(lakehouse: Lakehouse, folder: Path | None) -> str:
         earlier = sum(1 for path in landing.rglob("*") if path.is_file())
         is_first = stream == RIDE_POINTS.name and not earlier
         size = SIZES.get(stream) or (FIRST_RIDES if is_first else None)
-        # Another seed each time, so that events are never the same; the simulator goes on in time by itself.
+        # A new seed each time, so that events differ; the simulator continues in time by itself.
         made = simulate(stream, landing, size=size, seed=earlier, hours=FIRST_HOURS if is_first else None)
         rows, files = rows + made.rows, files + made.files + made.unreadable_files
         if stream == METRICS.name:
@@ -106,20 +106,20 @@ def _land(lakehouse: Lakehouse, folder: Path | None) -> str:
         if stream == PAYMENTS.name:
             _label_frauds(home / payments.LABELS, made.planted)
     if not (products := home / PRODUCTS_AT).exists():
-        # Once: who has edited it keeps it.
+        # Written once, so that a user's changes are kept.
         products.parent.mkdir(parents=True, exist_ok=True)
         products_table().write_csv(products)
     return f"simulated events of {len(STREAMS)} streams, {rows:,} rows in {files:,} files"
 
 
 def _label_frauds(labels: Path, frauds: Iterable[PlantedFraud]) -> None:
-    """Tell the plot of cards in two cities which payments were planted."""
+    """Write the planted frauds to the labels that the plot of cards in two cities reads."""
     known: list[str] = json.loads(labels.read_text(encoding="utf-8"))["frauds"] if labels.exists() else []
     write_json(labels, {"frauds": [*known, *(fraud.payment_id for fraud in frauds)]})
 
 
 def _label(labels: Path, found: Iterable[PlantedAnomaly]) -> None:
-    """Tell the plot of anomalies which ones were planted."""
+    """Write the planted anomalies to the labels that the plot of anomalies reads."""
     windows: dict[str, Any] = json.loads(labels.read_text(encoding="utf-8")) if labels.exists() else {}
     for planted in found:
         windows.setdefault(planted.key, []).append([planted.start.isoformat(), planted.end.isoformat()])
@@ -128,25 +128,25 @@ def _label(labels: Path, found: Iterable[PlantedAnomaly]) -> None:
 
 def _run(lakehouse: Lakehouse, folder: Path | None) -> tuple[dg.ExecuteInProcessResult, dg.DagsterInstance]:
     instance = _instance(lakehouse)
-    # After the environment is set; and it takes seconds, which a mistyped folder should not cost.
+    # Imported late: it reads the environment, and takes seconds, which a mistyped folder should not cost.
     from dagster_project.definitions import defs  # noqa: PLC0415
 
     job = defs.resolve_job_def("everything" if folder is None else rides.GROUP)
     for pool in {node.pool for node in job.all_node_defs if isinstance(node, dg.OpDefinition) and node.pool}:
-        # Dagster applies the default limit to a pool from its second use on; two first runs would not wait.
+        # Dagster applies the default limit to a pool only from its second use on, so two first runs would not wait.
         instance.event_log_storage.initialize_concurrency_limit_to_default(pool)
     ops: dict[str, Any] = {}
     if folder is not None:
         os.environ[LANDING_VARIABLE] = shlex.quote(f"{RIDE_POINTS.name}={folder.resolve()}")
     with DemoService(ServiceSettings(port=0)) if folder is None else nullcontext() as service:
         if service is not None:
-            # The deployment's settings, for this process: whatever services they name, a demo sends them nothing.
+            # Replaces the configured services for this process: a demo must not send them anything.
             os.environ[SERVICES_VARIABLE] = json.dumps({"demo": {"url": service.url}})
             ops[BATCHED_ENRICHMENT.name] = {"config": {"service": ""}}
-            # Those of the simulated fleet; warnings that began without any go on so.
+            # Geofences of the simulated fleet; open warnings are not affected.
             os.environ["KEYFOLD_GEOFENCES"] = str(GEOFENCES)
         config = {"ops": ops, "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-        # Should this process be killed, the daemon of `make ui` sees that the run has ended.
+        # With this lock, the daemon of `make ui` sees that the run has ended if this process is killed.
         run_id = str(uuid.uuid4())
         lock_run(instance, run_id)
         result = job.execute_in_process(instance=instance, run_config=config, run_id=run_id, raise_on_error=False)
@@ -154,7 +154,7 @@ def _run(lakehouse: Lakehouse, folder: Path | None) -> tuple[dg.ExecuteInProcess
 
 
 def _instance(lakehouse: Lakehouse) -> dg.DagsterInstance:
-    """The instance that `make ui` shows, with the project's settings."""
+    """Open the Dagster instance that `make ui` shows, with the project's settings."""
     if differs := prepare_dagster_home(Path(os.environ.setdefault("DAGSTER_HOME", str(lakehouse.home / "dagster")))):
         Console(stderr=True).print(message(differs), soft_wrap=True)
     logging.getLogger("dagster").setLevel(logging.CRITICAL)

@@ -1,8 +1,8 @@
-"""The command line `keyfold`: what the Dagster assets do, without Dagster.
+"""The command line `keyfold`: ingest, run and maintain without Dagster.
 
-Exit codes: 0 done, 1 failed, 2 bad usage.
+Exit codes: 0 success, 1 failure, 2 bad usage.
 
-Each command is a module, imported when it is called: `keyfold --help` loads neither Spark nor Polars.
+Each command's module is imported when the command is called, so `keyfold --help` loads neither Spark nor Polars.
 """
 
 from importlib import import_module, metadata
@@ -17,11 +17,11 @@ from keyfold.project import current_project
 
 
 class LazyCommand(NamedTuple):
-    """A command that is not imported yet.
+    """A command whose module is not imported yet.
 
     Attributes:
         target: `module:name` of its function, or of a `typer.Typer` with commands of its own.
-        summary: the first line of its help; the function's docstring begins with it.
+        summary: the first line of its help, equal to the first line of the function's docstring.
     """
 
     target: str
@@ -35,88 +35,87 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "stream": LazyCommand(
         "keyfold.cli.stream:app",
-        "The columns of streams: show those of new files that a stream does not know, and accept them.",
+        "Compare the columns of a stream with those of new files, and accept new columns.",
     ),
     "ingest": LazyCommand(
         "keyfold.cli.ingest:ingest",
-        "Read what is new in a folder, or a topic, into events.STREAM and quarantine.STREAM, and those of streams that share it.",
+        "Read new files or messages into events.STREAM and quarantine.STREAM, also for the streams that share them.",
     ),
-    "run": LazyCommand("keyfold.cli.run:run", "Run a keyed job over what is new in its event table."),
+    "run": LazyCommand("keyfold.cli.run:run", "Run a keyed job over the new events of its streams."),
     "submit": LazyCommand(
         "keyfold.cli.submit:submit",
-        "Run a command of keyfold under spark-submit, in client mode, with the settings of KEYFOLD_SPARK_….",
+        "Run a keyfold command under spark-submit in client mode, with the settings of KEYFOLD_SPARK_….",
     ),
     "journal": LazyCommand(
-        "keyfold.cli.journal:journal", "Print what was planned lately and what came of it, one line a batch."
+        "keyfold.cli.journal:journal", "Print the last batches of a job or of a stream's ingest, one line each."
     ),
-    "jobs": LazyCommand("keyfold.cli.catalogue:jobs", "List the jobs: what each reads, its key, what it writes."),
+    "jobs": LazyCommand("keyfold.cli.catalogue:jobs", "List the jobs with their streams, keys and descriptions."),
     "streams": LazyCommand(
-        "keyfold.cli.catalogue:streams", "List the streams: the event time, the event id and the columns of each."
+        "keyfold.cli.catalogue:streams", "List the streams with their event times, event ids and descriptions."
     ),
-    "tables": LazyCommand(
-        "keyfold.cli.catalogue:tables", "List the tables: what writes each, and how many rows it has."
-    ),
+    "tables": LazyCommand("keyfold.cli.catalogue:tables", "List the tables with their writers and row counts."),
     "params": LazyCommand(
         "keyfold.cli.catalogue:params",
-        "List the parameters of a job: type, default and meaning of each; `keyfold run JOB --param NAME=VALUE` sets one.",
+        "List the parameters of a job with types and defaults; `keyfold run JOB --param NAME=VALUE` sets one.",
     ),
     "check": LazyCommand(
         "keyfold.cli.check:check",
-        "Verify a whole lakehouse without Spark: journals, tables, data files, state; name what is damaged, and the remedy.",
+        "Verify the journals, tables, data files and state of a lakehouse without Spark; report damage and its remedy.",
     ),
     "show": LazyCommand(
-        "keyfold.cli.show:show", "Print the rows of a table; `--json` prints its name, place and row count instead."
+        "keyfold.cli.show:show", "Print the rows of a table; `--json` prints its name, path and row count instead."
     ),
     "plan": LazyCommand(
         "keyfold.cli.state_tools:plan",
-        "Say what a change of a job means before anything runs: free, a move, or a refresh.",
+        "Report what a changed job needs before it runs: nothing, a state move, or a full refresh.",
     ),
     "try": LazyCommand(
         "keyfold.cli.state_tools:try_",
-        "Run a changed job over history into a branch, and show how its tables differ from the live ones.",
+        "Run a changed job over history into a branch, and compare its tables with the live ones.",
     ),
     "redrive": LazyCommand(
         "keyfold.cli.state_tools:redrive",
-        "Show what a job's tables would be had its late events come in time; with --promote make it so.",
+        "Replay a job into a branch with its late events in time, and compare its tables with the live ones.",
     ),
     "promote": LazyCommand(
-        "keyfold.cli.state_tools:promote", "Make a branch the live generation; the next run goes on from there."
+        "keyfold.cli.state_tools:promote", "Make a branch the live generation; the next run continues from it."
     ),
     "erase": LazyCommand(
         "keyfold.cli.state_tools:erase",
-        "Erase rows of a stream everywhere: state, tables, late, quarantine, events and their history.",
+        "Erase rows of a stream from state, output tables, late events, quarantine, events and table history.",
     ),
     "backup": LazyCommand(
         "keyfold.cli.backup:backup",
-        "Back the lakehouse up, consistently, while runs go on; what earlier backups hold is not copied again.",
+        "Make a consistent, incremental backup of the lakehouse; runs may continue meanwhile.",
     ),
     "restore": LazyCommand(
-        "keyfold.cli.backup:restore", "Restore a backup to a home where nothing is yet; the next runs go on from there."
+        "keyfold.cli.backup:restore",
+        "Restore a backup to an empty lakehouse directory; the next runs continue from it.",
     ),
-    "state": LazyCommand("keyfold.cli.state:app", "The state of jobs as data: read it, compare it, seed it, move it."),
+    "state": LazyCommand("keyfold.cli.state:app", "Read, compare, seed, move and edit the state of jobs."),
     "warm-spark": LazyCommand(
         "keyfold.cli.warm_spark:warm_spark",
-        "Keep a Spark that runs of Dagster attach to, until interrupted; they find it by KEYFOLD_WARM_SPARK.",
+        "Keep a Spark session running for Dagster runs to attach to (KEYFOLD_WARM_SPARK), until interrupted.",
     ),
     "archive-classes": LazyCommand(
         "keyfold.cli.archive_classes:archive_classes",
-        "Write Java's archive of Spark's classes; with it, Spark starts in about half the time.",
+        "Write a Java archive of Spark's classes, with which Spark starts in about half the time.",
     ),
 }
 """Keyfold's own commands, in the order of `keyfold --help`."""
 
 
 def commands() -> dict[str, LazyCommand]:
-    """Every command by its name: the project's, where there is one, and then Keyfold's own."""
+    """Return every command by name: the project's commands, then Keyfold's own."""
     try:
         own = current_project().commands
-    except KeyfoldError:  # `keyfold --help` works in any folder; a command that needs the project says what is wrong
+    except KeyfoldError:  # `keyfold --help` works in any folder; a command that needs the project reports the error
         own = {}
     return {name: LazyCommand(one.target, one.summary) for name, one in own.items()} | COMMANDS
 
 
 class LazyGroup(TyperGroup):
-    """The commands by name; all are listed, the one that is called is imported."""
+    """Lists all commands, and imports only the one that is called."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -125,18 +124,18 @@ class LazyGroup(TyperGroup):
 
 
 class ListedCommand(TyperCommand):
-    """A command as the list of commands shows it; called, it imports itself and steps aside."""
+    """Stands for a command in the list of commands; when it is called, it imports the command and calls that."""
 
     def get_short_help_str(self, limit: int = 0) -> str:
-        """The summary, whole: click would cut it at the end of a line."""
+        """Return the whole summary; click would cut it at the end of a line."""
         return self.help or ""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """What click runs next: the context of the command itself."""
+        """Return the context of the imported command, which click runs next."""
         try:
             command = load(str(self.name))
-        except KeyfoldError as error:  # of a stream's or a job's file, which are found when they are imported
-            # Here: `keyfold --help` loads no Rich.
+        except KeyfoldError as error:  # a stream's or a job's module is imported here and may be wrong
+            # Imported late: `keyfold --help` must not load Rich.
             from keyfold.cli.terminal import print_error  # noqa: PLC0415
 
             print_error(str(error))
@@ -145,7 +144,7 @@ class ListedCommand(TyperCommand):
 
 
 def load(name: str) -> TyperCommand | TyperGroup:
-    """Import a command by its name in `commands`."""
+    """Import the command that `commands` lists under a name."""
     module, _, attribute = commands()[name].target.partition(":")
     target = getattr(import_module(module), attribute)
     if not isinstance(target, typer.Typer):
@@ -162,7 +161,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # rich's help needs 0.2 s to import
-    context_settings={"help_option_names": ["-h", "--help"]},  # a command's context inherits it
+    context_settings={"help_option_names": ["-h", "--help"]},  # every command inherits this
 )
 
 
@@ -178,5 +177,5 @@ def keyfold(
         bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
-    """Stateful, per-key stream processing: land, ingest, run, look."""
+    """Stateful, per-key stream processing: ingest streams, run keyed jobs, inspect tables and state."""
     keep_files_private()

@@ -1,4 +1,4 @@
-"""`keyfold archive-classes`: what makes each later start of Spark faster."""
+"""`keyfold archive-classes`: write a class archive that makes Spark start faster."""
 
 import os
 from typing import Any
@@ -16,10 +16,10 @@ from keyfold.session.settings import JAVA_OPTIONS
 
 
 def archive_classes(as_json: AsJson = False) -> None:
-    """Write Java's archive of Spark's classes; with it, Spark starts in about half the time.
+    """Write a Java archive of Spark's classes, with which Spark starts in about half the time.
 
-    It is some 180 MB, beside the installed packages, and is of this Java and this Spark: write it again after an upgrade of
-    either. Java ignores one that does not fit.
+    The archive takes about 180 MB beside the installed packages. It fits this Java and this Spark only: write it again after
+    an upgrade of either. Java ignores an archive that does not fit.
     """
     with failures():
         archive = class_archive(java_text())
@@ -29,7 +29,7 @@ def archive_classes(as_json: AsJson = False) -> None:
             raise KeyfoldError(
                 f"{archive.parent} cannot be written ({error.strerror}): run this as the user that installed Keyfold"
             ) from None
-        # Written aside: a Java that starts meanwhile finds the old one, or the new one whole.
+        # Written to a temporary file first: a Java that starts meanwhile must not read half an archive.
         aside = archive.with_suffix(f".{os.getpid()}")
         try:
             conf = {"spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {written_to(aside)}"}
@@ -38,8 +38,8 @@ def archive_classes(as_json: AsJson = False) -> None:
             spark.stop()
             _end_java()
             if not aside.exists():
-                raise KeyfoldError("Java ended and wrote no archive: is there enough space on the disk, some 200 MB?")
-            # For all who use these packages: it holds Spark's classes and nothing else.
+                raise KeyfoldError("Java ended and wrote no archive: check that the disk has 200 MB of free space")
+            # Readable by every user of these packages: it contains Spark's classes and no data.
             archive.parent.chmod(0o755)
             aside.chmod(0o644)
             aside.replace(archive)
@@ -50,10 +50,10 @@ def archive_classes(as_json: AsJson = False) -> None:
 
 
 def _end_java() -> None:
-    """Have Java end, which is when it writes, and wait for that."""
+    """Stop Java, which writes the archive when it exits, and wait until it has exited."""
     gateway: Any = SparkContext._gateway
     java = gateway.proc
     gateway.shutdown()
-    # It lives as long as its standard input is open.
+    # PySpark's Java process runs until its standard input is closed.
     java.stdin.close()
     java.wait()

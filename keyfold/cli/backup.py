@@ -1,4 +1,4 @@
-"""`keyfold backup` and `keyfold restore`: a lakehouse's copies, and a lakehouse made of one."""
+"""`keyfold backup` and `keyfold restore`: back up a lakehouse and restore it."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -12,18 +12,18 @@ from keyfold.maintenance.backup import back_up, list_backups
 from keyfold.maintenance.backup import restore as restore_backup
 from keyfold.storage.place import to_place
 
-_Backups = Annotated[str, typer.Argument(metavar="BACKUPS", help="Folder, or s3a://BUCKET/FOLDER, of backups.")]
+_Backups = Annotated[str, typer.Argument(metavar="BACKUPS", help="Folder of the backups, or s3a://BUCKET/FOLDER.")]
 
 
 def backup(
     to: _Backups,
     keep: Annotated[
-        int | None, typer.Option(min=1, help="How many backups stay there; older ones are removed [default: all].")
+        int | None, typer.Option(min=1, help="Number of backups to keep; older ones are removed [default: all].")
     ] = None,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
-    """Back the lakehouse up, consistently, while runs go on; what earlier backups hold is not copied again."""
+    """Make a consistent, incremental backup of the lakehouse; runs may continue meanwhile."""
     with failures():
         made = back_up(Lakehouse(home), to_place(to), keep=keep)
         text = (
@@ -35,16 +35,16 @@ def backup(
 
 def restore(
     source: _Backups,
-    at: Annotated[str | None, typer.Option(metavar="NAME", help="Which backup [default: the newest].")] = None,
-    only_list: Annotated[bool, typer.Option("--list", help="List the backups that are there, and end.")] = False,
+    at: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the backup [default: the newest].")] = None,
+    only_list: Annotated[bool, typer.Option("--list", help="List the backups and restore nothing.")] = False,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
-    """Restore a backup to a home where nothing is yet; the next runs go on from there."""
+    """Restore a backup to an empty lakehouse directory; the next runs continue from it."""
     with failures():
         if only_list:
             names = list_backups(to_place(source))
-            report({"backups": names}, as_json, "\n".join(names) or "no backup is there")
+            report({"backups": names}, as_json, "\n".join(names) or f"no backup in {source}")
             return
         made = restore_backup(to_place(source), Lakehouse(home), at)
         text = (

@@ -1,4 +1,4 @@
-"""`keyfold jobs`, `streams`, `tables` and `params`: what the project declares. They read no events and start no Spark."""
+"""`keyfold jobs`, `streams`, `tables` and `params`: list what the project declares, without Spark."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
@@ -20,14 +20,14 @@ _STREAM_TABLES = {"events": "events", "quarantine": "rejected rows"}
 
 
 def jobs(as_json: AsJson = False) -> None:
-    """List the jobs: what each reads, its key, what it writes."""
+    """List the jobs with their streams, keys and descriptions."""
     with failures():
         rows = [_job_row(name) for name in project_jobs()]
         _print("jobs", rows, ("job", "stream", "key", "description"), as_json=as_json)
 
 
 def streams(as_json: AsJson = False) -> None:
-    """List the streams: the event time, the event id and the columns of each."""
+    """List the streams with their event times, event ids and descriptions."""
     with failures():
         rows = [
             {
@@ -43,19 +43,19 @@ def streams(as_json: AsJson = False) -> None:
 
 
 def tables(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
-    """List the tables: what writes each, and how many rows it has."""
+    """List the tables with their writers and row counts."""
     with failures():
-        there = Lakehouse(home).tables()
+        existing = Lakehouse(home).tables()
         declared = declared_tables()
         rows = [
             {
                 "table": name,
                 "written_by": declared.get(name, ("", ""))[0],
                 "contains": declared.get(name, ("", ""))[1],
-                "rows": count_rows(there[name]) if name in there else None,
-                "path": str(there[name]) if name in there else None,
+                "rows": count_rows(existing[name]) if name in existing else None,
+                "path": str(existing[name]) if name in existing else None,
             }
-            for name in [*declared, *(name for name in there if name not in declared)]
+            for name in [*declared, *(name for name in existing if name not in declared)]
         ]
         _print("tables", rows, ("table", "written_by", "contains", "rows"), as_json=as_json)
 
@@ -63,7 +63,7 @@ def tables(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
 def params(
     job: Annotated[str, typer.Argument(help=f"One of: {', '.join(project_jobs())}.")], as_json: AsJson = False
 ) -> None:
-    """List the parameters of a job: type, default and meaning of each; `keyfold run JOB --param NAME=VALUE` sets one."""
+    """List the parameters of a job with types and defaults; `keyfold run JOB --param NAME=VALUE` sets one."""
     require_job(job)
     with failures():
         rows = [
@@ -74,8 +74,8 @@ def params(
 
 
 def declared_tables() -> dict[str, tuple[str, str]]:
-    """Every table that the project declares: the stream or the job that writes it, and what it contains."""
-    found = {
+    """Return the project's tables by name, each with the stream or job that writes it and with what it contains."""
+    declared = {
         f"{kind}.{stream}": (f"stream {stream}", f"{contains} of {stream}")
         for stream in project_streams()
         for kind, contains in _STREAM_TABLES.items()
@@ -84,8 +84,8 @@ def declared_tables() -> dict[str, tuple[str, str]]:
         job = build_job(template)
         for table in job.tables:
             contains = template.description if table.name == job.name else table.description
-            found[table.name] = (f"job {job.name}", contains)
-    return found
+            declared[table.name] = (f"job {job.name}", contains)
+    return declared
 
 
 def _job_row(name: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`keyfold check`: whether a lakehouse is whole."""
+"""`keyfold check`: verify a lakehouse."""
 
 from dataclasses import asdict
 
@@ -11,10 +11,10 @@ from keyfold.maintenance.checking import check as check_lakehouse
 
 
 def check(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
-    """Verify a whole lakehouse without Spark: journals, tables, data files, state; name what is damaged, and the remedy.
+    """Verify the journals, tables, data files and state of a lakehouse without Spark; report damage and its remedy.
 
-    Everything is read and compared with the checksums that the journals keep. Runs may go on meanwhile. Exit code 1 where
-    something is damaged.
+    Every file is read and compared with the checksums in the journals. Runs may continue meanwhile. The exit code is 1 if
+    anything is damaged.
     """
     with failures():
         found = check_lakehouse(Lakehouse(home))

@@ -1,4 +1,4 @@
-"""What happened last night: the last batches of a job or of a stream's ingest, as their journals tell."""
+"""Read the last batches of a job or of a stream's ingest from the journal."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -16,15 +16,15 @@ from keyfold.times import BEGINNING, from_iso
 
 @dataclass(frozen=True)
 class History:
-    """What a journal tells.
+    """The last batches in a journal.
 
     Attributes:
-        name: of the job or stream.
-        generation: of the job that is live; None of a stream, and of a job that has not run.
-        batches: the last ones, oldest first.
-        pending: how many batches are planned and not done; the next run begins with them.
-        looked_at: when a run of the job last looked for events; None of a stream.
-        watermark: the event time that the job has reached by then; None before any event.
+        name: the job or stream.
+        generation: the job's live generation; None for a stream, and for a job that has not run.
+        batches: the last batches, oldest first.
+        pending: how many batches are planned and not committed; the next run begins with them.
+        looked_at: when a run of the job last looked for new events; None for a stream.
+        watermark: the job's watermark at that time; None before its first event.
     """
 
     name: str
@@ -35,7 +35,7 @@ class History:
     watermark: datetime | None = None
 
     def describe(self) -> Iterator[str]:
-        """In lines for people, one a batch."""
+        """Describe the history in lines for people, one line a batch."""
         where = f"{self.name}, {self.generation}" if self.generation else self.name
         if not self.batches:
             yield f"{where}: no batch yet"
@@ -46,13 +46,13 @@ class History:
             mark = " " if one.finished_at else "!"
             yield f"{mark}{one.batch:>8}  {when}  {took}  {one.read}  ->  {one.made}"
         if self.pending:
-            yield f"{where}: {self.pending} planned and not done; the next run begins there"
+            yield f"{where}: {self.pending} planned and not committed; the next run begins with them"
         if self.looked_at is not None and not self._has_batch_of_last_look():
-            reached = f"event time stands at {_plain(self.watermark)}" if self.watermark else "no event came yet"
-            yield f"{where}: looked last at {_plain(self.looked_at)}, when nothing was new and nothing was due; {reached}"
+            reached = f"the watermark is {_plain(self.watermark)}" if self.watermark else "no events yet"
+            yield f"{where}: last run {_plain(self.looked_at)} found no new events and no due timers; {reached}"
 
     def as_json(self) -> dict[str, Any]:
-        """As one JSON object."""
+        """Return the history as one JSON object."""
         return {**asdict(self), "batches": [asdict(one) for one in self.batches]}
 
     def _has_batch_of_last_look(self) -> bool:
@@ -61,11 +61,11 @@ class History:
 
 
 def history_of(lakehouse: Lakehouse, name: str, last: int) -> History:
-    """What the journal of a job's live generation, or of a stream's ingest, tells of the last batches.
+    """Read the last batches of a job's live generation, or of a stream's ingest.
 
     Raises:
-        typer.BadParameter: there is no such job or stream.
-        KeyfoldError: its journal cannot be read.
+        typer.BadParameter: the project has no such job or stream.
+        KeyfoldError: the journal cannot be read.
     """
     if name in project_streams():
         journal = ingest_journal(lakehouse, name)

@@ -1,4 +1,4 @@
-"""`keyfold ingest`: files, or messages of a topic, into a stream's tables."""
+"""`keyfold ingest`: read files, or the messages of a topic, into a stream's tables."""
 
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -36,51 +36,52 @@ def ingest(
         ),
     ] = None,
     settle: Annotated[
-        float, typer.Option(min=0, help="Seconds that a file must have stayed as it is; 0 where nobody writes.")
+        float,
+        typer.Option(
+            min=0, help="Seconds that a file must be unchanged before it is read; 0 if no file is being written."
+        ),
     ] = SETTLE.total_seconds(),
-    reread_changed: Annotated[
-        bool, typer.Option("--reread-changed", help="Read files again that have changed since they were read.")
-    ] = False,
+    reread_changed: Annotated[bool, typer.Option("--reread-changed", help="Read changed files again.")] = False,
     start: Annotated[
         str | None,
-        typer.Option(help="Where the first run of a topic begins: earliest, latest or a time [default: earliest]."),
+        typer.Option(help="Where the first run reads a topic from: earliest, latest or a time [default: earliest]."),
     ] = None,
     on_gap: Annotated[
         OnGap | None,
         typer.Option(help="How to treat messages that expired unread: `error` or `record` [default: error]."),
     ] = None,
     topic_anew: Annotated[
-        bool, typer.Option("--topic-anew", help="Read a topic that was deleted and made anew from its beginning.")
+        bool, typer.Option("--topic-anew", help="Read a deleted and recreated topic from its beginning.")
     ] = False,
     rebuild: Annotated[
         bool,
-        typer.Option("--rebuild", help="Move the stream's tables aside and read its landing files and topics again."),
+        typer.Option("--rebuild", help="Set the stream's tables aside, and read its landing files and topics again."),
     ] = False,
     continuous: Annotated[
-        bool, typer.Option(help="Keep running until interrupted (SIGINT, SIGTERM); finishes its batch.")
+        bool, typer.Option(help="Run until interrupted (SIGINT, SIGTERM); the current batch is finished first.")
     ] = False,
     every: Every = DEFAULT_EVERY,
     metrics_port: MetricsPort = None,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
-    """Read what is new in a folder, or a topic, into events.STREAM and quarantine.STREAM, and those of streams that share it."""
+    """Read new files or messages into events.STREAM and quarantine.STREAM, also for the streams that share them."""
     require_stream(stream)
     if rebuild and reread_changed:
-        raise typer.BadParameter("--rebuild reads every file again: leave --reread-changed out")
+        raise typer.BadParameter("--rebuild reads every file again: omit --reread-changed")
     if continuous and (rebuild or reread_changed):
-        raise typer.BadParameter("--continuous goes with neither --rebuild nor --reread-changed")
+        raise typer.BadParameter("--continuous excludes --rebuild and --reread-changed")
     if metrics_port is not None and not continuous:
-        raise typer.BadParameter("--metrics-port goes with --continuous")
-    # Before Spark starts: a signal that comes while it does ends the run, too.
+        raise typer.BadParameter("--metrics-port requires --continuous")
+    # Set before Spark starts: a signal that arrives while Spark starts must end the run, too.
     stop = stop_on_signal() if continuous else None
     with failures(), ExitStack() as stack:
         lakehouse, length = Lakehouse(home), timedelta(seconds=settle)
         streams = sharing(project_streams(), stream)
         landing = find_landing(streams[0].name, source, start=start, on_gap=on_gap, anew=topic_anew)
-        if not rebuild:  # a rebuild reads the folders that were read before
+        if not rebuild:  # a rebuild reads the folders and topics of earlier runs
             require_landing(lakehouse, streams[0], landing)
-        # After all that can be wrong without it: it takes seconds to start.
+        # Spark takes seconds to start, so everything that can be checked without it is checked first.
         spark = stack.enter_context(spark_of_environment(home))
         show = stack.enter_context(progress_of("ingest"))
         read = (spark, lakehouse, project_streams()[stream], landing)
@@ -106,8 +107,8 @@ def ingest(
 
 
 def _ingest_text(summary: IngestSummary) -> str:
-    waiting = f"; {summary.waiting:,} not whole yet" if summary.waiting else ""
-    untimed = f"; {summary.untimed:,} without a time, by their arrival" if summary.untimed else ""
+    waiting = f"; {summary.waiting:,} still being written" if summary.waiting else ""
+    untimed = f"; {summary.untimed:,} without a time, dated by their arrival" if summary.untimed else ""
     source = summary.source if summary.source.startswith(PREFIX) else f"{summary.files:,} files"
     return (
         f"{summary.stream}: {summary.rows_read:,} rows from {source} in {summary.seconds:.1f} s: "

@@ -1,4 +1,4 @@
-"""`keyfold journal`: what runs read lately, and what came of it."""
+"""`keyfold journal`: print the last batches of a job or stream."""
 
 from typing import Annotated
 
@@ -11,12 +11,12 @@ from keyfold.lakehouse import Lakehouse
 
 
 def journal(
-    name: Annotated[str, typer.Argument(metavar="JOB|STREAM", help="Whose journal.")],
-    last: Annotated[int, typer.Option(min=1, help="How many batches.")] = 20,
+    name: Annotated[str, typer.Argument(metavar="JOB|STREAM", help="The job or stream.")],
+    last: Annotated[int, typer.Option(min=1, help="Number of batches.")] = 20,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
-    """Print what was planned lately and what came of it, one line a batch."""
+    """Print the last batches of a job or of a stream's ingest, one line each."""
     with failures():
         history = history_of(Lakehouse(home), name, last)
         report(history.as_json(), as_json, "\n".join(history.describe()))

@@ -1,4 +1,4 @@
-"""Names that a command is given: a job, a stream, a table. An unknown one is bad usage, and the nearest is named."""
+"""Check names of jobs, streams and tables that a command is given; an unknown name is bad usage."""
 
 from collections.abc import Collection
 from difflib import get_close_matches
@@ -9,19 +9,19 @@ from keyfold.project import project_jobs, project_streams
 
 
 def require_job(name: str) -> None:
-    """Check that the project has a job.
+    """Check that the project has a job of this name.
 
     Raises:
-        typer.BadParameter: it has none of that name.
+        typer.BadParameter: it has none.
     """
     require_known("job", name, project_jobs())
 
 
 def require_stream(name: str) -> None:
-    """Check that the project has a stream.
+    """Check that the project has a stream of this name.
 
     Raises:
-        typer.BadParameter: it has none of that name.
+        typer.BadParameter: it has none.
     """
     require_known("stream", name, project_streams())
 
@@ -30,12 +30,12 @@ def require_known(kind: str, name: str, known: Collection[str]) -> None:
     """Check that a name is known.
 
     Args:
-        kind: what it names, in the singular.
-        name: as it was given.
-        known: all that there are.
+        kind: what the name stands for, in the singular.
+        name: the name that was given.
+        known: all known names.
 
     Raises:
-        typer.BadParameter: it is not known. The message names the nearest, where one is near, and all of them.
+        typer.BadParameter: the name is unknown. The message suggests the closest name and lists all.
     """
     if name in known:
         return

@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options that several commands share."""
 
 from typing import Annotated
 
@@ -14,23 +14,25 @@ Home = Annotated[
     typer.Option(
         "--home",
         envvar="KEYFOLD_HOME",
-        help="The lakehouse: tables, checkpoints and state. A folder, or s3a://BUCKET/FOLDER.",
+        help="The lakehouse directory, with tables, checkpoints and state: a folder, or s3a://BUCKET/FOLDER.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print a summary as one line of JSON.")]
-Parameters = Annotated[list[str] | None, typer.Option("--param", help="A job parameter, name=value; may be repeated.")]
+Parameters = Annotated[
+    list[str] | None, typer.Option("--param", help="A job parameter as name=value; may be repeated.")
+]
 
 WithConsumers = Annotated[
     bool,
     typer.Option(
         "--with-consumers",
-        help="Make the jobs that read this job's tables anew too, in order; all go live in one step.",
+        help="Also refresh the jobs that read this job's tables, in order; all become live in one step.",
     ),
 ]
 
 Every = Annotated[
     float,
-    typer.Option(min=0.01, metavar="SECONDS", help="With --continuous: from one look at what has come to the next."),
+    typer.Option(min=0.01, metavar="SECONDS", help="With --continuous: how often to look for new input."),
 ]
 
 MetricsPort = Annotated[
@@ -40,12 +42,12 @@ MetricsPort = Annotated[
 
 
 def given_parameters(given: list[str] | None) -> dict[str, str]:
-    """The parameters that were given as `name=value`."""
+    """Parse parameters that were given as `name=value`."""
     return given_pairs("--param", given)
 
 
 def given_columns(text: str | None) -> dict[str, str]:
-    """What was given to `--columns` as `a,b=NAME`: new names, by column."""
+    """Parse `--columns a,b=NAME` into the new name of each column."""
     pairs = [part.partition("=") for part in (text.split(",") if text else [])]
     if any(not old.strip() or (equals and not new.strip()) for old, equals, new in pairs):
         raise typer.BadParameter(f"--columns {text!r}: write it as a,b=NAME")
@@ -53,7 +55,7 @@ def given_columns(text: str | None) -> dict[str, str]:
 
 
 def given_pairs(option: str, given: list[str] | None) -> dict[str, str]:
-    """What was given to an option, each as `name=value`."""
+    """Parse the values of an option, each `name=value`."""
     pairs: dict[str, str] = {}
     for text in given or []:
         name, equals, value = text.partition("=")

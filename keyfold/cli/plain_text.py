@@ -1,7 +1,7 @@
-"""Text from data, as a terminal or a spreadsheet may safely get it.
+"""Make text from data safe for a terminal or a spreadsheet.
 
-What landed in a file can hold markup of Rich, escape sequences that recolour or retitle a terminal, marks that reverse the
-direction of text, or a formula. All of it is printed as the characters that it is made of.
+Landed data can contain Rich markup, escape sequences that recolour or retitle a terminal, marks that reverse the direction of
+text, or a formula. All of them are printed as plain characters.
 """
 
 import re
@@ -11,17 +11,17 @@ from rich.text import Text
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode's categories of control and format characters, lone surrogates and separators of lines."""
+"""Unicode categories of control and format characters, lone surrogates, and line and paragraph separators."""
 
 _BEGINS_A_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def visible(text: str, keep: str = "") -> str:
-    r"""Text whose control and format characters are written as escapes, such as `\x1b`.
+    r"""Write control and format characters as escapes, such as `\x1b`.
 
     Args:
         text: any text.
-        keep: characters that stay as they are.
+        keep: characters that are not escaped.
 
     Example:
         >>> visible("red \x1b[31m, two\nlines", keep="\n")
@@ -33,17 +33,17 @@ def visible(text: str, keep: str = "") -> str:
 
 
 def message(text: str) -> Text:
-    """A message of one or more lines for the console: without colours that a library gave it, and never as markup."""
+    """Return a message for the console, without a library's colours; it is never taken for markup."""
     return Text(visible(_COLOURS.sub("", text), keep="\n"))
 
 
 def cell(value: object) -> Text:
-    """A value for a table on the console, on one line and never as markup."""
+    """Return a value for a table on the console, on one line; it is never taken for markup."""
     return Text("" if value is None else f"{value:.6g}" if isinstance(value, float) else visible(str(value)))
 
 
 def guarded(text: str | None) -> str | None:
-    """Text for a CSV cell: where a spreadsheet would take it for a formula, with an apostrophe before it."""
+    """Return text for a CSV cell, with an apostrophe before text that a spreadsheet would take for a formula."""
     return f"'{text}" if text is not None and text.startswith(_BEGINS_A_FORMULA) else text
 
 

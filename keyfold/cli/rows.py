@@ -1,4 +1,4 @@
-"""Rows of a table, printed for people or for programs."""
+"""Print the rows of a table for people or for programs."""
 
 import json
 from typing import Literal, TextIO
@@ -18,10 +18,10 @@ _WIDTH_OF_NO_TERMINAL = 100_000
 
 
 def print_rows(path: Place, style: Format, limit: int | None, to: TextIO) -> int:
-    """Write a table's rows, and give back how many were written.
+    """Write a table's rows, and return how many were written.
 
-    `json` is one object a line, `csv` has a header and guards text that a
-    spreadsheet would take for a formula, `table` is for the eye and says how many rows there are.
+    `json` writes one object a line. `csv` writes a header, and guards text that a spreadsheet would take for a formula.
+    `table` is for people, and ends with the table's row count.
     """
     if style == "table":
         return _print_table(path, limit, to)
@@ -39,7 +39,7 @@ def print_rows(path: Place, style: Format, limit: int | None, to: TextIO) -> int
 
 
 def _write(to: TextIO, text: str) -> None:
-    # A file or a pipe gets every character as it is; a terminal would do what some of them say.
+    # A terminal would obey control characters; a file or a pipe gets them unchanged.
     to.write(visible(text, keep="\n") if to.isatty() else text)
 
 
@@ -52,7 +52,7 @@ def _print_table(path: Place, limit: int | None, to: TextIO) -> int:
         for row in readable(frame).iter_rows():
             shown.add_row(*map(cell, row))
         written += frame.height
-    # A terminal wraps; a file or a pipe gets the whole of every value.
+    # A terminal wraps lines; a file or a pipe gets every value whole.
     console = Console(file=to, width=None if to.isatty() else _WIDTH_OF_NO_TERMINAL)
     console.print(shown)
     console.print(f"{written} of {there} rows", style="dim")
@@ -60,7 +60,7 @@ def _print_table(path: Place, limit: int | None, to: TextIO) -> int:
 
 
 def _flat(frame: pl.DataFrame) -> pl.DataFrame:
-    """Lists and structs as JSON text, for which CSV has no form; and no text that a spreadsheet takes for a formula."""
+    """Write lists and structs as JSON text, since CSV has no form for them, and guard text that looks like a formula."""
     as_text: dict[str, pl.Series] = {}
     for name, kind in frame.schema.items():
         values = frame[name].to_list() if kind.is_nested() or kind == pl.String else []

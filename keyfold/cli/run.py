@@ -1,4 +1,4 @@
-"""`keyfold run`: a keyed job over what is new."""
+"""`keyfold run`: run a keyed job over new events."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -40,7 +40,7 @@ def run(
     home: Home = DEFAULT_HOME,
     param: Parameters = None,
     advance_to: Annotated[
-        str | None, typer.Option(metavar="ISO_TIME", help="Take event time as having reached this; what is due closes.")
+        str | None, typer.Option(metavar="ISO_TIME", help="Advance the watermark to this time; due timers fire.")
     ] = None,
     full_refresh: Annotated[bool, typer.Option(help="Start over in a new generation.")] = False,
     with_consumers: WithConsumers = False,
@@ -50,7 +50,7 @@ def run(
     since: Annotated[str | None, typer.Option(metavar="ISO_TIME", help="Replay events from this time on.")] = None,
     until: Annotated[str | None, typer.Option(metavar="ISO_TIME", help="Replay events before this time.")] = None,
     continuous: Annotated[
-        bool, typer.Option(help="Keep running until interrupted (SIGINT, SIGTERM); finishes its batch.")
+        bool, typer.Option(help="Run until interrupted (SIGINT, SIGTERM); the current batch is finished first.")
     ] = False,
     every: Every = DEFAULT_EVERY,
     metrics_port: MetricsPort = None,
@@ -58,32 +58,32 @@ def run(
         int,
         typer.Option(
             min=1,
-            help="MiB of new events' files a batch, at most. Each batch writes anew the state that it touches: where state is "
-            "large, larger batches cost less. Results are the same.",
+            help="At most this many MiB of event files a batch. Each batch rewrites the state that it touches, so larger "
+            "batches cost less where state is large. Results are the same.",
         ),
     ] = RunOptions().max_bytes_per_batch >> 20,
     as_json: AsJson = False,
 ) -> None:
-    """Run a keyed job over what is new in its event table."""
+    """Run a keyed job over the new events of its streams."""
     require_job(job)
     given = given_parameters(param)
     with usage_faults():
         name = "full_refresh" if full_refresh else "incremental" if replay is None else "replay"
         mode = parse_run_mode(name, _OPTIONS, branch=replay, since=since, until=until, advance_to=advance_to)
         if continuous and mode != Incremental():
-            raise KeyfoldError("--continuous goes with neither --advance-to nor --full-refresh nor --replay")
+            raise KeyfoldError("--continuous excludes --advance-to, --full-refresh and --replay")
         if with_consumers and not full_refresh:
             raise KeyfoldError(
-                "--with-consumers goes with --full-refresh: else consumers read what is new by themselves"
+                "--with-consumers requires --full-refresh: in other modes, run each consumer; it reads the new rows"
             )
         if metrics_port is not None and not continuous:
-            raise KeyfoldError("--metrics-port goes with --continuous")
+            raise KeyfoldError("--metrics-port requires --continuous")
     with failures():
         lakehouse = Lakehouse(home)
         born_with = live_parameters(lakehouse, job, mode)
         with usage_faults():
             keyed_job = build_job(project_jobs()[job], given, born_with)
-        # Before Spark starts: a signal that comes while it does ends the run, too.
+        # Set before Spark starts: a signal that arrives while Spark starts must end the run, too.
         stop = stop_on_signal() if continuous else None
         with spark_of_environment(home) as spark, progress_of(job) as report_progress:
 
@@ -91,10 +91,10 @@ def run(
                 report_progress(progress)
 
             options = RunOptions(batch_mib << 20, on_batch)
-            of_consumers: list[JobRun] = []
+            consumer_runs: list[JobRun] = []
             if isinstance(mode, FullRefresh) and with_consumers:
                 consumers = consumers_of(lakehouse, job, project_jobs())
-                done, *of_consumers = refresh_with_consumers(
+                done, *consumer_runs = refresh_with_consumers(
                     spark, lakehouse, keyed_job, consumers, mode, options=options
                 )
             elif continuous:
@@ -110,9 +110,9 @@ def run(
                 )
             else:
                 done = run_job(spark, lakehouse, keyed_job, mode, options=options)
-        runs = [done, *of_consumers]
+        runs = [done, *consumer_runs]
         warn(line for one in runs for line in one.warnings)
         summary = run_summary(done) | (
-            {"consumers": [run_summary(one) for one in of_consumers]} if with_consumers else {}
+            {"consumers": [run_summary(one) for one in consumer_runs]} if with_consumers else {}
         )
         report(summary, as_json, "\n".join(map(run_text, runs)))

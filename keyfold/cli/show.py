@@ -1,4 +1,4 @@
-"""`keyfold show`: the rows of a table."""
+"""`keyfold show`: print the rows of a table."""
 
 import sys
 from typing import Annotated
@@ -13,7 +13,7 @@ from keyfold.cli.terminal import failures, report
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import count_rows
 
-_ROWS_FOR_THE_EYE = 20
+_DEFAULT_TABLE_ROWS = 20
 
 
 def show(
@@ -21,11 +21,11 @@ def show(
     home: Home = DEFAULT_HOME,
     style: Annotated[Format, typer.Option("--format", help="How to print the rows.")] = "table",
     limit: Annotated[
-        int | None, typer.Option(min=0, help="At most this many rows [default: 20 of a table, else all].")
+        int | None, typer.Option(min=0, help="At most this many rows [default: 20 with --format table, else all].")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the rows of a table; `--json` prints its name, place and row count instead."""
+    """Print the rows of a table; `--json` prints its name, path and row count instead."""
     with failures():
         lakehouse = Lakehouse(home)
         known = declared_tables()
@@ -35,4 +35,4 @@ def show(
         if as_json:
             report({"table": table, "path": str(path), "rows": count_rows(path)}, as_json, "")
             return
-        print_rows(path, style, _ROWS_FOR_THE_EYE if limit is None and style == "table" else limit, sys.stdout)
+        print_rows(path, style, _DEFAULT_TABLE_ROWS if limit is None and style == "table" else limit, sys.stdout)

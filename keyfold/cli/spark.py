@@ -1,4 +1,4 @@
-"""The Spark of a command: started for it, stopped with it."""
+"""Start Spark for a command, and stop it when the command ends."""
 
 import signal
 from collections.abc import Iterator
@@ -15,21 +15,21 @@ from keyfold.storage.reachable import check_reachable
 
 @contextmanager
 def spark_of_environment(*places: object) -> Iterator[SparkSession]:
-    """A session as the environment's `KEYFOLD_SPARK_…` say.
+    """Start a session with the `KEYFOLD_SPARK_…` settings of the environment.
 
     Args:
-        places: what it reads and writes, the home first: those in buckets want more of Java, and are looked at before
-            seconds go into starting it.
+        places: what the session reads and writes, the lakehouse first. A bucket needs more Java libraries, and is checked
+            before the seconds that Spark takes to start.
 
     Raises:
-        KeyfoldError: a setting is wrong, a bucket is not reached, Spark does not start, or its Java ends meanwhile.
+        KeyfoldError: a setting is wrong, a bucket cannot be reached, Spark does not start, or its Java process ends.
     """
     settings = SparkSettings.from_environment()
     for place in places:
         settings = settings.for_home(place)
         check_reachable(place)
     spark = build_session(settings)
-    # What ends by itself at a signal finishes its batch first.
+    # A command with its own signal handler stops by itself, after its batch; its Spark work must not be cancelled.
     is_cut_short = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     with py4j_is_quiet():
         try:
@@ -40,6 +40,6 @@ def spark_of_environment(*places: object) -> Iterator[SparkSession]:
                 raise
             raise JavaEndedError from None
         finally:
-            # Of a Java that has ended there is nothing to stop.
+            # If Java has ended, nothing is left to stop.
             with suppress(Py4JError, OSError):
                 spark.stop()

@@ -1,4 +1,4 @@
-"""`keyfold state …`: the state of jobs as data. A module a tool; each loads Spark when it is called."""
+"""`keyfold state …`: the state tools. Each tool is a module and loads Spark when it is called."""
 
 import typer
 
@@ -8,7 +8,7 @@ from keyfold.cli.state_reading import listing, read, stats
 from keyfold.cli.state_tools import bootstrap, edit, move
 
 app = typer.Typer(
-    help="The state of jobs as data: read it, compare it, seed it, move it.",
+    help="Read, compare, seed, move and edit the state of jobs.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

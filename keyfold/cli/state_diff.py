@@ -1,4 +1,4 @@
-"""`keyfold state diff`: two states compared, or a state and a table."""
+"""`keyfold state diff`: compare two states, or a state and a table."""
 
 import sys
 from contextlib import ExitStack
@@ -30,9 +30,9 @@ def diff(
         typer.Argument(help="A batch (17), a generation or branch (generation-0001), or both (generation-0001:17)."),
     ],
     after: Annotated[str, typer.Argument(help="The same, `live`, or `table:` and a table's name or path.")] = LIVE,
-    rows: Annotated[int, typer.Option(min=0, help="Print so many of the keys that differ, before and after.")] = 0,
-    to: Annotated[str | None, typer.Option(metavar="PATH", help="Write all keys that differ there.")] = None,
-    style: Annotated[Format, typer.Option("--format", help="Of --to: jsonl, parquet or delta.")] = "delta",
+    rows: Annotated[int, typer.Option(min=0, help="Print this many differing keys, before and after.")] = 0,
+    to: Annotated[str | None, typer.Option(metavar="PATH", help="Write all differing keys to this path.")] = None,
+    style: Annotated[Format, typer.Option("--format", help="Format of --to: jsonl, parquet or delta.")] = "delta",
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
@@ -40,22 +40,22 @@ def diff(
     with failures(), ExitStack() as stack:
         lakehouse = Lakehouse(home)
         require_job_or_state(lakehouse, job)
-        found = _diff(stack.enter_context(spark_of_environment(home)), lakehouse, job, before, after)
-        summary = found.summary()
-        written = asdict(found.write(to, style)) if to is not None else None
-        report({**asdict(summary), "written": written}, as_json, _told(summary, to))
+        difference = _diff(stack.enter_context(spark_of_environment(home)), lakehouse, job, before, after)
+        summary = difference.summary()
+        written = asdict(difference.write(to, style)) if to is not None else None
+        report({**asdict(summary), "written": written}, as_json, _text(summary, to))
         if rows:
-            shown = found.first_rows(rows)
-            sys.stdout.writelines(f"{line}\n" for line in json_lines(shown, found.key, "jsonl"))
+            shown = difference.first_rows(rows)
+            sys.stdout.writelines(f"{line}\n" for line in json_lines(shown, difference.key, "jsonl"))
 
 
 def _diff(spark: SparkSession, lakehouse: Lakehouse, job: str, before: str, after: str) -> StateDiff:
     if before.startswith(_TABLE):
-        raise KeyfoldError("a table comes after the state that it is compared with: give the state first")
-    was = _state(spark, lakehouse, job, before)
+        raise KeyfoldError("give the state first, then the table that it is compared with")
+    state_before = _state(spark, lakehouse, job, before)
     if after.startswith(_TABLE):
-        return diff_with_table(was, lakehouse, after.removeprefix(_TABLE))
-    return diff_states(was, _state(spark, lakehouse, job, after))
+        return diff_with_table(state_before, lakehouse, after.removeprefix(_TABLE))
+    return diff_states(state_before, _state(spark, lakehouse, job, after))
 
 
 def _state(spark: SparkSession, lakehouse: Lakehouse, job: str, text: str) -> StateRows:
@@ -63,21 +63,21 @@ def _state(spark: SparkSession, lakehouse: Lakehouse, job: str, text: str) -> St
     if text.isdigit():
         name, colon, number = LIVE, ":", text
     if colon and not number.isdigit():
-        raise KeyfoldError(f"{text}: {number!r} is no batch; write it as generation-0001:17")
+        raise KeyfoldError(f"{text}: {number!r} is not a batch number; write it as generation-0001:17")
     generation = None if name == LIVE else name
-    one = job_or_name(lakehouse, job, generation)
-    return read_state(spark, lakehouse, one, generation=generation, batch=int(number) if colon else None)
+    keyed_job = job_or_name(lakehouse, job, generation)
+    return read_state(spark, lakehouse, keyed_job, generation=generation, batch=int(number) if colon else None)
 
 
-def _told(found: DiffSummary, to: str | None) -> str:
+def _text(found: DiffSummary, to: str | None) -> str:
     lines = [
         f"before: {found.before}: {found.keys_before:,} keys",
         f"after:  {found.after}: {found.keys_after:,} keys",
-        f"{found.added:,} keys added, {found.removed:,} removed, {found.changed:,} changed, {found.unchanged:,} alike",
+        f"{found.added:,} keys added, {found.removed:,} removed, {found.changed:,} changed, {found.unchanged:,} unchanged",
         *(f"  {column}: differs in {count:,} keys" for column, count in found.columns.items()),
     ]
     if found.not_compared:
-        lines.append(f"not compared, of one of the two alone or of another type: {', '.join(found.not_compared)}")
+        lines.append(f"not compared, since only one side has them or the types differ: {', '.join(found.not_compared)}")
     if to is not None:
         lines.append(f"written to {to}")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The job that a command on state is about."""
+"""Find the job of a state command."""
 
 from collections.abc import Mapping
 
@@ -14,11 +14,11 @@ from keyfold.state.reading.retained_batches import find_generation, jobs_with_st
 
 
 def job_or_name(lakehouse: Lakehouse, name: str, generation: str | None = None) -> KeyedJob | str:
-    """The job with the parameters that its generation was born with; its name where there is no such job (any more).
+    """Return the job with the parameters of its generation, or its name if the project no longer has the job.
 
     Raises:
-        typer.BadParameter: there is no such job.
-        KeyfoldError: it has not run.
+        typer.BadParameter: neither the project nor the lakehouse has the job.
+        KeyfoldError: the job has not run.
     """
     require_job_or_state(lakehouse, name)
     born = find_generation(lakehouse, name, generation).record["parameters"]
@@ -27,14 +27,14 @@ def job_or_name(lakehouse: Lakehouse, name: str, generation: str | None = None) 
     try:
         return build_job(project_jobs()[name], born_with=born)
     except KeyfoldError:
-        return name  # born with parameters that the job has no more: the state itself tells its columns
+        return name  # the job no longer has these parameters; the columns are read from the state itself
 
 
 def require_job_or_state(lakehouse: Lakehouse, name: str) -> None:
-    """Check that the project has a job, or that the lakehouse has state of one that the project has no more.
+    """Check that the project has a job, or that the lakehouse has state of a job that the project no longer has.
 
     Raises:
-        typer.BadParameter: neither.
+        typer.BadParameter: neither has it.
     """
     if name not in project_jobs():
         has_run = [one for one in jobs_with_state(lakehouse) if one not in project_jobs()]
@@ -42,11 +42,11 @@ def require_job_or_state(lakehouse: Lakehouse, name: str) -> None:
 
 
 def build_live_job(lakehouse: Lakehouse, name: str, given: Mapping[str, str]) -> KeyedJob:
-    """The job with the parameters given, and else those that its live generation was born with.
+    """Build the job with the given parameters; the others are those of its live generation.
 
     Raises:
-        typer.BadParameter: there is no such job, or a parameter has a value that it cannot have.
-        KeyfoldError: the live generation is lost.
+        typer.BadParameter: the project has no such job, or a parameter's value is invalid.
+        KeyfoldError: the live generation is missing.
     """
     require_job(name)
     born_with = live_parameters(lakehouse, name)

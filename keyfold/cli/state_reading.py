@@ -1,4 +1,4 @@
-"""`keyfold state read`, `list`, `stats`: what a state holds, where it lies, what it is like."""
+"""`keyfold state read`, `list` and `stats`: read the rows of a state, list states, and print their statistics."""
 
 import json
 import sys
@@ -30,9 +30,10 @@ from keyfold.state.rows.selection import select_columns
 Generation = Annotated[
     str | None, typer.Option("--generation", metavar="G", help="A generation or a branch [default: the live one].")
 ]
-Batch = Annotated[int | None, typer.Option("--batch", min=0, help="A batch that is retained [default: the last].")]
+Batch = Annotated[int | None, typer.Option("--batch", min=0, help="A retained batch [default: the last].")]
 Checkpoint = Annotated[
-    str | None, typer.Option("--checkpoint", metavar="PATH", help="Of any Spark query, in place of a job.")
+    str | None,
+    typer.Option("--checkpoint", metavar="PATH", help="The checkpoint of any Spark query, instead of a job."),
 ]
 
 
@@ -42,55 +43,57 @@ def read(
     generation: Generation = None,
     key: Annotated[
         list[str] | None,
-        typer.Option(metavar="K", help="Only this key; of several columns, as a JSON object. May be repeated."),
+        typer.Option(metavar="K", help="Only this key; a JSON object if it has several columns. May be repeated."),
     ] = None,
-    to: Annotated[str | None, typer.Option(metavar="PATH", help="Folder or URL [default: the terminal].")] = None,
+    to: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Write to this folder or URL [default: the terminal].")
+    ] = None,
     style: Annotated[Format, typer.Option("--format", help="How to write the rows.")] = "jsonl",
     limit: Annotated[int | None, typer.Option(min=0, help="Print at most this many lines.")] = None,
     checkpoint: Checkpoint = None,
     part: Annotated[
         str | None,
-        typer.Option(help="Of a checkpoint: a state variable, `timers`, `left`, `right`, or a store by its name."),
+        typer.Option(help="With --checkpoint: a state variable, `timers`, `left`, `right`, or the name of a store."),
     ] = None,
-    operator: Annotated[int | None, typer.Option(min=0, help="Of a checkpoint: this operator alone.")] = None,
+    operator: Annotated[int | None, typer.Option(min=0, help="With --checkpoint: only this operator.")] = None,
     changes_since: Annotated[
-        int | None, typer.Option(metavar="BATCH", help="Of a checkpoint: what changed from this batch on.")
+        int | None, typer.Option(metavar="BATCH", help="With --checkpoint: only changes from this batch on.")
     ] = None,
     whole_collections: Annotated[
-        bool, typer.Option("--whole-collections", help="Of a checkpoint: lists and maps as one row a key.")
+        bool, typer.Option("--whole-collections", help="With --checkpoint: lists and maps as one row a key.")
     ] = False,
     columns: Annotated[
         str | None,
-        typer.Option(metavar="A,B=NAME", help="Only these columns, `B` by another name; keyed-json keeps the key."),
+        typer.Option(metavar="A,B=NAME", help="Only these columns, with `B` renamed; keyed-json keeps the key."),
     ] = None,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
     """Read the rows of a job's state, or of any Spark checkpoint: print them, or write them to files."""
     if (job is None) == (checkpoint is None):
-        raise typer.BadParameter("give a JOB, or --checkpoint PATH of another query")
+        raise typer.BadParameter("give either a JOB or --checkpoint PATH")
     if to is None and style not in get_args(LineFormat):
-        raise typer.BadParameter(f"--format {style} is for files: say where with --to")
+        raise typer.BadParameter(f"--format {style} writes files: give their folder with --to")
     if to is not None and limit is not None:
-        raise typer.BadParameter("--limit is for what is printed; --to writes all")
+        raise typer.BadParameter("--limit applies to printed rows; --to writes all rows")
     if checkpoint is None and (part or operator is not None or changes_since is not None or whole_collections):
-        raise typer.BadParameter("--part, --operator, --changes-since and --whole-collections go with --checkpoint")
+        raise typer.BadParameter("--part, --operator, --changes-since and --whole-collections require --checkpoint")
     if checkpoint is not None and generation:
-        raise typer.BadParameter("--generation goes with a JOB")
+        raise typer.BadParameter("--generation requires a JOB")
     if style == "keyed-json" and (part or changes_since is not None or whole_collections):
         raise typer.BadParameter(
-            "keyed-json shows all variables of a key: leave out --part, --changes-since and --whole-collections"
+            "keyed-json shows all variables of a key: omit --part, --changes-since and --whole-collections"
         )
     wanted = given_columns(columns)
     with failures(), ExitStack() as stack:
         lakehouse = Lakehouse(home)
-        # Before Spark starts, which takes seconds: whether there is such a job.
-        one = None if job is None else job_or_name(lakehouse, job, generation)
+        # Spark takes seconds to start, so an unknown job is reported before.
+        keyed_job = None if job is None else job_or_name(lakehouse, job, generation)
         spark = stack.enter_context(spark_of_environment(home))
         if checkpoint is not None:
-            theirs = [_columns_of(text) for text in key or []]
+            keys = [_columns_of(text) for text in key or []]
             if style == "keyed-json":
-                variables = read_variables(spark, checkpoint, operator=operator, batch=batch, keys=theirs)
+                variables = read_variables(spark, checkpoint, operator=operator, batch=batch, keys=keys)
                 rows = variables.select(wanted) if wanted else variables
             else:
                 rows = read_checkpoint(
@@ -101,16 +104,16 @@ def read(
                     batch=batch,
                     changes_since=changes_since,
                     whole_collections=whole_collections,
-                    keys=theirs,
+                    keys=keys,
                 )
                 rows = select_columns(rows, wanted, f"checkpoint {checkpoint}")
             _show_checkpoint(rows, f"checkpoint {checkpoint}", to, style, limit, as_json)
             return
-        assert one is not None  # noqa: S101 - narrows what was checked above
-        rows = read_state(spark, lakehouse, one, generation=generation, batch=batch, keys=key or [])
+        assert keyed_job is not None  # noqa: S101 - narrows what was checked above
+        rows = read_state(spark, lakehouse, keyed_job, generation=generation, batch=batch, keys=key or [])
         if wanted:
-            kept = {name: name for name in rows.key} if style == "keyed-json" else {}
-            rows = rows.select({**kept, **wanted})
+            key_columns = {name: name for name in rows.key} if style == "keyed-json" else {}
+            rows = rows.select({**key_columns, **wanted})
         if to is not None:
             _report(write_state(rows, to, style), as_json)
             return
@@ -118,12 +121,12 @@ def read(
 
 
 def listing(
-    job: Annotated[str | None, typer.Argument(help="Of this job alone.")] = None,
+    job: Annotated[str | None, typer.Argument(help="Only this job.")] = None,
     checkpoint: Checkpoint = None,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
-    """List jobs with their generations, branches and retained batches; or the parts of a checkpoint's state."""
+    """List jobs with their generations, branches and retained batches, or the parts of a checkpoint's state."""
     with failures():
         if checkpoint is not None:
             with spark_of_environment(home) as spark:
@@ -137,27 +140,27 @@ def listing(
             return
         lakehouse = Lakehouse(home)
         names = [job] if job else jobs_with_state(lakehouse)
-        found = [one for name in names for one in list_state(lakehouse, name)]
-        text = "\n".join(_listed(one) for one in found) or f"no job has run in {lakehouse.home} yet"
-        report({"generations": [asdict(one) for one in found]}, as_json, text)
+        generations = [one for name in names for one in list_state(lakehouse, name)]
+        text = "\n".join(_generation_text(one) for one in generations) or f"no job has run in {lakehouse.home} yet"
+        report({"generations": [asdict(one) for one in generations]}, as_json, text)
 
 
 def stats(
-    job: Annotated[str, typer.Argument(help="The job whose state to count.")],
+    job: Annotated[str, typer.Argument(help="The job.")],
     batch: Batch = None,
     generation: Generation = None,
-    last: Annotated[int, typer.Option(min=1, help="Of how many batches to tell the growth.")] = 10,
+    last: Annotated[int, typer.Option(min=1, help="Number of batches to show the growth of.")] = 10,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
-    """Tell what a job's state is like: rows, keys, bytes, skew over key groups, timers, growth over batches."""
+    """Print statistics of a job's state: rows, keys, bytes, skew over key groups, timers, growth over batches."""
     with failures():
         lakehouse = Lakehouse(home)
-        one = job_or_name(lakehouse, job, generation)
+        keyed_job = job_or_name(lakehouse, job, generation)
         with spark_of_environment(home) as spark:
-            rows = read_state(spark, lakehouse, one, generation=generation, batch=batch)
-            found = state_statistics(lakehouse, rows, last)
-        report(asdict(found), as_json, "\n".join(_told(found)))
+            rows = read_state(spark, lakehouse, keyed_job, generation=generation, batch=batch)
+            statistics = state_statistics(lakehouse, rows, last)
+        report(asdict(statistics), as_json, "\n".join(_statistics_lines(statistics)))
 
 
 def _show_checkpoint(
@@ -193,12 +196,12 @@ def _print(rows: StateRows, style: LineFormat, limit: int | None, to: TextIO) ->
 
 def _columns_of(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        columns = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, dict) or not found:
-        raise KeyfoldError(f'--key {text}: of a checkpoint, give the columns as a JSON object, {{"user": "ann"}}')
-    return found
+        columns = None
+    if not isinstance(columns, dict) or not columns:
+        raise KeyfoldError(f'--key {text}: with --checkpoint, give a key as a JSON object, such as {{"user": "ann"}}')
+    return columns
 
 
 def _report(made: Export, as_json: bool) -> None:
@@ -206,7 +209,7 @@ def _report(made: Export, as_json: bool) -> None:
     report(asdict(made), as_json, f"{made.rows:,} rows{size}: {made.to} ({made.format})")
 
 
-def _listed(one: ListedGeneration) -> str:
+def _generation_text(one: ListedGeneration) -> str:
     batches = f"batches {one.retained[0]} to {one.retained[-1]}" if one.retained else "no batch"
     return (
         f"{one.job} {one.generation} ({one.role}): {batches}, {one.open_events:,} events open, {one.bytes:,} bytes in "
@@ -214,7 +217,7 @@ def _listed(one: ListedGeneration) -> str:
     )
 
 
-def _told(found: StateStatistics) -> Iterator[str]:
+def _statistics_lines(found: StateStatistics) -> Iterator[str]:
     yield (
         f"{found.job} ({found.generation}) after batch {found.batch}: {found.rows:,} rows of {found.keys:,} keys, "
         f"{found.bytes:,} bytes; watermark {found.watermark or 'not set'}"

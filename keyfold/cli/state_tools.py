@@ -91,7 +91,7 @@ def _parsed(field: FieldInfo, given: Any) -> Any:
 
 plan = command_of(
     STATE_TOOLS["state_move"],
-    "Say what a change of a job means before anything runs: free, a move, or a refresh.",
+    "Report what a changed job needs before it runs: nothing, a state move, or a full refresh.",
     dry_run=True,
 )
 move = command_of(STATE_TOOLS["state_move"], dry_run=False)

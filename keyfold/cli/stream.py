@@ -1,4 +1,4 @@
-"""`keyfold stream …`: the columns of a stream beside those of its landing files."""
+"""`keyfold stream …`: compare a stream's columns with those of its landing files, and accept new ones."""
 
 import shlex
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from keyfold.stream import Stream
 from keyfold.stream.sharing import streams_with
 
 app = typer.Typer(
-    help="The columns of streams: show those of new files that a stream does not know, and accept them.",
+    help="Compare the columns of a stream with those of new files, and accept new columns.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -39,7 +39,7 @@ From = Annotated[
 
 @app.command()
 def drift(stream: Name, source: From = None, home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
-    """Show what the newest landing files have that a stream does not know, and what it needs and they lack."""
+    """Show the columns that the newest landing files have and a stream does not, and those that they lack."""
     require_stream(stream)
     with failures():
         found = [one for one in _drift(project_streams()[stream], source, home) if one.is_any]
@@ -52,15 +52,15 @@ def drift(stream: Name, source: From = None, home: Home = DEFAULT_HOME, as_json:
         unknown = dict.fromkeys(name for one in found for name in one.unknown)
         names = ["COLUMN"] if private and unknown else [shlex.quote(name) for name in unknown]
         lines += [f"keyfold stream accept {stream} {name}" for name in names]
-        report({"stream": stream, "files": files}, as_json, "\n".join(lines) or f"{stream} knows every column")
+        report({"stream": stream, "files": files}, as_json, "\n".join(lines) or f"{stream} has every column")
 
 
 @app.command()
 def accept(
     stream: Name,
-    column: Annotated[str, typer.Argument(help="A raw column, as `keyfold stream drift` names it.")],
+    column: Annotated[str, typer.Argument(help="A raw column, named as by `keyfold stream drift`.")],
     source: From = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the lines, and write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the lines; write nothing.")] = False,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
@@ -85,13 +85,16 @@ def accept(
 
 
 def _shown(names: Sequence[str], private: bool) -> Sequence[str]:
-    """Names that a file gave; of a stream with private columns their number, since a name may be a value without its header."""
+    """Return column names of a file; only their number if the stream has private columns.
+
+    In a file without a header, the first row's values are taken for names and may be private.
+    """
     return [f"({len(names):,} not shown: {MASK})"] if private and names else names
 
 
 def _report(stream: str, accepted: Acceptance, module: Path, *, dry_run: bool, as_json: bool) -> None:
-    told = [f"{one.name}: {spoken(one.source)}, from {one.source.raw!r}" for one in accepted.columns]
-    done = "would add" if dry_run else "added"
+    columns = [f"{one.name}: {spoken(one.source)}, from {one.source.raw!r}" for one in accepted.columns]
+    verb = "would add" if dry_run else "added"
     summary: dict[str, Any] = {
         "stream": stream,
         "columns": {one.name: str(one.kind) for one in accepted.columns},
@@ -99,7 +102,9 @@ def _report(stream: str, accepted: Acceptance, module: Path, *, dry_run: bool, a
         "file": str(module),
         "written": not dry_run,
     }
-    text = "\n".join([*told, f"{done} to {module}:", _lines(accepted), "older events have NULL there; then:"])
+    text = "\n".join(
+        [*columns, f"{verb} to {module}:", _lines(accepted), "the column is NULL in older events; then run:"]
+    )
     report(summary, as_json, f"{text}\n  keyfold ingest {stream}")
 
 
@@ -113,7 +118,7 @@ def _drift(stream: Stream, source: str | None, home: str) -> list[Drift]:
     if place.is_dir():
         return find_drift(stream, newest_files(stream, place), sharing=streams)
     if source is None or not place.exists():
-        raise KeyfoldError(f"{place} is not there: name a file, or a folder of files, with --from")
+        raise KeyfoldError(f"{place} does not exist: give a file, or a folder of files, with --from")
     return find_drift(stream, [place], sharing=streams)
 
 
@@ -122,11 +127,11 @@ def _file_with(stream: Stream, column: str, found: list[Drift]) -> Path:
     if not files:
         unknown = dict.fromkeys(name for one in found for name in one.unknown)
         raise KeyfoldError(
-            f"no file that was looked at has a {column!r} that stream {stream.name} does not know; "
+            f"stream {stream.name} has {column!r}, or none of the files has it; "
             + (
-                f"unknown are {', '.join(_shown(list(unknown), bool(stream.private)))}"
+                f"unknown columns: {', '.join(_shown(list(unknown), bool(stream.private)))}"
                 if unknown
-                else "it knows every column"
+                else "the stream has every column of the files"
             )
         )
     if (newest := local_path(files[-1])) is None:

@@ -1,4 +1,4 @@
-"""`keyfold submit`: another command under spark-submit, where a cluster's rules or tools want applications to be submitted."""
+"""`keyfold submit`: run another command under spark-submit, for clusters that require it."""
 
 import os
 import subprocess
@@ -20,22 +20,24 @@ _PROGRAM = "from keyfold.cli.app import app\n\napp()\n"
 
 
 def submit(
-    arguments: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="As in: keyfold submit -- run JOB")],
+    arguments: Annotated[
+        list[str], typer.Argument(metavar="COMMAND...", help="The command, as in: keyfold submit -- run JOB")
+    ],
 ) -> None:
-    """Run a command of keyfold under spark-submit, in client mode, with the settings of KEYFOLD_SPARK_…."""
+    """Run a keyfold command under spark-submit in client mode, with the settings of KEYFOLD_SPARK_…."""
     with failures():
         if arguments[0] == "submit":
-            raise KeyfoldError("give the command that is to be submitted, as in: keyfold submit -- run JOB")
+            raise KeyfoldError("submit cannot submit itself: give another command, as in: keyfold submit -- run JOB")
         settings = SparkSettings.from_environment().for_home(to_place(_home(arguments)))
         command = submit_command(settings, _PROGRAM, arguments, new_scratch())
-        # The driver is this Python: else spark-submit takes the first that PATH has.
+        # Without this, spark-submit runs the driver with the first Python on PATH.
         environment = {"PYSPARK_DRIVER_PYTHON": sys.executable, **os.environ}
         done = subprocess.run(command, env=environment, check=False)
     raise typer.Exit(done.returncode)
 
 
 def _home(arguments: Sequence[str]) -> str:
-    """The home that a command is given: Java wants more for one in a bucket, and starts before the command reads it."""
+    """Return the lakehouse of a submitted command: Java needs more libraries for a bucket, and starts before the command."""
     given = [after for option, after in pairwise(arguments) if option == "--home"]
     given += [argument.removeprefix("--home=") for argument in arguments if argument.startswith("--home=")]
     return given[-1] if given else os.environ.get("KEYFOLD_HOME", "")

@@ -1,4 +1,4 @@
-"""What the command line has of a terminal: summaries, errors as one message, progress, signals."""
+"""Print summaries, errors and progress of commands, and handle signals."""
 
 import errno
 import json
@@ -25,11 +25,11 @@ from keyfold.storage.store_failures import failure_of_store
 from keyfold.times import to_iso
 
 _OF_THE_DISK = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EIO}
-"""What a person can put right: read-only, another user's, full, broken."""
+"""Errors of the disk that a person can fix: read-only, another user's, full, broken."""
 
 
 def report(summary: dict[str, Any], as_json: bool, text: str) -> None:
-    """Print a summary as one line of JSON, or the text that says it to people."""
+    """Print a summary as one line of JSON, or as text for people."""
     if as_json:
         print(json.dumps(summary, default=_as_json))
     else:
@@ -38,18 +38,18 @@ def report(summary: dict[str, Any], as_json: bool, text: str) -> None:
 
 @contextmanager
 def failures() -> Iterator[None]:
-    """Show what a person can put right as one message, without a traceback; the exit code is 1."""
+    """Print an error that a person can fix as one message, without a traceback, and exit with code 1."""
     try:
         yield
     except KeyfoldError as error:
-        told = str(error)
+        text = str(error)
     except Exception as error:
-        told = _plainly(error)
-        if told is None:
-            raise  # a fault of ours, whose traceback is wanted
+        text = _message_of_system_error(error)
+        if text is None:
+            raise  # a bug of Keyfold: its traceback is needed
     else:
         return
-    print_error(told)
+    print_error(text)
     raise typer.Exit(1)
 
 
@@ -60,7 +60,7 @@ def print_error(text: str) -> None:
 
 @contextmanager
 def usage_faults() -> Iterator[None]:
-    """Show what is wrong with an option's value as bad usage; the exit code is 2."""
+    """Report an invalid option value as bad usage, and exit with code 2."""
     try:
         yield
     except KeyfoldError as error:
@@ -69,7 +69,7 @@ def usage_faults() -> Iterator[None]:
 
 @contextmanager
 def progress_of(what: str) -> Iterator[Callable[[Progress], None]]:
-    """A progress bar on standard error where a terminal is attached, and nothing elsewhere."""
+    """Show a progress bar on standard error if that is a terminal."""
     console = Console(stderr=True)
     columns = (
         SpinnerColumn(),
@@ -89,38 +89,38 @@ def progress_of(what: str) -> Iterator[Callable[[Progress], None]]:
 
 
 def warn(warnings: Iterable[str]) -> None:
-    """Print what people should know of on standard error, a line each."""
+    """Print warnings on standard error, one a line."""
     for warning in warnings:
         Console(stderr=True).print(Text.assemble(("warning:", "bold yellow"), " ", message(warning)), soft_wrap=True)
 
 
 def stop_on_signal() -> threading.Event:
-    """An event that SIGINT and SIGTERM set, so that what runs for long ends where it can."""
+    """Return an event that SIGINT and SIGTERM set, so that a long run can end after its batch."""
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     return stop
 
 
-def _plainly(error: Exception) -> str | None:
-    """What a library's or the system's error says to people; None of one that is a fault of ours."""
-    # Here: `keyfold --help` loads no Delta.
+def _message_of_system_error(error: Exception) -> str | None:
+    """Return the message of an error of a library or the system; None if the error is a bug of Keyfold."""
+    # Imported late: `keyfold --help` must not load Delta.
     from deltalake.exceptions import DeltaError  # noqa: PLC0415
 
     if isinstance(error, OSError | DeltaError) and (failed := failure_of_store(error)) is not None:
         return _of_the_store(failed)
     if isinstance(error, DeltaError):
-        return f"a table could not be read or written: {first_line(error)}; mend that and run it again"
+        return f"a table could not be read or written: {first_line(error)}; fix this and run the command again"
     if not isinstance(error, OSError):
         return None
-    # Of Polars' and Delta's own, which have the number in their text alone.
+    # Errors of Polars and Delta have the number only in their text.
     if error.errno is None and "(os error " in str(error):
         return first_line(error)
     return f"{error.filename or 'the disk'}: {error.strerror}" if error.errno in _OF_THE_DISK else None
 
 
 def _of_the_store(error: StoreError) -> str:
-    """What is wrong with the settings, where the store still does not answer; or else what it said."""
+    """Return what is wrong with the settings if the store still does not answer, else the store's own error."""
     try:
         check_reachable(error.place)
     except KeyfoldError as found:

@@ -1,4 +1,4 @@
-"""`keyfold warm-spark`: a Spark that stays, for runs to attach to."""
+"""`keyfold warm-spark`: keep a Spark session running for runs to attach to."""
 
 import sys
 from pathlib import Path
@@ -18,12 +18,12 @@ from keyfold.storage.reachable import check_reachable
 
 def warm_spark(
     address: Annotated[
-        Path | None, typer.Option(help="File that says where it is [default: HOME/warm-spark.json].")
+        Path | None, typer.Option(help="File to write its address to [default: HOME/warm-spark.json].")
     ] = None,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
-    """Keep a Spark that runs of Dagster attach to, until interrupted; they find it by KEYFOLD_WARM_SPARK."""
+    """Keep a Spark session running for Dagster runs to attach to (KEYFOLD_WARM_SPARK), until interrupted."""
 
     def report_address(file: Path) -> None:
         report({"address": str(file)}, as_json, f"warm Spark: set KEYFOLD_WARM_SPARK={file} for runs that attach to it")
@@ -40,6 +40,6 @@ def _beside(home: str) -> Path:
     place = to_place(home)
     if (folder := local_path(place)) is None:
         raise KeyfoldError(
-            f"a warm Spark serves this machine alone, and {place} is none of its folders: give --address FILE"
+            f"a warm Spark serves this machine only, and {place} is not a local folder: give --address FILE"
         )
     return folder / "warm-spark.json"

@@ -1,4 +1,4 @@
-"""What a warm Spark does before runs attach to it: a little of everything that they will do."""
+"""Warm up a Spark session: ingest a few events and run a small job before real runs attach."""
 
 import tempfile
 from datetime import UTC, datetime, timedelta
@@ -29,7 +29,7 @@ _EVENT = pa.schema(
 
 
 def warm_up(spark: SparkSession) -> None:
-    """Ingest a few events and run a keyed job on them, in a folder that is thrown away."""
+    """Ingest a few events and run a keyed job on them in a temporary folder."""
     stream = Stream(name="warm_up", schema=_EVENT, event_time="time")
     job = KeyedJob(
         name="warm_up",
@@ -61,7 +61,7 @@ def warm_up(spark: SparkSession) -> None:
 
 
 def _newest_of_each_key(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-    """Keep the newest event of each key, and write it an hour later."""
+    """Keep the newest event of each key, and write it an hour of event time later."""
     known = pl.concat([state.drop(DEADLINE), events]).sort("time").unique("key", keep="last", maintain_order=True)
     known = known.with_columns((pl.col("time") + pl.duration(hours=1)).alias(DEADLINE))
     is_over = pl.col(DEADLINE) <= clock.watermark

@@ -1,4 +1,4 @@
-"""Everything that Dagster loads, made of the project's groups of assets and suites."""
+"""Build the Dagster definitions of the project from its asset groups and suites."""
 
 import dagster as dg
 
@@ -25,7 +25,7 @@ from keyfold.stream.sharing import streams_with
 
 
 def build_definitions() -> dg.Definitions:
-    """The definitions of the project of this process.
+    """Build the definitions of the current project.
 
     Raises:
         KeyfoldError: a setting in the environment is wrong, or a module of the project cannot be imported.
@@ -33,10 +33,10 @@ def build_definitions() -> dg.Definitions:
     Example:
         >>> defs = build_definitions()  # doctest: +SKIP
     """
-    # Loaded by the code server and in every run's process, before either has written anything.
+    # The code server and every run's process load this before they write anything.
     keep_files_private()
     check_home(lakehouse_home())
-    AlertSettings.from_environment()  # a wrong setting is an error here, not when something has to be reported
+    AlertSettings.from_environment()  # a wrong setting must fail here, not when an alert is sent
     assets, checks = as_set(
         [*(asset for group in GROUPS for asset in ASSETS[group.name]), *open_state_assets(GROUPS), *health.ASSETS],
         [
@@ -61,6 +61,6 @@ def build_definitions() -> dg.Definitions:
         sensors=SENSORS,
         schedules=SCHEDULES,
         resources=closed(resources_from()),
-        # One process, one Spark session: a process a step would start a JVM for each.
+        # One process with one Spark session a run: a process for each step would start a JVM for each.
         executor=watched_in_process_executor,
     )

@@ -1,10 +1,10 @@
-"""The resources: a Spark session and the lakehouse, chosen by environment variables from one table.
+"""Build Dagster's resources, a Spark session and the lakehouse, from environment variables.
 
-KEYFOLD_HOME     the lakehouse's folder; `.keyfold` in the working directory where it is not set
-KEYFOLD_ENV      a row of `ENVIRONMENTS`; `local` where it is not set
-KEYFOLD_SPARK_*  MASTER, PACKAGES, SHIP and CONF, over what that row says; see `SparkSettings.from_environment`. What CONF holds
-                 may be secret: Dagster is given the variable's name, and reads it when a run begins
-KEYFOLD_WARM_SPARK  address file of a warm Spark, to attach to where it serves; `make ui` keeps one
+KEYFOLD_HOME        the lakehouse directory; default: `.keyfold` in the working directory
+KEYFOLD_ENV         a row of `ENVIRONMENTS`; default: `local`
+KEYFOLD_SPARK_*     MASTER, PACKAGES, SHIP and CONF override that row; see `SparkSettings.from_environment`. CONF may contain
+                    secrets, so Dagster gets only the variable's name and reads its value when a run begins
+KEYFOLD_WARM_SPARK  address file of a warm Spark, which runs attach to if it is up; `make ui` starts one
 """
 
 import os
@@ -35,7 +35,7 @@ from keyfold.storage.remote_path import NotAnsweringError
 ENVIRONMENTS: dict[str, SparkSettings] = {
     "local": SparkSettings(),
     "ci": SparkSettings(master="local[2]", conf={"spark.driver.memory": "1g"}),
-    # Its master comes from KEYFOLD_SPARK_MASTER: no cluster has a name that could stand here.
+    # KEYFOLD_SPARK_MASTER names the cluster's master: there is no useful default.
     "cluster": SparkSettings(conf={"spark.sql.shuffle.partitions": "32"}),
 }
 
@@ -44,41 +44,42 @@ SPARK_CONF_VARIABLE = "KEYFOLD_SPARK_CONF"
 
 
 class SparkResource(PySparkResource):
-    """dagster-pyspark's resource with what it lacks: checked settings, Keyfold's own, packages, an end.
+    """Extends dagster-pyspark's resource by checked settings, packages, a warm Spark, and stopping the session.
 
-    It produces a plain `SparkSession`, so that what uses it need not know this class. All steps of a run share the
-    session (in-process executor). It is stopped after the run only where the run started it: a test, or a notebook,
-    that has one of the same settings keeps it, and with other settings the run fails and says which differ.
+    It provides a plain `SparkSession`, which all steps of a run share (in-process executor). The session is stopped after the
+    run only if the run started it. A run in a process that already has a session (a test, a notebook) uses that session, and
+    fails if its settings differ.
     """
 
-    # Pydantic's errors repeat what was given, and that may be a secret.
+    # Pydantic's errors repeat the input, which may be a secret.
     model_config = ConfigDict(hide_input_in_errors=True)
 
     spark_config: dict[str, Any] = Field(
         default_factory=dict,
-        description="Spark settings by their own names, such as spark.driver.memory: 4g. Dagster's pages show them: no secrets",
+        description="Spark settings by name, such as spark.driver.memory: 4g. Dagster's pages show them: give no secrets",
     )
     further_config: str = Field(
         default="",
-        description="Further settings, `name=value` separated by blanks, over those of spark_config. Given as a variable, so "
-        "that Dagster's pages show its name and not what it holds",
+        description="Further settings, `name=value` separated by blanks, which override spark_config. Given as an environment "
+        "variable, so that Dagster's pages show its name and not its value",
     )
     for_run: dict[str, str] = Field(
-        default_factory=dict, description="Settings of this run alone, over all others; see `run_config.SparkForRun`"
+        default_factory=dict,
+        description="Settings of this run, which override all others; see `run_config.SparkForRun`",
     )
     master: str = Field(default="local[*]", description="local[4], local[*], spark://host:7077, yarn, k8s://…")
-    app_name: str = Field(default="keyfold", description="The application's name in Spark's own pages")
+    app_name: str = Field(default="keyfold", description="The application's name in the Spark UI")
     packages: list[str] = Field(
         default_factory=list, description="Maven coordinates, group:artifact:version, besides Delta's"
     )
     ship: list[str] = Field(
         default_factory=list,
-        description="Python packages that go to a cluster's workers besides keyfold and the project's own, by their import names",
+        description="Import names of further Python packages to ship to a cluster's workers, besides keyfold and the project",
     )
     warm: str = Field(
         default="",
-        description="Address file of a warm Spark (`keyfold warm-spark`): runs attach to it, and start Spark of their "
-        "own where none serves there or its settings are others",
+        description="Address file of a warm Spark (`keyfold warm-spark`) that runs attach to. If it is down or has other "
+        "settings, a run starts its own Spark",
     )
     _started: bool = PrivateAttr(default=False)
     _attached: Attached | None = PrivateAttr(default=None)
@@ -86,7 +87,7 @@ class SparkResource(PySparkResource):
 
     @classmethod
     def of(cls, settings: SparkSettings, warm: str = "", further_config: str = "") -> Self:
-        """The resource of checked settings, with the address file of a warm Spark, and the variable of further settings."""
+        """Build the resource from checked settings, the address file of a warm Spark, and a variable of further settings."""
         return cls(
             spark_config=settings.conf,
             further_config=further_config,
@@ -101,12 +102,12 @@ class SparkResource(PySparkResource):
     def settings(self) -> SparkSettings:
         """The settings, checked."""
         text = self.further_config
-        # In the definitions it is a variable still, which Dagster reads when a run begins.
+        # Until a run begins, Dagster keeps the variable here, not its value.
         return self._settings(parse_conf(text.get_value("") or "" if isinstance(text, dg.EnvVar) else text))
 
     @model_validator(mode="after")
     def _settings_are_valid(self) -> Self:
-        # Without further_config: at this point Dagster has put the variable's name there. `resources_from` checks it.
+        # further_config holds only the variable's name here; `resources_from` checks its value.
         self._settings({})
         return self
 
@@ -137,8 +138,8 @@ class SparkResource(PySparkResource):
             self._attached.detach()
             self._attached = None
         elif self._started:
-            # An interrupt may have cut a call to Java in two, and this thread's connection then answers one call late.
-            # Another thread has a connection of its own.
+            # An interrupt may have cut off a call to Java, after which this thread's connection answers one call late.
+            # Another thread has its own connection.
             stopper = Thread(target=self.spark_session.stop, name="stop-spark")
             stopper.start()
             stopper.join()
@@ -150,12 +151,12 @@ class SparkResource(PySparkResource):
             return attach(Path(self.warm), self.settings)
         except KeyfoldError as error:
             if context.log is not None:
-                context.log.warning(f"starting Spark anew: {error}")
+                context.log.warning(f"starting a new Spark session: {error}")
             return None
 
 
 class LakehouseResource(dg.ConfigurableResource[Lakehouse]):
-    """The lakehouse below one folder, of a disk or of a bucket."""
+    """The lakehouse directory, on a disk or in a bucket."""
 
     home: str = Field(
         default=".keyfold",
@@ -167,14 +168,14 @@ class LakehouseResource(dg.ConfigurableResource[Lakehouse]):
 
 
 def resources_from(environment: Mapping[str, str] = os.environ) -> dict[str, dg.ConfigurableResource[Any]]:
-    """The resources that the environment asks for.
+    """Build the resources from the environment.
 
     Raises:
-        KeyfoldError: a variable has a value that it cannot have.
+        KeyfoldError: a variable has an invalid value.
     """
     name = environment.get("KEYFOLD_ENV") or "local"
     if name not in ENVIRONMENTS:
-        raise Misconfigured(f"KEYFOLD_ENV is {name!r}; environments there: {', '.join(ENVIRONMENTS)}")
+        raise Misconfigured(f"KEYFOLD_ENV is {name!r}; choose one of: {', '.join(ENVIRONMENTS)}")
     if name == "cluster" and not environment.get("KEYFOLD_SPARK_MASTER"):
         raise Misconfigured(
             "KEYFOLD_ENV is cluster: set KEYFOLD_SPARK_MASTER, as in spark://host:7077, yarn or k8s://…"
@@ -198,7 +199,7 @@ def resources_from(environment: Mapping[str, str] = os.environ) -> dict[str, dg.
 
 
 def spark_settings() -> SparkSettings:
-    """The settings of the session that the environment asks for, with what may be secret among them.
+    """Return the session's settings from the environment, secrets included.
 
     Raises:
         KeyfoldError: as `resources_from`.
@@ -208,14 +209,14 @@ def spark_settings() -> SparkSettings:
 
 
 def check_home(home: Place, *, within: timedelta = timedelta(seconds=3)) -> None:
-    """See, as definitions load, that a home in a store is there; of one on a disk, nothing.
+    """Check, when definitions load, that a lakehouse in a bucket can be reached. A lakehouse on a disk is not checked.
 
-    What a store says itself, that it has no such bucket or that it refuses, is a wrong setting: no run would get further, and
-    the page of the code location is where somebody looks. No answer may be an outage: then the location loads, so that pages
-    and sensors are there when the store is back, and runs tell by themselves.
+    If the store answers that the bucket does not exist or that access is denied, a setting is wrong: every run would fail, and
+    the code location shows the error. If the store does not answer, this may be an outage: the location loads with a warning,
+    so that pages and sensors work again as soon as the store does.
 
     Raises:
-        KeyfoldError: the store knows no such bucket, or refuses; says what to set.
+        KeyfoldError: the bucket does not exist, or access is denied; the message says what to set.
     """
     refused: list[KeyfoldError] = []
 
@@ -225,8 +226,8 @@ def check_home(home: Place, *, within: timedelta = timedelta(seconds=3)) -> None
         except KeyfoldError as error:
             refused.append(error)
 
-    # Beside: some clients ask for minutes before they give up.
-    looking = Thread(target=look, name="look at the home", daemon=True)
+    # In a thread: some clients retry for minutes.
+    looking = Thread(target=look, name="check the lakehouse directory", daemon=True)
     looking.start()
     looking.join(within.total_seconds())
     if looking.is_alive():
@@ -234,9 +235,9 @@ def check_home(home: Place, *, within: timedelta = timedelta(seconds=3)) -> None
     for error in refused:
         if not isinstance(error, NotAnsweringError):
             raise error
-        dg.get_dagster_logger().warning(f"{error}. Definitions are loaded all the same; runs fail until it does")
+        dg.get_dagster_logger().warning(f"{error}. Definitions are loaded, but runs fail until the store answers")
 
 
 def lakehouse_home(environment: Mapping[str, str] = os.environ) -> Place:
-    """The lakehouse's folder, whole, so that no later change of the working directory moves it."""
+    """Return the lakehouse directory as an absolute path, which a change of the working directory does not affect."""
     return Lakehouse(environment.get("KEYFOLD_HOME") or ".keyfold").home

@@ -1,9 +1,9 @@
-"""What a run config may say of resources and variables: nothing that names a command, a class, a path or a secret.
+"""Restrict the run config of resources: it may not name a command, a class, a path or a secret.
 
-Whoever can start a run, by the pages or by GraphQL, gives it a config. Spark's settings can run commands, packages and paths
-can load code, and `{"env": NAME}`, which Dagster takes in place of any text, can show a secret of the environment. So the
-lakehouse, Spark's master, packages and settings come from the environment of the code location alone; a run may choose
-how much of the machine it takes.
+Everyone who can start a run, in Dagster's pages or by GraphQL, can give it a config. Spark settings can run commands, packages
+and paths can load code, and `{"env": NAME}`, which Dagster accepts instead of any text, can reveal a secret. So the lakehouse
+and Spark's master, packages and settings come only from the environment of the code location. A run may choose its memory,
+cores and partitions.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,30 +20,30 @@ _SIZE = r"^[1-9][0-9]{0,5}[mg]$"
 
 
 class SparkForRun(BaseModel):
-    """What a run may say of Spark; each left out is as the environment says."""
+    """Spark settings that a run may choose; the others come from the environment."""
 
     model_config = ConfigDict(extra="forbid")
 
-    driver_memory: str | None = Field(None, pattern=_SIZE, description="Java's heap in the driver, such as 4g or 512m.")
-    executor_memory: str | None = Field(None, pattern=_SIZE, description="Java's heap in each executor of a cluster.")
+    driver_memory: str | None = Field(None, pattern=_SIZE, description="Java heap of the driver, such as 4g or 512m.")
+    executor_memory: str | None = Field(None, pattern=_SIZE, description="Java heap of each executor of a cluster.")
     executor_cores: int | None = Field(
-        None, ge=1, le=1_024, description="Tasks at a time in each executor of a cluster."
+        None, ge=1, le=1_024, description="Parallel tasks in each executor of a cluster."
     )
     cores: int | None = Field(
         None,
         ge=1,
         le=4_096,
-        description="Tasks at a time: of local Spark, or in all executors of a standalone cluster.",
+        description="Parallel tasks of local Spark, or of all executors of a standalone cluster together.",
     )
     shuffle_partitions: int | None = Field(
         None,
         ge=1,
         le=100_000,
-        description="Partitions of a shuffle. Those of a state that is there already stay as they are.",
+        description="Partitions of a shuffle. Existing state keeps its number of partitions.",
     )
 
     def over(self, spark: SparkResource) -> dict[str, Any]:
-        """The fields of the resource, for this run."""
+        """Return the fields of the resource with this run's settings applied."""
         is_local = spark.master.startswith("local")
         conf = {
             "spark.driver.memory": self.driver_memory,
@@ -58,14 +58,14 @@ class SparkForRun(BaseModel):
 
 
 def closed(resources: Mapping[str, dg.ConfigurableResource[Any]]) -> dict[str, dg.ResourceDefinition]:
-    """The resources as definitions whose run config has the fields of `SparkForRun` for Spark, and none for any other.
+    """Build resource definitions whose run config has the fields of `SparkForRun` for Spark, and no fields otherwise.
 
     Args:
-        resources: with all that they need, by name.
+        resources: the configured resources, by name.
     """
-    made = {name: _closed(one) for name, one in resources.items()}
-    # Jobs write their tables themselves; Dagster's own default takes a folder from the run config.
-    return {"io_manager": dg.mem_io_manager, **made}
+    definitions = {name: _closed(one) for name, one in resources.items()}
+    # Dagster's default IO manager would take a folder from the run config. Jobs write their tables themselves.
+    return {"io_manager": dg.mem_io_manager, **definitions}
 
 
 def _closed(resource: dg.ConfigurableResource[Any]) -> dg.ResourceDefinition:
@@ -84,9 +84,9 @@ def _closed(resource: dg.ConfigurableResource[Any]) -> dg.ResourceDefinition:
 
 
 def _values(resource: dg.ConfigurableResource[Any]) -> dict[str, Any]:
-    """All fields as config: what is left out would have its default, and not the resource's own value."""
+    """Return all fields as config; an omitted field would get its default, not the resource's value."""
     values = {name: getattr(resource, name) for name in type(resource).model_fields}
-    # Of a variable its name, so that Dagster's records have no more.
+    # A variable is given by name, so that Dagster's records do not contain its value.
     return {
         name: {"env": value.env_var_name} if isinstance(value, dg.EnvVar) else value for name, value in values.items()
     }
@@ -96,23 +96,23 @@ def _spark_for_run(given: Mapping[str, Any]) -> SparkForRun:
     try:
         return SparkForRun.model_validate(given)
     except ValidationError as error:
-        told = "; ".join(f"{fault['loc'][0]} is {fault['input']!r}: {fault['msg']}" for fault in error.errors())
-        raise Misconfigured(f"resources: spark: {told}") from None
+        faults = "; ".join(f"{fault['loc'][0]} is {fault['input']!r}: {fault['msg']}" for fault in error.errors())
+        raise Misconfigured(f"resources: spark: {faults}") from None
 
 
 def check_names_no_variable(kind: ConfigType, config: Any) -> None:
-    """Check that a run config asks for no variable of the environment.
+    """Check that a run config names no environment variable.
 
     Args:
         kind: Dagster's type of the config.
-        config: as it was given, before Dagster has put values in the place of variables.
+        config: the config as given, before Dagster has replaced variables by their values.
 
     Raises:
-        KeyfoldError: it asks for one; says where.
+        KeyfoldError: it names one; the message says where.
     """
     if found := list(_variables(kind, config, "run config")):
         raise Misconfigured(
-            f"{', '.join(found)}: a run config takes no variable of the environment, which may be secret; give the value"
+            f"{', '.join(found)}: a run config may not name an environment variable, which may be secret; give the value"
         )
 
 

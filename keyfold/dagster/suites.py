@@ -1,4 +1,4 @@
-"""The Great Expectations suites, each on its table: on what a run wrote, or on all of it where that is asked for."""
+"""Build asset checks from the project's Great Expectations suites; they check the rows of a run, or the whole table."""
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -26,22 +26,22 @@ from keyfold.suite import Suite
 
 _TABLES = [
     (template.name, table, suite)
-    # Of groups of assets, not of all jobs: one that has no asset yet has nothing that a check could be on.
+    # Jobs of asset groups only: a job without an asset has nothing to attach a check to.
     for group in find_groups()
     for template in group.jobs
     for table in build_job(template).tables
-    # Some tables have no suite: `long_rides`, whose rows are rows of `ride_summaries`, and late events.
+    # Some tables have no suite, such as tables of late events.
     if (suite := current_project().suite(table.name)) is not None
 ]
 
 _DATA_DOCS_URL = base_url_from(os.environ.get("KEYFOLD_DATA_DOCS_URL"))
-"""Where `data_docs` below the home is served; read when the code location loads, so that a wrong one is told there."""
+"""Where the lakehouse's `data_docs` folder is served; read when the code location loads, which reports a wrong address."""
 
 _BATCH_COLUMN, _RANK_COLUMN = "_keyfold_batch", "_keyfold_rank"
 
 
 def read_table(job: str, table: OutputTable) -> Read:
-    """A function that reads a table of a job with the run's own session."""
+    """Return a function that reads a job's table with the run's Spark session."""
     name, key = table.name, table.key
 
     def read(context: dg.AssetCheckExecutionContext, scope: Scope) -> DataFrame | None:
@@ -51,10 +51,10 @@ def read_table(job: str, table: OutputTable) -> Read:
         whole = table_frame(spark, path)
         if scope is Scope.FULL:
             return whole
-        made = written_batches(last_materialization(context.instance, table_key(name)))
-        if made is None:
+        written = written_batches(last_materialization(context.instance, table_key(name)))
+        if written is None:
             return None
-        files = files_written(lakehouse, job, name, made.generation, made.since, made.until)
+        files = files_written(lakehouse, job, name, written.generation, written.since, written.until)
         return None if files is None else rows_written(spark, whole.schema, files, key)
 
     return read
@@ -63,13 +63,13 @@ def read_table(job: str, table: OutputTable) -> Read:
 def rows_written(
     spark: SparkSession, schema: StructType, files: Mapping[int, Sequence[Place]], key: Sequence[str]
 ) -> DataFrame:
-    """The rows of files that batches wrote; of a table with a key, what each key came to in the last of them.
+    """Read the rows that batches wrote; for a table with a key, only the newest row of each key.
 
     Args:
-        spark: reads them.
-        schema: of the table.
-        files: by batch.
-        key: of an upsert table, empty for one that is appended to.
+        spark: the session to read with.
+        schema: the table's schema.
+        files: the files, by batch.
+        key: the key columns of an upsert table; empty for an append table.
     """
     read = spark.read.schema(schema)
     if not files:
@@ -83,7 +83,10 @@ def rows_written(
 
 
 def masked_columns(job: str, table: str) -> Callable[[dg.AssetCheckExecutionContext], Collection[str]]:
-    """A function that tells a table's private columns, which a job's parameters may change: it may read another stream."""
+    """Return a function that gives a table's private columns.
+
+    They depend on the live generation's parameters, since a parameter may choose another stream.
+    """
 
     def masked(context: dg.AssetCheckExecutionContext) -> Collection[str]:
         lakehouse: Lakehouse = context.resources.lakehouse
@@ -95,14 +98,14 @@ def masked_columns(job: str, table: str) -> Callable[[dg.AssetCheckExecutionCont
 
 
 def data_docs(context: dg.AssetCheckExecutionContext) -> ResultPages:
-    """Data Docs below the lakehouse's home; where that is in a bucket, below Dagster's, which is on a disk."""
+    """Return Data Docs in the lakehouse directory; if that is in a bucket, in DAGSTER_HOME, which is on a disk."""
     lakehouse: Lakehouse = context.resources.lakehouse
     home = local_path(lakehouse.home) or Path(os.environ.get("DAGSTER_HOME") or ".keyfold")
     return ResultPages(home.resolve() / "data_docs", base_url=_DATA_DOCS_URL)
 
 
 def suite_checks(job: str, table: OutputTable, suite: Suite) -> dg.AssetChecksDefinition:
-    """The checks of a suite on a table of a job, which show nothing of its private columns."""
+    """Build the checks of a suite on a job's table; they show no value of private columns."""
     return gx_checks(
         table_key(table.name),
         suite,

@@ -1,10 +1,10 @@
-"""Cards used in two cities within ten minutes: the same card cannot be in both.
+"""Find cards that are used in two cities within ten minutes.
 
-A pattern (`patterns`): a payment followed by one with the same card in another city. Every payment is answered with the
-first such one after it, so that a copied card that pays between two payments of its owner is found twice.
+A pattern (`patterns`): a payment followed by one with the same card in another city. Every payment is matched with the first
+such payment after it, so a copied card that pays between two payments of its owner is found twice.
 
-Not every match is fraud: some cities lie across a bridge from each other, and an online shop has its own city. What of
-matches is true is measured on planted fraud: `python -m benchmarks.planted_fraud`.
+Not every match is fraud: some cities are neighbours, and an online shop has its own city. `python -m benchmarks.planted_fraud`
+measures the share of true matches on planted fraud.
 """
 
 from datetime import timedelta
@@ -24,7 +24,7 @@ class CardInTwoCitiesParameters(EventTimeParameters):
 
 
 def build(parameters: CardInTwoCitiesParameters) -> KeyedJob:
-    """Make the job of its parameters."""
+    """Build the job from its parameters."""
     any_payment = pl.lit(value=True)
     return pattern_job(
         "card_in_two_cities",

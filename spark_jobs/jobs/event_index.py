@@ -1,22 +1,20 @@
-"""Event index: every event of a key gets a number: unique, without gaps, from 0, and never another one.
+"""Number the events of each key: unique, from 0, without gaps.
 
-State is one counter row a key, which says the key's next number, and the events that wait. An event waits until the
-watermark has passed it; then the events of its key are numbered in order of event time, ties by all other columns, so
-that a replay, a restart, a full refresh or another split into micro-batches gives the same numbers. Rows that are the
-same in every column are interchangeable.
+State has one counter row per key, with the key's next number, and the waiting events. An event waits until the watermark has
+passed it. Then the events of its key are numbered in order of event time, ties by all other columns. So a replay, a restart, a
+full refresh or another split into micro-batches gives the same numbers. Rows that are equal in every column are
+interchangeable.
 
-Counters are never dropped, so no key ever closes and nothing is late: an event that comes behind the watermark takes
-the next free number of its key at once. It is the one event whose number depends on when it came.
+Counters are never dropped, so no key closes and no event is late: an event behind the watermark gets the next free number of
+its key at once. Only such an event's number depends on when it arrived.
 
-With `window`, numbers start at 0 in each key and window: the key is then the stream's own and the start of the window, and
-where windows overlap an event is numbered in each that it is in, as a copy (`keyed.copies`). A window's counter leaves
-state when the watermark has reached the window's end; what comes after that is late for this window, by when it ended
-and nothing else.
+With `window`, numbers start at 0 for each key and window: the key is the given key and the window's start. If windows overlap,
+an event is copied and numbered once per window. A window's counter is dropped when the watermark reaches the window's end;
+later events are late for this window.
 
-With `expire_after` a key of which nothing came for so long leaves state, and its next event begins at 0 again: a number is
-one of a key's then only until it expires. In event time the silence lies between two events, so that it plays no part how
-the stream was split; with `timeout_in=processing_time` it lasts from the run that brought a key's last event, and what waits
-of the key is numbered first (`keyed.timeouts`).
+With `expire_after`, a key without events for that long is dropped, and its next event starts at 0 again. In event time, the
+silence is between two events, so results do not depend on batch boundaries. With `timeout_in=processing_time`, it is measured
+from the run that brought the key's last event; the key's waiting events are numbered first (`keyed.timeouts`).
 """
 
 from typing import Any, NamedTuple, Self
@@ -34,7 +32,7 @@ from keyfold.operators.periods import period_start, period_starts
 from keyfold.stream import TIMESTAMP
 from keyfold.times import to_times
 from spark_jobs.jobs.expiry import ExpiringParameters
-from spark_jobs.jobs.key_lifetimes import cut_lives
+from spark_jobs.jobs.key_lifetimes import cut_lifetimes
 from spark_jobs.streams import STREAMS
 
 INDEX = "event_index"
@@ -45,28 +43,26 @@ WINDOW_START, WINDOW_END = "window_start", "window_end"
 class EventIndexParameters(ExpiringParameters):
     """Parameters of `event_index`."""
 
-    stream: str = Field("ride_points", description=f"Whose events are numbered: {', '.join(STREAMS)}")
-    key: Names = Field(
-        ("ride_id",), description="Columns of the stream; events that agree in them are numbered together"
-    )
+    stream: str = Field("ride_points", description=f"Stream whose events are numbered: {', '.join(STREAMS)}")
+    key: Names = Field(("ride_id",), description="Key columns; events with equal values are numbered together")
     window: Window | None = Field(
         None,
-        description="Numbers start anew in each window, aligned to 1970 UTC: 1h, or 1h every 15m, where an event is numbered "
-        "in each of the four that it is in. None: a key's numbers never end",
+        description="Window in which numbers start at 0, aligned to 1970 UTC: 1h, or 1h every 15m, where each event is "
+        "numbered in four windows. None: no windows",
     )
 
     @model_validator(mode="after")
     def _windows_end_by_themselves(self) -> Self:
         if self.window is not None and self.expire_after is not None:
-            raise ValueError("a window's numbers end with the window; give window or expire_after, not both")
+            raise ValueError("give either window or expire_after, not both: a window's numbers end with the window")
         return self
 
 
 def build(parameters: EventIndexParameters) -> KeyedJob:
-    """Make the job of its parameters.
+    """Build the job from its parameters.
 
     Raises:
-        KeyfoldError: there is no such stream, or its events cannot be numbered by this key; says by which they can.
+        KeyfoldError: the stream is unknown, or cannot have this key; the message lists possible key columns.
     """
     stream, window = _find_stream(parameters), parameters.window
     time = parameters.time_of(stream)
@@ -112,7 +108,7 @@ def number_events(
     key: tuple[str, ...],
     expiry: Timeout | None = None,
 ) -> Step:
-    """The step without windows: see the module's text. Every event is numbered or waits."""
+    """Run the step without windows: every event is numbered, or waits."""
     waits = pl.col(NEXT_INDEX).is_null()
     over, going_on = Parted(state.clear(), state) if expiry is None else expiry.part(state, key, clock)
     came = pl.concat([going_on.filter(waits).select(events.columns), events])
@@ -133,7 +129,7 @@ def number_events(
 
 
 class _Counted(NamedTuple):
-    """Events with their numbers, and all counters then."""
+    """Numbered events, and all counters after that."""
 
     output: pl.DataFrame
     counters: pl.DataFrame
@@ -142,16 +138,16 @@ class _Counted(NamedTuple):
 def _count(
     counters: pl.DataFrame, events: pl.DataFrame, event_time: str, key: tuple[str, ...], expiry: Timeout | None
 ) -> _Counted:
-    """Number events on from their keys' counters; where a key was silent for too long, from 0."""
+    """Number events from their keys' counters on, or from 0 if the key has expired."""
     ordered = in_order(events, key, event_time)
     counters = counters.select(*key, NEXT_INDEX, DEADLINE)
     known = ordered.events.select(key)[ordered.starts].join(counters, on=key, how="left", maintain_order="left")
-    lives = cut_lives(ordered, event_time, known[DEADLINE], expiry)
-    ordered = lives.ordered
-    first = np.where(lives.goes_on, known[NEXT_INDEX].fill_null(0).to_numpy()[lives.key_number], 0)
+    lifetimes = cut_lifetimes(ordered, event_time, known[DEADLINE], expiry)
+    ordered = lifetimes.ordered
+    first = np.where(lifetimes.goes_on, known[NEXT_INDEX].fill_null(0).to_numpy()[lifetimes.key_number], 0)
     index = np.arange(ordered.events.height) + (first - ordered.starts)[ordered.key_number]
-    latest = lives.is_latest
-    due = to_times(lives.last[latest]) + expiry.after if expiry is not None and expiry.in_event_time else None
+    latest = lifetimes.is_latest
+    due = to_times(lifetimes.last[latest]) + expiry.after if expiry is not None and expiry.in_event_time else None
     last = ordered.lasts[latest]
     counted = ordered.events.select(key)[last].with_columns(
         pl.Series(NEXT_INDEX, index[last] + 1), pl.lit(due, pl.Datetime("us", "UTC")).alias(DEADLINE)
@@ -165,12 +161,12 @@ def _count(
 def number_in_windows(
     state: pl.DataFrame, events: pl.DataFrame, clock: Clock, event_time: str, key: tuple[str, ...], window: WindowShape
 ) -> Step:
-    """The step with windows: every event is numbered in its window, waits, or is late as the window was over."""
+    """Run the step with windows: every event is numbered in its window, waits, or is late for a closed window."""
     end = pl.col(WINDOW_START) + window.length
-    # Over before these events came, not by the time to which they lead: how a run is cut plays no part.
+    # Decided by the watermark before these events, so that results do not depend on batch boundaries.
     was_over = end <= clock.late_watermark
     numbered = number_events(state, events.filter(~was_over), clock, event_time, key)
-    # An event is before its window's end, so that none waits any more of one that is over.
+    # An event is before its window's end, so a closed window has no waiting events.
     counters = pl.col(NEXT_INDEX).is_not_null()
     kept = numbered.state.filter(~(counters & (end <= clock.watermark)))
     return Step(
@@ -181,7 +177,7 @@ def number_in_windows(
 
 
 def _windows_of(time: str, window: WindowShape | None) -> dict[str, Any]:
-    """How events get the starts of their windows: each its one, or as many as it is in."""
+    """Return how events get the start of their window, or of each of their windows."""
     if window is None:
         return {}
     if not window.overlaps:
@@ -194,43 +190,43 @@ def _window_start(time: str) -> pa.Field:
 
 
 def _numbered(columns: pa.Schema, key: tuple[str, ...], time: str) -> pa.Schema:
-    """The stream's columns, the window where there is one, and the number."""
+    """Return the stream's columns, the window's columns if any, and the number."""
     times: list[pa.Field] = []
-    meaning = "Number of the event among those of its key, from 0"
+    meaning = "Number of the event within its key, from 0"
     if WINDOW_START in key:
-        end = "End of the window, which is not in it (UTC)"
+        end = "End of the window, exclusive (UTC)"
         times = [
             _window_start(time),
             required(WINDOW_END, TIMESTAMP, end, made_of=(time,)),
         ]
-        meaning = "Number of the event among those of its key in the window, from 0"
+        meaning = "Number of the event within its key and window, from 0"
     made_of = dict.fromkeys([*(name for name in key if name != WINDOW_START), time])
     number = required(INDEX, pa.int64(), meaning, made_of=tuple(made_of))
     return pa.schema([*passed_on(columns), *times, number])
 
 
 def _state(events: pa.Schema, key: tuple[str, ...], expiry: Timeout | None) -> pa.Schema:
-    """A key's counter (with `next_index`), or an event that waits."""
+    """Return the state's schema: a key's counter (with `next_index`), or a waiting event."""
     columns = [field if field.name in key else field.with_nullable(True) for field in events]
     state = pa.schema([*columns, pa.field(NEXT_INDEX, pa.int64()), pa.field(DEADLINE, TIMESTAMP)])
     return state if expiry is None else expiry.add_column(state)
 
 
 def _find_stream(parameters: EventIndexParameters) -> Stream:
-    """The stream of the parameters, seen to fit the key."""
+    """Return the stream of the parameters, checked to fit the key."""
     stream = STREAMS.get(parameters.stream)
     if stream is None:
-        raise KeyfoldError(f"job event_index: no stream {parameters.stream!r}; streams there: {', '.join(STREAMS)}")
+        raise KeyfoldError(f"job event_index: no stream {parameters.stream!r}; known streams: {', '.join(STREAMS)}")
     where = f"job event_index: stream {stream.name}"
     possible = [field.name for field in stream.schema if not field.nullable and field.name != stream.event_time]
     unfit = [column for column in parameters.key if column not in possible or parameters.key.count(column) > 1]
     if unfit:
         raise KeyfoldError(
-            f"{where} has no {', '.join(dict.fromkeys(unfit))} to number its events by; a key is of columns that every "
-            f"event has, other than its time, each once: {', '.join(possible)}"
+            f"{where} cannot have the key column {', '.join(dict.fromkeys(unfit))}; a key column may not be NULL, given "
+            f"twice, or the event time; possible are {', '.join(possible)}"
         )
     names = {INDEX, NEXT_INDEX, DEADLINE, STALE_AT} | ({WINDOW_START, WINDOW_END} if parameters.window else set())
     reserved = names & set(stream.schema.names)
     if reserved:
-        raise KeyfoldError(f"{where} has a column {', '.join(sorted(reserved))}, a name that the job needs for itself")
+        raise KeyfoldError(f"{where} has a column {', '.join(sorted(reserved))}, a name that is reserved for the job")
     return stream

@@ -22,19 +22,17 @@ class ExpiringParameters(SilentParameters):
 
     expire_after: Duration | None = Field(
         None,
-        description="Silence after which what is kept of a key is dropped, and its next event begins anew. None: nothing "
-        "expires",
+        description="Silence after which a key's state is dropped, so that its next event starts again. None: keys do not "
+        "expire",
     )
 
     @model_validator(mode="after")
     def _timeout_is_of_the_expiry(self) -> Self:
         if self.expire_after is None and self.timeout_in != "event_time":
-            raise ValueError(
-                f"timeout_in={self.timeout_in} is of expire_after, which is not given; give it a length, `30d`"
-            )
+            raise ValueError(f"timeout_in={self.timeout_in} requires expire_after; give it a duration such as `30d`")
         return self
 
     @property
     def expiry(self) -> Timeout | None:
-        """What ends a key; None: nothing does."""
+        """The timeout that ends a key, or None."""
         return None if self.expire_after is None else Timeout(self.expire_after, self.timeout_in)

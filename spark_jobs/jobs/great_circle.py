@@ -1,4 +1,4 @@
-"""Distance on the earth."""
+"""Compute distances on the earth."""
 
 import polars as pl
 
@@ -7,9 +7,9 @@ EARTH_RADIUS_IN_METRES = 6_371_008.8
 
 
 def great_circle_metres(latitude: pl.Expr, longitude: pl.Expr, to_latitude: pl.Expr, to_longitude: pl.Expr) -> pl.Expr:
-    """Metres between two places in degrees: the haversine formula (Sinnott 1984) on a sphere of the mean radius."""
+    """Return the distance in metres between two places in degrees, by the haversine formula on a sphere of the mean radius."""
     north = ((to_latitude.radians() - latitude.radians()) / 2).sin() ** 2
     east = ((to_longitude.radians() - longitude.radians()) / 2).sin() ** 2
     chord = north + latitude.radians().cos() * to_latitude.radians().cos() * east
-    # Of places just opposite each other, rounding may make it more than 1, which has no arcsine.
+    # For antipodal places, rounding may give more than 1, which has no arcsine.
     return 2 * EARTH_RADIUS_IN_METRES * chord.sqrt().clip(upper_bound=1).arcsin()

@@ -1,13 +1,11 @@
-"""Model totals: of every model, how many pieces of it were bought so far, and in how many purchases.
+"""Total the pieces bought and the purchases of each model.
 
-A purchase names a list of models and belongs to the total of each (`keyed.copies`): one arrival updates several states.
-One that names a model twice is one purchase of it; its quantity counts in full for each model, since nothing says how it
-is shared among them. What names no model (no list, an empty one, empty texts) has a total of its own, under the empty
-text, so that no purchase is lost.
+A purchase has a list of models and counts for each of them, so one event updates several keys. A model that is listed twice
+counts once. The quantity counts in full for each model, since the stream does not say how it is divided. Purchases without a
+model (no list, an empty list, empty texts) have a total under the empty text, so that no purchase is lost.
 
-State is one row a model, the total itself: a sum that is kept without its events. Totals never close, and a sum is the
-same in whatever order and however split it is added up: nothing waits, and nothing is late. The combiner adds up purchases
-before they are shuffled.
+State is one row per model: the total, without its events. Totals never close, and a sum does not depend on order or batch
+boundaries, so no event waits and none is late. The combiner adds purchases before the shuffle.
 """
 
 from datetime import timedelta
@@ -22,7 +20,7 @@ from keyfold.stream import TIMESTAMP
 from spark_jobs.streams import SALES
 
 NO_MODEL = ""
-"""Stands for the model of purchases that name none."""
+"""The key of purchases without a model."""
 
 MODEL_PURCHASE = pa.schema(
     [
@@ -32,7 +30,7 @@ MODEL_PURCHASE = pa.schema(
         required("purchases", pa.int64(), "How many purchases the row stands for", made_of="time"),
     ]
 )
-"""A purchase as one of its models sees it, or those of a model that are added up already."""
+"""A purchase for one of its models, or several purchases of a model that are added already."""
 
 MODEL_TOTAL = pa.schema(
     [
@@ -57,7 +55,7 @@ def build(parameters: ModelTotalsParameters) -> KeyedJob:
         key=("model",),
         keys_of=KeysOf("model", _named(pl.col("models")), otherwise=NO_MODEL),
         event_time="time",
-        # No result depends on it: nothing waits, and nothing is late.
+        # No result depends on the watermark: no event waits, and none is late.
         watermark_delay=timedelta(0),
         events=MODEL_PURCHASE,
         output=MODEL_TOTAL,
@@ -76,5 +74,5 @@ MODEL_TOTALS = JobTemplate(
 
 
 def _named(models: pl.Expr) -> pl.Expr:
-    """Without the texts that name nothing."""
+    """Remove empty texts."""
     return models.list.eval(pl.element().filter(pl.element() != NO_MODEL))

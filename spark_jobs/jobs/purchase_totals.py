@@ -1,24 +1,23 @@
-"""Purchase totals: after every purchase, how much of its item was bought so far, and which models of it.
+"""Write the running total and the models of an item after every purchase.
 
-State is one row an item, its total: quantity (returns are negative and count down) and the set of models seen. Totals
-never close, so nothing is ever late: a total is right whatever the order in which purchases come.
+State is one row per item: its quantity (returns are negative) and the set of models seen. Totals never close, so no event is
+late: the final total does not depend on the order of purchases.
 
-When the row of a purchase comes out is the parameter `order`:
+The parameter `order` decides when the row of a purchase is written:
 
-- `arrival`: at once. Those of one micro-batch are added up in order of event time; what came in an earlier micro-batch
-  was added before, so that the totals on the way (not the last ones) depend on how the stream was split.
-- `event_time`: when the watermark has passed it. Purchases wait in state until then and are added up in order of event
-  time, so that the table of changes is the same whatever the split; one that comes behind the watermark is added, and
-  comes out, at once.
+- `arrival`: at once. The purchases of a micro-batch are added in order of event time, after those of earlier micro-batches.
+  So intermediate totals (not the last ones) depend on batch boundaries.
+- `event_time`: when the watermark has passed the purchase. Purchases wait in state until then and are added in order of event
+  time, so the rows do not depend on batch boundaries. A purchase behind the watermark is added and written at once.
 
-Purchases of an item at one moment are added in order of quantity and then of models. `latest_purchase_totals` shows
-each item's total of all that has come, those that still wait too: it is the same whatever the order and the split.
+Purchases of an item at the same time are added in order of quantity, then of models. `latest_purchase_totals` has each item's
+total of all purchases that have arrived, waiting ones included; it depends neither on order nor on batch boundaries.
 
-With `expire_after` an item of which nothing was bought for so long leaves state, and its next purchase begins a new total
-from nothing; every purchase has had its row by then, and the latest table keeps the row as it was until the item is
-bought again. In event time the silence lies between two purchases, so that with `order=event_time` it plays no part how
-the stream was split; with `timeout_in=processing_time` it lasts from the run that brought an item's last purchase, and what
-waits of the item is added first (`keyed.timeouts`).
+With `expire_after`, an item without purchases for that long is dropped from state, and its next purchase starts a new total.
+Every purchase has had its row by then; the latest table keeps the old row until the item is bought again. In event time, the
+silence is between two purchases, so with `order=event_time` it does not depend on batch boundaries. With
+`timeout_in=processing_time`, it is measured from the run that brought the item's last purchase; the item's waiting purchases
+are added first (`keyed.timeouts`).
 """
 
 from functools import partial
@@ -37,7 +36,7 @@ from keyfold.operators.ordering import Ordered, in_order
 from keyfold.stream import TIMESTAMP
 from keyfold.times import to_times
 from spark_jobs.jobs.expiry import ExpiringParameters
-from spark_jobs.jobs.key_lifetimes import cut_lives
+from spark_jobs.jobs.key_lifetimes import cut_lifetimes
 from spark_jobs.streams import SALES
 
 PURCHASE = pa.schema([SALES.schema.field(column) for column in ("item", "time", "quantity", "models")])
@@ -53,9 +52,9 @@ ITEM_TOTAL = pa.schema(
         pa.field("deadline", TIMESTAMP),
     ]
 )
-"""An item's total, or (with `time`) a purchase of it that waits for the watermark.
+"""An item's total, or (with `time`) a purchase that waits for the watermark.
 
-The deadline of a total is when it expires in event time, that of a purchase its own time.
+The deadline of a total is when it expires in event time; the deadline of a purchase is its own time.
 """
 
 _KEY = ("item",)
@@ -90,14 +89,14 @@ class PurchaseTotalsParameters(ExpiringParameters):
 
     order: Literal["arrival", "event_time"] = Field(
         "arrival",
-        description="arrival: every purchase is added up as it comes. event_time: it waits until the watermark has "
-        "passed it, so that the totals on the way do not depend on how the stream was split.",
+        description="arrival: every purchase is added when it arrives. event_time: it waits until the watermark has "
+        "passed it, so that intermediate totals do not depend on batch boundaries.",
     )
 
 
 _FROM_HERE_ON = frozenset({"order"})
-"""Parameters that count from here on: a total is right in whatever order its purchases came, and a purchase that waits
-comes out, once it is due by the new order. Of a total that never expired nothing says when its item was last bought.
+"""Parameters that a move can change: a total does not depend on the order of its purchases, and a waiting purchase is written
+when it is due by the new order. `expire_after` is not among them: existing totals do not have the time of the last purchase.
 """
 
 
@@ -119,7 +118,7 @@ def build(parameters: PurchaseTotalsParameters) -> KeyedJob:
                 LATEST_PURCHASE_TOTAL,
                 "upsert",
                 ("item",),
-                description="The totals of each item as they stand.",
+                description="The latest total of each item.",
             ),
         ),
         state_events=pl.col("time").count(),
@@ -138,7 +137,7 @@ PURCHASE_TOTALS = JobTemplate(
 
 
 def add_up(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameters: PurchaseTotalsParameters) -> Step:
-    """The step: see the module's text. Every purchase ends in one row of output or waits in state."""
+    """Run the step: every purchase gives one row of output, or waits in state."""
     expiry, waits = parameters.expiry, pl.col("time").is_not_null()
     over, going_on = Parted(state.clear(), state) if expiry is None else expiry.part(state, _KEY, clock)
     ended = [_add(over.filter(~waits), over.filter(waits), expiry).output] if over.height else []
@@ -158,20 +157,20 @@ def add_up(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameters: 
 
 
 class _Added(NamedTuple):
-    """What purchases come to (`PURCHASE_TOTAL`), and all totals then."""
+    """Rows of output (`PURCHASE_TOTAL`), and all totals after them."""
 
     output: pl.DataFrame
     totals: pl.DataFrame
 
 
 def _add(totals: pl.DataFrame, purchases: pl.DataFrame, expiry: Timeout | None) -> _Added:
-    """Add purchases to the totals; where an item was silent for too long, to nothing."""
+    """Add purchases to the totals, or start a new total if the item has expired."""
     ordered = in_order(purchases.select(PURCHASE.names), _KEY, "time")
     known = ordered.events.select(_KEY)[ordered.starts].join(totals, on=_KEY, how="left", maintain_order="left")
-    lives = cut_lives(ordered, "time", known["deadline"], expiry)
-    ordered, number = lives.ordered, lives.ordered.key_number
-    goes_on = pl.Series(lives.goes_on)
-    before = known.select("quantity", "models")[lives.key_number].with_columns(pl.when(goes_on).then(pl.all()))
+    lifetimes = cut_lifetimes(ordered, "time", known["deadline"], expiry)
+    ordered, number = lifetimes.ordered, lifetimes.ordered.key_number
+    goes_on = pl.Series(lifetimes.goes_on)
+    before = known.select("quantity", "models")[lifetimes.key_number].with_columns(pl.when(goes_on).then(pl.all()))
     delta, began = widened(ordered.events["quantity"].to_numpy(), before["quantity"].fill_null(0).to_numpy())
     running = np.cumsum(delta)
     cumulative = running + (began - (running - delta)[ordered.starts])[number]
@@ -182,8 +181,8 @@ def _add(totals: pl.DataFrame, purchases: pl.DataFrame, expiry: Timeout | None) 
         _running_sets(before["models"], ordered),
         pl.col("time").alias("event_time"),
     )
-    latest = lives.is_latest
-    due = to_times(lives.last[latest]) + expiry.after if expiry is not None and expiry.in_event_time else None
+    latest = lifetimes.is_latest
+    due = to_times(lifetimes.last[latest]) + expiry.after if expiry is not None and expiry.in_event_time else None
     changed = output[ordered.lasts[latest]].select(
         "item",
         pl.col("cumulative_quantity").alias("quantity"),
@@ -194,10 +193,9 @@ def _add(totals: pl.DataFrame, purchases: pl.DataFrame, expiry: Timeout | None) 
 
 
 def _running_sets(before: pl.Series, ordered: Ordered) -> pl.Series:
-    """The set of models of its item as of each purchase, sorted; `before` has the set that each item starts with.
+    """Return the sorted set of models of the item after each purchase; `before` has the set before the first.
 
-    A new set begins only where a model is seen for the first time: each of these is made once, and every purchase
-    refers to its own.
+    A new set is built only where a model is seen for the first time; purchases refer to their set.
     """
     rows = np.arange(ordered.events.height)
     keys = np.arange(before.len())
@@ -227,7 +225,7 @@ def _running_sets(before: pl.Series, ordered: Ordered) -> pl.Series:
 
 
 def _latest(totals: pl.DataFrame, waiting: pl.DataFrame, events: pl.DataFrame, expiry: Timeout | None) -> pl.DataFrame:
-    """Totals of the items that events came for, with what waits of them."""
+    """Return the totals of the items with new events, waiting purchases included."""
     items = events.select("item").unique()
     known = totals.join(items, on="item", how="semi")
     held = waiting.join(items, on="item", how="semi")

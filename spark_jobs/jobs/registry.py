@@ -1,8 +1,7 @@
-"""The jobs, by name. Apart from the package, so that a worker of one job does not load them all.
+"""The project's jobs, by name. Not in the package's `__init__`, so that a worker of one job does not import them all.
 
-A new job is a new file in this folder, `<name>.py`, or a folder with a `job.py`, that has a `JobTemplate` at its top
-level, under whatever name. There is nothing else to register. A file that cannot be imported, or a name that is taken,
-is an error that names the file.
+To add a job, add a file `<name>.py` to this folder, or a folder with a `job.py`, with a `JobTemplate` at its top level.
+Nothing else is registered. A file that cannot be imported, or a name used twice, is an error that names the file.
 """
 
 from keyfold import JobTemplate
@@ -26,9 +25,9 @@ SHIPPED = (
     "ride_weather",
     "sales_with_products",
 )
-"""Names of the jobs that come with Keyfold: the pages tell of these, and not of yours."""
+"""The jobs of the sample project, in the order of the documentation."""
 
 JOBS: dict[str, JobTemplate] = declarations(
     import_modules(jobs.__name__, within="job", skip=frozenset({"registry"})), JobTemplate, first=SHIPPED
 )
-"""Every job by its name: those that are shipped in the order of the pages, then yours by name."""
+"""Every job by name: first those in `SHIPPED`, then the others by name."""

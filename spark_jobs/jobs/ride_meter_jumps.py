@@ -1,7 +1,7 @@
-"""Rides whose meter jumps: from one reading to the next it rises by more than a taxi can earn in the time.
+"""Find rides whose meter jumps: it rises between two readings by more than a taxi can earn in that time.
 
-A pattern (`patterns`): a reading and the very next one of its ride, a minute later at most, that exceeds it by more than
-`jump`. A longer gap says nothing: the ride may have earned it. Points without a reading are passed over.
+A pattern (`patterns`): a reading and the next one of its ride, at most a minute later, which is greater by more than `jump`.
+After a longer gap the ride may have earned the difference. Points without a reading are skipped.
 """
 
 from datetime import timedelta
@@ -20,13 +20,13 @@ class RideMeterJumpsParameters(EventTimeParameters):
     jump: float = Field(
         3.0,
         gt=0,
-        description="By more than this the meter must rise, in dollars: New York's meters add some 0.75 a minute",
+        description="Smallest rise of the meter that is a jump, in dollars; New York's meters add about 0.75 a minute",
     )
     within: Duration = Field(timedelta(minutes=1), description="From the one reading to the next at most")
 
 
 def build(parameters: RideMeterJumpsParameters) -> KeyedJob:
-    """Make the job of its parameters."""
+    """Build the job from its parameters."""
     reading = pl.col("meter_reading")
     is_read = reading.is_not_null()
     return pattern_job(

@@ -1,8 +1,8 @@
-"""Sales with products: each sale with the name, category and list price of its item, by a table of products.
+"""Join each sale with the name, category and list price of its item, from a table of products.
 
-A lookup join (`lookup_join`): the table is small, and read whole as a run is planned. A change of it counts from the next run on;
-rows that were written before stay. A sale of an item that the table lacks is written too, with NULL in the product's
-columns. The job keeps no state, and no sale is late.
+A lookup join (`lookup_join`): the table is small, and read whole when a run is planned. The next run uses a changed table; rows
+that are written do not change. A sale of an unknown item is written with NULL in the product's columns. The job keeps no
+state, and no sale is late.
 """
 
 import os
@@ -30,10 +30,10 @@ PRODUCT = pa.schema(
         column("list_price", pa.float64(), "List price of the product", unit="in the shop's currency"),
     ]
 )
-"""The table of products, a row an item."""
+"""Schema of the table of products, one row per item."""
 
 PRODUCTS_AT = "lookups/products.csv"
-"""Where the table of products is, in the lakehouse directory, unless a deployment says otherwise."""
+"""Default path of the table of products in the lakehouse directory."""
 
 
 class SalesWithProductsParameters(JobParameters):
@@ -41,25 +41,25 @@ class SalesWithProductsParameters(JobParameters):
 
     products: FilePath = Field(
         "",
-        description="Path of the table of products, a Delta table or a Parquet, CSV or JSON-lines file; one that is not absolute "
-        f"is in the lakehouse directory [default: KEYFOLD_PRODUCTS, else {PRODUCTS_AT}]",
+        description="Path of the table of products: a Delta table or a Parquet, CSV or JSON-lines file. A relative path is "
+        f"below the lakehouse directory [default: KEYFOLD_PRODUCTS, else {PRODUCTS_AT}]",
     )
 
     @property
     def products_at(self) -> str:
-        """Where the table of products is: asked for anew by each run, so that it may be moved."""
+        """The path of the table of products; read by each run, so that the table may be moved."""
         return self.products or os.environ.get("KEYFOLD_PRODUCTS") or PRODUCTS_AT
 
 
 def build(parameters: SalesWithProductsParameters) -> KeyedJob:
-    """Make the job of its parameters."""
+    """Build the job from its parameters."""
     return lookup_join(
         "sales_with_products",
         ("sales", Input(SALES, SALE, "time")),
         ("products", Lookup(parameters.products_at, PRODUCT, ("item",))),
         key_groups=parameters.key_groups,
         parameters=parameters.model_dump(mode="json"),
-        # A run has the products as they are, wherever they are.
+        # The path of the table does not belong to the generation: every run reads the table as it is.
         free_parameters=frozenset({"products"}),
         late_description="No sale is late for `sales_with_products`: the table is empty.",
     )

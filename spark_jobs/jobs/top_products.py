@@ -1,14 +1,13 @@
-"""Top products: the K best-selling items of each tumbling window, ranked once the window is over.
+"""Rank the K best-selling items of each tumbling window when the window closes.
 
-Windows are `window` long and aligned to 1970 UTC; a window holds the sales from its start up to, not including, its
-end. The key is the window, so that all its products are in one place and ranks are over all of them; `combine` sums up
-by window and product before the shuffle, so that little is shuffled.
+Windows are `window` long and aligned to 1970 UTC; a window's end is exclusive. The key is the window, so that ranks cover all
+its products. `combine` sums by window and product before the shuffle, so that little is shuffled.
 
-State is one row a product of an open window. A window closes when the watermark has reached its end. An event is late
-only if its window had closed before it came: behind the watermark but in an open window, it counts.
+State is one row per product of an open window. A window closes when the watermark reaches its end. An event is late only if
+its window was closed before it arrived; an event behind the watermark in an open window counts.
 
-Returns have a negative quantity and count down; a product whose total is zero or less is ranked like any other. Revenue
-is summed up as exact decimals, so that it does not depend on the order of the sales.
+Returns have a negative quantity and are subtracted; a product whose total is zero or less is ranked like any other. Revenue is
+summed as exact decimals, so that it does not depend on the order of the sales.
 """
 
 from datetime import timedelta
@@ -26,7 +25,7 @@ from keyfold.stream import TIMESTAMP
 from spark_jobs.streams import SALES
 
 REVENUE = pa.decimal128(38, 9)
-"""Currency, exact: room for any int64 quantity at any price below 10⁹, of which nine decimals count."""
+"""Exact currency, with nine decimals: enough for any int64 quantity at any price below 10⁹."""
 
 PRODUCT_SALE = pa.schema(
     [
@@ -40,7 +39,7 @@ PRODUCT_SALE = pa.schema(
         required("n_events", pa.int64(), "How many sales the row stands for", made_of="time"),
     ]
 )
-"""One sale, or the sales of a product in a window that are summed up already (`time` is then the newest)."""
+"""One sale, or several sales of a product and window that are summed already (`time` is then the newest)."""
 
 OPEN_PRODUCT = pa.schema(
     [
@@ -52,7 +51,7 @@ OPEN_PRODUCT = pa.schema(
         pa.field("deadline", TIMESTAMP, nullable=False),
     ]
 )
-"""What a product has sold so far in a window that is still open; the deadline is the window's end."""
+"""The sums of a product in an open window; the deadline is the window's end."""
 
 TOP_PRODUCT = pa.schema(
     [
@@ -125,20 +124,20 @@ def build(parameters: TopProductsParameters) -> KeyedJob:
                 LATEST_TOP_PRODUCT,
                 "upsert",
                 ("window_start", "rank"),
-                description="The ranks of windows that are still open, as they stand, and the final ones of those that are over.",
+                description="The current ranks of open windows, and the final ranks of closed windows.",
             ),
             OutputTable(
                 "sales_windows",
                 SALES_WINDOW,
                 events=pl.col("n_sales").sum(),
-                description="One row a window that is over: all of its sales.",
+                description="One row per closed window, with the totals of all its sales.",
             ),
         ),
-        late_description="Sales that came after their window had been ranked, added up by window and product.",
+        late_description="Sales that arrived after their window had closed, summed by window and product.",
         output_events=pl.lit(0),
         state_events=pl.col("n_events").sum(),
-        # None is movable: windows that are open were cut by `window`, and with a smaller `k` the ranks of
-        # `latest_top_products` beyond it would stand there for ever.
+        # No parameter can be changed by a move: open windows were cut by `window`, and with a smaller `k` the ranks of
+        # `latest_top_products` beyond it would stay for ever.
         **parameters.settings(),
     )
 
@@ -152,16 +151,16 @@ TOP_PRODUCTS = JobTemplate(
 
 
 def sum_up(sales: pl.DataFrame) -> pl.DataFrame:
-    """Join the sales of a product in a window to one row (the combiner)."""
+    """Sum the sales of a product and window to one row (the combiner)."""
     if may_overflow(sales, _TOTALS):
-        return sales  # left to the step, which knows the total before
+        return sales  # a sum could overflow here; the step knows the total and reports it
     return sales.group_by("window_start", "item").agg(pl.col("time").max(), *_SUMS)
 
 
 def rank_products(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameters: TopProductsParameters) -> Step:
-    """The step: see the module's text. Every sale ends in one window's row, in state, or among the late."""
+    """Run the step: every sale is in the row of a closed window, in state, or late."""
     window_end = pl.col("window_start") + parameters.window
-    # Over before these sales came, not by the time to which they lead.
+    # Decided by the watermark before these sales, so that results do not depend on batch boundaries.
     was_over = window_end <= clock.late_watermark
     is_over = window_end <= clock.watermark
     sales = events.filter(~was_over)
@@ -203,7 +202,7 @@ def _best(sold: pl.DataFrame, parameters: TopProductsParameters) -> pl.DataFrame
 
 
 def _windows(sold: pl.DataFrame, window: timedelta) -> pl.DataFrame:
-    """Sum up whole windows."""
+    """Sum the sales of whole windows."""
     windows = sold.group_by("window_start").agg(pl.len().cast(pl.Int64).alias("n_products"), *_SUMS)
     return windows.sort("window_start").select(
         "window_start",
@@ -215,8 +214,8 @@ def _windows(sold: pl.DataFrame, window: timedelta) -> pl.DataFrame:
     )
 
 
-# A price that does not fit (not below 10⁹, not a number) becomes NULL, as one that is not there; of the others, nine
-# decimals times any 64-bit quantity have 38 digits, so that none overflows.
+# A price that does not fit (10⁹ or more, or not a number) counts as missing. All others, with nine decimals, times any 64-bit
+# quantity have at most 38 digits, so that no product overflows.
 _FITS = pl.col("price").is_finite() & (pl.col("price").abs() < 1e9)
 _REVENUE = pl.col("quantity").cast(pl.Decimal(38, 0)) * pl.when(_FITS).then(pl.col("price")).cast(pl.Decimal(38, 9))
 

@@ -1,4 +1,4 @@
-"""Averages over the last values of each run, equal to the last bit however the runs were cut into batches."""
+"""Average the last values of each run; results are identical to the last bit for any batch boundaries."""
 
 import numpy as np
 import numpy.typing as npt
@@ -7,23 +7,23 @@ Floats = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int64]
 
 _CHUNK = 32_768
-"""Values worked on at a time: what a processor's cache holds."""
+"""Number of values processed at a time, so that they fit a processor's cache."""
 
 
 def trailing_means(values: Floats, position: Positions, length: int) -> Floats:
-    """Average each value and those before it in its run, `length` together or as many as there are.
+    """Average each value with those before it in its run, up to `length` values.
 
-    A window is summed as a tree of blocks of 1, 2, 4, … values whose shape depends on `length` alone. So an average
-    depends on nothing outside its window, unlike a running sum from which what leaves is subtracted; it costs some
-    2 log2(length) additions a value, and its rounding error grows with the tree's height and not with `length`.
+    A window is summed as a tree of blocks of 1, 2, 4, … values, whose shape depends only on `length`. So an average depends
+    only on its window, unlike a running sum with subtraction. It takes about 2 log2(length) additions per value, and its
+    rounding error grows with the tree's height, not with `length`.
 
     Args:
-        values: run after run; NaN where one is missing, which is left out of the averages.
-        position: of each value in its run, from 0.
-        length: of a window, at least 1.
+        values: values, run after run; NaN marks a missing value, which averages ignore.
+        position: the position of each value in its run, from 0.
+        length: the length of a window, at least 1.
 
     Returns:
-        An average a value, NaN where all of its window are missing.
+        One average per value; NaN if all values of its window are missing.
     """
     means = np.empty(len(values))
     chunk = max(_CHUNK, 4 * length)
@@ -58,7 +58,7 @@ def _sums(values: Floats, position: Positions, length: int) -> Floats:
 
 
 def _plus_earlier(later: Floats, earlier: Floats, distance: int, position: Positions) -> Floats:
-    """To each value of `later` add that of `earlier` which lies `distance` before it, if it is of the same run."""
+    """Add to each value of `later` the value of `earlier` at `distance` before it, if both belong to the same run."""
     if distance >= len(later):
         return later
     sums = np.empty_like(later)

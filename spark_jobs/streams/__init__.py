@@ -1,7 +1,7 @@
-"""The streams: a module each, which is found by being here.
+"""The project's streams, one module each.
 
-A new stream is a new file in this folder, `<name>.py`, whose `STREAM` is a `Stream` (`contract`). There is nothing else
-to register. A file that cannot be imported, or a name that is taken, is an error that names the file.
+To add a stream, add a file `<name>.py` to this folder whose `STREAM` is a `Stream`. Nothing else is registered. A file that
+cannot be imported, or a name used twice, is an error that names the file.
 """
 
 from keyfold import Rule, Source, Stream
@@ -16,10 +16,10 @@ from spark_jobs.streams.telemetry import STREAM as TELEMETRY
 from spark_jobs.streams.weather import STREAM as WEATHER
 
 SHIPPED = ("ride_points", "weather", "metrics", "telemetry", "sales", "payments")
-"""Names of the streams that come with Keyfold: the pages tell of these, and not of yours."""
+"""The streams of the sample project, in the order of the documentation."""
 
 STREAMS: dict[str, Stream] = declarations(import_modules(__name__), Stream, first=SHIPPED)
-"""Every stream by its name: those that are shipped in the order of the pages, then yours by name."""
+"""Every stream by name: first those in `SHIPPED`, then the others by name."""
 
 __all__ = [
     "INGESTED_AT",

@@ -1,4 +1,4 @@
-"""Metrics: values of any number of series."""
+"""The metrics stream: values of any number of series."""
 
 import pyarrow as pa
 
@@ -22,7 +22,7 @@ STREAM = Stream(
     ),
     event_time="timestamp",
     sources={"key": Source(("key",), path=True)},
-    # The value too: clocks that are set back in autumn measure an hour twice.
+    # The value is part of the id, since an hour is measured twice when clocks are set back in autumn.
     event_id=("key", "timestamp", "value"),
     rules=(not_empty("key"),),
 )

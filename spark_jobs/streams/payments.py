@@ -1,4 +1,4 @@
-"""Payments: what was paid with a card, where, and when."""
+"""The payments stream: card payments with city and time."""
 
 import polars as pl
 import pyarrow as pa

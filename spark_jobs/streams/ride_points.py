@@ -1,4 +1,4 @@
-"""Ride points: where a taxi is on its ride, and what its meter shows."""
+"""The ride points stream: positions and meter readings of taxis during rides."""
 
 import polars as pl
 import pyarrow as pa

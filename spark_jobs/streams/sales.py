@@ -1,4 +1,4 @@
-"""Sales: what a shop sold, and what came back."""
+"""The sales stream: sales and returns of a shop."""
 
 import pyarrow as pa
 
@@ -8,7 +8,7 @@ from keyfold.stream.rules import not_empty
 
 STREAM = Stream(
     name="sales",
-    description="Valid sales and returns: typed and checked. A line that comes twice is two sales: nothing names it.",
+    description="Valid sales and returns: typed and checked. Two equal lines are two sales, since sales have no id.",
     schema=pa.schema(
         [
             required("item", pa.string(), "What was sold: the item's code or name"),
@@ -22,7 +22,7 @@ STREAM = Stream(
         ]
     ),
     event_time="time",
-    # Tills send messages without a time, as they sell: {"item":"Mac","quantity":5,"model":["Macbook air"]}
+    # Tills send messages without a time at the moment of the sale: {"item":"Mac","quantity":5,"model":["Macbook air"]}
     missing_time="arrival",
     sources={
         "item": Source(("item", "StockCode")),
@@ -34,7 +34,7 @@ STREAM = Stream(
         "customer": Source(("customer", "CustomerID")),
         "country": Source(("country", "Country")),
     },
-    # No event id: an invoice may well list an item twice, at one moment, in one quantity.
+    # No event id: an invoice may list the same item twice, with the same time and quantity.
     rules=(not_empty("item"),),
     private=("customer",),
 )

@@ -1,4 +1,4 @@
-"""Telemetry: where a vehicle is, how fast and which way it goes, how hard it brakes, its fuel, and its engine's heat."""
+"""The telemetry stream: position, speed, bearing, acceleration, fuel and engine temperature of vehicles."""
 
 import polars as pl
 import pyarrow as pa
@@ -34,7 +34,7 @@ STREAM = Stream(
         *POSITION,
         Rule("speed is outside 0 to 400", outside("speed", 0, 400)),
         Rule("fuel_level is negative", pl.col("fuel_level") < 0),
-        # Ten times what brakes can do; a crash of more is no driving.
+        # Ten times what brakes can achieve.
         Rule("acceleration is outside -100 to 100", outside("acceleration", -100, 100)),
         Rule("bearing is outside 0 to 360", outside("bearing", 0, 360)),
         Rule("engine_temperature is outside -90 to 300", outside("engine_temperature", -90, 300)),

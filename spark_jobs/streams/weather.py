@@ -1,4 +1,4 @@
-"""Weather: hourly readings of stations."""
+"""The weather stream: hourly readings of stations."""
 
 import pyarrow as pa
 

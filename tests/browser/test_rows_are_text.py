@@ -93,6 +93,6 @@ def test_the_link_of_a_check_opens_its_result_page(pages: Pages, page: Page):
     with page.expect_popup() as opened:
         link.click()
     result = opened.value
-    expect(result.get_by_text("Meters run forward.")).to_be_visible()
+    expect(result.get_by_text("Fares are not negative.")).to_be_visible()
     expect(result.get_by_text("-1.0", exact=True).first).to_be_visible()
     expect(result.get_by_text("Failed", exact=False).first).to_be_visible()

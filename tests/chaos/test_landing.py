@@ -252,7 +252,7 @@ def test_a_file_that_goes_between_plan_and_reading_is_told_and_no_other_is_lost(
     )
     assert not (landing / "lost.ndjson").exists()
     assert code == 0
-    assert "1 not whole yet" in run.said
+    assert "1 still being written" in run.said
     shutil.copy(landing / "kept.ndjson", landing / "copy.ndjson")
     code, run = launcher.run(home, INGEST)
     assert code == 0, run.said

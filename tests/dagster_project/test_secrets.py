@@ -76,6 +76,8 @@ def test_a_secret_of_spark_reaches_it_and_is_in_no_page_no_record_and_no_error_o
     assert "(hidden) is requested" in told["error"]
     assert "shuffle_partitions" in told["shown"]
     records = b"".join(file.read_bytes() for file in home.rglob("*") if file.is_file())
-    assert b"starting Spark anew: no warm Spark serves at" in records, "the records are where they are looked for"
+    assert b"starting a new Spark session: no warm Spark serves at" in records, (
+        "the records are where they are looked for"
+    )
     for where in (records, run.stdout.encode(), run.stderr.encode()):
         assert secret.encode() not in where

@@ -1,4 +1,4 @@
-"""Columns of landing files that a stream does not know: proposed as `keyfold new stream` would, written into its module."""
+"""Propose columns of landing files that a stream does not have, and write them into its module."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -24,12 +24,12 @@ _MAY_CHANGE = {"schema", "sources", "private", "rules"}
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Columns that a stream is to have, and what their lines in its module are.
+    """Columns to add to a stream.
 
     Attributes:
-        columns: as they are proposed; each may be NULL.
-        private: those that are shown to nobody, by name.
-        notes: what people should know of them.
+        columns: the proposed columns; each may be NULL.
+        private: names of the private columns.
+        notes: notes for people.
     """
 
     columns: Sequence[Column]
@@ -49,21 +49,21 @@ class Acceptance:
 
 
 def propose_accepted(stream: Stream, raw: str, file: Path) -> Acceptance:
-    """What a raw column of a file, or all fields of a raw object, should become in its stream.
+    """Propose stream columns for a raw column of a file, or for all fields of a raw object.
 
     Raises:
-        KeyfoldError: ingest reads no such values.
+        KeyfoldError: ingest cannot read its values.
     """
     steps = path_of(raw)
     sample = read_sample(file, steps[: steps.index(EACH)] if EACH in steps else None)
     found = [one for one in propose_columns(sample) if one.raw == raw or one.raw.startswith((f"{raw}.", f"{raw}["))]
     if unread := [one.raw for one in found if one.kind is None or (one.json and EACH in path_of(one.raw))]:
         raise KeyfoldError(
-            f"{', '.join(unread)} of {file.name} holds what ingest does not read; name it in `ignored` of stream "
-            f"{stream.name}, or read fields of it by their paths"
+            f"{', '.join(unread)} of {file.name} has values that ingest does not read; name it in `ignored` of stream "
+            f"{stream.name}, or read its fields by paths"
         )
     if not found:
-        raise KeyfoldError(f"{file.name} has no {raw} to learn from in its first rows")
+        raise KeyfoldError(f"{file.name} has no {raw} in its first rows")
     labels = {one.raw: label_and_unit(one.raw) if is_number(one.kind) else (one.raw, "") for one in found}
     names = column_names({one: label for one, (label, _) in labels.items()})
     columns: list[Column] = []
@@ -77,12 +77,12 @@ def propose_accepted(stream: Stream, raw: str, file: Path) -> Acceptance:
 
 
 def accepted_module(stream: Stream, text: str, acceptance: Acceptance, raw: str, file: Path) -> str:
-    """The text of a stream's module with the columns.
+    """Return the text of a stream's module with the columns added.
 
-    It is run before it is given: it declares the stream as it was, with these columns and no other change.
+    The text is executed to verify that it declares the same stream with these columns and no other change.
 
     Raises:
-        UnsafeEditError: the text cannot be changed so that this is sure.
+        UnsafeEditError: the text cannot be changed safely.
     """
     imports = {"Source"} if "sources" in acceptance.entries else set()
     imports |= {"TIMESTAMP"} if any(one.kind == TIMESTAMP for one in acceptance.columns) else set()

@@ -1,4 +1,4 @@
-"""`keyfold new`: a project, a stream from a sample of its files, a job over a stream."""
+"""`keyfold new`: write a project, a stream from a sample of its files, or a job over a stream."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ new = typer.Typer(
     rich_markup_mode=None,
 )
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be written, and write nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the files; write nothing.")]
 _FAULTS_SHOWN = 5
 
 
@@ -47,7 +47,7 @@ def project(
         check_name("project", root.name)
     with failures():
         if root.exists() and (not root.is_dir() or any(root.iterdir())):
-            raise KeyfoldError(f"{root} is there already and is no empty folder; nothing was written: take another")
+            raise KeyfoldError(f"{root} exists and is not an empty folder; nothing was written: choose another")
         texts = project_files(root.name)
         if not dry_run:
             write_files(root, texts)
@@ -58,22 +58,22 @@ def project(
 
 @new.command()
 def stream(
-    name: Annotated[str, typer.Argument(help="Of the stream: lower-case letters, digits, underscores.")],
-    sample: Annotated[Path, typer.Option("--from", help="A file of its rows: CSV, JSON lines or Parquet; .gz too.")],
+    name: Annotated[str, typer.Argument(help="Name of the stream: lower-case letters, digits, underscores.")],
+    sample: Annotated[Path, typer.Option("--from", help="A sample file: CSV, JSON lines or Parquet; .gz too.")],
     event_time: Annotated[
         str | None,
         typer.Option(
-            metavar="COLUMN", help="The column with the event's time; arrival where there is none [default: found]."
+            metavar="COLUMN", help="Column with the event's time, or `arrival` if there is none [default: detected]."
         ),
     ] = None,
     event_id: Annotated[
         str | None,
-        typer.Option(metavar="COLUMNS", help="Columns that together name an event, a,b; '' for none [default: found]."),
+        typer.Option(metavar="COLUMNS", help="Columns that identify an event, a,b; '' for none [default: detected]."),
     ] = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a stream as a sample of its rows suggests: columns, types, event time, event id."""
+    """Write a stream with columns, types, event time and event id detected from a sample file."""
     with usage_faults():
         check_name("stream", name)
     with failures():
@@ -94,15 +94,13 @@ def stream(
 
 @new.command()
 def job(
-    name: Annotated[str, typer.Argument(help="Of the job: lower-case letters, digits, underscores.")],
-    of: Annotated[str, typer.Option("--stream", help="The stream whose events it reads.")],
-    key: Annotated[
-        str | None, typer.Option(metavar="COLUMNS", help="Columns whose values belong together, a,b [default: found].")
-    ] = None,
+    name: Annotated[str, typer.Argument(help="Name of the job: lower-case letters, digits, underscores.")],
+    of: Annotated[str, typer.Option("--stream", help="The stream that the job reads.")],
+    key: Annotated[str | None, typer.Option(metavar="COLUMNS", help="Key columns, a,b [default: detected].")] = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a keyed job over a stream: a step to edit, its asset, suite and tests."""
+    """Write a keyed job over a stream, with a step to edit, its assets, suite and tests."""
     with usage_faults():
         check_name("job", name)
         require_stream(of)
@@ -114,7 +112,7 @@ def job(
         if not dry_run:
             write_files(root, texts)
         others = [column for column in possible_keys(project_streams()[of]) if column not in chosen]
-        also = f" ({', '.join(others)} could be it as well: choose with --key)" if others and key is None else ""
+        also = f" (other candidates: {', '.join(others)}; choose with --key)" if others and key is None else ""
         told = f"{name} reads {of}; its key is {', '.join(chosen)}{also}"
         tests = job_paths(name)[-1]
         following = f"python -m pytest {tests}\nkeyfold run {name}"
@@ -148,7 +146,7 @@ _KINDS = ("events", "quarantine", "landing")
 
 @dataclass(frozen=True)
 class _Trial:
-    """What ingest makes of the sample with the stream as it would be written."""
+    """The result of parsing the sample with the proposed stream."""
 
     accepted: int
     rejected: int
@@ -164,7 +162,7 @@ def _try(module: str, sample: Sample) -> _Trial:
             accepted += rows.accepted.height
             rejected += len(rows.rejects)
             faults += [f"line {one.line}: {one.reason}" for one in rows.rejects[: _FAULTS_SHOWN - len(faults)]]
-            # As far as the columns were looked at: a chunk more or less does not matter.
+            # Stop after the rows from which the columns were detected.
             if accepted + rejected >= sample.rows + len(sample.bad):
                 break
     except UnreadableFileError as error:
@@ -174,12 +172,12 @@ def _try(module: str, sample: Sample) -> _Trial:
 
 def _stream_text(sample: Sample, proposal: Proposal, trial: _Trial) -> str:
     width = max(len(column.name) for column in proposal.columns)
-    lines = [f"{sample.path.name}: {sample.rows:,} rows{', the first of more' if sample.is_cut else ''}"]
+    lines = [f"{sample.path.name}: {sample.rows:,} rows{', the first part of the file' if sample.is_cut else ''}"]
     for column in proposal.columns:
         kind = spoken(column.source)
         shape = f", written as {column.source.time}" if column.source.time else ""
         source = f", from {column.source.raw!r}" if column.source.raw != column.name else ""
-        lines.append(f"  {column.name:{width}}  {kind}{'' if column.nullable else ', always there'}{shape}{source}")
+        lines.append(f"  {column.name:{width}}  {kind}{'' if column.nullable else ', required'}{shape}{source}")
     lines.append(f"event time: {proposal.event_time}")
     lines.append(f"event id: {', '.join(proposal.event_id) or 'none'}")
     lines += [f"note: {note}" for note in proposal.notes]

@@ -81,8 +81,8 @@ def choose_key(stream: Stream, wanted: str | None) -> list[str]:
                 raise KeyfoldError(f"stream {stream.name}: {name} may be missing: {where}; or take {_listed(possible)}")
             if name not in possible or chosen.count(name) > 1:
                 raise KeyfoldError(
-                    f"stream {stream.name}: {name} cannot be of a key, which is of columns that every event has, other than "
-                    f"its time, each once: {_listed(possible)}"
+                    f"stream {stream.name}: {name} cannot be a key column; a key column may not be NULL, given twice, or the "
+                    f"event time; possible are {_listed(possible)}"
                 )
         return chosen
     if not possible:
@@ -105,8 +105,8 @@ def group_of(root: Path, stream: Stream) -> str:
         if found.group and found.stream() is stream:
             return found.group
     raise KeyfoldError(
-        f"no module in {root / 'assets'} has the stream {stream.name} as its STREAM, so that its tables are no assets; "
-        "add one first, as `keyfold new stream` writes it"
+        f"no module in {root / 'assets'} has the stream {stream.name} as its STREAM, so its tables are not assets; "
+        "add one first, like those of `keyfold new stream`"
     )
 
 
@@ -138,7 +138,7 @@ class _Room:
         try:
             return cls(ast.parse(file.read_text(encoding="utf-8")))
         except SyntaxError as error:
-            raise KeyfoldError(f"{file}, line {error.lineno}: {error.msg}; mend it first") from None
+            raise KeyfoldError(f"{file}, line {error.lineno}: {error.msg}; correct it first") from None
 
     def stream(self) -> Stream | None:
         name, value = "STREAM", self._assigned.get("STREAM")

@@ -23,11 +23,11 @@ def check_name(what: str, name: str) -> None:
     """
     if not _NAME.fullmatch(name) or name.endswith("_") or "__" in name:
         raise KeyfoldError(
-            f"{name!r} cannot name a {what}: take lower-case letters, digits and single underscores, 40 at most, a letter "
-            "first; it names a module, a folder and tables"
+            f"{name!r} cannot name a {what}: use at most 40 lower-case letters, digits and single underscores, beginning with a "
+            "letter; it becomes the name of a module, a folder and tables"
         )
     if keyword.iskeyword(name) or name in _TAKEN_BY_DAGSTER:
-        raise KeyfoldError(f"{name!r} cannot name a {what}: the word has a meaning of its own; take another")
+        raise KeyfoldError(f"{name!r} cannot name a {what}: the word is reserved; choose another")
 
 
 def column_names(labels: Mapping[str, str]) -> dict[str, str]:

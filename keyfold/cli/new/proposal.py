@@ -1,4 +1,4 @@
-"""What a stream should be, by a sample of its rows: columns, event time, event id, private columns, and what to know of them."""
+"""Propose a stream from a sample of its rows: columns, event time, event id, private columns, and notes."""
 
 import json
 import re
@@ -118,11 +118,11 @@ def propose_stream(
     # Those that are there and cannot be read have a note of their own.
     if time in columns and (lacking := columns[time].values.null_count() - columns[time].misfits):
         notes.append(
-            f"{lacking:,} of {sample.rows:,} rows have no time: they go to quarantine; with "
-            'missing_time="arrival" in the stream, those that have none are taken by their arrival'
+            f"{lacking:,} of {sample.rows:,} rows have no time and go to quarantine; with "
+            'missing_time="arrival" in the stream, they are dated by their arrival'
         )
     if others:
-        notes.append(f"event time is {time}; {', '.join(others)} could be it as well: choose with --event-time")
+        notes.append(f"event time is {time}; other candidates: {', '.join(others)}; choose with --event-time")
     ids = (
         [_named(columns, name) for name in event_id] if event_id is not None else _event_id(name, columns, time, notes)
     )
@@ -152,8 +152,8 @@ def _require_key(found: Sequence[RawColumn], columns: dict[str, RawColumn], time
         return
     told = ", ".join(f"{name} ({spoken(column)})" for name, column in columns.items())
     raise KeyfoldError(
-        "no column that ingest reads can be the key of a job: what an event is about is told by texts, whole numbers, or true "
-        f"and false. Its columns: {told}. Write the stream yourself, with paths into {', '.join(lost)}, such as "
+        "no column can be the key of a job: a key column has texts, whole numbers, or true and false. The columns are: "
+        f"{told}. Write the stream by hand, with paths into {', '.join(lost)}, such as "
         f"Source('{lost[0]}.FIELD')"
     )
 
@@ -182,16 +182,16 @@ def _event_time(columns: dict[str, RawColumn], wanted: str | None) -> tuple[str,
         if name not in times:
             shown = next((str(value) for value in columns[name].values if value is not None), "no value")
             raise KeyfoldError(
-                f"--event-time {wanted}: its values are no times (the first is {shown[:40]!r}); "
-                + (f"times are {', '.join(times)}" if times else "nor are those of any other column")
+                f"--event-time {wanted}: its values are not times (the first is {shown[:40]!r}); "
+                + (f"columns of times: {', '.join(times)}" if times else "no other column has times either")
             )
         return name, []
     if not times:
         told = ", ".join(f"{name} ({spoken(column)})" for name, column in columns.items())
         raise KeyfoldError(
-            f"no column of the sample is a time, and events are ordered by theirs. Its columns: {told}. ISO 8601, dates "
-            "with a clock in usual orders, and numbers that count from 1970 in a column whose name speaks of time are known. Where events have no time of their own, "
-            f"--event-time {ARRIVAL} takes them by their arrival"
+            f"no column of the sample has times, and every event needs an event time. The columns are: {told}. Known forms are "
+            "ISO 8601, usual orders of date and clock, and numbers that count from 1970 in a column named like a time. If events "
+            f"have no time, --event-time {ARRIVAL} dates them by their arrival"
         )
     best = sorted(times, key=lambda name: _rank_as_event_time(name, columns[name]))
     return best[0], best[1:]
@@ -207,7 +207,7 @@ def _event_id(stream: str, columns: dict[str, RawColumn], time: str, notes: list
     frame = pl.DataFrame({name: column.values for name, column in columns.items() if column.values.dtype != pl.Object})
     rows = frame.unique()
     if copies := frame.height - rows.height:
-        notes.append(f"{copies:,} {'row is' if copies == 1 else 'rows are'} the same as another in every column")
+        notes.append(f"{copies:,} {'row is' if copies == 1 else 'rows are'} equal to another in every column")
     ids = [name for name, column in columns.items() if name != time and _is_id(name, column)]
     # The arrival is in no row, and tells none from another.
     possible = [*ids[:_TRIED], time] if time in columns else ids[:_TRIED]
@@ -218,7 +218,7 @@ def _event_id(stream: str, columns: dict[str, RawColumn], time: str, notes: list
         is_meant = set(chosen) <= names_of_events if len(chosen) == 1 else _tells_events_apart(chosen, time)
         if is_meant and rows.select(chosen).is_unique().all():
             return [name for name in columns if name in chosen]
-    notes.append("no columns name an event, so none is recognised as a copy of another: set `event_id` if some do")
+    notes.append("no columns identify an event, so duplicates are not detected: set `event_id` if some columns do")
     return []
 
 
@@ -245,7 +245,7 @@ def _private(columns: dict[str, RawColumn], notes: list[str]) -> list[str]:
     for name, column in columns.items():
         if why := why_kept_private(column) if column.json else why_private(column.raw, column.values):
             private.append(name)
-            notes.append(f"{name} is proposed as private, {why}: it is shown to nobody where rows are shown")
+            notes.append(f"{name} is proposed as private, {why}: its values are masked wherever rows are shown")
     return private
 
 

@@ -1,4 +1,4 @@
-"""Reads a sample of raw rows as ingest would read them, before anybody has said what they are."""
+"""Read a sample of raw rows as ingest would, before their stream is declared."""
 
 import csv
 import json
@@ -75,7 +75,7 @@ def read_sample(path: Path, elements: Keys | None = None) -> Sample:
     """
     found = file_type(path).format
     if found is None:
-        raise KeyfoldError(f"{path}: its ending is none that ingest reads: {READABLE}; rename the file")
+        raise KeyfoldError(f"{path}: ingest reads files that end with {READABLE}; rename the file")
     if elements is not None and found != "json":
         raise KeyfoldError(f"{path}: elements of lists are sampled of JSON lines alone")
     read = {"csv": _read_csv, "json": partial(_read_json, elements=elements), "parquet": _read_parquet}[found]
@@ -88,8 +88,8 @@ def read_sample(path: Path, elements: Keys | None = None) -> Sample:
     except (EOFError, zlib.error, pa.ArrowException) as error:
         raise KeyfoldError(f"{path} cannot be read: {error}") from None
     if not sample.rows:
-        why = f"; its first line that is none, {sample.bad[0].line}: {sample.bad[0].reason}" if sample.bad else ""
-        raise KeyfoldError(f"{path} holds no rows to learn from{why}")
+        why = f"; the first invalid line is {sample.bad[0].line}: {sample.bad[0].reason}" if sample.bad else ""
+        raise KeyfoldError(f"{path} has no valid rows{why}")
     return sample
 
 
@@ -123,9 +123,13 @@ def _header(path: Path) -> list[str]:
     if len(names) == 1:
         for separator, called in _SEPARATORS.items():
             if separator in names[0]:
-                raise KeyfoldError(f"{where} is separated by {called}; ingest reads commas: convert the files first")
+                raise KeyfoldError(
+                    f"{where} is separated by {called}; ingest reads commas only: convert the files first"
+                )
     if any(_is_data(name) for name in names):
-        raise KeyfoldError(f"{where} is a row and no header; ingest finds columns by name: put a line of names above")
+        raise KeyfoldError(
+            f"{where} is a row, not a header; ingest finds columns by name: add a line of names above it"
+        )
     return names
 
 

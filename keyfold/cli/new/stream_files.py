@@ -115,13 +115,13 @@ def _more(proposal: Proposal, sources: Sequence[Column], ruled: Sequence[str]) -
         if values:
             parts.append(assigned(f"{field}=", values, 4, ",") + "\n")
     if not proposal.event_id:
-        parts.append("    # No event id: a row that comes twice is two events.\n")
+        parts.append("    # No event id: two equal rows are two events.\n")
     if ruled:
         parts.append(
             bracketed("rules=(", [f"not_empty({quoted(one)})" for one in ruled], "),", 4, is_tuple=True) + "\n"
         )
     if proposal.private:
-        parts.append("    # Shown to nobody where rows are shown; the tables hold them.\n")
+        parts.append("    # Masked wherever rows are shown; the tables contain the values.\n")
         parts.append(assigned("private=", proposal.private, 4, ",") + "\n")
     return "".join(parts)
 

@@ -1,4 +1,4 @@
-"""Writes new files of the project: all of them or none, and never over one that is there."""
+"""Write new files of the project: all or none, and never over an existing file."""
 
 import os
 from collections.abc import Mapping
@@ -29,16 +29,16 @@ def render(template: str, **values: str) -> str:
 
 
 def check_free(root: Path, paths: Mapping[Path, str] | list[Path]) -> None:
-    """See that none of these files is there, nor a package of its name.
+    """Check that none of these files exists, nor a package of the same name.
 
     Raises:
-        KeyfoldError: some are; names them.
+        KeyfoldError: some exist; the message names them.
     """
     taken = [path for path in paths if (root / path).exists() or (root / path).with_suffix("").is_dir()]
     if taken:
         there = ", ".join(str(path) for path in taken)
         raise KeyfoldError(
-            f"{there} {'is' if len(taken) == 1 else 'are'} there already; nothing was written: take another name"
+            f"{there} {'exists' if len(taken) == 1 else 'exist'}; nothing was written: choose another name"
         )
 
 

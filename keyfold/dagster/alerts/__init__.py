@@ -1,6 +1,6 @@
-"""Alerts: what has stopped, failed or is running out, reported once with its remedy, and once more when it is over.
+"""Send alerts about failures, stopped services and full disks, once with a remedy and once when they are over.
 
-`python -m keyfold.dagster.alerts` is a process of its own, so that a daemon that died is noticed too. It looks at
-Dagster's instance, the lakehouse's journals and the disks (`runs`, `dagster_state`, `lakehouse_state`, `servers`), keeps
-what is raised and what waits to be sent in Dagster's own storage (`state`), and sends it (`outbox`, `senders`).
+`python -m keyfold.dagster.alerts` runs as a separate process, so that it can also report that Dagster's daemon has died. It
+checks Dagster's instance, the lakehouse's journals and the disks (`runs`, `dagster_state`, `lakehouse_state`, `servers`),
+stores raised conditions and unsent alerts in Dagster's storage (`state`), and sends alerts (`outbox`, `senders`).
 """

@@ -1,6 +1,6 @@
-"""`python -m keyfold.dagster.alerts`: reports what has stopped or failed, by KEYFOLD_ALERTS and KEYFOLD_ALERT_WEBHOOK.
+"""`python -m keyfold.dagster.alerts`: send alerts to KEYFOLD_ALERTS and KEYFOLD_ALERT_WEBHOOK.
 
-A process of its own beside Dagster's daemon; one for each DAGSTER_HOME. A second one waits until the first has ended.
+Runs beside Dagster's daemon, one process per DAGSTER_HOME. A second process waits until the first has ended.
 """
 
 import os
@@ -27,7 +27,7 @@ from keyfold.project import project_streams
 
 LOOK_SECONDS = 30.0
 LAST_SECONDS = 5.0
-"""For the last message, when this process is told to end: less than its supervisor waits."""
+"""Time for the last message when this process is stopped; less than its supervisor waits."""
 
 
 def main() -> int:
@@ -51,10 +51,10 @@ def watch(
     every: float = LOOK_SECONDS,
     silence: timedelta = SILENCE,
 ) -> None:
-    """Look every so many seconds, until told to stop.
+    """Look for faults every `every` seconds, until `stop` is set.
 
     Raises:
-        KeyfoldError: Dagster's home cannot be used.
+        KeyfoldError: DAGSTER_HOME cannot be used.
     """
     with ExitStack() as stack:
         try:
@@ -62,7 +62,7 @@ def watch(
             watching = Watch(instance, lakehouse, tuple(project_streams()), settings, _log, silence=silence)
         except (OSError, SQLAlchemyError) as error:
             raise unusable(home, error) from error
-        names = ", ".join(to.name for to in settings.destinations) or "nowhere but to this log"
+        names = ", ".join(to.name for to in settings.destinations) or "this log only"
         _log(f"alerts go to {names}")
         while True:
             watching.look()

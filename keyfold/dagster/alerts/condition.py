@@ -1,4 +1,4 @@
-"""Conditions: what is wrong, raised once and cleared once; pure functions."""
+"""Compare conditions from look to look: each is raised once and cleared once. Pure functions."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ _GRAVITY = {"warning": 0, "error": 1}
 
 @dataclass(frozen=True)
 class Condition:
-    """Something that is wrong.
+    """A fault.
 
     Attributes:
-        name: the same when it is raised and when it is cleared, for example `job rides`.
-        severity: an error stops rows or holds them back; a warning does not yet.
-        what: what was found, in one line.
+        name: identifies the condition when it is raised and when it is cleared, for example `job rides`.
+        severity: an error stops or delays data; a warning does not yet.
+        what: what is wrong, in one line.
         remedy: what to do, in one line.
-        details: for programs, such as the run.
+        details: values for programs, such as the run's id.
     """
 
     name: str
@@ -31,9 +31,9 @@ class Change:
     """A condition that was raised or cleared.
 
     Attributes:
-        state: which of the two.
-        condition: as it was raised.
-        at: when it was found, seconds since 1970.
+        state: `raised` or `cleared`.
+        condition: the condition, as it was raised.
+        at: when the change was found, in seconds since 1970.
     """
 
     state: Literal["raised", "cleared"]
@@ -42,14 +42,14 @@ class Change:
 
 
 Raised = Mapping[str, Condition]
-"""What is raised, by name."""
+"""Raised conditions, by name."""
 
 Event = tuple[str, Condition | None]
-"""A name with its condition, None where it is over."""
+"""A condition's name, and the condition; None if it is over."""
 
 
 def follow(raised: Raised, events: Iterable[Event], now: float) -> tuple[dict[str, Condition], tuple[Change, ...]]:
-    """What is raised after events, and what is to be reported of them.
+    """Return the conditions raised after some events, and the changes to report.
 
     A condition is reported when it is raised, when a warning becomes an error, and when it is over.
     """
@@ -67,6 +67,6 @@ def follow(raised: Raised, events: Iterable[Event], now: float) -> tuple[dict[st
 
 
 def all_found(raised: Raised, found: Iterable[Condition]) -> list[Event]:
-    """The events of a look that finds every condition there is: what is raised and was not found is over."""
-    there = {condition.name: condition for condition in found}
-    return [*there.items(), *((name, None) for name in raised if name not in there)]
+    """Return the events of a look that finds all present conditions: a raised one that it did not find is over."""
+    present = {condition.name: condition for condition in found}
+    return [*present.items(), *((name, None) for name in raised if name not in present)]

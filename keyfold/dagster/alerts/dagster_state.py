@@ -1,4 +1,4 @@
-"""What Dagster's instance says of itself: whether its daemon lives, which ticks fail, which assets are stale."""
+"""Find faults of Dagster's instance: a dead daemon, failing ticks, stale assets."""
 
 from collections.abc import Collection, Iterator
 from datetime import timedelta
@@ -11,36 +11,36 @@ from dagster._core.scheduler.instigation import InstigatorType, SensorInstigator
 from keyfold.dagster.alerts.condition import Condition
 
 SILENCE = timedelta(minutes=2)
-"""The daemon's parts write a heartbeat every half minute."""
+"""No heartbeat for this long means that the daemon is dead; its parts write one every half minute."""
 
 HANGS = timedelta(minutes=30)
-"""As Dagster's own pages have it: one part alone may be busy for long."""
+"""No heartbeat of one part for this long means that it hangs, as in Dagster's own pages; a part may be busy for long."""
 
 _FINISHED = (TickStatus.SUCCESS, TickStatus.FAILURE, TickStatus.SKIPPED)
 _NO_TICK = timedelta(minutes=15)
-_REMEDY_OF_DAEMON = "start the daemon again (make ui, or its service); it takes up what has come since"
+_REMEDY_OF_DAEMON = "start the daemon again (make ui, or its service); it starts the runs that are due since then"
 
 
 def daemon(
     instance: dg.DagsterInstance, now: float, since: float, raised: Collection[str] = (), silence: timedelta = SILENCE
 ) -> Iterator[Condition]:
-    """Whether the daemon lives, by its heartbeats.
+    """Check by its heartbeats whether the daemon is alive.
 
     Args:
-        instance: where they are.
-        now: the clock, seconds since 1970.
-        since: when this process began: a daemon that starts beside it gets the time to.
-        raised: what was raised before: a process that starts beside a dead daemon does not take it for one that lives.
-        silence: after which it is taken for dead.
+        instance: the Dagster instance.
+        now: the clock, in seconds since 1970.
+        since: when this process started; a daemon that starts at the same time gets time to write its first heartbeat.
+        raised: conditions raised before; a daemon that was reported dead gets no such time.
+        silence: time without a heartbeat after which the daemon counts as dead.
     """
     beats = instance.get_daemon_heartbeats()
     newest = max((beat.timestamp for beat in beats.values()), default=None)
     if now - max(newest or 0.0, 0.0 if "daemon" in raised else since) > silence.total_seconds():
-        said = f"no heartbeat for {_plain(now - newest)}" if newest else "it has never run"
+        reason = f"no heartbeat for {_plain(now - newest)}" if newest else "it has never run"
         yield Condition(
             "daemon",
             "error",
-            f"Dagster's daemon is dead: {said}; no sensor, schedule or queued run starts",
+            f"Dagster's daemon is dead: {reason}; no sensor, schedule or queued run starts",
             _REMEDY_OF_DAEMON,
         )
         return
@@ -54,9 +54,9 @@ def daemon(
 
 
 def ticks(instance: dg.DagsterInstance, now: float, since: float, raised: Collection[str] = ()) -> Iterator[Condition]:
-    """Sensors and schedules that are on and whose newest tick failed, and sensors that have not ticked for long.
+    """Find running sensors and schedules whose newest tick failed, and sensors that have not ticked for long.
 
-    A tick whose run has failed is none of them: that is the run's condition.
+    A tick whose run has failed is not among them: the run has its own condition.
     """
     beats = instance.get_daemon_heartbeats().values()
     is_alive = any(now - beat.timestamp < SILENCE.total_seconds() for beat in beats)
@@ -72,8 +72,8 @@ def ticks(instance: dg.DagsterInstance, now: float, since: float, raised: Collec
             yield Condition(
                 name,
                 "error",
-                f"its newest tick failed with {reason}: it starts nothing until one succeeds",
-                f"see the tick's error in Dagster, Automation, {state.instigator_name}; mend what it names",
+                f"its newest tick failed with {reason}: it starts no runs until a tick succeeds",
+                f"see the tick's error in Dagster, Automation, {state.instigator_name}, and fix it",
             )
             continue
         data = state.instigator_data
@@ -85,13 +85,13 @@ def ticks(instance: dg.DagsterInstance, now: float, since: float, raised: Collec
                 yield Condition(
                     name,
                     "error",
-                    f"it is on and has not ticked for {_plain(now - seen)}, while the daemon lives",
-                    "see in Dagster, Deployment, whether the code location loads; switch a sensor that is no more off there",
+                    f"it is on and has not ticked for {_plain(now - seen)}, although the daemon is alive",
+                    "see in Dagster, Deployment, whether the code location loads; turn a deleted sensor off there",
                 )
 
 
 def stale_assets(instance: dg.DagsterInstance) -> Iterator[Condition]:
-    """Assets whose freshness policy fails or warns, as the daemon has evaluated it."""
+    """Find assets whose freshness policy fails or warns, as evaluated by the daemon."""
     states = instance.get_freshness_state_records(instance.all_asset_keys())
     for key, record in sorted(states.items(), key=lambda pair: pair[0].to_user_string()):
         severity = _STALE.get(record.freshness_state)
@@ -99,8 +99,8 @@ def stale_assets(instance: dg.DagsterInstance) -> Iterator[Condition]:
             yield Condition(
                 f"freshness of {key.to_user_string()}",
                 severity,
-                f"it was last written longer ago than its freshness policy {'allows' if severity == 'error' else 'likes'}",
-                "see whether its sensor or schedule is on, whether data comes, and what its last run's log says",
+                f"its freshness policy {'fails' if severity == 'error' else 'warns'}: it was last written too long ago",
+                "check that its sensor or schedule is on and that data arrives, and see the log of its last run",
             )
 
 

@@ -1,8 +1,8 @@
-"""Alerts on their way: what waits for one destination, in its order, until it is taken.
+"""Queue alerts per destination, and deliver them in order.
 
-A destination that cannot be had is tried again, ever later; meanwhile alerts wait, a bounded number of them: of more, the
-oldest are dropped, and the next message that is taken says how many. What is refused for its content is dropped, else it
-would hold up all others. Destinations do not wait for each other.
+If a destination cannot be reached, delivery is retried with growing pauses. Meanwhile a bounded number of alerts waits; the
+oldest are dropped beyond that, and the next delivered message says how many. A message that is refused for its content is
+dropped, so that it does not block the others. Destinations do not wait for each other.
 """
 
 import time
@@ -13,30 +13,30 @@ from typing import Any
 MOST_WAITING = 100
 
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 900.0
-"""Seconds until a destination is tried again; they double from time to time."""
+"""Seconds until a destination is tried again; they double after each failure."""
 
 
 class NotTakenError(Exception):
-    """A message was not taken, and may be later; says why without the destination's address."""
+    """A message was not accepted, but may be later. The text does not contain the destination's address."""
 
 
 class RefusedError(Exception):
-    """A message was not taken and never will be; says why without the destination's address."""
+    """A message was refused for good. The text does not contain the destination's address."""
 
 
 Send = Callable[[Sequence[dict[str, Any]], int], None]
-"""Sends alerts in one message, and how many before them were lost; raises `NotTakenError` or `RefusedError`."""
+"""Sends alerts and the number of lost ones in one message; raises `NotTakenError` or `RefusedError`."""
 
 
 @dataclass(frozen=True)
 class Queue:
-    """What waits for one destination.
+    """The alerts that wait for one destination.
 
     Attributes:
         waiting: alerts as JSON objects, oldest first.
-        lost: how many were dropped since a message was last taken.
-        failures: how often in a row the destination could not be had.
-        not_before: when it may be tried again, seconds since 1970.
+        lost: number of alerts dropped since the last accepted message.
+        failures: number of failures in a row.
+        not_before: when to try again, in seconds since 1970.
     """
 
     waiting: Sequence[Mapping[str, Any]] = ()
@@ -45,7 +45,7 @@ class Queue:
     not_before: float = 0
 
     def add(self, entries: Sequence[Mapping[str, Any]]) -> "Queue":
-        """With more alerts behind those that wait."""
+        """Return the queue with more alerts at its end."""
         waiting = [*self.waiting, *entries]
         return replace(
             self, waiting=tuple(waiting[-MOST_WAITING:]), lost=self.lost + max(0, len(waiting) - MOST_WAITING)
@@ -61,14 +61,14 @@ def deliver(
     log: Callable[[str], None],
     clock: Callable[[], float] = time.time,
 ) -> Queue:
-    """Send what waits, oldest first, until a message is not taken.
+    """Send the waiting alerts, oldest first, until a message is not accepted.
 
     Args:
-        queue: what waits.
+        queue: the queue.
         send: sends alerts.
-        most: alerts in one message.
-        save: keeps what is left, after every message: one that was taken is not sent again.
-        log: takes the reasons of what is not taken.
+        most: largest number of alerts in one message.
+        save: stores the remaining queue after every message, so that an accepted message is not sent again.
+        log: receives the reasons of failures.
         clock: seconds since 1970.
     """
     while queue.waiting and queue.not_before <= clock():
@@ -83,7 +83,7 @@ def deliver(
             break
         except RefusedError as error:
             log(f"{error}; {len(some)} alerts are dropped: {', '.join(one['condition'] for one in some)}")
-            # It has answered, so it can be had: the next message need not wait.
+            # The destination has answered, so the next message need not wait.
             queue = Queue(rest, queue.lost + len(some))
         else:
             queue = Queue(rest)

@@ -1,8 +1,8 @@
-"""Runs that failed and checks that failed, by the ends of runs; once the run succeeds, or the check passes, it is over.
+"""Find failed runs and failed checks in the runs that have ended. A later successful run, or a passed check, clears them.
 
-- A run that Dagster retries is reported when its retries are exhausted, and one that a landing sensor asks for again at once.
-- A run that was cancelled was cancelled by somebody; its checks count.
-- Samples of rows are not part of an alert, and of errors only those are whose text Keyfold wrote.
+- A run that Dagster retries is reported when its retries are exhausted; a run that a landing sensor retries, at once.
+- A cancelled run is not reported, but its checks are.
+- An alert contains no sample rows, and the text of an error only if it is Keyfold's own.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,11 +20,11 @@ _ENDS = (
     dg.DagsterEventType.RUN_CANCELED,
 )
 _PAGE = 100
-"""Ends of runs that a look reads at most; what is left, the next ones do."""
+"""Largest number of ended runs in one page."""
 
 _RETRIED, _RETRY_NUMBER = "dagster/will_retry", "dagster/retry_number"
 _ATTEMPT, _ATTEMPTS = "keyfold/attempt", 6
-"""A landing sensor asks five times more for a run that has read nothing."""
+"""A landing sensor retries a run that reads nothing five times."""
 
 _ASSETS = "__ASSET_JOB"
 _STEPS_NAMED = 3
@@ -32,12 +32,12 @@ _STEPS_NAMED = 3
 
 @dataclass(frozen=True)
 class Page:
-    """What a look reads.
+    """A page of ended runs.
 
     Attributes:
-        events: in the order of the runs' ends.
+        events: the events, in the order in which the runs ended.
         place: storage id of the last end that was read.
-        are_more: whether further runs have ended.
+        are_more: whether more runs have ended.
     """
 
     events: tuple[Event, ...]
@@ -46,13 +46,13 @@ class Page:
 
 
 def newest_end(instance: dg.DagsterInstance) -> int:
-    """The storage id of the newest end of a run, 0 where none has ended."""
+    """Return the storage id of the newest end of a run, 0 if no run has ended."""
     found = (instance.fetch_run_status_changes(kind, limit=1).records for kind in _ENDS)
     return max((record.storage_id for records in found for record in records), default=0)
 
 
 def read_ends(instance: dg.DagsterInstance, place: int, raised: Raised) -> Page:
-    """Read the next runs that have ended, in the order of their ends."""
+    """Read the next page of ended runs, in the order in which they ended."""
     ends = [
         (record.storage_id, kind, record.run_id)
         for kind in _ENDS
@@ -60,7 +60,7 @@ def read_ends(instance: dg.DagsterInstance, place: int, raised: Raised) -> Page:
             dg.RunStatusChangeRecordsFilter(kind, after_storage_id=place), limit=_PAGE, ascending=True
         ).records
     ]
-    # The first so many of all kinds are among the first so many of each.
+    # The first page of all kinds together is contained in the first pages of each kind.
     page = sorted(ends)[:_PAGE]
     events = list[Event]()
     there = set(raised)
@@ -89,8 +89,8 @@ def _of_run(
     if kind is dg.DagsterEventType.RUN_FAILURE and run.tags.get(_RETRIED) != "true":
         what = _failure(instance, run)
         if what is None:
-            return  # of blocking checks alone, which are reported themselves
-        remedy = "see the run's log in Dagster, mend what its last error names, then start it again"
+            return  # only blocking checks failed, and they are reported themselves
+        remedy = "see the run's log in Dagster, fix its last error, then start it again"
         for name in _subjects(run):
             yield name, Condition(name, "error", what, remedy, {"run": run_id})
         attempt = run.tags.get(_ATTEMPT, "")
@@ -100,15 +100,15 @@ def _of_run(
                 Condition(
                     _retries(run),
                     "error",
-                    f"{attempt} runs of {run.job_name} in a row have read nothing: its sensor asks for no further one, but for new files",
-                    "mend what the last run's error names, then start the job by hand",
+                    f"{attempt} runs of {run.job_name} in a row have read nothing: its sensor starts further runs only for new files",
+                    "fix the last run's error, then start the job by hand",
                     {"run": run_id},
                 ),
             )
 
 
 def _subjects(run: dg.DagsterRun) -> list[str]:
-    """What a run is of: its job, or the assets that it was asked for."""
+    """Return the conditions' names of a run: its job, or its selected assets."""
     if run.job_name != _ASSETS:
         names = [f"job {run.job_name}"]
         return [*names, _retries(run)] if run.is_success else names
@@ -122,7 +122,7 @@ def _retries(run: dg.DagsterRun) -> str:
 
 
 def _failure(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | None:
-    """Where and why a run failed; None where nothing but blocking checks did."""
+    """Return where and why a run failed; None if only blocking checks failed."""
     steps, reasons, are_checks = list[str](), list[str](), list[bool]()
     for record in instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records:
         event = record.event_log_entry.dagster_event
@@ -135,8 +135,8 @@ def _failure(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | None:
             error = error.cause
         if error is not None:
             is_known = is_keyfold_error(error.cls_name or "")
-            said = error.message.partition(": ")[2].strip() if is_known else error.cls_name
-            reasons.append(said or "an error")
+            reason = error.message.partition(": ")[2].strip() if is_known else error.cls_name
+            reasons.append(reason or "an error")
     if steps and all(are_checks):
         return None
     more = f" and {len(steps) - _STEPS_NAMED} more" if len(steps) > _STEPS_NAMED else ""
@@ -156,8 +156,8 @@ def _check(data: Any, run: dg.DagsterRun) -> Event:
     return name, Condition(
         name,
         "error" if severity == "ERROR" else "warning",
-        f"{data.description or 'no description'} ({'blocks what is downstream, ' if blocks else ''}run {run.run_id[:8]})",
-        "see what docs/reference/checks.md says of the check, mend the job or the data, then run the check again",
+        f"{data.description or 'no description'} ({'blocks downstream assets, ' if blocks else ''}run {run.run_id[:8]})",
+        "see the check in docs/reference/checks.md, fix the job or the data, then run the check again",
         {
             "check": data.check_name,
             "asset": asset,

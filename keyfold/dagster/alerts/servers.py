@@ -1,4 +1,4 @@
-"""Servers that have ended by themselves, as their supervisor reports them in a file of DAGSTER_HOME."""
+"""Report servers of `make ui` that have ended unexpectedly, from their supervisor's file in DAGSTER_HOME."""
 
 import json
 from collections.abc import Iterator
@@ -10,20 +10,20 @@ from keyfold.errors import Damaged
 from keyfold.lakehouse.files import read_json, write_whole
 
 REPORTED_SECONDS = 300.0
-"""For so long a server that was started again is reported as such; then it is over."""
+"""For how long the restart of a server is reported."""
 
 _REMEDIES = {
-    "the warm Spark": "runs start Spark of their own meanwhile, which takes longer; its last lines are in the output of make ui",
+    "the warm Spark": "see its last lines in the output of make ui; until it is up, runs start their own Spark, which takes longer",
 }
 _REMEDY = "see its last lines in the output of make ui"
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A server that has ended by itself.
+    """A server that has ended unexpectedly.
 
     Attributes:
-        at: when, seconds since 1970.
+        at: when it ended, in seconds since 1970.
         code: its exit code; negative for a signal.
         then: what its supervisor did: `restarted`, `left`, or `ended all`.
     """
@@ -34,14 +34,14 @@ class Ended:
 
 
 class ServerReport:
-    """The file that a supervisor writes: the last end of each server since the supervisor began."""
+    """The supervisor's file, with the last end of each server since the supervisor started."""
 
     def __init__(self, home: Path) -> None:
         self._file = home / "servers.json"
         self._ended = dict[str, Ended]()
 
     def begin(self) -> None:
-        """Forget what an earlier supervisor has reported."""
+        """Delete the report of an earlier supervisor."""
         self._file.unlink(missing_ok=True)
 
     def add(self, server: str, ended: Ended) -> None:
@@ -50,7 +50,7 @@ class ServerReport:
         write_whole(self._file, json.dumps({name: asdict(one) for name, one in self._ended.items()}).encode())
 
     def read(self) -> dict[str, Ended]:
-        """What was reported last."""
+        """Return the last end of each server."""
         try:
             return {name: Ended(**one) for name, one in read_json(self._file).items()}
         except FileNotFoundError:
@@ -60,16 +60,16 @@ class ServerReport:
 
 
 def ended_servers(ended: dict[str, Ended], now: float) -> Iterator[Condition]:
-    """The servers that have ended, of those that were started again the latest."""
+    """Return conditions for servers that have ended; restarted ones only for a while."""
     for server, one in ended.items():
         how = f"was ended by signal {-one.code}" if one.code < 0 else f"ended with exit code {one.code}"
         name, why = f"server {server}", f"{server} {how}"
         remedy = _REMEDIES.get(server, _REMEDY)
         if one.then == "ended all":
             yield Condition(
-                name, "error", f"{why}; all servers of make ui have ended with it", f"{remedy}; make ui again"
+                name, "error", f"{why}; all servers of make ui have ended with it", f"{remedy}; then run make ui again"
             )
         elif one.then == "left":
-            yield Condition(name, "error", f"{why} once more, and is not started again", f"{remedy}; make ui again")
+            yield Condition(name, "error", f"{why}, and is not restarted", f"{remedy}; then run make ui again")
         elif now - one.at < REPORTED_SECONDS:
-            yield Condition(name, "warning", f"{why}, and was started again", f"nothing, if it stays; {remedy}")
+            yield Condition(name, "warning", f"{why}, and was restarted", f"nothing, unless it ends again; {remedy}")

@@ -1,4 +1,4 @@
-"""Where alerts go, and when they are raised: environment variables, checked when definitions load and when alerts start."""
+"""Read the settings of alerts from the environment; checked when definitions load and when alerts start."""
 
 import os
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ QUARANTINE = "KEYFOLD_ALERT_QUARANTINE_PERCENT"
 
 @dataclass(frozen=True)
 class Destination:
-    """Where alerts go.
+    """A destination of alerts.
 
     Attributes:
-        name: `webhook`, or the service and its number among those of its kind, as `slack 1`; holds no secret.
-        url: a secret.
+        name: `webhook`, or the service with a number, such as `slack 1`; not secret.
+        url: the address; secret.
     """
 
     name: str
@@ -26,18 +26,18 @@ class Destination:
 
     @property
     def service(self) -> str:
-        """The kind of service, as `slack`."""
+        """The kind of service, such as `slack`."""
         return self.name.partition(" ")[0]
 
 
 @dataclass(frozen=True)
 class AlertSettings:
-    """Settings.
+    """The settings of alerts.
 
     Attributes:
-        destinations: none of them where alerts go to the log alone.
-        disk_percent: an alert is raised when less than this is free.
-        quarantine_percent: an alert is raised when this much or more of the rows that were read is quarantined.
+        destinations: where alerts are sent; if empty, they are only logged.
+        disk_percent: an alert is raised when less than this share of a disk is free.
+        quarantine_percent: an alert is raised when at least this share of new rows is quarantined.
     """
 
     destinations: tuple[Destination, ...] = ()
@@ -46,22 +46,22 @@ class AlertSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "AlertSettings":
-        """The settings that the environment names.
+        """Read the settings from the environment.
 
         Raises:
-            KeyfoldError: one of them is wrong; says which, and nothing of an address.
+            KeyfoldError: a setting is wrong; the message names it, but no address.
         """
         found, counts = list[Destination](), dict[str, int]()
         if webhook := environment.get(WEBHOOK):
             if not webhook.startswith(("http://", "https://")):
-                raise Misconfigured(f"{WEBHOOK} is no http or https URL")
+                raise Misconfigured(f"{WEBHOOK} is not an http or https URL")
             found.append(Destination("webhook", webhook))
         for number, url in enumerate(environment.get(ALERTS, "").split(), start=1):
             service, separator, _ = url.partition("://")
             if not separator or not service.isalnum():
                 raise Misconfigured(
-                    f"{ALERTS}: address {number} is not like service://…; give addresses of Apprise, "
-                    "for example slack://…, mailtos://… and pagerduty://…, separated by blanks"
+                    f"{ALERTS}: address {number} does not have the form service://…; give Apprise addresses "
+                    "such as slack://…, mailtos://… and pagerduty://…, separated by blanks"
                 )
             counts[service] = counts.get(service, 0) + 1
             found.append(Destination(f"{service} {counts[service]}", url))

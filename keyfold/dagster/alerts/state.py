@@ -1,4 +1,4 @@
-"""What alerts keep from look to look, in Dagster's own storage: one value, written by one process."""
+"""Store the state of alerts between looks, as one value in Dagster's storage, written by one process."""
 
 import json
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ _KEY = "keyfold/alerts/state"
 
 @dataclass(frozen=True)
 class State:
-    """What is kept.
+    """The state between two looks.
 
     Attributes:
-        raised: conditions by name, by the source that found them.
+        raised: raised conditions, by source and name.
         place: storage id of the last end of a run that was read, None before the first look.
-        counts: rows accepted and quarantined at the last look, by stream.
-        queues: what waits, by destination.
+        counts: rows accepted and quarantined up to the last look, by stream.
+        queues: waiting alerts, by destination.
     """
 
     raised: Mapping[str, Mapping[str, Condition]] = field(default_factory=dict)
@@ -31,13 +31,13 @@ class State:
 
     @classmethod
     def load(cls, instance: dg.DagsterInstance) -> "State":
-        """The state of an instance; an empty one at first."""
+        """Load the state from an instance; it is empty at first."""
         found = instance.daemon_cursor_storage.get_cursor_values({_KEY}).get(_KEY)
         return cls.parse(json.loads(found)) if found else cls()
 
     @classmethod
     def parse(cls, found: Mapping[str, Any]) -> "State":
-        """What `asdict` and JSON have made of one."""
+        """Rebuild a state from its JSON."""
         return cls(
             {
                 source: {name: Condition(**one) for name, one in some.items()}
@@ -49,5 +49,5 @@ class State:
         )
 
     def save(self, instance: dg.DagsterInstance) -> None:
-        """Keep it."""
+        """Store the state in an instance."""
         instance.daemon_cursor_storage.set_cursor_values({_KEY: json.dumps(asdict(self))})

@@ -1,4 +1,4 @@
-"""Looks: what each source finds becomes conditions, changes wait in the outbox with them, and are sent."""
+"""Look at all sources, turn findings into conditions, and queue and send the changes."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -23,21 +23,21 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.storage.place import local_path
 
 _LOOKING = "looking"
-"""The source of what the looks themselves cannot do."""
+"""The source of conditions about failing looks."""
 
 
 @dataclass
 class Watch:
-    """Looks, and remembers in `state` what it has reported.
+    """Looks for faults, and keeps in `state` what it has reported.
 
     Attributes:
-        instance: Dagster's, which also keeps the state.
-        lakehouse: whose journals and disk are looked at.
-        streams: of the lakehouse.
-        settings: where alerts go.
-        log: takes what people are to read where no destination is set, line by line.
-        began: when this process began, seconds since 1970.
-        silence: after which the daemon is taken for dead.
+        instance: the Dagster instance, which also stores the state.
+        lakehouse: the lakehouse whose journals and disk are checked.
+        streams: the streams of the lakehouse.
+        settings: thresholds and destinations.
+        log: receives every alert as a line of text.
+        began: when this process started, in seconds since 1970.
+        silence: time without a heartbeat after which the daemon counts as dead.
     """
 
     instance: dg.DagsterInstance
@@ -50,12 +50,12 @@ class Watch:
     state: State = field(default_factory=State)
 
     def __post_init__(self) -> None:
-        self.state = self._kept = State.load(self.instance)
+        self.state = self._saved = State.load(self.instance)
 
     def look(self, now: float | None = None) -> Sequence[Change]:
-        """Look once at everything, keep what has changed, and send what waits.
+        """Look at all sources once, store the changes, and send waiting alerts.
 
-        A source that cannot be looked at is a condition itself; what it had raised stays raised meanwhile.
+        A source that fails is itself a condition; its raised conditions stay raised meanwhile.
         """
         now = time.time() if now is None else now
         changes = list[Change]()
@@ -74,13 +74,13 @@ class Watch:
         }.items():
             changes += self._apply(source, events_of, now)
         self._queue(changes)
-        if self.state != self._kept:  # also where it could not be kept before
+        if self.state != self._saved:  # includes changes that could not be saved before
             self._save()
         self._deliver()
         return changes
 
     def last_look(self, seconds: float) -> None:
-        """What a server that has ended means, before this process ends too; sent within so many seconds, or later."""
+        """Report ended servers before this process ends too; an alert not sent within `seconds` is sent after a restart."""
         changes = self._apply("servers", lambda: self._servers(time.time()), time.time())
         if changes:
             self._queue(changes)
@@ -94,13 +94,13 @@ class Watch:
         try:
             raised, changes = follow(self._raised(source), events_of(), now)
             self.state = replace(self.state, raised={**self.state.raised, source: raised})
-        except Exception as error:  # whatever it is, the other sources are looked at
+        except Exception as error:  # a fault of one source must not stop the others
             self.state, changes = before, []
-            # Of a library's error, which may hold what a database was asked for, the type alone.
-            said = first_line(error) if isinstance(error, KeyfoldError) else type(error).__name__
-            self.log(f"{source} cannot be looked at: {plain(first_line(error))}")
+            # Only the type of a library's error: its text may quote a database statement.
+            reason = first_line(error) if isinstance(error, KeyfoldError) else type(error).__name__
+            self.log(f"{source} cannot be checked: {plain(first_line(error))}")
             failure = Condition(
-                name, "error", f"{source} cannot be looked at: {said}", "see the log of the alerts' process"
+                name, "error", f"{source} cannot be checked: {reason}", "see the log of the alerts' process"
             )
         raised, more = follow(self._raised(_LOOKING), [(name, failure)], now)
         self.state = replace(self.state, raised={**self.state.raised, _LOOKING: raised})
@@ -114,7 +114,7 @@ class Watch:
 
     def _runs(self) -> list[Event]:
         if self.state.place is None:
-            # The first look only takes its place; earlier failures are in Dagster's pages.
+            # The first look only stores the position; earlier failures are in Dagster's pages.
             self.state = replace(self.state, place=newest_end(self.instance))
             return []
         events, raised, are_more = list[Event](), self._raised("runs"), True
@@ -148,7 +148,7 @@ class Watch:
         names = [to.name for to in self.settings.destinations]
         for name, queue in self.state.queues.items():
             if name not in names and queue.waiting:
-                self.log(f"{name} is no destination any more: {len(queue.waiting)} alerts for it are dropped")
+                self.log(f"{name} is no longer a destination: {len(queue.waiting)} alerts for it are dropped")
         queues = {name: self.state.queues.get(name, Queue()) for name in names}
         self.state = replace(
             self.state, queues={name: queue.add(entries) if entries else queue for name, queue in queues.items()}
@@ -157,9 +157,9 @@ class Watch:
     def _save(self) -> None:
         try:
             self.state.save(self.instance)
-            self._kept = self.state
-        except Exception as error:  # a full disk: alerts go out all the same, and are kept when it can be
-            self.log(f"Dagster's database does not keep what was reported: {type(error).__name__}")
+            self._saved = self.state
+        except Exception as error:  # such as a full disk: alerts are sent all the same, and saved later
+            self.log(f"the state of alerts cannot be saved in Dagster's database: {type(error).__name__}")
 
     def _deliver(self, seconds: float | None = None) -> None:
         for to in self.settings.destinations:

@@ -1,6 +1,6 @@
-"""The webhook: one POST of JSON, within one bound, without its URL in any text.
+"""Send alerts to the webhook: one POST of JSON with a time limit; no message contains the URL.
 
-It is not Apprise's own `json://`, which sends a text without the lists for programs, and puts no bound on a whole exchange.
+Apprise's own `json://` is not used: it sends no lists for programs, and has no time limit for a whole exchange.
 """
 
 import json
@@ -12,23 +12,23 @@ from keyfold.dagster.alerts.settings import WEBHOOK
 from keyfold.exchange.exchange import Exchanges
 
 SECONDS = 10.0
-"""Within which a message must be taken: looking up the name, connecting, sending, and the answer's last byte."""
+"""Time limit for the whole exchange: name lookup, connecting, sending, and reading the answer."""
 
 _REFUSED = {400, 413, 414, 415, 422}
-"""The message itself is refused. Whatever else it answers may change, and be it that somebody mends the URL."""
+"""These statuses refuse the message itself. Other errors may pass, for example when somebody corrects the URL."""
 
 
 def post(url: str, content: Mapping[str, Any], seconds: float = SECONDS) -> None:
     """Send JSON to a webhook.
 
     Args:
-        url: http or https; no redirect from there is followed, since it might lead anywhere.
-        content: what to send.
-        seconds: within which all of it must be over.
+        url: http or https; redirects are not followed.
+        content: the JSON object to send.
+        seconds: time limit for the whole exchange.
 
     Raises:
-        NotTakenError: the webhook cannot be had, is too slow, or does not take messages now.
-        RefusedError: it will not take this message.
+        NotTakenError: the webhook cannot be reached, is too slow, or does not accept messages now.
+        RefusedError: it refuses this message.
     """
     try:
         with Exchanges(
@@ -36,8 +36,8 @@ def post(url: str, content: Mapping[str, Any], seconds: float = SECONDS) -> None
         ) as exchanges:
             status = exchanges.post(json.dumps(content).encode(), {}).status
     except TimeoutError:
-        reason = f"no whole answer within {seconds:g} s"
-    except Exception as error:  # texts of httpx's, and of what it calls, may hold the URL
+        reason = f"no complete answer within {seconds:g} s"
+    except Exception as error:  # the texts of httpx's errors may contain the URL
         reason = type(error.__cause__ or error).__name__
     else:
         if status < 300:
@@ -45,5 +45,5 @@ def post(url: str, content: Mapping[str, Any], seconds: float = SECONDS) -> None
         if status in _REFUSED:
             raise RefusedError(f"the webhook of {WEBHOOK} answered {status}")
         reason = f"it answered {status}"
-    # Without its cause, which a traceback would show: that text may hold the URL.
-    raise NotTakenError(f"the webhook of {WEBHOOK} cannot be had: {reason}") from None
+    # Without the cause, whose text in a traceback may contain the URL.
+    raise NotTakenError(f"the webhook of {WEBHOOK} cannot be reached: {reason}") from None

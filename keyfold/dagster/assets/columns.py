@@ -1,4 +1,4 @@
-"""What the columns of a table mean and are made of, as Dagster shows it: read from their declarations."""
+"""Describe a table's columns and their lineage for Dagster, from their declarations."""
 
 from collections.abc import Sequence
 
@@ -13,11 +13,11 @@ from keyfold.keyed.job.output_table import OutputTable
 
 
 def column_schema(schema: pa.Schema, key: Sequence[str] = ()) -> dg.TableSchema:
-    """A declared schema as Dagster shows it: types, meanings, units as tags, what may be NULL, what is there once.
+    """Convert a declared schema for Dagster: types, descriptions, units as tags, nullable and unique columns.
 
     Args:
-        schema: of the table (`keyfold.columns`).
-        key: columns of which the table has one row each.
+        schema: the table's schema (`keyfold.columns`).
+        key: the table's key columns; the table has one row a key.
     """
     return dg.TableSchema(
         columns=[
@@ -34,12 +34,12 @@ def column_schema(schema: pa.Schema, key: Sequence[str] = ()) -> dg.TableSchema:
 
 
 def column_lineage(job: KeyedJob, table: OutputTable) -> dg.TableColumnLineage:
-    """Which columns of the tables that it reads each column of a job's table is made of.
+    """Return, for each column of a job's table, the input columns that it is derived from.
 
     Raises:
-        KeyfoldError: a column says that it is made of one that no input of the job has.
+        KeyfoldError: a column names a source column that no input of the job has.
     """
-    # Of several inputs each one that has a column of the name.
+    # If several inputs have a column of the same name, it depends on all of them.
     tables: dict[str, list[dg.AssetKey]] = {}
     sources_of_job = {one.table: one.stream for one in job.all_inputs.values()}
     for read, source in sources_of_job.items():
@@ -49,11 +49,11 @@ def column_lineage(job: KeyedJob, table: OutputTable) -> dg.TableColumnLineage:
     for field in table.schema:
         sources = made_of(field)
         if not sources and table.name == job.late_table and field.name in tables:
-            # Late events are the stream's own, and so are the columns that the job has not derived.
+            # Late events are events of the stream, so their columns are the stream's, except those that the job derives.
             sources = (field.name,)
-        if strangers := [source for source in sources if source not in tables]:
+        if unknown := [source for source in sources if source not in tables]:
             raise Misconfigured(
-                f"table {table.name}: column {field.name} is said to be made of {', '.join(strangers)}, which stream "
+                f"table {table.name}: column {field.name} names the source {', '.join(unknown)}, which stream "
                 f"{' and '.join(one.name for one in sources_of_job.values())} does not have; it has {', '.join(tables)}"
             )
         if sources:

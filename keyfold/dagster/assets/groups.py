@@ -1,15 +1,15 @@
-"""The groups of assets: a module each in the project's package of groups, which is found by being there.
+"""Find the asset groups: each is a module in the project's package of groups.
 
-A new group is a new file in that package, `<name>.py`, with
+To add a group, add a file `<name>.py` to that package, with
 
-    GROUP    its name in Dagster; a file with the GROUP of another joins it, with a job more for its stream, say
-    STREAM   the stream that it begins with; left out where it reads a stream of another group
-    JOBS     the job templates whose tables are in it
-    ASSETS   its assets, as `stream_assets` and `keyed_assets` make them
-    CHECKS   the checks that hold them back, as `stream_check` and `conservation_check` make them
+    GROUP    the group's name in Dagster; modules with the same GROUP are joined
+    STREAM   the stream that the group ingests; omit it if the group reads a stream of another group
+    JOBS     the job templates of the group
+    ASSETS   the assets, built by `stream_assets` and `keyed_assets`
+    CHECKS   the blocking checks, built by `stream_check` and `conservation_check`
 
-There is nothing else to register: sensor, schedules, maintenance, automation, suites and health checks follow from these.
-A module without `GROUP` is no group. One that lacks any of the others, or cannot be imported, is an error.
+Nothing else is registered: sensors, schedules, maintenance, automation, suites and health checks are derived from these.
+A module without `GROUP` is ignored. A module that lacks JOBS, ASSETS or CHECKS, or cannot be imported, is an error.
 """
 
 from collections.abc import Sequence
@@ -30,11 +30,11 @@ class Group:
     """A group of assets.
 
     Attributes:
-        name: its name in Dagster.
-        jobs: whose tables are in it.
-        assets: all of it.
-        checks: those that hold data back.
-        stream: it begins with, None for one that reads a stream of another group.
+        name: the group's name in Dagster.
+        jobs: the job templates whose tables it contains.
+        assets: all its assets.
+        checks: its blocking checks.
+        stream: the stream that it ingests; None if it reads a stream of another group.
     """
 
     name: str
@@ -45,15 +45,16 @@ class Group:
 
 
 def find_groups() -> list[Group]:
-    """Every group: those that are shipped in the order of the pages, then yours by name of their modules.
+    """Find all groups: first the project's `first_groups` in their order, then the others by module name.
 
     Raises:
-        KeyfoldError: a module cannot be imported or is no whole group, two begin with one stream, or two of one group with a stream each.
+        KeyfoldError: a module cannot be imported or lacks a part, two modules have the same STREAM, or two modules of one
+            group have a STREAM each.
     """
     project = current_project()
     modules = [module for module in import_modules(project.groups_in) if hasattr(module, "GROUP")]
     order = {f"{project.groups_in}.{name}": place for place, name in enumerate(project.first_groups)}
-    # By name as well, so that the pages look the same on every machine.
+    # Sorted by name too, so that the order is the same on every machine.
     modules.sort(key=lambda module: (order.get(module.__name__, len(order)), module.__name__))
     groups = [_group(module) for module in modules]
     _require_different("stream", [group.stream.name if group.stream else None for group in groups], modules)
@@ -61,10 +62,10 @@ def find_groups() -> list[Group]:
 
 
 def join_groups(groups: Sequence[Group]) -> list[Group]:
-    """Join those of one name, in the order of the first of each: all jobs, assets and checks, and the stream of the one that has it.
+    """Join the groups of the same name, in order of first appearance.
 
     Raises:
-        KeyfoldError: two of one name begin with a stream each: a group has one sensor, on one landing folder.
+        KeyfoldError: two groups of one name have a stream each; a group has one sensor on one landing folder.
     """
     joined: dict[str, Group] = {}
     for group in groups:
@@ -73,8 +74,8 @@ def join_groups(groups: Sequence[Group]) -> list[Group]:
             continue
         if before.stream is not None and group.stream is not None:
             raise Misconfigured(
-                f"two modules in assets/ have the GROUP {group.name!r} and begin with a stream each, "
-                f"{before.stream.name} and {group.stream.name}; give one another GROUP"
+                f"two modules in assets/ have the GROUP {group.name!r} and a STREAM each, "
+                f"{before.stream.name} and {group.stream.name}; give one of them another GROUP"
             )
         joined[group.name] = Group(
             group.name,
@@ -91,8 +92,8 @@ def _group(module: ModuleType) -> Group:
         raise Misconfigured(f"{module.__file__} has GROUP but no {', '.join(lacking)}; a group of assets has all four")
     if (stream := getattr(module, "STREAM", None)) is not None and stream.landing:
         raise Misconfigured(
-            f"{module.__file__}: STREAM is {stream.name}, which shares the landing of {stream.landing} and is ingested with it: leave "
-            "STREAM out"
+            f"{module.__file__}: STREAM is {stream.name}, which shares the landing of {stream.landing} and is ingested with it: "
+            "omit STREAM"
         )
     return Group(module.GROUP, module.JOBS, module.ASSETS, module.CHECKS, getattr(module, "STREAM", None))
 

@@ -1,4 +1,4 @@
-"""The health of jobs and streams: checks on how runs go, not on rows. All of them warn, none holds anything back."""
+"""Check the health of jobs and streams: volume, lateness, watermark lag, state growth, columns. These checks only warn."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from keyfold.stream.sharing import streams_with
 GROUP = "monitoring"
 
 LAG = timedelta(hours=26)
-"""By how much event time may lie behind the clock before somebody should look."""
+"""How far the watermark may be behind the clock before the check warns."""
 
 TRAILING_RUNS = 20
 _FEWEST_RUNS = 5
@@ -36,27 +36,27 @@ _FEW_EVENTS = 1_000
 _LONGEST_NAME = 100
 
 Finding = tuple[bool, str]
-"""Whether it is well, and what was found."""
+"""Whether the check passed, and its description."""
 
 
 def health_checks(template: JobTemplate) -> dg.AssetChecksDefinition:
-    """Checks on a job's runs: their volume, their late events, its watermark, its state."""
+    """Build the health checks of a job: volume, late events, watermark, state."""
     asset = table_key(template.name)
     checks: Mapping[str, tuple[str, Callable[[dg.DagsterInstance, Lakehouse], Finding]]] = {
         "volume_is_usual": (
-            f"A run's events are within a factor of {_UNUSUAL} of the median of the last {TRAILING_RUNS} runs with any.",
+            f"The last run read within a factor of {_UNUSUAL} of the median number of events of the {TRAILING_RUNS} runs before.",
             lambda instance, _: volume(_events_of_runs(instance, asset)),
         ),
         "few_events_are_late": (
-            f"At most {_MOST_LATE:.0%} of the events of the last batches came too late.",
+            f"At most {_MOST_LATE:.0%} of the events of the last batches were late.",
             lambda _, lakehouse: lateness(lakehouse, template.name),
         ),
         "watermark_keeps_up": (
-            f"Event time is less than {LAG / timedelta(hours=1):.0f} hours behind the clock.",
+            f"The watermark is at most {LAG / timedelta(hours=1):.0f} hours behind the clock.",
             lambda _, lakehouse: lag(lakehouse, template.name, datetime.now(UTC)),
         ),
         "state_does_not_grow": (
-            f"Open state holds less than {_GROWN} times the events it usually does.",
+            f"Open state has at most {_GROWN} times its usual number of events.",
             lambda _, lakehouse: growth(lakehouse, template.name),
         ),
     }
@@ -65,7 +65,7 @@ def health_checks(template: JobTemplate) -> dg.AssetChecksDefinition:
         name=f"{template.name}_health",
         specs=[dg.AssetCheckSpec(name, asset=asset, description=text) for name, (text, _) in checks.items()],
         can_subset=True,
-        description=f"How the runs of {template.name} go.",
+        description=f"Health of the runs of {template.name}.",
     )
     def health(
         context: dg.AssetCheckExecutionContext, lakehouse: dg.ResourceParam[Lakehouse]
@@ -84,12 +84,12 @@ def health_checks(template: JobTemplate) -> dg.AssetChecksDefinition:
 
 
 def drift_check(stream: Stream) -> dg.AssetChecksDefinition:
-    """The check that the newest landing files have the columns that the stream knows, and no others."""
+    """Build the check that the newest landing files have exactly the stream's columns."""
 
     @dg.asset_check(
         asset=table_key(f"events.{stream.name}"),
         name="landing_files_have_the_stream_s_columns",
-        description="The newest files have every column that an event must have, and none that the stream does not know.",
+        description="The newest files have every required column of the stream, and no unknown column.",
     )
     def no_drift(lakehouse: dg.ResourceParam[Lakehouse]) -> dg.AssetCheckResult:
         passed, description = drift(
@@ -103,78 +103,78 @@ def drift_check(stream: Stream) -> dg.AssetChecksDefinition:
 
 
 def volume(events_of_runs: Sequence[int]) -> Finding:
-    """Whether the first of these, the last run's events, is like those of the runs before it."""
+    """Compare the last run's number of events, the first of these, with the runs before it."""
     if not events_of_runs or not events_of_runs[0]:
         return True, "no new events in the last run"
     latest, *before = [events for events in events_of_runs if events]
     if len(before) < _FEWEST_RUNS:
-        return True, f"{latest:,} events; too few runs with any to compare ({len(before)})"
+        return True, f"{latest:,} events; too few earlier runs with events to compare ({len(before)})"
     usual = median(before)
     is_usual = usual / _UNUSUAL <= latest <= usual * _UNUSUAL
     return is_usual, f"{latest:,} events, usually {usual:,.0f}"
 
 
 def lateness(lakehouse: Lakehouse, job: str) -> Finding:
-    """Whether few of the last batches' events were late."""
+    """Compare the late events of the last batches with all their events."""
     generation = live_generation(lakehouse, job)
     batches = generation.journal.recent() if generation else []
     events = sum(record.counts.events for record in batches)
     late = sum(record.counts.rows.get(f"late.{job}", 0) for record in batches)
     if not events:
-        return True, "no events in the last batches, so there is nothing to compare"
+        return True, "no events in the last batches"
     return (
         late <= _MOST_LATE * events,
-        f"{late:,} of {events:,} events of the last {len(batches)} batches came late",
+        f"{late:,} of {events:,} events of the last {len(batches)} batches were late",
     )
 
 
 def lag(lakehouse: Lakehouse, job: str, now: datetime) -> Finding:
-    """Whether the watermark is near the clock."""
+    """Compare the watermark with the clock."""
     generation = live_generation(lakehouse, job)
     reached = watermark(generation) if generation else None
     if reached is None:
         return True, "no events yet"
     behind = now - reached
-    return behind <= LAG, f"event time has reached {reached:%Y-%m-%d %H:%M} UTC, {_hours(behind)} behind the clock"
+    return behind <= LAG, f"the watermark is {reached:%Y-%m-%d %H:%M} UTC, {_hours(behind)} behind the clock"
 
 
 def growth(lakehouse: Lakehouse, job: str) -> Finding:
-    """Whether open state is about as large as it was."""
+    """Compare the size of open state with its usual size."""
     generation = live_generation(lakehouse, job)
     sizes = [record.open_events for record in generation.journal.recent()] if generation else []
     if len(sizes) <= _FEWEST_RUNS:
         return True, f"{sizes[-1] if sizes else 0:,} events open; too few batches to compare"
     usual = median(sizes[:-1])
-    # Of few events a factor says nothing.
+    # With few events, a factor is noise.
     return sizes[-1] <= max(_GROWN * usual, _FEW_EVENTS), f"{sizes[-1]:,} events open, usually {usual:,.0f}"
 
 
 def drift(stream: Stream, landing: Place, *, sharing: Sequence[Stream] = ()) -> Finding:
-    """Whether the newest files' columns are the stream's, or those of the streams that share its landing."""
+    """Compare the newest files' columns with those of the stream and of the streams that share its landing."""
     if not landing.is_dir():
         return True, "no landing folder"
     newest = newest_files(stream, landing)
     if not newest:
-        return True, "no files to look at"
+        return True, "no files in the landing folder"
     found = [one for one in find_drift(stream, newest, sharing=sharing) if one.is_any]
-    told = [
+    differences = [
         _plain(one.file.name)
         + (f" lacks {', '.join(one.lacking)}" if one.lacking else "")
         + (f" has {_unknown(stream, one.unknown)}, unknown to {stream.name}" if one.unknown else "")
         for one in found
     ]
-    return not found, "; ".join(told) or f"the newest {len(newest)} files have the columns of {stream.name}"
+    return not found, "; ".join(differences) or f"the newest {len(newest)} files have the columns of {stream.name}"
 
 
 def _unknown(stream: Stream, names: Sequence[str]) -> str:
-    # Of a file without a header, the first row's values would stand there.
+    # In a file without a header, the first row's values are taken for names, and may be private.
     if stream.private:
         return f"{len(names):,} {'column' if len(names) == 1 else 'columns'}"
     return ", ".join(map(_plain, names))
 
 
 def _plain(name: str) -> str:
-    """A name that somebody else gave, without marks: Dagster's pages take descriptions for Markdown."""
+    """Replace punctuation in a foreign name: Dagster's pages render descriptions as Markdown."""
     return re.sub(r"[^\w .-]", "�", name)[:_LONGEST_NAME]
 
 
@@ -183,14 +183,14 @@ def _plain(name: str) -> str:
     deps=[table_key(name) for name in project_jobs()],
     kinds={"deltalake"},
     owners=["team:data-platform"],
-    description="What every batch of every job read, wrote and kept.",
+    description="Events read, rows written, and open state of every batch of every job.",
     metadata={
         "dagster/table_name": "monitoring.run_statistics",
         "dagster/column_schema": column_schema(RUN_STATISTICS),
     },
 )
 def run_statistics(lakehouse: dg.ResourceParam[Lakehouse]) -> dg.MaterializeResult:
-    """Collect the statistics that are new."""
+    """Collect the statistics of new batches."""
     added = collect_statistics(lakehouse, list(project_jobs()))
     table = lakehouse.monitoring("run_statistics")
     return dg.MaterializeResult(metadata={"rows_out": added, "dagster/row_count": count_rows(table)})
@@ -200,10 +200,10 @@ ASSETS = [run_statistics]
 
 
 def _events_of_runs(instance: dg.DagsterInstance, asset: dg.AssetKey) -> list[int]:
-    """Events that each of the last runs read, the newest first."""
-    made = instance.fetch_materializations(asset, limit=TRAILING_RUNS + 1).records
-    told = [record.asset_materialization.metadata.get("events_in") for record in made if record.asset_materialization]
-    return [int(str(one.value)) for one in told if one is not None]
+    """Return the number of events that each of the last runs read, newest first."""
+    records = instance.fetch_materializations(asset, limit=TRAILING_RUNS + 1).records
+    counts = [one.asset_materialization.metadata.get("events_in") for one in records if one.asset_materialization]
+    return [int(str(count.value)) for count in counts if count is not None]
 
 
 def _hours(length: timedelta) -> str:

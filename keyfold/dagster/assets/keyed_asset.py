@@ -1,4 +1,4 @@
-"""Keyed jobs as assets: a job template in, its tables, its run config and its conservation check out."""
+"""Build the assets and the conservation check of a keyed job from its template."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -44,16 +44,15 @@ def keyed_assets(
     plot_of_counts: bool = False,
     priority: int = 1,
 ) -> dg.AssetsDefinition:
-    """Every table of a job as an asset; one step writes them all, and reports them when they are written.
+    """Build an asset for every table of a job; one step runs the job and reports all of them.
 
     Args:
-        template: the job, which still wants its parameters.
+        template: the job; the run config sets its parameters.
         group: the asset group.
         owners: people or teams, in Dagster's notation.
-        plot: draws what people would rather look at than read, for the main table's metadata.
-        plot_of_counts: whether that shows counts and nothing private: it is then drawn of tables with private columns too.
-        priority: of the steps that a run could take next, it takes one of the highest; checks that hold nothing back
-            have 0.
+        plot: draws plots for the main table's metadata.
+        plot_of_counts: the plots show only counts, so they are drawn also if the job has private columns.
+        priority: of the steps that are ready, Dagster starts those with the highest priority first; non-blocking checks have 0.
     """
     config_type = config_for(template)
     typical = build_job(template)
@@ -90,7 +89,7 @@ def keyed_assets(
         for warning in summary.warnings:
             context.log.warning(warning)
         if isinstance(mode, Replay):
-            # Nothing is yielded: the live tables are as they were, and what is built on them has no news.
+            # Nothing is yielded: a replay does not change the live tables, so downstream assets must not run.
             _observe_branch(context, lakehouse, job, summary, mode.branch)
             return
         published = {one.table: one for one in summary.published}
@@ -102,7 +101,7 @@ def keyed_assets(
                 metadata={
                     **table_metadata(lakehouse.table(table.name), _preview(lakehouse, job, table)),
                     **batch_metadata(summary.generation, batch, before[table.name]),
-                    # Not with the definition: there, Dagster's pages do not look for it.
+                    # Dagster's pages read the lineage from the materialization, not from the definition.
                     "dagster/column_lineage": dg.MetadataValue.column_lineage(column_lineage(job, table)),
                     "rows_out": summary.counts.rows.get(table.name, 0),
                     **_published_metadata(published.get(table.name)),
@@ -114,13 +113,13 @@ def keyed_assets(
 
 
 def conservation_check(template: JobTemplate) -> dg.AssetChecksDefinition:
-    """The blocking check that every event the job has read is in an output, in open state, or late."""
+    """Build the blocking check that every event the job has read is in an output, in open state, or late."""
 
     @dg.asset_check(
         asset=table_key(template.name),
         name="no_event_is_lost",
-        description="Events read, by the event table's log = events in outputs + in open state + late, counted anew from "
-        "tables and state store = events that reached a step, by the journal.",
+        description="Events read (event table's log) = events in outputs + in open state + late (counted in the tables and the "
+        "state store) = events that reached a step (journal).",
         blocking=True,
         pool=f"job_{template.name}",
     )
@@ -148,13 +147,14 @@ def conservation_check(template: JobTemplate) -> dg.AssetChecksDefinition:
 
 def _balance(found: Conservation) -> str:
     if found.is_empty:
-        return "nothing was read yet, so there is nothing to compare"
-    kept = found.in_outputs + found.open_events + found.late
-    copies = "" if found.rows_read is None else f" ({found.rows_read:,} rows, each once for each of its keys)"
+        return "no events read yet"
+    accounted = found.in_outputs + found.open_events + found.late
+    copies = "" if found.rows_read is None else f" ({found.rows_read:,} rows, each copied once per key)"
     copies += f" (beside {found.left_out:,} rows that a condition leaves out)" if found.left_out else ""
     return (
-        f"{found.events_read:,} events read{copies} {'=' if found.events_read == kept else '≠'} {found.in_outputs:,} in outputs + "
-        f"{found.open_events:,} open + {found.late:,} late {'=' if kept == found.journalled else '≠'} "
+        f"{found.events_read:,} events read{copies} {'=' if found.events_read == accounted else '≠'} "
+        f"{found.in_outputs:,} in outputs + "
+        f"{found.open_events:,} open + {found.late:,} late {'=' if accounted == found.journalled else '≠'} "
         f"{found.journalled:,} in the journal{input_differences(found)}"
     )
 
@@ -162,7 +162,7 @@ def _balance(found: Conservation) -> str:
 def _spec(job: KeyedJob, table: OutputTable, group: str, description: str, owners: Sequence[str]) -> dg.AssetSpec:
     inputs = [table_key(name) for name in dict.fromkeys(one.table for one in job.all_inputs.values())]
     is_side = table.name not in (job.name, job.late_table)
-    # It goes with each materialization; what it is made of should be known to be right before the first.
+    # The lineage is reported with each materialization; a wrong one must fail when definitions load.
     column_lineage(job, table)
     return dg.AssetSpec(
         table_key(table.name),
@@ -170,7 +170,7 @@ def _spec(job: KeyedJob, table: OutputTable, group: str, description: str, owner
         description=description if table.name == job.name else table.description,
         group_name=group,
         kinds={"pyspark", "deltalake"},
-        # A replay writes none of them, and what is built on them must not run for it.
+        # A replay writes none of the live tables, and downstream assets must not run for it.
         skippable=True,
         owners=list(owners),
         tags={"keyfold/job": job.name},
@@ -189,11 +189,11 @@ def _preview(lakehouse: Lakehouse, job: KeyedJob, table: OutputTable, branch: st
 def _plots(
     context: dg.AssetExecutionContext, lakehouse: Lakehouse, job: KeyedJob, plot: Plot | None, *, of_counts: bool
 ) -> dict[str, dg.MetadataValue]:
-    # A picture names keys and shows values: none is drawn of what is private, unless it shows counts alone.
+    # A plot shows keys and values: if any column is private, only plots of counts are drawn.
     may_draw = of_counts or not any(job.private_of(table.schema) for table in job.tables)
     try:
         return {**plot_runs(lakehouse, job.name), **(plot(lakehouse) if plot and may_draw else {})}
-    except Exception:  # the tables are written: a plot that cannot be drawn must not say that they are not
+    except Exception:  # the tables are written: a failed plot must not fail the step
         context.log.warning("the plots could not be drawn", exc_info=True)
         return {}
 
@@ -201,7 +201,7 @@ def _plots(
 def _observe_branch(
     context: dg.AssetExecutionContext, lakehouse: Lakehouse, job: KeyedJob, summary: RunSummary, branch: str
 ) -> None:
-    """An observation of each table: its live rows are as they were, and the branch's are so many."""
+    """Report an observation of each table with the branch's row count; the live tables have not changed."""
     for table in job.tables:
         name = f"{table.name}@{branch}"
         metadata = {
@@ -215,7 +215,7 @@ def _observe_branch(
 
 
 def _report_consumer(context: dg.AssetExecutionContext, lakehouse: Lakehouse, job: KeyedJob, summary: JobRun) -> None:
-    """A materialization of each table of a job that was made anew with the one that it reads."""
+    """Report a materialization of each table of a consumer that was refreshed together with its input."""
     for warning in summary.warnings:
         context.log.warning(f"{job.name}: {warning}")
     batch = last_batch(lakehouse, job.name)

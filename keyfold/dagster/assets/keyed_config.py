@@ -1,4 +1,4 @@
-"""Run config of keyed jobs, made from their parameters: every one optional, with its default in the launchpad."""
+"""Build the run config of keyed jobs from their parameters; all fields are optional."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -18,48 +18,48 @@ _FIELDS = OptionNames("branch", "since", "until", "advance_to", "set mode to rep
 
 
 class KeyedRunConfig(dg.Config):
-    """What every keyed job takes; `config_for` adds a job's own parameters."""
+    """The run config that all keyed jobs share; `config_for` adds a job's own parameters."""
 
     mode: ModeName = Field(
         default="incremental",
-        description="incremental: process what is new. full_refresh: start over in a new generation of tables, which "
-        "replaces the present one when all is done. replay: run over a range of event time into a branch, whose tables "
-        "(`<table>@<branch>`) stand beside the live ones and change nothing.",
+        description="incremental: process new events. full_refresh: process all events into a new generation of tables, "
+        "which replaces the live one when it is complete. replay: process a range of event time into a branch, whose "
+        "tables (`<table>@<branch>`) stand beside the live ones.",
     )
-    branch: str | None = Field(default=None, description="mode replay: the branch's name, such as `timeout-45m`.")
+    branch: str | None = Field(default=None, description="mode replay: the name of the branch, such as `timeout-45m`.")
     since: str | None = Field(
-        default=None, description="mode replay: the earliest event time (ISO 8601). Left out: from the beginning."
+        default=None, description="mode replay: the first event time to read (ISO 8601). Default: the beginning."
     )
     until: str | None = Field(
-        default=None, description="mode replay: the first event time that is left out. Left out: to the end."
+        default=None, description="mode replay: the first event time not to read (ISO 8601). Default: the end."
     )
     advance_to: str | None = Field(
         default=None,
-        description="ISO 8601 time, such as 2026-01-31T12:00:00Z: take event time as having reached this, so that what "
-        "is due by then closes. Left out: events, and a silent stream's clock, advance it.",
+        description="Advance the watermark to this time (ISO 8601, such as 2026-01-31T12:00:00Z); due timers fire. "
+        "Default: events, and the idle timeout of a silent stream, advance the watermark.",
     )
 
     with_consumers: bool = Field(
         default=False,
-        description="mode full_refresh: make the jobs that read this job's tables anew too, in order; all go live in one step.",
+        description="mode full_refresh: also refresh the jobs that read this job's tables, in order; all become live in one step.",
     )
 
     def run_mode(self) -> RunMode:
-        """What the run is asked for.
+        """Return the mode of the run.
 
         Raises:
-            KeyfoldError: fields do not go together, a replay lacks its branch, or a time is no ISO 8601 time.
+            KeyfoldError: fields contradict each other, a replay has no branch, or a time is not ISO 8601.
         """
         if self.with_consumers and self.mode != "full_refresh":
             raise Misconfigured(
-                "with_consumers goes with mode full_refresh: else consumers read what is new by themselves"
+                "with_consumers requires mode full_refresh: in other modes, run each consumer; it reads the new rows"
             )
         return parse_run_mode(
             self.mode, _FIELDS, branch=self.branch, since=self.since, until=self.until, advance_to=self.advance_to
         )
 
     def given(self) -> Mapping[str, Any]:
-        """The job's own parameters that this run was given, as `build_job` takes them."""
+        """Return the job parameters that this run sets, as `build_job` takes them."""
         own = type(self).model_fields.keys() - KeyedRunConfig.model_fields.keys()
         values = {name: getattr(self, name) for name in own}
         return {
@@ -70,14 +70,17 @@ class KeyedRunConfig(dg.Config):
 
 
 def config_for(template: JobTemplate) -> type[KeyedRunConfig]:
-    """The run config of a job: its parameters beside `mode` and `advance_to`.
+    """Build the run config of a job: `KeyedRunConfig` and the job's parameters.
 
-    A parameter that is the path of a file is left out: pages must name no path. Types that Dagster has no config for, such as durations, become text, which the job's own model reads and checks.
+    Parameters that are file paths are left out, since a run config may not name a path. Types that Dagster's config lacks, such
+    as durations, become text, which the job's own model parses and checks.
     """
     fields = {name: field for name, field in template.parameters.model_fields.items() if not is_path(field)}
-    # A job's own parameter of such a name would take the place of the field in silence.
+    # A job parameter of the same name would silently replace the field.
     if taken := sorted(fields.keys() & KeyedRunConfig.model_fields.keys()):
-        raise Misconfigured(f"job {template.name}: {', '.join(taken)} cannot be a parameter, every run config has it")
+        raise Misconfigured(
+            f"job {template.name}: rename parameter {', '.join(taken)}; every run config has such a field"
+        )
     free = build_job(template).free_parameters
     given: dict[str, Any] = {name: (_type(name, field), _field(field, name in free)) for name, field in fields.items()}
     return create_model(f"{template.parameters.__name__}Config", __base__=KeyedRunConfig, **given)
@@ -86,10 +89,10 @@ def config_for(template: JobTemplate) -> type[KeyedRunConfig]:
 def _type(name: str, field: FieldInfo) -> Any:
     kind = field.annotation
     if get_origin(kind) in (Union, UnionType):
-        # Left out means None in a run config, whatever the parameter.
+        # An omitted field is None in a run config, also if the parameter has another default.
         (kind,) = (one for one in get_args(kind) if one is not NoneType)
     if get_origin(kind) is Literal:
-        # Dagster takes an optional Enum, but no optional Literal.
+        # Dagster's config supports an optional Enum, but not an optional Literal.
         choices: Any = Enum(name, {str(choice): choice for choice in get_args(kind)})
         return choices | None
     return (kind if kind in (bool, int, float, str) else str) | None
@@ -99,7 +102,6 @@ def _field(field: FieldInfo, is_free: bool) -> Any:
     default = field.get_default(call_default_factory=True)
     return Field(
         default=None,
-        description=f"{(field.description or '').rstrip('.')}. Left out: as the live generation was born, at first "
-        f"`{parameter_text(default)}`."
-        + ("" if is_free else " Another value than the live generation's needs mode full_refresh."),
+        description=f"{(field.description or '').rstrip('.')}. Default: the live generation's value, in the first run "
+        f"`{parameter_text(default)}`." + ("" if is_free else " To change it, use mode full_refresh."),
     )

@@ -1,4 +1,4 @@
-"""What the assets tell Dagster about their tables: places, counts, batches, warnings."""
+"""Build the metadata of materializations: table paths, row counts, batches, warnings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,37 +11,37 @@ from keyfold.storage.place import Place
 
 
 def table_key(table: str) -> dg.AssetKey:
-    """The asset key of a table: `late.ride_summaries` is `ride_summaries_late`.
+    """Return the asset key of a table: `ride_summaries_late` for `late.ride_summaries`.
 
-    Not `late/ride_summaries`: the graph shows a key's last part alone.
+    Not `late/ride_summaries`: the graph shows only the last part of a key.
     """
     return dg.AssetKey("_".join(reversed(table.split("."))))
 
 
 def last_materialization(instance: dg.DagsterInstance, asset: dg.AssetKey) -> dg.AssetMaterialization | None:
-    """The asset's last materialization, None before its first."""
+    """Return the asset's last materialization, None before its first."""
     event = instance.get_latest_materialization_event(asset)
     return event.asset_materialization if event is not None else None
 
 
 GENERATION = "keyfold/generation"
-"""Metadata: the generation whose table it is."""
+"""Metadata key: the generation that the table belongs to."""
 BATCH = "keyfold/batch"
-"""Metadata: the newest batch of the generation once the run was over."""
+"""Metadata key: the generation's newest batch at the end of the run."""
 SINCE_BATCH = "keyfold/since_batch"
-"""Metadata: the newest batch that the materialization before told of; it is not there for a generation's first."""
+"""Metadata key: `BATCH` of the materialization before; missing in a generation's first materialization."""
 
 
 @dataclass(frozen=True)
 class WrittenBatches:
-    """Batches that a materialization tells of: its own run's, and those that nobody has told of.
+    """The batches that a materialization reports: those of its own run and earlier, unreported ones.
 
-    The others are of runs that broke off and of the command line's; checks must see their rows too.
+    Failed runs and runs of the command line report no materialization; checks must see their rows too.
 
     Attributes:
-        generation: of the job.
-        since: the last batch before them.
-        until: the last of them.
+        generation: the job's generation.
+        since: the last batch that was reported before.
+        until: the last batch of this materialization.
     """
 
     generation: str
@@ -52,12 +52,12 @@ class WrittenBatches:
 def batch_metadata(
     generation: str, batch: int | None, before: dg.AssetMaterialization | None
 ) -> dict[str, dg.MetadataValue]:
-    """What a materialization says of the batches that made it.
+    """Return the metadata that records the batches of a materialization.
 
     Args:
-        generation: of the job.
-        batch: its newest one.
-        before: the table's materialization before this one.
+        generation: the job's generation.
+        batch: the generation's newest batch.
+        before: the table's previous materialization.
     """
     earlier = before.metadata if before is not None else {}
     is_same = GENERATION in earlier and earlier[GENERATION].value == generation
@@ -69,16 +69,16 @@ def batch_metadata(
 
 
 def written_batches(made: dg.AssetMaterialization | None) -> WrittenBatches | None:
-    """The batches that a materialization tells of, None for a generation's first: it tells of the whole table."""
-    told = made.metadata if made is not None else {}
-    if not {GENERATION, BATCH, SINCE_BATCH} <= told.keys():
+    """Return the batches that a materialization reports; None for a generation's first, which reports the whole table."""
+    metadata = made.metadata if made is not None else {}
+    if not {GENERATION, BATCH, SINCE_BATCH} <= metadata.keys():
         return None
-    generation, since, until = (str(told[name].value) for name in (GENERATION, SINCE_BATCH, BATCH))
+    generation, since, until = (str(metadata[name].value) for name in (GENERATION, SINCE_BATCH, BATCH))
     return WrittenBatches(generation, int(since), int(until))
 
 
 def table_metadata(path: Place, preview: dg.MetadataValue) -> dict[str, dg.MetadataValue]:
-    """Row count, place and version of a Delta table, read from its log, and a few of its rows (`previews`)."""
+    """Return the row count, path and version of a Delta table, read from its log, and a preview of its rows."""
     return {
         "table_version": dg.MetadataValue.int(DeltaTable(str(path)).version()),
         "dagster/row_count": dg.MetadataValue.int(count_rows(path)),
@@ -88,5 +88,5 @@ def table_metadata(path: Place, preview: dg.MetadataValue) -> dict[str, dg.Metad
 
 
 def warning_metadata(warnings: Sequence[str]) -> dict[str, dg.MetadataValue]:
-    """What a run warns of, a line each; as text, since names of files stand in it."""
+    """Return a run's warnings, one a line; as plain text, not Markdown, since they contain names of files."""
     return {"warnings": dg.MetadataValue.text("\n".join(warnings))} if warnings else {}

@@ -1,4 +1,4 @@
-"""What is open in each job now, as a table `open.<job>`: materialized when asked for, or by a schedule."""
+"""Build the assets `open.<job>`: the open keys of each job, materialized on request or by a schedule."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -21,11 +21,11 @@ from keyfold.state.reading.state_statistics import StateStatistics, state_statis
 from keyfold.storage.place import Place
 
 OPEN_STATE = "open_state"
-"""The asset group; not `GROUP`: this module is none of the groups that are found by that."""
+"""The asset group. Not named `GROUP`, by which `groups` finds the project's groups."""
 
 
 def open_state_asset(template: JobTemplate, *, owners: Sequence[str] = ()) -> dg.AssetsDefinition:
-    """The table of a job's open keys as an asset: who is open, since when, until when, with how many events.
+    """Build the asset of a job's open keys: each open key, since when, until when, and its number of events.
 
     Args:
         template: the job.
@@ -41,10 +41,10 @@ def open_state_asset(template: JobTemplate, *, owners: Sequence[str] = ()) -> dg
         kinds={"pyspark", "deltalake"},
         owners=list(owners),
         pool=f"open_{name}",
-        # A job that has not run yet has no state to show, and that is no failure.
+        # A job that has not run yet has no state, which is not a failure.
         output_required=False,
-        description=f"The keys that are open in `{name}`, as of its last batch: since when, until when, and how many of "
-        "their events wait. Read from the job's state; each materialization replaces the rows.",
+        description=f"The open keys of `{name}` after its last batch: since when and until when each is open, and its number "
+        "of open events. Each materialization reads the job's state and replaces the rows.",
         metadata={
             "dagster/table_name": f"{OPEN}.{name}",
             "dagster/column_schema": column_schema(schema, typical.key),
@@ -79,21 +79,21 @@ def open_state_asset(template: JobTemplate, *, owners: Sequence[str] = ()) -> dg
     return read_open_keys
 
 
-def _statistics(context: dg.AssetExecutionContext, told: StateStatistics) -> Mapping[str, dg.MetadataValue]:
+def _statistics(context: dg.AssetExecutionContext, statistics: StateStatistics) -> Mapping[str, dg.MetadataValue]:
     numbers = {
-        "state_rows": dg.MetadataValue.int(told.rows),
-        "state_keys": dg.MetadataValue.int(told.keys),
-        "state_bytes": dg.MetadataValue.int(told.bytes),
-        "skew_over_key_groups": dg.MetadataValue.float(told.skew),
+        "state_rows": dg.MetadataValue.int(statistics.rows),
+        "state_keys": dg.MetadataValue.int(statistics.keys),
+        "state_bytes": dg.MetadataValue.int(statistics.bytes),
+        "skew_over_key_groups": dg.MetadataValue.float(statistics.skew),
         **{
             f"next_{kind}": dg.MetadataValue.timestamp(timers.first)
-            for kind, timers in told.timers.items()
+            for kind, timers in statistics.timers.items()
             if timers.first is not None
         },
     }
     try:
-        return {**numbers, **plot_state(told)}
-    except Exception:  # as below
+        return {**numbers, **plot_state(statistics)}
+    except Exception:  # a failed plot must not fail the step
         context.log.warning("the plot could not be drawn", exc_info=True)
         return numbers
 
@@ -101,6 +101,6 @@ def _statistics(context: dg.AssetExecutionContext, told: StateStatistics) -> Map
 def _plot(context: dg.AssetExecutionContext, table: Place, job: str) -> Mapping[str, dg.MetadataValue]:
     try:
         return plot_open_keys(table, job)
-    except Exception:  # the table is written: a plot that cannot be drawn must not say that it is not
+    except Exception:  # the table is written: a failed plot must not fail the step
         context.log.warning("the plot could not be drawn", exc_info=True)
         return {}

@@ -1,7 +1,6 @@
-"""A few rows of a table to look at in Dagster: as text, whatever is in them, and without what is private.
+"""Build previews of a few rows of a table for Dagster, as text and without private values.
 
-Rows are data and never markup: Dagster shows a table's cells as they are, while from Markdown it fetches images and
-makes links.
+Previews are tables, not Markdown: in Markdown, Dagster would fetch images and make links from the data.
 """
 
 from collections.abc import Collection
@@ -19,24 +18,25 @@ _LONGEST_CELL = 60
 
 
 def preview(path: Place, private: Collection[str] = ()) -> dg.MetadataValue:
-    """At most ten rows of a Delta table.
+    """Return at most ten rows of a Delta table.
 
     Args:
-        path: of the table.
-        private: columns that show the mask.
+        path: the table's path.
+        private: columns whose values are masked.
     """
     return _shown(masked(_first_rows(path), private))
 
 
 def preview_rows(rows: pl.DataFrame, private: Collection[str] = ()) -> dg.MetadataValue:
-    """At most ten rows of a frame; columns that are private show the mask."""
+    """Return at most ten rows of a frame, with private columns masked."""
     return _shown(masked(readable(rows.head(ROWS)), set(private) & set(rows.columns)))
 
 
 def preview_quarantine(path: Place, stream: Stream) -> dg.MetadataValue:
-    """At most ten rows of a stream's quarantine; where the stream has private columns, where each stood and why.
+    """Return at most ten rows of a stream's quarantine.
 
-    A line that could not be read may hold anything anywhere. Reasons quote the value that is wrong after a colon.
+    If the stream has private columns, the raw line and the values in reasons are masked: a line that could not be parsed may
+    contain private values anywhere, and a reason quotes the wrong value after a colon.
     """
     rows = _first_rows(path)
     if stream.private and rows.height:

@@ -1,4 +1,4 @@
-"""Streams as assets: the landing folder, the event table, the quarantine, and the check that no row was lost."""
+"""Build the assets of a stream (landing folder, event table, quarantine) and the check that no row was lost."""
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -27,36 +27,35 @@ from keyfold.stream.sharing import streams_with
 
 
 class IngestConfig(dg.Config):
-    """Run config of an event table. What is read, the environment says alone: no path is taken from a run."""
+    """Run config of an event table. Only the environment sets what is read: a run may not name a path."""
 
     start: str | None = Field(
         default=None,
-        description="Where the first run of a topic begins: earliest (the default), latest, or an ISO 8601 time.",
+        description="Where the first run reads a topic from: earliest (default), latest, or an ISO 8601 time.",
     )
     on_gap: str | None = Field(
         default=None,
-        description="How to treat messages that expired unread: an error (the default), or a row in "
-        "quarantine (record).",
+        description="How to treat messages that expired unread: fail (error, default), or write a row to quarantine (record).",
     )
     topic_anew: bool = Field(
         default=False,
-        description="Read a topic that was deleted and made anew, or whose end was cut off, from its beginning.",
+        description="Read a topic that was deleted and recreated, or truncated, from its beginning.",
     )
     settle_seconds: float = Field(
         default=SETTLE.total_seconds(),
         ge=0,
-        description="A file counts as whole once it has stayed as it is for so long; 0 where nobody writes meanwhile. "
-        "A stream with done-markers goes by them.",
+        description="Seconds that a file must be unchanged before it is read; 0 if no file is being written. "
+        "Ignored for a stream with done-markers.",
     )
     reread_changed: bool = Field(
         default=False,
-        description="Read files again that have changed since they were read; rows that are in the tables already are "
-        "dropped by their ids. Refused for streams without an event id.",
+        description="Read changed files again. Rows that are already in the tables are dropped by their event ids; a stream "
+        "without an event id is refused.",
     )
 
 
 def landing_key(stream: str) -> dg.AssetKey:
-    """The asset key of a stream's landing folder."""
+    """Return the asset key of a stream's landing folder."""
     return dg.AssetKey(f"{stream}_landing")
 
 
@@ -66,32 +65,31 @@ def stream_assets(
     group: str,
     owners: Sequence[str] = (),
 ) -> tuple[dg.AssetSpec, dg.AssetsDefinition]:
-    """The landing folder or topic (external: whoever puts data there makes it) and the tables that ingest writes.
+    """Build the asset of the landing folder or topic (external) and the asset of the tables that ingest writes.
 
-    Streams of the project that share the landing are ingested by the same asset, once for all of them: their tables are
-    in its group.
+    The same asset ingests the streams that share the landing, reading it once; their tables belong to the same group.
 
     Args:
-        stream: what the files hold.
+        stream: the stream of the files or messages.
         group: the asset group.
         owners: people or teams, in Dagster's notation.
 
     Raises:
-        KeyfoldError: the stream shares the landing of another one, with whose assets its tables come.
+        KeyfoldError: the stream shares the landing of another stream, whose assets include its tables.
     """
     streams = streams_with(stream, project_streams())
     if stream.landing:
         raise Misconfigured(
-            f"stream {stream.name} shares the landing of {stream.landing}, and its tables come with stream_assets of that one: leave "
-            f"out stream_assets of {stream.name}, and keep its stream_check"
+            f"stream {stream.name} shares the landing of {stream.landing}, whose stream_assets include its tables: omit "
+            f"stream_assets of {stream.name}, and keep its stream_check"
         )
     topic = kafka_topics().get(stream.name)
     landing = dg.AssetSpec(
         landing_key(stream.name),
-        description=f"Messages of `{stream.name}` (JSON objects) as they come in Kafka's topic `{topic}`."
+        description=f"Messages of `{stream.name}` (JSON objects) in the Kafka topic `{topic}`."
         if topic
-        else f"Files of `{stream.name}` (NDJSON, CSV or Parquet, gzipped too) as they arrive in "
-        f"`landing/{stream.name}`. A file is read once: write it under a name that begins with a dot, then rename it.",
+        else f"Files of `{stream.name}` in `landing/{stream.name}` (NDJSON, CSV or Parquet; .gz too). Each file is read once: "
+        "write it under a name that begins with a dot, then rename it.",
         group_name=group,
         kinds={"kafka" if topic else "file"},
         owners=list(owners),
@@ -101,7 +99,7 @@ def stream_assets(
         name=f"ingest_{stream.name}",
         specs=[spec for one in streams for spec in _specs(one, landing.key, group, owners)],
         pool=f"stream_{stream.name}",
-        description=f"Reads what is new in the landing folder, or the topic, of {stream.name}, exactly once.",
+        description=f"Reads the new files or messages of {stream.name}, exactly once.",
     )
     def ingest_stream(
         context: dg.AssetExecutionContext,
@@ -122,23 +120,23 @@ def stream_assets(
             on_batch=lambda progress: context.log.info(progress.describe()),
         )
         for one, own in zip(streams, (summary, *summary.shared), strict=True):
-            told = own.describe()
-            for line in told:
+            warnings = own.describe()
+            for line in warnings:
                 context.log.warning(line)
-            yield from _results(lakehouse, one, own, told)
+            yield from _results(lakehouse, one, own, warnings)
 
     return landing, ingest_stream
 
 
 def _specs(stream: Stream, landing: dg.AssetKey, group: str, owners: Sequence[str]) -> list[dg.AssetSpec]:
-    """The tables that ingest writes of a stream."""
+    """Return the specs of the tables that ingest writes for a stream."""
     tables = {
         f"events.{stream.name}": (
-            stream.description or f"Valid events of `{stream.name}`, typed and checked.",
+            stream.description or f"Valid, typed events of `{stream.name}`.",
             stream.event_schema,
         ),
         f"quarantine.{stream.name}": (
-            f"Rows and whole files of `{stream.name}` that are not valid: the raw line, where it stood, and why.",
+            f"Invalid rows and unreadable files of `{stream.name}`: the raw line, its file and line number, and the reason.",
             QUARANTINE,
         ),
     }
@@ -157,7 +155,7 @@ def _specs(stream: Stream, landing: dg.AssetKey, group: str, owners: Sequence[st
 
 
 def _results(
-    lakehouse: Lakehouse, stream: Stream, summary: IngestSummary, told: Sequence[str]
+    lakehouse: Lakehouse, stream: Stream, summary: IngestSummary, warnings: Sequence[str]
 ) -> Iterator[dg.MaterializeResult]:
     accepted, rejected = lakehouse.events(stream.name), lakehouse.quarantine(stream.name)
     yield dg.MaterializeResult(
@@ -174,7 +172,7 @@ def _results(
             "duplicates": summary.duplicates,
             **({"without_a_time": summary.untimed} if stream.missing_time == "arrival" else {}),
             "seconds": round(summary.seconds, 2),
-            **warning_metadata(told),
+            **warning_metadata(warnings),
         },
     )
     yield dg.MaterializeResult(
@@ -187,13 +185,13 @@ def _results(
 
 
 def stream_check(stream: Stream) -> dg.AssetChecksDefinition:
-    """The blocking check that every row read is in the event table, in quarantine, or a counted duplicate."""
+    """Build the blocking check that every row read is in the event table, in quarantine, or a counted duplicate."""
 
     @dg.asset_check(
         asset=table_key(f"events.{stream.name}"),
         name="every_row_is_accounted_for",
-        description="Rows that ingest's readers counted in files = rows that the event table and the quarantine hold "
-        "+ copies that were dropped. The readers' count and the copies are the journal's, the other two are the tables'.",
+        description="Rows read = rows in the event table + rows in quarantine + dropped duplicates. The journal has the counts "
+        "of rows read and duplicates; the other two are counted in the tables.",
         blocking=True,
         pool=f"stream_{stream.name}",
     )
@@ -201,7 +199,7 @@ def stream_check(stream: Stream) -> dg.AssetChecksDefinition:
         tables = [lakehouse.events(stream.name), lakehouse.quarantine(stream.name)]
         for table in tables:
             _require(table)
-        # Of one batch, since ingest may go on meanwhile.
+        # All counts are of the same batch, since ingest may run meanwhile.
         found = settled_tables(lakehouse, stream.name)
         totals = found.totals if found else IngestCounts()
         versions = [found.versions[name] if found else None for name in ("events", "quarantine")]
@@ -215,22 +213,22 @@ def stream_check(stream: Stream) -> dg.AssetChecksDefinition:
             if there != counted
         ]
         for table, version in zip(tables, versions, strict=True):
-            # The log counts rows of files that are gone, too.
+            # The table's log also counts the rows of files that are missing.
             absent = absent_files(table, DeltaTable(str(table), version=version))
             faults += [f"{table / path} {what}: restore it from a backup" for path, what in absent.items()]
         parts = accepted + quarantined + totals.duplicates
         if totals.rows_read != parts:
             faults.append(
                 f"{totals.rows_read:,} rows were read, but {accepted:,} + {quarantined:,} are in the tables and "
-                f"{totals.duplicates:,} were copies"
+                f"{totals.duplicates:,} were duplicates"
             )
         if faults and is_unfinished(lakehouse, stream.name):
-            faults.append("the last run of ingest broke off: the next one finishes it")
-        well = f"all {totals.rows_read:,} rows read are accounted for" if totals.rows_read else "nothing was read yet"
+            faults.append("the last run of ingest was interrupted: the next run finishes it")
+        passed = f"all {totals.rows_read:,} rows read are accounted for" if totals.rows_read else "no rows read yet"
         return dg.AssetCheckResult(
             passed=not faults,
             severity=dg.AssetCheckSeverity.ERROR,
-            description="; ".join(faults) or well,
+            description="; ".join(faults) or passed,
             metadata={
                 "rows_read": totals.rows_read,
                 "in_events": accepted,
@@ -244,9 +242,9 @@ def stream_check(stream: Stream) -> dg.AssetChecksDefinition:
 
 def _require(table: Place) -> None:
     if not DeltaTable.is_deltatable(str(table)):
-        raise NotFound(f"{table} is not there yet; materialize the event table first")
+        raise NotFound(f"{table} does not exist; materialize the event table first")
 
 
 def _rows(table: Place, version: int | None) -> int:
-    """Rows that a table holds at a version, and those that were erased from it for good (`keyfold erase`)."""
+    """Count the rows of a table's version, including rows erased by `keyfold erase`."""
     return count_rows(table, version) + erased_rows(table)

@@ -1,1 +1,1 @@
-"""What starts runs, and what tells people of them: sensors, schedules, conditions, alerts, maintenance."""
+"""Start runs and maintain tables: sensors, schedules, automation conditions, state tools, upkeep."""

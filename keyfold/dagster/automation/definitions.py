@@ -1,4 +1,4 @@
-"""Jobs, and what starts them: a sensor a stream, schedules for clocks, full scans and maintenance."""
+"""Build Dagster's jobs, sensors and schedules from the project's asset groups."""
 
 from datetime import timedelta
 
@@ -26,36 +26,36 @@ from keyfold.project import project_streams
 from keyfold.stream.sharing import streams_with
 
 GROUPS = find_groups()
-"""The groups of assets, as `keyfold.dagster.assets.groups` finds them."""
+"""The project's asset groups."""
 
 CONTINUOUS = declared(GROUPS)
-"""What runs continuously outside of Dagster."""
+"""The streams and jobs that run continuously outside of Dagster."""
 
-_GOES_ON = {one.name for one in CONTINUOUS}
+_CONTINUOUS_NAMES = {one.name for one in CONTINUOUS}
 _WATCHED = [watching(one) for one in CONTINUOUS]
 
 ASSETS = {group.name: list(as_external(group.assets, CONTINUOUS)) for group in GROUPS}
-"""The assets by group; those that run continuously can be materialized from nowhere."""
+"""The assets by group; Dagster cannot materialize those that run continuously."""
 
 CONTINUOUS_CHECKS = [check for _, _, check in _WATCHED]
 
 FRESH = dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=26), warn_window=timedelta(hours=13))
-"""Of every job's own table: it is written at least twice a day, by files that land or by the clock's ticks."""
+"""Freshness policy of every job's main table: landing files or clock ticks write it at least twice a day."""
 
 TICKS = "*/10 * * * *"
 
 
 def tick_schedule(template: JobTemplate, cron: str) -> dg.ScheduleDefinition:
-    """A schedule that runs a keyed job on whatever its event table holds, new events or none.
+    """Build a schedule that runs a keyed job whether or not there are new events.
 
-    Every run ticks the job's clock: on a silent stream, where no file lands and so no sensor fires, this is what
-    closes what is due. A stream whose files keep coming needs no ticks.
+    Every run advances the job's clock. On a silent stream no file lands, so no sensor starts a run, and only these ticks fire
+    due timers. A stream whose files keep landing needs no ticks.
     """
     job = dg.define_asset_job(
         f"tick_{template.name}",
-        # The job writes all its tables in one step: one of them stands for all.
+        # The job writes all its tables in one step, so selecting its main table is enough.
         selection=dg.AssetSelection.assets(table_key(template.name)).required_multi_asset_neighbors(),
-        description=f"Advances the clock of {template.name} and closes what is due, on a silent stream too.",
+        description=f"Advances the clock of {template.name} and fires due timers, even if the stream is silent.",
     )
 
     def held_back(context: dg.ScheduleEvaluationContext) -> str | None:
@@ -66,7 +66,7 @@ def tick_schedule(template: JobTemplate, cron: str) -> dg.ScheduleDefinition:
 
 
 def automated(spec: dg.AssetSpec) -> dg.AssetSpec:
-    """The spec of a job's table with the condition that starts it; the job's own table is also to be kept fresh."""
+    """Add the automation condition to the spec of a job's table, and the freshness policy to the job's main table."""
     if "keyfold/job" not in spec.tags:
         return spec
     if TAG not in spec.tags:
@@ -81,11 +81,13 @@ CHECK_JOB, CHECK_SCHEDULE = lakehouse_check()
 _MAINTENANCE = [
     maintenance(group.name, streams=streams, jobs=jobs)[1]
     for group in GROUPS
-    # Whoever writes continuously sees to its tables itself.
+    # A continuous run maintains its own tables.
     for streams in [
-        streams_with(group.stream, project_streams()) if group.stream and group.stream.name not in _GOES_ON else []
+        streams_with(group.stream, project_streams())
+        if group.stream and group.stream.name not in _CONTINUOUS_NAMES
+        else []
     ]
-    for jobs in [[template for template in group.jobs if template.name not in _GOES_ON]]
+    for jobs in [[template for template in group.jobs if template.name not in _CONTINUOUS_NAMES]]
     if streams or jobs
 ]
 
@@ -94,16 +96,16 @@ JOBS = [
         dg.define_asset_job(
             group.name,
             selection=dg.AssetSelection.groups(group.name),
-            description=f"All of {group.name}: landing files to events to the jobs' tables, with every check.",
+            description=f"Ingests the streams of {group.name}, runs its jobs, and checks all tables.",
         )
         for group in GROUPS
         if any(isinstance(asset, dg.AssetsDefinition) for asset in ASSETS[group.name])
     ),
     dg.define_asset_job(
         "everything",
-        # What is open is looked at when somebody wants to know.
+        # The tables of open keys are written on request or by their own schedule.
         selection=dg.AssetSelection.all() - dg.AssetSelection.groups(OPEN_STATE),
-        description="Every stream, every job, every check, in one Spark session.",
+        description="Ingests all streams, runs all jobs and all checks, in one Spark session.",
     ),
     OPEN_STATE_JOB,
     CHECK_JOB,
@@ -113,13 +115,18 @@ SENSORS = [
     *(
         source_sensor(group.stream, group.name)
         for group in GROUPS
-        if group.stream is not None and group.stream.name not in _GOES_ON
+        if group.stream is not None and group.stream.name not in _CONTINUOUS_NAMES
     ),
     *(sensor for sensor, _, _ in _WATCHED),
     automation_sensor(),
 ]
 SCHEDULES = [
-    *(tick_schedule(template, TICKS) for group in GROUPS for template in group.jobs if template.name not in _GOES_ON),
+    *(
+        tick_schedule(template, TICKS)
+        for group in GROUPS
+        for template in group.jobs
+        if template.name not in _CONTINUOUS_NAMES
+    ),
     *(schedule for _, schedule, _ in _WATCHED),
     *(full_scan(group.name) for group in GROUPS),
     OPEN_STATE_SCHEDULE,

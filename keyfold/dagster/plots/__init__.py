@@ -1,1 +1,1 @@
-"""Plots that every keyed job has, and what plots are drawn with."""
+"""Draw the plots of every keyed job, as metadata of its assets."""

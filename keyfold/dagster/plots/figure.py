@@ -1,4 +1,4 @@
-"""A figure, and what becomes of it: a picture inside a Markdown value, which Dagster's pages show as it is."""
+"""Draw figures and embed them as pictures in Markdown metadata."""
 
 import base64
 import io
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAIN, SECOND, ALARM, QUIET = "#2f6db5", "#e08a1e", "#c8322b", "#9aa5b1"
-"""Colours: the series looked at, what it is compared with, what is wrong, all else."""
+"""Colours of the main series, the series it is compared with, faults, and everything else."""
 
 _STYLE: Mapping[Any, Any] = {
     "axes.spines.right": False,
@@ -25,8 +25,8 @@ _STYLE: Mapping[Any, Any] = {
 
 
 def draw(panels: int = 1, *, width: float = 8, height: float = 3) -> "tuple[Figure, Sequence[Axes]]":
-    """An empty figure with panels side by side; sizes in inches."""
-    # Definitions load without it: it is a quarter of a second, and only runs draw.
+    """Create an empty figure with panels side by side; sizes in inches."""
+    # Imported late: matplotlib takes a quarter of a second, and loading definitions draws nothing.
     from matplotlib import rc_context  # noqa: PLC0415
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
@@ -38,7 +38,7 @@ def draw(panels: int = 1, *, width: float = 8, height: float = 3) -> "tuple[Figu
 
 
 def picture(figure: "Figure", caption: str) -> dg.MetadataValue:
-    """The figure as metadata, with a caption for those who cannot see it."""
+    """Return the figure as metadata, with a caption as alternative text."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
     encoded = base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -1,4 +1,4 @@
-"""Open keys: how long they have been open, and when they are due."""
+"""Plot open keys by age and due time, and the growth of state."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -18,10 +18,10 @@ _UNITS = (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1))
 
 
 def plot_open_keys(table: Place, job: str) -> Mapping[str, dg.MetadataValue]:
-    """Age of open keys and time to their deadlines, counted from the newest time in any state; no key is named."""
+    """Plot the age of open keys and the time to their deadlines, relative to the newest time in the state; shows no keys."""
     scan = scan_table(table)
-    there = scan.collect_schema().names()
-    wanted = [name for name in ("open_since", "latest", "deadline") if name in there]
+    existing = scan.collect_schema().names()
+    wanted = [name for name in ("open_since", "latest", "deadline") if name in existing]
     if "latest" not in wanted:
         return {}
     keys = scan.select(wanted).head(_KEYS).collect()
@@ -47,23 +47,27 @@ def plot_open_keys(table: Place, job: str) -> Mapping[str, dg.MetadataValue]:
     return {"open_keys_by_age": picture(figure, f"Age of open keys of {job}, and time to their deadlines")}
 
 
-def plot_state(told: StateStatistics) -> Mapping[str, dg.MetadataValue]:
-    """How state grew over the last batches, and how evenly it lies over key groups."""
-    if not told.growth:
+def plot_state(statistics: StateStatistics) -> Mapping[str, dg.MetadataValue]:
+    """Plot the growth of state over the last batches, and the largest key groups."""
+    if not statistics.growth:
         return {}
-    batches = [one.batch for one in told.growth]
+    batches = [one.batch for one in statistics.growth]
     figure, (events, sizes, groups) = draw(3, height=2.4)
-    events.plot(batches, [one.open_events for one in told.growth], color=MAIN)
+    events.plot(batches, [one.open_events for one in statistics.growth], color=MAIN)
     events.set_title("open events by batch")
-    kept = [one for one in told.growth if one.bytes is not None]
-    sizes.plot([one.batch for one in kept], [(one.bytes or 0) / 1e6 for one in kept], color=SECOND)
+    retained = [one for one in statistics.growth if one.bytes is not None]
+    sizes.plot([one.batch for one in retained], [(one.bytes or 0) / 1e6 for one in retained], color=SECOND)
     sizes.set_title("MB of state by batch")
-    groups.bar([str(one["key_group"]) for one in told.largest], [one["rows"] for one in told.largest], color=MAIN)
-    groups.set_title(f"rows of the largest key groups (of {told.groups_used:,})")
-    return {"state_over_batches": picture(figure, f"Growth of the state of {told.job}, and its largest key groups")}
+    groups.bar(
+        [str(one["key_group"]) for one in statistics.largest], [one["rows"] for one in statistics.largest], color=MAIN
+    )
+    groups.set_title(f"rows of the largest key groups (of {statistics.groups_used:,})")
+    return {
+        "state_over_batches": picture(figure, f"Growth of the state of {statistics.job}, and its largest key groups")
+    }
 
 
 def _unit(seconds: pl.Series) -> tuple[str, int]:
-    """The largest unit in which the median is one at least."""
+    """Return the largest unit in which the median is at least one."""
     middle: Any = seconds.abs().median()
     return next(((unit, length) for unit, length in _UNITS if middle >= length), _UNITS[-1])

@@ -1,4 +1,4 @@
-"""How a job has been doing: events of each batch, and events that wait in its state."""
+"""Plot the events of each batch and the open events in state."""
 
 import dagster as dg
 
@@ -8,7 +8,7 @@ from keyfold.lakehouse import Lakehouse
 
 
 def plot_runs(lakehouse: Lakehouse, job: str) -> dict[str, dg.MetadataValue]:
-    """Throughput and open state of the live generation's last batches (a hundred at most)."""
+    """Plot throughput and open events of the live generation's last batches (at most 100)."""
     generation = live_generation(lakehouse, job)
     records = generation.journal.recent() if generation else []
     if not records:
@@ -19,7 +19,7 @@ def plot_runs(lakehouse: Lakehouse, job: str) -> dict[str, dg.MetadataValue]:
     events.set_title("events of each batch")
     state.step(numbers, [record.totals.open_events for record in records], color=SECOND, where="post")
     state.set_ylim(bottom=0)
-    state.set_title("events that wait in state after it")
+    state.set_title("open events after each batch")
     for panel in (events, state):
         panel.set_xlabel(f"batch (the last at {records[-1].finished_at:%Y-%m-%d %H:%M} UTC)")
         panel.locator_params(axis="x", integer=True)

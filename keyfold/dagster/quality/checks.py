@@ -1,8 +1,8 @@
-"""Great Expectations 1.x as Dagster asset checks: one check an expectation, one read of the table for all.
+"""Build Dagster asset checks from Great Expectations 1.x: one check per expectation, one read of the table for all.
 
-With `serialised`, `validation`, `pandas_expectations`, `row_queries`, `samples` and `pages` beside it, it can be lifted
-out as it is: they import nothing else of this project. Expectations are given as values, in GX's own serialised terms
-(`serialised.py`): GX itself is imported when a check runs.
+This module and `serialised`, `validation`, `pandas_expectations`, `row_queries`, `samples` and `pages` import nothing else of
+this project, so another project can copy them. Expectations are given as values in GX's serialised form (`serialised.py`); GX
+is imported only when a check runs.
 
 - **Severity.** `critical` becomes ERROR and blocks what is downstream; `warning` and `info` become WARN, which never
   blocks.
@@ -53,18 +53,18 @@ class Scope(StrEnum):
 
 
 class Read(Protocol):
-    """Gives the table as a (not streaming) frame, with all its columns."""
+    """Reads the table as a batch frame with all its columns."""
 
     def __call__(self, context: dg.AssetCheckExecutionContext, scope: Scope, /) -> DataFrame | None:
-        """The rows of a scope; None, for `INCREMENTAL` alone, where new rows cannot be told: then all are read."""
+        """Return the rows of a scope. None is allowed for `INCREMENTAL`, if new rows are not known: then all are read."""
         ...
 
 
 class DataDocs(Protocol):
-    """Where validations are shown to people; see `pages.py`."""
+    """Publishes validation results for people; see `pages.py`."""
 
     def add(self, result: "ExpectationSuiteValidationResult", *, run: str) -> str:
-        """Show a validation of a suite or a part of it; gives its address."""
+        """Publish the validation of a suite or a part of it, and return its address."""
         ...
 
 
@@ -78,7 +78,7 @@ def gx_checks(
     data_docs: Callable[[dg.AssetCheckExecutionContext], DataDocs | None] | None = None,
     engine: Engine = "auto",
 ) -> dg.AssetChecksDefinition:
-    """Asset checks of expectations on a table.
+    """Build asset checks from expectations on a table.
 
     >>> fares = {"fare_is_there": {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "fare"}}}
     >>> def read(context, scope):
@@ -132,7 +132,7 @@ def gx_checks(
             )
             found.meta |= {"scope": scope.value, "run": context.run.run_id}
             address = _shown(context, docs, found)
-            # In the suite's order: one result a check.
+            # `validate` returns one result per check, in the suite's order.
             for one, result in zip(checks, found.results, strict=True):
                 yield _result(one, result, scope, address)
 
@@ -146,7 +146,7 @@ def _result(
     if problem:
         description = f"could not be evaluated: {_literal(problem)}"
     else:
-        description = None if found.success else _what_is_wrong(found.result)
+        description = None if found.success else _violation(found.result)
     return dg.AssetCheckResult(
         # A real bool: GX may give numpy's, which Dagster refuses.
         passed=bool(found.success) and not problem,
@@ -176,7 +176,7 @@ def _reads(
     if chosen:
         table = read(context, Scope.FULL)
         if table is None:
-            raise ValueError("`read` gave None for Scope.FULL; it must give the whole table then")
+            raise ValueError("`read` returned None for Scope.FULL; it must return the whole table")
         yield table, Scope.FULL, chosen
 
 
@@ -189,29 +189,31 @@ def _shown(
         return None
     try:
         return docs.add(found, run=context.run.run_id)
-    except Exception as error:  # of any kind: a page that cannot be written says nothing of the data
+    except Exception as error:  # a page that cannot be written must not fail the check
         context.log.warning(f"Data Docs were not written: {type(error).__name__}: {error}")
         return None
 
 
-def _what_is_wrong(found: Mapping[str, Any]) -> str:
+def _violation(found: Mapping[str, Any]) -> str:
     if "unexpected_count" in found:
         share = found.get("unexpected_percent") or 0.0
-        return f"{found['unexpected_count']:,} of {found['element_count']:,} rows are not so ({share:.3g} %)"
+        return (
+            f"{found['unexpected_count']:,} of {found['element_count']:,} rows violate the expectation ({share:.3g} %)"
+        )
     if SAMPLE in found:
-        return f"{found['observed_value']:,} rows that should not be; the table has {found['element_count']:,}"
-    return f"observed {_literal(str(found['observed_value']))}" if "observed_value" in found else "not so"
+        return f"{found['observed_value']:,} unexpected rows; the table has {found['element_count']:,} rows"
+    return f"observed {_literal(str(found['observed_value']))}" if "observed_value" in found else "violated"
 
 
 def _literal(text: str) -> str:
-    """A text that may come of rows, in a description: Dagster's pages take those for Markdown, and fetch its images."""
+    """Quote text that may come from rows: Dagster's pages render descriptions as Markdown, and would fetch its images."""
     one_line = " ".join(text.split())
     shown = one_line if len(one_line) <= _LONGEST_LITERAL else f"{one_line[: _LONGEST_LITERAL - 1]}…"
     if re.fullmatch(r"[\w .,+-]*", shown):
         return shown
-    # A code span ends only with as many backticks as it began with.
+    # A code span ends with as many backticks as it begins with, so the fence must be longer than any in the text.
     fence = "`" * (1 + max(map(len, re.findall("`+", shown)), default=0))
-    # It may neither begin nor end with one; a blank at both ends is not shown.
+    # The text may not touch the fence; Markdown drops one blank at both ends.
     return f"{fence} {shown} {fence}"
 
 
@@ -232,5 +234,5 @@ def _metadata(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _link(address: str) -> dg.MetadataValue:
-    # A browser opens no file from a page that came over http: a path can be copied at least.
+    # A browser does not open a file from a page served over http, but people can copy the path.
     return dg.MetadataValue.url(address) if address.startswith("http") else dg.MetadataValue.path(address)

@@ -1,13 +1,14 @@
-"""The result page of a validation: what was expected and what was found, side by side, and the rows that violate it.
+"""Write the result page of a validation: expected and found values side by side, and the violating rows.
 
 Imports nothing of this project, no Dagster, and no Great Expectations, whose own pages load styles and scripts from five
-hosts and take values of rows for markup. History, outcomes and the list of checks are Dagster's; here is one page a run:
+hosts and render row values as markup. Dagster shows history, outcomes and the list of checks; this module writes one page a
+run:
 
     FOLDER/<suite>/<time>-<run>.html
 
-- **A page stands alone.** It loads nothing, and forbids the browser to (`CONTENT_SECURITY_POLICY`).
-- **Rows are text.** Everything on it is escaped.
-- Every file is put in its place whole, under a name of its own: runs may write at once, without a lock.
+- **A page is self-contained.** It loads nothing, and its `CONTENT_SECURITY_POLICY` forbids the browser to load anything.
+- **Rows are text.** Everything on the page is escaped.
+- **Writes are atomic.** Every page has its own name and is renamed into place, so runs may write concurrently without a lock.
 
 `keyfold.dagster.serving.web_server` serves the folder to a browser.
 """
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 )
-"""What a page may load: its own styles, and nothing from anywhere."""
+"""A page may use its own styles, and load nothing."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,9 @@ class ResultPages:
     """A folder of result pages.
 
     Attributes:
-        folder: of the pages; made with the first of them.
-        base_url: where the folder is served (http or https), if it is; else the address of a page is its path.
-        keep: pages of a suite that are kept; older ones are deleted.
+        folder: the folder of the pages; created with the first page.
+        base_url: the http or https address at which the folder is served; without it, the address of a page is its path.
+        keep: number of pages to keep per suite; older pages are deleted.
 
     Example:
         >>> ResultPages(Path("pages"), base_url="http://127.0.0.1:3001/").address(Path("pages/rides/1.html"))
@@ -52,34 +53,34 @@ class ResultPages:
     keep: int = 50
 
     def add(self, result: "ExpectationSuiteValidationResult", *, run: str, at: datetime | None = None) -> str:
-        """Write the page of a validation; gives its address.
+        """Write the page of a validation, and return its address.
 
         Args:
-            result: what must not be seen must not be in it.
-            run: what it was part of; a run may validate a suite more than once.
-            at: when it was, by default now.
+            result: the validation result, already masked.
+            run: the id of its run; a run may validate a suite more than once.
+            at: the time of the validation; default: now.
         """
         moment = (at or datetime.now(UTC)).astimezone(UTC)
         suite = self.folder / _safe(result.suite_name)
         page = suite / f"{moment:%Y%m%dT%H%M%S.%fZ}-{_safe(run)}.html"
         _put(page, _page(result, run, moment))
-        # By name is by time.
+        # Names begin with the time, so sorting by name sorts by time.
         for old in sorted(suite.glob("*.html"), reverse=True)[self.keep :]:
             old.unlink(missing_ok=True)
         return self.address(page)
 
     def address(self, page: Path) -> str:
-        """Where a page is seen: below `base_url`, or its path."""
+        """Return a page's address below `base_url`, or its path."""
         if not self.base_url:
             return str(page.resolve())
         return f"{self.base_url.rstrip('/')}/{quote(page.relative_to(self.folder).as_posix())}"
 
 
 def base_url_from(text: str | None) -> str | None:
-    """The address at which pages are served, as somebody has set it; None where nobody has.
+    """Check the address at which pages are served; None if it is not set.
 
     Raises:
-        ValueError: it is no http address; it says what one looks like.
+        ValueError: it is not an http or https address.
 
     Example:
         >>> base_url_from("http://127.0.0.1:3001")
@@ -89,7 +90,7 @@ def base_url_from(text: str | None) -> str | None:
         return None
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise ValueError(f"{text!r} is no address that pages can be served at; it looks like http://127.0.0.1:3001")
+        raise ValueError(f"{text!r} is not an address of pages; give one such as http://127.0.0.1:3001")
     return text
 
 
@@ -111,7 +112,7 @@ def _page(validated: "ExpectationSuiteValidationResult", run: str, moment: datet
 
 
 def _section(found: "ExpectationValidationResult") -> str:
-    """An expectation: its terms, what was found, and rows that violate it."""
+    """Render an expectation: expected values, found values, and violating rows."""
     config: Any = found.expectation_config
     problem = failure_reason(found)
     outcome = f"could not be evaluated: {problem}" if problem else "holds" if found.success else "violated"
@@ -147,9 +148,9 @@ def _safe(name: str) -> str:
 
 
 def _put(path: Path, text: str) -> None:
-    """A whole file or none, whoever looks meanwhile."""
+    """Write a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # By itself, as the bridge imports nothing of this project; not durable, since a lost page is missed by nobody.
+    # Not keyfold.storage's writer, since this package imports nothing else of this project. A lost page needs no fsync.
     written = path.with_name(f".{path.name}.{os.getpid()}")
     written.write_text(text, encoding="utf-8")
     written.replace(path)

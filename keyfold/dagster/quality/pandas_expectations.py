@@ -1,9 +1,8 @@
-"""Which Great Expectations expectations mean the same on pandas as on Spark, for the columns that a table has.
+"""Decide which expectations have the same meaning on pandas as on Spark, given a table's columns.
 
-The two engines of GX differ where the engines below them do: NaN is null to pandas and the largest number to Spark, a
-comparison with null is false here and null there, text compares with numbers in one and not in the other, 32-bit floats
-are widened in one alone, regular expressions are Python's and Java's. What is not certain to be equal is left to Spark:
-that costs time, never an answer.
+pandas and Spark differ: NaN is null in pandas and the largest number in Spark; comparison with null is false or null; text
+compares with numbers in one of them only; only one widens 32-bit floats; regular expressions are Python's or Java's. An
+expectation that may differ is evaluated on Spark, which is slower but correct.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,12 +16,12 @@ if TYPE_CHECKING:
     from great_expectations.expectations import Expectation
 
 _LARGEST_EXACT_INTEGER = 2**53
-"""pandas keeps integers among nulls as 64-bit floats, which are exact up to here."""
+"""pandas stores integers with nulls as 64-bit floats, which are exact up to this value."""
 
 
 def same_on_pandas(expectation: "Expectation", table: pa.Table) -> bool:
-    """Whether an expectation surely gives on pandas what it gives on Spark."""
-    # The exact class: one derived from it may do anything.
+    """Whether an expectation certainly gives the same result on pandas as on Spark."""
+    # GX's own class only: a subclass may do anything.
     certain = _CERTAIN.get(type(expectation).__name__)
     if certain is None or not type(expectation).__module__.startswith("great_expectations."):
         return False
@@ -60,7 +59,7 @@ def _between_numbers(expectation: Any, column: pa.ChunkedArray) -> bool:
 
 
 def _aggregate_of_numbers(expectation: Any, column: pa.ChunkedArray) -> bool:
-    # Integers among nulls would come back as floats; of no value at all the engines make nothing and NaN.
+    # With nulls, integers would become floats. Without any value, Spark gives null and pandas NaN.
     whole = column.null_count == 0 or pa.types.is_floating(column.type)
     return _between_numbers(expectation, column) and whole and column.null_count < len(column)
 
@@ -81,8 +80,8 @@ def _text(_: Any, column: pa.ChunkedArray) -> bool:
 
 
 def _column(table: pa.Table, name: Any) -> pa.ChunkedArray | None:
-    """A column of plain values that pandas keeps as they are; None where there is no such."""
-    # To Spark a dot leads into a struct.
+    """Return a column of plain values that pandas keeps unchanged, else None."""
+    # In Spark, a dot in a name refers to a field of a struct.
     if not isinstance(name, str) or "." in name or name not in table.column_names:
         return None
     column = table.column(name)

@@ -1,8 +1,8 @@
-"""`UnexpectedRowsExpectation` on Spark in one query instead of two, and in no Spark job where the rows are few.
+"""Evaluate `UnexpectedRowsExpectation` on Spark in one query instead of two, without a Spark job for small tables.
 
-Great Expectations runs the query twice, for the rows and for their number, over a view whose name all of a session
-share. Here a query that finds at most as many rows as are shown has told their number already, and every view has a
-name of its own. What it means is GX's: no row is what is expected.
+Great Expectations runs the query twice, for the rows and for their number, over a view name that the whole session shares.
+Here, the number is known from the rows if they all fit the sample, and every view has its own name. The meaning is the same as
+in GX: the expectation holds if the query returns no row.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,8 +26,8 @@ _BYTES_IN_A_PLAN = 8 * 1024 * 1024
 
 
 def is_plain_query(expectation: "Expectation") -> bool:
-    """Whether an expectation is GX's own query, its text known, and none that somebody derived."""
-    # Its name: importing the class takes seconds.
+    """Whether an expectation is GX's own `UnexpectedRowsExpectation`, not a subclass, with a query as text."""
+    # Compared by name, since importing the class takes seconds.
     kind = type(expectation)
     ours = kind.__name__ == "UnexpectedRowsExpectation" and kind.__module__.startswith("great_expectations.")
     return ours and isinstance(getattr(expectation, "unexpected_rows_query", None), str)
@@ -36,7 +36,7 @@ def is_plain_query(expectation: "Expectation") -> bool:
 def evaluate_queries(
     frame: DataFrame, expectations: Mapping[str, "Expectation"]
 ) -> dict[str, "ExpectationValidationResult"]:
-    """Results by name, as GX gives them, with the first rows in `details`."""
+    """Return results by name, in GX's form, with the first rows in `details`."""
     if not expectations:
         return {}
     with _view(frame) as view:
@@ -44,11 +44,11 @@ def evaluate_queries(
 
 
 def in_the_plan(frame: DataFrame, table: "pa.Table") -> DataFrame:
-    """The frame with its rows in the query plan, where Spark filters them without a job; else the frame itself.
+    """Put a small frame's rows into the query plan, where Spark filters them without a job; return a large one unchanged.
 
     Args:
-        frame: any.
-        table: all of its rows.
+        frame: the frame.
+        table: all its rows.
     """
     if table.nbytes > _BYTES_IN_A_PLAN or not all(isinstance(one.dataType, AtomicType) for one in frame.schema.fields):
         return frame
@@ -69,7 +69,7 @@ def _evaluate(frame: DataFrame, expectation: Any, view: str) -> "ExpectationVali
     except PySparkException as problem:
         error = str(problem)
     except (KeyError, IndexError, ValueError) as problem:
-        error = f"the query has braces that are not {{batch}} ({problem}); double those that are meant: {{{{ }}}}"
+        error = f"the query has braces other than {{batch}} ({problem}); write a literal brace twice: {{{{ }}}}"
     return ExpectationValidationResult(
         success=error is None and number == 0,
         expectation_config=expectation.configuration,

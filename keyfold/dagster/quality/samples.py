@@ -1,6 +1,6 @@
-"""What a Great Expectations result shows of the data: up to ten of the rows that are not so, without masked columns.
+"""Add samples of violating rows to a Great Expectations result, and remove masked values from it.
 
-Of a masked column no value leaves here: not in samples, not in observed values, not in what an engine says of an error.
+No value of a masked column remains in a result: not in samples, observed values or the engine's error messages.
 """
 
 import logging
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from great_expectations.expectations import Expectation
 
 SAMPLE = "sample_rows"
-"""Key in a result's `result`: up to ten rows that are not so, as text, masked."""
+"""Key in a result's `result`: up to ten violating rows, as text, masked."""
 SAMPLED_ROWS = 10
 MASK = "(private)"
-"""Nothing of the value, not even whether two are the same: a hash of a name can be looked up by hashing names."""
+"""A constant, not a hash: the hash of a name can be found by hashing all names."""
 
 _LONGEST_CELL = 200
 _HARMLESS = re.compile(r"does not exist|\[(UNRESOLVED_COLUMN|PARSE_SYNTAX_ERROR|TABLE_OR_VIEW_NOT_FOUND)")
@@ -37,9 +37,9 @@ _NOT_FOR_PEOPLE = (
 
 
 def failure_reason(result: "ExpectationValidationResult") -> str | None:
-    """Why an expectation could not be evaluated; None where it was."""
+    """Return why an expectation could not be evaluated; None if it was."""
     info: Mapping[str, Any] = result.exception_info or {}
-    # Where a metric failed GX nests a record a metric, else it gives one flat.
+    # If metrics failed, GX nests one record per metric; else there is one flat record.
     records = [info] if "raised_exception" in info else list(info.values())
     messages = [str(record.get("exception_message")) for record in records if record.get("raised_exception")]
     return "; ".join(dict.fromkeys(messages)) or None
@@ -47,7 +47,7 @@ def failure_reason(result: "ExpectationValidationResult") -> str | None:
 
 @contextmanager
 def no_values_in_logs() -> Iterator[None]:
-    """Keep PySpark from logging errors of queries meanwhile, before anybody has caught them: they quote values of rows."""
+    """Keep PySpark from logging query errors, which quote values of rows, even if the error is caught later."""
     loggers = [PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]
     for logger in loggers:
         logger.addFilter(_drop)
@@ -63,12 +63,12 @@ def _drop(_: logging.LogRecord) -> bool:
 
 
 def is_query(expectation: "Expectation") -> bool:
-    """Whether an expectation is a query of its own, which may be about anything."""
+    """Whether an expectation is a free query, which may use any column."""
     return hasattr(expectation, "unexpected_rows_query")
 
 
 def columns_of(expectation: "Expectation") -> list[str]:
-    """The columns that an expectation is about, in its order; of a query none."""
+    """Return the columns that an expectation names, in its order; a query names none."""
     found: list[str] = []
     for key in ("column", "column_A", "column_B", "column_list"):
         value = getattr(expectation, key, None)
@@ -78,11 +78,11 @@ def columns_of(expectation: "Expectation") -> list[str]:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How rows of a table are shown.
+    """How sample rows of a table are shown.
 
     Attributes:
-        schema: of the table.
-        masked: columns whose values must not show.
+        schema: the table's schema.
+        masked: columns whose values must not appear.
     """
 
     schema: StructType
@@ -94,12 +94,12 @@ class Sampling:
         expectation: "Expectation",
         rows: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """Put sample rows into a result, and take out of it all else that may show masked values.
+        """Put sample rows into a result, and remove everything that may contain masked values.
 
         Args:
-            result: as the engine gave it; it is changed.
-            expectation: what it is the result of.
-            rows: that are not so; by default those that the engine gave.
+            result: the engine's result; it is changed in place.
+            expectation: the expectation that was evaluated.
+            rows: the violating rows; default: those in the result.
         """
         found = rows if rows is not None else _rows_of(result.result)
         message = failure_reason(result)
@@ -111,7 +111,7 @@ class Sampling:
             observed = {key: value for key, value in result.result.items() if key == "observed_value"}
             result.result = {
                 **{key: value for key, value in result.result.items() if _NUMBERS_OF_ROWS.match(key)},
-                # Of a query it is the number of rows.
+                # The observed value of a query is its number of rows.
                 **(observed if is_query(expectation) else {}),
             }
             message = _without_values(message)
@@ -120,7 +120,7 @@ class Sampling:
         result.exception_info = {
             "raised_exception": message is not None,
             "exception_message": message,
-            # A traceback repeats the message, values and all.
+            # A traceback would repeat the unmasked message.
             "exception_traceback": "",
         }
 
@@ -132,14 +132,14 @@ class Sampling:
         return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", about, re.IGNORECASE) for name in self.masked)
 
     def _may_rename_masked(self, expectation: "Expectation") -> bool:
-        """Whether what a query calls by another column's name may be a masked one."""
+        """Whether a query may return a masked column under another name."""
         query = str(getattr(expectation, "unexpected_rows_query", ""))
         return is_query(expectation) and self._names_masked(expectation) and not _OF_ITS_OWN_ROWS.match(query)
 
     def _as_text(self, rows: Sequence[Mapping[str, Any]], expectation: "Expectation") -> list[dict[str, str]]:
-        """Rows with the columns that it is about in front."""
+        """Convert rows to text, with the expectation's columns first."""
         order = list(dict.fromkeys([*(name for name in columns_of(expectation) if name in rows[0]), *rows[0]]))
-        # A column that a query made may hold a masked one by another name.
+        # A column computed by a query may contain a masked column under another name.
         shown = set() if self._may_rename_masked(expectation) else set(self.schema.fieldNames()) - set(self.masked)
         hidden = set(order) - shown if self.masked else set()
         instants = {one.name for one in self.schema.fields if isinstance(one.dataType, TimestampType)}
@@ -160,7 +160,7 @@ def _cell(value: Any, instant: bool) -> str:
     if value is None:
         return "null"
     if isinstance(value, datetime):
-        # Spark gives instants without a zone, in that of the process.
+        # Spark returns timestamps without a zone, in the zone of the process.
         text = (value.astimezone(UTC) if instant else value).isoformat(sep=" ")
     else:
         text = str(value)
@@ -171,4 +171,4 @@ def _without_values(message: str | None) -> str | None:
     if message is None or _HARMLESS.search(message):
         return message
     error_class = re.search(r"\[[A-Z_.]+\]", message)
-    return f"{error_class[0] if error_class else 'an error'} (hidden: it may show values of masked columns)"
+    return f"{error_class[0] if error_class else 'an error'} (hidden: it may contain values of masked columns)"

@@ -1,8 +1,8 @@
-"""Expectations as Great Expectations writes them down: plain values until a check runs, GX's own objects then.
+"""Convert expectations between Great Expectations' serialised values and its objects.
 
-A value is what GX's JSON has of an expectation: `type`, `kwargs`, `severity`, `description`, and `meta` and `notes` where
-there are any. Names, descriptions and severities of checks are read from it, so that loading definitions does not import
-Great Expectations, which takes seconds.
+A value is an expectation's JSON in GX: `type`, `kwargs`, `severity`, `description`, and optionally `meta` and `notes`. Checks'
+names, descriptions and severities are read from values, so that loading definitions does not import Great Expectations, which
+takes seconds.
 
 Imports nothing of this project, and no Dagster.
 """
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from great_expectations.expectations import Expectation
 
 SerialisedExpectation = Mapping[str, object]
-"""One expectation, in GX's own terms."""
+"""One expectation in GX's serialised form."""
 
 DEFAULT_SEVERITY = "critical"
-"""GX's, where a value has none."""
+"""GX's default severity."""
 
 _OTHERWISE_NAMED = {"expect_column_kl_divergence_to_be_less_than": "ExpectColumnKLDivergenceToBeLessThan"}
 _UNLIKE_ROW_BY_ROW = re.compile(r"unique|increasing|decreasing|z_scores")
@@ -33,7 +33,7 @@ _OVER_ROWS_TOGETHER = re.compile(
 
 
 def class_name(value: SerialisedExpectation) -> str:
-    """The name of GX's class.
+    """Return the name of the expectation's class in GX.
 
     >>> class_name({"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "fare"}})
     'ExpectColumnValuesToNotBeNull'
@@ -43,7 +43,7 @@ def class_name(value: SerialisedExpectation) -> str:
 
 
 def severity_of(value: SerialisedExpectation) -> str:
-    """`critical`, `warning` or `info`.
+    """Return the severity: `critical`, `warning` or `info`.
 
     >>> severity_of({"type": "expect_column_to_exist", "kwargs": {"column": "fare"}, "severity": "info"})
     'info'
@@ -52,9 +52,9 @@ def severity_of(value: SerialisedExpectation) -> str:
 
 
 def needs_whole_table(value: SerialisedExpectation) -> bool:
-    """Whether rows that were there before can change what an expectation finds of new ones.
+    """Whether older rows can change the result for new rows.
 
-    What is of a type that is not GX's own does, as nothing is known of it.
+    A type that is not GX's own always needs the whole table, since its meaning is unknown.
 
     >>> needs_whole_table({"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "fare"}})
     False
@@ -71,7 +71,7 @@ def needs_whole_table(value: SerialisedExpectation) -> bool:
 
 
 def build_expectation(value: SerialisedExpectation) -> "Expectation":
-    """The object of GX that a value stands for.
+    """Build GX's object from a value.
 
     >>> build_expectation({"type": "expect_column_to_exist", "kwargs": {"column": "fare"}}).column
     'fare'
@@ -85,14 +85,14 @@ def build_expectation(value: SerialisedExpectation) -> "Expectation":
     )
 
     try:
-        # A copy: suites share values, and GX keeps what it is given.
+        # A copy, since suites share values and GX keeps a reference.
         return ExpectationConfiguration(**cast(dict[str, Any], deepcopy(dict(value)))).to_domain_obj()
     except (GreatExpectationsError, TypeError, ValueError) as error:
-        raise ValueError(f"Great Expectations does not take {dict(value)}: {error}") from error
+        raise ValueError(f"Great Expectations refuses {dict(value)}: {error}") from error
 
 
 def build_expectations(values: Mapping[str, SerialisedExpectation]) -> dict[str, "Expectation"]:
-    """The objects of a suite, by check name.
+    """Build GX's objects of a suite, by check name.
 
     >>> fares = {"there": {"type": "expect_column_to_exist", "kwargs": {"column": "fare"}}}
     >>> build_expectations(fares)["there"].column
@@ -111,14 +111,14 @@ def build_expectations(values: Mapping[str, SerialisedExpectation]) -> dict[str,
 
 
 def build_suite(name: str, values: Mapping[str, SerialisedExpectation]) -> "ExpectationSuite":
-    """A suite as GX's own, to add to a context, or to write down by its `to_json_dict()`.
+    """Build GX's own suite, to add to a context or to serialise with `to_json_dict()`.
 
     >>> fares = {"there": {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "fare"}}}
     >>> [type(one).__name__ for one in build_suite("fares", fares).expectations]
     ['ExpectColumnValuesToNotBeNull']
 
     Raises:
-        ValueError: GX refuses one of them; its own constructor logs that and leaves it out.
+        ValueError: GX refuses an expectation. (GX's own constructor would log this and drop the expectation.)
     """
     from great_expectations import ExpectationSuite  # noqa: PLC0415 - takes seconds
 
@@ -126,7 +126,7 @@ def build_suite(name: str, values: Mapping[str, SerialisedExpectation]) -> "Expe
 
 
 def serialise(expectation: "Expectation") -> dict[str, Any]:
-    """The value of an object of GX, which `build_expectation` makes into an equal one.
+    """Return the value of a GX object; `build_expectation` builds an equal object from it.
 
     >>> from great_expectations.expectations import ExpectColumnToExist
     >>> serialise(ExpectColumnToExist(column="fare", severity="info"))

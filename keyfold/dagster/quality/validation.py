@@ -1,17 +1,17 @@
-"""Great Expectations 1.x on a Spark frame: quickly, with samples of the rows that are not so, and with columns masked.
+"""Evaluate Great Expectations 1.x on a Spark frame, with samples of violating rows and with masked columns.
 
-Imports nothing of this project but its neighbours (see `checks.py`), and no Dagster.
+Imports only its neighbours (see `checks.py`), and no Dagster.
 
-**Two engines, one answer.** A Spark job costs tens of milliseconds whatever it reads, and a suite is some forty of
-them. A small frame is therefore collected once and the expectations that mean the same on pandas are evaluated there
-(`pandas_expectations.py` says which); all others are evaluated on Spark, queries of rows among them (`row_queries.py`).
-A large frame is evaluated on Spark alone, first for the counts only; samples are fetched for what has failed.
+**Two engines, same results.** A Spark job takes tens of milliseconds however little it reads, and a suite takes about forty
+jobs. So a small frame is collected once, and the expectations with the same meaning on pandas are evaluated there (see
+`pandas_expectations.py`). All others are evaluated on Spark, row queries by `row_queries.py`. A large frame is evaluated on
+Spark only, first for counts; samples are fetched only for expectations that failed.
 
-**What could not be evaluated is not bad data.** A missing column or a wrong query gives a result with
-`exception_info["raised_exception"]`, always in the same flat shape. An error that takes others down with it (Spark
-evaluates the counts of many expectations in one query) is told of the expectation that made it alone.
+**An expectation that cannot be evaluated is not bad data.** A missing column or a wrong query gives a result with
+`exception_info["raised_exception"]`, always in the same flat shape. Spark evaluates the counts of many expectations in one
+query; if one of them fails, the error is reported only for the expectation that caused it.
 
-**Masking.** Of a masked column no value leaves this module: not in samples, not in observed values, not in errors.
+**Masking.** No value of a masked column leaves this module: not in samples, observed values or errors.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 Engine = Literal["auto", "spark"]
 CHECK_NAME = "dagster_check"
-"""Key in an expectation's `meta`: results come back in another order than the suite's."""
+"""Key in an expectation's `meta` that holds the check's name: GX returns results in another order than the suite's."""
 PANDAS_BELOW = 100_000
 
 _COUNTS = {"result_format": "BASIC", "partial_unexpected_count": 0, "return_unexpected_index_query": False}
 _SAMPLES = {**_COUNTS, "result_format": "SUMMARY", "partial_unexpected_count": SAMPLED_ROWS}
 _ROWS = {"result_format": "COMPLETE"}
-"""For queries only: GX collects two hundred rows of them at most, of other expectations all."""
+"""For queries only: GX collects at most 200 rows of a query, but all rows of other expectations."""
 
 
 def validate(
@@ -58,19 +58,19 @@ def validate(
     masked: Collection[str] = (),
     name: str = "suite",
 ) -> "ExpectationSuiteValidationResult":
-    """Validate a frame; results come in the suite's order, each with its name in `meta["dagster_check"]`.
+    """Validate a frame. The results are in the suite's order, each with its name in `meta["dagster_check"]`.
 
     Args:
-        frame: not streaming; it is cached while this runs, unless it was before.
-        expectations: by name.
-        engine: "auto" evaluates on pandas what means the same there if the frame is small; "spark" never does.
-        pandas_below: rows from which on a frame is not small.
-        masked: columns whose values must not show.
-        name: of the suite.
+        frame: a batch frame; it is cached during the validation, unless it is cached already.
+        expectations: the expectations, by name.
+        engine: "auto" uses pandas for small frames where the meaning is the same; "spark" never uses pandas.
+        pandas_below: row count from which a frame is not small.
+        masked: columns whose values must not appear.
+        name: the suite's name.
     """
     cached_before = frame.storageLevel.useMemory or frame.storageLevel.useDisk
     if not cached_before:
-        # GX runs several Spark jobs an expectation: each would read the table again.
+        # GX runs several Spark jobs per expectation, and each would read the table again.
         frame = frame.persist()
     sampling = Sampling(frame.schema, masked)
     try:
@@ -90,7 +90,7 @@ def _small(
     table = frame.toArrow()
     on_pandas = {name: one for name, one in expectations.items() if same_on_pandas(one, table)}
     results = _on_pandas(table, on_pandas, sampling)
-    # What pandas makes nothing of Spark may still.
+    # Spark may still evaluate what pandas could not.
     on_spark = {name: one for name, one in expectations.items() if name not in results or failure_reason(results[name])}
     return {**results, **_on_spark(in_the_plan(frame, table) if on_spark else frame, on_spark, sampling)}
 
@@ -129,14 +129,14 @@ def _by_gx_on_spark(
 ) -> dict[str, "ExpectationValidationResult"]:
     if not expectations:
         return {}
-    # persist=False: else the frame stays cached for good. No spark_config: it could restart the session.
+    # With persist=True the frame would stay cached. A spark_config could restart the session.
     asset = _quiet_context().data_sources.add_spark("spark", persist=False).add_dataframe_asset("table")
     batch = asset.add_batch_definition_whole_dataframe("all").get_batch(batch_parameters={"dataframe": frame})
     queries = {name: one for name, one in expectations.items() if is_query(one)}
     others = {name: one for name, one in expectations.items() if name not in queries}
     results = {**_evaluate_each_if_need_be(batch, queries, _ROWS), **_evaluate_each_if_need_be(batch, others, _COUNTS)}
     if queries:
-        # GX leaves it there, and with it the frame.
+        # GX does not drop its view, which would keep the frame.
         frame.sparkSession.catalog.dropTempView("tmp_view")
     unexpected = {name: one for name, one in others.items() if _has_unexpected(results[name])}
     return {**results, **_sampled(batch, frame.columns, unexpected)}
@@ -145,7 +145,7 @@ def _by_gx_on_spark(
 def _sampled(
     batch: "Batch", columns: Sequence[str], expectations: Mapping[str, "Expectation"]
 ) -> dict[str, "ExpectationValidationResult"]:
-    """The results again, with whole rows; of what failed only, as every one of them is a Spark job more."""
+    """Evaluate failed expectations again, with whole sample rows: each takes one more Spark job."""
     found = _evaluate(batch, expectations, {**_SAMPLES, "unexpected_index_column_names": list(columns)})
     return {name: result for name, result in found.items() if not failure_reason(result)}
 
@@ -153,7 +153,7 @@ def _sampled(
 def _evaluate_each_if_need_be(
     batch: "Batch", expectations: Mapping[str, "Expectation"], result_format: dict[str, Any]
 ) -> dict[str, "ExpectationValidationResult"]:
-    """All together; those that could not be evaluated once more each on its own, as one may have failed for all."""
+    """Evaluate all together, then each failed one alone: one wrong expectation may have failed the others' query."""
     results = _evaluate(batch, expectations, result_format)
     failed = [name for name, result in results.items() if failure_reason(result)]
     if len(expectations) > 1:
@@ -173,14 +173,14 @@ def _evaluate(
     named = {name: _named(name, one) for name, one in expectations.items()}
     suite = gx.ExpectationSuite(name="suite", expectations=list(named.values()))
     try:
-        # Not a `ValidationDefinition`: its run breaks on a numpy bool, which some expectations give.
+        # Not a `ValidationDefinition`: it fails on numpy's bool, which some expectations return.
         found = batch.validate(suite, result_format=result_format).results
     except (GreatExpectationsError, PySparkException) as error:
         return {name: _not_evaluated(one, f"{type(error).__name__}: {error}") for name, one in named.items()}
-    # By name: they come back in another order than the suite's.
+    # Matched by name: GX returns results in another order than the suite's.
     results = {one.expectation_config.meta[CHECK_NAME]: one for one in found if one.expectation_config}
     missing = named.keys() - results.keys()
-    return results | {name: _not_evaluated(named[name], "Great Expectations gave no result") for name in missing}
+    return results | {name: _not_evaluated(named[name], "Great Expectations returned no result") for name in missing}
 
 
 def _named(name: str, expectation: "Expectation") -> "Expectation":
@@ -212,7 +212,7 @@ def _has_unexpected(result: "ExpectationValidationResult") -> bool:
 
 
 def _tidy(result: "ExpectationValidationResult", rows: int) -> "ExpectationValidationResult":
-    """Plain Python values; numpy's are neither JSON nor, for Dagster, true or false."""
+    """Convert numpy's values to Python's: numpy's are not JSON, and Dagster refuses numpy's bool."""
     result.success = bool(result.success)
     result.result = {
         key: value.item() if hasattr(value, "item") and not hasattr(value, "__len__") else value
@@ -221,7 +221,7 @@ def _tidy(result: "ExpectationValidationResult", rows: int) -> "ExpectationValid
     if not failure_reason(result):
         result.result.setdefault("element_count", rows)
         if result.result.get("unexpected_count", 0) is None:
-            # So Spark counts in an empty table.
+            # On an empty table, Spark's count is None.
             result.result["unexpected_count"] = 0
     return result
 

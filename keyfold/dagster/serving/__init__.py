@@ -1,6 +1,5 @@
-"""What `make ui` serves: Dagster's pages, its daemon, the code server, a warm Spark, and the end of them all.
+"""Serve Dagster for `make ui`: its pages, its daemon, the code server, a warm Spark.
 
-`supervisor` keeps servers for as long as whoever started them lives; `daemon` keeps a second daemon from a home;
-`home` puts the project's dagster.yaml where there is none; `gate` and `web_server` let in who has the link; `pages` says what
-is served.
+`pages` starts the servers, and `supervisor` ends them with the process that started them. `gate` and `web_server` admit only
+users with the link. `home` creates DAGSTER_HOME, and `daemon` allows one daemon per DAGSTER_HOME.
 """

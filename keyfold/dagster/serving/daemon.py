@@ -1,8 +1,8 @@
-"""`python -m keyfold.dagster.serving.daemon`: Dagster's daemon, of which a home has one at a time.
+"""`python -m keyfold.dagster.serving.daemon`: run Dagster's daemon, one at a time per DAGSTER_HOME.
 
-Two daemons on one home launch every run twice and only warn of it. This takes a lock in the home, and holds it for as
-long as the daemon lives; who finds it held says so, stays passive, and takes over when the other one has ended, in
-whatever way. Arguments are those of `dagster-daemon run`. Of a daemon that was started otherwise nobody knows.
+Two daemons on one DAGSTER_HOME launch every run twice, and Dagster only warns. This command locks the home as long as its
+daemon lives. A second one stays passive, says so, and takes over when the first has ended. The arguments are those of
+`dagster-daemon run`. A daemon that is started in another way does not take the lock.
 """
 
 import os

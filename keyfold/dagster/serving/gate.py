@@ -1,13 +1,13 @@
-"""The gate before Dagster's web server: an ASGI middleware that decides who may call it, from which page, and how.
+"""Protect Dagster's web server by an ASGI middleware with a login and checks of origin and form.
 
-Dagster's web server has no login, takes changes from the address of a GET and from a form, and does not ask which site a
-call comes from, so that any web page open on the machine could start runs. The gate refuses
+Dagster's web server has no login, accepts changes by the URL of a GET and by HTML forms, and does not check which site a call
+comes from. So any web page that is open on the machine could start runs. The gate refuses
 
-- a Host that is none of the server's names: a foreign name that resolves to loopback (DNS rebinding);
-- a call or a websocket from a page of another origin (Origin, Sec-Fetch-Site);
-- every method but GET, HEAD and POST, a POST that is not JSON, and GraphQL in the address of a GET;
-- whoever has no login. The login is a link with a token, which sets a cookie and redirects to the address without the
-  token. Programs send the token as `Authorization: Bearer TOKEN`.
+- a Host header that is not one of the server's names, such as a foreign name that resolves to loopback (DNS rebinding);
+- a call or websocket from a page of another origin (Origin, Sec-Fetch-Site);
+- methods other than GET, HEAD and POST, a POST that is not JSON, and GraphQL in the URL of a GET;
+- callers without a login. The login is a link with a token; it sets a cookie and redirects to the URL without the token.
+  Programs send the token as `Authorization: Bearer TOKEN`.
 """
 
 import hashlib
@@ -25,14 +25,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from keyfold.machine.loopback import NAMES, host_name
 
 TOKEN = "token"  # noqa: S105 - the name of the parameter
-"""The parameter of an address that has the token."""
+"""The URL parameter that contains the token."""
 
 _LOGIN = """<!doctype html>
 <meta charset="utf-8">
 <title>Log in to Keyfold</title>
 <h1>Log in</h1>
 <p>Open the link with the token that <code>make ui</code> printed. The token changes each time the server starts.</p>
-<p>If this browser is logged in and you came here by a link from elsewhere: <a href="">go on</a>.</p>
+<p>If this browser is logged in and you followed a link from another site: <a href="">continue</a>.</p>
 """
 _OF_THE_LOGIN = {
     "Content-Security-Policy": "default-src 'none'",
@@ -42,12 +42,12 @@ _OF_THE_LOGIN = {
 
 
 class Gate:
-    """Passes the calls of who has logged in, made by the server's own pages or by a program, and refuses all others.
+    """Passes calls of logged-in users, made by the server's own pages or by programs, and refuses all others.
 
     Args:
         app: the application behind the gate.
-        token: that logs in; secret.
-        names: by which the server may be called besides loopback's, as a proxy before it passes them on.
+        token: the login token; secret.
+        names: host names of the server besides loopback's, such as a proxy's.
 
     Example:
         >>> Gate(app, secrets.token_urlsafe(32), ["keyfold.example.org"])  # doctest: +SKIP
@@ -57,11 +57,11 @@ class Gate:
         self._app = app
         self._token = token
         self._names = NAMES | {name.lower() for name in names}
-        # Derived, so that who sees the cookie does not know the link.
+        # The cookie is derived from the token, so it does not reveal the link.
         self._session = hmac.new(token.encode(), b"session", hashlib.sha256).hexdigest()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a call, as ASGI has it."""
+        """Serve an ASGI call."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -71,22 +71,22 @@ class Gate:
         if refusal is None:
             await self._app(scope, receive, _unframed(send))
         elif scope["type"] == "websocket":
-            # Closed before it was accepted: the server answers 403.
+            # Closing before accepting makes the server answer 403.
             await send({"type": "websocket.close", "code": 1008})
         else:
             await refusal(scope, receive, _unframed(send))
 
     def _refusal(self, call: HTTPConnection) -> Response | None:
-        """Why a call is refused whoever makes it; None where it is not."""
+        """Return the refusal of a call that is not allowed to any user, or None."""
         hosts = call.headers.getlist("host")
         if len(hosts) != 1 or host_name(hosts[0]) not in self._names:
-            return _plain(HTTPStatus.FORBIDDEN, "This name is not the server's; KEYFOLD_UI_HOSTS adds names.")
+            return _plain(HTTPStatus.FORBIDDEN, "Unknown host name. KEYFOLD_UI_HOSTS adds names.")
         if _is_foreign(call, hosts[0].lower()):
             return _plain(HTTPStatus.FORBIDDEN, "A page of another site may not call this server.")
         return _wrong_form(call) if call.scope["type"] == "http" else None
 
     def _login(self, call: HTTPConnection, given: str | None) -> Response | None:
-        """The answer to who logs in, or has to; None to who has."""
+        """Return the answer to a login link or to a caller without a login; None if the caller is logged in."""
         cookie = f"keyfold-{(call.scope.get('server') or ('', 0))[1]}"
         scheme, _, bearer = call.headers.get("authorization", "").partition(" ")
         is_known = _same(call.cookies.get(cookie, ""), self._session) or (
@@ -96,14 +96,14 @@ class Gate:
         if is_link and (is_known or _same(given or "", self._token)):
             answer = RedirectResponse(_address(call.scope), HTTPStatus.SEE_OTHER, _OF_THE_LOGIN)
             is_safe = call.scope["scheme"] == "https"
-            # By the port: browsers keep cookies by the name alone, and another server on it has its own.
+            # The cookie's name contains the port: browsers share cookies between ports, and each server has its own token.
             answer.set_cookie(cookie, self._session, httponly=True, samesite="strict", secure=is_safe)
             return answer
         return None if is_known else HTMLResponse(_LOGIN, HTTPStatus.UNAUTHORIZED, _OF_THE_LOGIN)
 
 
 def _take_token(scope: Scope) -> str | None:
-    """The token in an address, which has it no more: what logs addresses reads this very scope."""
+    """Return the token of a URL, and remove it from the scope, which access logs read."""
     query = scope["query_string"].decode("latin-1")
     values = parse_qs(query, keep_blank_values=True).get(TOKEN)
     if values is None:
@@ -114,8 +114,8 @@ def _take_token(scope: Scope) -> str | None:
 
 
 def _is_foreign(call: HTTPConnection, host: str) -> bool:
-    """Whether a page of another origin makes the call; a program that is no browser says nothing of that."""
-    # By the authority alone: a proxy speaks https to the browser and http to this server.
+    """Whether a page of another origin makes the call. Programs other than browsers send no origin."""
+    # Either scheme is accepted: a proxy speaks https to the browser and http to this server.
     own = {f"{scheme}://{host}" for scheme in ("http", "https")}
     if any(origin.lower() not in own for origin in call.headers.getlist("origin")):
         return True
@@ -124,16 +124,16 @@ def _is_foreign(call: HTTPConnection, host: str) -> bool:
 
 
 def _opens_a_page(call: HTTPConnection) -> bool:
-    """Whether somebody follows a link: a change is never made by that, and another site does not see what comes."""
+    """Whether the call follows a link: this cannot make a change, and the other site does not see the answer."""
     wanted = {"sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
     is_get = call.scope["type"] == "http" and call.scope["method"] == "GET"
     return is_get and all(call.headers.get(name) == value for name, value in wanted.items())
 
 
 def _wrong_form(call: HTTPConnection) -> Response | None:
-    """Why a call is refused in whose form a page of another site could make a change; None where it is not."""
+    """Return the refusal of a call in a form that a page of another site could use for a change, or None."""
     method, path = call.scope["method"], call.scope["path"]
-    # Each of them: of two, the application may look at the other.
+    # All headers are checked: the application may use another than the first.
     kinds = [kind.partition(";")[0].strip().lower() for kind in call.headers.getlist("content-type")]
     if method == "POST":
         is_json = kinds == ["application/json"]
@@ -148,14 +148,14 @@ def _wrong_form(call: HTTPConnection) -> Response | None:
 
 
 def _address(scope: Scope) -> str:
-    # One slash: an address that begins with two leads to another server.
+    # Exactly one slash: a redirect to an address with two leads to another server.
     path = quote("/" + scope["path"].lstrip("/\\"), safe="/")
     query = scope["query_string"].decode()
     return f"{path}?{query}" if query else path
 
 
 def _same(given: str, wanted: str) -> bool:
-    # Bytes: text that is not ASCII would be an error.
+    # As bytes, since compare_digest raises on text that is not ASCII.
     return hmac.compare_digest(given.encode(), wanted.encode())
 
 
@@ -164,7 +164,7 @@ def _plain(status: HTTPStatus, text: str) -> Response:
 
 
 def _unframed(send: Send) -> Send:
-    """Send, and tell browsers that no other site may frame or embed what is sent."""
+    """Add headers that forbid other sites to frame or embed the answer."""
 
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":

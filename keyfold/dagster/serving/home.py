@@ -1,4 +1,4 @@
-"""Dagster's home: the project's dagster.yaml is put there once, and is the user's from then on."""
+"""Create DAGSTER_HOME with the project's dagster.yaml; an existing file is not changed."""
 
 import os
 import shlex
@@ -23,16 +23,16 @@ except Exception as error:
 
 
 def prepare_dagster_home(home: Path) -> str | None:
-    """Make Dagster's home where it is not there, with the project's dagster.yaml; one that is there stays as it is.
+    """Create DAGSTER_HOME with the project's dagster.yaml, unless they exist.
 
     Args:
         home: DAGSTER_HOME.
 
     Returns:
-        What to tell people where the home's dagster.yaml is another one, None where it is the project's.
+        A note for people if the home has another dagster.yaml, else None.
 
     Raises:
-        KeyfoldError: the home cannot be written or read: its disk is full, or it is another user's.
+        KeyfoldError: the home cannot be written or read: its disk is full, or it belongs to another user.
     """
     settings, ours = home / "dagster.yaml", _OURS.read_bytes()
     try:
@@ -44,20 +44,20 @@ def prepare_dagster_home(home: Path) -> str | None:
     except OSError as error:
         raise unusable(home, error) from error
     return (
-        f"{settings} is not the project's and is left as it is; `diff {shlex.quote(str(settings))} "
-        f"{shlex.quote(str(_OURS))}` tells the differences; remove it, and the project's is put there"
+        f"{settings} differs from the project's and is not changed; `diff {shlex.quote(str(settings))} "
+        f"{shlex.quote(str(_OURS))}` shows the differences; delete it to get the project's"
     )
 
 
 def make_databases(home: Path) -> None:
-    """Have Dagster make its databases in a new home, before several servers would each begin to.
+    """Create Dagster's databases in a new home, before several servers would create them at once.
 
     Raises:
         KeyfoldError: Dagster cannot use the home.
     """
     if (home / "history" / "runs" / "index.db").exists():
         return
-    # In a process of its own: who serves pages need not carry Dagster.
+    # In a child process, so that this one need not import Dagster.
     environment = {**os.environ, "DAGSTER_HOME": str(home)}
     opened = subprocess.run(
         [sys.executable, "-c", _OPENING], env=environment, stderr=subprocess.PIPE, text=True, check=False
@@ -67,31 +67,31 @@ def make_databases(home: Path) -> None:
 
 
 def unusable(home: Path, why: BaseException | str) -> KeyfoldError:
-    """What to say where Dagster's home cannot be used.
+    """Build the error that DAGSTER_HOME cannot be used.
 
     Args:
         home: DAGSTER_HOME.
-        why: the system's error, or a database's, or its words.
+        why: an error of the system or of a database, or its message.
     """
     return KeyfoldError(
-        f"DAGSTER_HOME {home} cannot be used: {why if isinstance(why, str) else reason_of(why)}; see that its disk has room "
-        "and that this user may write there"
+        f"DAGSTER_HOME {home} cannot be used: {why if isinstance(why, str) else reason_of(why)}; check that its disk has free "
+        "space and that this user may write there"
     )
 
 
 def reason_of(error: BaseException) -> str:
-    """An error in a line: of a database's, which quotes the statement and its values, the driver's own words."""
-    said = getattr(error, "orig", None) or getattr(error, "strerror", None) or error
-    return first_line(said) if isinstance(said, BaseException) else str(said)
+    """Return an error's message in one line; for a database error, the driver's, which does not quote the statement."""
+    reason = getattr(error, "orig", None) or getattr(error, "strerror", None) or error
+    return first_line(reason) if isinstance(reason, BaseException) else str(reason)
 
 
 def _put(settings: Path, content: bytes) -> None:
-    # By hand, and not by `write_durably`: that one replaces what is there, and here a user's file must win.
+    # Not `write_durably`, which would replace a file that a user puts there meanwhile.
     descriptor, aside = tempfile.mkstemp(dir=settings.parent, prefix=".dagster.yaml.")
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
     try:
-        os.link(aside, settings)  # fails where somebody was faster, and never leaves half a file
+        os.link(aside, settings)  # fails if the file exists by now, and never leaves half a file
     except FileExistsError:
         pass
     finally:

@@ -1,4 +1,4 @@
-"""One process of a kind for each DAGSTER_HOME: a lock in the home, which a process holds for as long as it lives."""
+"""Allow one process of a kind per DAGSTER_HOME, by a lock that the process holds as long as it lives."""
 
 import os
 import sys
@@ -12,16 +12,16 @@ from keyfold.machine.locks import A_LOOK, open_lock, take
 
 
 def become_the_only_one(what: str) -> Path:
-    """Hold the lock `<what>.lock` from now on, as soon as nobody else does; what this process becomes holds it on.
+    """Wait for the lock `<what>.lock` and keep it; a program that this process executes keeps it too.
 
     Args:
-        what: the daemon, or the alerts.
+        what: `daemon` or `alerts`.
 
     Returns:
         DAGSTER_HOME.
 
     Raises:
-        KeyfoldError: DAGSTER_HOME is not set, is no folder, or cannot be written.
+        KeyfoldError: DAGSTER_HOME is not set, is not a folder, or cannot be written.
     """
     home = os.environ.get("DAGSTER_HOME")
     if not home or not Path(home).is_dir():
@@ -39,12 +39,12 @@ def _hold(home: str, what: str) -> None:
         take(descriptor, seconds=A_LOOK)
     except BlockingIOError:
         held_by = os.pread(descriptor, 200, 0).decode(errors="replace").strip() or "another process"
-        _say(f"the {what} of {home} runs already ({held_by}): this one is passive, and takes over when that one ends")
+        _say(f"the {what} of {home} is already running ({held_by}): this one waits, and takes over when it ends")
         take(descriptor)
         _say(f"the {what} of {home} has ended: this one takes over")
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"process {os.getpid()} on {node()} since {datetime.now(UTC):%Y-%m-%d %H:%M} UTC".encode(), 0)
-    # What this process becomes holds it on; what that starts does not.
+    # Kept across exec, but not by that program's children.
     os.set_inheritable(descriptor, True)
 
 

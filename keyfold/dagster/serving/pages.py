@@ -1,4 +1,4 @@
-"""`python -m keyfold.dagster.serving.pages`, by `make ui`: Dagster's pages on loopback, and what they need.
+"""`make ui` (`python -m keyfold.dagster.serving.pages`): serve Dagster's pages on loopback, with the servers they need.
 
 KEYFOLD_HOME  where the lakehouse keeps its data; `.keyfold` where it is not set
 DAGSTER_HOME  where Dagster keeps its own; `dagster` in the lakehouse's folder where it is not set
@@ -53,14 +53,14 @@ def _serve(port: str) -> int:
     make_databases(home)
     # Short, and not below the home: the path of a socket may have a hundred bytes.
     folder = Path(tempfile.mkdtemp(prefix="keyfold-ui-"))
-    print(f"Dagster's pages come up on port {port} in some seconds: their link follows; Ctrl-C ends them", flush=True)
+    print(f"Dagster's pages start on port {port} in a few seconds; their link follows. Ctrl-C stops them.", flush=True)
     report = ServerReport(home)
     report.begin()
     return supervise(
         # Dagster's own home has what only this machine's processes share.
         _servers(folder, local_path(lakehouse) or home, port),
         at_end=lambda: shutil.rmtree(folder, ignore_errors=True),
-        # The alerts' process reads it, when it is asked to end too.
+        # The alerts' process reads the report, also when it is asked to end.
         report=lambda server, code, done: report.add(server.name, Ended(time.time(), code, done)),
     )
 
@@ -75,7 +75,7 @@ def _servers(folder: Path, shared: Path, port: str) -> list[Server]:
     )
     environment = dict[str, str]()
     warm = list[Server]()
-    # On a cluster each run has an application of its own.
+    # On a cluster, each run has its own Spark application.
     on_this_machine = (os.environ.get("KEYFOLD_SPARK_MASTER") or "local").startswith("local")
     is_submitted = os.environ.get(RUNS_VARIABLE) == SPARK_SUBMIT
     if os.environ.get("WARM") != "no" and on_this_machine and not is_submitted:
@@ -117,7 +117,7 @@ def _check_free(port: str) -> None:
     if not port.isdecimal() or not 0 < int(port) < 65_536:
         raise Misconfigured(f"PORT is {port!r}: give a number from 1 to 65535")
     with socket.socket() as tried:
-        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # else one that has just ended would be in the way
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a server that has just ended must not count
         try:
             tried.bind((_HOST, int(port)))
         except OSError as error:

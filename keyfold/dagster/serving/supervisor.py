@@ -1,12 +1,12 @@
-"""Keeps servers for as long as the process that started them lives, and leaves none of their processes behind.
+"""Run servers as long as the process that started them lives, and leave none of their processes behind.
 
-Two processes watch. The one that was started takes the signals and waits; its child, the guardian, is the parent of all
-servers and holds the reading end of a pipe whose writing end the first alone has. However the first ends, by SIGKILL
-too, the pipe closes, and the guardian ends the servers: asks them to, and after some seconds kills all that is left.
+Two processes supervise. The first receives the signals and waits. Its child, the guardian, is the parent of all servers, and
+holds the reading end of a pipe whose writing end only the first has. When the first ends in any way, by SIGKILL too, the pipe
+closes, and the guardian ends the servers: it asks them to stop, and kills the rest after some seconds.
 
-On Linux both adopt orphans (PR_SET_CHILD_SUBREAPER): a process that was started by a server that has died, in a session
-or group of its own, is still found, and should the guardian be killed, the first ends the servers. macOS has no such
-thing: there what was orphaned before the end began is not found.
+On Linux, both adopt orphans (PR_SET_CHILD_SUBREAPER). So children of a dead server are found, even in their own session or
+group; and if the guardian is killed, the first process ends the servers. macOS has no such mechanism: processes that were
+orphaned earlier are not found there.
 """
 
 import ctypes
@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 GRACE_SECONDS = 8.0
-"""How long servers may take to end by themselves."""
+"""How long servers may take to stop before they are killed."""
 
 _STEP = 0.1
 _PATIENCE = 5.0
-"""Seconds in which killed processes are gone, or stuck in the kernel, where nobody can help."""
+"""Seconds to wait for killed processes; later, they are stuck in the kernel."""
 
 _SET_DEATH_SIGNAL, _ADOPT_ORPHANS = 1, 36  # of Linux' <sys/prctl.h>
 _TOLD_TO_STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -34,15 +34,15 @@ _TOLD_TO_STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 @dataclass(frozen=True)
 class Server:
-    """A process to keep.
+    """A process to run.
 
     Attributes:
-        name: for people.
-        command: and its arguments.
-        is_needed: whether all others end when it ends by itself.
-        restarts: how often it is started again when it ends by itself, before that counts.
-        after: a file, such as a socket, that must be there before it and those after it are started.
-        environment: variables besides this process's own.
+        name: its name, for people.
+        command: the command with its arguments.
+        is_needed: whether all servers end when this one ends unexpectedly.
+        restarts: how often it is restarted when it ends unexpectedly.
+        after: a file, such as a socket, that must exist before this server and those after it start.
+        environment: variables to add to this process's own.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Server:
 
 
 Report = Callable[[Server, int, str], None]
-"""Takes a server that has ended by itself, its exit code (negative for a signal), and what was done, in a word or two."""
+"""Receives a server that has ended unexpectedly, its exit code (negative for a signal), and what was done about it."""
 
 
 def supervise(
@@ -64,19 +64,19 @@ def supervise(
     at_end: Callable[[], None] = lambda: None,
     report: Report = lambda *_: None,
 ) -> int:
-    """Run servers until one that is needed ends, or this process is told to stop, or dies.
+    """Run servers until a needed one ends, or until this process is stopped or dies.
 
-    Returns when no process of theirs is left. Call it from a process of one thread, which it takes the signals of.
+    Returns when none of their processes is left. The calling process must have one thread; its signal handlers are replaced.
 
     Args:
-        servers: started in this order, each once the file that it waits for is there.
-        grace: seconds in which they may end by themselves; what is left is killed.
-        at_end: called when all are gone, in another process, where this one was killed too.
-        report: called, in another process, when a server has ended by itself; what was done is `restarted`, `left` or
-            `ended all`, which is reported before the others are asked to end.
+        servers: started in this order, each when the file that it waits for exists.
+        grace: seconds that servers get to stop before they are killed.
+        at_end: called in another process when all servers have ended, also if this process was killed.
+        report: called in another process when a server has ended unexpectedly, with `restarted`, `left` or `ended all`;
+            the last is reported before the others are asked to end.
 
     Returns:
-        0 where it was told to stop, 1 where a server that is needed ended by itself.
+        0 if this process was stopped, 1 if a needed server ended unexpectedly.
     """
     reading, writing = os.pipe()
     sys.stdout.flush()
@@ -89,38 +89,38 @@ def supervise(
             code = _guard(servers, reading, grace, report)
             at_end()
         finally:
-            # Not sys.exit: what the first process was in the middle of is its own.
+            # Not sys.exit, which would run the first process's cleanup in this one.
             os._exit(code)
     os.close(reading)
     _close_when_told(writing)
     _, status = os.waitpid(guardian, 0)
     if os.WIFEXITED(status):
         return os.WEXITSTATUS(status)
-    _say("the guardian of the servers was killed: they end")
+    _say("the guardian of the servers was killed: ending all servers")
     _end(set(), grace)
     at_end()
     return 1
 
 
 def _close_when_told(writing: int) -> None:
-    """Let the guardian know of every signal that asks for the end."""
-    told = [writing]
+    """Close the pipe on every signal that asks this process to stop, which tells the guardian."""
+    open_ends = [writing]
 
     def close(*_: object) -> None:
-        if told:
-            os.close(told.pop())
+        if open_ends:
+            os.close(open_ends.pop())
 
     for number in _TOLD_TO_STOP:
-        # A shell that starts us in the background has us ignore interrupts, `nohup` hang-ups: so be it.
+        # A shell's background process ignores interrupts, and `nohup` ignores hang-ups: keep that.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, close)
 
 
 def _guard(servers: Sequence[Server], life: int, grace: float, report: Report) -> int:
-    os.setsid()  # a terminal's Ctrl-C and hang-up go to the first process alone
+    os.setsid()  # a terminal's Ctrl-C and hang-up must reach only the first process
     _adopt_orphans()
     for number in _TOLD_TO_STOP:
-        # Nothing but the pipe's end ends it. A handler, since servers would inherit that a signal is ignored.
+        # Only the closed pipe ends the guardian. A handler instead of SIG_IGN, which servers would inherit.
         signal.signal(number, lambda *_: None)
     waiting, running = list(servers), dict[int, tuple[Server, subprocess.Popen[bytes]]]()
     restarts = {server.name: server.restarts for server in servers}
@@ -137,13 +137,13 @@ def _guard(servers: Sequence[Server], life: int, grace: float, report: Report) -
                 restarts[server.name] -= 1
                 again = _start(server)
                 running[again.pid] = server, again
-                done, said = "restarted", ": it is started again"
+                done, note = "restarted", ": restarting it"
             elif server.is_needed:
-                code, done, said = 1, "ended all", ": so does everything"
+                code, done, note = 1, "ended all", ": ending all servers"
             else:
-                done, said = "left", ""
-            _say(f"{server.name} has ended{said}")
-            with suppress(Exception):  # what cannot be reported, on a full disk perhaps, does not end the others
+                done, note = "left", ""
+            _say(f"{server.name} has ended{note}")
+            with suppress(Exception):  # a failed report, for example on a full disk, must not end the other servers
                 report(server, exit_code, done)
     _end(set(running), grace)
     for _, process in running.values():
@@ -162,10 +162,10 @@ def _start(server: Server) -> subprocess.Popen[bytes]:
 
 
 def _end(asked: set[int], grace: float) -> None:
-    """Ask processes to end, then kill all that have come of them and of this process; returns when none is left."""
+    """Ask processes to stop, then kill all their and this process's descendants; return when none is left."""
     known = _descendants()
     for process in asked or known:
-        # Not its group: a server that is asked ends its own children in order.
+        # Not the whole group: a server stops its own children in order.
         _signal(process, signal.SIGTERM)
     asked_at = time.monotonic()
     while time.monotonic() < asked_at + grace + _PATIENCE:
@@ -178,11 +178,11 @@ def _end(asked: set[int], grace: float) -> None:
             for process in known:
                 _signal(process, signal.SIGKILL)
         time.sleep(_STEP)
-    _say(f"processes {', '.join(map(str, sorted(known)))} do not end, killed as they are")
+    _say(f"processes {', '.join(map(str, sorted(known)))} were killed and have not ended")
 
 
 def _reaped() -> dict[int, int]:
-    """The children that have ended, adopted ones too, with their exit codes, negative for signals."""
+    """Return the exit codes of children that have ended, adopted ones too; negative for signals."""
     ended = dict[int, int]()
     with suppress(ChildProcessError):
         while (found := os.waitpid(-1, os.WNOHANG))[0]:
@@ -226,7 +226,7 @@ def _adopt_orphans() -> None:
 
 
 def _end_with_parent() -> None:
-    # For the day on which both who watch are killed at once; it does not reach further than the servers themselves.
+    # If both supervising processes are killed at once, at least the servers themselves end.
     _prctl(_SET_DEATH_SIGNAL, signal.SIGTERM)
 
 
@@ -240,6 +240,6 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _say(text: str) -> None:
-    # The terminal may be gone: that is why we end.
+    # The terminal may be closed, which may be why the servers end.
     with suppress(OSError):
         print(text, file=sys.stderr, flush=True)

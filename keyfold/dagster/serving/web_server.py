@@ -1,4 +1,4 @@
-"""`python -m keyfold.dagster.serving.web_server`: Dagster's web server on loopback, behind the gate.
+"""`python -m keyfold.dagster.serving.web_server`: serve Dagster's web server on loopback, behind the gate.
 
 --port         of the pages; 3000 where it is not given
 --workspace    Dagster's workspace file; `workspace.yaml` where it is not given
@@ -6,12 +6,12 @@
 --read-only    takes all changes away from everybody
 --data-docs    folder of result pages, to which checks link; they are served below /data_docs
 
-DAGSTER_HOME      where Dagster keeps its own; the token is in `ui-PORT.token` there while the server runs
-KEYFOLD_UI_HOSTS  names by which a proxy calls this server, separated by blanks; loopback's names always work
+DAGSTER_HOME      the folder of Dagster's data; while the server runs, the token is in `ui-PORT.token` there
+KEYFOLD_UI_HOSTS  host names of a proxy before this server, separated by blanks; loopback's names always work
 
-This is the only module that uses what Dagster does not call public: the process context, the loader of a workspace file,
-and the factory of the web server's application. Dagster offers no way to put a middleware before its web server, and
-`dagster-webserver` itself builds it of just these. A test names the version that they were looked up in.
+This module uses private interfaces of Dagster: the process context, the loader of a workspace file, and the factory of the web
+application. Dagster has no public way to add a middleware to its web server; `dagster-webserver` itself uses these three. A
+test names the version that they were checked with.
 """
 
 import argparse
@@ -45,12 +45,12 @@ from keyfold.machine.private_files import keep_files_private, write_private
 HOSTS_VARIABLE = "KEYFOLD_UI_HOSTS"
 
 _STATEMENT_MILLISECONDS, _POOL_RECYCLE_SECONDS, _POOL_OVERFLOW, _POLL_MILLISECONDS = 15_000, 3_600, 20, 2_000
-"""As `dagster-webserver` has them."""
+"""The values of `dagster-webserver`."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Serve until the process is told to end."""
-    parser = argparse.ArgumentParser(description="Serve Dagster's pages on loopback, to who has the link.")
+    """Serve until the process is stopped."""
+    parser = argparse.ArgumentParser(description="Serve Dagster's pages on loopback to users with the link.")
     parser.add_argument("--port", type=int, default=3000)
     parser.add_argument("--workspace", type=Path, default=Path("workspace.yaml"))
     parser.add_argument("--path-prefix", default="")
@@ -64,9 +64,9 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyfoldError as error:
         sys.exit(f"error: {error}")
     except OSError as error:
-        sys.exit(f"error: port {given.port} of {ADDRESS} cannot be had ({error.strerror}); give another with --port")
+        sys.exit(f"error: port {given.port} of {ADDRESS} cannot be used ({error.strerror}); give another with --port")
     for number in (signal.SIGINT, signal.SIGTERM):
-        # uvicorn raises the signal that ended it again: else the token's file would stay.
+        # uvicorn raises the signal again after it has stopped; without a handler, the token's file would remain.
         signal.signal(number, _end)
     port = listening.getsockname()[1]
     with dg.DagsterInstance.get() as instance:
@@ -83,7 +83,7 @@ def main(arguments: list[str] | None = None) -> None:
             file = token_file(Path(instance.root_directory), port)
             write_private(file, f"{token}\n")
             try:
-                # It listens already: the link works from here on.
+                # The socket is listening already, so the link works from here on.
                 print(f"Dagster's pages: http://{ADDRESS}:{port}{given.path_prefix}/?{TOKEN}={token}", flush=True)
                 server = uvicorn.Server(uvicorn.Config(Gate(pages, token, names), log_level="warning"))
                 server.run(sockets=[listening])
@@ -112,26 +112,26 @@ class _ResultPages(StaticFiles):
 
 
 def token_file(home: Path, port: int) -> Path:
-    """The file that has the token of the server on a port, for programs of the same user.
+    """Return the file with the token of the server on a port, for programs of the same user.
 
     Args:
         home: DAGSTER_HOME.
-        port: of the pages.
+        port: the port of the pages.
     """
     return home / f"ui-{port}.token"
 
 
 def ui_hosts(environment: Mapping[str, str] = os.environ) -> list[str]:
-    """The names of KEYFOLD_UI_HOSTS.
+    """Return the host names of KEYFOLD_UI_HOSTS.
 
     Raises:
-        KeyfoldError: one is no host name.
+        KeyfoldError: one is not a host name.
     """
     names = environment.get(HOSTS_VARIABLE, "").split()
     for name in names:
         if not re.fullmatch(r"[\w.-]+", name, re.ASCII):
             raise Misconfigured(
-                f"{HOSTS_VARIABLE}: {name!r} is no host name; give names without scheme and port, separated by blanks"
+                f"{HOSTS_VARIABLE}: {name!r} is not a host name; give names without scheme and port, separated by blanks"
             )
     return names
 
@@ -142,7 +142,7 @@ def _end(_signal: int, _frame: object) -> NoReturn:
 
 @asynccontextmanager
 async def _lifespan(_: Starlette) -> AsyncIterator[None]:
-    # uvicorn cancels it at the end.
+    # uvicorn cancels the lifespan when it stops.
     with suppress(asyncio.CancelledError):
         yield
 

@@ -1,6 +1,6 @@
-"""Runs in processes of their own: assets that need Spark, launched by spark-submit and reported back by Dagster Pipes.
+"""Run assets that need Spark in child processes, launched by spark-submit and reported back by Dagster Pipes.
 
-`KEYFOLD_RUNS=spark-submit` asks for it (`setting`). `twins` makes, of each asset that needs Spark and of its checks that do, one step
-of the same name that launches a process; `launching` is that step's side, `child` the process's, `messages` what goes
-between them. The process executes the very definitions that the run would execute else: nothing is computed in two ways.
+`KEYFOLD_RUNS=spark-submit` enables this (`setting`). `spark_steps` replaces each asset that needs Spark, together with its
+checks, by one step of the same name that launches a process. `launching` is the step's side, `child` the process's, and
+`messages` their messages. The process executes the same definitions that a run without this setting executes.
 """

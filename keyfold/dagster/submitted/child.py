@@ -1,7 +1,7 @@
-"""What a process of its own does: executes definitions on a Dagster of its own, and reports by Dagster Pipes.
+"""Execute a step's definitions in the child process, and report by Dagster Pipes.
 
-Its Dagster is in memory, and knows of the real one what the step has told it: tags of the run, config, and what was last
-written of each table. Its Spark session is that of `resources.py`, whose Java spark-submit has started already.
+The child has an in-memory Dagster instance. The step passes it the run's tags, the config, and the last materialization of
+each table. Its Spark session is that of `resources.py`; spark-submit has already started its Java process.
 """
 
 import logging
@@ -19,7 +19,7 @@ from dagster._utils.error import SerializableErrorInfo
 from dagster_pipes import PipesContext, PipesException, open_dagster_pipes
 from pydantic import BaseModel
 
-from keyfold.dagster.submitted.messages import tell_event, tell_failure, tell_process
+from keyfold.dagster.submitted.messages import report_event, report_failure, report_process
 from keyfold.errors import is_keyfold_error
 from keyfold.machine.locks import is_locked
 from keyfold.machine.private_files import keep_files_private
@@ -30,22 +30,22 @@ _JOB = "of_one_step"
 _LOOKS_EVERY = 1.0
 _GRACE_SECONDS = 20.0
 _BLOCKED = "DagsterAssetCheckFailedError"
-"""A blocking check has failed: its result says so, and the step that launched this process fails by it."""
+"""Dagster's error of a failed blocking check. It is not reported: the check's result already fails the launching step."""
 
 
 class Task(BaseModel):
-    """What the process is to execute.
+    """The work of the child process.
 
     Attributes:
-        module: that holds the definitions, as `defs`.
-        step: the name of the operation that writes the tables.
-        assets: keys of its tables; none where only checks are wanted.
+        module: the module that has the definitions as `defs`.
+        step: the name of the op that writes the tables.
+        assets: keys of its tables; empty if only checks run.
         checks: asset key and name of each check.
-        config: of the operation.
+        config: config of the op.
         resources: run config of the resources.
-        tags: of the run.
-        before: the last materialization of each table, by Dagster's own serialisation.
-        alive: a file that the launching process has locked for as long as it lives.
+        tags: tags of the run.
+        before: the last materialization of each table, in Dagster's serialisation.
+        alive: a file that the launching process keeps locked while it lives.
     """
 
     module: str
@@ -60,21 +60,21 @@ class Task(BaseModel):
 
 
 def main() -> None:
-    """Do the task that the launching step has put into the Pipes context; the exit code is 1 where it failed."""
+    """Execute the task in the Pipes context; exit with code 1 if it fails."""
     keep_files_private()
     with open_dagster_pipes() as pipes:
         task = Task.model_validate(pipes.extras)
         Thread(target=_end_with, args=(task.alive,), name="end-with-the-run", daemon=True).start()
-        tell_process(pipes, os.getpid())
+        report_process(pipes, os.getpid())
         error = _execute(task, pipes)
         if error is None:
             return
-        tell_failure(pipes, _words(error), _as_exception(error))
+        report_failure(pipes, _words(error), _as_exception(error))
     sys.exit(1)
 
 
 def _execute(task: Task, pipes: PipesContext) -> SerializableErrorInfo | None:
-    """Execute the task, and report it as it goes; gives the error that it failed with."""
+    """Execute the task and report its events; return its error, if any."""
     definitions: dg.Definitions = import_module(task.module).defs
     tables = dg.AssetSelection.assets(*map(dg.AssetKey.from_escaped_user_string, task.assets)).without_checks()
     checks = dg.AssetSelection.checks(
@@ -86,12 +86,12 @@ def _execute(task: Task, pipes: PipesContext) -> SerializableErrorInfo | None:
     with dg.DagsterInstance.ephemeral() as instance:
         for text in task.before:
             instance.report_runless_asset_event(dg.deserialize_value(text, dg.AssetMaterialization))
-        # From here on: what was written before is not to be reported.
+        # Added only now, so that the earlier materializations are not reported.
         instance.add_event_listener(pipes.run_id, lambda entry, *_: _report(entry, pipes, errors))
         done = job.execute_in_process(
             run_config={
                 "resources": task.resources,
-                # What it would print is reported.
+                # Events are reported by Pipes, so the console stays silent.
                 "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
                 "ops": {task.step: {"config": task.config}} if task.assets and task.config else {},
             },
@@ -112,23 +112,23 @@ def _report(entry: dg.EventLogEntry, pipes: PipesContext, errors: list[Serializa
         level = entry.level if isinstance(entry.level, int) else logging.getLevelNamesMapping()[entry.level.upper()]
         pipes.log.log(level, _without_secrets(entry.user_message))
     elif event.is_step_materialization:
-        tell_event(pipes, event.step_materialization_data.materialization)
+        report_event(pipes, event.step_materialization_data.materialization)
     elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
-        tell_event(pipes, event.asset_check_evaluation_data)
+        report_event(pipes, event.asset_check_evaluation_data)
     elif event.is_asset_observation:
-        tell_event(pipes, event.asset_observation_data.asset_observation)
+        report_event(pipes, event.asset_observation_data.asset_observation)
     elif event.is_failure and (error := getattr(event.event_specific_data, "error", None)) is not None:
         errors.append(error)
 
 
 def _words(error: SerializableErrorInfo) -> str:
-    """What the innermost cause says: what is around it says where in Dagster it came up."""
+    """Return the message of the innermost cause; the outer errors only say where in Dagster it was raised."""
     while error.cause is not None:
         error = error.cause
     name, _, message = error.message.partition(": ")
-    # An error for people says all; of others the kind tells something.
-    told = message if is_keyfold_error(name) else error.message
-    return _without_secrets(told.strip())
+    # A Keyfold error's message is complete; other messages need the error's class.
+    text = message if is_keyfold_error(name) else error.message
+    return _without_secrets(text.strip())
 
 
 def _as_exception(error: SerializableErrorInfo | None) -> PipesException | None:
@@ -148,10 +148,10 @@ def _without_secrets(text: str) -> str:
 
 
 def _end_with(alive: Path) -> None:
-    """End the work when the process that launched it is no more, however that ended."""
+    """End this process when the process that launched it has ended in any way."""
     while is_locked(alive):
         time.sleep(_LOOKS_EVERY)
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(_GRACE_SECONDS)
-    # Java is of the same group, which the launching process has made for both.
+    # The launching process has put this process and its Java into one group.
     os.killpg(os.getpgid(0), signal.SIGKILL)

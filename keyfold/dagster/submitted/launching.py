@@ -1,4 +1,4 @@
-"""A step's side of a process of its own: launches it, passes on what it prints and reports, and ends it with the run."""
+"""Launch a step's child process, pass on its output and reports, and end it with the run."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from typing import IO, Any
 import dagster as dg
 from dagster_pipes import PipesContextData
 
-from keyfold.dagster.submitted.messages import Result, failure_told, process_told, results_told
+from keyfold.dagster.submitted.messages import Result, reported_failure, reported_process, reported_results
 from keyfold.dagster.submitted.setting import IN_PROCESS, RUNS_VARIABLE
 from keyfold.machine.locks import open_lock, take
 from keyfold.session import SparkSettings
@@ -27,7 +27,7 @@ from keyfold.session.settings import spark_conf
 from keyfold.session.submitting import submit_command
 
 GRACE_SECONDS = 25.0
-"""In which a process that was interrupted ends its work; what is left is killed."""
+"""How long an interrupted process may take to end before it is killed."""
 
 PROGRAM = "from keyfold.dagster.submitted.child import main\n\nmain()\n"
 _LOOKS_EVERY = 0.2
@@ -36,12 +36,12 @@ _LAST_LINES = 200
 
 @dataclass(frozen=True)
 class Launch:
-    """A process that executes definitions of a step.
+    """A child process to launch.
 
     Attributes:
-        command: and its arguments.
-        settings: Spark's, whose secrets show nowhere.
-        environment: variables besides this process's own.
+        command: the command with its arguments.
+        settings: Spark's settings; their secrets are removed from all output.
+        environment: variables to add to this process's own.
     """
 
     command: Sequence[str]
@@ -50,22 +50,22 @@ class Launch:
 
 
 Launcher = Callable[[Path], Launch]
-"""Says what to launch, given a folder of this user alone that stays until the process has ended."""
+"""Builds the launch; gets a folder that only this user can read, and that exists until the process has ended."""
 
 
 def spark_submit_launcher(settings: Callable[[], SparkSettings]) -> Launcher:
-    """A launcher by spark-submit.
+    """Return a launcher that uses spark-submit.
 
     Args:
-        settings: gives those of the session; asked when a step begins, since secrets among them are read then.
+        settings: returns the session's settings; called when a step begins, which is when secrets are read.
     """
 
     def launch(folder: Path) -> Launch:
         given = settings()
         environment = {
-            # The driver is this Python: else spark-submit takes the first that PATH has.
+            # Without this, spark-submit runs the driver with the first Python on PATH.
             "PYSPARK_DRIVER_PYTHON": os.environ.get("PYSPARK_DRIVER_PYTHON") or sys.executable,
-            # It is to execute the definitions itself, with the Spark that it was submitted to.
+            # The child must execute the definitions itself, not launch another process.
             RUNS_VARIABLE: IN_PROCESS,
             "KEYFOLD_WARM_SPARK": "",
         }
@@ -83,37 +83,37 @@ def run_child(context: dg.AssetExecutionContext, launcher: Launcher, extras: Map
         extras: what the process is to do (`child.Task`).
 
     Raises:
-        Failure: the process failed, in its own words; or it ended without a word, in those of its output.
+        Failure: the process failed. The message is the process's own, or the end of its output if it sent none.
     """
     with _folder() as (folder, alive), _session(context, {**extras, "alive": str(alive)}) as session:
         launch = launcher(folder)
         given = 0
         with _launched(launch, session) as child:
             while not child.has_ended(_LOOKS_EVERY):
-                seen = results_told(session)
+                seen = reported_results(session)
                 yield from seen[given:]
                 given = len(seen)
     # What it said last is read when the session is closed.
-    yield from results_told(session)[given:]
-    words = failure_told(session)
+    yield from reported_results(session)[given:]
+    words = reported_failure(session)
     if words is None and child.code != 0:
-        words = child.last_words(opened=process_told(session) is not None)
+        words = child.last_words(opened=reported_process(session) is not None)
     if words is not None:
         raise dg.Failure(without_secrets(words, launch.settings))
 
 
 @contextmanager
 def _folder() -> Iterator[tuple[Path, Path]]:
-    """A folder of this process alone, with a file that is locked for as long as the step and this process live."""
+    """Create a private folder with a file that is locked as long as the step and this process live."""
     folder = new_scratch()
-    # The other process looks, and ends its work when nobody holds it.
+    # The child ends when this file is no longer locked.
     lock = open_lock(folder / "alive")
     try:
         take(lock)
         yield folder, folder / "alive"
     finally:
         os.close(lock)
-        # Settings, and secrets among them, stand there.
+        # The folder contains settings, which may be secret.
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -138,7 +138,7 @@ def _session(context: dg.AssetExecutionContext, extras: Mapping[str, Any]) -> It
 
 
 class _Child:
-    """A process with a group of its own, whose output is passed on, without secrets, and remembered a while."""
+    """A process in its own group. Its output is passed on without secrets, and its last lines are kept."""
 
     def __init__(self, launch: Launch, environment: Mapping[str, str]) -> None:
         self._settings = launch.settings
@@ -150,7 +150,7 @@ class _Child:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                # A signal to this run's group must not come to Java, which would take Spark from under the work.
+                # A signal to this run's group must not reach Java: it would stop Spark during the work.
                 start_new_session=True,
             )
         pipes = ((self._process.stdout, sys.stdout), (self._process.stderr, sys.stderr))
@@ -179,7 +179,7 @@ class _Child:
                 if worker is None:
                     os.killpg(self._process.pid, signal.SIGTERM)
                 else:
-                    # Python alone: it cancels Spark's work and stops Spark, and Java ends with it.
+                    # Only Python: it cancels Spark's work and stops Spark, which ends Java.
                     os.kill(worker, signal.SIGINT)
             self.has_ended(GRACE_SECONDS)
         with suppress(ProcessLookupError, PermissionError):
@@ -187,13 +187,13 @@ class _Child:
         self._process.wait()
 
     def last_words(self, *, opened: bool) -> str:
-        """Why it may have ended, by how it ended and what it printed."""
-        told = list(self._lines)
+        """Describe how the process ended, with its last lines of output."""
+        lines = list(self._lines)
         if not opened:
-            return explained(told)
+            return explained(lines)
         how = f"was killed (signal {-self.code})" if self.code < 0 else f"ended with code {self.code}"
-        last = "\n".join(line for line in told[-15:] if line.strip()) or "it printed nothing"
-        return f"the run's own process {how} before it was done. Its last words:\n{last}"
+        last = "\n".join(line for line in lines[-15:] if line.strip()) or "(none)"
+        return f"the run's child process {how} before it had finished. Its last output:\n{last}"
 
     def _pass_on(self, pipe: IO[bytes], to: IO[str]) -> None:
         for line in pipe:
@@ -209,10 +209,10 @@ def _launched(launch: Launch, session: dg.PipesSession) -> Iterator[_Child]:
     try:
         yield child
     finally:
-        child.end(process_told(session))
+        child.end(reported_process(session))
 
 
 def _import_path() -> str:
-    """What this process imports from besides its installation: a code location's folder, say."""
+    """Return the import path of this process outside of its installation, such as a code location's folder."""
     own = [os.path.abspath(path) for path in sys.path if not path.startswith((sys.prefix, sys.base_prefix))]
     return os.pathsep.join(own)

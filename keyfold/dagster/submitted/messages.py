@@ -1,4 +1,4 @@
-"""What a process of its own tells the step that launched it, by Dagster Pipes: both ends of each message.
+"""Define the Dagster Pipes messages between a child process and the step that launched it.
 
 Pipes carries the logs. Tables, checks and observations go as custom messages, as Dagster itself writes them down: Pipes'
 own messages leave out a check's description, and know fewer kinds of metadata. So do the process's number, and why it
@@ -20,39 +20,39 @@ Result = dg.MaterializeResult | dg.AssetCheckResult | dg.AssetObservation
 """The same, as the step gives it to Dagster."""
 
 
-def tell_process(pipes: PipesContext, process: int) -> None:
-    """Say which process works, so that a run that is cancelled can interrupt it."""
+def report_process(pipes: PipesContext, process: int) -> None:
+    """Report the process id, so that a cancelled run can interrupt the process."""
     pipes.report_custom_message({_PROCESS: process})
 
 
-def tell_failure(pipes: PipesContext, words: str, error: PipesException | None) -> None:
-    """Say why the work failed; nothing can be told after it.
+def report_failure(pipes: PipesContext, words: str, error: PipesException | None) -> None:
+    """Report why the work failed, and close the connection.
 
     Args:
         pipes: the connection.
-        words: for people.
-        error: with its stack, where there is one.
+        words: the message for people.
+        error: the error with its stack, if any.
     """
     pipes.report_custom_message({_FAILURE: words})
     pipes.close(error)
 
 
-def tell_event(pipes: PipesContext, event: Event) -> None:
+def report_event(pipes: PipesContext, event: Event) -> None:
     """Report an event of a table."""
     pipes.report_custom_message({_EVENT: dg.serialize_value(event)})
 
 
-def process_told(session: dg.PipesSession) -> int | None:
-    """The process that works, once it has said so."""
+def reported_process(session: dg.PipesSession) -> int | None:
+    """Return the process id, once it is reported."""
     return next(_custom(session, _PROCESS), None)
 
 
-def failure_told(session: dg.PipesSession) -> str | None:
-    """Why the work failed, if the process could say it."""
+def reported_failure(session: dg.PipesSession) -> str | None:
+    """Return why the work failed, if the process has reported it."""
     return next(_custom(session, _FAILURE), None)
 
 
-def results_told(session: dg.PipesSession) -> list[Result]:
+def reported_results(session: dg.PipesSession) -> list[Result]:
     """What was reported of tables so far, in its order."""
     return [_result(dg.deserialize_value(text)) for text in _custom(session, _EVENT)]
 

@@ -1,9 +1,9 @@
-"""Assets that need Spark, each with its checks that do, as one step that launches a process.
+"""Replace assets that need Spark, with their checks, by steps that launch a child process.
 
-Keys, checks, config, pools, names of steps and what is reported are those of the definitions that they stand for, which
-the process executes. Two things differ: a table and its checks are one step, so that one Spark does for both; and since
-checks are wanted alone too (the nightly scans), a selection may name some of a step's tables. All of them are written all
-the same, and reported.
+A step has the keys, checks, config, pool, name and reports of the definitions that it replaces, which the child process
+executes. Two things differ. A table and its checks are one step, so that one Spark session serves both. Checks can be selected
+alone (nightly scans), so a selection may also name only some of a step's tables; the step then still writes and reports all
+of them.
 """
 
 import os
@@ -33,14 +33,14 @@ def as_set(
     settings: Callable[[], SparkSettings],
     environment: Mapping[str, str] = os.environ,
 ) -> tuple[Assets, Checks]:
-    """The definitions as they are, or with those that need Spark as steps that submit them, where KEYFOLD_RUNS asks for it.
+    """Return the definitions unchanged, or, as KEYFOLD_RUNS says, with steps that submit those that need Spark.
 
     Args:
-        assets: all of them.
-        checks: all of them.
-        module: that the process is to load them from, as `defs`.
-        settings: gives those of its Spark session when a step begins.
-        environment: the process's.
+        assets: all assets.
+        checks: all checks.
+        module: the module that has the definitions as `defs`, for the child process.
+        settings: returns the settings of the Spark session; called when a step begins.
+        environment: the environment variables.
 
     Raises:
         KeyfoldError: as `is_submitted`.
@@ -57,35 +57,37 @@ def submitted(
     module: str,
     launcher: Launcher,
 ) -> tuple[Assets, Checks]:
-    """The definitions, with those that need Spark as steps that launch a process; checks that such a step holds are gone.
+    """Replace the assets that need Spark by steps that launch a process; the returned checks lack those of such steps.
 
     Args:
-        assets: all of them.
-        checks: all of them.
-        module: that the process is to load them from, as `defs`.
-        launcher: says what to launch.
+        assets: all assets.
+        checks: all checks.
+        module: the module that has the definitions as `defs`, for the child process.
+        launcher: builds the launch.
 
     Example:
         >>> assets, checks = submitted([rides], [no_ride_is_lost], module="mine", launcher=launcher)  # doctest: +SKIP
     """
-    made, left = Assets(), list(checks)
+    steps, other_checks = Assets(), list(checks)
     for asset in assets:
         if not isinstance(asset, dg.AssetsDefinition) or not _needs_spark(asset):
-            made.append(asset)
+            steps.append(asset)
             continue
         own = [
-            check for check in left if _needs_spark(check) and {key.asset_key for key in check.check_keys} <= asset.keys
+            check
+            for check in other_checks
+            if _needs_spark(check) and {key.asset_key for key in check.check_keys} <= asset.keys
         ]
-        left = [check for check in left if check not in own]
-        made.append(_twin(asset, own, module, launcher))
-    return made, left
+        other_checks = [check for check in other_checks if check not in own]
+        steps.append(_launching_step(asset, own, module, launcher))
+    return steps, other_checks
 
 
 def _needs_spark(definition: dg.AssetsDefinition) -> bool:
     return _SPARK in definition.required_resource_keys
 
 
-def _twin(
+def _launching_step(
     asset: dg.AssetsDefinition, checks: Sequence[dg.AssetChecksDefinition], module: str, launcher: Launcher
 ) -> dg.AssetsDefinition:
     step = asset.op
@@ -98,7 +100,7 @@ def _twin(
         pool=step.pool,
         op_tags={**step.tags},
         description=step.description,
-        # Checks alone are wanted too, and without this Dagster would take them with all tables.
+        # Without this, Dagster could not select checks without all tables.
         can_subset=True,
     )
     def submit(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
@@ -120,7 +122,7 @@ def _config_fields(asset: dg.AssetsDefinition) -> dict[str, Any] | None:
 
 
 def _task(context: dg.AssetExecutionContext, asset: dg.AssetsDefinition, module: str) -> dict[str, Any]:
-    """What `child.Task` wants."""
+    """Return the fields of `child.Task`."""
     config = cast(dict[str, Any] | None, context.op_execution_context.op_config)
     run_config = cast(dict[str, Any], context.run.run_config)
     return {
@@ -129,7 +131,7 @@ def _task(context: dg.AssetExecutionContext, asset: dg.AssetsDefinition, module:
         "assets": [key.to_escaped_user_string() for key in asset.keys] if context.selected_asset_keys else [],
         "checks": [(key.asset_key.to_escaped_user_string(), key.name) for key in context.selected_asset_check_keys],
         "config": config or {},
-        # Spark's are spark-submit's by now.
+        # spark-submit has already got Spark's settings.
         "resources": {name: value for name, value in run_config.get("resources", {}).items() if name != _SPARK},
         "tags": {name: value for name, value in context.run.tags.items() if not name.startswith(_OF_DAGSTER)},
         "before": [

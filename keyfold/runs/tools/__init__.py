@@ -1,4 +1,4 @@
-"""The tools that change the state of jobs, each declared once; commands and Dagster's jobs are made of the declarations."""
+"""Tools that change the state of jobs, each declared once; commands and Dagster jobs are built from the declarations."""
 
 from keyfold.runs.tools.bootstrapping import BootstrapState
 from keyfold.runs.tools.branching import PromoteBranch, RedriveLateEvents, TryChangedJob
@@ -18,6 +18,6 @@ STATE_TOOLS: dict[str, type[StateTool]] = {
         EraseRowsEverywhere,
     )
 }
-"""Every tool, by its name."""
+"""Every tool, by name."""
 
 __all__ = ["STATE_TOOLS", "StateTool"]

@@ -1,4 +1,4 @@
-"""A job's state made of any table."""
+"""Seed a job's state from a table."""
 
 from dataclasses import asdict
 from typing import Annotated, Self, cast
@@ -13,7 +13,7 @@ from keyfold.times import BEGINNING, parse_time
 
 
 class BootstrapState(JobTool):
-    """Seed a new generation of a job from a table; the next run goes on from there."""
+    """Seed a new generation of a job from a table; the next run continues from it."""
 
     tool = "state_bootstrap"
     needs_token = True
@@ -22,14 +22,15 @@ class BootstrapState(JobTool):
         description="A table, or Delta, Parquet, CSV or JSON lines."
     )
     mapping: Annotated[dict[str, str], Option("--map", "COLUMN=EXPR")] = Field(
-        default_factory=dict, description="What a column of state is: SQL over the source's columns."
+        default_factory=dict, description="A column of state, as SQL over the source's columns; may be repeated."
     )
     watermark: Annotated[Time, Option("--watermark", "ISO_TIME")] = Field(
-        None, description="Event time that the state has reached [default: the live generation's]."
+        None, description="Watermark of the seeded state [default: the live generation's]."
     )
     from_version: Annotated[str | None, Option("--from-version", "N|live|latest|start")] = Field(
         None,
-        description="Version of the event table that the state has seen; `live`: what the live generation has read.",
+        description="Version of the event table up to which the state contains the events; `live`: up to which the live "
+        "generation has read.",
     )
     dry_run: DryRun = Field(False, description="Check, count and show; change nothing.")
     parameters: Parameters = Field(default_factory=dict, description=PARAMETERS)
@@ -42,8 +43,8 @@ class BootstrapState(JobTool):
     def act(self, work: Work) -> Outcome:
         """Seed it."""
         (job,) = work.jobs
-        told = bootstrap(work.spark, work.lakehouse, job, self._wanted(), dry_run=self.dry_run)
-        return Outcome(asdict(told), _text(told), {"sample": (told.sample, job.private_of(job.state))})
+        seeded = bootstrap(work.spark, work.lakehouse, job, self._wanted(), dry_run=self.dry_run)
+        return Outcome(asdict(seeded), _text(seeded), {"sample": (seeded.sample, job.private_of(job.state))})
 
     def _wanted(self) -> Bootstrap:
         watermark = parse_time("--watermark", self.watermark)
@@ -58,19 +59,19 @@ def _version(text: str | None) -> ReadFrom | None:
     return int(text)
 
 
-def _text(told: Bootstrapped) -> str:
-    checked = told.checked
-    timers = ", ".join(f"{count:,} with a {name}" for name, count in checked.timers.items()) or "none with a timer"
-    watermark = "not set" if told.watermark == BEGINNING else f"{told.watermark:%Y-%m-%d %H:%M:%S}"
+def _text(seeded: Bootstrapped) -> str:
+    checked = seeded.checked
+    timers = ", ".join(f"{count:,} with a {name}" for name, count in checked.timers.items()) or "no timers"
+    watermark = "not set" if seeded.watermark == BEGINNING else f"{seeded.watermark:%Y-%m-%d %H:%M:%S}"
     lines = [
-        f"{told.job}: {checked.rows:,} rows of {checked.keys:,} keys, {timers}; they stand for {checked.events:,} events",
+        f"{seeded.job}: {checked.rows:,} rows of {checked.keys:,} keys, {timers}; {checked.events:,} open events",
         *(
-            [f"empty, since the source has nothing for it: {', '.join(checked.left_empty)}"]
+            [f"state columns left empty, since the source lacks them: {', '.join(checked.left_empty)}"]
             if checked.left_empty
             else []
         ),
-        f"watermark {watermark}; {told.new_rows:,} rows of the event table come next",
-        *(f"  {line}" for line in json_lines(told.sample, (), "jsonl")),
-        f"{told.generation} is live now" if told.generation else "nothing was changed (--dry-run)",
+        f"watermark {watermark}; the next run reads {seeded.new_rows:,} rows of the event table",
+        *(f"  {line}" for line in json_lines(seeded.sample, (), "jsonl")),
+        f"{seeded.generation} is live now" if seeded.generation else "nothing changed (--dry-run)",
     ]
     return "\n".join(lines)

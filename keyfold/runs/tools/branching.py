@@ -1,4 +1,4 @@
-"""History read anew in a branch beside what is live, and the branch made live."""
+"""Replay history into a branch beside the live generation, and make the branch live."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -22,7 +22,7 @@ _BRANCH = "A name for the branch."
 
 
 class TryChangedJob(JobTool):
-    """Run a changed job over history into a branch, and show how its tables differ from the live ones."""
+    """Run a changed job over history into a branch, and compare its tables with the live ones."""
 
     tool = "state_try"
 
@@ -46,18 +46,18 @@ class TryChangedJob(JobTool):
 
 
 class PromoteBranch(JobTool):
-    """Make a branch the live generation; the next run goes on from there."""
+    """Make a branch the live generation; the next run continues from it."""
 
     tool = "state_promote"
 
-    branch: str = Field(description="The branch, of `keyfold try`, `redrive` or `run --replay`.")
+    branch: str = Field(description="A branch that `keyfold try`, `redrive` or `run --replay` wrote.")
     with_consumers: Annotated[bool, Option("--with-consumers")] = Field(
-        False, description="Make the jobs that read this job's tables anew too, in order; all go live in one step."
+        False, description="Also refresh the jobs that read this job's tables, in order; all become live in one step."
     )
 
     @property
     def needs_spark(self) -> bool:
-        """Of consumers alone."""
+        """Whether consumers are refreshed, which needs Spark."""
         return self.with_consumers
 
     def act(self, work: Work) -> Outcome:
@@ -71,21 +71,21 @@ class PromoteBranch(JobTool):
         else:
             live = promote(work.lakehouse, self.job, self.branch)
         text = (
-            f"{self.job}: {live.name} is live, which was branch {self.branch}; the one before stays until "
-            f"`keyfold state prune {self.job}`"
+            f"{self.job}: branch {self.branch} is live as {live.name}; `keyfold state prune {self.job}` removes the previous "
+            "generation"
         )
         consumed = {"consumers": [run_summary(one) for one in runs]} if self.with_consumers else {}
         return Outcome({**summary, "generation": live.name, **consumed}, "\n".join([text, *map(run_text, runs)]))
 
 
 class RedriveLateEvents(JobTool):
-    """Show what a job's tables would be had its late events come in time; with --promote make it so."""
+    """Replay a job into a branch with its late events in time, and compare its tables with the live ones."""
 
     tool = "state_redrive"
 
     branch: Annotated[str, Option("--branch")] = Field("redrive", description=_BRANCH)
     since: Annotated[Time, Option("--since", "ISO_TIME")] = Field(
-        None, description="Of late events, those from this time on."
+        None, description="Include late events from this time on."
     )
     promote: Annotated[bool, Option("--promote")] = Field(
         False, description="Make the branch the live generation at the end."
@@ -110,7 +110,7 @@ class RedriveLateEvents(JobTool):
 def _compared(
     job: KeyedJob, summary: dict[str, Any], begin: str, tables: Sequence[TableDifference], end: str
 ) -> Outcome:
-    """How a branch's tables differ from the live ones."""
+    """Compare a branch's tables with the live ones."""
     schemas = {table.name: table.schema for table in job.tables}
     samples = {
         f"samples of {one.table}": (one.samples, job.private_of(schemas[one.table]))
@@ -125,7 +125,7 @@ def _compared(
 
 
 def _lines(tables: Sequence[TableDifference]) -> list[str]:
-    rows: list[tuple[str, ...]] = [("table", "before", "after", "alike", "added", "removed", "changed")]
+    rows: list[tuple[str, ...]] = [("table", "before", "after", "same", "added", "removed", "changed")]
     for one in tables:
         counts = (one.rows_before, one.rows_after, one.same, one.added, one.removed, one.changed)
         rows.append((one.table, *(f"{count:,}" for count in counts)))

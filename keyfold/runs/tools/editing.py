@@ -1,4 +1,4 @@
-"""State and rows changed by hand, and written down."""
+"""Change state or erase rows by hand, with a record of who and why."""
 
 import getpass
 from collections.abc import Mapping
@@ -22,9 +22,9 @@ from keyfold.stream.sharing import sharing
 
 _Who = Annotated[str, Option("--who")]
 _Why = Annotated[str, Option("--why")]
-_WHO = "Who does it [default: the user of this machine]."
-_WHY = "Why it is done; it is written down."
-_DRY = "Say what would change; change nothing."
+_WHO = "Who makes the change, for the audit record [default: the current user]."
+_WHY = "The reason, for the audit record."
+_DRY = "Report what would change; change nothing."
 
 
 class EditKeys(JobTool):
@@ -34,11 +34,11 @@ class EditKeys(JobTool):
     needs_token = True
 
     keys: Annotated[list[str], Option("--key", "KEY")] = Field(
-        min_length=1, description="A key; of several columns a JSON object. May be repeated."
+        min_length=1, description="A key; a JSON object if it has several columns. May be repeated."
     )
     why: _Why = Field(description=_WHY)
     corrections: Annotated[dict[str, str], Option("--set", "COLUMN=EXPR")] = Field(
-        default_factory=dict, description="What a column is to be: SQL over the state's."
+        default_factory=dict, description="A column's new value, as SQL over the state's columns."
     )
     remove: Annotated[bool, Option("--remove")] = Field(False, description="Remove the keys' state.")
     who: _Who = Field(default_factory=getpass.getuser, description=_WHO)
@@ -47,7 +47,7 @@ class EditKeys(JobTool):
     @model_validator(mode="after")
     def _is_valid(self) -> Self:
         if bool(self.corrections) == self.remove:
-            raise Misconfigured("say what is to become of the keys: --set COLUMN=EXPR, or --remove")
+            raise Misconfigured("give either --set COLUMN=EXPR or --remove")
         Author(self.who, self.why)
         return self
 
@@ -66,25 +66,26 @@ class EditKeys(JobTool):
 
 
 class EraseRowsEverywhere(StateTool):
-    """Erase rows of a stream everywhere: state, tables, late, quarantine, events and their history."""
+    """Erase rows of a stream from state, output tables, late events, quarantine, events and table history."""
 
     tool = "state_erase"
     subject = "stream"
-    confirm = "The stream's name again: what is erased is gone."
+    confirm = "Repeat the stream's name: erased rows cannot be restored."
     needs_token = True
 
     stream: str = Field(description=f"One of: {', '.join(project_streams())}.")
     values: Annotated[dict[str, list[str]], Option("--where", "COLUMN=VALUE")] = Field(
-        description="Whose rows: a column's value. May be repeated."
+        description="Rows with this value in this column. May be repeated."
     )
     why: _Why = Field(description=_WHY)
     who: _Who = Field(default_factory=getpass.getuser, description=_WHO)
     remove_unsearchable: Annotated[bool, Option("--remove-unsearchable")] = Field(
-        False, description="Remove quarantined lines too whose fields cannot be told, whoever's they are."
+        False, description="Also remove quarantined lines whose fields cannot be read, whatever they contain."
     )
     refresh: Annotated[bool, Option("--refresh")] = Field(
         False,
-        description="Make jobs anew that have summed such rows up without their columns, with those that read them.",
+        description="Refresh the jobs that have aggregated such rows without these columns, and the jobs that read their "
+        "tables.",
     )
     dry_run: DryRun = Field(False, description=_DRY)
 
@@ -99,7 +100,7 @@ class EraseRowsEverywhere(StateTool):
         return project_streams()
 
     def job_names(self, lakehouse: Lakehouse) -> list[str]:
-        """Those that have run."""
+        """The jobs that have run."""
         return [name for name in project_jobs() if live_generation_name(lakehouse, name) is not None]
 
     def act(self, work: Work) -> Outcome:
@@ -141,30 +142,30 @@ class EraseRowsEverywhere(StateTool):
 def _edit_text(edited: Edited) -> str:
     lines = [f"before: {line}" for line in json_lines(edited.rows_before, (), "jsonl")]
     lines += [f"after:  {line}" for line in json_lines(edited.rows_after, (), "jsonl")]
-    lines.append(f"{edited.generation} is live now" if edited.generation else "nothing was changed (--dry-run)")
+    lines.append(f"{edited.generation} is live now" if edited.generation else "nothing changed (--dry-run)")
     return "\n".join(lines)
 
 
 def _erase_text(lakehouse: Lakehouse, erased: Erased, *, removed: bool, dry_run: bool, is_refreshed: bool) -> str:
-    held = "holds" if dry_run else "held"
-    lines = [f"{place} {held} {count:,} rows" for place, count in erased.rows.items()] or ["nothing holds such a row"]
+    had = "has" if dry_run else "had"
+    lines = [f"{place} {had} {count:,} rows" for place, count in erased.rows.items()] or ["no matching rows"]
     if erased.sums:
-        left = "made anew" if is_refreshed else "left as it is"
-        lines.append(f"summed up without these columns, and {left}: {', '.join(erased.sums)}")
+        treatment = "refreshed" if is_refreshed else "unchanged"
+        lines.append(f"aggregated without these columns, {treatment}: {', '.join(erased.sums)}")
         if not is_refreshed:
             commands = (
                 lakehouse.command("run", job, "--full-refresh", "--with-consumers") for job in erased.summed_up_by
             )
-            lines += [f"to sum up without such rows: `{command}`" for command in commands]
-    if (cannot := erased.unsearchable).lines and not removed:
-        more = ", …" if cannot.lines > len(cannot.where) else ""
+            lines += [f"to aggregate without the erased rows: `{command}`" for command in commands]
+    if (unsearchable := erased.unsearchable).lines and not removed:
+        more = ", …" if unsearchable.lines > len(unsearchable.where) else ""
         lines.append(
-            f"{cannot.lines:,} quarantined lines cannot be searched, since their fields cannot be told, and stay "
-            f"({', '.join(cannot.where)}{more}): look at them, or give --remove-unsearchable"
+            f"{unsearchable.lines:,} quarantined lines stay, since their fields cannot be read and so not searched "
+            f"({', '.join(unsearchable.where)}{more}): inspect them, or give --remove-unsearchable"
         )
     if dry_run:
-        lines.append("nothing was erased (--dry-run)")
+        lines.append("nothing erased (--dry-run)")
     else:
-        lines.append(f"none of them holds one now; {erased.files_deleted:,} files of older versions were deleted")
-    lines += [f"look yourself: {place}" for place in erased.not_touched]
+        lines.append(f"all these rows are erased; {erased.files_deleted:,} files of older versions were deleted")
+    lines += [f"not searched, check by hand: {place}" for place in erased.not_touched]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""A changed job: what the change means, and its state and tables moved."""
+"""Report what a changed job needs, and move its state and tables."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -11,19 +11,19 @@ from keyfold.state.changing.moving import ChangePlan, move, plan_change
 
 
 class MoveState(JobTool):
-    """Take a job's state and tables along into a new generation, as the job is now."""
+    """Move a job's state and tables into a new generation that fits the job's present schemas and parameters."""
 
     tool = "state_move"
 
     parameters: Parameters = Field(default_factory=dict, description=PARAMETERS)
     partitions: Annotated[int | None, Option("--partitions")] = Field(
-        None, ge=1, le=32_768, description="Partitions of Spark's state store."
+        None, ge=1, le=32_768, description="Number of partitions of Spark's state store."
     )
-    dry_run: DryRun = Field(False, description="Say what the change means; change nothing.")
+    dry_run: DryRun = Field(False, description="Report what the change needs; change nothing.")
 
     @property
     def needs_spark(self) -> bool:
-        """Of a move."""
+        """Whether it moves the state; a plan needs no Spark."""
         return not self.dry_run
 
     def act(self, work: Work) -> Outcome:
@@ -44,27 +44,29 @@ class MoveState(JobTool):
         tables = ", ".join(f"{count:,} {name}" for name, count in moved.table_rows.items())
         text = (
             f"{self.job}: {moved.generation.name} is live, with {moved.rows:,} rows of state (of {moved.rows_before:,}) and "
-            f"{tables}; the one before stays until `keyfold state prune {self.job}`"
+            f"{tables}; `keyfold state prune {self.job}` removes the previous generation"
         )
         return Outcome(summary, text)
 
 
-def _text(told: ChangePlan) -> str:
-    if told.generation is None:
-        return f"{told.job} has never run: its first run reads {told.events:,} events ({told.event_bytes:,} bytes)"
-    lines = [f"{one.setting}: {one.before} -> {one.after}: {one.verdict} ({one.why})" for one in told.changes]
-    if told.verdict == "free":
-        lines.append(f"{told.job} goes on in {told.generation}: `keyfold run {told.job}`")
-    elif told.verdict == "move":
+def _text(change: ChangePlan) -> str:
+    if change.generation is None:
+        return (
+            f"{change.job} has never run: its first run reads {change.events:,} events ({change.event_bytes:,} bytes)"
+        )
+    lines = [f"{one.setting}: {one.before} -> {one.after}: {one.verdict} ({one.why})" for one in change.changes]
+    if change.verdict == "free":
+        lines.append(f"{change.job} continues in {change.generation}: `keyfold run {change.job}`")
+    elif change.verdict == "move":
         lines.append(
-            f"a move rewrites {told.state_bytes:,} bytes of state, which stand for {told.open_events:,} open events; tables "
-            f"are taken over as they are: `keyfold state move {told.job}`"
+            f"a move rewrites {change.state_bytes:,} bytes of state ({change.open_events:,} open events) and keeps the tables: "
+            f"`keyfold state move {change.job}`"
         )
     else:
-        lasts = f", about {told.seconds:,.0f} s by the speed of its last batches" if told.seconds else ""
+        duration = f", about {change.seconds:,.0f} s at the speed of its last batches" if change.seconds else ""
         lines.append(
-            f"a refresh reads {told.events:,} events again ({told.event_bytes:,} bytes{lasts}): `keyfold run {told.job} "
-            f"--full-refresh`; see first what it would change: `keyfold try {told.job} BRANCH`"
+            f"a refresh reads {change.events:,} events again ({change.event_bytes:,} bytes{duration}): `keyfold run {change.job} "
+            f"--full-refresh`; `keyfold try {change.job} BRANCH` shows first what it would change"
         )
-    lines.append("of changes in the code of its step this knows nothing: `keyfold try` shows what they do")
+    lines.append("changes in the code of the step are not examined: `keyfold try` shows their effect")
     return "\n".join(lines)

@@ -41,7 +41,7 @@ Time = Annotated[str | None, AfterValidator(_is_time)]
 
 Parameters = Annotated[dict[str, str], Option("--param", "PARAM")]
 DryRun = Annotated[bool, Option("--dry-run")]
-PARAMETERS = "A job parameter, name=value; may be repeated."
+PARAMETERS = "A job parameter as name=value; may be repeated."
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class StateTool(BaseModel):
 
     tool: ClassVar[str]
     subject: ClassVar[str] = "job"
-    confirm: ClassVar[str] = "The job's name again: this run changes which generation of it is live."
+    confirm: ClassVar[str] = "Repeat the job's name: this run may change its live generation."
     needs_token: ClassVar[bool] = False
 
     @classmethod

@@ -1,1 +1,1 @@
-"""Anomaly predictions: the job, what it learns and when, and the models it chooses from."""
+"""Predict anomalies of metrics: the job, its ways to learn, and its models."""

@@ -1,4 +1,4 @@
-"""Which predictions differ enough from the one last emitted of their key; each decides by the one before it."""
+"""Find the predictions that differ enough from the one last emitted for their key."""
 
 from typing import NamedTuple
 
@@ -8,17 +8,17 @@ from numpy.typing import NDArray
 from spark_jobs.jobs.anomaly_predictions.models.runs import Floats, Integers
 
 NONE = -1
-"""The label of a key of which nothing was emitted yet; the others are 0 and 1."""
+"""The label of a key before its first emitted prediction; the others are 0 and 1."""
 
 Labels = NDArray[np.int8]
 
 _STEPS_A_WALK = 10
-"""How many steps for all keys take as long as walking through one key alone."""
+"""Number of steps for all keys that take as long as processing one key by itself."""
 _SHORTEST_LOOK, _LONGEST_LOOK = 64, 65_536
 
 
 class Emitted(NamedTuple):
-    """Whether each prediction is emitted and the label emitted before it; label and score last emitted of each key."""
+    """For each prediction, whether it is emitted and the label emitted before; for each key, label and score last emitted."""
 
     is_emitted: NDArray[np.bool_]
     label_before: Labels
@@ -29,10 +29,10 @@ class Emitted(NamedTuple):
 def find_changes(
     labels: Labels, scores: Floats, starts: Integers, counts: Integers, label: Labels, score: Floats, min_change: float
 ) -> Emitted:
-    """Emit what has another label than the one last emitted, or a score further from its score than `min_change`.
+    """Emit predictions whose label differs from the last emitted one, or whose score differs by more than `min_change`.
 
-    Predictions lie key by key, from `starts`, `counts` long; `label` and `score` are each key's last emitted. One step
-    takes the next prediction of every key that has one; what is left of the longest is walked through key by key.
+    Predictions are ordered by key: `counts` predictions from `starts` on; `label` and `score` are each key's last emitted. One
+    step processes the next prediction of every key; the rest of the longest keys is processed key by key.
     """
     is_emitted = np.zeros(len(labels), dtype=bool)
     label_before = np.full(len(labels), NONE, dtype=np.int8)

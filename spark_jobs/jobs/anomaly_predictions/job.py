@@ -1,35 +1,30 @@
-"""Anomaly predictions: how unusual each value of a metric is, said by a model of the metric that learns as it goes.
+"""Score how unusual each value of a metric is, by an online model per metric.
 
-Each key has a model in state, which predicts each event and learns it. In which `order`:
+Each key has a model in state, which predicts each event and then learns it. The parameter `order` sets the order of events:
 
-- `event_time`: an event waits until the watermark has passed it, so that models learn in order of event time (values at
-  one moment in order of size) whatever the order of arrival. Events at or behind the watermark are late.
-- `arrival`: an event is predicted by the model so far in the batch in which it comes, late or not. Events of one batch
-  are taken in order of event time, values of one moment in order of size. Nothing waits and nothing is late.
+- `event_time`: an event waits until the watermark has passed it. Models learn in order of event time (values of the same time
+  in order of size), whatever the order of arrival. Events at or behind the watermark are late.
+- `arrival`: an event is predicted in the batch in which it arrives, late or not. Events of one batch are processed in order of
+  event time, values of the same time in order of size. No event waits, and none is late.
 
-And when models `learn`:
+The parameter `learn` sets which model predicts an event:
 
-- `every_event`: predicted by a model that has learned all events before it.
-- `every_interval`: predicted by the model as it was when the event's `interval` of event time began.
-- `complete_window`: once the watermark has passed the end of the event's `window`, predicted by a model that has
-  learned the whole window.
-- `refresh`: predicted by the model as it was last refreshed. Once `refresh_after` of processing time has passed since the
-  first event that it has not learned, it learns all that it has not, in one go and in order of event time; a thousand
-  events of a key that wait for it do not wait longer.
+- `every_event`: the model that has learned all events before it.
+- `every_interval`: the model at the beginning of the event's `interval` of event time.
+- `complete_window`: once the watermark has passed the end of the event's `window`, the model that has learned the whole window.
+- `refresh`: the model at its last refresh. When `refresh_after` of processing time has passed since the first event that it has
+  not learned, or a thousand such events wait, it learns all of them at once, in order of event time.
 
-What this guarantees. In order of event time, but for `refresh`, the answer does not depend on how events are split into
-batches: the same events, the same answers. In order of arrival, and with `refresh`, it depends on them: the same batches
-at the same processing times give the same answers, to the last bit, whatever files their rows lie in and however often a
-crash has them worked on again, since the journal says what a batch is and what time it is in it. The same events in
-other batches give other answers, for another model was asked.
+Guarantees. With `order=event_time` and without `refresh`, results do not depend on batch boundaries. With `order=arrival` or
+`refresh` they do; but the same batches at the same processing times give identical results, to the last bit, for any file
+layout and any number of repeats after a crash, since the journal records each batch's input and time.
 
-Of the predictions the table has the first of each key and those that differ enough from the one before them there:
-another label, or a score further away than `min_change`.
+The table has the first prediction of each key, and those that differ enough from the last one in the table: another label, or
+a score that differs by more than `min_change`.
 
-A model of which nothing is heard for `forget_after` of event time leaves state for the table `retired_models`; should
-its key come back, it begins anew. With `timeout_in=processing_time` nothing is heard of a key from the batch on that
-brought its last event, whatever time that is of; what waits of it is predicted and learned before it leaves
-(`keyed.timeouts`).
+A model without events for `forget_after` of event time moves from state to the table `retired_models`; if its key returns, a new
+model starts. With `timeout_in=processing_time`, the silence is measured from the batch that brought the key's last event; the
+key's waiting events are predicted and learned first (`keyed.timeouts`).
 """
 
 from datetime import timedelta
@@ -57,7 +52,7 @@ from spark_jobs.jobs.expiry import SilentParameters
 from spark_jobs.streams import METRICS
 
 STATE_VERSION = 1
-"""Of the columns of state that every model shares."""
+"""Version of the state columns that all models share."""
 
 if TYPE_CHECKING:
     ModelName = str
@@ -70,61 +65,62 @@ class AnomalyPredictionParameters(SilentParameters):
 
     model: ModelName = Field(
         "rarity",
-        description="rarity: how many days pass until the metric does the like again, by its time of day, its levels and "
-        "how long a value stays the same; for alarms that people are to look at. ewma: exponentially weighted mean and "
-        "variance; a short example of a model, for metrics that wander",
+        description="rarity: after how many days a similar value recurs, by time of day, level, and how long a value stays the "
+        "same; for alarms that people read. ewma: exponentially weighted mean and variance; a short example of a model, for "
+        "drifting metrics",
     )
     order: Literal["event_time", "arrival"] = Field(
         "event_time",
-        description="event_time: a value is predicted once the watermark has passed it, and what comes behind it is late; "
-        "however the values come, the answers are the same. arrival: predicted by the model so far when it comes, late "
-        "or not; the soonest answer, and another one if values come in other batches",
+        description="event_time: a value is predicted when the watermark has passed it, and values behind the watermark are "
+        "late; results do not depend on the order of arrival. arrival: a value is predicted when it arrives, late or not; the "
+        "earliest result, which depends on batch boundaries",
     )
     learn: Literal["every_event", "every_interval", "complete_window", "refresh"] = Field(
         "every_event",
-        description="every_event: each event is predicted by a model that has learned all before it; the soonest "
-        "answer. every_interval: predicted by the model as it was when the event's interval began, so that the events "
-        "of one burst do not get used to each other. complete_window: once its window of event time is complete, "
-        "predicted by a model that has learned all of the window; the fullest answer, and the last to come. refresh: "
-        "predicted by the model as it was last refreshed, which learns in one go what came since",
+        description="every_event: each event is predicted by a model that has learned all events before it; the earliest "
+        "result. every_interval: by the model at the beginning of the event's interval, so that a burst does not train the "
+        "model on itself. complete_window: once the event's window of event time is complete, by a model that has learned the "
+        "whole window; the latest result. refresh: by the model at its last refresh, when it learned all events since the "
+        "refresh before",
     )
     refresh_after: Duration = Field(
         timedelta(seconds=1),
-        description="refresh: processing time from the first value that a model has not learned to its refresh",
+        description="refresh: processing time from the first unlearned value of a model to its refresh",
     )
     interval: Duration = Field(
         timedelta(hours=1),
-        description="every_interval: event time from one refresh of the model to the next, from 1970",
+        description="every_interval: length of an interval in event time; intervals are aligned to 1970 UTC",
     )
     window: Duration = Field(
         timedelta(days=1),
-        description="complete_window: length of a window in event time, one after the other from 1970",
+        description="complete_window: length of a tumbling window in event time, aligned to 1970 UTC",
     )
     emit: Literal["changes", "all"] = Field(
         "changes",
-        description="changes: a key's first prediction and each that differs enough from the one emitted before it. "
+        description="changes: a key's first prediction, and each that differs enough from the last emitted one. "
         "all: every prediction",
     )
     min_change: float = Field(
-        0.2, ge=0, le=1, description="By how much more than this a score must differ to be emitted under the same label"
+        0.2, ge=0, le=1, description="Difference of scores above which a prediction with the same label is emitted"
     )
     alarms_per_week: float | None = Field(
         None,
         ge=1 / 8,
         le=3,
-        description="Alarms a week and metric that you can live with: rarer values are anomalous. For rarity, whose score "
-        "counts days; not beside a threshold. Of what comes more often than three times a week too little is remembered "
-        "to tell it apart, and nothing is known to be rarer than once in eight weeks",
+        description="Accepted alarms per week and metric: rarer values are anomalous. Only for rarity, whose score counts days, "
+        "and not together with threshold. The model distinguishes frequencies from three times a week to once in eight weeks",
     )
     threshold: float | None = Field(
         None,
         ge=0,
         le=1,
-        description="Score above which a value is anomalous; by default that of alarms_per_week, or what the model "
-        "recommends: rarity two alarms a week",
+        description="Score above which a value is anomalous; default: that of alarms_per_week, else the model's, for rarity "
+        "two alarms a week",
     )
     min_events: int = Field(
-        30, ge=0, description="Events a model must have learned before it calls anything anomalous; until then score 0"
+        30,
+        ge=0,
+        description="Events that a model must have learned before it labels values anomalous; until then the score is 0",
     )
     forget_after: Duration = Field(timedelta(days=30), description="Silence after which a model retires")
 
@@ -132,15 +128,15 @@ class AnomalyPredictionParameters(SilentParameters):
     def _arrival_knows_no_periods(self) -> Self:
         if self.order == "arrival" and self.learn in ("every_interval", "complete_window"):
             raise ValueError(
-                f"order=arrival goes with learn=every_event or learn=refresh: {self.learn} takes values by periods of event "
-                "time, of which late ones come when their period is over"
+                f"order=arrival requires learn=every_event or learn=refresh: {self.learn} processes values by periods of event "
+                "time, and late values arrive when their period has ended"
             )
         return self
 
     @model_validator(mode="after")
     def _alarms_are_counted_one_way(self) -> Self:
         if self.alarms_per_week is not None and self.threshold is not None:
-            raise ValueError("alarms_per_week and threshold say the same twice; give one of them")
+            raise ValueError("give either alarms_per_week or threshold, not both")
         if self.alarms_per_week is not None and find_model(self.model).half_at is None:
             raise ValueError(
                 f"the score of {self.model} does not count days; give a threshold instead of alarms_per_week"
@@ -164,13 +160,13 @@ _FROM_HERE_ON = frozenset(
         "timeout_in",
     }
 )
-"""Parameters that count from here on: what a model has learned does not depend on them, only when the next values are
-predicted and learned, what of them is emitted, and when the model retires. Another model has other state.
+"""Parameters that a move can change: what a model has learned does not depend on them. They only decide when values are predicted
+and learned, which predictions are emitted, and when the model retires. Another model has other state.
 """
 
 
 def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
-    """Make the job of its parameters."""
+    """Build the job from its parameters."""
     model = find_model(parameters.model)
     ways = {
         "every_event": every_event(),
@@ -211,10 +207,10 @@ def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
                 "retired_models",
                 RETIRED_MODEL,
                 events=pl.col("events_learned").sum(),
-                description="One row a model that was forgotten, after `forget_after` without a value.",
+                description="One row per retired model, after `forget_after` without a value.",
             ),
         ),
-        # The model's version too: what another version has learned is not to be read as this one's.
+        # Includes the model's version: a model must not read what another version has learned.
         schema_version=100 * STATE_VERSION + model.version,
         output_events=pl.lit(0),
         state_events=pl.col("role").is_in([WAITING, UNLEARNED]).sum()
@@ -226,7 +222,7 @@ def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
 
 
 def _threshold(model: Model, parameters: AnomalyPredictionParameters) -> float:
-    """Score above which a value is anomalous."""
+    """Return the score above which a value is anomalous."""
     if parameters.alarms_per_week is not None and model.half_at is not None:
         days = 7.0 / parameters.alarms_per_week
         return days / (days + model.half_at)

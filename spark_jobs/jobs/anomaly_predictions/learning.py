@@ -1,8 +1,8 @@
-"""Four ways to build a metric's model: after every event, every interval, of complete windows, or at a refresh.
+"""Train a metric's model in four ways: after every event, every interval, by complete windows, or at a refresh.
 
-Each takes the models of the events' keys (`key`, the model's columns, `events_learned`), the models that serve the
-present interval (the same and `interval`; only `every_interval` has any) and events (`models.protocol`), and gives
-predictions in the order of the events and what the models are afterwards.
+Each way takes the models of the events' keys (`key`, the model's columns, `events_learned`), the models that predict in the
+present interval (the same columns and `interval`; only for `every_interval`), and events (`models.protocol`). It returns the
+predictions in the order of the events, and the new models.
 """
 
 from collections.abc import Callable
@@ -18,13 +18,13 @@ from spark_jobs.jobs.anomaly_predictions.models.runs import Integers, KeyRuns, k
 
 
 class Learned(NamedTuple):
-    """What one call learned.
+    """The result of one call.
 
     Attributes:
-        predictions: `models.protocol.PREDICTION` and `events_learned`, a row an event: how many events of its key the
-            model that predicted it had learned.
+        predictions: one row per event, with `models.protocol.PREDICTION` and `events_learned`, the number of events that the
+            predicting model had learned.
         models: all models.
-        serving: the models that serve the last interval of each key.
+        serving: the models that predict in the last interval of each key.
     """
 
     predictions: pl.DataFrame
@@ -36,7 +36,7 @@ Learn = Callable[[Model, pl.DataFrame, pl.DataFrame, pl.DataFrame], Learned]
 
 
 def every_event() -> Learn:
-    """Predict each event by all events before it."""
+    """Predict each event by a model of all events before it."""
 
     def learn(model: Model, models: pl.DataFrame, serving: pl.DataFrame, events: pl.DataFrame) -> Learned:
         runs = key_runs(models, events)
@@ -47,7 +47,7 @@ def every_event() -> Learn:
 
 
 def complete_windows(window: timedelta) -> Learn:
-    """Learn each window's events, then predict them by the model that has; windows tumble from 1970 on."""
+    """Learn each window's events, then predict them by that model; windows tumble from 1970 on."""
 
     def learn(model: Model, models: pl.DataFrame, serving: pl.DataFrame, events: pl.DataFrame) -> Learned:
         runs = key_runs(models, events)
@@ -61,10 +61,9 @@ def complete_windows(window: timedelta) -> Learn:
 
 
 def every_interval(interval: timedelta) -> Learn:
-    """Predict the events of an interval by all events before it; intervals tumble from 1970 on.
+    """Predict the events of an interval by a model of all events before the interval; intervals tumble from 1970 on.
 
-    The events of an interval are learned as they come, beside the model that serves it: when the next interval begins,
-    what has been learned until then serves that one.
+    A second model learns the events of the interval as they arrive; it predicts from the beginning of the next interval.
     """
 
     def learn(model: Model, models: pl.DataFrame, serving: pl.DataFrame, events: pl.DataFrame) -> Learned:
@@ -93,7 +92,7 @@ def every_interval(interval: timedelta) -> Learn:
 
 
 def at_a_refresh() -> Learn:
-    """Predict by the models as they are and learn nothing: who calls keeps the events, for `learn_events`."""
+    """Predict by the models and learn nothing: the caller keeps the events for `learn_events`."""
 
     def learn(model: Model, models: pl.DataFrame, serving: pl.DataFrame, events: pl.DataFrame) -> Learned:
         return Learned(_predict_by(model, models, events), models, serving)
@@ -102,7 +101,7 @@ def at_a_refresh() -> Learn:
 
 
 def learn_events(model: Model, models: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """The models, counted, once they have learned the events."""
+    """Return the models after they have learned the events, with the number of learned events."""
     return _counted(model.learn(_of(model, models), events), models, key_runs(models, events))
 
 
@@ -116,20 +115,20 @@ def _predict_by(model: Model, models: pl.DataFrame, events: pl.DataFrame) -> pl.
 
 
 def _counted(learned: pl.DataFrame, models: pl.DataFrame, runs: KeyRuns) -> pl.DataFrame:
-    """The learned models, with how many events each has learned in all."""
+    """Add to the models the total number of events that each has learned."""
     added = np.zeros(models.height, dtype=np.int64)
     added[runs.model] = runs.counts
     return learned.with_columns(models["events_learned"] + pl.Series(added))
 
 
 def _knowing(predictions: pl.DataFrame, models: pl.DataFrame, runs: KeyRuns, known: Integers) -> pl.DataFrame:
-    """The predictions, with how many events the model of each had learned: those before this call, and `known`."""
+    """Add to the predictions the number of events that their model had learned: before this call, plus `known`."""
     before = models["events_learned"].to_numpy()[runs.model][runs.run]
     return predictions.with_columns(events_learned=pl.Series(before + known))
 
 
 def _periods(runs: KeyRuns, events: pl.DataFrame, length: timedelta) -> tuple[Integers, Integers]:
-    """Of each event's period: the rank of its first event among those of the key, and how many events it has."""
+    """Return, for each event's period, the rank of its first event within the key, and its number of events."""
     period = events.select(period_start(pl.col("event_time"), length).to_physical()).to_series().to_numpy()
     is_first = (runs.rank == 0) | np.append(True, period[1:] != period[:-1])[: len(period)]
     starts = np.flatnonzero(is_first)
@@ -138,6 +137,6 @@ def _periods(runs: KeyRuns, events: pl.DataFrame, length: timedelta) -> tuple[In
 
 
 def _replace(rows: pl.DataFrame, where: pl.Series, by: pl.DataFrame) -> pl.DataFrame:
-    """The rows, those at `where` replaced."""
+    """Replace the rows at `where`."""
     order = where.arg_true().append((~where).arg_true()).arg_sort()
     return pl.concat([by.select(rows.columns), rows.filter(~where)])[order]

@@ -1,4 +1,4 @@
-"""What is kept of keys from one batch to the next: their models, and values that no model has learned yet."""
+"""Read and write the state of keys: their models, and values that are not learned yet."""
 
 from typing import NamedTuple
 
@@ -11,16 +11,16 @@ from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
 from spark_jobs.jobs.anomaly_predictions.tables import LEARNING, SERVING, UNLEARNED
 
 MOST_UNLEARNED = 1_000
-"""So many values of a key wait for a refresh at most: state stays small, however much comes at once."""
+"""Largest number of values of a key that wait for a refresh; bounds the state when many values arrive at once."""
 
 
 class Kept(NamedTuple):
-    """What is kept of keys.
+    """The state of keys.
 
     Attributes:
-        models: of each key, with what was last emitted.
-        serving: the models that serve the intervals of `every_interval`.
-        unlearned: values that were predicted and wait for a refresh: `key`, `value`, `event_time`, `stale_at`.
+        models: the model of each key, with its last emitted prediction.
+        serving: the models that predict in the present interval of `every_interval`.
+        unlearned: predicted values that wait for a refresh: `key`, `value`, `event_time`, `stale_at`.
     """
 
     models: pl.DataFrame
@@ -29,7 +29,7 @@ class Kept(NamedTuple):
 
     @staticmethod
     def of(state: pl.DataFrame, model: Model) -> "Kept":
-        """Take apart the state."""
+        """Split the rows of state by role."""
         columns = ("key", *model.state.names, "events_learned")
         return Kept(
             state.filter(role=LEARNING).select(*columns, "last_event_time", "label", "score"),
@@ -38,9 +38,9 @@ class Kept(NamedTuple):
         )
 
     def with_new(self, model: Model, keys: pl.Series) -> "Kept":
-        """Give each of these keys that has none a model that has learned nothing."""
+        """Add an empty model for each of these keys that has none."""
         keys = keys.filter(~keys.is_in(self.models["key"].implode()))
-        # Most batches bring none, and a call on a few rows costs as much as on thousands.
+        # Most batches have no new key, and a call on few rows costs as much as on thousands.
         if not len(keys):
             return self
         new = model.initial(keys).with_columns(
@@ -52,7 +52,7 @@ class Kept(NamedTuple):
         return self._replace(models=pl.concat([self.models, new.select(self.models.columns)]))
 
     def refreshed(self, model: Model, keys: pl.Series) -> "Kept":
-        """Let the models of these keys learn all that waits for them, in one go and in order of time."""
+        """Let the models of these keys learn all their waiting values at once, in order of time."""
         if not (self.unlearned.height and len(keys)):
             return self
         is_learned = self.unlearned["key"].is_in(keys.implode())
@@ -66,19 +66,19 @@ class Kept(NamedTuple):
         return self._replace(models=models, unlearned=self.unlearned.filter(~is_learned))
 
     def refreshed_where_many_wait(self, model: Model) -> "Kept":
-        """The same of keys for which more than `MOST_UNLEARNED` values wait."""
+        """Refresh the models of keys with more than `MOST_UNLEARNED` waiting values."""
         if self.unlearned.height <= MOST_UNLEARNED:
             return self
         counts = self.unlearned.group_by("key").len()
         return self.refreshed(model, counts.filter(pl.col("len") > MOST_UNLEARNED)["key"])
 
     def without(self, where: pl.Series) -> "Kept":
-        """Forget models; nothing may wait for them."""
+        """Remove models; no value may be waiting for them."""
         gone = self.models.filter(where)
         return Kept(self.models.filter(~where), self.serving.join(gone, on="key", how="anti"), self.unlearned)
 
     def rows(self, deadline: pl.Expr) -> pl.DataFrame:
-        """Rows of state, models due at `deadline`."""
+        """Return the rows of state, with models due at `deadline`."""
         rows = [
             self.models.with_columns(role=pl.lit(LEARNING), deadline=deadline),
             self.serving.with_columns(role=pl.lit(SERVING)),

@@ -1,4 +1,4 @@
-"""The step of anomaly predictions: events are predicted and learned in order of time or of arrival, and models retire."""
+"""Run the step of anomaly predictions: predict and learn events, and retire models."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ _KEY = ("key",)
 
 
 class _Heard(NamedTuple):
-    """What was made of events: all predictions that are emitted, the last one of each key, and what is kept."""
+    """The emitted predictions of some events, the last prediction of each key, and the new state."""
 
     output: pl.DataFrame
     latest: pl.DataFrame
@@ -43,7 +43,7 @@ class _Heard(NamedTuple):
 
 
 class _Turn(NamedTuple):
-    """What was made of keys in a batch: the rows of state, and rows of the tables."""
+    """The rows of state and of the tables for some keys in a batch."""
 
     state: pl.DataFrame
     output: pl.DataFrame
@@ -53,17 +53,17 @@ class _Turn(NamedTuple):
 
 @dataclass(frozen=True)
 class AnomalyStep:
-    """The step of one model, one order and one way to learn.
+    """The step for one model, one order and one way to learn.
 
     Attributes:
-        model, learn: what predicts, and when it learns.
-        at_arrival: whether events are predicted when they come, late or not; else when the watermark has passed them.
-        window: how long events wait: until the end of their window, None: until the watermark has passed them.
-        refresh_after: processing time after which models learn what was predicted; None: `learn` sees to it.
+        model, learn: the model, and when it learns.
+        at_arrival: whether events are predicted when they arrive, late or not; else when the watermark has passed them.
+        window: the window until whose end events wait; None: they wait until the watermark has passed them.
+        refresh_after: processing time after which models learn predicted values; None: `learn` decides.
         threshold: score above which a value is anomalous.
-        min_events: events that a model must have learned; until then scores are 0.
-        min_change: by how much more than this a score must differ to be emitted, None: all are.
-        forget: silence after which a model retires.
+        min_events: number of events that a model must have learned; until then scores are 0.
+        min_change: difference of scores above which a prediction is emitted; None: all are emitted.
+        forget: the timeout after which a model retires.
     """
 
     model: Model
@@ -78,7 +78,7 @@ class AnomalyStep:
 
     def __call__(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
         is_late = events.select((pl.col("timestamp") <= clock.late_watermark) & (not self.at_arrival)).to_series()
-        # Negative zero becomes zero: the two are one value, and would lie in order of arrival.
+        # Negative zero becomes zero: they are equal, and would otherwise keep their order of arrival.
         on_time = events.filter(~is_late).with_columns(pl.col("value") + 0.0)
         over, going_on = self._part(state, clock)
         turns = [self._turn(over, on_time.clear(), clock, _forgotten_at(over))] if over.height else []
@@ -88,7 +88,7 @@ class AnomalyStep:
             output=pl.concat([turn.output for turn in turns]),
             late=events.filter(is_late),
             side={
-                # Of a key that was over and has begun anew, what came last.
+                # If a key's model retired and a new one started in this batch, the last prediction counts.
                 "latest_predictions": pl.concat([turn.latest for turn in turns]).unique(
                     "key", keep="last", maintain_order=True
                 ),
@@ -97,7 +97,7 @@ class AnomalyStep:
         )
 
     def _part(self, state: pl.DataFrame, clock: Clock) -> Parted:
-        """Part all rows of the keys that are to be forgotten before the batch; what is unlearned is due at its refresh."""
+        """Separate the rows of keys that retire before the batch; unlearned values are due at their refresh."""
         if self.forget.in_event_time:
             return Parted(state.clear(), state)
         over, going_on = self.forget.part(_but_unlearned(state), _KEY, clock)
@@ -108,7 +108,7 @@ class AnomalyStep:
         return Parted(pl.concat([over, unlearned.filter(is_over)]), pl.concat([going_on, unlearned.filter(~is_over)]))
 
     def _renewed(self, rows: pl.DataFrame, before: pl.DataFrame, heard: pl.DataFrame, clock: Clock) -> pl.DataFrame:
-        """Rows of state, with when their keys are to be forgotten in processing time."""
+        """Return the rows of state with the processing time at which their keys retire."""
         if self.forget.in_event_time:
             return rows
         is_unlearned = rows["role"] == UNLEARNED
@@ -116,10 +116,10 @@ class AnomalyStep:
         return pl.concat([renewed, rows.filter(is_unlearned)])
 
     def _turn(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock, over: pl.DataFrame | None = None) -> _Turn:
-        """Predict and learn what is due; of keys that were `over` (and when) all that waits, and then forget them."""
+        """Predict and learn the due events; for keys that are `over`, process all waiting events and retire their models."""
         waiting = pl.concat([state.filter(role=WAITING).select(METRICS.schema.names), events])
         waiting = waiting.with_columns(deadline=self._due())
-        # Also what waited for the watermark before the job was moved to this order.
+        # Includes events that waited for the watermark before the job was moved to this order.
         is_due = waiting.select(
             (pl.col("deadline") <= clock.watermark) | self.at_arrival | (over is not None)
         ).to_series()
@@ -130,7 +130,7 @@ class AnomalyStep:
         kept = self._refreshed(Kept.of(state, self.model), clock, over)
         kept = kept.with_new(self.model, _keys(ready))
         output, latest, retired = [empty(ANOMALY_PREDICTION)], [empty(LATEST_PREDICTION)], []
-        for life, part in self._lives(kept.models, ready):
+        for life, part in self._lifetimes(kept.models, ready):
             if life:
                 kept, gone = self._retire(kept, kept.models["key"].is_in(_keys(part).implode()))
                 retired.append(gone)
@@ -148,25 +148,25 @@ class AnomalyStep:
         )
 
     def _due(self) -> pl.Expr:
-        """When an event has waited enough."""
+        """Return when an event is due."""
         time = pl.col("timestamp")
         return time if self.window is None else period_start(time, self.window) + self.window
 
     def _refreshed(self, kept: Kept, clock: Clock, over: pl.DataFrame | None) -> Kept:
-        """Let models learn what has waited for long enough, before they predict what came now, or what waits to the end."""
+        """Let models learn values whose refresh is due, before they predict new events or retire."""
         waits = kept.unlearned
         if not waits.height:
             return kept
         if self.refresh_after is not None:
-            # Of a key that was over before now, until then: how often one looks must change nothing.
+            # For a key that was over earlier, only until then, so that results do not depend on how often jobs run.
             until = None if over is None else waits.join(over, on=_KEY, how="left", maintain_order="left")["over_at"]
             waits = waits.filter(pl.col(STALE_AT) <= (clock.processing_time if until is None else until))
         return kept.refreshed(self.model, waits["key"].unique())
 
-    def _lives(self, models: pl.DataFrame, events: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
-        """Part events by the life of their key to which they belong: 0 goes on, each silence begins the next.
+    def _lifetimes(self, models: pl.DataFrame, events: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
+        """Split events by the lifetime of their key: 0 continues the key's state, and each silence starts the next.
 
-        A silence of processing time lies between batches, and so between no two events of one.
+        A silence in processing time is between batches, never between two events of one batch.
         """
         if not events.height:
             return
@@ -178,7 +178,7 @@ class AnomalyStep:
         last = models["last_event_time"].to_physical().fill_null(_LONG_AGO).to_numpy()[runs.model]
         before = np.roll(times, 1)
         before[runs.starts] = np.where(last == _LONG_AGO, times[runs.starts], last)
-        # What comes late breaks no silence that lies behind the key's newest event.
+        # A late event, before the key's newest event, does not end a silence.
         before = np.maximum(before, last[runs.run])
         is_silence = times - before > micros(self.forget.after)
         silences = np.cumsum(is_silence)
@@ -213,7 +213,7 @@ class AnomalyStep:
         newest = pl.DataFrame(
             {"before": models["last_event_time"], "now": _placed(rows["event_time"][ends], runs.model)}
         )
-        # What came late leaves a newer value's prediction where it is.
+        # A late event does not replace the prediction of a newer one.
         is_newest = (newest["now"] >= newest["before"]).fill_null(value=True)[runs.model]
         heard = learned.models.with_columns(
             last_event_time=newest.select(pl.max_horizontal("before", "now")).to_series(),
@@ -228,18 +228,18 @@ class AnomalyStep:
                 pl.concat([kept.serving.filter(~is_served), learned.serving.select(kept.serving.columns)]),
                 kept.unlearned
                 if self.refresh_after is None
-                else pl.concat([kept.unlearned, self._told(events, clock)]),
+                else pl.concat([kept.unlearned, self._waiting_for_refresh(events, clock)]),
             ),
         )
 
-    def _told(self, events: pl.DataFrame, clock: Clock) -> pl.DataFrame:
-        """Events that were predicted, and wait for the refresh."""
+    def _waiting_for_refresh(self, events: pl.DataFrame, clock: Clock) -> pl.DataFrame:
+        """Return the predicted events, which wait for the refresh."""
         assert self.refresh_after is not None  # noqa: S101 - asked for by those that wait alone
         refresh_at = pl.lit(shifted(clock.processing_time, self.refresh_after)).cast(pl.Datetime("us", "UTC"))
         return events.select("key", "value", refresh_at.alias("stale_at"), "event_time")
 
     def _is_silent(self, models: pl.DataFrame, waiting: pl.DataFrame, clock: Clock) -> pl.Series:
-        """Whether a model has been silent for long enough, and no event waits that came in time to go on."""
+        """Whether a model has been silent for its timeout, and no waiting event arrived in time to continue it."""
         silent_at = pl.col("last_event_time") + self.forget.after
         is_silent = models.select((silent_at <= clock.watermark) & self.forget.in_event_time).to_series()
         if not is_silent.any():
@@ -250,12 +250,12 @@ class AnomalyStep:
         return is_silent & ~joined.select(goes_on).to_series()
 
     def _retire(self, kept: Kept, where: pl.Series, over: pl.DataFrame | None = None) -> tuple[Kept, pl.DataFrame]:
-        """Forget models once they have learned all; give what `retired_models` tells of them.
+        """Remove models that have learned all their values; return the state and their rows of `retired_models`.
 
         Args:
-            kept: what there is.
-            where: of each model, whether it is forgotten.
-            over: since when keys were over; None: the last event says so.
+            kept: the state.
+            where: for each model, whether it retires.
+            over: when keys were over; None: by their last event.
         """
         if not where.any():
             return kept, empty(RETIRED_MODEL)
@@ -270,7 +270,7 @@ class AnomalyStep:
         return kept.without(is_gone), gone.select(RETIRED_MODEL.names)
 
     def _state(self, kept: Kept, waiting: pl.DataFrame, clock: Clock) -> pl.DataFrame:
-        # A model that is overdue because an event waits is looked at again when that event is due.
+        # A model that is overdue because an event waits is examined again when that event is due.
         silent_at = pl.col("last_event_time") + self.forget.after
         rows = [
             kept.rows(pl.when((silent_at > clock.watermark) & self.forget.in_event_time).then(silent_at)),
@@ -280,26 +280,26 @@ class AnomalyStep:
 
 
 def _forgotten_at(over: pl.DataFrame) -> pl.DataFrame:
-    """When each key that is over was to be forgotten."""
+    """Return when each key that is over was due to retire."""
     return _but_unlearned(over).group_by(_KEY).agg(over_at=pl.col(STALE_AT).max())
 
 
 def _but_unlearned(state: pl.DataFrame) -> pl.DataFrame:
-    """Rows whose `stale_at` is when their key is forgotten: of those that are unlearned it is when they are learned."""
+    """Return the rows whose `stale_at` is when their key retires; for unlearned values it is when they are learned."""
     return state.filter(pl.col("role") != UNLEARNED)
 
 
 def _named(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows with labels as the tables show them; NULL for none."""
+    """Convert labels to their text; NULL for none."""
     names = {NONE: None, 0: LABELS[0], 1: LABELS[1]}
     return rows.with_columns(pl.col("label", "previous_label").replace_strict(names, return_dtype=pl.String))
 
 
 def _keys(events: pl.DataFrame) -> pl.Series:
-    """The keys of events that lie key by key."""
+    """Return the keys of events that are ordered by key."""
     return events["key"].rle().struct.field("value")
 
 
 def _placed(of_runs: pl.Series, model: Integers) -> pl.Series:
-    """Values of runs in the order of their models; each model has one run."""
+    """Reorder values of runs to the order of their models; each model has one run."""
     return of_runs[np.argsort(model)]

@@ -1,4 +1,4 @@
-"""What anomaly predictions writes and keeps: the columns of its tables and of its state."""
+"""Define the columns of the tables and the state of anomaly predictions."""
 
 import pyarrow as pa
 
@@ -19,13 +19,13 @@ ANOMALY_PREDICTION = pa.schema(
         column(
             "previous_label",
             pa.string(),
-            "Label of the series' row before in this table; NULL for its first, and after its model has retired",
+            "Label of the series' previous row in this table; NULL for the first row, and after the model has retired",
             made_of=_BOTH,
         ),
         required(
             "events_learned",
             pa.int64(),
-            "Values of the series that the model which predicted it had learned (with `complete_window` its own window too)",
+            "Number of values that the predicting model had learned (with `complete_window`, its own window included)",
             made_of=_BOTH,
         ),
     ]
@@ -57,12 +57,12 @@ RETIRED_MODEL = pa.schema(
 LABELS = ("normal", "anomalous")
 
 WAITING, LEARNING, SERVING, UNLEARNED = "waiting", "learning", "serving", "unlearned"
-"""Roles of a state row: an event that waits; a key's model; the model by which `every_interval` predicts meanwhile; an
-event that was predicted and is learned at the next refresh."""
+"""Roles of a state row: a waiting event; a key's model; the model that predicts in the present interval of `every_interval`; a
+predicted event that is learned at the next refresh."""
 
 
 def state_schema(model: Model) -> pa.Schema:
-    """State of any role: an event's columns, what is known of a model, the model's own columns."""
+    """Return the schema of state rows of all roles: columns of events, of all models, and of this model."""
     own = pa.schema(
         [
             pa.field("role", pa.string(), nullable=False),

@@ -1,1 +1,1 @@
-"""Batched enrichment: the job, the protocol of the service it asks, and a client that gives up gracefully."""
+"""Enrich events by an external service: the job, the protocol of the service, and the client."""

@@ -1,4 +1,4 @@
-"""How the client reads an answer: one result an event, whatever the service sent."""
+"""Parse an answer of the service into one result per event."""
 
 import json
 from datetime import UTC, datetime
@@ -12,10 +12,10 @@ class Result(NamedTuple):
     """One event's result in one answer.
 
     Attributes:
-        enrichment: JSON text, None of a failure.
-        status: HTTP status, None where there was none.
-        answer: of a failure, its reason.
-        retryable: whether it is worth another try.
+        enrichment: JSON text, None for a failure.
+        status: HTTP status, None if there was no answer.
+        answer: the reason of a failure.
+        retryable: whether the call may be retried.
     """
 
     enrichment: str | None
@@ -25,10 +25,11 @@ class Result(NamedTuple):
 
 
 def read_results(text: str, events: int) -> list[Result]:
-    """The results of an answer to a call about so many events.
+    """Return the results of an answer to a call with this number of events.
 
     Raises:
-        ValueError: the answer has another shape. (RecursionError: it is nested too deep.)
+        ValueError: the answer is malformed.
+        RecursionError: the answer is nested too deeply.
     """
     answer = json.loads(text, parse_constant=_no_number)
     results = answer.get("results") if isinstance(answer, dict) else None
@@ -52,12 +53,12 @@ def _result(result: Any) -> Result:
 
 
 def _json(value: Any) -> str:
-    # allow_nan: 1e999 is read as infinity, which no JSON can say.
+    # allow_nan=False: 1e999 is parsed as infinity, which JSON cannot represent.
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def read_retry_after(value: str | None) -> float:
-    """Seconds that a Retry-After header asks for: a number, or a date; 0 where it is neither."""
+    """Return the seconds of a Retry-After header, given as a number or a date; 0 if it is neither."""
     text = (value or "").strip()
     if text.isascii() and text.isdecimal() and len(text) < 10:
         return float(text)

@@ -1,4 +1,4 @@
-"""Many calls at a time, and no exception of a call to its caller: what breaks is an outcome too."""
+"""Make many calls concurrently; a failed call is an outcome, not an exception."""
 
 import json
 from collections.abc import Sequence
@@ -9,18 +9,18 @@ from spark_jobs.jobs.batched_enrichment.protocol import Batch, Call, Outcome
 
 
 def call_all(batches: Sequence[Batch], call: Call, max_in_flight: int, answers: Answers) -> list[Sequence[Outcome]]:
-    """Call once for every batch that differs, at most `max_in_flight` at a time; outcomes in the order of the batches.
+    """Call once per distinct batch, at most `max_in_flight` at a time; return the outcomes in the order of the batches.
 
     Args:
-        batches: what to ask about.
-        call: asks.
-        max_in_flight: how many calls are made at a time.
-        answers: where outcomes are kept before they are used, and found by a batch that is asked about again.
+        batches: the batches of events.
+        call: makes one call.
+        max_in_flight: largest number of concurrent calls.
+        answers: stores outcomes before they are used, and returns them if a batch is repeated.
 
     Raises:
-        OSError: an outcome cannot be kept; none may be used then.
+        OSError: an outcome cannot be stored; then none may be used.
     """
-    # Events without an id may be alike, and so may batches of them: one question, which must have one answer.
+    # Batches of events without an id may be equal. They share one call, so that they get the same answer.
     asked = {batch.idempotency_key: batch for batch in batches}
     if not asked:
         return []

@@ -1,10 +1,10 @@
-"""The HTTP client: one call a batch, with a bounded number of tries, and an outcome for every event.
+"""Call the service by HTTP: one call per batch, a bounded number of tries, and an outcome for every event.
 
-Between two tries of a batch it pauses: exponential backoff with full jitter (Brooker, "Exponential Backoff And Jitter",
-AWS Architecture Blog, 2015), and on top of it what the service asked for with `Retry-After`; never longer than
-`max_pause`. Events with a final result are not sent again.
+Between two tries of a batch, the client pauses: exponential backoff with full jitter (Brooker, "Exponential Backoff And
+Jitter", AWS Architecture Blog, 2015) plus the service's `Retry-After`, at most `max_pause`. Events with a final result are not
+sent again.
 
-Nothing but a wrong setting makes it raise. The token goes into the request's header and nowhere else.
+The client raises only for a wrong setting. The token is used only in the request's header.
 """
 
 import os
@@ -23,19 +23,19 @@ from spark_jobs.jobs.batched_enrichment.protocol import KEY_HEADER, Batch, Outco
 from spark_jobs.jobs.batched_enrichment.services import Service
 
 ANSWER_CHARACTERS = 1000
-"""How much of an answer a dead letter shows."""
+"""Number of characters of an answer that a dead letter contains."""
 
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """How the service is called; times in seconds.
+    """The settings of calls; times in seconds.
 
     Attributes:
-        service: which is called.
-        timeout: within which a call must be answered, from looking its host's name up to the answer's last byte.
-        max_attempts: calls at most that one event is in.
-        max_in_flight: calls at a time.
-        first_pause: upper bound of the pause after the first try; it doubles from try to try.
+        service: the service.
+        timeout: time limit of a call, from the name lookup to the answer's last byte.
+        max_attempts: largest number of calls for one event.
+        max_in_flight: largest number of concurrent calls.
+        first_pause: upper bound of the pause after the first try; it doubles with each try.
         max_pause: upper bound of any pause.
     """
 
@@ -90,7 +90,7 @@ class EnrichmentClient:
             if not again:
                 break
             places = [places[index] for index in again]
-            # Unanswered, it stays the same batch under the same key: the service may have worked on it already.
+            # An unanswered batch keeps its key: the service may have processed it already.
             part = part.again(again) if reply.answered else part
             self._sleep(self._pause(attempt, reply.retry_after))
         return [outcomes[place] for place in range(len(batch))]
@@ -107,7 +107,7 @@ class EnrichmentClient:
             return self._failed(batch, None, f"no answer within {self._settings.timeout:g} s")
         except ConnectionError as error:
             return self._failed(batch, None, str(error))
-        # Of any kind: one event's trouble with a service is an outcome, and stops no run.
+        # Any exception: a failed call is an outcome, and must not fail the run.
         except Exception as error:
             return self._failed(batch, None, f"{type(error).__name__}: {error}")
         status, retry_after = answer.status, read_retry_after(answer.headers.get("retry-after"))
@@ -129,7 +129,7 @@ class EnrichmentClient:
         return _Reply([self._shown(Result(None, status, answer, retryable))] * len(batch), retry_after)
 
     def _shown(self, result: Result) -> Result:
-        """A result as it may be stored: no token that was sent back, and text that is valid UTF-8."""
+        """Return a result that may be stored: without a token that the service sent back, and in valid UTF-8."""
         answer = result.answer
         if answer is not None:
             answer = _valid(self._redacted(answer)[:ANSWER_CHARACTERS])[:ANSWER_CHARACTERS]
@@ -141,12 +141,12 @@ class EnrichmentClient:
 
 
 class _Reply(NamedTuple):
-    """What came of one call.
+    """The result of one call.
 
     Attributes:
-        results: one an event.
-        retry_after: seconds to wait that it asked for.
-        answered: whether these are the service's own results, and its key thus used up.
+        results: one per event.
+        retry_after: seconds to wait, as requested by the service.
+        answered: whether the service answered, so that the batch's key is used up.
     """
 
     results: list[Result]
@@ -160,12 +160,12 @@ def _token(service: Service) -> str:
     token = os.environ.get(service.token_variable, "").strip()
     if not token:
         raise KeyfoldError(
-            f"the token of the enrichment service at {service.host} is to be in {service.token_variable}, which is not set in "
-            "the environment of Spark's workers; set it where Spark is started, or take token_variable out of the settings"
+            f"{service.token_variable}, with the token of the enrichment service at {service.host}, is not set in the "
+            "environment of Spark's workers; set it where Spark is started, or remove token_variable from the settings"
         )
     if not (token.isascii() and token.isprintable()):
         raise KeyfoldError(
-            f"{service.token_variable} holds characters that no HTTP header takes; set it to the token alone"
+            f"{service.token_variable} contains characters that are not allowed in an HTTP header; set it to the token only"
         )
     return token
 
@@ -178,5 +178,5 @@ def _reason(status: int) -> str:
 
 
 def _valid(text: str) -> str:
-    """Half a surrogate pair is JSON and is no UTF-8; written as an escape it is both."""
+    """Escape lone surrogates, which JSON allows but UTF-8 does not."""
     return text.encode("utf-8", "backslashreplace").decode()

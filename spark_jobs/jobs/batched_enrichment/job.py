@@ -1,18 +1,17 @@
-"""Batched enrichment: buffers events and asks an external service about them, many in a call.
+"""Buffer events, and enrich them by calls to an external service with many events per call.
 
-State holds the events that wait, shard by shard. Which events go together is decided by them and the clock alone:
+State has the waiting events, by shard. Only the events and the clock decide which events form a batch:
 
-- In order of event time (then id, then all the rest of the event), each `max_size` events from the front are a batch.
-- The rest of a shard goes once one of it has waited `max_wait` in event time (`deadline`) or `stale_after` in
-  processing time (`stale_at`); else it stays. A shard thus never keeps `max_size` events or more.
+- In order of event time (then id, then the other columns), each `max_size` events form a batch.
+- The rest of a shard is sent when one of its events has waited for `max_wait` of event time (`deadline`) or `stale_after` of
+  processing time (`stale_at`). So a shard never keeps `max_size` events or more.
 
-So a batch that is replayed after a crash makes the same calls again, each with the same idempotency key, and a service
-that keeps to the protocol (`enrichment/protocol.py`) does its work once. Each answer is written down before it is used
-(`Clock.answers`): what was answered before the crash is not asked again, and a service that now says something else
-changes nothing.
+A micro-batch that is repeated after a crash therefore makes the same calls with the same idempotency keys, and a service that
+follows the protocol (`protocol.py`) does its work once. Each answer is stored before it is used (`Clock.answers`): calls that
+were answered before the crash are not repeated, so a different answer cannot change the result.
 
-Nothing is late: every event, however old, ends as a row of `batched_enrichment`, or where the service would not have it
-of `batched_enrichment_dead_letters`. A service that is down makes dead letters and never fails the run.
+No event is late: every event gives a row of `batched_enrichment`, or of `batched_enrichment_dead_letters` if the service refuses
+it. A service that is down causes dead letters, and never fails the run.
 """
 
 from collections.abc import Callable, Sequence
@@ -55,10 +54,10 @@ SHARD = "shard"
 
 _ENRICHED, _KEY = "enrichment", "idempotency_key"
 _FAILED = (
-    column("attempts", pa.int32(), "Calls that it was in"),
-    column("status", pa.int32(), "HTTP status of the last answer; NULL where none came"),
+    column("attempts", pa.int32(), "Number of calls that contained the event"),
+    column("status", pa.int32(), "HTTP status of the last answer; NULL without an answer"),
     column("answer", pa.string(), "The last answer, or why there was none; at most 1,000 characters"),
-    column("failed_at", TIMESTAMP, "Processing time at which it was given up (UTC)"),
+    column("failed_at", TIMESTAMP, "Processing time at which the event was given up (UTC)"),
 )
 _WAITING = (pa.field(DEADLINE, TIMESTAMP), pa.field(STALE_AT, TIMESTAMP))
 
@@ -69,47 +68,50 @@ class BatchedEnrichmentParameters(JobParameters):
     stream: str = Field(RIDE_POINTS.name, description=f"Whose events: {', '.join(STREAMS)}")
     service: str = Field(
         "",
-        description=f"Name of the service that is asked, one of those in {SERVICES_VARIABLE}; empty takes the first of them",
+        description=f"Name of the service, one of those in {SERVICES_VARIABLE}; if empty, the first of them",
     )
-    max_size: int = Field(500, ge=1, le=MAX_EVENTS, description="Events in a call at most")
+    max_size: int = Field(500, ge=1, le=MAX_EVENTS, description="Largest number of events in a call")
     max_wait: Duration = Field(timedelta(minutes=10), description="Event time that an event waits for a full batch")
-    stale_after: Duration = Field(timedelta(minutes=5), description="Processing time that it waits for one")
-    shards: int = Field(4, ge=1, le=1024, description="Into how many parts events are buffered, each by itself")
+    stale_after: Duration = Field(
+        timedelta(minutes=5), description="Processing time that an event waits for a full batch"
+    )
+    shards: int = Field(4, ge=1, le=1024, description="Number of shards in which events are buffered separately")
     watermark_delay: Delay = Field(
-        timedelta(minutes=1), description="How far event time stays behind the newest event; adds to max_wait"
+        timedelta(minutes=1), description="How far the watermark stays behind the newest event; adds to max_wait"
     )
-    timeout: Duration = Field(timedelta(seconds=10), description="Within which a call must be answered")
-    max_attempts: int = Field(5, ge=1, le=20, description="Calls at most that an event is in before it is given up")
-    max_in_flight: int = Field(8, ge=1, le=256, description="Calls at a time, of each Spark task")
+    timeout: Duration = Field(timedelta(seconds=10), description="Time limit of a call")
+    max_attempts: int = Field(5, ge=1, le=20, description="Largest number of calls for an event before it is given up")
+    max_in_flight: int = Field(8, ge=1, le=256, description="Concurrent calls of each Spark task")
     first_pause: Duration = Field(
-        timedelta(milliseconds=200), description="Longest pause after the first try; doubles with each"
+        timedelta(milliseconds=200), description="Longest pause after the first try; doubles with each try"
     )
-    max_pause: Duration = Field(timedelta(seconds=30), description="Longest of all pauses, Retry-After included")
-    key_groups: int = Field(16, ge=1, le=32_768, description="Into how many parts the shards are split")
+    max_pause: Duration = Field(timedelta(seconds=30), description="Longest pause, Retry-After included")
+    key_groups: int = Field(
+        16, ge=1, le=32_768, description="Number of key groups that the shards are distributed over"
+    )
 
 
 _HOW_TO_CALL = frozenset({"service", "timeout", "max_attempts", "max_in_flight", "first_pause", "max_pause"})
-"""Parameters that change no batch."""
+"""Parameters that do not affect batches."""
 
 _FROM_HERE_ON = frozenset({"max_size", "max_wait", "stale_after"})
-"""Parameters that count from here on: an event that waits goes when it was told to when it came, or with a full batch by
-the new size. In which shard it waits is another matter.
+"""Parameters that a move can change: a waiting event keeps the deadlines that it got when it arrived, or is sent with a full batch
+of the new size. `shards` is not among them, since waiting events would be in other shards.
 """
 
 
 Connect = Callable[[], AbstractContextManager[Call]]
-"""Makes ready to call, in the worker and only when there is something to ask."""
+"""Opens a client, in the worker and only if there is something to send."""
 
 
 def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = None) -> KeyedJob:
-    """Make the job of its parameters.
+    """Build the job from its parameters.
 
     Args:
-        connect: what calls, in place of the HTTP client.
+        connect: opens a client in place of the HTTP client.
 
     Raises:
-        KeyfoldError: there is no such stream, it has a column that the job's own would hide, or no
-            such service is named in the deployment's settings.
+        KeyfoldError: the stream is unknown or has a column with a reserved name, or the service is not configured.
     """
     stream = _stream(parameters.stream)
     settings = ClientSettings(
@@ -143,10 +145,10 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
                 DEAD_LETTERS,
                 dead_letter_schema(stream, time),
                 events=pl.len(),
-                description="Events that the service would not have, or that could not be asked about, with its last answer.",
+                description="Events that the service refused or that could not be sent, with the last answer.",
             ),
         ),
-        late_description="Always empty: every event is asked about, however late it comes.",
+        late_description="Always empty: every event is sent, however late it arrives.",
         **parameters.settings(),
         free_parameters=_HOW_TO_CALL,
         movable_parameters=_FROM_HERE_ON,
@@ -162,15 +164,15 @@ BATCHED_ENRICHMENT = JobTemplate(
 
 
 def enriched_schema(stream: Stream, time: str) -> pa.Schema:
-    """Columns of the main table: the event's, the service's answer as JSON, the key of the batch it was in."""
+    """Return the columns of the main table: the event's, the service's answer as JSON, and the key of its batch."""
     enrichment = column(
-        _ENRICHED, pa.string(), "What the service says of the event, as JSON", made_of=stream.schema.names
+        _ENRICHED, pa.string(), "The service's answer for the event, as JSON", made_of=stream.schema.names
     )
     return pa.schema([*passed_on(stream.schema_by(time)), enrichment, _batch_key(stream)])
 
 
 def dead_letter_schema(stream: Stream, time: str) -> pa.Schema:
-    """Columns of the dead letters: the event's, and how and when it failed."""
+    """Return the columns of the dead letters: the event's, and how and when it failed."""
     return pa.schema([*passed_on(stream.schema_by(time)), _batch_key(stream), *_FAILED])
 
 
@@ -179,7 +181,7 @@ def _shard(id_columns: Sequence[str]) -> pa.Field:
 
 
 def _batch_key(stream: Stream) -> pa.Field:
-    meaning = "Key of the batch that the event was in: SHA-256 in hexadecimal"
+    meaning = "Key of the event's batch: SHA-256 in hexadecimal"
     return column(_KEY, pa.string(), meaning, made_of=stream.event_id or stream.schema.names)
 
 
@@ -190,7 +192,7 @@ def enrich(
     parameters: BatchedEnrichmentParameters,
     connect: Connect,
 ) -> Step:
-    """The step: see the module's text. Pure but for the calls, and what is called is decided before the first one."""
+    """Run the step. It is pure except for the calls, all of which are decided before the first one is made."""
     stream = STREAMS[parameters.stream]
     time = parameters.time_of(stream)
     waiting = events.with_columns(
@@ -210,14 +212,14 @@ def enrich(
 
 
 def _in_order(waiting: pl.DataFrame, stream: Stream, time: str) -> pl.DataFrame:
-    """Events shard by shard in order of this time, ties by all that they say, with `#event` and `#id`: JSON of each."""
+    """Order events by shard and this time, ties by all columns, and add `#event` and `#id` as JSON."""
     texts = [_json(stream.schema.names, stream).alias("#event")]
     texts.append(_json(stream.event_id, stream).alias("#id") if stream.event_id else texts[0].alias("#id"))
     return waiting.with_columns(texts).sort(SHARD, time, *stream.event_id, "#event")
 
 
 def _json(columns: tuple[str, ...] | list[str], stream: Stream) -> pl.Expr:
-    """The columns as JSON objects; times in ISO 8601 with microseconds, NaN and infinity as null."""
+    """Convert columns to JSON objects; times in ISO 8601 with microseconds, NaN and infinity as null."""
     types = polars_schema(stream.schema)
     values = [
         pl.col(name).dt.strftime(ISO_FORMAT) if types[name] == pl.Datetime("us", "UTC") else pl.col(name)
@@ -227,11 +229,11 @@ def _json(columns: tuple[str, ...] | list[str], stream: Stream) -> pl.Expr:
 
 
 def _part(ordered: pl.DataFrame, clock: Clock, max_size: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Part the events that go now, each with the number of its `#batch`, from those that stay."""
+    """Split the events that are sent now, each with the number of its `#batch`, from those that stay."""
     place, size = pl.int_range(pl.len()).over(SHARD), pl.len().cast(pl.Int64).over(SHARD)
     is_full = place < size - size % max_size
     is_due = (pl.col(DEADLINE) <= clock.watermark) | (pl.col(STALE_AT) <= clock.processing_time)
-    # Once one of a shard's rest is due, all of the rest goes: a call costs the same for one as for many.
+    # If one event of a shard's rest is due, all of it is sent: a call costs the same for one event as for many.
     goes = is_full | (is_due & ~is_full).any().over(SHARD)
     marked = ordered.with_columns(goes.alias("#goes"), (place // max_size).alias("#place"))
     going = marked.filter("#goes").with_columns(pl.struct(SHARD, "#place").rle_id().alias("#batch"))
@@ -251,7 +253,7 @@ def _batches(goes: pl.DataFrame, stream: Stream) -> list[Batch]:
 def _ask(
     goes: pl.DataFrame, batches: list[Batch], max_in_flight: int, connect: Connect, answers: Answers
 ) -> pl.DataFrame:
-    """The events that go, with what came of each."""
+    """Send the events, and return them with their outcomes."""
     outcomes: list[Outcome] = []
     if batches:
         with connect() as call:

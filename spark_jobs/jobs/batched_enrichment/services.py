@@ -1,10 +1,10 @@
-"""Which services may be asked: those that the deployment names, never one that a run brings along.
+"""Read the services that may be called: only those in the environment, never an address from a run.
 
     KEYFOLD_ENRICHMENT_SERVICES='{"geo": {"url": "https://geo.example.org/enrich", "token_variable": "GEO_TOKEN"}}'
 
-Whoever can start a run may choose among them by name. A URL in a run's hands would send events, and the token with
-them, wherever that hand points. The first one named is asked by runs that choose none. Where the variable is not set
-there is one service, `demo`: what `keyfold demo-service` serves on this machine, without a token.
+A run can choose a service by name. If a run could give a URL, it could send events and the token to any address. Runs that
+choose none use the first service. If the variable is not set, there is one service, `demo`: that of `keyfold demo-service` on
+this machine, without a token.
 """
 
 import json
@@ -26,13 +26,13 @@ _NAME = r"[a-z0-9][a-z0-9_-]{0,63}"
 
 
 class Service(BaseModel):
-    """One service that may be asked. Where its token is, not the token: a worker reads that when it calls."""
+    """A service that may be called. It has the token's variable, not the token, which a worker reads when it calls."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    url: str = Field(description="Where batches are POSTed to")
+    url: str = Field(description="URL to which batches are sent by POST")
     token_variable: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = Field(
-        default=None, description="Environment variable of the Spark workers that holds the service's bearer token"
+        default=None, description="Environment variable of the Spark workers with the service's bearer token"
     )
 
     @field_validator("url")
@@ -42,15 +42,15 @@ class Service(BaseModel):
             parts = urlsplit(url)
             host, _ = parts.hostname or "", parts.port
         except ValueError:
-            raise ValueError("it is no valid URL") from None
+            raise ValueError("it is not a valid URL") from None
         if parts.scheme not in ("http", "https") or not host or re.search(r"[\s\x00-\x1f\x7f]", url):
             raise ValueError("it must be http or https, and name a host, as in https://geo.example.org/enrich")
         if not url.isascii():
             raise ValueError(
-                "it has characters that no URL has; write a name such as bücher.example as xn--bcher-kva.example"
+                "it has characters that are not allowed in a URL; write a name such as bücher.example as xn--bcher-kva.example"
             )
         if parts.username is not None or parts.password is not None:
-            raise ValueError("it holds a user or a password, which logs would repeat: use token_variable")
+            raise ValueError("it contains a user or a password, which logs would show: use token_variable")
         if parts.fragment:
             raise ValueError("it has a fragment (#…), which is never sent")
         address = literal_address(host)
@@ -61,7 +61,7 @@ class Service(BaseModel):
     @model_validator(mode="after")
     def _token_travels_safely(self) -> Self:
         if self.token_variable and urlsplit(self.url).scheme != "https" and not is_loopback(self.host):
-            raise ValueError("its token would go over plain http: give an https url, or leave token_variable out")
+            raise ValueError("its token would be sent by plain http: give an https URL, or omit token_variable")
         return self
 
     @property
@@ -71,16 +71,16 @@ class Service(BaseModel):
 
 
 DEMO = Service(url="http://127.0.0.1:8077/enrich")
-"""What `keyfold demo-service` serves by itself."""
+"""The service of `keyfold demo-service`."""
 
 _Services = TypeAdapter(dict[Annotated[str, Field(pattern=f"^{_NAME}$")], Service])
 
 
 def enrichment_services(environment: Mapping[str, str] = os.environ) -> dict[str, Service]:
-    """The services that the deployment names, in its order; the demo's where it names none.
+    """Return the services of KEYFOLD_ENRICHMENT_SERVICES, in its order; the demo's if it is not set.
 
     Raises:
-        KeyfoldError: KEYFOLD_ENRICHMENT_SERVICES does not say what it must; names the service and the fault.
+        KeyfoldError: the variable is invalid; the message names the service and the fault.
     """
     text = environment.get(SERVICES_VARIABLE, "").strip()
     if not text:
@@ -94,19 +94,19 @@ def enrichment_services(environment: Mapping[str, str] = os.environ) -> dict[str
         )
         raise KeyfoldError(f"{SERVICES_VARIABLE}: {faults.replace('Value error, ', '')}") from None
     except (ValueError, RecursionError) as error:
-        raise KeyfoldError(f"{SERVICES_VARIABLE} is no JSON ({error}); it looks like {_EXAMPLE}") from None
+        raise KeyfoldError(f"{SERVICES_VARIABLE} is not JSON ({error}); write it as in {_EXAMPLE}") from None
     if not services:
-        raise KeyfoldError(f"{SERVICES_VARIABLE} names no service; name one, as in {_EXAMPLE}, or leave it unset")
+        raise KeyfoldError(f"{SERVICES_VARIABLE} names no service; name one, as in {_EXAMPLE}, or do not set it")
     return services
 
 
 def find_service(chosen: str, environment: Mapping[str, str] = os.environ) -> Service:
-    """The service of a name, the first one where the name is empty.
+    """Return the service of a name; the first one if the name is empty.
 
-    A generation that was born when runs still gave a URL goes on with the service that has this URL.
+    A generation of a time when runs gave a URL continues with the service that has this URL.
 
     Raises:
-        KeyfoldError: the deployment names no such service; says which there are and how to name one.
+        KeyfoldError: no such service is configured; the message lists the services.
     """
     services = enrichment_services(environment)
     if not chosen:
@@ -118,11 +118,10 @@ def find_service(chosen: str, environment: Mapping[str, str] = os.environ) -> Se
             return service
     names = ", ".join(services)
     if "://" in chosen:
-        # Not repeated: it may hold a password.
+        # The URL is not repeated, since it may contain a password.
         raise KeyfoldError(
-            "parameter service is a URL, but runs choose a service by its name. Where the generation was born with a URL: "
-            f"name that URL in {SERVICES_VARIABLE}, as in {_EXAMPLE}, and its runs go on; or give service a name (there "
-            f"are: {names})"
+            "parameter service is a URL, but runs choose a service by name. If the live generation has a URL, name that URL in "
+            f"{SERVICES_VARIABLE}, as in {_EXAMPLE}, and its runs continue; or set service to one of: {names}"
         )
     raise KeyfoldError(
         f"no service {chosen!r} is named in {SERVICES_VARIABLE} (there are: {names}); give one of these, or name it there, as "
@@ -131,7 +130,7 @@ def find_service(chosen: str, environment: Mapping[str, str] = os.environ) -> Se
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    # Of a name that stands twice, JSON readers take the last: which one was meant is not theirs to say.
+    # A JSON parser silently takes the last of duplicate names, which may not be the one that was meant.
     if twice := {name for name, _ in pairs if [given for given, _ in pairs].count(name) > 1}:
-        raise ValueError(f"{', '.join(sorted(twice))} stands there twice")
+        raise ValueError(f"{', '.join(sorted(twice))} is given twice")
     return dict(pairs)

@@ -1,1 +1,1 @@
-"""Days of vehicles: kilometres, trips, idle time and fuel, a row a vehicle and day."""
+"""Sum kilometres, trips, idle time and fuel per vehicle and day."""

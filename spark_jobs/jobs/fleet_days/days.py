@@ -1,4 +1,4 @@
-"""Days of a time zone, as numbers: the days since 1970-01-01 of its calendar, and the moment at which each begins."""
+"""Number the calendar days of a time zone (days since 1970-01-01), with the moment at which each begins."""
 
 from calendar import isleap
 from datetime import UTC, datetime, timedelta
@@ -18,27 +18,27 @@ _DAY = micros(timedelta(days=1))
 
 
 class Days(NamedTuple):
-    """Days in a row.
+    """Consecutive days.
 
     Attributes:
-        first: number of the first.
-        begins: when each begins, in microseconds since 1970; where clocks are set at midnight, the first moment of the day.
+        first: number of the first day.
+        begins: when each day begins, in microseconds since 1970; if clocks are set at midnight, the day's first moment.
     """
 
     first: int
     begins: Numbers
 
     def of(self, times: Numbers) -> Numbers:
-        """The day in which each time (in microseconds) lies; one that begins a day is in it."""
+        """Return the day of each time (in microseconds); the moment at which a day begins belongs to that day."""
         return self.first + np.searchsorted(self.begins, times, side="right") - 1
 
     def begin(self, days: Numbers) -> Numbers:
-        """When days begin."""
+        """Return when days begin."""
         return self.begins[days - self.first]
 
 
 def days_around(earliest: int, latest: int, zone: str) -> Days:
-    """The days of a zone in which times from `earliest` to `latest` lie, and some on both sides.
+    """Return the days of a zone from `earliest` to `latest`, and some days before and after.
 
     Example:
         >>> night = micros(datetime(2026, 3, 29, 22, 30, tzinfo=UTC))
@@ -46,7 +46,7 @@ def days_around(earliest: int, latest: int, zone: str) -> Days:
         >>> int(berlin.of(np.array([night]))[0]) == night // _DAY + 1
         True
     """
-    # No zone is a whole day off; a day's end is the next one's begin.
+    # Every zone's offset is less than a day. One more day is needed for the end of the last.
     first, last = earliest // _DAY - 2, latest // _DAY + 3
     if zone == "UTC":
         return Days(first, np.arange(first, last + 1) * _DAY)
@@ -57,12 +57,12 @@ def days_around(earliest: int, latest: int, zone: str) -> Days:
 
 @lru_cache(maxsize=1024)
 def _year(zone: str, year: int) -> Numbers:
-    """When the days of a year begin."""
+    """Return when the days of a year begin."""
     there = ZoneInfo(zone)
     begins = []
     for day in range(366 if isleap(year) else 365):
         midnight = datetime(year, 1, 1) + timedelta(days=day)  # noqa: DTZ001 - of the zone's own clocks
-        # A midnight that clocks jump over is taken by the offset before it: that is the moment of the jump.
+        # A midnight that does not exist is taken with the offset before it, which gives the moment of the jump.
         begins.append(micros(in_utc(midnight.replace(tzinfo=there))))
     return np.array(begins, dtype=np.int64)
 
@@ -71,7 +71,7 @@ def _known_zone(name: Any) -> Any:
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError("no time zone of the IANA database; give one such as UTC or Europe/Berlin") from None
+        raise ValueError("not a time zone of the IANA database; give one such as UTC or Europe/Berlin") from None
     return name
 
 

@@ -1,24 +1,22 @@
-"""Fleet days: one row a vehicle and day, with what the vehicle did that day: kilometres, trips, idle time, fuel.
+"""Sum kilometres, trips, idle time and fuel of each vehicle and day.
 
-What moves, what a trip is and what a pause of it, is as `vehicle_trips` has it with the same parameters; so all the days
-of a vehicle together have its trips' kilometres, moving and idle seconds, and as many trips as there are, each counted on
-the day on which it starts.
+Movement, trips and pauses are defined as in `vehicle_trips` with the same parameters. So the days of a vehicle add up to its
+trips' kilometres and its moving and idle seconds, and to the number of its trips, each counted on the day on which it starts.
 
-- **Kilometres** are the great-circle legs of trips: those that begin at a point that moves, and those of pauses.
-- **Moving** is the time after points that move. **Idle** is standing with the engine on, as far as points tell: in pauses
-  of a trip, shorter than `stop_after`. **Stopped** is standing between trips while points keep coming. What lies
-  between two points more than `silence` apart is none of these: nobody knows.
-- **A leg over midnight is split there**: its time as it lies, its metres in proportion to its time. A fall of the fuel
-  level counts on the day of the reading that shows it, also while standing; what is filled in counts nowhere.
-- **Days are those of `timezone`**, UTC unless told otherwise: they have 23 or 25 hours where clocks are set.
+- **Kilometres** are the great-circle legs of trips: legs that begin at a moving point, and legs of pauses.
+- **Moving** is the time after moving points. **Idle** is the time of a trip's pauses, shorter than `stop_after`. **Stopped** is
+  the time between trips while points keep arriving. The time between two points more than `silence` apart is none of these.
+- **A leg over midnight is split there**: by time, and its metres in proportion to time. A fall of the fuel level counts on the
+  day of the reading that shows it, also while standing; refuelling does not count.
+- **Days are those of `timezone`** (default UTC); they have 23 or 25 hours when clocks are set.
 
-Points wait in state until the watermark has passed them; then they are added to their day's sums, all whole numbers. Of
-what has passed, only a vehicle's last point is kept, and those of a stand that may yet be a pause. The row of a day shows
-what the watermark has passed. It is open (`is_open`) until the watermark is `silence` or `stop_after` (the longer) past
-the day's end: by then all legs, pauses and trips of the day are known. Then it is written for the last time and leaves state.
+Points wait in state until the watermark has passed them; then they are added to their day's sums, which are whole numbers. Of
+passed points, state keeps only a vehicle's last one, and those of a stand that may still be a pause. The row of a day contains
+the passed points. It is open (`is_open`) until the watermark is past the day's end by the longer of `silence` and `stop_after`:
+then all legs, pauses and trips of the day are known, and the row is written for the last time.
 
-A point at or behind the watermark is late, whatever state its vehicle has. All else follows from event time alone: any
-order of arrival within `watermark_delay` and any split into micro-batches lead to the same rows.
+A point at or behind the watermark is late, whatever the state of its vehicle. Everything else depends only on event time: any
+order of arrival within `watermark_delay` and any batch boundaries give the same rows.
 """
 
 from datetime import timedelta
@@ -51,7 +49,7 @@ FLEET_DAY = pa.schema(
         required(
             "kilometres",
             pa.float64(),
-            "Great-circle legs of trips; one over midnight is split in proportion to its time",
+            "Great-circle legs of trips; a leg over midnight is split in proportion to time",
             unit="km",
             made_of=(*_PLACE, "speed"),
         ),
@@ -60,21 +58,21 @@ FLEET_DAY = pa.schema(
         required(
             "idle_seconds",
             pa.float64(),
-            "Time standing in pauses of trips, shorter than `stop_after`",
+            "Time in pauses of trips, shorter than `stop_after`",
             unit="seconds",
             made_of=_MOTION,
         ),
         required(
             "stopped_seconds",
             pa.float64(),
-            "Time standing between trips while points come",
+            "Time between trips while points arrive",
             unit="seconds",
             made_of=_MOTION,
         ),
         column(
             "fuel_used",
             pa.float64(),
-            "Falls from one fuel reading to the next; NULL without a reading",
+            "Sum of falls between consecutive fuel readings; NULL without a reading",
             unit="litres",
             made_of="fuel_level time",
         ),
@@ -89,9 +87,10 @@ class FleetDaysParameters(EventTimeParameters):
     """Parameters of `fleet_days`."""
 
     moving_speed: float = Field(3.0, ge=0, description="Speed in km/h above which a vehicle moves")
-    stop_after: Duration = Field(timedelta(minutes=5), description="Event time of standing still that ends a trip")
+    stop_after: Duration = Field(timedelta(minutes=5), description="Event time without movement that ends a trip")
     silence: Duration = Field(
-        timedelta(minutes=30), description="Event time between two points beyond which nothing is known of the way"
+        timedelta(minutes=30),
+        description="Longest event time between two points of a leg; a longer gap counts as unknown",
     )
     timezone: TimeZone = Field("UTC", description="Whose days they are: an IANA name, such as Europe/Berlin")
 
@@ -110,7 +109,7 @@ def build(parameters: FleetDaysParameters) -> KeyedJob:
         step_decides_late=True,
         output_mode="upsert",
         output_key=("vehicle_id", "day"),
-        # Those of an open day are in state.
+        # The points of open days are counted in state.
         output_events=pl.col("n_points").filter(~pl.col("is_open")).sum(),
         state_events=pl.col("n_points").sum(),
         **parameters.settings(),
@@ -126,7 +125,7 @@ FLEET_DAYS = JobTemplate(
 
 
 def keep_days(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameters: FleetDaysParameters) -> Step:
-    """The step: see the module's text. Every point waits, is in the sums of its day, open or told, or is late."""
+    """Run the step: every point waits, is in the sums of its day, or is late."""
     is_late = events["time"] <= clock.late_watermark
     late = events.filter(is_late)
     state = pl.concat([state, _waiting(events.filter(~is_late))])
@@ -142,7 +141,7 @@ def keep_days(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameter
 
 
 def _waiting(points: pl.DataFrame) -> pl.DataFrame:
-    """Points as rows of state that wait for the watermark."""
+    """Convert points to rows of state that wait for the watermark."""
     known = points.select(
         "vehicle_id",
         "time",
@@ -150,7 +149,7 @@ def _waiting(points: pl.DataFrame) -> pl.DataFrame:
         "longitude",
         "speed",
         role=pl.lit("waiting"),
-        # What is no number of litres counts as no reading.
+        # NaN and infinity count as no reading.
         fuel=(pl.col("fuel_level") * 1e6).round().cast(pl.Int64, strict=False),
         n_points=pl.lit(1, pl.Int64),
         deadline="time",
@@ -159,12 +158,12 @@ def _waiting(points: pl.DataFrame) -> pl.DataFrame:
 
 
 def _rows(days: pl.DataFrame) -> pl.DataFrame:
-    """Sums of days as rows of the table."""
+    """Convert the sums of days to rows of the table."""
     return days.select(
         "vehicle_id",
         "day",
         "day_start",
-        # By numpy: Polars multiplies by 1e-9 in place of dividing.
+        # With numpy: Polars multiplies by 1e-9 instead of dividing, which sometimes differs by one bit.
         pl.Series("kilometres", days["distance"].to_numpy() / 1e9),
         "trips",
         pl.Series("moving_seconds", days["moving"].to_numpy() / 1e6),

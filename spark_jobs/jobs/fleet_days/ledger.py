@@ -1,4 +1,4 @@
-"""The sums of a vehicle's days, and how points that the watermark has passed are added to them."""
+"""Add points that the watermark has passed to the sums of a vehicle's days."""
 
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from spark_jobs.jobs.fleet_days.days import Days, days_around
 from spark_jobs.jobs.fleet_days.legs import Legs
 
 DAY_SUMS = ("distance", "moving", "idle", "stopped", "trips", "fuel_used", "n_readings", "n_points")
-"""Micrometres, microseconds, counts, microlitres: whole numbers, so that no sum depends on its order."""
+"""In micrometres, microseconds, microlitres and counts: whole numbers, so that no sum depends on its order."""
 
 FLEET_STATE = pa.schema(
     [
@@ -34,11 +34,11 @@ FLEET_STATE = pa.schema(
         pa.field("deadline", TIMESTAMP),
     ]
 )
-"""Rows of three roles.
+"""State rows of three roles.
 
 - `waiting`: a point that the watermark has not passed; `fuel` in microlitres, `n_points` 1.
-- `passed`: a vehicle's last point, counted already, with the last fuel reading before the next; and, while the stand it
-  is of may turn out to be a pause of a trip (`may_pause`), the points of that stand before it.
+- `passed`: a vehicle's last point, counted already, with the last fuel reading; and, while its stand may turn out to be a pause
+  of a trip (`may_pause`), the earlier points of that stand.
 - `day`: the sums of an open day.
 """
 
@@ -46,7 +46,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 class Limits(NamedTuple):
-    """What moves, what ends a trip, whose days they are, and how far event time has come."""
+    """The parameters of the job, and the watermark."""
 
     moving_speed: float
     stop_after: timedelta
@@ -56,14 +56,14 @@ class Limits(NamedTuple):
 
 
 class Added(NamedTuple):
-    """Days that have changed or closed (`DAY_SUMS`, `vehicle_id`, `day`, `day_start`, `latest`, `is_open`), and the state."""
+    """Changed and closed days (`DAY_SUMS`, `vehicle_id`, `day`, `day_start`, `latest`, `is_open`), and the new state."""
 
     days: pl.DataFrame
     kept: pl.DataFrame
 
 
 def add_to_days(state: pl.DataFrame, limits: Limits) -> Added:
-    """Add points that the watermark has passed to the sums of their days, and close the days that are over."""
+    """Add points that the watermark has passed to the sums of their days, and close the days that are complete."""
     is_day = state["role"] == "day"
     points, sums = state.filter(~is_day), state.filter(is_day).select("vehicle_id", "day", "latest", *DAY_SUMS)
     calendar = _calendar(points, sums, limits.zone)
@@ -93,7 +93,7 @@ def add_to_days(state: pl.DataFrame, limits: Limits) -> Added:
 
 
 def _calendar(points: pl.DataFrame, sums: pl.DataFrame, zone: str) -> Days:
-    """The days of all times there are."""
+    """Return the days of all times in the points and sums."""
     times = pl.concat([points["time"], sums["day"].cast(pl.Datetime("us")).dt.replace_time_zone("UTC").alias("time")])
     physical = times.to_physical()
     earliest, latest = physical.min(), physical.max()
@@ -101,7 +101,7 @@ def _calendar(points: pl.DataFrame, sums: pl.DataFrame, zone: str) -> Days:
 
 
 def _by_day(legs: Legs, calendar: Days) -> pl.DataFrame:
-    """What the legs, and the points that are new, add to each vehicle's days; nothing where nothing is added."""
+    """Return what the legs and the new points add to each vehicle's days, without days to which nothing is added."""
     day = calendar.of(legs.time)
     crosses = np.append(day[1:] != day[:-1], False) & legs.is_known
     begins = legs.begins_vehicle.copy()
@@ -128,7 +128,7 @@ def _by_day(legs: Legs, calendar: Days) -> pl.DataFrame:
 
 
 def _split(legs: Legs, rows: Numbers, day: Numbers, calendar: Days) -> pl.DataFrame:
-    """Parts of legs that go over midnight, one a day: time as it lies, metres in proportion to it."""
+    """Split legs over midnight into one part per day: by time, and metres in proportion to time."""
     parts = day[rows + 1] - day[rows] + 1
     of = np.repeat(np.arange(rows.size), parts)
     on = np.repeat(day[rows], parts) + np.arange(of.size) - np.repeat(np.cumsum(parts) - parts, parts)
@@ -139,7 +139,7 @@ def _split(legs: Legs, rows: Numbers, day: Numbers, calendar: Days) -> pl.DataFr
     split: dict[str, Numbers | pl.Series] = {}
     for name, values in legs.of_legs.items():
         whole = values[rows][of]
-        # Each to its moments, and then apart, so that the parts add up to the whole.
+        # Differences of rounded cumulative values, so that the parts add up to the whole.
         before, after = (
             np.round(whole * gone).astype(np.int64) if name == "distance" else (since - begin, until - begin)
         )

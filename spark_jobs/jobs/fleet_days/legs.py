@@ -1,4 +1,4 @@
-"""Legs from a vehicle's point to its next: which are of a trip, which of a stand, and which is not known yet."""
+"""Classify the legs between a vehicle's consecutive points: trip, stand, or not known yet."""
 
 from datetime import datetime, timedelta
 
@@ -16,23 +16,23 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Legs:
-    """Points in order of vehicle and time, and the legs that begin at them.
+    """Points ordered by vehicle and time, and the legs that begin at them.
 
     Args:
         points: rows of the roles `passed` and `waiting`, all of which the watermark has passed.
-        moving_speed: above which a point moves.
-        stop_after: how long a pause of a trip may not last.
-        silence: beyond which two points have no leg between them.
-        watermark: how far event time has come.
+        moving_speed: speed above which a point is moving.
+        stop_after: duration from which a stand is not a pause of a trip.
+        silence: longest time between two points of a leg.
+        watermark: the watermark.
 
     Attributes:
-        vehicles: of each point.
-        time: of each point, in microseconds.
-        begins_vehicle: whether it is its vehicle's first here.
-        is_new: whether it is counted now; else it was before, and is here for the leg that begins at it.
-        is_known: whether the leg to the next point is there, and what it is of is known.
-        of_legs: distance, moving, idle and stopped time, a leg.
-        of_points: trips, fuel used, readings and points, a point.
+        vehicles: the vehicle of each point.
+        time: the time of each point, in microseconds.
+        begins_vehicle: whether a point is the first of its vehicle here.
+        is_new: whether a point is counted now; others were counted before, and are here for the leg that begins at them.
+        is_known: whether a leg to the next point exists and is classified.
+        of_legs: distance, moving, idle and stopped time of each leg.
+        of_points: trips, fuel used, readings and points of each point.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Legs:
         }
 
     def _judge_stands(self) -> None:
-        """Of each run of points that all stand: whether it is a pause of a trip, and whether that is known."""
+        """Decide for each run of standing points whether it is a pause of a trip, and whether that is known already."""
         run, rows = self._run, self._rows
         may_pause = rows["may_pause"].fill_null(value=False).to_numpy()
         is_behind_trip = ~self._moves[run] & (~self._begins_way[run] | may_pause[run])
@@ -71,7 +71,7 @@ class Legs:
         last = np.append(run[1:] - 1, rows.height - 1)
         self._is_last = np.zeros(rows.height, dtype=bool)
         self._is_last[self._lasts] = True
-        # A silence that has passed, or a point after one, has decided it; so has standing for long enough.
+        # A long stand, a silence, or a point after a silence decides it.
         self._is_undecided = (
             is_behind_trip
             & self._is_last[last]
@@ -95,14 +95,14 @@ class Legs:
         }
 
     def _starts_trip(self) -> Numbers:
-        """1 at each new point that opens a trip: that moves, behind a stand that is no pause, or behind nothing."""
+        """Return 1 at each new point that starts a trip: a moving point after a stand that is not a pause, or a first point."""
         goes_on = np.append(False, self._is_pause[:-1]) & ~self._begins_way[self._run]
         starts = np.zeros(self._rows.height, dtype=np.int64)
         starts[self._run[self._moves[self._run] & ~goes_on]] = 1
         return np.where(self.is_new, starts, 0)
 
     def _fuel(self) -> dict[str, Numbers]:
-        """Falls from the reading before, on the same way; `last_read` is what the next reading falls from."""
+        """Sum the falls from the previous reading without a silence between; `last_read` is kept for the next reading."""
         fuel, index = self._rows["fuel"], np.arange(self._rows.height)
         is_read, level = fuel.is_not_null().to_numpy(), fuel.fill_null(0).to_numpy()
         way = np.maximum.accumulate(np.where(self._begins_way, index, 0))
@@ -115,7 +115,7 @@ class Legs:
         return {"fuel_used": np.where(counts, falls, 0), "n_readings": counts.astype(np.int64)}
 
     def kept(self) -> pl.DataFrame:
-        """The points that legs to come begin at: each vehicle's last, until it is silent, with its stand while undecided."""
+        """Return the points to keep for later legs: each vehicle's last point until it is silent, with an undecided stand."""
         is_heard = (self.time[self._lasts] + self._silence > self._watermark)[np.cumsum(self.begins_vehicle) - 1]
         may_pause = self._is_undecided[self._run_of]
         kept = np.flatnonzero((self._is_last | may_pause) & is_heard)
@@ -128,7 +128,7 @@ class Legs:
             "longitude",
             "speed",
             role=pl.lit("passed"),
-            # On the last alone: what is before it was counted.
+            # Only on the last point: earlier readings are counted.
             fuel=self._last_read.gather(kept).set(pl.Series(~self._is_last[kept]), None),
             may_pause=pl.Series(may_pause[kept]),
             deadline=to_times(np.where(may_pause[kept], np.minimum(stands, silent), silent)),
@@ -146,4 +146,4 @@ _METRES_TO_NEXT = (
     .fill_null(0)
     .cast(pl.Int64)
 )
-"""Micrometres to the row after."""
+"""Distance to the next row in micrometres."""

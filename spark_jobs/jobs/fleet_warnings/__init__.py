@@ -1,1 +1,1 @@
-"""Warnings of vehicles: low fuel, an engine too hot, a geofence entered or left."""
+"""Warn of low fuel, hot engines, and geofences entered or left."""

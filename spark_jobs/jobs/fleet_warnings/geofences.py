@@ -1,4 +1,4 @@
-"""Geofences: named areas of a GeoJSON file, checked when they are loaded, and which points lie in or near which."""
+"""Load geofences, named areas of a GeoJSON file, and find the points in or near them."""
 
 import hashlib
 import json
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 _METRES_A_DEGREE = math.radians(EARTH_RADIUS_IN_METRES)
 _ARC = 16
-"""Sides of a quarter of a circle, where a margin goes round a corner: half a per cent of it at most is lost."""
+"""Line segments per quarter circle of a margin around a corner; at most half a percent of the margin is lost."""
 
 
 class Near(NamedTuple):
-    """Points that lie in a geofence, or near one: a row a point and geofence, by geofence and then by point.
+    """Points in or near a geofence: one row per point and geofence, sorted by geofence, then point.
 
     Attributes:
-        point: its place among those asked for.
-        fence: the geofence's place among the names.
-        is_inside: whether it is inside, or on the border; else it is within the margin.
+        point: index of the point.
+        fence: index of the geofence's name.
+        is_inside: whether the point is inside or on the border; else it is within the margin.
     """
 
     point: npt.NDArray[np.intp]
@@ -39,8 +39,8 @@ class Geofences:
     """Named areas with a margin around them.
 
     Args:
-        areas: by name, each a polygon or several, with holes.
-        margin: around each, in metres.
+        areas: by name, each one or more polygons, which may have holes.
+        margin: margin around each area, in metres.
 
     Example:
         >>> from shapely import box
@@ -58,12 +58,12 @@ class Geofences:
 
     @property
     def fingerprint(self) -> str:
-        """The same for the same names and areas, however the file writes them."""
+        """Return a fingerprint of names and areas, which does not depend on the file's form."""
         told = [[name, area.normalize().wkt] for name, area in zip(self.names, self._areas, strict=True)]
         return "sha256:" + hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
     def near(self, longitude: npt.NDArray[np.float64], latitude: npt.NDArray[np.float64]) -> Near:
-        """Which points lie in a geofence or within the margin of one."""
+        """Find the points in a geofence or within its margin."""
         shapely = _shapely()
         if self._index is None:
             outer = np.array([_with_margin(area, self._margin) for area in self._areas], dtype=object)
@@ -72,7 +72,7 @@ class Geofences:
             self._index = outer, shapely.STRtree(outer), shapely.total_bounds(outer)
         outer, tree, (west, south, east, north) = self._index
         there = np.flatnonzero((longitude >= west) & (longitude <= east) & (latitude >= south) & (latitude <= north))
-        # By their bounding boxes, and then one by one against areas that are prepared for it.
+        # First by bounding boxes, then each point against prepared areas.
         of, fence = tree.query(shapely.points(longitude[there], latitude[there]))
         point = there[of]
         is_near = shapely.intersects_xy(outer[fence], longitude[point], latitude[point])
@@ -82,28 +82,28 @@ class Geofences:
         return Near(point, fence, shapely.intersects_xy(self._areas[fence], longitude[point], latitude[point]))
 
     def __getstate__(self) -> dict[str, Any]:
-        # Workers make the index anew: it cannot be sent.
+        # The index cannot be pickled: workers rebuild it.
         return {**self.__dict__, "_index": None}
 
 
 def load_geofences(path: str, margin: float) -> Geofences:
-    """Read and check a GeoJSON file (RFC 7946): features with a `name` each, of polygons in WGS 84.
+    """Read and check a GeoJSON file (RFC 7946) whose features are named polygons in WGS 84.
 
     Raises:
-        KeyfoldError: there is no such file, it is no GeoJSON, or a feature cannot be a geofence; says which, and why.
+        KeyfoldError: the file does not exist, is not GeoJSON, or a feature is not a valid geofence.
     """
     file = Path(path).expanduser()
     try:
         told = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise KeyfoldError(
-            f"geofences: there is no file {file.absolute()}; give the path of a GeoJSON file with geofences=PATH"
+            f"geofences: {file.absolute()} does not exist; give the path of a GeoJSON file with geofences=PATH"
         ) from None
     except (OSError, ValueError) as error:
         raise KeyfoldError(f"geofences: {file} cannot be read as JSON: {error}") from None
     features = told.get("features") if isinstance(told, dict) and told.get("type") == "FeatureCollection" else None
     if not isinstance(features, list) or not features:
-        raise KeyfoldError(f"geofences: {file} must be a GeoJSON FeatureCollection with one feature at least")
+        raise KeyfoldError(f"geofences: {file} must be a GeoJSON FeatureCollection with at least one feature")
     areas: dict[str, Geometry] = {}
     for number, feature in enumerate(features, 1):
         name, area = _area(feature, f"geofences: {file}, feature {number}")
@@ -114,7 +114,7 @@ def load_geofences(path: str, margin: float) -> Geofences:
 
 
 def _area(feature: Any, where: str) -> "tuple[str, Geometry]":
-    """A feature's name and area."""
+    """Return a feature's name and area."""
     shapely = _shapely()
     properties, geometry = (
         feature.get(part) if isinstance(feature, dict) else None for part in ("properties", "geometry")
@@ -130,7 +130,7 @@ def _area(feature: Any, where: str) -> "tuple[str, Geometry]":
     try:
         area = shapely.force_2d(shapely.from_geojson(json.dumps(geometry)))
     except (shapely.errors.GEOSException, ValueError) as error:
-        raise KeyfoldError(f"{where} ({name}) has coordinates that make no {kind}: {error}") from None
+        raise KeyfoldError(f"{where} ({name}) has coordinates that are not a {kind}: {error}") from None
     if area.is_empty:
         raise KeyfoldError(f"{where} ({name}) has no coordinates")
     west, south, east, north = area.bounds
@@ -139,12 +139,14 @@ def _area(feature: Any, where: str) -> "tuple[str, Geometry]":
             f"{where} ({name}) goes beyond longitude -180 to 180 or latitude -90 to 90; positions are [longitude, latitude]"
         )
     if not area.is_valid:
-        raise KeyfoldError(f"{where} ({name}) is no area: {shapely.is_valid_reason(area)}; mend it where it is drawn")
+        raise KeyfoldError(
+            f"{where} ({name}) is not a valid area: {shapely.is_valid_reason(area)}; correct its coordinates"
+        )
     return name, area
 
 
 def _with_margin(area: "Geometry", margin: float) -> "Geometry":
-    """The area and all within some metres of it, as on a map that is true to scale where the area is."""
+    """Extend an area by a margin in metres, on a map projection that is true to scale at the area."""
     if not margin:
         return area
     shapely = _shapely()
@@ -154,7 +156,7 @@ def _with_margin(area: "Geometry", margin: float) -> "Geometry":
 
 
 def _shapely() -> Any:
-    # Half a second, which only they pay who have geofences.
+    # Imported late: it takes half a second, and only jobs with geofences need it.
     import shapely  # noqa: PLC0415
 
     return shapely

@@ -1,21 +1,21 @@
-"""Fleet warnings: one row when something begins that somebody should look at, one when it ends, and none in between.
+"""Write one row when a warning of a vehicle begins, and one when it ends.
 
 - `LOW_FUEL` begins at a point with less than `low_fuel` litres and ends at one with `low_fuel_until` or more.
 - `ENGINE_TOO_HOT` begins at a point above `hot_engine` °C and ends at one of `hot_engine_until` or less.
-- `IN_GEOFENCE` begins at a point inside a geofence (its border is of it, its holes are not), and ends at the first that
-  is further than `geofence_margin` metres from it. A vehicle may be in several at once.
+- `IN_GEOFENCE` begins at a point inside a geofence (border included, holes excluded), and ends at the first point that is
+  farther than `geofence_margin` metres from it. A vehicle may be in several geofences at once.
 
-So each has two thresholds: a value that trembles at one of them, or a receiver at a border, gives one warning and not
-twenty. Between the two a condition stays as it was. So it does at points that do not tell the value, and through
-silences, however long. Before a vehicle's first point nothing holds: one that is first seen in a geofence has entered it.
+Each warning has two thresholds (hysteresis), so that a value or position that fluctuates around one of them gives one warning,
+not twenty. Between the thresholds, at points without the value, and during silences of any length, the warning stays as it
+was. Before a vehicle's first point, no warning holds: a vehicle that is first seen in a geofence enters it then.
 
-Points are judged in order of event time, when the watermark has passed them: until then they wait in state. Of what was
-judged, state has a row for each condition that holds, and how many points of a vehicle were. A point at or behind the
-watermark is late: the warning that it might have changed has been given. Any order of arrival within `watermark_delay`
-and any split into micro-batches give the same warnings. A shorter delay gives them sooner, and finds more points late.
+Points wait in state until the watermark has passed them; then they are evaluated in order of event time. For evaluated points,
+state has one row for each open warning, and the number of points of each vehicle. A point at or behind the watermark is late,
+since the warnings that it could change are written. Any order of arrival within `watermark_delay` and any batch boundaries give
+the same warnings. A shorter delay gives earlier warnings and more late points.
 
-The geofences are read when the job is configured, and their content belongs to the generation: another file of the same
-areas goes on, a changed one asks for a refresh.
+The geofences are read when the job is configured, and their content belongs to the generation: another file with the same areas
+is accepted, changed areas require a refresh.
 """
 
 import os
@@ -54,8 +54,8 @@ WARNING_STATE = pa.schema(
         pa.field("deadline", TIMESTAMP),
     ]
 )
-"""Rows of three roles: `waiting`, a point that the watermark has not passed; `holds`, a condition that has begun and not
-ended; `judged`, how many points of a vehicle were.
+"""State rows of three roles: `waiting`, a point that the watermark has not passed; `holds`, an open warning; `judged`, the number
+of evaluated points of a vehicle.
 """
 
 FLEET_WARNING = pa.schema(
@@ -74,10 +74,10 @@ FLEET_WARNING = pa.schema(
 class FleetWarningsParameters(EventTimeParameters):
     """Parameters of `fleet_warnings`."""
 
-    low_fuel: float = Field(10.0, gt=0, description="Litres; with less, LOW_FUEL begins")
-    low_fuel_until: float = Field(12.0, gt=0, description="Litres with which LOW_FUEL ends")
+    low_fuel: float = Field(10.0, gt=0, description="Litres below which LOW_FUEL begins")
+    low_fuel_until: float = Field(12.0, gt=0, description="Litres from which LOW_FUEL ends")
     hot_engine: float = Field(110.0, description="°C above which ENGINE_TOO_HOT begins")
-    hot_engine_until: float = Field(105.0, description="°C at which, or below, ENGINE_TOO_HOT ends")
+    hot_engine_until: float = Field(105.0, description="°C at or below which ENGINE_TOO_HOT ends")
     geofences: FilePath = Field(
         default_factory=lambda: os.environ.get("KEYFOLD_GEOFENCES", ""),
         description="Path of a GeoJSON file of named polygons [default: KEYFOLD_GEOFENCES]; without one there are no "
@@ -89,26 +89,26 @@ class FleetWarningsParameters(EventTimeParameters):
     def _begins_before_it_ends(self) -> Self:
         if self.low_fuel_until < self.low_fuel:
             raise ValueError(
-                f"low_fuel_until is {self.low_fuel_until} litres, less than low_fuel, {self.low_fuel}: a warning cannot end "
-                "where it would begin"
+                f"low_fuel_until is {self.low_fuel_until} litres; it must be at least low_fuel, {self.low_fuel}, or a warning "
+                "would end where it begins"
             )
         if self.hot_engine_until > self.hot_engine:
             raise ValueError(
-                f"hot_engine_until is {self.hot_engine_until} °C, more than hot_engine, {self.hot_engine}: a warning cannot "
-                "end where it would begin"
+                f"hot_engine_until is {self.hot_engine_until} °C; it must be at most hot_engine, {self.hot_engine}, or a "
+                "warning would end where it begins"
             )
         return self
 
 
 _FROM_HERE_ON = frozenset({"low_fuel", "low_fuel_until", "hot_engine", "hot_engine_until", "geofence_margin"})
-"""Parameters that count from here on: what holds goes on until a point ends it by the new ones."""
+"""Parameters that a move can change: an open warning continues until a point ends it by the new values."""
 
 
 def build(parameters: FleetWarningsParameters) -> KeyedJob:
-    """Make the job of its parameters.
+    """Build the job from its parameters.
 
     Raises:
-        KeyfoldError: the geofences cannot be read, or are none.
+        KeyfoldError: the file of geofences cannot be read or is invalid.
     """
     given = parameters.geofences
     geofences = load_geofences(given, parameters.geofence_margin) if given else None
@@ -123,13 +123,13 @@ def build(parameters: FleetWarningsParameters) -> KeyedJob:
         output=FLEET_WARNING,
         step=partial(warn, parameters=parameters, geofences=geofences),
         step_decides_late=True,
-        # Most points change nothing and have no row of their own: state counts those that were judged.
+        # Most points give no row, so state counts the evaluated points.
         output_events=pl.lit(0),
         state_events=pl.col("n_points").sum(),
         one_per_key=pl.col("role") == "judged",
         **parameters.settings(),
         movable_parameters=_FROM_HERE_ON,
-        # What the file says counts, and not where it lies.
+        # The file's content belongs to the generation, not its path.
         free_parameters=frozenset({"geofences"}),
         contents={"geofences": geofences.fingerprint} if geofences else {},
     )
@@ -150,7 +150,7 @@ def warn(
     parameters: FleetWarningsParameters,
     geofences: Geofences | None,
 ) -> Step:
-    """The step: see the module's text. Every point waits, was judged and is counted, or is late."""
+    """Run the step: every point waits, is evaluated and counted, or is late."""
     is_late = events["time"] <= clock.late_watermark
     late = events.filter(is_late)
     state = pl.concat([state, _waiting(events.filter(~is_late))])
@@ -162,7 +162,7 @@ def warn(
         ordered.events[ordered.starts].select("vehicle_id").with_columns(vehicle=pl.int_range(pl.len(), dtype=pl.Int64))
     )
     others = state.filter(~is_due).join(vehicles, on="vehicle_id", how="left", maintain_order="left")
-    # Of vehicles of which no point is judged now, all stays as it is.
+    # Rows of vehicles without a point to evaluate now do not change.
     concerned = others["vehicle"].is_not_null() & (others["role"] != "waiting")
     known, unchanged = others.filter(concerned), others.filter(~concerned).drop("vehicle")
     held = known.filter(pl.col("role") == "holds").select(
@@ -214,7 +214,7 @@ def warn(
 
 
 def _waiting(points: pl.DataFrame) -> pl.DataFrame:
-    """Points as rows of state that wait for the watermark; what is no number is not told."""
+    """Convert points to rows of state that wait for the watermark; NaN counts as missing."""
     known = points.with_columns(
         pl.col("fuel_level", "engine_temperature").fill_nan(None),
         role=pl.lit("waiting"),

@@ -1,4 +1,4 @@
-"""Conditions that begin and end along a vehicle's points: by two thresholds of a value, or by areas and their margin."""
+"""Evaluate where conditions begin and end along a vehicle's points: by two thresholds of a value, or by areas with a margin."""
 
 from typing import Any, NamedTuple
 
@@ -20,25 +20,25 @@ CHANGE = {"row": pl.Int64, "warning": pl.String, "geofence": pl.String, "change"
 """A condition that began or ended at a row; `began_at` in microseconds since 1970."""
 
 HELD = {"vehicle": pl.Int64, "warning": pl.String, "geofence": pl.String, "began_at": pl.Int64}
-"""A condition that holds of a vehicle, by the number of its key."""
+"""An open condition of a vehicle, by the number of its key."""
 
 
 class Judged(NamedTuple):
-    """What points made of the conditions that held before them: changes (`CHANGE`), and what holds now (`HELD`)."""
+    """The changes of conditions at some points (`CHANGE`), and the conditions that are open after them (`HELD`)."""
 
     changes: pl.DataFrame
     held: pl.DataFrame
 
 
 def judge_value(ordered: Ordered, held: pl.DataFrame, warning: str, begins: pl.Expr, ends: pl.Expr) -> Judged:
-    """Judge a value: the condition begins where `begins` is true, ends where `ends` is, and between the two goes on.
+    """Evaluate a value: the condition begins where `begins` is true, and holds until `ends` is true.
 
     Args:
-        ordered: points by vehicle, in order of time.
-        held: what holds before them.
-        warning: names the condition.
-        begins: of the points; NULL where nothing is told.
-        ends: of the points; never true where `begins` is.
+        ordered: points, ordered by vehicle and time.
+        held: the conditions that are open before them.
+        warning: the name of the condition.
+        begins: an expression on points; NULL if the value is missing.
+        ends: an expression on points; never true where `begins` is true.
     """
     rows, number, first = ordered.events, ordered.key_number, ordered.starts
     carried = np.full(first.size, _NEVER)
@@ -46,7 +46,7 @@ def judge_value(ordered: Ordered, held: pl.DataFrame, warning: str, begins: pl.E
     carried[mine["vehicle"].to_numpy()] = mine["began_at"].to_numpy()
     told = rows.select(begins=begins.fill_null(value=False), ends=ends.fill_null(value=False))
     says_on, index = told["begins"].to_numpy(), np.arange(rows.height)
-    # What was said last, by a point or, before the first that says something, by what holds from before.
+    # The last decisive point before each point; before the first one, the open conditions decide.
     last = np.maximum.accumulate(np.where(says_on | told["ends"].to_numpy(), index, -1))
     is_carried = last < first[number]
     is_on = np.where(is_carried, carried[number] != _NEVER, says_on[last])
@@ -64,12 +64,12 @@ def judge_value(ordered: Ordered, held: pl.DataFrame, warning: str, begins: pl.E
 
 
 def judge_places(ordered: Ordered, held: pl.DataFrame, geofences: Geofences) -> Judged:
-    """Judge places: a geofence is entered at a point inside it, and left at the first that is not even in its margin."""
+    """Evaluate positions: a geofence is entered at a point inside it, and left at the first point outside of its margin."""
     rows, first, last = ordered.events, ordered.starts, ordered.lasts
     time, names = to_micros(rows["time"]), pl.Series(geofences.names, dtype=pl.String)
     near = geofences.near(rows["longitude"].to_numpy(), rows["latitude"].to_numpy())
     vehicle = ordered.key_number[near.point]
-    # A run: a vehicle's points in a row that are all in or near one geofence.
+    # A run: consecutive points of a vehicle that are all in or near one geofence.
     begins = np.ones(near.point.size, dtype=bool)
     begins[1:] = (np.diff(near.fence) != 0) | (np.diff(near.point) != 1) | (np.diff(vehicle) != 0)
     run = np.flatnonzero(begins)
@@ -90,7 +90,7 @@ def judge_places(ordered: Ordered, held: pl.DataFrame, geofences: Geofences) -> 
     began_at = np.where(goes_on, carried.fill_null(0).to_numpy(), time[np.minimum(entered, rows.height - 1)])
     ends = is_on & (end < last[of])
     stays = is_on & ~ends
-    # What held before, and has no point near it to begin with, ended at its vehicle's first.
+    # A geofence that was open before ends at the vehicle's first point if that is not near it.
     left = mine.join(
         pl.DataFrame({"vehicle": of[goes_on], "geofence": names.gather(fence[goes_on])}),
         on=["vehicle", "geofence"],
@@ -115,7 +115,7 @@ def _held(vehicle: Any, warning: str, began_at: Any, geofence: pl.Series | None 
 
 
 def _frame(columns: dict[str, Any], height: int, schema: dict[str, Any]) -> pl.DataFrame:
-    """Columns of one length; what is one text, or nothing, is so in every row."""
+    """Build a frame; a single text, or None, is repeated in every row."""
     series = [
         pl.Series(name, [columns[name]], dtype=kind).new_from_index(0, height)
         if columns[name] is None or isinstance(columns[name], str)

@@ -1,1 +1,1 @@
-"""Moving averages: the job, its tables, and how readings take their place in windows."""
+"""Compute moving averages: the job, its tables, and its windows."""

@@ -1,22 +1,21 @@
-"""Moving averages: with each reading of a station, the averages of its last N, and silence until N are there.
+"""Write, with each reading of a station, the averages of its last N readings, once there are N.
 
-The window is the last N readings of a station in event time, in whatever order they came: a reading waits in state
-until the watermark has passed it, and takes its place then. A missing value (NULL or NaN) is left out of its column's
-average, which is NULL where all of the window's are missing.
+The window is the last N readings of a station in event time, in any order of arrival: a reading waits in state until the
+watermark has passed it. A missing value (NULL or NaN) is ignored in its column's average, which is NULL if all values of the
+window are missing.
 
-Readings no further apart than `timeout` make a session; a longer silence between two readings ends it, and the next
-one begins with an empty window. State holds the last N - 1 passed readings of each open session, with how many it has
-had in all, and the readings that wait. A session leaves the state once the watermark has reached its last reading plus
-`timeout`, with a row in `station_sessions`; if it never had enough readings for a row of averages, it gives one of what
-it held (`TIMEOUT`).
+A session is a sequence of readings at most `timeout` apart; after a longer silence, the next session starts with an empty
+window. State has the last N - 1 passed readings of each open session, the session's number of readings, and the waiting
+readings. A session ends when the watermark reaches its last reading plus `timeout`, and gives a row in `station_sessions`. A
+session that never had enough readings for a row of averages gives one row of those that it had (`TIMEOUT`).
 
-With `timeout_in=processing_time` a session is what comes of a station without a run that finds it silent for `timeout`
-since its last reading came: however far apart the readings lie in event time. When it ends, what waits of it takes its
-place first, and then it leaves; the next reading begins anew (`keyed.timeouts`).
+With `timeout_in=processing_time`, a session ends when a run finds that the station's last reading arrived longer than `timeout`
+ago, whatever the readings' event times. Waiting readings are processed first; the next reading starts a new session
+(`keyed.timeouts`).
 
-A reading at or behind the watermark is late, whatever state its station has. All else follows from event time alone, so
-that any order of arrival within `watermark_delay` and any split into micro-batches give the same rows, to the last bit; with
-`timeout_in=processing_time` from event time and from when the runs were that brought the readings.
+A reading at or behind the watermark is late, whatever the state of its station. Everything else depends only on event time, so
+any order of arrival within `watermark_delay` and any batch boundaries give the same rows, to the last bit. With
+`timeout_in=processing_time`, it also depends on the times of the runs that brought the readings.
 """
 
 from datetime import timedelta
@@ -41,10 +40,10 @@ NUMERIC_COLUMNS = tuple(
 class MovingAverageParameters(SilentParameters):
     """Parameters of `moving_averages`."""
 
-    n_readings: int = Field(10, ge=1, description="Readings in a full window")
+    n_readings: int = Field(10, ge=1, description="Number of readings in a full window")
     columns: Names = Field(("pressure", "temp"), description="Numeric columns of the stream to average")
     min_readings: int | None = Field(
-        None, ge=1, description="Readings from which rows are given, up to n_readings, which None stands for"
+        None, ge=1, description="Number of readings from which rows are written, up to n_readings; None: n_readings"
     )
     timeout: Duration = Field(timedelta(hours=24), description="Silence that ends a station's session")
     watermark_delay: Delay = Field(
@@ -56,7 +55,7 @@ class MovingAverageParameters(SilentParameters):
     def _are_numeric(cls, columns: tuple[str, ...]) -> tuple[str, ...]:
         if unknown := [column for column in columns if column not in NUMERIC_COLUMNS]:
             raise ValueError(
-                f"{', '.join(unknown)} is no numeric column of {WEATHER.name}, which has {', '.join(NUMERIC_COLUMNS)}"
+                f"{', '.join(unknown)} is not a numeric column of {WEATHER.name}, which has {', '.join(NUMERIC_COLUMNS)}"
             )
         if len(set(columns)) != len(columns):
             raise ValueError("a column is named twice")
@@ -70,17 +69,17 @@ class MovingAverageParameters(SilentParameters):
 
     @property
     def first_row_at(self) -> int:
-        """How many readings a session has when it gives its first row."""
+        """The number of readings from which a session gives rows."""
         return self.n_readings if self.min_readings is None else self.min_readings
 
     @property
     def silence(self) -> Timeout:
-        """What ends a station's session."""
+        """The timeout that ends a station's session."""
         return Timeout(self.timeout, self.timeout_in)
 
 
 def build(parameters: MovingAverageParameters) -> KeyedJob:
-    """Make the job of its parameters."""
+    """Build the job from its parameters."""
     values = [WEATHER.schema.field(column) for column in parameters.columns]
     reading = pa.schema([WEATHER.schema.field("station_id"), WEATHER.schema.field("time"), *values])
     rows = averages_schema(parameters.columns)
@@ -108,15 +107,16 @@ def build(parameters: MovingAverageParameters) -> KeyedJob:
                 "station_sessions",
                 STATION_SESSION,
                 events=pl.col("n_readings").sum(),
-                description="One row a stretch of readings without a silence longer than `timeout`, when it has ended.",
+                description="One row per ended session: readings without a silence longer than `timeout`.",
             ),
         ),
         output_events=pl.lit(0),
         state_events=pl.col("n_events").sum(),
-        # The last reading of an open session, which has its count; a station has one such session.
+        # A station has one open session, whose last reading has the session's count.
         one_per_key=pl.col("session_start").is_not_null() & (pl.col("n_events") > 0),
-        # None is movable: state has no reading beyond `n_readings - 1`; a shorter `timeout` would cut what it has as one
-        # session; and by another `min_readings` a session would give its row of `TIMEOUT` besides others, or none at all.
+        # No parameter can be changed by a move: state has only the last `n_readings - 1` readings; a shorter `timeout`
+        # would have cut the open session; and with another `min_readings`, a session could give its row of `TIMEOUT`
+        # besides others, or no row at all.
         **parameters.settings(),
     )
 

@@ -1,1 +1,1 @@
-"""Ride summaries: the job, and how a ride's points become stretches of it."""
+"""Summarise rides: the job, and the stretches that a ride's points are joined to."""

@@ -1,24 +1,23 @@
-"""Ride summaries: one row a ride, when it has dropped its passengers off or fallen silent.
+"""Summarise rides: one row per ride when it has ended with a dropoff or has timed out.
 
-State holds, an open ride, one row with what is known of the points that the watermark has passed (when and where it began, how far
-it went, where it was last), each point ahead of the watermark, and one marker row for a ride that has closed, so that its
-stragglers are known as late. Distance is summed in whole micrometres, the same in whatever parts. Points that come while a ride
-goes on wait as they are (`Waiting`), apart from its first row, until the ride's deadline, or an event that may end it.
+For an open ride, state has one row with the sums of the points that the watermark has passed (start, distance, last position),
+and each point ahead of the watermark. For a closed ride it has a marker row, by which late points are recognised. Distances are
+summed in whole micrometres, so that the order of summing does not matter. Points that arrive while a ride continues are stored
+unchanged beside its first row (`Waiting`), until the ride's deadline or an event that may end it.
 
-How a ride closes:
+The parameter `close` decides when a ride closes:
 
-- `fast`: at its first dropoff, as soon as that point is seen; else when the watermark has passed its last point by
-  `timeout`. What arrives in a later run, out of order after the close, is late.
-- `complete`: as the points lie in event time, whatever order they came in: at the first dropoff, or at the first
-  silence longer than `timeout`, once the watermark has passed that. Any order of arrival and any split into runs gives
-  the same summary.
+- `fast`: at its first dropoff, as soon as that point arrives; else when the watermark has passed its last point by `timeout`.
+  Points that arrive in later runs, out of order after the close, are late.
+- `complete`: by event time alone, at the first dropoff or the first silence longer than `timeout`, once the watermark has
+  passed that. The summary depends neither on the order of arrival nor on batch boundaries.
 
-A closed ride stays closed for `closed_for` of event time; its points until then go to `late.ride_summaries`. So does a
-point at or behind the late watermark, whatever state its ride has.
+A closed ride stays closed for `closed_for` of event time; points that arrive until then go to `late.ride_summaries`. So does a
+point at or behind the late watermark, whatever the state of its ride.
 
-With `timeout_in=processing_time` a ride that was not dropped off closes when no run has brought a point of it for `timeout`,
-however far apart its points lie in event time; those that wait for the watermark are counted first. No event time says
-when that was, so nothing is remembered of it: a point that comes then begins the ride anew (`keyed.timeouts`).
+With `timeout_in=processing_time`, a ride without a dropoff closes when no run has brought a point of it for `timeout`, whatever
+the points' event times; its waiting points are counted first. Such a close has no event time, so no marker is kept: a later
+point starts the ride again (`keyed.timeouts`).
 """
 
 from datetime import timedelta
@@ -53,7 +52,7 @@ RIDE_POINT = pa.schema(
 )
 
 OPEN_RIDE = pa.schema([*STRETCH, pa.field("closed_at", TIMESTAMP), pa.field("deadline", TIMESTAMP)])
-"""Points of an open ride, one or (with `start_time`) more, or (with `closed_at`) the marker of a closed one."""
+"""A point of an open ride, several points (with `start_time`), or the marker of a closed ride (with `closed_at`)."""
 
 RIDE_SUMMARY = pa.schema(
     [
@@ -84,7 +83,7 @@ RIDE_SUMMARY = pa.schema(
             column(
                 f"start_{name}",
                 pa.float64(),
-                f"{name.title()} of its first point; NULL of a ride that was open when the job got the column",
+                f"{name.title()} of its first point; NULL if the ride was open when the column was added",
                 unit=f"degrees {towards}",
                 made_of=(name, "timestamp"),
             )
@@ -100,28 +99,31 @@ class RideSummaryParameters(SilentParameters):
     close: Literal["fast", "complete"] = Field(
         "fast",
         description="fast: a ride closes as soon as its dropoff is seen. complete: it waits until the watermark has "
-        "passed the dropoff, so that points which came out of order are counted.",
+        "passed the dropoff, so that points that arrive out of order are counted.",
     )
-    timeout: Duration = Field(timedelta(minutes=30), description="Silence after a ride's last point when it closes")
+    timeout: Duration = Field(
+        timedelta(minutes=30), description="Silence after a ride's last point that closes the ride"
+    )
     long_ride_threshold: Duration = Field(timedelta(hours=1), description="Rides longer than this are in long_rides")
     closed_for: Duration = Field(
-        timedelta(days=1), description="Event time for which a closed ride is remembered, to know its late points"
+        timedelta(days=1),
+        description="Event time for which a closed ride is remembered, so that its points count as late",
     )
 
     @property
     def silence(self) -> Timeout:
-        """What closes a ride that was not dropped off."""
+        """The timeout that closes a ride without a dropoff."""
         return Timeout(self.timeout, self.timeout_in)
 
 
 _KEY = ("ride_id",)
 
 _BEHIND_THE_FIRST = pl.all_horizontal(pl.col("start_time", "closed_at", DEADLINE).is_null())
-"""Points of an open ride but for its first row."""
+"""Rows of an open ride's points, except its first row."""
 
 _FROM_HERE_ON = frozenset({"close", "timeout", "timeout_in", "long_ride_threshold", "closed_for"})
-"""Parameters that count from here on: a ride that is open keeps its points and closes by the new rule whenever it is
-looked at, at the latest when it would have closed before; one that has closed stays closed.
+"""Parameters that a move can change: an open ride keeps its points and closes by the new rule, at the latest when the old rule
+would have closed it; a closed ride stays closed.
 """
 
 
@@ -145,7 +147,7 @@ def build(parameters: RideSummaryParameters) -> KeyedJob:
         ),
         output_events=pl.col("n_points").sum(),
         state_events=pl.col("n_points").sum(),
-        # What is known of the points that have passed, or that the ride is closed; points that wait may be any number.
+        # A ride has one row of passed points, or one marker, beside any number of waiting points.
         one_per_key=pl.col("start_time").is_not_null() | pl.col("closed_at").is_not_null(),
         **parameters.settings(),
         movable_parameters=_FROM_HERE_ON,
@@ -161,14 +163,14 @@ RIDE_SUMMARIES = JobTemplate(
 
 
 def summarise(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameters: RideSummaryParameters) -> Step:
-    """The step: see the module's text. Every point ends in one summary, in state, or among the late."""
+    """Run the step: every point is in one summary, in state, or late."""
     silence, rules = parameters.silence, _rules(clock, parameters)
     is_marker = state["closed_at"].is_not_null()
     over, going_on = silence.part(state.filter(~is_marker), _KEY, clock)
     markers = state.filter(is_marker).select("ride_id", "closed_at")
     parts: list[Cut] = []
     if over.height:
-        # Before what came: a dropoff may have waited, after which points are late.
+        # Before the new points: a waiting dropoff may close the ride, after which they are late.
         parts.append(cut(over.select(STRETCH.names), rules._replace(is_over=True)))
         markers = _markers(markers, parts[0].closed)
     is_late = events["timestamp"] <= clock.late_watermark
@@ -200,28 +202,28 @@ def _rules(clock: Clock, parameters: RideSummaryParameters) -> Rules:
     is_fast = parameters.close == "fast"
     if not parameters.silence.in_event_time:
         return Rules(None, None, parameters.closed_for, is_fast, clock.watermark)
-    # The watermark follows a run's points by the delay: had they come one by one, a ride of `fast` would have closed only
-    # when it had been silent for so long.
+    # The watermark is behind the newest point by the delay. If the points had arrived one by one, a ride of `fast` would
+    # have closed only after timeout plus delay.
     silence = parameters.timeout + parameters.watermark_delay if is_fast else parameters.timeout
     return Rules(parameters.timeout, silence, parameters.closed_for, is_fast, clock.watermark)
 
 
 def _markers(markers: pl.DataFrame, closed: pl.DataFrame) -> pl.DataFrame:
-    """The rides that are known as closed, once these have: each by its last close that has a time."""
+    """Return the markers of closed rides, with the last close that has an event time."""
     new = closed.select("ride_id", "closed_at").drop_nulls("closed_at").unique("ride_id", keep="last")
     return pl.concat([markers.join(new, on="ride_id", how="anti"), new])
 
 
 def _points(events: pl.DataFrame) -> pl.DataFrame:
-    """Points as stretches of one."""
+    """Convert points to stretches of one point."""
     schema = polars_schema(STRETCH)
     rest = {name: pl.lit(None, kind) for name, kind in schema.items() if name not in events.columns}
     return events.with_columns(**{**rest, "n_points": pl.lit(1, pl.Int64)}).select(schema.keys())
 
 
 def _summaries(closed: pl.DataFrame) -> pl.DataFrame:
-    """Rows of `RIDE_SUMMARY`, of rides that close."""
-    # By numpy: Polars multiplies by 1e-6 in place of dividing, which is off by one bit now and then.
+    """Build rows of `RIDE_SUMMARY` from closed rides."""
+    # With numpy: Polars multiplies by 1e-6 instead of dividing, which sometimes differs by one bit.
     seconds = (closed["end_time"] - closed["start_time"]).dt.total_microseconds().to_numpy() / 1e6
     dropped_off = pl.col("end_status") == "dropoff"
     return closed.select(

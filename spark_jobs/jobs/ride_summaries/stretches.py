@@ -1,8 +1,8 @@
-"""Stretches of a ride's points: cut where the ride closes, and summed up as far as the watermark has come.
+"""Cut a ride's points where the ride closes, and sum those that the watermark has passed.
 
-A stretch is one or more points of a ride in a row: a single point, or what is known of all points up to the watermark of
-an open ride. Only the first stretch of a ride stands for more than one point, since no point before it is still to come.
-Distances are whole micrometres, so that it does not matter in which parts they were added.
+A stretch is one or more consecutive points of a ride: a single point, or the sums of all points up to the watermark. Only the
+first stretch of a ride has more than one point, since no earlier point can still arrive. Distances are whole micrometres, so
+that the order of adding does not matter.
 """
 
 from datetime import datetime, timedelta
@@ -36,13 +36,13 @@ STRETCH = pa.schema(
         pa.field("start_longitude", pa.float64()),
     ]
 )
-"""Points of one ride in a row: when, where and how the first was, and all that the last one says.
+"""Consecutive points of one ride: time, place and status of the first, and all columns of the last.
 
-Without `start_time` it is one point. One that was summed up before state had its place does not say where it began.
+Without `start_time` it is one point. A stretch that was summed before state had the start place has NULL there.
 """
 
 TIES = ("point_idx", "latitude", "longitude", "meter_reading", "ride_status")
-"""By what points of one ride and one moment are put in order."""
+"""Columns that order points of a ride with the same time."""
 
 _NO_TIME = timedelta(0)
 
@@ -52,16 +52,16 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Rules(NamedTuple):
-    """What closes a ride, and how far event time has come.
+    """The rules for closing a ride, and the watermark.
 
     Attributes:
-        timeout: after a ride's last point it closes, unless it was dropped off; None: in processing time, which is told by
-            `is_over`.
-        silence: between two points, longer than which the ride had closed before the second of them; None: there is none.
-        closed_for: after the close the ride's points are late.
-        at_once: whether a dropoff closes its ride as soon as it is seen, or when the watermark has passed it.
-        watermark: event time that has passed.
-        is_over: whether the rides have fallen silent in processing time, and close as they are.
+        timeout: silence after the last point that closes a ride without a dropoff; None if the timeout is in processing time
+            (see `is_over`).
+        silence: longest time between two points of one ride; after a longer one, the ride was closed. None: no limit.
+        closed_for: for how long after the close the ride's points are late.
+        at_once: whether a dropoff closes its ride as soon as it arrives, or when the watermark has passed it.
+        watermark: the watermark.
+        is_over: whether the rides have timed out in processing time, and close now.
     """
 
     timeout: timedelta | None
@@ -73,13 +73,13 @@ class Rules(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """What became of stretches.
+    """The result of cutting stretches.
 
     Attributes:
-        closed: a row a ride that closes, with `start_time`, `end_time`, `distance` and more; `closed_at` is when, NULL
-            where no event time says so.
-        still_open: stretches of open rides, the first of each with the ride's `deadline`.
-        late: points that came after their ride's close.
+        closed: one row per closed ride, with `start_time`, `end_time`, `distance` and more; `closed_at` is NULL if the close
+            has no event time.
+        still_open: stretches of open rides; the first of each ride has the ride's `deadline`.
+        late: points after their ride's close.
     """
 
     closed: pl.DataFrame
@@ -88,14 +88,14 @@ class Cut(NamedTuple):
 
 
 def cut(stretches: pl.DataFrame, rules: Rules) -> Cut:
-    """Put stretches in order of time, close the rides whose time has come, and sum up the rest."""
+    """Order stretches by time, close the rides that are due, and sum the stretches of the others."""
     return _Rides(stretches, rules).cut()
 
 
 class _Rides:
-    """All stretches, ride by ride in order of time; arrays have a value a row.
+    """All stretches, ordered by ride and time; arrays have one value per row.
 
-    `ends` are the rows after which a ride closes, if it has not before, or which are its last in hand.
+    `ends` are the rows after which a ride closes, unless it has closed before, and the last row of each ride.
     """
 
     def __init__(self, stretches: pl.DataFrame, rules: Rules) -> None:
@@ -119,7 +119,7 @@ class _Rides:
         rules, watermark = self._rules, micros(self._rules.watermark)
         closed, still_open, late = [], [], [self._rows.clear()]
         first, last = self._starts, self._lasts
-        # More than once only where a ride's id comes back after it has been closed for `closed_for`.
+        # Loops more than once only if a ride's id is used again after `closed_for`.
         while first.size or not closed:
             end = self._ends[np.searchsorted(self._ends, first)]
             drops_off = self._drops_off[end]
@@ -134,13 +134,13 @@ class _Rides:
             ride, rows = _ranges(first, last)
             is_late = self._time[rows] <= closed_at[ride] + micros(rules.closed_for)
             late.append(self._rows[rows[is_late]])
-            # They come before those that are not.
+            # Late points come before the others.
             first = first + np.bincount(ride[is_late], minlength=first.size)
             first, last = first[first <= last], last[first <= last]
         return Cut(pl.concat(closed), pl.concat(still_open), pl.concat(late))
 
     def _summed(self, first: Rows, last: Rows, closed_at: pl.Series) -> pl.DataFrame:
-        """One row a ride that closes."""
+        """Build one row per closed ride."""
         begins, ends = self._rows[first], self._rows[last]
         return pl.DataFrame(
             {
@@ -158,7 +158,7 @@ class _Rides:
         )
 
     def _folded(self, first: Rows, last: Rows, deadline: pl.Series) -> pl.DataFrame:
-        """What is kept of open rides: the points that the watermark has passed as one stretch, the others as they are."""
+        """Return the state of open rides: passed points joined to one stretch, the other points unchanged."""
         passed_until = np.append(0, np.cumsum(self._time <= micros(self._rules.watermark)))
         n_passed = passed_until[last + 1] - passed_until[first]
         head = first + np.maximum(n_passed - 1, 0)
@@ -183,7 +183,7 @@ class _Rides:
         return self._n_points_until[last] - self._n_points_until[first] + self._n_points[first]
 
     def _distance_of(self, first: Rows, last: Rows) -> Numbers:
-        # Only a first stretch has a distance of its own.
+        # Only the first stretch contains a distance.
         distance = self._distance[first]
         longer = last > first
         _, rows = _ranges(first[longer], last[longer])
@@ -198,7 +198,7 @@ class _Rides:
 
 
 def _ranges(first: Rows, last: Rows) -> tuple[Rows, Rows]:
-    """All rows from each first to its last, and the place of the range that each is in."""
+    """Return all rows from each first to its last, and the number of the range of each."""
     lengths = last - first + 1
     place = np.repeat(np.arange(first.size), lengths)
     return place, np.arange(place.size) + (first - (np.cumsum(lengths) - lengths))[place]
@@ -213,7 +213,7 @@ def _start_status(stretches: pl.DataFrame) -> pl.Series:
 
 
 def _start_place(stretches: pl.DataFrame) -> dict[str, pl.Series]:
-    """Latitude and longitude of each one's first point, by their names."""
+    """Return latitude and longitude of the first point of each stretch."""
     is_point = pl.col("start_time").is_null()
     return stretches.select(
         pl.when(is_point).then(name).otherwise(f"start_{name}").alias(f"start_{name}")
@@ -232,4 +232,4 @@ _LEG = (
     .cast(pl.Int64, strict=False)
     .fill_null(0)
 )
-"""Micrometres from the point before."""
+"""Distance from the previous point in micrometres."""

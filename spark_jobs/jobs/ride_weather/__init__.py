@@ -1,1 +1,1 @@
-"""Rides with the weather of their start: the job, and which station is near."""
+"""Join rides with the weather at their start: the job, and the nearest station."""

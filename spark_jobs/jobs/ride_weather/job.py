@@ -1,14 +1,13 @@
-"""Ride weather: each ride with the weather that its nearest station had read when it began.
+"""Join each ride with the reading of its nearest weather station at the ride's start.
 
-An as-of join (`as_of_join`) of two inputs: the table of `ride_summaries`, and the stream `weather`. The key is the station:
-of a ride the one nearest to its start. A ride gets the newest reading of that station at or before its start, no older than
-`within`; NULL without one.
+An as-of join (`as_of_join`) of the table of `ride_summaries` with the stream `weather`. The key is the station nearest to the
+ride's start. A ride gets that station's newest reading at or before its start, at most `within` old, or NULL.
 
-A ride is written once event time has passed its start on both sides. `ride_summaries` writes a ride when it is over, so its start
-lies behind that job's watermark, by `longest_ride` at most: a ride that began earlier is late, and goes to
-`late.ride_weather`. So does a reading at or behind the watermark; it changes no ride that was written.
+A ride is written when the watermarks of both inputs have passed its start. `ride_summaries` writes a ride when it has closed,
+so its start may be behind that job's watermark by up to `longest_ride`. A ride that began earlier is late, and goes to
+`late.ride_weather`. So does a reading at or behind the watermark; it changes no written ride.
 
-The stations are read when the job is configured. What they say belongs to the generation: a changed file asks for a refresh.
+The stations are read when the job is configured, and belong to the generation: a changed file requires a refresh.
 """
 
 import os
@@ -57,13 +56,13 @@ class RideWeatherParameters(JobParameters):
     stations: FilePath = Field(
         default_factory=lambda: os.environ.get("KEYFOLD_WEATHER_STATIONS", ""),
         description="Path of a CSV file with station_id, latitude, longitude [default: KEYFOLD_WEATHER_STATIONS]; without one, "
-        "six airports of the east coast",
+        "six airports of the US east coast are used",
     )
-    farthest: float = Field(50_000.0, gt=0, description="Metres from its station beyond which a start has no weather")
-    within: Duration = Field(timedelta(hours=2), description="Age of a reading at which it still counts")
+    farthest: float = Field(50_000.0, gt=0, description="Longest distance in metres from a ride's start to its station")
+    within: Duration = Field(timedelta(hours=2), description="Largest age of a reading at the ride's start")
     longest_ride: Delay = Field(
         timedelta(hours=3),
-        description="How far a start may lie behind the watermark of ride_summaries: a ride's duration and the silence that "
+        description="How far a ride's start may be behind the watermark of ride_summaries: its duration plus the timeout that "
         "closes it",
     )
     watermark_delay: Delay = Field(
@@ -75,10 +74,10 @@ class RideWeatherParameters(JobParameters):
 
 
 def build(parameters: RideWeatherParameters) -> KeyedJob:
-    """Make the job of its parameters.
+    """Build the job from its parameters.
 
     Raises:
-        KeyfoldError: the stations cannot be read, or are none.
+        KeyfoldError: the file of stations cannot be read or is invalid.
     """
     stations = load_stations(parameters.stations) if parameters.stations else AIRPORTS
     station = nearest_station(stations, pl.col("start_latitude"), pl.col("start_longitude"), parameters.farthest)
@@ -98,11 +97,11 @@ def build(parameters: RideWeatherParameters) -> KeyedJob:
         within=parameters.within,
         key_groups=parameters.key_groups,
         parameters=parameters.model_dump(mode="json"),
-        # What the file says counts, and not where it lies; how long to wait for readings changes no row of state.
+        # The file's content belongs to the generation, not its path. The idle timeout changes no row of state.
         free_parameters=frozenset({"stations", "idle_timeout"}),
         movable_parameters=frozenset({"longest_ride"}),
         contents={"stations": fingerprint(stations)},
-        late_description="Rides that began further behind than `longest_ride`, and readings that came after rides of their "
+        late_description="Rides that began longer ago than `longest_ride`, and readings that arrived after rides of their "
         "time were written.",
     )
 

@@ -1,4 +1,4 @@
-"""Weather stations: where each stands, and which is nearest to a place."""
+"""Load weather stations, and find the nearest one to a place."""
 
 import hashlib
 from pathlib import Path
@@ -9,7 +9,7 @@ from keyfold import KeyfoldError
 from spark_jobs.jobs.great_circle import great_circle_metres
 
 NO_STATION = ""
-"""The station of a place that is unknown, or near none; no reading is of it."""
+"""The station of a place that is unknown or far from all stations; it has no readings."""
 
 AIRPORTS = pl.DataFrame(
     {
@@ -18,14 +18,14 @@ AIRPORTS = pl.DataFrame(
         "longitude": [-71.005181, -77.037722, -74.168667, -73.778925, -73.872608, -75.241139],
     }
 )
-"""The airports whose weather the sample data have; latitude and longitude in degrees, WGS 84."""
+"""The airports in the sample data; latitude and longitude in degrees, WGS 84."""
 
 
 def load_stations(path: str) -> pl.DataFrame:
     """Read and check a CSV file with the columns `station_id`, `latitude` and `longitude`.
 
     Raises:
-        KeyfoldError: there is no such file, a column is missing, a value is no position, or a station is there twice.
+        KeyfoldError: the file does not exist, a column is missing, a position is invalid, or a station occurs twice.
     """
     file = Path(path).expanduser()
     where = f"stations: {file}"
@@ -35,7 +35,7 @@ def load_stations(path: str) -> pl.DataFrame:
         )
     except FileNotFoundError:
         raise KeyfoldError(
-            f"stations: there is no file {file.absolute()}; give the path of a CSV file with stations=PATH"
+            f"stations: {file.absolute()} does not exist; give the path of a CSV file with stations=PATH"
         ) from None
     except (OSError, pl.exceptions.PolarsError) as error:
         raise KeyfoldError(
@@ -61,17 +61,17 @@ def load_stations(path: str) -> pl.DataFrame:
 
 
 def fingerprint(stations: pl.DataFrame) -> str:
-    """The same for the same stations and places, however the file writes them."""
+    """Return a fingerprint of the stations and their places, which does not depend on the file's form."""
     return "sha256:" + hashlib.sha256(repr(stations.rows()).encode()).hexdigest()
 
 
 def nearest_station(stations: pl.DataFrame, latitude: pl.Expr, longitude: pl.Expr, farthest: float) -> pl.Expr:
-    """The station nearest to a place by great circle, of two equally near the first by name.
+    """Return the station nearest to a place by great circle; of two equally near ones, the first by name.
 
     Args:
-        stations: one at least, by name; few, since each is compared with each place.
-        latitude, longitude: of the place, in degrees; NULL where nobody knows it.
-        farthest: in metres; where no station is nearer, the answer is `NO_STATION`.
+        stations: at least one, sorted by name; few, since each place is compared with all of them.
+        latitude, longitude: the place in degrees; NULL if unknown.
+        farthest: longest distance in metres; if no station is nearer, the result is `NO_STATION`.
     """
     metres = pl.concat_list(
         great_circle_metres(latitude, longitude, pl.lit(north), pl.lit(east))

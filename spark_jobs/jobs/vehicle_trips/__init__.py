@@ -1,1 +1,1 @@
-"""Vehicle trips: the job, and how readings become trips and stops."""
+"""Find trips and stops of vehicles: the job, and how points become trips and stops."""

@@ -1,26 +1,26 @@
-"""Vehicle trips: one row a trip, from the moment a vehicle moves until it has stood still or fallen silent.
+"""Find trips of vehicles: one row per trip, from the first moving point until the vehicle has stopped or fallen silent.
 
-By the points of a vehicle in event time:
+By a vehicle's points in event time:
 
-- A point moves if its speed is above `moving_speed`; else it stands. A trip opens at the first point that moves.
-- It ends at the first standing point after which no point moves for `stop_after` (`STOPPED`: it arrived there), or at
-  its last point where the vehicle says nothing for longer than `silence` before that (`FELL_SILENT`). Shorter stands are
-  part of the trip.
-- A trip's points are those from the first to the last that moves. The standing points around trips make stops: one row
-  in `vehicle_stops` from arrival to departure (`MOVED_ON`) or to the last point before a silence (`FELL_SILENT`). So
-  each point is counted in one trip or in one stop. The way from a trip's last moving point to its arrival is the trip's.
+- A point is moving if its speed is above `moving_speed`; else it is standing. A trip starts at the first moving point.
+- It ends at the first standing point after which no point is moving for `stop_after` (`STOPPED`: the arrival), or, if the
+  vehicle sends no point for longer than `silence` before that, at its last point (`FELL_SILENT`). Shorter stands are part of
+  the trip.
+- A trip's points are those from the first to the last moving point. The standing points around trips are stops: one row in
+  `vehicle_stops`, from arrival to departure (`MOVED_ON`) or to the last point before a silence (`FELL_SILENT`). So each point
+  is counted in one trip or one stop. The way from a trip's last moving point to its arrival belongs to the trip.
 
-State holds, a vehicle, the points that the watermark has not passed, and of all it has passed one or two sums (a
-*stretch*: an open trip, a stand): never the points themselves. Distance, time and fuel are summed in whole micrometres,
-microseconds and microlitres, so that sums are the same in whatever parts they were made. Hard braking and acceleration
-are counted by points that tell of it, each by its own acceleration, the arrival's among them.
+For each vehicle, state has the points that the watermark has not passed, and one or two sums of the passed points (a *stretch*:
+an open trip, a stand), never the points themselves. Distance, time and fuel are summed in whole micrometres, microseconds and
+microlitres, so that the order of summing does not matter. Hard braking and acceleration are counted by the points'
+accelerations, the arrival's included.
 
-A point at or behind the watermark is late, whatever state its vehicle has. All else follows from event time alone: any
-order of arrival within `watermark_delay` and any split into micro-batches give the same trips.
+A point at or behind the watermark is late, whatever the state of its vehicle. Everything else depends only on event time: any
+order of arrival within `watermark_delay` and any batch boundaries give the same trips.
 
-With `timeout_in=processing_time` a vehicle falls silent when no run has brought a point of it for `silence`, however far
-apart its points lie in event time: those that wait are followed first, then its trip and its stop end, and a point that
-comes then begins anew (`keyed.timeouts`).
+With `timeout_in=processing_time`, a vehicle is silent when no run has brought a point of it for `silence`, whatever the points'
+event times. Its waiting points are processed first, then its trip and its stop end; a later point starts again
+(`keyed.timeouts`).
 """
 
 from datetime import timedelta
@@ -51,7 +51,7 @@ VEHICLE_TRIP = pa.schema(
         required(
             "end_time",
             TIMESTAMP,
-            "Event time of the arrival, the first point of the stop; of a trip that fell silent, its last point (UTC)",
+            "Event time of the arrival, the first point of the stop (UTC); of the last point, if the vehicle fell silent",
             made_of=_MOTION,
         ),
         required("start_latitude", pa.float64(), "Where it began", unit="degrees north", made_of=_PLACE),
@@ -69,14 +69,14 @@ VEHICLE_TRIP = pa.schema(
         required(
             "idle_seconds",
             pa.float64(),
-            "Time after points that stand, in pauses shorter than `stop_after`",
+            "Time in pauses shorter than `stop_after`",
             unit="seconds",
             made_of=_MOTION,
         ),
         column(
             "average_speed",
             pa.float64(),
-            "Distance over the whole time; NULL for a trip of one moment",
+            "Distance divided by duration; NULL if the duration is zero",
             unit="km/h",
             made_of="latitude longitude time speed",
         ),
@@ -84,14 +84,14 @@ VEHICLE_TRIP = pa.schema(
         column(
             "fuel_used",
             pa.float64(),
-            "Falls from one fuel reading to the next; NULL without a reading",
+            "Sum of falls between consecutive fuel readings; NULL without a reading",
             unit="litres",
             made_of="fuel_level time",
         ),
         column(
             "litres_per_100_km",
             pa.float64(),
-            "Fuel used over the distance; NULL without a reading or a distance",
+            "Fuel used divided by distance; NULL without a reading or a distance",
             unit="litres/100 km",
             made_of=("fuel_level", *_PLACE),
         ),
@@ -110,7 +110,7 @@ VEHICLE_TRIP = pa.schema(
         column(
             "highest_engine_temperature",
             pa.float64(),
-            f"The highest {_ITS_POINTS}; NULL where none tells it",
+            f"The highest {_ITS_POINTS}; NULL if none has it",
             unit="°C",
             made_of="engine_temperature",
         ),
@@ -136,9 +136,9 @@ class VehicleTripParameters(SilentParameters):
     """Parameters of `vehicle_trips`."""
 
     moving_speed: float = Field(3.0, ge=0, description="Speed in km/h above which a vehicle moves")
-    stop_after: Duration = Field(timedelta(minutes=5), description="Event time of standing still that ends a trip")
+    stop_after: Duration = Field(timedelta(minutes=5), description="Event time without movement that ends a trip")
     silence: Duration = Field(
-        timedelta(minutes=30), description="Time without a point after which a trip, or a stop, has ended"
+        timedelta(minutes=30), description="Time without a point after which a trip or a stop ends"
     )
     harsh_braking: float = Field(
         3.5, gt=0, description="m/s² by which a point that brakes hard is slowed down at least"
@@ -147,7 +147,7 @@ class VehicleTripParameters(SilentParameters):
 
     @property
     def timeout(self) -> Timeout:
-        """What ends the trip, or the stop, of a vehicle of which nothing is heard."""
+        """The timeout that ends the trip or stop of a silent vehicle."""
         return Timeout(self.silence, self.timeout_in)
 
 
@@ -156,8 +156,8 @@ _KEY = ("vehicle_id",)
 _FROM_HERE_ON = frozenset(
     {"moving_speed", "stop_after", "silence", "timeout_in", "harsh_braking", "harsh_acceleration"}
 )
-"""Parameters that count from here on: whether a point moves, or is a hard one, was said when it came; what ends a trip or a stop is asked of
-what is known of it whenever its vehicle is looked at, at the latest when it would have ended before.
+"""Parameters that a move can change: whether a point moves, brakes or accelerates hard was decided when it arrived; open trips and
+stops end by the new rules, at the latest when the old rules would have ended them.
 """
 
 
@@ -178,12 +178,12 @@ def build(parameters: VehicleTripParameters) -> KeyedJob:
                 "vehicle_stops",
                 VEHICLE_STOP,
                 events=pl.col("n_points").sum(),
-                description="One row a stand between trips, when it has ended.",
+                description="One row per ended stop between trips.",
             ),
         ),
         output_events=pl.col("n_points").sum(),
         state_events=pl.col("n_points").sum(),
-        # An open trip; beside it there may be a stand, which may be its end.
+        # A vehicle has at most one open trip; beside it may be a stand, which may become its end.
         one_per_key=pl.col("end_time").is_not_null() & pl.col("is_moving"),
         **parameters.settings(),
         movable_parameters=_FROM_HERE_ON,
@@ -199,7 +199,7 @@ VEHICLE_TRIPS = JobTemplate(
 
 
 def follow(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameters: VehicleTripParameters) -> Step:
-    """The step: see the module's text. Every point waits, is counted in a trip or a stop, open or told, or is late."""
+    """Run the step: every point waits, is counted in an open or ended trip or stop, or is late."""
     is_late = events["time"] <= clock.late_watermark
     late, on_time = events.filter(is_late), events.filter(~is_late)
     timeout = parameters.timeout
@@ -223,8 +223,8 @@ def follow(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameters: 
 
 
 def _waiting(points: pl.DataFrame, parameters: VehicleTripParameters) -> pl.DataFrame:
-    """Points as rows of state that wait for the watermark: stretches without an end as yet."""
-    # What is no number of litres counts as no reading.
+    """Convert points to rows of state that wait for the watermark: stretches without an end."""
+    # NaN and infinity count as no reading.
     fuel = (pl.col("fuel_level") * 1e6).round().cast(pl.Int64, strict=False)
     known = points.select(
         "vehicle_id",
@@ -246,5 +246,5 @@ def _waiting(points: pl.DataFrame, parameters: VehicleTripParameters) -> pl.Data
 
 
 def _is_hard(acceleration: pl.Expr, limit: float) -> pl.Expr:
-    """1 or 0, NULL where nothing is told."""
+    """Return 1 or 0, NULL if the acceleration is missing."""
     return (acceleration.fill_nan(None) >= limit).cast(pl.Int64)

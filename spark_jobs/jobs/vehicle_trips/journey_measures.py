@@ -1,4 +1,4 @@
-"""What only some points tell: hard braking and acceleration, counted, and the highest engine temperature, by journey."""
+"""Combine optional values of points by journey: hard braking, hard acceleration, highest engine temperature."""
 
 from typing import Any, NamedTuple
 
@@ -7,20 +7,20 @@ import numpy.typing as npt
 import polars as pl
 
 COMBINED_BY = {"braking": np.add, "accelerating": np.add, "heat": np.maximum}
-"""How the values of a column of stretches come together; of a stretch's first point they stand in `start_…`."""
+"""How the values of a stretch column are combined; the values of a stretch's first point are in `start_…`."""
 
 POINTS_AS_STRETCHES = tuple(
     pl.when(pl.col("end_time").is_null()).then(f"start_{name}").otherwise(name).alias(name) for name in COMBINED_BY
 )
-"""What a single point tells, as what its stretch does."""
+"""Columns that give a single point the values of a stretch."""
 
 
 class Told(NamedTuple):
-    """What is told of each journey; NULL of one where no point tells anything.
+    """The combined value of each journey; NULL if no point has a value.
 
     Attributes:
-        by_points: of its own points.
-        with_arrival: of these and the point at which it arrives.
+        by_points: the value of the journey's points.
+        with_arrival: the value of these and of the arrival.
     """
 
     by_points: pl.Series
@@ -33,11 +33,11 @@ def told_of(
     """Combine a column of stretches by journey.
 
     Args:
-        stretches: in order.
+        stretches: the stretches, ordered by vehicle and time.
         name: one of `COMBINED_BY`.
-        first: of each journey its first row.
-        arrival: of each journey the row at which it arrives.
-        arrives: whether it does.
+        first: the first row of each journey.
+        arrival: the row of each journey's arrival.
+        arrives: whether the journey has an arrival.
     """
     combine = COMBINED_BY[name]
     values, is_told = _values(stretches[name], combine)

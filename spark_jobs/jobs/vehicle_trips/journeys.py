@@ -1,4 +1,4 @@
-"""Journeys of vehicles, made of stretches: cut where one stops, moves on or falls silent, and summed up."""
+"""Join stretches to journeys of vehicles (trips and stops), cut where a vehicle stops, moves on or falls silent."""
 
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -20,13 +20,13 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Limits(NamedTuple):
-    """What ends a trip, and how far time has come.
+    """The rules for ending a trip, and the watermark.
 
     Attributes:
-        stop_after: standing still for so long.
-        silence: without a point for so long; None: in processing time, which is told by `is_over`.
-        watermark: event time that has passed.
-        is_over: whether the vehicles have fallen silent in processing time, with their last points here.
+        stop_after: time without movement that ends a trip.
+        silence: time without a point that ends a trip or stop; None if it is in processing time (see `is_over`).
+        watermark: the watermark.
+        is_over: whether the vehicles have timed out in processing time.
     """
 
     stop_after: timedelta
@@ -36,7 +36,7 @@ class Limits(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """Trips that have ended (`VEHICLE_TRIP`), stops that have (`VEHICLE_STOP`), and the stretches that go on."""
+    """Ended trips (`VEHICLE_TRIP`), ended stops (`VEHICLE_STOP`), and the stretches of open journeys."""
 
     trips: pl.DataFrame
     stops: pl.DataFrame
@@ -44,8 +44,8 @@ class Cut(NamedTuple):
 
 
 def cut(stretches: pl.DataFrame, limits: Limits) -> Cut:
-    """Join stretches, all of which the watermark has passed, to trips and stops, and part those that have ended."""
-    # Two kept stretches of a vehicle never tie: the second begins after the first, in time or in what breaks ties.
+    """Join stretches that the watermark has passed to trips and stops, and separate those that have ended."""
+    # Two stretches of a vehicle in state never tie: the second begins after the first, by time or by the tie-breaker.
     of_first = ("start_fuel", "start_braking", "start_accelerating", "start_heat")
     ties = ("start_latitude", "start_longitude", "top_speed", *of_first)
     ordered = in_order(stretches, ("vehicle_id",), "start_time", ties)
@@ -54,9 +54,9 @@ def cut(stretches: pl.DataFrame, limits: Limits) -> Cut:
 
 
 class _Journeys:
-    """Rows (stretches in time order) grouped to journeys, each a trip or a stop.
+    """Stretches in order of time, grouped to journeys (trips or stops).
 
-    `first` and `last` are a journey's rows; `arrival` the row at which a trip arrives: the first of the stop after it.
+    `first` and `last` are the rows of a journey; `arrival` is the row at which a trip arrives, the first of the next stop.
     """
 
     def __init__(self, rows: pl.DataFrame, begins_vehicle: Flags, limits: Limits) -> None:
@@ -80,7 +80,7 @@ class _Journeys:
         if silence is not None:
             falls_silent_at = self._end[self._last] + silence
         elif limits.is_over:
-            # Only with its last journey: the others were not silent, more came.
+            # Only the last journey of a vehicle can fall silent: points followed the others.
             falls_silent_at = np.where(is_followed, _NEVER, self._end[self._last])
         else:
             falls_silent_at = np.full(len(self._last), _NEVER)
@@ -103,7 +103,7 @@ class _Journeys:
         self._told_with_arrival = pl.DataFrame({name: one.with_arrival for name, one in told.items()})
 
     def _sum_legs(self) -> None:
-        """Distance and time of each journey, and apart those of the leg to its arrival."""
+        """Sum distance and time of each journey, and separately of the leg to its arrival."""
         rows, there = self._rows, self._arrival
         leg = rows.select(LEG).to_series().to_numpy()
         took = np.append(0, self._start[1:] - self._end[:-1])
@@ -115,7 +115,7 @@ class _Journeys:
         self._arrival_moving = np.where(self._arrives, took[there], 0)
 
     def _sum_fuel(self) -> None:
-        """Fuel that each journey used, and apart what a reading at its arrival adds."""
+        """Sum the fuel used by each journey, and separately what a reading at its arrival adds."""
         rows, first, there = self._rows, self._first, self._arrival
         journey = np.cumsum(~self._goes_on) - 1
         last_read = np.where(rows["last_fuel"].is_null().to_numpy(), -1, np.arange(rows.height))
@@ -135,12 +135,12 @@ class _Journeys:
         self._has_fuel = np.logical_or.reduceat(is_read, first) | is_read_there
 
     def _total(self, column: str, between: Numbers) -> Numbers:
-        """Sum by journey of what its rows know and of what lies between them."""
+        """Sum the values of each journey's rows and of the legs between them."""
         known, between = widened(self._rows[column].to_numpy(), between)
         return np.add.reduceat(known + np.where(self._goes_on, between, 0), self._first)
 
     def _held(self, column: str, totals: Numbers, journeys: Numbers) -> Numbers:
-        """Totals of some journeys, as their column holds them."""
+        """Return the totals of some journeys in the type of their column."""
         return narrowed(totals[journeys], column, self._rows["vehicle_id"], self._first[journeys])
 
     def trips(self) -> pl.DataFrame:
@@ -165,7 +165,7 @@ class _Journeys:
                 "start_longitude": self._rows["start_longitude"].gather(first),
                 "end_latitude": self._end_position("latitude", arrives, there, last),
                 "end_longitude": self._end_position("longitude", arrives, there, last),
-                # By numpy: Polars multiplies by 1e-6 in place of dividing.
+                # With numpy: Polars multiplies by 1e-6 instead of dividing, which sometimes differs by one bit.
                 "distance_in_metres": distance / 1e6,
                 "moving_seconds": moving / 1e6,
                 "idle_seconds": idle / 1e6,
@@ -199,7 +199,7 @@ class _Journeys:
         )
 
     def still_open(self) -> pl.DataFrame:
-        """One stretch a journey that has not ended."""
+        """Return one stretch per open journey."""
         kept = np.flatnonzero(~self._has_ended)
         first, last = self._rows[self._first[kept]], self._rows[self._last[kept]]
         return first.with_columns(
@@ -224,10 +224,10 @@ class _Journeys:
 
 
 def _group(start: Numbers, moves: Flags, after_silence: Flags, stop_after: int) -> tuple[Numbers, Flags]:
-    """Group rows to journeys: each one's first row, and whether the next journey follows it without a silence.
+    """Group rows to journeys: return each first row, and whether the next journey follows without a silence.
 
-    Rows that all move or all stand make a run. A run that stands between two that move is a pause of one trip if it is
-    shorter than `stop_after`, from its first point to the next that moves.
+    A run is a sequence of rows that all move or all stand. A standing run between two moving runs is a pause of one trip if it
+    is shorter than `stop_after`, from its first point to the next moving point.
     """
     begins_run = after_silence.copy()
     begins_run[1:] |= moves[1:] != moves[:-1]
@@ -243,7 +243,7 @@ def _group(start: Numbers, moves: Flags, after_silence: Flags, stop_after: int) 
 
 
 def _first_and_last(rows: pl.DataFrame, journey: Numbers) -> tuple[pl.Series, pl.Series]:
-    """The first and the last fuel that was read in each journey."""
+    """Return the first and the last fuel reading of each journey."""
     n_journeys = int(journey[-1]) + 1
     read = rows.select("first_fuel", "last_fuel", journey=journey).drop_nulls("first_fuel")
     known = read.group_by("journey").agg(pl.col("first_fuel").first(), pl.col("last_fuel").last())

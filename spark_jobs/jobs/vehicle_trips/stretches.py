@@ -1,8 +1,8 @@
-"""Stretches of a vehicle's points: cut where it stops, moves on or falls silent, and summed up.
+"""Represent a vehicle's points as stretches.
 
-A stretch is one or more points in a row: a single point, or what is known of all the points of an open trip or of a
-stand. Stretches of one vehicle add up to a longer one, with the legs between them; as all sums are of integers, it does
-not matter in which parts they were made.
+A stretch is one or more consecutive points: a single point, or the sums of all points of an open trip or a stand. Stretches of
+one vehicle, with the legs between them, add up to a longer stretch. All sums are of integers, so the order of adding does not
+matter.
 """
 
 import polars as pl
@@ -40,11 +40,12 @@ STRETCH = pa.schema(
         pa.field("deadline", TIMESTAMP),
     ]
 )
-"""Points of one vehicle in a row. Without `end_time` it is one point that the watermark has not passed yet.
+"""Consecutive points of one vehicle. Without `end_time` it is one point that the watermark has not passed yet.
 
-Distance in micrometres, moving and idle in microseconds, fuel in microlitres: at the first point (`start_fuel`), and the
-first and the last that was read. `is_moving` of an open trip (which ends with a point that moves), not of a stand.
-`braking` and `accelerating` count its hard points, `heat` is the highest engine temperature; `start_…` of the first point.
+Distance is in micrometres, moving and idle time in microseconds, fuel in microlitres: `start_fuel` is that of the first point;
+the others are the first and the last reading. `is_moving` is true for an open trip (which ends with a moving point), false for
+a stand. `braking` and `accelerating` count hard points, `heat` is the highest engine temperature; `start_…` are the values of
+the first point.
 """
 
 POINT_AS_STRETCH = (
@@ -56,7 +57,7 @@ POINT_AS_STRETCH = (
     pl.col("distance", "moving", "idle", "fuel_used").fill_null(0),
     *POINTS_AS_STRETCHES,
 )
-"""Columns that make a point a stretch, and leave a stretch as it is."""
+"""Columns that turn a point into a stretch, and do not change a stretch."""
 
 LEG = (
     (
@@ -72,4 +73,4 @@ LEG = (
     .fill_null(0)
     .cast(pl.Int64)
 )
-"""Micrometres from the row before."""
+"""Distance from the previous row in micrometres."""

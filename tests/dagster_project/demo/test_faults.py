@@ -18,6 +18,6 @@ def test_planted_faults_turn_checks_red_hold_assets_back_and_send_alerts():
         check=False,
     )
     assert told.returncode == 0, told.stdout + told.stderr
-    assert told.stdout.count("as it must be") == 4
+    assert told.stdout.count("  as expected") == 4
     assert "held back  event_index, ride_summaries" in told.stdout
     assert "alert      Keyfold: 2 over" in told.stdout

@@ -21,7 +21,7 @@ def test_the_demo_takes_a_folder_of_ones_own(tmp_path):
     assert not (tmp_path / "home" / "landing").exists()
 
 
-@pytest.mark.parametrize(("make", "message"), [(False, "is no folder"), (True, "has no files")])
+@pytest.mark.parametrize(("make", "message"), [(False, "is not a folder"), (True, "has no files")])
 def test_the_demo_refuses_a_folder_without_files(tmp_path, monkeypatch, capsys, make, message):
     # Would last for all that this process does later.
     monkeypatch.setattr("dagster_project.demo.run.keep_files_private", lambda: None)

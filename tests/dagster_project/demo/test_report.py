@@ -14,7 +14,7 @@ def made(*, accepted: int, duplicates: int = 0, rows: int = 0) -> dict[dg.AssetK
 
 def test_a_run_that_accepted_nothing_of_a_stream_without_events_has_failed(tmp_path):
     assert _without_any_event(Lakehouse(tmp_path), made(accepted=0)) == {
-        "ride_points": "of 46 rows that were read, none became an event"
+        "ride_points": "none of the 46 rows read was accepted"
     }
 
 

@@ -97,8 +97,8 @@ def test_the_command_line_gives_files_the_time_to_settle(keyfold, tmp_path):
         (("run", "ride_summaries", "--advance-to", "noon"), "--advance-to is 'noon'; give an ISO 8601 time"),
         (("run", "ride_summaries", "--since", "2026-01-01"), "name a branch with --replay"),
         (("run", "ride_summaries", "--full-refresh", "--replay", "b"), "give one of the two"),
-        (("run", "ride_summaries", "--with-consumers"), "--with-consumers goes with --full-refresh"),
-        (("run", "ride_summaries", "--continuous", "--full-refresh"), "--continuous goes with neither"),
+        (("run", "ride_summaries", "--with-consumers"), "--with-consumers requires --full-refresh"),
+        (("run", "ride_summaries", "--continuous", "--full-refresh"), "--continuous excludes"),
         (
             ("run", "ride_summaries", "--replay", "b", "--since", "2026-01-02", "--until", "2026-01-01"),
             "is not before until",

@@ -49,7 +49,7 @@ def test_what_is_planned_and_not_done_is_marked_and_told(lakehouse):
     done, one, other, told = found.describe()
     assert (done[0], one[0], other[0]) == (" ", "!", "!")
     assert one.endswith("->  planned, not done")
-    assert told == f"{JOB}, generation-0001: 2 planned and not done; the next run begins there"
+    assert told == f"{JOB}, generation-0001: 2 planned and not committed; the next run begins with them"
     assert found.as_json()["pending"] == 2
 
 
@@ -61,6 +61,6 @@ def test_a_run_for_which_there_was_nothing_to_do_is_told_of_by_the_clock_that_it
     assert len(list(history_of(lakehouse, JOB, 10).describe())) == 1
     stand(generation, NOW + timedelta(minutes=10))
     assert list(history_of(lakehouse, JOB, 10).describe())[-1] == (
-        f"{JOB}, generation-0001: looked last at 2026-01-02 00:10:00 UTC, when nothing was new and nothing was due; "
-        "event time stands at 2026-01-01 23:00:00 UTC"
+        f"{JOB}, generation-0001: last run 2026-01-02 00:10:00 UTC found no new events and no due timers; "
+        "the watermark is 2026-01-01 23:00:00 UTC"
     )

@@ -158,10 +158,10 @@ def test_of_several_times_the_likeliest_is_the_event_s_and_the_choice_is_told_an
     path = csv_of(tmp_path, updated_at=times(3), started_at=times(3), value=[1, 2, 3])
     proposal = propose(path)
     assert proposal.event_time == "started_at"
-    assert "event time is started_at; updated_at could be it as well: choose with --event-time" in proposal.notes
+    assert "event time is started_at; other candidates: updated_at; choose with --event-time" in proposal.notes
     assert propose(path, event_time="updated_at").event_time == "updated_at"
     with pytest.raises(
-        KeyfoldError, match=r"--event-time value: its values are no times.*times are updated_at, started_at"
+        KeyfoldError, match=r"--event-time value: its values are not times.*columns of times: updated_at, started_at"
     ):
         propose(path, event_time="value")
     with pytest.raises(KeyfoldError, match="no column 'valu' that ingest reads; it has updated_at"):
@@ -170,7 +170,7 @@ def test_of_several_times_the_likeliest_is_the_event_s_and_the_choice_is_told_an
 
 def test_a_sample_without_a_time_is_refused_with_what_its_columns_are(tmp_path):
     with pytest.raises(
-        KeyfoldError, match=r"no column of the sample is a time.*name \(text\), value \(whole numbers\)"
+        KeyfoldError, match=r"no column of the sample has times.*name \(text\), value \(whole numbers\)"
     ):
         propose(csv_of(tmp_path, name=["a", "b"], value=[1, 2]))
 
@@ -281,7 +281,7 @@ def test_of_a_large_file_the_first_rows_are_looked_at_and_that_is_told(tmp_path,
     monkeypatch.setattr(sample, "MAX_ROWS", 3)
     for path in (csv_of(tmp_path, at=times(5)), json_of(tmp_path, *({"at": time} for time in times(5)))):
         told = invoke(monkeypatch, tmp_path, "stream", "trips", "--from", str(path), "--dry-run").stdout
-        assert f"{path.name}: 3 rows, the first of more" in told
+        assert f"{path.name}: 3 rows, the first part of the file" in told
 
 
 def test_json_keeps_its_types_and_says_what_differs(tmp_path):
@@ -430,14 +430,14 @@ def test_parquet_and_compressed_files_are_samples_too(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.txt", b"x", "its ending is none that ingest reads"),
-        ("a.csv", b"", "holds no rows"),
-        ("a.csv", b"at,value\n", "holds no rows"),
+        ("a.txt", b"x", "ingest reads files that end with"),
+        ("a.csv", b"", "has no valid rows"),
+        ("a.csv", b"at,value\n", "has no valid rows"),
         ("a.csv", b"at;value\n2026-01-01T00:00Z;1\n", "separated by semicolons; ingest reads commas"),
-        ("a.csv", b"2026-01-01T00:00Z,1\n", "is a row and no header"),
+        ("a.csv", b"2026-01-01T00:00Z,1\n", "is a row, not a header"),
         ("a.csv", b"at,at\n2026-01-01T00:00Z,1\n", "names at twice"),
         ("a.csv", "at\n".encode("utf-16"), "is not UTF-8 but UTF-16"),
-        ("a.ndjson", b"[1]\nx\n", "holds no rows to learn from; its first line that is none, 1: not a JSON object"),
+        ("a.ndjson", b"[1]\nx\n", "has no valid rows; the first invalid line is 1: not a JSON object"),
         ("a.csv.gz", b"at\n", "cannot be read: Not a gzipped file"),
         ("a.parquet", b"at\n", "cannot be read"),
         ("missing.csv", None, "cannot be read: No such file"),
@@ -541,7 +541,7 @@ def test_a_file_that_is_there_is_never_written_over_and_nothing_else_is_written(
     room.write_text("mine")
     told = invoke(monkeypatch, tmp_path, "stream", "trips", "--from", str(path))
     assert told.exit_code == 1
-    assert "assets/trips.py is there already; nothing was written" in told.stderr
+    assert "assets/trips.py exists; nothing was written" in told.stderr
     assert room.read_text() == "mine"
     assert not (tmp_path / "spark_jobs").exists()
 
@@ -567,12 +567,12 @@ def test_a_name_that_cannot_be_is_bad_usage(tmp_path, monkeypatch, name):
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("sales", "a stream is named 'sales'"),
-        ("event_index", "a job is named"),
-        ("fleet", "a group of assets is named"),
-        ("long_rides", "a table is named"),
-        ("sales_events", "a table's asset is named"),
-        ("plots", "assets/plots.py is there already"),
+        ("sales", "a stream named 'sales' exists"),
+        ("event_index", "a job named"),
+        ("fleet", "a group of assets named"),
+        ("long_rides", "a table named"),
+        ("sales_events", "a table's asset named"),
+        ("plots", "assets/plots.py exists"),
     ],
 )
 def test_a_name_that_is_taken_is_refused_with_what_has_it(tmp_path, monkeypatch, name, told):
@@ -614,7 +614,7 @@ def test_the_key_is_what_the_events_are_about_unless_it_is_chosen():
     assert choose_key(STREAMS["ride_points"], "ride_status, ride_id") == ["ride_status", "ride_id"]
     with pytest.raises(KeyfoldError, match="customer may be missing: declare it with nullable=False"):
         choose_key(STREAMS["sales"], "customer")
-    with pytest.raises(KeyfoldError, match=r"time cannot be of a key.*: item, quantity"):
+    with pytest.raises(KeyfoldError, match=r"time cannot be a key column;.*possible are item, quantity"):
         choose_key(STREAMS["sales"], "time")
 
 

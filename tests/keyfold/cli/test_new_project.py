@@ -29,7 +29,7 @@ def test_a_folder_that_holds_something_is_refused_and_left_as_it_is(tmp_path, th
     file.write_text("mine")
     told = new_project(tmp_path / "plant")
     assert told.exit_code == 1
-    assert f"{tmp_path}/plant is there already and is no empty folder; nothing was written" in told.stderr
+    assert f"{tmp_path}/plant exists and is not an empty folder; nothing was written" in told.stderr
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [file]
 
 

@@ -118,7 +118,7 @@ def test_a_field_of_elements_is_accepted_into_a_stream_of_elements(tmp_path):
             "            # no more than these\n        ]\n    ),",
             "something stands behind the last",
         ),
-        ("from keyfold.columns import column", "from keyfold.columns import column as declared, column as column", ""),
+        ("from keyfold import column", "from keyfold import column as declared, column as column", ""),
         ("            column(", "            column_of(", "it would fail"),
     ],
 )
@@ -138,7 +138,7 @@ def test_a_module_that_is_written_otherwise_is_not_edited(tmp_path, old, new, wh
 def test_what_ingest_does_not_read_is_not_accepted(tmp_path):
     known = stream_of(written(tmp_path))
     file = json_of(tmp_path, *rows(huge=2**70))
-    with pytest.raises(KeyfoldError, match="holds what ingest does not read"):
+    with pytest.raises(KeyfoldError, match="has values that ingest does not read"):
         propose_accepted(known, "huge", file)
 
 

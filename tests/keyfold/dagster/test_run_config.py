@@ -135,7 +135,7 @@ def test_a_run_config_that_asks_for_a_variable_is_refused_before_any_step(config
         (error,) = [event.job_failure_data.error for event in ran.all_events if event.is_job_failure]
         logs = str(instance.all_logs(ran.run_id))
     assert error is not None
-    assert "takes no variable of the environment" in error.message
+    assert "may not name an environment variable" in error.message
     with pytest.raises(KeyfoldError, match=where):
         check_names_no_variable(telling.run_config_schema.config_type, {"ops": {"tells": {"config": config}}})
     assert "12345" not in logs

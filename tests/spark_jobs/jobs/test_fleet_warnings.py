@@ -280,20 +280,23 @@ def test_the_planted_warnings_of_the_simulated_fleet_are_all_found_and_no_others
 
 
 BAD: dict[str, tuple[Any, str]] = {
-    "no such file": (None, "there is no file .*fences.geojson; give the path"),
+    "no such file": (None, "fences.geojson does not exist; give the path"),
     "no JSON": ("{", "cannot be read as JSON"),
     "no collection": ({"type": "Feature"}, "must be a GeoJSON FeatureCollection"),
-    "no features": ([], "one feature at least"),
+    "no features": ([], "at least one feature"),
     "no name": ([{**feature("x", FENCES["yard"]), "properties": {}}], "feature 1 has no name"),
     "a name twice": ([feature("x", FENCES["yard"])] * 2, "feature 2: there is another feature with the name 'x'"),
     "a point": ([feature("x", FENCES["yard"], type="Point", coordinates=[13, 52])], "is a Point; it must be a Polygon"),
     "no geometry": ([{**feature("x", FENCES["yard"]), "geometry": None}], "feature without geometry"),
     "too few corners": (
         [feature("x", [[[at(0, 0), at(1, 1), at(0, 0)]]])],
-        r"feature 1 \(x\) is no area: Too few points",
+        r"feature 1 \(x\) is not a valid area: Too few points",
     ),
-    "a ring that is open": ([feature("x", [[square(0, 0, 1, 1)[:-1]]])], "has coordinates that make no"),
-    "a bow tie": ([feature("x", [[ring((0, 0), (1, 1), (1, 0), (0, 1))]])], r"\(x\) is no area: Self-intersection"),
+    "a ring that is open": ([feature("x", [[square(0, 0, 1, 1)[:-1]]])], "has coordinates that are not a"),
+    "a bow tie": (
+        [feature("x", [[ring((0, 0), (1, 1), (1, 0), (0, 1))]])],
+        r"\(x\) is not a valid area: Self-intersection",
+    ),
     "no coordinates": ([feature("x", [[]])], r"\(x\) has no coordinates"),
     "latitude first": ([feature("x", [[[(52, 113), (53, 113), (53, 114), (52, 113)]]])], "beyond longitude"),
 }

@@ -205,8 +205,8 @@ def test_a_silent_station_takes_its_waiting_readings_along_and_what_comes_then_i
     ("given", "message"),
     [
         ({"timeout_in": "arrival"}, "timeout_in='arrival': Input should be 'event_time' or 'processing_time'"),
-        ({"columns": "pressure,tmep"}, "tmep is no numeric column of weather, which has temp"),
-        ({"columns": "station_id"}, "station_id is no numeric column"),
+        ({"columns": "pressure,tmep"}, "tmep is not a numeric column of weather, which has temp"),
+        ({"columns": "station_id"}, "station_id is not a numeric column"),
         ({"columns": "temp,temp"}, "named twice"),
         ({"columns": []}, "columns"),
         ({"n_readings": 0}, "n_readings"),

@@ -240,7 +240,7 @@ def test_a_total_expires_in_a_silence_of_event_time_whether_or_not_a_run_lay_in_
 
 def test_a_job_without_an_expiry_keeps_no_column_for_it():
     assert totals_job().state.names == ["item", "quantity", "models", "time", "deadline"]
-    with pytest.raises(KeyfoldError, match="timeout_in=processing_time is of expire_after, which is not given"):
+    with pytest.raises(KeyfoldError, match="timeout_in=processing_time requires expire_after"):
         totals_job(timeout_in="processing_time")
 
 

@@ -172,7 +172,7 @@ def test_a_file_of_stations_takes_the_place_of_the_airports_and_belongs_to_the_g
         ("station_id,latitude,longitude\n,1,2\n", "each row has a station_id"),
         ("station_id,latitude,longitude\nA,1,2\nA,3,4\n", "station 'A' more than once"),
         ("station_id,latitude,longitude\n", "has no rows"),
-        (None, "there is no file .*; give the path of a CSV file with stations=PATH"),
+        (None, "stations: .* does not exist; give the path of a CSV file with stations=PATH"),
     ],
 )
 def test_a_file_that_says_no_stations_is_refused(tmp_path, text, reason):

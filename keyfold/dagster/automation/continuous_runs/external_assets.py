@@ -1,11 +1,11 @@
-"""Streams and jobs that run continuously outside of Dagster: external assets, told of by sensors, checked by schedules.
+"""Show streams and jobs that run continuously outside of Dagster as external assets.
 
     KEYFOLD_CONTINUOUS   their names, separated by blanks: `weather moving_averages`
 
-Such an asset cannot be materialized from here: a process of its own writes it (`keyfold ingest weather --continuous`, `keyfold
-run moving_averages --continuous`) and holds its lock. `<name>_continuous` observes it: rows, watermark and lag, by the
-journal. `watch_<name>` reports what was written since it last did so as a materialization, which freshness policies and
-what is built on the asset go by, and runs its checks on that.
+Dagster cannot materialize such an asset: another process writes it (`keyfold ingest weather --continuous`, `keyfold run
+moving_averages --continuous`) and holds its lock. The sensor `<name>_continuous` reports rows, watermark and lag from the
+journal as observations. The schedule `watch_<name>` reports newly written rows as a materialization, which freshness policies
+and downstream assets need, and runs the checks on them.
 """
 
 import os
@@ -19,7 +19,7 @@ from keyfold.dagster.assets.groups import Group
 from keyfold.dagster.assets.metadata import BATCH, GENERATION, batch_metadata, last_materialization, table_key
 from keyfold.dagster.automation.continuous_runs.standing import (
     Standing,
-    goes_on_well,
+    is_healthy,
     look,
     standing_of_ingest,
     standing_of_job,
@@ -39,7 +39,7 @@ TAG = "keyfold/continuous"
 CHECKS = "*/10 * * * *"
 
 _EVENTS = "keyfold/events"
-"""Metadata: events that were read in all."""
+"""Metadata key: total number of events read."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class Continuous:
     """A stream or a job that runs continuously.
 
     Attributes:
-        name: of the stream or job.
-        tables: that it writes, its own first.
-        standing: tells how it stands.
-        command: that runs it, for people.
+        name: the stream or job.
+        tables: the tables that it writes, its main table first.
+        standing: returns its present status.
+        command: the command that runs it, for people.
     """
 
     name: str
@@ -60,15 +60,15 @@ class Continuous:
 
     @property
     def keys(self) -> list[dg.AssetKey]:
-        """Of its tables."""
+        """The asset keys of its tables."""
         return [table_key(table) for table in self.tables]
 
 
 def declared(groups: Sequence[Group], environment: Mapping[str, str] = os.environ) -> list[Continuous]:
-    """What the deployment says to run continuously.
+    """Return the streams and jobs that KEYFOLD_CONTINUOUS names.
 
     Raises:
-        KeyfoldError: there is no stream or job of a name.
+        KeyfoldError: it names an unknown stream or job.
     """
     names = environment.get(VARIABLE, "").split()
     known = {
@@ -77,7 +77,7 @@ def declared(groups: Sequence[Group], environment: Mapping[str, str] = os.enviro
     }
     if unknown := [name for name in names if name not in known]:
         raise Misconfigured(
-            f"{VARIABLE} names {', '.join(unknown)}: no stream or job is called so; there are {', '.join(known)}"
+            f"{VARIABLE} names unknown streams or jobs: {', '.join(unknown)}; known are {', '.join(known)}"
         )
     return [known[name] for name in dict.fromkeys(names)]
 
@@ -85,7 +85,7 @@ def declared(groups: Sequence[Group], environment: Mapping[str, str] = os.enviro
 def as_external(
     assets: Sequence[dg.AssetsDefinition | dg.AssetSpec], continuous: Sequence[Continuous]
 ) -> Iterator[dg.AssetsDefinition | dg.AssetSpec]:
-    """The assets, with those that run continuously as specs that nothing here can materialize."""
+    """Yield the assets, with those that run continuously turned into specs, which Dagster cannot materialize."""
     by_key = {key: one for one in continuous for key in one.keys}
     for asset in assets:
         if isinstance(asset, dg.AssetSpec) or not asset.keys & by_key.keys():
@@ -101,27 +101,27 @@ def as_external(
 
 
 def watching(one: Continuous) -> tuple[dg.SensorDefinition, dg.ScheduleDefinition, dg.AssetChecksDefinition]:
-    """The sensor that observes it, the schedule that runs its checks, and the check that it goes on."""
+    """Build the sensor that observes it, the schedule that runs its checks, and the check that it is running."""
     return _sensor(one), _schedule(one), _check(one)
 
 
 def written_since(
     standing: Standing, table: str, before: dg.AssetMaterialization | None
 ) -> dg.AssetMaterialization | None:
-    """What a table got since it was last told of; None of nothing.
+    """Return a materialization of the rows that a table got since the last one; None if there are none.
 
     Args:
-        standing: how its job or stream stands.
-        table: its name.
-        before: what was told last.
+        standing: the present status of its job or stream.
+        table: the table's name.
+        before: the table's last materialization.
     """
     if standing.batch is None:
         return None
-    told = before.metadata if before is not None else {}
-    if (_value(told, GENERATION), _value(told, BATCH)) == (standing.generation, standing.batch):
+    reported = before.metadata if before is not None else {}
+    if (_value(reported, GENERATION), _value(reported, BATCH)) == (standing.generation, standing.batch):
         return None
     events = standing.events
-    if _value(told, GENERATION) == standing.generation and isinstance(earlier := _value(told, _EVENTS), int):
+    if _value(reported, GENERATION) == standing.generation and isinstance(earlier := _value(reported, _EVENTS), int):
         events -= earlier
     return dg.AssetMaterialization(
         table_key(table),
@@ -158,25 +158,25 @@ def _sensor(one: Continuous) -> dg.SensorDefinition:
         name=f"{one.name}_continuous",
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.STOPPED,
-        description=f"Tells how far `{one.command}` has come: rows, watermark and lag, by its journal. It starts nothing.",
+        description=f"Reports rows, watermark and lag of `{one.command}` from its journal. It starts no runs.",
     )
     def observe(
         context: dg.SensorEvaluationContext, lakehouse: dg.ResourceParam[Lakehouse]
     ) -> dg.SensorResult | dg.SkipReason:
         standing = one.standing(lakehouse)
-        told = look(standing, context.cursor, datetime.now(UTC))
-        if not told.metadata:
-            return dg.SkipReason(told.reason)
+        found = look(standing, context.cursor, datetime.now(UTC))
+        if not found.metadata:
+            return dg.SkipReason(found.reason)
         metadata = {
             name: dg.MetadataValue.timestamp(value) if isinstance(value, datetime) else value
-            for name, value in told.metadata.items()
+            for name, value in found.metadata.items()
         }
         return dg.SensorResult(
             asset_events=[
                 dg.AssetObservation(table_key(table), metadata={"rows": standing.rows.get(table, 0), **metadata})
                 for table in one.tables
             ],
-            cursor=told.cursor,
+            cursor=found.cursor,
         )
 
     return observe
@@ -186,7 +186,7 @@ def _schedule(one: Continuous) -> dg.ScheduleDefinition:
     job = dg.define_asset_job(
         f"watch_{one.name}",
         selection=dg.AssetSelection.checks_for_assets(*one.keys),
-        description=f"Every check of the tables that `{one.command}` writes.",
+        description=f"All checks of the tables that `{one.command}` writes.",
     )
 
     @dg.schedule(
@@ -199,9 +199,9 @@ def _schedule(one: Continuous) -> dg.ScheduleDefinition:
     def watch(
         context: dg.ScheduleEvaluationContext, lakehouse: dg.ResourceParam[Lakehouse]
     ) -> dg.RunRequest | dg.SkipReason:
-        # Else checks would pile up behind those that are slower than they come.
+        # Otherwise runs would queue up whenever one takes longer than the interval.
         if waiting := unfinished_run(context.instance, job.name):
-            return dg.SkipReason(f"run {waiting} of {job.name} is not over")
+            return dg.SkipReason(f"run {waiting} of {job.name} has not finished")
         standing = one.standing(lakehouse)
         for table in one.tables:
             before = last_materialization(context.instance, table_key(table))
@@ -216,10 +216,10 @@ def _check(one: Continuous) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=one.keys[0],
         name="it_goes_on",
-        description=f"`{one.command}` is there, and each of its batches comes to an end.",
+        description=f"`{one.command}` is running and finishes its batches.",
     )
     def it_goes_on(lakehouse: dg.ResourceParam[Lakehouse]) -> dg.AssetCheckResult:
-        passed, description = goes_on_well(one.standing(lakehouse), datetime.now(UTC))
+        passed, description = is_healthy(one.standing(lakehouse), datetime.now(UTC))
         return dg.AssetCheckResult(passed=passed, severity=dg.AssetCheckSeverity.ERROR, description=description)
 
     return it_goes_on

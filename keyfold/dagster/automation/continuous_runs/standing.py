@@ -1,4 +1,4 @@
-"""How a continuous run stands, by its journal, and what is worth telling of that: pure decisions, of which sensors make events."""
+"""Read the status of a continuous run from its journal, and decide whether a sensor reports it."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -23,24 +23,24 @@ from keyfold.runs.health import STALLED
 from keyfold.stream import Stream
 
 SILENT = timedelta(minutes=10)
-"""After so long without a batch it is told once more how a run stands."""
+"""The interval at which the status is reported if no batch is written."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How a continuous run stands.
+    """The status of a continuous run.
 
     Attributes:
-        name: of the job, or the stream.
-        is_running: whether a process holds it.
-        generation: whose tables they are.
-        batch: the newest that is done, None before the first.
-        finished_at: when it was.
-        pending_since: since when a batch is planned and not done, None of none.
-        rows: written so far, by table.
-        events: read so far.
-        watermark: event time that has passed, of a job.
-        unread: rows of the event table, or messages of the topic, that are yet to be read; None where it cannot be told.
+        name: the job or the stream.
+        is_running: whether a process holds its lock.
+        generation: the generation of its tables.
+        batch: the newest committed batch, None before the first.
+        finished_at: when that batch was committed.
+        pending_since: when the oldest uncommitted batch was planned; None if there is none.
+        rows: rows written so far, by table.
+        events: events read so far.
+        watermark: the watermark of a job.
+        unread: unread rows of the event table, or unread messages of the topic; None if not known.
     """
 
     name: str
@@ -56,13 +56,13 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a look came to.
+class Look:
+    """What a sensor's tick reports.
 
     Attributes:
-        cursor: to go on from.
-        metadata: of an observation, plain values by name; empty where there is nothing to tell.
-        reason: why nothing is told, for people.
+        cursor: the sensor's next cursor.
+        metadata: plain values of an observation, by name; empty if there is nothing to report.
+        reason: why nothing is reported, for people.
     """
 
     cursor: str | None
@@ -70,22 +70,22 @@ class Told:
     reason: str = ""
 
 
-def look(standing: Standing, cursor: str | None, now: datetime) -> Told:
-    """Whether there is something to tell: a batch more, a process that has come, gone or stalled, or a long silence.
+def look(standing: Standing, cursor: str | None, now: datetime) -> Look:
+    """Decide whether to report: a new batch, a process that started, stopped or stalled, or a long silence.
 
     Args:
-        standing: how it stands.
-        cursor: of the last look that told something, None before the first.
+        standing: the present status.
+        cursor: the cursor of the last report, None before the first.
         now: the clock, UTC.
     """
     if standing.batch is None or standing.finished_at is None:
-        return Told(cursor, reason=f"{standing.name} has not made a batch yet")
-    goes_on, text = goes_on_well(standing, now)
-    state = [standing.generation, standing.batch, standing.is_running, goes_on]
+        return Look(cursor, reason=f"{standing.name} has not committed a batch yet")
+    healthy, text = is_healthy(standing, now)
+    state = [standing.generation, standing.batch, standing.is_running, healthy]
     before = json.loads(cursor) if cursor else {}
     ago = now - standing.finished_at
     if before.get("state") == state and now.timestamp() - before["at"] < SILENT.total_seconds():
-        return Told(cursor, reason=f"no batch of {standing.name} since batch {standing.batch}, {_plain(ago)} ago")
+        return Look(cursor, reason=f"no batch of {standing.name} since batch {standing.batch}, {_plain(ago)} ago")
     metadata: dict[str, Any] = {
         "batch": standing.batch,
         "events": standing.events,
@@ -100,23 +100,23 @@ def look(standing: Standing, cursor: str | None, now: datetime) -> Told:
             "watermark": standing.watermark,
             "watermark_lag_seconds": round((now - standing.watermark).total_seconds(), 1),
         }
-    return Told(json.dumps({"state": state, "at": now.timestamp()}), metadata)
+    return Look(json.dumps({"state": state, "at": now.timestamp()}), metadata)
 
 
-def goes_on_well(standing: Standing, now: datetime) -> tuple[bool, str]:
-    """Whether a process holds the job or stream and its batches come to an end, and what was found."""
+def is_healthy(standing: Standing, now: datetime) -> tuple[bool, str]:
+    """Whether a process runs the job or stream and finishes its batches, with a description."""
     if not standing.is_running:
-        return False, f"no process runs {standing.name}: see its log, and start it again; it goes on where it was"
+        return False, f"no process runs {standing.name}: see its log, and start it again; it continues where it stopped"
     pending = now - standing.pending_since if standing.pending_since else timedelta(0)
     if pending.total_seconds() > STALLED:
-        return False, f"a batch of {standing.name} is planned since {_plain(pending)} and not done"
+        return False, f"a batch of {standing.name} was planned {_plain(pending)} ago and is not committed"
     if standing.batch is None:
-        return True, f"{standing.name} runs, and has made no batch yet"
+        return True, f"{standing.name} runs, and has not committed a batch yet"
     return True, f"{standing.name} runs; batch {standing.batch} is the newest"
 
 
 def standing_of_job(lakehouse: Lakehouse, template: JobTemplate) -> Standing:
-    """How a job stands, by the journal of its live generation."""
+    """Read a job's status from the journal of its live generation."""
     is_running = is_held(lakehouse.job(template.name))
     generation = live_generation(lakehouse, template.name)
     done = generation.journal.last_done() if generation else None
@@ -138,7 +138,7 @@ def standing_of_job(lakehouse: Lakehouse, template: JobTemplate) -> Standing:
 
 
 def standing_of_ingest(lakehouse: Lakehouse, streams: Sequence[Stream]) -> Standing:
-    """How the ingest of streams that share a landing stands, by the first one's journal; its rows are of all."""
+    """Read the status of the ingest of streams that share a landing; the first stream's journal has the batches of all."""
     stream = streams[0]
     is_running, journal = is_held(lakehouse.ingest(stream.name)), ingest_journal(lakehouse, stream.name)
     done = journal.last_done()
@@ -172,7 +172,7 @@ def _unread_rows(lakehouse: Lakehouse, template: JobTemplate, positions: Mapping
         each = {one.table: one for one in job.all_inputs.values()}
         changes = [changes_since(tables[name], positions[name], one.stored_time) for name, one in each.items()]
     except (KeyfoldError, OSError):
-        return None  # the run itself says what is wrong
+        return None  # the run itself reports the error
     return sum(file.rows for one in changes for file in one.files)
 
 
@@ -183,7 +183,7 @@ def _unread_messages(lakehouse: Lakehouse, stream: Stream) -> int | None:
             return None
         return unread(topic_state(topic), read_topics(lakehouse, stream.name).get(topic.source))
     except KeyfoldError:
-        return None  # Kafka does not answer, which ingest says
+        return None  # Kafka does not answer; ingest reports this
 
 
 def _plain(length: timedelta) -> str:

@@ -1,1 +1,1 @@
-"""What starts runs: sensors, schedules and conditions."""
+"""Start runs: sensors, schedules and automation conditions."""

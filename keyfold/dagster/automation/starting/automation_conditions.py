@@ -1,25 +1,25 @@
-"""When keyed jobs start by themselves, beside the landing sensors.
+"""Define the automation condition that starts keyed jobs which the landing sensors' runs have not run.
 
-The landing sensor of a group starts one run of the whole group: ingest, its checks, the keyed jobs, their checks, in
-one Spark session. What such a run leaves undone is what the condition here takes up, in a run of its own: a job that a
-failed blocking check held back, once the check passes (after an ingest by hand, or a run of the check alone); a job
-whose run failed or was cancelled, once; a job whose events were ingested without it. Where the group's run does its work there is
-nothing left to take up, so both may be switched on: the condition never asks for a job that is part of a run that is
-not over, nor for one that has been written since its events were. (What is ingested while a job runs may be behind what
-the job read and before what it wrote: it waits for whatever starts the job next.)
+The landing sensor of a group starts one run of the whole group: ingest, its checks, the keyed jobs and their checks, in one
+Spark session. The condition starts, in a separate run, what such a run did not do: a job that a failed blocking check held
+back, once the check passes (after an ingest by hand, or a run of the check); a job whose run failed or was cancelled, once; a
+job whose events were ingested without it.
+
+Both can be on. The condition does not start a job that is part of an unfinished run, nor one that was written after its events
+were. Events that are ingested while a job runs may come too late for its read and still before its write; they wait until
+the job is started next.
 """
 
 import dagster as dg
 
 
 def on_checked_events() -> dg.AutomationCondition:
-    """A table of a keyed job starts when its events are newer than it is and their blocking checks have passed.
+    """Start a keyed job when its events are newer than its tables and their blocking checks have passed.
 
-    Passed means: evaluated on the newest events, in whichever run, and not failed. Events are not newer by
-    maintenance, which reports observations, nor by the job's clock ticks, which write the job alone.
+    Passed means: evaluated on the newest events, in any run, and not failed. Maintenance does not make events newer, since it
+    reports observations; nor do the job's clock ticks, which write only the job's tables.
     """
-    # Not `any_deps_updated`: it passes over updates by runs that were to write the job as well, which are just those
-    # that a failed check cuts off.
+    # Not `any_deps_updated`: it ignores updates by runs that also select the job, and a failed check cuts off just those.
     updated = dg.AutomationCondition.any_deps_match(
         dg.AutomationCondition.newly_updated() | dg.AutomationCondition.will_be_requested()
     )
@@ -33,23 +33,23 @@ def on_checked_events() -> dg.AutomationCondition:
 
 
 def automation_sensor() -> dg.AutomationConditionSensorDefinition:
-    """The sensor that evaluates all conditions; stopped by default, since it starts Spark."""
+    """Build the sensor that evaluates all conditions; stopped by default, since it starts Spark."""
     return dg.AutomationConditionSensorDefinition(
         "checked_events",
         target=dg.AssetSelection.all(),
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.STOPPED,
-        description="Starts keyed jobs that have not seen their newest events, once the checks of these have passed.",
+        description="Starts keyed jobs that have not read their newest events, once the events' checks have passed.",
     )
 
 
 def failed_checks_before(
     instance: dg.DagsterInstance, repository: dg.RepositoryDefinition, asset: dg.AssetKey
 ) -> list[str]:
-    """The blocking checks of what an asset reads that failed when they were last evaluated, as `asset: check`.
+    """Return the blocking checks of an asset's inputs whose last evaluation failed, as `asset: check`.
 
-    For schedules, which know no conditions: within a run a failed check holds back what comes after it, but a tick of
-    the clock is a run of the job alone.
+    For schedules, which evaluate no conditions: a failed check blocks downstream assets of the same run, but a clock tick is
+    a run of the job only.
     """
     graph = repository.asset_graph
     checks = [

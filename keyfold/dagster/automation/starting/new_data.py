@@ -1,7 +1,7 @@
-"""Where new data comes from, and whether there is any to run on: pure decisions, of which sensors make runs.
+"""Decide whether a source has new data for a run; `sensors` turns decisions into run requests.
 
-What was read is the business of ingest, whose journal says so: a file that it does not know is new, whatever a clock or a
-cursor says. The cursor remembers what was asked for, so that a run that fails is asked for again, and not for ever.
+A file is new if ingest's journal does not have it; clocks and cursors do not matter. The cursor only records the last request,
+so that a failed run is requested again, but not for ever.
 """
 
 import getpass
@@ -21,20 +21,20 @@ from keyfold.storage.place import Place
 
 _NAMES_SHOWN = 10
 _MOST_SEEN = 1_000
-"""A cursor is a row of a database: it stays small."""
+"""Bounds the cursor's size: it is a row in a database."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What a tick found.
+    """The decision of a sensor's tick.
 
     Attributes:
-        cursor: to go on from.
-        new: how much is new, in the source's own unit; a run starts where it is not 0.
-        attempt: which one it is since something was read.
+        cursor: the sensor's next cursor.
+        new: number of new files or messages; a run starts unless it is 0.
+        attempt: number of this attempt since something was read.
         reason: why no run starts, for people.
-        warnings: what is wrong with a part of the source while the rest goes on.
-        metadata: of what is new, for the external asset that stands for the source.
+        warnings: faults in a part of the source; the other parts are read.
+        metadata: describes the new data, for the external asset of the source.
     """
 
     cursor: str | None
@@ -46,16 +46,16 @@ class Decision:
 
 
 class Source(Protocol):
-    """Where new data comes from."""
+    """A source of new data."""
 
     def poll(self, cursor: str | None) -> Decision:
-        """Decide what to do; changes nothing, so that a tick that fails can be had again.
+        """Decide whether to start a run. Has no side effects, so that a failed tick can be repeated.
 
         Args:
-            cursor: of the last decision, None before the first. Keep it small: it is a database row.
+            cursor: the cursor of the last decision, None before the first. Keep it small: it is a database row.
 
         Raises:
-            KeyfoldError: somebody has set a cursor that is none.
+            KeyfoldError: the cursor is invalid.
         """
         ...
 
@@ -65,11 +65,11 @@ class FileSource:
     """Files in a landing folder.
 
     Attributes:
-        folder: the landing folder, which need not be there yet.
-        settle: how long a file must have stayed as it is to count as whole.
-        done_marker: whether a file counts as whole by its marker instead.
-        known: gives the files that ingest has read, by their paths.
-        unfinished: tells whether a run of ingest broke off.
+        folder: the landing folder, which need not exist yet.
+        settle: how long a file must be unchanged to count as whole.
+        done_marker: whether a done-marker decides instead that a file is whole.
+        known: returns the files that ingest has read, by path.
+        unfinished: returns whether a run of ingest was interrupted.
     """
 
     folder: Place
@@ -84,12 +84,12 @@ class FileSource:
         try:
             found = list_files(self.folder, done_marker=self.done_marker)
         except FileNotFoundError:
-            return Decision(cursor, reason=f"the landing folder {self.folder} is not there yet")
+            return Decision(cursor, reason=f"the landing folder {self.folder} does not exist yet")
         except OSError as error:
             return Decision(
                 cursor,
-                reason=f"the landing folder {self.folder} cannot be read ({error.strerror or error}); it must be a folder that "
-                f"{getpass.getuser()}, who runs Dagster, may list and enter",
+                reason=f"the landing folder {self.folder} cannot be read ({error.strerror or error}): the user "
+                f"{getpass.getuser()}, who runs Dagster, must be allowed to list and enter it",
             )
         return decide(
             found,
@@ -112,23 +112,23 @@ def decide(
     settle: timedelta = SETTLE,
     unfinished: bool = False,
 ) -> Decision:
-    """Whether to ask for a run: there are whole files that ingest has not read, or it broke off.
+    """Request a run if there are whole files that ingest has not read, or if ingest was interrupted.
 
-    Where a run has read nothing, it is asked for again after one, 5, 15, 60 and 240 minutes, whatever else has come
-    meanwhile; after that only where something else has come, every 240 minutes at most. Files that have changed since
-    they were read are asked for once, by themselves: the run says what is to be done about them.
+    If a run reads nothing, it is requested again after 1, 5, 15, 60 and 240 minutes, whatever lands meanwhile; after that only
+    for newer data, at most every 240 minutes. For files that have changed since they were read, one run is requested; it
+    reports what to do about them.
 
     Args:
-        found: all that is in the folder.
+        found: the files in the folder.
         known: the files that ingest has read.
-        cursor: of the last decision, None at first.
-        now: nanoseconds since 1970, before the folder was listed.
-        folder: for the texts.
-        settle: how long a file without a marker must have stayed as it is.
-        unfinished: whether a run of ingest broke off.
+        cursor: the cursor of the last decision, None at first.
+        now: nanoseconds since 1970, taken before the folder was listed.
+        folder: the folder, for messages.
+        settle: how long a file without a marker must be unchanged.
+        unfinished: whether a run of ingest was interrupted.
 
     Raises:
-        KeyfoldError: the cursor is none of this sensor's.
+        KeyfoldError: the cursor is invalid.
     """
     before = Asked.read(cursor)
     others = [file for file in found.files if not is_known(file, known)]
@@ -140,8 +140,8 @@ def decide(
     warnings = tuple(f"the folder {path} cannot be read; its files wait" for path in found.unreadable)
     if new or unfinished:
         digest = _digest(new, str(unfinished))
-        # What tells is whether anything was read, not which files there are: where some land all the time, a fault
-        # that no run gets over would else start runs as often as a tick comes.
+        # Attempts are counted until something is read, whichever files are there: otherwise, where files land all the
+        # time, a lasting fault would start a run at every tick.
         tries = before.tries + 1 if len(known) == before.known else 1
         what = f"{'1 file is' if len(new) == 1 else f'{len(new)} files are'} new" if new else UNDONE
         if waits := held_back(what, before, now, digest) if tries > 1 else None:
@@ -180,7 +180,7 @@ def _shape(file: LandedFile) -> list[int]:
 
 
 def _digest(files: Sequence[LandedFile], more: str = "") -> str:
-    # A digest and not the names, since a folder may hold a million.
+    # A digest instead of the names, since a folder may contain a million files.
     content = blake2b(more.encode(), digest_size=8)
     for file in files:
         content.update(f"{file.path}\0{_shape(file)}".encode())
@@ -190,10 +190,10 @@ def _digest(files: Sequence[LandedFile], more: str = "") -> str:
 def _nothing(folder: Place, found: Listing, not_whole: int, changed: int) -> str:
     if not found.files:
         return f"no files in {folder}"
-    told = []
+    others = []
     if not_whole:
         is_marked = any(file.marked is False for file in found.files)
-        told.append(f"{not_whole} {'without their done-marker' if is_marked else 'still being written'}")
+        others.append(f"{not_whole} {'without their done-marker' if is_marked else 'still being written'}")
     if changed:
-        told.append(f"{changed} changed since they were read: see the last run of ingest")
-    return f"no new files in {folder}" + (f" ({'; '.join(told)})" if told else "")
+        others.append(f"{changed} changed since they were read: see the last run of ingest")
+    return f"no new files in {folder}" + (f" ({'; '.join(others)})" if others else "")

@@ -1,4 +1,4 @@
-"""Schedules that start a job only when its run before is over."""
+"""Build schedules that start a job only if its previous run has finished."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,13 +15,13 @@ def schedule_of(
     tags: Mapping[str, str] | None = None,
     held_back: Callable[[dg.ScheduleEvaluationContext], str | None] | None = None,
 ) -> dg.ScheduleDefinition:
-    """A schedule with a job's name and description; stopped by default, as a run costs a Spark session.
+    """Build a schedule with a job's name and description; stopped by default, since each run starts Spark.
 
     Args:
-        job: the definition of a job, resolved or not.
-        cron: when; times are UTC.
-        tags: of its runs.
-        held_back: tells for what reason no run may start now, None where one may.
+        job: the job's definition, resolved or not.
+        cron: the cron expression, in UTC.
+        tags: tags of the runs.
+        held_back: returns why no run may start now, or None.
     """
 
     @dg.schedule(
@@ -32,9 +32,9 @@ def schedule_of(
         description=job.description,
     )
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        # Else ticks would pile up behind a run that is slower than they come.
+        # Otherwise runs would queue up whenever one takes longer than the interval.
         if waiting := unfinished_run(context.instance, job.name):
-            return dg.SkipReason(f"run {waiting} of {job.name} is not over")
+            return dg.SkipReason(f"run {waiting} of {job.name} has not finished")
         if held_back is not None and (reason := held_back(context)):
             return dg.SkipReason(reason)
         return dg.RunRequest(tags=tags)

@@ -1,7 +1,7 @@
-"""Sensors on sources of new data: whatever is new starts one run.
+"""Build sensors that start one run for all new data of a source.
 
-A source is polled with the cursor of the last tick and decides, by itself and without side effects, whether there is
-anything to run on. Files are such a source (`new_data`), and so are topics (`topic_lag`).
+A source (files: `new_data`, topics: `topic_lag`) is polled with the last tick's cursor, and decides without side effects
+whether there is new data.
 """
 
 from collections.abc import Callable
@@ -32,14 +32,14 @@ _UNFINISHED = [
 
 
 def landing_sensor(stream: Stream, job: str, settle: timedelta = SETTLE) -> dg.SensorDefinition:
-    """A sensor that starts a job when files of a stream have landed, however many, in one run; for all that share its landing."""
+    """Build the sensor that starts one run of a job for all landed files of a stream and of those that share its landing."""
     names = [one.name for one in streams_with(stream, project_streams())]
 
     def source(lakehouse: Lakehouse) -> Source:
         folder = landing_folder(lakehouse, stream.name)
 
         def known() -> dict[str, KnownFile]:
-            """What all know: a stream that has joined has yet to read the files of the others."""
+            """Return the files that all streams have read: one that joined the landing later has yet to read older files."""
             first, *others = (known_files(lakehouse, name, folder) for name in names)
             return (
                 {path: file for path, file in first.items() if all(path in other for other in others)}
@@ -59,7 +59,7 @@ def landing_sensor(stream: Stream, job: str, settle: timedelta = SETTLE) -> dg.S
 
 
 def topic_sensor(stream: Stream, topic: KafkaTopic, job: str) -> dg.SensorDefinition:
-    """A sensor that starts a job when a stream's topic has messages that ingest has not read."""
+    """Build the sensor that starts a job when a stream's topic has unread messages."""
     names = [one.name for one in streams_with(stream, project_streams())]
 
     def source(lakehouse: Lakehouse) -> Source:
@@ -73,10 +73,10 @@ def topic_sensor(stream: Stream, topic: KafkaTopic, job: str) -> dg.SensorDefini
 
 
 def source_sensor(stream: Stream, job: str) -> dg.SensorDefinition:
-    """The sensor of where a stream comes from: its topic, where the deployment names one, or its landing folder.
+    """Build the sensor of a stream's source: its topic, if the environment names one, else its landing folder.
 
     Raises:
-        KeyfoldError: Kafka is not set up as it must be.
+        KeyfoldError: a setting of Kafka is wrong.
     """
     landing = find_landing(stream.name)
     return topic_sensor(stream, landing, job) if isinstance(landing, KafkaTopic) else landing_sensor(stream, job)
@@ -85,22 +85,22 @@ def source_sensor(stream: Stream, job: str) -> dg.SensorDefinition:
 def new_data_sensor(
     name: str, job: str, asset: dg.AssetKey, source: Callable[[Lakehouse], Source]
 ) -> dg.SensorDefinition:
-    """A sensor that starts a job when a source has new data.
+    """Build a sensor that starts a job when a source has new data.
 
-    While a run of the job waits or runs it holds back, so that runs never pile up behind a slow one; what comes
-    meanwhile goes into the next. Stopped by default: opening the pages must start no Spark on anybody's machine.
+    It starts no run while a run of the job is queued or running, so runs do not queue up; the next run reads what arrives
+    meanwhile. It is stopped by default: opening Dagster's pages must not start Spark.
 
     Args:
-        name: of the sensor.
+        name: the sensor's name.
         job: the job that reads the source.
-        asset: the external asset that stands for the source; what is new is reported on it.
-        source: makes the source.
+        asset: the external asset of the source, on which new data is reported.
+        source: builds the source.
     """
 
     @dg.sensor(
         name=name,
         job_name=job,
-        minimum_interval_seconds=5,  # as often as the daemon looks: a tick lists one folder, or asks Kafka once
+        minimum_interval_seconds=5,  # as often as the daemon looks; a tick only lists one folder, or asks Kafka once
         default_status=dg.DefaultSensorStatus.STOPPED,
         description=f"Starts `{job}` when there is new data in {asset.to_user_string()}.",
     )
@@ -108,7 +108,7 @@ def new_data_sensor(
         context: dg.SensorEvaluationContext, lakehouse: dg.ResourceParam[Lakehouse]
     ) -> dg.SensorResult | dg.SkipReason:
         if waiting := unfinished_run(context.instance, job):
-            return dg.SkipReason(f"run {waiting} of {job} is not over; what has come since goes into the next")
+            return dg.SkipReason(f"run {waiting} of {job} has not finished; the next run reads newer data")
         decision = source(lakehouse).poll(context.cursor)
         for warning in decision.warnings:
             context.log.warning(warning)
@@ -116,7 +116,7 @@ def new_data_sensor(
             if decision.cursor is not None:
                 context.update_cursor(decision.cursor)
             return dg.SkipReason("; ".join((decision.reason, *decision.warnings)))
-        # No run key: it would de-duplicate for ever, and a cursor may be reset.
+        # No run key: it would suppress the run that a reset cursor requests again.
         return dg.SensorResult(
             run_requests=[
                 dg.RunRequest(tags={"keyfold/new": str(decision.new), "keyfold/attempt": str(decision.attempt)})
@@ -129,6 +129,6 @@ def new_data_sensor(
 
 
 def unfinished_run(instance: dg.DagsterInstance, job: str) -> str | None:
-    """The id of a run of a job that waits or runs, None where there is none."""
+    """Return the id of a queued or running run of a job, or None."""
     records = instance.get_run_records(dg.RunsFilter(job_name=job, statuses=_UNFINISHED), limit=1)
     return records[0].dagster_run.run_id if records else None

@@ -1,4 +1,4 @@
-"""A topic as a source of new data: what lies between the end of its partitions and what ingest has read of them."""
+"""Decide whether a topic has unread messages, by comparing its end offsets with those that ingest has read."""
 
 import time
 from collections.abc import Callable
@@ -16,9 +16,9 @@ class TopicSource:
     """Messages of a topic.
 
     Attributes:
-        state: gives what the topic holds.
-        read: gives how far ingest has read it, None where it has not.
-        unfinished: tells whether a run of ingest broke off.
+        state: returns the topic's offsets.
+        read: returns the offsets that ingest has read, None before the first read.
+        unfinished: returns whether a run of ingest was interrupted.
     """
 
     state: Callable[[], TopicState]
@@ -38,25 +38,25 @@ class TopicSource:
 def decide_on_lag(
     state: TopicState, read: ReadTopic | None, cursor: str | None, now: int, *, unfinished: bool = False
 ) -> Decision:
-    """Whether to ask for a run: there are messages that ingest has not read, or it broke off; as `new_data.decide` does.
+    """Request a run if there are unread messages, or if ingest was interrupted; retries as `new_data.decide` does.
 
     Args:
-        state: what the topic holds.
-        read: how far ingest has read it.
-        cursor: of the last decision, None at first.
+        state: the topic's offsets.
+        read: the offsets that ingest has read.
+        cursor: the cursor of the last decision, None at first.
         now: nanoseconds since 1970.
-        unfinished: whether a run of ingest broke off.
+        unfinished: whether a run of ingest was interrupted.
 
     Raises:
-        KeyfoldError: the cursor is none of this sensor's.
+        KeyfoldError: the cursor is invalid.
     """
     before = Asked.read(cursor)
     lag = unread(state, read)
     if not lag and not unfinished:
         return Decision(before.text(), reason=f"no new messages in topic {state.name}")
     digest = blake2b(f"{state.id}{sorted(state.end.items())}{unfinished}".encode(), digest_size=8).hexdigest()
-    # What tells is whether anything was read, not how much there is: where messages come all the time, a fault that no
-    # run gets over would else start runs as often as a tick comes.
+    # Attempts are counted until something is read: otherwise, where messages arrive all the time, a lasting fault would
+    # start a run at every tick.
     progress = sum(read.next.values()) if read else 0
     tries = before.tries + 1 if progress == before.known else 1
     what = f"{lag:,} messages of topic {state.name} are new" if lag else UNDONE

@@ -1,4 +1,4 @@
-"""Open keys of every job as tables: an asset each, and a job and a schedule that materialize them all."""
+"""Build the open-state assets of all jobs, and the job and schedule that materialize them."""
 
 from collections.abc import Iterable
 
@@ -12,15 +12,15 @@ HOURLY = "7 * * * *"
 
 
 def open_state_assets(groups: Iterable[Group]) -> list[dg.AssetsDefinition]:
-    """An asset `open.<job>` of each job of the groups."""
+    """Build an asset `open.<job>` for each job of the groups."""
     return [open_state_asset(template) for group in groups for template in group.jobs]
 
 
 def open_state_job() -> tuple[object, dg.ScheduleDefinition]:
-    """The job that materializes all of them, and its schedule, stopped by default."""
+    """Build the job that materializes all of them, and its schedule, stopped by default."""
     job = dg.define_asset_job(
         OPEN_STATE,
         selection=dg.AssetSelection.groups(OPEN_STATE),
-        description="What is open in every job now, as tables `open.<job>`.",
+        description="Writes the open keys of every job to tables `open.<job>`.",
     )
     return job, schedule_of(job, HOURLY)

@@ -1,7 +1,7 @@
-"""The state tools as Dagster jobs: a form in the launchpad each, checked before anything starts, confirmed by name.
+"""Define the state tools as Dagster jobs; the launchpad checks their config before a run starts.
 
-None of them has a schedule or a sensor. What replaces state by what no event brings back, or erases rows, asks for a token
-that pages do not show (`tokens`). What they did stands in the run's output, and edits and erasures in `monitoring.edits` too.
+None of them has a schedule or a sensor. Tools that cannot be undone (bootstrap, edit, erase) require a token that the pages do
+not show (`tokens`). A run's output metadata describes what it did; `monitoring.edits` records edits and erasures.
 """
 
 import json
@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from pyspark.sql import SparkSession
 
 from keyfold.dagster.assets.previews import preview_rows
-from keyfold.dagster.automation.state.tokens import TOKEN_HELP, check_token, token_told
+from keyfold.dagster.automation.state.tokens import TOKEN_HELP, check_token, issue_token
 from keyfold.errors import Misconfigured
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.job.parameters import is_path
@@ -37,7 +37,7 @@ def state_job(tool: type[StateTool]) -> dg.JobDefinition:
             check_token(context, config)
         outcome = asked.act(Work(spark, lakehouse, jobs, RunOptions()))
         told = {name: _shown(value) for name, value in outcome.summary.items() if name not in outcome.previews}
-        told |= token_told(context, config) if tool.needs_token else {}
+        told |= issue_token(context, config) if tool.needs_token else {}
         context.add_output_metadata(told | {name: preview_rows(*one) for name, one in outcome.previews.items()})
 
     act.__annotations__ |= {
@@ -78,17 +78,17 @@ def _asked(tool: type[StateTool], config: dg.Config, lakehouse: Lakehouse) -> St
     given = config.model_dump(exclude={"token"})
     kind, confirm = tool.subject, given.pop("confirm")
     if (subject := given[kind]) not in tool.subjects():
-        raise Misconfigured(f"no {kind} {subject!r}; {kind}s there: {', '.join(tool.subjects())}")
+        raise Misconfigured(f"no {kind} {subject!r}; known {kind}s: {', '.join(tool.subjects())}")
     if confirm != subject:
-        raise Misconfigured(f"confirm is {confirm!r}: write the {kind}'s name, {subject}, once more")
+        raise Misconfigured(f"confirm is {confirm!r}: repeat the {kind}'s name, {subject}")
     if "parameters" in given:
         fields = project_jobs()[subject].parameters.model_fields
         if paths := [name for name in given["parameters"] if name in fields and is_path(fields[name])]:
-            raise Misconfigured(f"{', '.join(paths)}: a run config names no file; give it on the command line")
+            raise Misconfigured(f"{', '.join(paths)}: a run config may not name a file; give it on the command line")
     if "source" in given and given["source"] not in (tables := lakehouse.tables()):
         raise Misconfigured(
-            f"source is {given['source']!r}: a run config names no file, but a table of {lakehouse.home} "
-            f"({', '.join(tables) or 'none yet'}); to seed from files: `keyfold state bootstrap`"
+            f"source is {given['source']!r}: a run config may not name a file; give a table of {lakehouse.home} "
+            f"({', '.join(tables) or 'none yet'}), or seed from files with `keyfold state bootstrap`"
         )
     try:
         return tool(**given)

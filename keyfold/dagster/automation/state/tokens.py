@@ -1,8 +1,8 @@
-"""Tokens for what cannot be undone: pages can start such a run, and only who can read Keyfold's files can confirm it.
+"""Require a token for runs that cannot be undone: only a person who can read Keyfold's files can confirm them.
 
-A dry run writes a token to `destroy.token` in DAGSTER_HOME, which its user alone can read (mode 0600). The run that is to
-do it is given the same config with `dry_run: false` and this token. The token is valid once, and for that config alone:
-what is done is what the dry run has shown. Another dry run replaces it.
+A dry run writes a token to `destroy.token` in DAGSTER_HOME, which only its user can read (mode 0600). The real run needs the
+same config with `dry_run: false` and this token. A token is valid once, and only for that config, so the run does what the
+dry run has shown. Another dry run replaces the token.
 """
 
 import hashlib
@@ -19,49 +19,51 @@ from keyfold.machine.private_files import write_private
 
 FILE = "destroy.token"
 
-TOKEN_HELP = f"With dry_run false: the token that a dry run of this very config has written to {FILE} in DAGSTER_HOME. It is valid once."
+TOKEN_HELP = (
+    f"With dry_run false: the token that a dry run of the same config wrote to {FILE} in DAGSTER_HOME; valid once."
+)
 
 
 class Confirmed(Protocol):
-    """The config of a tool that asks for a token."""
+    """The config of a tool that requires a token."""
 
     dry_run: bool
     token: str
 
     def model_dump(self) -> dict[str, Any]:
-        """All fields."""
+        """Return all fields."""
         ...
 
 
 def check_token(context: dg.OpExecutionContext, config: Confirmed) -> None:
-    """Use up the token of a run that is to change something; of a dry run, nothing.
+    """Check and use up the token of a run; a dry run needs none.
 
     Raises:
-        KeyfoldError: the token is not that of the last dry run, or that one had another config; nothing was changed.
+        KeyfoldError: the token is not that of the last dry run, or its config was another; nothing was changed.
     """
     if config.dry_run:
         return
     file = _file(context)
     wanted = _read(file)
-    # Both are compared whatever the first says: which of them is wrong is nobody's to know.
+    # Both are always compared, so that timing does not show which of them is wrong.
     is_same = hmac.compare_digest(wanted.get("token", secrets.token_hex()).encode(), config.token.encode())
     if not (is_same & hmac.compare_digest(wanted.get("of", ""), _digest(context, config))):
         raise KeyfoldError(
-            f"nothing was changed: this cannot be undone, and asks for a token. Start a dry run of this very config; it "
-            f"writes a token to {file}; then give that as `token`, with dry_run false"
+            f"nothing was changed: this cannot be undone and requires a token. Start a dry run of the same config, which "
+            f"writes a token to {file}; then give it as `token`, with dry_run false"
         )
-    # Before the work: a token that stands in a run's config, for pages to show, is worth nothing.
+    # Removed before the work: pages show the run's config, so its token must be worthless from here on.
     file.unlink()
 
 
-def token_told(context: dg.OpExecutionContext, config: Confirmed) -> dict[str, str]:
-    """Write a token, after a dry run; gives the metadata that says where, and never what it is."""
+def issue_token(context: dg.OpExecutionContext, config: Confirmed) -> dict[str, str]:
+    """Write a token after a dry run, and return metadata with its path, but not the token itself."""
     if not config.dry_run:
         return {}
     file = _file(context)
-    told = json.dumps({"of": _digest(context, config), "token": secrets.token_urlsafe(24)})
-    write_private(file, f"{told}\n")
-    return {"token": f"in {file}: give it with dry_run false, and all else as it is"}
+    content = json.dumps({"of": _digest(context, config), "token": secrets.token_urlsafe(24)})
+    write_private(file, f"{content}\n")
+    return {"token": f"in {file}: give it with dry_run false and the same config otherwise"}
 
 
 def _file(context: dg.OpExecutionContext) -> Path:

@@ -1,1 +1,1 @@
-"""Maintenance, checks of the lakehouse, and Dagster's own history."""
+"""Maintain tables, check the lakehouse, and purge Dagster's history."""

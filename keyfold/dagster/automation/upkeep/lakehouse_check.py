@@ -1,4 +1,4 @@
-"""A job that verifies the whole lakehouse, as `keyfold check` does; see `keyfold.maintenance.checking`."""
+"""Build the job that verifies the whole lakehouse, as `keyfold check` does; see `keyfold.maintenance.checking`."""
 
 import dagster as dg
 
@@ -10,7 +10,7 @@ _SHOWN = 20
 
 
 def lakehouse_check(cron: str = "30 5 * * 0") -> tuple[dg.JobDefinition, dg.ScheduleDefinition]:
-    """The job `check_lakehouse` and its schedule, stopped by default; times are UTC."""
+    """Build the job `check_lakehouse` and its schedule, stopped by default; times are UTC."""
 
     @dg.op(out=dg.Out(dg.Nothing))
     def verify_every_file(context: dg.OpExecutionContext, lakehouse: dg.ResourceParam[Lakehouse]) -> None:
@@ -26,7 +26,7 @@ def lakehouse_check(cron: str = "30 5 * * 0") -> tuple[dg.JobDefinition, dg.Sche
                 allow_retries=False,
             )
 
-    @dg.job(name="check_lakehouse", description="Reads every file of the lakehouse and names those that are damaged.")
+    @dg.job(name="check_lakehouse", description="Reads every file of the lakehouse and reports damaged ones.")
     def check_lakehouse() -> None:
         verify_every_file()
 

@@ -1,7 +1,8 @@
-"""Maintenance: a nightly job that joins small files of every table and deletes those that nobody needs any more.
+"""Build the nightly job that compacts the tables of a group and deletes files that are no longer needed.
 
-It needs no Spark. Each op holds the pool of what writes its tables, so that it waits for runs and they for it; a job
-that runs from the command line is left alone until the next night. What is safe to delete: `keyfold.maintenance`.
+It needs no Spark. Each op holds the pool of the step that writes its tables, so that the two never run at once. A job that
+runs from the command line holds no pool; its tables are skipped until the next night. `keyfold.maintenance` decides which
+files can be deleted.
 """
 
 from collections.abc import Sequence
@@ -34,8 +35,8 @@ class MaintenanceConfig(dg.Config):
     retention_days: float = Field(
         default=RETENTION / timedelta(days=1),
         ge=1,
-        description="Files that a table has replaced are kept for so many days, and longer while a keyed job has yet "
-        "to read them. What reads older versions otherwise, time travel too, is cut off there.",
+        description="Days to keep files that a table has replaced; longer while a keyed job has yet to read them. "
+        "Time travel reaches back this far.",
     )
 
 
@@ -46,13 +47,13 @@ def maintenance(
     jobs: Sequence[JobTemplate] = (),
     cron: str = "30 3 * * *",
 ) -> tuple[dg.JobDefinition, dg.ScheduleDefinition]:
-    """The job `maintain_<group>` and its schedule, stopped by default; times are UTC.
+    """Build the job `maintain_<group>` and its schedule, stopped by default; times are UTC.
 
-    One job a group, not one for all: its run waits until all its pools are free, as the group's own does.
+    Each group has its own job, since a run waits until all its pools are free.
     """
     ops = [*(_stream_op(stream) for stream in streams), *(_job_op(template) for template in jobs)]
 
-    @dg.job(name=f"maintain_{group}", description=f"Joins and clears the files of all tables of {group}.")
+    @dg.job(name=f"maintain_{group}", description=f"Compacts all tables of {group} and deletes old files.")
     def maintain_group() -> None:
         for op in ops:
             op()
@@ -79,11 +80,11 @@ def _stream_op(stream: Stream) -> dg.OpDefinition:
                 [done.tables.get("quarantine", ()) for done in batches],
             ),
         )
-        # Whoever runs continuously has them remember for as long as suits it, and keeps the lock.
+        # A continuous ingest keeps the lock, and records removals itself.
         if is_table(lakehouse.events(stream.name)):
             with suppress(KeyfoldError), exclusive(lakehouse.ingest(stream.name), f"maintenance of {stream.name}"):
                 _remember(config, tables)
-        # No lock: whoever writes these only appends, which does not clash.
+        # Without the lock: ingest only appends, which does not conflict with compaction.
         try:
             _maintain(context, config, lakehouse, tables)
         finally:
@@ -102,7 +103,7 @@ def _job_op(template: JobTemplate) -> dg.OpDefinition:
             return
         try:
             with exclusive(lakehouse.job(template.name), f"job {template.name}"):
-                # Under the lock: a full refresh puts other tables in their place.
+                # Read again under the lock: a full refresh may have replaced the generation.
                 generation = live_generation(lakehouse, template.name)
                 if generation is None:
                     return
@@ -112,16 +113,16 @@ def _job_op(template: JobTemplate) -> dg.OpDefinition:
                     _maintain(context, config, lakehouse, tables)
                 finally:
                     generation.record_checksums()
-        # A run from the command line holds the lock and no pool: it is let be, and the night's other tables are done.
+        # A run from the command line holds the lock: skip its tables, and maintain the others.
         except KeyfoldError as busy:
-            context.log.warning(f"the tables of {template.name} are left for the next time: {busy}")
+            context.log.warning(f"the tables of {template.name} are skipped this time: {busy}")
 
     return maintain_job
 
 
 @dataclass(frozen=True)
 class _Table:
-    """A table to be cared for; `written` and `time` as `maintain` takes them."""
+    """A table to maintain; `written` and `time` as `maintain` takes them."""
 
     name: str
     path: Place
@@ -149,7 +150,7 @@ def _maintain(
     for table in tables:
         name = table.name
         if not is_table(table.path):
-            context.log.info(f"{name} is not there yet")
+            context.log.info(f"{name} does not exist yet")
             continue
         done = maintain(
             lakehouse,
@@ -162,16 +163,16 @@ def _maintain(
         try:
             trim_log(lakehouse, name, table.path)
         except KeyfoldError as error:
-            context.log.warning(f"{name}: no entry of its log was deleted: {error}")
+            context.log.warning(f"{name}: no log entry was deleted: {error}")
         if done.not_deleted:
             context.log.warning(f"{name}: no file was deleted: {done.not_deleted}")
         if done.kept_for:
             days = done.retention / timedelta(days=1)
             context.log.warning(
-                f"{name}: files of {days:.1f} days are kept, since {done.kept_for} has yet to read them"
+                f"{name}: files of the last {days:.1f} days are kept, since {done.kept_for} has yet to read them"
             )
         context.log.info(f"{name}: {done.files_before} files became {done.files_after}; {done.deleted} deleted")
-        # An observation: a materialization would be news to what is built on the table.
+        # Not a materialization, which would start downstream assets.
         context.log_event(dg.AssetObservation(table_key(name), metadata=_metadata(done)))
 
 

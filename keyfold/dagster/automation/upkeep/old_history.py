@@ -1,4 +1,4 @@
-"""A nightly job that deletes Dagster's own history once it is old; see `purging`."""
+"""Build the nightly job that deletes old runs from Dagster's history; see `purging`."""
 
 import os
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ _DAYS = 30.0
 
 
 def keep_days(environment: Mapping[str, str] = os.environ) -> float:
-    """For how many days runs are kept.
+    """Return for how many days runs are kept.
 
     Raises:
-        KeyfoldError: the variable is set to no number of days, or to less than one.
+        KeyfoldError: the variable is not a number of days, or less than one.
     """
     given = environment.get(KEEP_DAYS) or str(_DAYS)
     try:
@@ -38,18 +38,18 @@ class HistoryConfig(dg.Config):
     keep_runs_days: float = Field(
         default_factory=keep_days,
         ge=1,
-        description=f"Runs are kept for so many days after their end; {KEEP_DAYS} where it is set. The newest "
-        "materialization of every asset and evaluation of every check are kept however old they are.",
+        description=f"Days to keep runs after their end; default: {KEEP_DAYS}. The newest materialization of every asset "
+        "and the newest evaluation of every check are always kept.",
     )
 
 
 def history_purge(cron: str = "30 4 * * *") -> dg.ScheduleDefinition:
-    """A schedule, stopped by default, of the job that deletes old history; times are UTC."""
-    keep_days()  # a wrong value is an error when definitions load, not at night
+    """Build the schedule, stopped by default, of the job that deletes old history; times are UTC."""
+    keep_days()  # a wrong value must fail when definitions load, not at night
 
     @dg.op(out=dg.Out(dg.Nothing))
     def purge_dagster_history(context: dg.OpExecutionContext, config: HistoryConfig) -> None:
-        # Definitions load without the database's library, which this alone needs.
+        # Imported late: loading definitions must not import SQLAlchemy.
         from keyfold.dagster.automation.upkeep.purging import purge  # noqa: PLC0415
 
         origin = context.run.remote_job_origin
@@ -60,12 +60,12 @@ def history_purge(cron: str = "30 4 * * *") -> dg.ScheduleDefinition:
         )
         locks, folders = forget_ended_runs(context.instance), sweep_scratch()
         context.log.info(
-            f"deleted {purged.runs} runs that ended more than {config.keep_runs_days:g} days ago and {purged.events} "
-            f"events of no run; {purged.kept} older ones stay, as the newest of an asset or a check. Of killed "
-            f"processes: {locks} locks, {folders} temporary folders"
+            f"deleted {purged.runs} runs that ended more than {config.keep_runs_days:g} days ago, {purged.events} "
+            f"events without a run, and {locks} locks and {folders} temporary folders of killed processes; kept "
+            f"{purged.kept} older runs with the newest event of an asset or a check"
         )
 
-    @dg.job(name="purge_history", description="Deletes Dagster's runs, events and logs that are old.")
+    @dg.job(name="purge_history", description="Deletes old runs, events and logs from Dagster's history.")
     def purge_history() -> None:
         purge_dagster_history()
 

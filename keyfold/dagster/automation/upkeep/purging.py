@@ -1,8 +1,8 @@
-"""Dagster's own history: runs, their events and logs are deleted when they are old, by a nightly job.
+"""Delete old runs with their events and logs from Dagster's history.
 
-A run of twenty checks leaves 385 kB, for ever if nobody acts. Kept are runs that are not over, those of the last
-`KEYFOLD_KEEP_RUNS_DAYS` days, and those whose events are the newest there are of an asset or a check: sensors,
-conditions, freshness and the pages read these. Runs of other code locations are theirs.
+A run with twenty checks takes 385 kB, and Dagster never deletes it. Kept are unfinished runs, those of the last
+`KEYFOLD_KEEP_RUNS_DAYS` days, and those with the newest event of an asset or a check, which sensors, conditions, freshness and
+pages read. Runs of other code locations are not touched.
 """
 
 from collections.abc import Iterator
@@ -20,12 +20,12 @@ from dagster._core.storage.event_log.schema import (
 )
 
 _MOST_RUNS = 5_000
-"""Of a night: a history of years is deleted in some nights, not in one that lasts a day."""
+"""Limit for one night: a history of years is deleted over several nights."""
 
 _AT_ONCE = 500
 _ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 _RUNLESS = ""
-"""Dagster's id of the run of events that no run has reported, such as a sensor's of what has landed."""
+"""The run id that Dagster gives to events without a run, such as a sensor's materializations."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Purged:
     """What was deleted.
 
     Attributes:
-        runs: with their events and logs.
-        events: that belonged to no run.
-        kept: runs that are old, but whose events are the newest of an asset or a check.
+        runs: number of runs, deleted with their events and logs.
+        events: number of deleted events without a run.
+        kept: number of old runs kept for the newest event of an asset or a check.
     """
 
     runs: int
@@ -44,12 +44,12 @@ class Purged:
 
 
 def purge(instance: dg.DagsterInstance, keep: timedelta, location: str | None = None) -> Purged:
-    """Delete runs that ended longer ago than they are to be kept, and events of no run that are as old.
+    """Delete runs that ended longer ago than `keep`, and events without a run that are as old.
 
     Args:
-        instance: whose history it is.
-        keep: for how long.
-        location: whose runs may be deleted, besides those that were started without one.
+        instance: the Dagster instance.
+        keep: how long to keep runs after their end.
+        location: the code location whose runs are deleted; runs without a code location are deleted too.
     """
     before = datetime.now(UTC) - keep
     needed = _needed(instance)
@@ -61,7 +61,7 @@ def purge(instance: dg.DagsterInstance, keep: timedelta, location: str | None = 
 
 
 def _needed(instance: dg.DagsterInstance) -> set[str]:
-    """The runs whose events are the newest of an asset or a check."""
+    """Return the runs with the newest event of an asset or a check."""
     found = set[str | None]()
     for record in instance.get_asset_records(instance.get_asset_keys()):
         entry = record.asset_entry
@@ -73,7 +73,7 @@ def _needed(instance: dg.DagsterInstance) -> set[str]:
         found |= {entry.last_run_id, *(one.run_id for one in newest if one is not None)}
     storage = instance.event_log_storage
     if isinstance(storage, SqlEventLogStorage):
-        # Of every check there ever was, those of other code locations too, which nobody here could name.
+        # Includes checks of other code locations, which Dagster's own interface cannot list.
         executions = AssetCheckExecutionsTable.c
         newest = db.select(db.func.max(executions.id)).group_by(executions.asset_key, executions.check_name)
         with storage.index_connection() as connection:
@@ -83,13 +83,13 @@ def _needed(instance: dg.DagsterInstance) -> set[str]:
 
 
 def _old_runs(instance: dg.DagsterInstance, before: datetime, location: str | None) -> Iterator[str]:
-    """The runs that ended before a time, oldest first."""
+    """Yield the runs that ended before a time, oldest first."""
     ended, cursor = dg.RunsFilter(statuses=_ENDED, updated_before=before), None
     while records := instance.get_run_records(ended, limit=_AT_ONCE, cursor=cursor, ascending=True):
         for record in records:
             origin = record.dagster_run.remote_job_origin
             own = origin.repository_origin.code_location_origin.location_name if origin else None
-            # A run of another code location is its to delete; one that was started without any is nobody else's.
+            # Another code location deletes its own runs; runs without a code location are deleted here.
             if own in (None, location):
                 yield record.dagster_run.run_id
         cursor = records[-1].dagster_run.run_id
@@ -97,7 +97,7 @@ def _old_runs(instance: dg.DagsterInstance, before: datetime, location: str | No
 
 def _delete(instance: dg.DagsterInstance, run_id: str) -> None:
     instance.delete_run(run_id)
-    # `delete_run` leaves these behind: logs, the evaluations of checks, the run's own database file.
+    # `delete_run` does not delete logs, evaluations of checks and the run's own database file.
     instance.compute_log_manager.delete_logs(prefix=[run_id])
     storage = instance.event_log_storage
     if isinstance(storage, SqlEventLogStorage):
@@ -109,7 +109,7 @@ def _delete(instance: dg.DagsterInstance, run_id: str) -> None:
 
 
 def _delete_runless(instance: dg.DagsterInstance, before: datetime) -> int:
-    """Delete old events of no run, but for the newest of each kind and asset."""
+    """Delete old events without a run, except the newest of each kind and asset."""
     storage = instance.event_log_storage
     if not isinstance(storage, SqlEventLogStorage):
         return 0
@@ -123,7 +123,7 @@ def _delete_runless(instance: dg.DagsterInstance, before: datetime) -> int:
             events.id.not_in(newest),
         )
         ids = [row[0] for row in connection.execute(old.limit(_MOST_RUNS))]
-        # In parts: SQLite takes a bounded number of values in a query.
+        # In parts: SQLite limits the number of values in a query.
         for first in range(0, len(ids), _AT_ONCE):
             some = ids[first : first + _AT_ONCE]
             connection.execute(AssetEventTagsTable.delete().where(AssetEventTagsTable.c.event_id.in_(some)))

@@ -1,9 +1,9 @@
-"""Whether a run's process lives: a lock that it holds for life, and a launcher that looks.
+"""Detect runs whose process has died, by a file lock that each run's process holds.
 
-Dagster's own launcher cannot tell a run whose process has died with its machine, or with the code server that started
-it, from one that is busy: such a run stays STARTED for ever and holds its pools. Here each run's process locks a file
-below DAGSTER_HOME. A lock cannot outlive its process, nor be another's; run monitoring (dagster.yaml) asks this launcher,
-and marks as failed what has a file that nobody locks. It then frees the pools.
+If a run's process dies with its machine or its code server, Dagster's own launcher cannot distinguish it from a busy run: the
+run stays STARTED for ever and keeps its pools. Here, each run's process locks a file in DAGSTER_HOME, and the operating system
+releases the lock when the process ends. Run monitoring (dagster.yaml) asks this launcher, marks a run whose file is not
+locked as failed, and frees its pools.
 """
 
 import atexit
@@ -22,18 +22,18 @@ _FOLDER = "run_locks"
 
 
 def lock_run(instance: dg.DagsterInstance, run_id: str) -> None:
-    """Say that this process has a run, until it ends in whatever way.
+    """Lock a run for this process until the process ends.
 
     Args:
-        instance: whose run it is.
-        run_id: of the run, which need not have begun.
+        instance: the Dagster instance.
+        run_id: the run, which need not have started.
 
     Raises:
-        BlockingIOError: another process has it.
+        BlockingIOError: another process has locked the run.
     """
     lock = _lock_of(instance, run_id)
     lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # For life, and not as long as the executor works: the run's last event is written after that.
+    # Until the process ends, not only until the executor does: the run's last event is written after that.
     descriptor = lock_for_life(lock)
     os.ftruncate(descriptor, 0)
     os.write(descriptor, str(os.getpid()).encode())
@@ -41,21 +41,21 @@ def lock_run(instance: dg.DagsterInstance, run_id: str) -> None:
 
 
 def died(instance: dg.DagsterInstance, run_id: str) -> str | None:
-    """What to say of a run whose process is gone, None where it lives or took no lock.
+    """Return why a run is dead; None if its process lives or has locked no file.
 
-    Without a lock are the runs of other executors, and those whose machine does not share this DAGSTER_HOME.
+    Runs of other executors, and runs on machines that do not share this DAGSTER_HOME, lock no file here.
     """
     lock = _lock_of(instance, run_id)
     try:
         if is_locked(lock):
             return None
-        return f"its process {lock.read_text(encoding='utf-8')} is gone: killed, or its machine went down"
+        return f"its process {lock.read_text(encoding='utf-8')} has died: it was killed, or its machine went down"
     except FileNotFoundError:
         return None
 
 
 def forget_ended_runs(instance: dg.DagsterInstance) -> int:
-    """Delete the locks of killed processes whose runs are over or gone; gives how many."""
+    """Delete the lock files of killed processes whose runs have finished or were deleted; return how many."""
     deleted = 0
     for lock in (Path(instance.root_directory) / _FOLDER).glob("*"):
         run = instance.get_run_by_id(lock.name)
@@ -66,20 +66,20 @@ def forget_ended_runs(instance: dg.DagsterInstance) -> int:
 
 
 class WatchedRunLauncher(dg.DefaultRunLauncher):
-    """Dagster's default launcher, and it knows of runs whose process has died."""
+    """Dagster's default launcher, extended to detect runs whose process has died."""
 
     @property
     def supports_check_run_worker_health(self) -> bool:
         return True
 
     def check_run_worker_health(self, run: dg.DagsterRun) -> CheckRunHealthResult:
-        gone = died(self._instance, run.run_id)
-        return CheckRunHealthResult(WorkerStatus.RUNNING if gone is None else WorkerStatus.NOT_FOUND, gone)
+        cause = died(self._instance, run.run_id)
+        return CheckRunHealthResult(WorkerStatus.RUNNING if cause is None else WorkerStatus.NOT_FOUND, cause)
 
 
 @dg.executor(name="in_process", config_schema=dg.in_process_executor.config_schema)  # pyright: ignore[reportArgumentType]
 def watched_in_process_executor(context: dg.InitExecutorContext) -> dg.Executor:
-    """Dagster's in-process executor, in a process that says whether it lives."""
+    """Dagster's in-process executor, which also locks the run for its process."""
     return _Watched(dg.in_process_executor.executor_creation_fn(context))  # pyright: ignore[reportOptionalCall]
 
 
@@ -97,7 +97,7 @@ class _Watched(dg.Executor):
 
     def execute(self, plan_context: Any, execution_plan: Any) -> Iterator[dg.DagsterEvent]:
         lock_run(plan_context.instance, plan_context.run_id)
-        # Here, since every run of the project comes by here, and before any step.
+        # Checked here, since every run of the project passes here before its first step.
         check_names_no_variable(
             plan_context.job.get_definition().run_config_schema.config_type, plan_context.dagster_run.run_config
         )

@@ -42,7 +42,7 @@ def test_a_message_says_what_and_the_remedy_and_keeps_its_title_until_it_is_over
     assert (message([cleared]).title, message([cleared]).kind) == (told.title, "success")
     both = content([raised, cleared], lost=2)
     assert both["text"].startswith("Keyfold: 1 raised, 1 over\nerror: job rides")
-    assert "2 before this could not be delivered and are lost" in both["text"]
+    assert "2 earlier alerts could not be delivered" in both["text"]
     assert [one["run"] for one in (*both["raised"], *both["cleared"])] == ["1a2b", "1a2b"]
 
 

@@ -59,7 +59,7 @@ def test_a_disk_is_reported_below_the_threshold_and_until_a_fifth_more_is_free(t
     assert found() == []
     free["space"] = 9
     (what,) = found()
-    assert what.startswith(f"9.0 % of the space of {tmp_path / 'not made yet'} are free")
+    assert what.startswith(f"only 9.0 % of the space of {tmp_path / 'not made yet'} is free")
     free["space"] = 11
     assert found() == []
     assert len(found(["disk of KEYFOLD_HOME"])) == 1
@@ -73,7 +73,7 @@ def test_a_server_that_was_started_again_is_a_warning_for_a_while_and_one_that_w
     ended = ServerReport(tmp_path).read()
     (one,) = ended_servers(ended, 1_001.0)
     assert (one.name, one.severity) == ("server the warm Spark", "warning")
-    assert one.what == "the warm Spark was ended by signal 9, and was started again"
+    assert one.what == "the warm Spark was ended by signal 9, and was restarted"
     assert list(ended_servers(ended, 1_000.0 + REPORTED_SECONDS)) == []
     report.add("the warm Spark", Ended(2_000.0, 1, "left"))
     report.add("the daemon", Ended(2_000.0, 1, "ended all"))

@@ -275,7 +275,7 @@ def test_an_alert_goes_out_while_dagster_s_database_keeps_nothing_and_is_kept_on
     story.run("fare")
     assert story.look() == ["raised check events: fare"]
     assert len(webhook.got) == 1
-    assert "Dagster's database does not keep what was reported: OSError" in story.logged
+    assert "the state of alerts cannot be saved in Dagster's database: OSError" in story.logged
     monkeypatch.undo()
     assert story.look() == []
     assert set(State.load(story.instance).raised["runs"]) == {"check events: fare"}

@@ -24,9 +24,9 @@ def test_what_a_service_does_not_take_or_not_in_time_is_said_without_the_address
     service = ScriptedWebhook()
     to = Destination("json 1", service.url.replace("http://", "json://"))
     service.script = [answer(403), hang()]
-    for seconds, reason in ((None, "it answered 403"), (8, "(not within 8 s|it cannot be had)")):
+    for seconds, reason in ((None, "it answered 403"), (8, "(no answer within 8 s|it cannot be reached)")):
         with pytest.raises(
-            NotTakenError, match=f"json 1 of KEYFOLD_ALERTS has not taken the message: {reason}"
+            NotTakenError, match=f"json 1 of KEYFOLD_ALERTS did not accept the message: {reason}"
         ) as raised:
             sender(to, seconds)([RAISED], 0)
         assert "SECRET" not in str(raised.value)
@@ -46,7 +46,7 @@ def test_a_service_gets_the_title_the_text_and_how_grave_it_is_and_no_redirect_i
 
 
 def test_an_address_that_apprise_does_not_know_is_an_error_at_the_start():
-    with pytest.raises(KeyfoldError, match="slack 1 is no address that Apprise knows") as raised:
+    with pytest.raises(KeyfoldError, match="slack 1 is not an address that Apprise supports") as raised:
         check_addresses([Destination("webhook", "http://h"), Destination("slack 1", "slack://SECRET")])
     assert "SECRET" not in str(raised.value)
 

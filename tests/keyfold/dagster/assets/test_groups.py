@@ -73,7 +73,7 @@ def test_a_module_with_the_group_of_another_joins_it(put):
 def test_two_modules_of_one_group_that_begin_with_a_stream_each_are_refused(put):
     text = "from dataclasses import replace\n" + MINE.format(group="rides", stream="WEATHER")
     put("storms", text.replace("'rides', WEATHER", "'rides', replace(WEATHER, name='storms')"))
-    with pytest.raises(KeyfoldError, match=r"'rides' and begin with a stream each, ride_points and storms"):
+    with pytest.raises(KeyfoldError, match=r"'rides' and a STREAM each, ride_points and storms"):
         find_groups()
 
 

@@ -44,16 +44,16 @@ def test_a_run_s_volume_is_compared_with_runs_that_had_events(events_of_runs, pa
 
 def test_where_there_is_nothing_to_compare_a_check_says_so(lakehouse):
     batches(lakehouse, (0, 0, 0))
-    assert health.lateness(lakehouse, JOB) == (True, "no events in the last batches, so there is nothing to compare")
+    assert health.lateness(lakehouse, JOB) == (True, "no events in the last batches")
     lakehouse.landing("weather").mkdir(parents=True)
-    assert health.drift(WEATHER, lakehouse.landing("weather")) == (True, "no files to look at")
+    assert health.drift(WEATHER, lakehouse.landing("weather")) == (True, "no files in the landing folder")
 
 
 def test_many_late_events_are_told(lakehouse):
     batches(lakehouse, (100, 4, 0))
     assert health.lateness(lakehouse, JOB)[0]
     batches(lakehouse, (100, 6, 0))
-    assert health.lateness(lakehouse, JOB) == (False, "6 of 100 events of the last 1 batches came late")
+    assert health.lateness(lakehouse, JOB) == (False, "6 of 100 events of the last 1 batches were late")
 
 
 def test_event_time_far_behind_the_clock_is_told(lakehouse):

@@ -89,7 +89,7 @@ def test_the_check_has_nothing_to_compare_before_anything_was_read_and_says_so(s
     lakehouse.landing("metrics").mkdir(parents=True)
     found = check(materialize(spark, lakehouse))
     assert found.passed
-    assert found.description == "nothing was read yet"
+    assert found.description == "no rows read yet"
 
 
 def test_a_run_that_broke_off_before_its_commits_turns_the_check_red_and_the_next_run_mends_it(
@@ -115,7 +115,7 @@ def test_a_run_that_broke_off_before_its_commits_turns_the_check_red_and_the_nex
             raise_on_error=False,
         )
     assert not check(red).passed
-    assert "the last run of ingest broke off: the next one finishes it" in (check(red).description or "")
+    assert "the last run of ingest was interrupted: the next run finishes it" in (check(red).description or "")
     green = check(materialize(spark, lakehouse))
     assert green.passed
     assert green.description == "all 2 rows read are accounted for"
@@ -140,4 +140,4 @@ def test_a_check_whose_counts_agree_with_each_other_and_not_with_the_readers_is_
         ingest(spark, lakehouse, METRICS)
     found = check(materialize(spark, lakehouse))
     assert not found.passed
-    assert "2 rows were read, but 0 + 0 are in the tables and 0 were copies" in (found.description or "")
+    assert "2 rows were read, but 0 + 0 are in the tables and 0 were duplicates" in (found.description or "")

@@ -122,7 +122,7 @@ def test_every_expectation_is_a_check_and_all_share_one_read(fares):
 def test_a_failed_check_says_how_many_and_shows_whole_rows(fares, engine):
     run = Run(fares, {"fare": ExpectColumnValuesToBeBetween(column="fare", min_value=0)}, engine=engine)
     check = run.found["fare"]
-    assert check.description == "1 of 4 rows are not so (25 %)"
+    assert check.description == "1 of 4 rows violate the expectation (25 %)"
     assert check.metadata["rows"].value == 4
     assert check.metadata["unexpected"].value == 1
     assert check.metadata["unexpected_percent"].value == 25.0
@@ -132,7 +132,7 @@ def test_a_failed_check_says_how_many_and_shows_whole_rows(fares, engine):
 def test_a_query_that_finds_rows_says_how_many_and_shows_them(fares):
     query = UnexpectedRowsExpectation(unexpected_rows_query="SELECT * FROM {batch} WHERE fare > 3.5")
     run = Run(fares, {"query": query})
-    assert run.found["query"].description == "2 rows that should not be; the table has 4"
+    assert run.found["query"].description == "2 unexpected rows; the table has 4 rows"
     assert run.sample("query") == [{"ride": "b", "fare": "5.0"}, {"ride": "null", "fare": "4.0"}]
 
 
@@ -291,7 +291,7 @@ def test_a_run_checks_what_it_wrote_and_uniqueness_over_the_whole_table(fares, n
 
 def test_a_bad_new_row_is_found_among_the_new(fares):
     run = Run(fares, ROWS_AND_TABLE, fares.where("fare < 0"))
-    assert run.found["fare"].description == "1 of 1 rows are not so (100 %)"
+    assert run.found["fare"].description == "1 of 1 rows violate the expectation (100 %)"
 
 
 def test_a_run_with_the_tag_scans_the_whole_table_once(fares, new_fares):

@@ -171,5 +171,5 @@ def test_no_setting_is_no_server(text):
 
 @pytest.mark.parametrize("text", ["127.0.0.1:3001", "file:///pages", "javascript:alert(1)", "http://", "http://x/?a=1"])
 def test_a_setting_that_is_no_address_is_refused_and_says_what_one_looks_like(text):
-    with pytest.raises(ValueError, match=r"looks like http://127\.0\.0\.1:3001"):
+    with pytest.raises(ValueError, match=r"such as http://127\.0\.0\.1:3001"):
         base_url_from(text)

@@ -250,7 +250,7 @@ def test_no_log_has_the_token(monkeypatch):
 def test_names_besides_loopback_s_are_checked():
     assert ui_hosts({"KEYFOLD_UI_HOSTS": "keyfold.example.org b"}) == ["keyfold.example.org", "b"]
     for wrong in ("https://keyfold.example.org", "keyfold.example.org:443", "*"):
-        with pytest.raises(KeyfoldError, match=f"{re.escape(repr(wrong))} is no host name"):
+        with pytest.raises(KeyfoldError, match=f"{re.escape(repr(wrong))} is not a host name"):
             ui_hosts({"KEYFOLD_UI_HOSTS": wrong})
 
 

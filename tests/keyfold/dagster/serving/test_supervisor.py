@@ -165,7 +165,7 @@ def test_all_end_with_one_that_is_needed_and_go_on_without_one_that_is_not(tmp_p
     assert told.returncode == 1
     assert 2 <= time.monotonic() - began < 30
     assert over.exists()
-    assert told.stderr == "the warm Spark has ended\nthe web server has ended: so does everything\n"
+    assert told.stderr == "the warm Spark has ended\nthe web server has ended: ending all servers\n"
     assert told.stdout == "the warm Spark 3 left\nthe web server 0 ended all\n"
 
 

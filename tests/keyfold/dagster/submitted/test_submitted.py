@@ -181,7 +181,7 @@ def test_a_failure_is_told_in_its_own_words_with_its_stack_and_without_secrets(i
 def test_a_process_that_dies_is_told_with_its_last_words(instance):
     got = ran(definitions(), instance, do="die")
     assert failure(got)[1] == (
-        "the run's own process ended with code 137 before it was done. Its last words:\nthe machine has no memory"
+        "the run's child process ended with code 137 before it had finished. Its last output:\nthe machine has no memory"
     )
 
 
@@ -193,7 +193,7 @@ def test_a_process_that_does_not_begin_is_told_with_what_it_printed(instance):
         launcher=lambda folder: Launch([sys.executable, "-c", "raise SystemExit('Java is gone')"]),
     )
     got = ran(dg.Definitions(assets=assets), instance)
-    assert str(failure(got)[1]).endswith("Its last words:\nJava is gone")
+    assert str(failure(got)[1]).endswith("Its last output:\nJava is gone")
 
 
 def test_an_interrupted_run_interrupts_its_process_which_ends_its_work_in_order(tmp_path):

@@ -250,12 +250,12 @@ def test_the_commands_print_what_the_functions_give(keyfold, made, tmp_path):
     assert json.loads(keyfold("stats", "windows", "--json"))["rows"] == states[-1].height
     summary, *rows = keyfold("diff", "windows", "0", "1", "--rows", "9", "--json").splitlines()
     assert json.loads(summary)["added"] == sum(json.loads(row)["change"] == "added" for row in rows)
-    assert "alike" in keyfold("diff", "windows", "all-at-once")
+    assert "unchanged" in keyfold("diff", "windows", "all-at-once")
 
 
 def test_the_commands_say_what_is_wrong(keyfold):
     assert "retained: 0 to 2" in keyfold("read", "windows", "--batch", "9", code=1)
-    assert "give a JOB" in keyfold("read", code=2)
-    assert "say where with --to" in keyfold("read", "windows", "--format", "delta", code=2)
-    assert "no batch" in keyfold("diff", "windows", "live:x", code=1)
+    assert "give either a JOB" in keyfold("read", code=2)
+    assert "give their folder with --to" in keyfold("read", "windows", "--format", "delta", code=2)
+    assert "not a batch number" in keyfold("diff", "windows", "live:x", code=1)
     assert "no job 'trips'" in keyfold("stats", "trips", code=2)

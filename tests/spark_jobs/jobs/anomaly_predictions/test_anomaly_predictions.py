@@ -207,7 +207,7 @@ def test_the_default_is_two_alarms_a_week():
 
 
 def test_alarms_a_week_are_refused_beside_a_threshold_and_by_models_that_do_not_count_days():
-    with pytest.raises(KeyfoldError, match="give one of them"):
+    with pytest.raises(KeyfoldError, match="give either alarms_per_week or threshold"):
         anomaly_job(model="rarity", alarms_per_week=1, threshold=0.5)
     with pytest.raises(KeyfoldError, match="the score of ewma does not count days; give a threshold"):
         anomaly_job(model="ewma", alarms_per_week=1)

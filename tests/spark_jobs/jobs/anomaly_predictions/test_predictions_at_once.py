@@ -134,7 +134,7 @@ def test_a_model_of_which_nothing_came_for_so_long_in_processing_time_retires_an
 @pytest.mark.parametrize("learn", ["every_interval", "complete_window"])
 def test_periods_of_event_time_do_not_go_with_order_of_arrival(learn):
     with pytest.raises(
-        KeyfoldError, match=f"order=arrival goes with learn=every_event or learn=refresh: {learn} takes"
+        KeyfoldError, match=f"order=arrival requires learn=every_event or learn=refresh: {learn} processes"
     ):
         job_of(order="arrival", learn=learn)
 

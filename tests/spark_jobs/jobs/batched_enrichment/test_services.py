@@ -42,7 +42,7 @@ def test_where_none_is_named_there_is_the_demo_s_on_this_machine_without_a_token
 )
 def test_a_run_cannot_send_events_to_a_url_of_its_own(url, monkeypatch):
     monkeypatch.setenv(SERVICES_VARIABLE, json.dumps({"geo": GEO}))
-    with pytest.raises(KeyfoldError, match="runs choose a service by its name") as raised:
+    with pytest.raises(KeyfoldError, match="runs choose a service by name") as raised:
         build_job(BATCHED_ENRICHMENT, {"service": url})
     assert "pa55word" not in str(raised.value)
 
@@ -50,7 +50,7 @@ def test_a_run_cannot_send_events_to_a_url_of_its_own(url, monkeypatch):
 def test_a_generation_that_was_born_with_a_url_is_told_the_remedy_and_goes_on_with_it(monkeypatch):
     born = {"service": "http://127.0.0.1:9000/enrich"}
     monkeypatch.delenv(SERVICES_VARIABLE, raising=False)
-    with pytest.raises(KeyfoldError, match=f"name that URL in {SERVICES_VARIABLE}.*and its runs go on"):
+    with pytest.raises(KeyfoldError, match=f"name that URL in {SERVICES_VARIABLE}.*and its runs continue"):
         build_job(BATCHED_ENRICHMENT, born_with=born)
     monkeypatch.setenv(SERVICES_VARIABLE, json.dumps({"old": {"url": born["service"]}}))
     assert build_job(BATCHED_ENRICHMENT, born_with=born).name == "batched_enrichment"
@@ -71,12 +71,12 @@ def test_a_generation_that_was_born_with_a_url_is_told_the_remedy_and_goes_on_wi
         ({"url": "file:///etc/passwd"}, "must be http or https"),
         ({"url": "http://host/a b"}, "must be http or https"),
         ({"url": "http://host/\r\nX-Other: 1"}, "must be http or https"),
-        ({"url": "http://host:99999/"}, "no valid URL"),
-        ({"url": "http://[::1/"}, "no valid URL"),
+        ({"url": "http://host:99999/"}, "not a valid URL"),
+        ({"url": "http://[::1/"}, "not a valid URL"),
         ({"url": "https://bücher.example/"}, "xn--"),
         ({"url": "https://host/x#part"}, "fragment"),
-        ({**GEO, "url": "http://geo.example.org/enrich"}, "would go over plain http"),
-        ({**GEO, "url": "http://10.0.0.7/enrich"}, "would go over plain http"),
+        ({**GEO, "url": "http://geo.example.org/enrich"}, "would be sent by plain http"),
+        ({**GEO, "url": "http://10.0.0.7/enrich"}, "would be sent by plain http"),
         ({"url": "http://169.254.169.254/latest"}, "link-local or a cloud's metadata"),
         ({"url": "http://169.254.0.9/"}, "link-local"),
         ({"url": "http://[fe80::1]/"}, "link-local"),
@@ -97,14 +97,14 @@ def test_a_service_that_must_not_be_asked_is_refused_when_settings_are_loaded(se
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "is no JSON"),
-        ("geo=https://geo.example.org", "is no JSON.*it looks like"),
+        ("{", "is not JSON"),
+        ("geo=https://geo.example.org", "is not JSON.*write it as in"),
         ("[]", "valid dictionary"),
         ("{}", "names no service"),
         ('{"a b": {"url": "https://x/"}}', "a b"),
         ('{"https://x/": {"url": "https://x/"}}', "should match"),
-        ('{"a": {"url": "https://x/"}, "a": {"url": "https://y/"}}', "a stands there twice"),
-        ("[" * 100_000, "is no JSON"),
+        ('{"a": {"url": "https://x/"}, "a": {"url": "https://y/"}}', "a is given twice"),
+        ("[" * 100_000, "is not JSON"),
     ],
 )
 def test_settings_of_another_shape_are_refused_and_say_what_they_look_like(text, message):

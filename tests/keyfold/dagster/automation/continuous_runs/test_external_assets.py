@@ -15,7 +15,7 @@ from keyfold.dagster.automation.continuous_runs.external_assets import (
     watching,
     written_since,
 )
-from keyfold.dagster.automation.continuous_runs.standing import SILENT, Standing, goes_on_well, look
+from keyfold.dagster.automation.continuous_runs.standing import SILENT, Standing, is_healthy, look
 from keyfold.dagster.automation.definitions import GROUPS
 from keyfold.dagster.resources import LakehouseResource
 from keyfold.errors import KeyfoldError
@@ -81,18 +81,18 @@ def test_a_silence_is_told_every_so_often():
 
 def test_before_the_first_batch_there_is_nothing_to_tell():
     nothing = look(Standing("weather", is_running=False), None, NOW)
-    assert (nothing.metadata, nothing.reason) == ({}, "weather has not made a batch yet")
+    assert (nothing.metadata, nothing.reason) == ({}, "weather has not committed a batch yet")
 
 
 def test_it_goes_on_while_a_process_holds_it_and_its_batches_end():
-    assert goes_on_well(WELL, NOW)[0]
-    gone, told = goes_on_well(replace(WELL, is_running=False), NOW)
+    assert is_healthy(WELL, NOW)[0]
+    gone, told = is_healthy(replace(WELL, is_running=False), NOW)
     assert not gone
     assert "no process runs moving_averages" in told
-    assert goes_on_well(replace(WELL, pending_since=NOW - timedelta(minutes=4)), NOW)[0]
-    stalled, told = goes_on_well(replace(WELL, pending_since=NOW - timedelta(minutes=6)), NOW)
+    assert is_healthy(replace(WELL, pending_since=NOW - timedelta(minutes=4)), NOW)[0]
+    stalled, told = is_healthy(replace(WELL, pending_since=NOW - timedelta(minutes=6)), NOW)
     assert not stalled
-    assert told == "a batch of moving_averages is planned since 0:06:00 and not done"
+    assert told == "a batch of moving_averages was planned 0:06:00 ago and is not committed"
 
 
 def test_what_was_written_is_told_once_and_from_where_it_was_told_before():
@@ -126,7 +126,10 @@ def continuous():
 
 
 def test_names_that_are_none_are_refused_with_those_there_are():
-    with pytest.raises(KeyfoldError, match=r"KEYFOLD_CONTINUOUS names wether: .* there are .*weather.*moving_averages"):
+    with pytest.raises(
+        KeyfoldError,
+        match=r"KEYFOLD_CONTINUOUS names unknown streams or jobs: wether; known are .*weather.*moving_averages",
+    ):
         declared(GROUPS, {"KEYFOLD_CONTINUOUS": "wether"})
     assert declared(GROUPS, {}) == []
 

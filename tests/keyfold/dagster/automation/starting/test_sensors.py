@@ -134,7 +134,7 @@ def test_what_was_read_begins_the_count_anew():
     assert (second.new, second.attempt) == (1, 1)
     held = decided([file("a", 10), file("b", 20)], known(file("a", 10)), second.cursor, now=1_010)
     assert held.reason == (
-        "1 file is new, and 1 run read nothing: look why the last one failed; attempt 2 of 6 in 1 min"
+        "1 file is new, and 1 run read nothing: see why the last run failed; attempt 2 of 6 in 1 min"
     )
     third = decided([file("a", 10), file("b", 20)], known(file("a", 10)), held.cursor, now=1_066)
     assert (third.new, third.attempt) == (1, 2)
@@ -146,8 +146,8 @@ def test_after_the_last_attempt_the_reason_says_what_to_do():
         cursor, now = decided([file("a", 10)], cursor=cursor, now=now).cursor, now + wait * MINUTE
     over = decided([file("a", 10)], cursor=cursor, now=now)
     assert over.reason == (
-        "1 file is new, and 6 runs read nothing: look why the last one failed; mend it and start the job by hand, or "
-        "reset this sensor's cursor: none starts by itself any more, but for what comes yet"
+        "1 file is new, and 6 runs read nothing: see why the last run failed; fix this, and start the job by "
+        "hand or reset this sensor's cursor: further runs start only for newer data"
     )
     assert decided([file("a", 10)], now=now).new, "the cursor was reset"
     assert decided([file("a", 10), file("b", 20)], cursor=over.cursor, now=now).new, "something else has come"
@@ -164,7 +164,7 @@ def test_a_run_that_broke_off_is_asked_for_again_though_no_file_is_new():
     decision = decided(read, known(*read), unfinished=True)
     assert decision.new == 1
     held = decided(read, known(*read), decision.cursor, unfinished=True, now=1_005)
-    assert held.reason.startswith("a run left something undone, and 1 run read nothing")
+    assert held.reason.startswith("an interrupted run has left work, and 1 run read nothing")
     again = decided(read, known(*read), decision.cursor, unfinished=True, now=1_060)
     assert again.new
     assert not decided(read, known(*read), again.cursor).new
@@ -198,7 +198,7 @@ def test_the_cursor_stays_small_however_many_files_there_are():
 
 @pytest.mark.parametrize("cursor", ["yesterday", '{"when": 1}', "[]"])
 def test_a_cursor_that_is_none_is_refused_with_the_remedy(cursor):
-    with pytest.raises(KeyfoldError, match="reset it to nothing"):
+    with pytest.raises(KeyfoldError, match="reset it to empty"):
         decided([file("a", 10)], cursor=cursor)
 
 
@@ -210,7 +210,7 @@ def test_a_file_moved_in_with_an_old_modification_time_is_new(tmp_path):
 
 
 def test_a_folder_that_is_missing_or_none_is_a_reason_not_an_error(tmp_path):
-    assert "is not there yet" in FileSource(tmp_path / "landing").poll(None).reason
+    assert "does not exist yet" in FileSource(tmp_path / "landing").poll(None).reason
     (tmp_path / "landing").touch()
     reason = FileSource(tmp_path / "landing").poll("7").reason
     assert "cannot be read (Not a directory)" in reason
@@ -222,7 +222,7 @@ def test_a_folder_that_may_not_be_read_is_a_reason_that_says_who_wants_to(tmp_pa
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(os, "scandir", refuse)
-    assert "(Permission denied); it must be a folder that" in FileSource(tmp_path).poll(None).reason
+    assert "(Permission denied): the user " in FileSource(tmp_path).poll(None).reason
 
 
 def test_a_part_that_may_not_be_read_is_warned_of_and_the_rest_goes_on():
@@ -266,7 +266,7 @@ def instance():
 
 
 def test_the_sensor_skips_with_a_reason_where_there_is_nothing(instance, lakehouse):
-    assert "is not there yet" in str(tick(instance, lakehouse))
+    assert "does not exist yet" in str(tick(instance, lakehouse))
     lakehouse.landing("ride_points").mkdir(parents=True)
     assert "no files in" in str(tick(instance, lakehouse))
 

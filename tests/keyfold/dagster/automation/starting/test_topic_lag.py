@@ -58,7 +58,7 @@ def test_runs_that_read_nothing_are_asked_for_less_and_less_often_and_then_no_mo
         if decision.new:
             asked.append(at)
     assert asked == [0, 1, 6, 21, 81, 321]
-    assert "6 runs read nothing: look why the last one failed; mend it" in decision.reason
+    assert "6 runs read nothing: see why the last run failed; fix this" in decision.reason
     # Something more has come: once more.
     assert decided(topic(6), None, decision, at).new == 6
     # A run has read something: from the start.
@@ -69,7 +69,7 @@ def test_a_run_that_broke_off_is_asked_for_again_without_new_messages():
     again = decided(topic(5), read(5), unfinished=True)
     assert (again.new, again.attempt) == (1, 1)
     held = decided(topic(5), read(5), again, 0.5, unfinished=True)
-    assert "a run left something undone, and 1 run read nothing" in held.reason
+    assert "an interrupted run has left work, and 1 run read nothing" in held.reason
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), max_size=20))

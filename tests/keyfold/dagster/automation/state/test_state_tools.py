@@ -97,8 +97,8 @@ def test_a_tool_is_not_started_without_its_job_s_name_written_twice(tool, state_
 @pytest.mark.parametrize(
     ("config", "why"),
     [
-        ({"job": JOB, "confirm": "ride_summaries", "branch": "b"}, "write the job's name, purchase_totals, once more"),
-        ({"job": "nothing", "confirm": "nothing", "branch": "b"}, "no job 'nothing'; jobs there: "),
+        ({"job": JOB, "confirm": "ride_summaries", "branch": "b"}, "repeat the job's name, purchase_totals"),
+        ({"job": "nothing", "confirm": "nothing", "branch": "b"}, "no job 'nothing'; known jobs: "),
     ],
 )
 def test_a_wrong_name_fails_the_run_before_anything_is_touched(state_without_spark, lakehouse, config, why):
@@ -160,7 +160,7 @@ def test_what_cannot_be_undone_asks_for_the_token_of_a_dry_run_of_the_same_confi
 
     def refused(**given):
         error = failure(run(state_erase, {**erasure, "dry_run": False, **given}, spark, lakehouse, instance))
-        assert "asks for a token" in error
+        assert "requires a token" in error
         assert items() == {"Mac", "Watch"}
 
     refused()
@@ -175,27 +175,27 @@ def test_what_cannot_be_undone_asks_for_the_token_of_a_dry_run_of_the_same_confi
     refused(token=token, values={"item": ["Watch"]})
     refused(token=token, why="something else")
     edit = {"job": JOB, "confirm": JOB, "keys": ["Mac"], "remove": True, "who": "ann", "why": "asked for"}
-    assert "asks for a token" in failure(
+    assert "requires a token" in failure(
         run(state_edit, {**edit, "dry_run": False, "token": token}, spark, lakehouse, instance)
     )
     assert run(state_erase, {**erasure, "dry_run": False, "token": token}, spark, lakehouse, instance).success
     assert items() == {"Watch"}
     # It stands in a run's config by now, and is worth nothing.
     again = run(state_erase, {**erasure, "dry_run": False, "token": token}, spark, lakehouse, instance)
-    assert "asks for a token" in failure(again)
+    assert "requires a token" in failure(again)
 
 
 @pytest.mark.parametrize("source", ["/etc/passwd", "../seed.jsonl", "s3a://bucket/seed", "file:///etc/passwd", "none"])
 def test_a_run_config_seeds_from_tables_alone(state_without_spark, lakehouse, sales, source):
     sales("Mac")
     config = {"job": JOB, "confirm": JOB, "source": source, "from_version": "start"}
-    assert "a run config names no file" in failure(run(state_bootstrap, config, state_without_spark, lakehouse))
+    assert "a run config may not name a file" in failure(run(state_bootstrap, config, state_without_spark, lakehouse))
 
 
 def test_a_run_config_gives_a_job_no_path(state_without_spark, lakehouse):
     name = "fleet_warnings"
     config = {"job": name, "confirm": name, "parameters": {"geofences": "/etc/passwd"}}
-    assert "a run config names no file" in failure(run(state_move, config, state_without_spark, lakehouse))
+    assert "a run config may not name a file" in failure(run(state_move, config, state_without_spark, lakehouse))
 
 
 @pytest.mark.parametrize("branch", ["../generation-0001", "a/b", "..", "/etc", ""])

@@ -104,7 +104,7 @@ def test_a_killed_run_has_failed_and_its_pool_is_free_and_a_living_one_is_left_a
         monitor(instance)
         assert status(instance, run.run_id) is dg.DagsterRunStatus.FAILURE
         failure = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)[0].message
-        assert f"its process {process.pid} is gone" in failure
+        assert f"its process {process.pid} has died" in failure
         time.sleep(2.1)
         monitor(instance)
         assert pool_holders(instance) == set()
