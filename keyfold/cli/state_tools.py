@@ -1,4 +1,4 @@
-"""`keyfold state bootstrap|move|edit`, `keyfold plan|try|promote|redrive|erase`: commands made of the state tools."""
+"""Build `keyfold state bootstrap|move|edit` and `keyfold plan|try|promote|redrive|erase` from the state tools."""
 
 import inspect
 from collections.abc import Callable
@@ -23,9 +23,10 @@ from keyfold.runs.tools.tool import Option, Work
 
 
 def command_of(tool: type[StateTool], summary: str = "", **fixed: Any) -> Callable[..., None]:
-    """The command of a tool: its fields are arguments and options, but for those whose value is fixed.
+    """Build the command of a tool: its fields become arguments and options, except those with a fixed value.
 
-    What is gone for good is confirmed here too; which generation is live can be changed back.
+    A tool on a stream erases data for good, so its command needs a confirmation. Tools on a job need none: which generation is
+    live can be changed back.
     """
     is_confirmed = tool.subject == "stream"
 
@@ -44,7 +45,7 @@ def command_of(tool: type[StateTool], summary: str = "", **fixed: Any) -> Callab
             lakehouse = Lakehouse(home)
             parameters = getattr(asked, "parameters", {})
             jobs = [build_live_job(lakehouse, name, parameters) for name in asked.job_names(lakehouse)]
-            # A start of Java takes seconds.
+            # Start Spark only if needed: Java takes seconds to start.
             session = spark_of_environment(home) if asked.needs_spark else nullcontext(cast(SparkSession, None))
             with session as spark, progress_of(subject) as report_progress:
                 options = RunOptions(on_batch=lambda progress, _: report_progress(progress))
@@ -55,6 +56,7 @@ def command_of(tool: type[StateTool], summary: str = "", **fixed: Any) -> Callab
     if is_confirmed:
         fields["confirm"] = (Annotated[str | None, typer.Option("--confirm", help=tool.confirm)], None)
     fields |= {"home": (Home, DEFAULT_HOME), "as_json": (AsJson, False)}
+    # Typer reads the help, the types and the defaults from these attributes.
     command.__doc__ = summary or tool.__doc__
     command.__annotations__ = {name: kind for name, (kind, _) in fields.items()}
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
@@ -67,7 +69,7 @@ def command_of(tool: type[StateTool], summary: str = "", **fixed: Any) -> Callab
 
 
 def _parameter(field: FieldInfo) -> tuple[Any, Any]:
-    """A field as Typer takes it: its annotated type, and its default."""
+    """Return the type and the default of a field as Typer expects them."""
     kind: Any = list[str] if get_origin(field.annotation) is dict else field.annotation
     default = inspect.Parameter.empty if field.is_required() else field.get_default()
     if field.default_factory is not None:
@@ -82,7 +84,7 @@ def _parameter(field: FieldInfo) -> tuple[Any, Any]:
 
 
 def _parsed(field: FieldInfo, given: Any) -> Any:
-    """What was given to a field: of `name=value` a mapping."""
+    """Parse the value of a field: `name=value` pairs become a mapping."""
     if get_origin(field.annotation) is not dict:
         return given
     flag = next(one.flag for one in field.metadata if isinstance(one, Option))

@@ -10,21 +10,22 @@ from keyfold.keyed.job.clock import DEADLINE, STALE_AT, Clock
 
 @dataclass(frozen=True)
 class Waiting:
-    """Events that only wait: rows of state that lie apart, and are not read for each event that is added to them.
+    """Declare which events are appended to state without a call of the step.
 
-    An event of a key that has one row besides those that wait may be kept as it came, without a call of the step. A step sees
-    all rows of its keys, as ever: those that wait are read when the key has an event that does not, or is due. Results are the
-    same with and without: let events wait only where the step would have kept them as they are, or might as well have.
+    Waiting rows are stored apart from a key's other rows, and are not read when an event is appended. An event can only wait
+    if its key has exactly one row that does not wait. The step still gets all rows of a key: waiting rows are read when the key
+    has an event that does not wait, or is due. Results must not change: let an event wait only where the step could have kept
+    it unchanged.
 
     Attributes:
-        rows: which rows of state wait; of these, one with a timer does not.
-        events: `(state, events, clock)`, which events only wait, as truth values. `state` has, row by row beside the events,
-            the one row of each event's key that does not wait. Events behind the late watermark and keys that are due are not
-            asked about. If one event of a key does not wait, none of its events does.
-        kept_as: the rows of state that events are kept as while they wait, row by row; columns left out are NULL.
+        rows: the rows of state that wait; a row with a timer never waits.
+        events: a function of `(state, events, clock)` that returns a Boolean per event: whether it waits. `state` is aligned
+            with the events and has the one row of each event's key that does not wait. It is not called for events behind the
+            late watermark or for keys that are due. If one event of a key does not wait, none of its events does.
+        kept_as: a function from events to the rows of state that represent them, in the same order; missing columns are NULL.
 
     Example:
-        Clicks wait until the user's visit has ended, which its first row says.
+        Clicks wait until the end of the user's visit, which is the deadline of the key's first row.
 
         >>> def before_the_end(state, events, clock):
         ...     return events["at"] < state[DEADLINE]
@@ -36,6 +37,6 @@ class Waiting:
     kept_as: Callable[[pl.DataFrame], pl.DataFrame]
 
     def apart(self, state: pl.DataFrame) -> pl.Series:
-        """Which rows of state wait apart; one with a timer does not, since its key could not be found by it."""
+        """Return which rows of state are stored apart. A row with a timer is not, since its timer must find the key."""
         timers = [pl.col(name).is_null() for name in (DEADLINE, STALE_AT) if name in state.columns]
         return state.select(pl.all_horizontal(self.rows, *timers).fill_null(value=False)).to_series()

@@ -1,4 +1,4 @@
-"""Totals, windows, sessions, the highest and the last rows of a key: each is a function that makes a `KeyedJob`."""
+"""Functions that make a `KeyedJob`: running totals, windows, sessions, top rows and last rows per key."""
 
 from keyfold.operators.aggregation.aggregates import Aggregate, count, greatest, least, total
 from keyfold.operators.aggregation.chosen_rows import last_rows, top_rows

@@ -1,4 +1,4 @@
-"""What events come to, part by part: counts, totals, the least and the greatest value."""
+"""Aggregate functions that can be computed in parts: count, sum, minimum and maximum."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from keyfold.keyed.rows.exact_sums import check_sums, may_overflow
 from keyfold.stream import TIMESTAMP
 
 COUNTED = "n_events"
-"""The column that says how many events a row stands for, where a job gives it no other name."""
+"""Default name of the column with the number of events that a row stands for."""
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """A value of each event, and how the values of two make one of both.
+    """An associative aggregate function.
 
     Attributes:
-        value: of an event, over the columns of the event table.
-        joined: how two are made one; a NULL is left out.
+        value: the value of one event, an expression over the columns of the event table.
+        joined: how values are combined; NULLs are ignored.
     """
 
     value: pl.Expr
@@ -31,38 +31,38 @@ class Aggregate:
 
 
 def count(where: pl.Expr | None = None) -> Aggregate:
-    """How many events there are, or how many of them a condition holds for."""
+    """Count all events, or those for which a condition is true."""
     one = pl.lit(1, pl.Int64) if where is None else where.fill_null(value=False).cast(pl.Int64)
     return Aggregate(one, "sum")
 
 
 def total(value: str | pl.Expr) -> Aggregate:
-    """The sum of whole numbers or decimals, exact: one that its column does not hold is refused. Of nothing it is 0."""
+    """Sum integers or decimals exactly; 0 if there are no values. A sum that overflows its column raises an error."""
     return Aggregate(_value(value), "sum")
 
 
 def least(value: str | pl.Expr) -> Aggregate:
-    """The least value; NULL of nothing."""
+    """Take the minimum; NULL if there are no values."""
     return Aggregate(_value(value), "min")
 
 
 def greatest(value: str | pl.Expr) -> Aggregate:
-    """The greatest value; NULL of nothing."""
+    """Take the maximum; NULL if there are no values."""
     return Aggregate(_value(value), "max")
 
 
 class Aggregates:
-    """The aggregates of a job, by column, and the number of events among them.
+    """The aggregates of a job by column, including the number of events.
 
     Args:
-        job: whose.
-        of: the aggregates.
-        counted: the column that says how many events a row stands for.
-        event_time: of the events.
-        output: columns of the job's table: those of aggregates have their types from it, and whole numbers where it has none.
+        job: the job's name.
+        of: the aggregates by column.
+        counted: the column with the number of events that a row stands for.
+        event_time: the events' time column.
+        output: columns of the job's table. An aggregate takes its type from here; int64 if it is not in the table.
 
     Raises:
-        Misconfigured: a total is of numbers that round.
+        Misconfigured: a sum is over floats, whose sums depend on the order.
     """
 
     def __init__(self, job: str, of: Mapping[str, Aggregate], counted: str, event_time: str, output: pa.Schema) -> None:
@@ -85,37 +85,40 @@ class Aggregates:
 
     @property
     def names(self) -> list[str]:
-        """The columns."""
+        """The names of the aggregate columns."""
         return list(self._of)
 
     @property
     def derived(self) -> dict[str, pl.Expr]:
-        """The value of each event, but for those that are a column of the event table as it is."""
+        """The expressions to add to the event table; aggregates of a plain column need none."""
         return {name: one.value for name, one in self._of.items() if not one.value.meta.eq(pl.col(name))}
 
     def joined(self, rows: pl.DataFrame, by: list[str], *more: pl.Expr) -> pl.DataFrame:
-        """Rows of one key as one: with `more` besides the aggregates.
+        """Aggregate the rows of each group, with `more` as further aggregations.
 
         Raises:
-            TotalTooLargeError: a total does not fit.
+            TotalTooLargeError: a sum overflows its column.
         """
         check_sums(rows, by, self._sums)
         return rows.group_by(by).agg(*more, *(getattr(pl.col(name), one.joined)() for name, one in self._of.items()))
 
     def combined(self, rows: pl.DataFrame, by: list[str], *more: pl.Expr) -> pl.DataFrame:
-        """The same before the shuffle, where a total that might not fit is left to the step, which knows what there was before."""
+        """Aggregate before the shuffle; return the rows unchanged if a sum might overflow.
+
+        A partial sum may overflow where the total with the state does not, so the step decides.
+        """
         return rows if may_overflow(rows, self._sums) else self.joined(rows, by, *more)
 
 
 def newest(event_time: str) -> pa.Field:
-    """The column of the event time of rows that stand for several events."""
+    """Declare the event time of a row that stands for several events: the newest of them."""
     return column(
         event_time, TIMESTAMP, "Event time of the newest of them (UTC)", made_of=(event_time,), nullable=False
     )
 
 
 def number_of_events(name: str, event_time: str) -> pa.Field:
-    """The column that says how many events a row stands for."""
+    """Declare the column with the number of events that a row stands for."""
     return column(name, pa.int64(), "How many events the row stands for", made_of=(event_time,), nullable=False)
 
 

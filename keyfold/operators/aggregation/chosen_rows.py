@@ -1,4 +1,4 @@
-"""Some of a key's rows: those with the highest values, or the last one."""
+"""Make jobs that keep the top rows or the last row of each key."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,7 +15,7 @@ from keyfold.operators.aggregation.aggregates import COUNTED, number_of_events
 from keyfold.operators.ordering import in_order
 
 RANK = "rank"
-"""Column of the output: a row's place among those of its key, from 1."""
+"""Output column: the rank of a row within its key, from 1."""
 
 
 def top_rows(
@@ -30,21 +30,21 @@ def top_rows(
     counted: str = COUNTED,
     **settings: Any,
 ) -> KeyedJob:
-    """A job that keeps the `n` rows of each key with the highest values; a row is written when its rank changes (an upsert table).
+    """Make a job that keeps the `n` rows with the highest values of each key, and upserts a row when its rank changes.
 
-    The table has the columns of the events, and `rank`, by which and the key it has one row each. No key closes, so no event is
-    late. Before the shuffle all but the highest of each part are left out.
+    The table has the columns of the events and `rank`; key and `rank` are unique. Keys never close, so no event is late. Each
+    partition drops all but its highest rows before the shuffle.
 
     Args:
-        name: of the job.
-        n: how many rows of a key.
-        highest: the column by which rows are ranked, never NULL.
-        ties: columns by which rows of one value are ranked, least first, before all others.
-        key: columns whose values belong together.
-        event_time: of the events.
-        events: columns of the rows, the key and `event_time` among them.
-        counted: the column of events and state with the number of events that the rows of a key stand for.
-        settings: others of `KeyedJob`, `stream` and `watermark_delay` among them.
+        name: the job's name.
+        n: number of rows per key.
+        highest: the column that ranks rows; never NULL.
+        ties: columns that rank rows with equal values, ascending; the remaining columns follow.
+        key: the key columns.
+        event_time: the events' time column.
+        events: columns of the rows, including the key and `event_time`.
+        counted: the column of events and state with the number of events of a key.
+        settings: other arguments of `KeyedJob`, including `stream` and `watermark_delay`.
 
     Raises:
         Misconfigured: `n` is less than 1, or `highest` may be NULL.
@@ -74,7 +74,7 @@ def top_rows(
     descending = [one == highest for one in order]
 
     def top(rows: pl.DataFrame) -> pl.DataFrame:
-        # Of equal rows those that have a rank keep it.
+        # Rows that already have a rank keep it among equal rows, so that they are not written again.
         before = [pl.col("#before").fill_null(n + 1)] if "#before" in rows.columns else []
         by_rank = pl.arg_sort_by([*order, *before], descending=[*descending, *(False for _ in before)])
         ordered = rows[rows.select(by_rank).to_series()]
@@ -116,18 +116,19 @@ def last_rows(
     counted: str = COUNTED,
     **settings: Any,
 ) -> KeyedJob:
-    """A job that keeps the last row of each key by event time, and writes it when a later one has come (an upsert table).
+    """Make a job that keeps the last row of each key by event time, and upserts it when a later one arrives.
 
-    So it is also the table without duplicates of its key. No key closes, so no event is late. State has the key, the time and `ties`.
+    The job also de-duplicates a stream by its key. Keys never close, so no event is late. State has the key, the event time and
+    `ties`.
 
     Args:
-        name: of the job.
-        ties: columns by which rows of one time are put in order; of two that are equal in all of these any may stay. By default all.
-        key: columns whose values belong together.
-        event_time: of the events.
-        events: columns of the rows, the key and `event_time` among them.
+        name: the job's name.
+        ties: columns that order rows of equal time; if two rows are equal in all of these, either may be kept. By default all.
+        key: the key columns.
+        event_time: the events' time column.
+        events: columns of the rows, including the key and `event_time`.
         counted: the column of events and state with the number of events that a row stands for.
-        settings: others of `KeyedJob`, `stream` and `watermark_delay` among them.
+        settings: other arguments of `KeyedJob`, including `stream` and `watermark_delay`.
 
     Example:
         >>> from datetime import UTC, datetime, timedelta
@@ -148,6 +149,7 @@ def last_rows(
 
     def last(rows: pl.DataFrame) -> pl.DataFrame:
         ordered = in_order(rows, key, event_time, compared)
+        # Differences of one running sum give the number of events of each key without a group-by.
         numbers = ordered.events[counted].cum_sum()
         upto = numbers.gather(ordered.lasts)
         return ordered.events[ordered.lasts].with_columns((upto - upto.shift(fill_value=0)).alias(counted))
@@ -175,7 +177,7 @@ def _kept(
     combine: Callable[[pl.DataFrame], pl.DataFrame],
     settings: Mapping[str, Any],
 ) -> KeyedJob:
-    """A job that keeps rows of a key for ever; one of them has the number of events that all stand for."""
+    """Make a job that never drops keys; one row of each key has the number of events of all its rows."""
     number = number_of_events(counted, event_time)
     more = {**settings, "derived": {**settings.get("derived", {}), counted: pl.lit(1, pl.Int64)}}
     return KeyedJob(

@@ -1,4 +1,4 @@
-"""Totals of a key that is never closed: one row a key, written again when it changes."""
+"""Make jobs that keep running totals: one row per key, upserted when it changes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,25 +26,25 @@ def totals(
     derived: Mapping[str, pl.Expr] | None = None,
     **settings: Any,
 ) -> KeyedJob:
-    """A job that keeps what all events of a key come to, and writes the key's row again when it changes (an upsert table).
+    """Make a job that aggregates all events of each key, and upserts the key's row when it changes.
 
-    No key closes, so no event is late, and the table is the same in whatever order events come. Events are added up before
+    Keys never close, so no event is late, and the table does not depend on the order of events. Events are aggregated before
     the shuffle.
 
     Args:
-        name: of the job.
-        of: what is added up, by column.
-        key: columns whose values belong together.
-        event_time: of the events.
+        name: the job's name.
+        of: the aggregates by column.
+        key: the key columns.
+        event_time: the events' time column.
         output: columns of the table: the key, and any of `of`, `then`, `latest` and `counted`.
-        then: columns that are made of the others, such as an average.
+        then: columns computed from the others, such as an average.
         latest: the column with the time of the newest event; none by default.
         counted: the column with the number of events.
-        events: columns of the late table, by default made of `output`: the key, the event time, aggregates, `counted`.
-        derived, settings: others of `KeyedJob`, `stream` and `watermark_delay` among them.
+        events: columns of the late table; by default the key, the event time, the aggregates and `counted`.
+        derived, settings: other arguments of `KeyedJob`, including `stream` and `watermark_delay`.
 
     Raises:
-        Misconfigured: a total is of numbers that round, or a column is not declared.
+        Misconfigured: a sum is over floats, or a column is not declared.
 
     Example:
         >>> from datetime import UTC, datetime, timedelta

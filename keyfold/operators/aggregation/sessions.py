@@ -1,4 +1,4 @@
-"""Sessions: what the events of a key come to between two silences, once the second has lasted."""
+"""Make jobs that aggregate the events of each key by session, and write a session when it has ended."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -31,23 +31,23 @@ def sessions(
     derived: Mapping[str, pl.Expr] | None = None,
     **settings: Any,
 ) -> KeyedJob:
-    """A job that writes a row a session of a key: events of which none is later than `gap` after the one before.
+    """Make a job that writes one row per session of a key: events at most `gap` apart.
 
-    A session is written when the watermark has passed its end, `gap` after its last event. An event is late if it would be in
-    a session that was over before it came, and joins none that is open.
+    A session is written when the watermark passes its end, `gap` after its last event. An event is late if its session would
+    already have ended when it arrived, and it joins no open session.
 
     Args:
-        name: of the job.
-        of: what is added up, by column.
-        key: columns whose values belong together.
-        event_time: of the events.
-        gap: the longest silence within a session.
+        name: the job's name.
+        of: the aggregates by column.
+        key: the key columns.
+        event_time: the events' time column.
+        gap: the longest time between two events of a session.
         output: columns of the table: the key, `window_start` (the first event), `window_end`, any of `of`, and `counted`.
         counted: the column with the number of events.
-        derived, settings: others of `KeyedJob`, `stream` and `watermark_delay` among them.
+        derived, settings: other arguments of `KeyedJob`, including `stream` and `watermark_delay`.
 
     Raises:
-        Misconfigured: `gap` is not positive, a total is of numbers that round, or `output` lacks `counted`.
+        Misconfigured: `gap` is not positive, a sum is over floats, or `output` lacks `counted`.
 
     Example:
         >>> from datetime import UTC, datetime
@@ -73,7 +73,7 @@ def sessions(
     span = pl.col(event_time).max(), pl.col(START).min()
 
     def combine(rows: pl.DataFrame) -> pl.DataFrame:
-        # No silence parts events of one period as long as the gap.
+        # Events in one period of the gap's length are always in one session, so each period becomes one row.
         rows = rows.with_columns(period_start(pl.col(event_time), gap).alias("#period"))
         return sums.combined(rows, [*by, "#period"], *span).drop("#period")
 
@@ -84,6 +84,7 @@ def sessions(
         rows = rows.with_columns((silence > gap).fill_null(value=True).cum_sum().alias("#session"))
         found = sums.joined(rows, [*by, "#session"], *span, pl.col("#known").any())
         found = found.with_columns((pl.col(event_time) + gap).alias(DEADLINE))
+        # A session that contains state was open before, so its new events are not late.
         was_over = (pl.col(DEADLINE) <= clock.late_watermark) & ~pl.col("#known")
         is_over = pl.col(DEADLINE) <= clock.watermark
         return Step(

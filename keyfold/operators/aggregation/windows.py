@@ -1,4 +1,4 @@
-"""Windows of event time, one after the other or overlapping: what the events of each come to, once it is over."""
+"""Make jobs that aggregate the events of each key by tumbling or hopping windows of event time."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -18,7 +18,9 @@ from keyfold.stream import TIMESTAMP
 from keyfold.times import micros
 
 PANE = "pane_start"
-"""Column of events and state: the start of the span between two beginnings of windows. All events of one are in the same windows."""
+"""Column of events and state: the start of the pane, the time between two consecutive window starts.
+
+All events of a pane are in the same windows, so state has one row per pane."""
 
 
 def windows(
@@ -36,26 +38,26 @@ def windows(
     derived: Mapping[str, pl.Expr] | None = None,
     **settings: Any,
 ) -> KeyedJob:
-    """A job that writes what the events of each key and window come to, when the watermark has passed the window's end.
+    """Make a job that aggregates the events of each key and window, and writes a window when the watermark passes its end.
 
-    Windows are aligned to 1970 UTC; the end is not in a window. An event counts in its windows that are not written yet, and is
-    late if it has none. State has the aggregates of spans as long as `every`, and none of an event.
+    Windows are aligned to 1970-01-01 UTC and exclude their end. An event is added to those of its windows that are not written
+    yet; it is late if all are written. State has aggregates per pane of length `every`, not events.
 
     Args:
-        name: of the job.
-        of: what is added up, by column.
-        key: columns whose values belong together.
-        event_time: of the events.
-        length: of a window.
-        every: how long after one window the next begins, a part of `length`; by default `length`: windows do not overlap.
-        by: further columns with a row each in a window of a key.
-        most: a column of which only the rows with its greatest value in a window of a key are written, all that tie.
+        name: the job's name.
+        of: the aggregates by column.
+        key: the key columns.
+        event_time: the events' time column.
+        length: length of a window.
+        every: time between two window starts, a divisor of `length`; by default `length`, so that windows do not overlap.
+        by: further grouping columns within a window of a key.
+        most: write only the rows with the greatest value of this column in each window of a key, including ties.
         output: columns of the table: the key, `by`, `window_start` or `window_end`, any of `of`, and `counted`.
-        counted: the column with the number of events that are in no later window; of rows that `most` leaves out, too.
-        derived, settings: others of `KeyedJob`, `stream` and `watermark_delay` among them.
+        counted: the column with the number of events whose last window this is, including rows that `most` drops.
+        derived, settings: other arguments of `KeyedJob`, including `stream` and `watermark_delay`.
 
     Raises:
-        Misconfigured: `length` is no multiple of `every`, a total is of numbers that round, or `output` lacks `counted`.
+        Misconfigured: `length` is not a multiple of `every`, a sum is over floats, or `output` lacks `counted`.
 
     Example:
         >>> from datetime import UTC, datetime
@@ -82,7 +84,8 @@ def windows(
     end = pl.col(PANE) + length
 
     def chosen(rows: pl.DataFrame) -> pl.DataFrame:
-        # What is less than another one of its span is so in all windows, as long as it does not grow.
+        # A value below the greatest of its pane is below it in every window too. This holds only for columns of `by`, which
+        # do not grow as events are added.
         return _with_the_most(rows, [*key, PANE], most, counted) if most in by else rows
 
     def combine(rows: pl.DataFrame) -> pl.DataFrame:
@@ -104,12 +107,12 @@ def windows(
         )
 
     def written(due: pl.DataFrame, clock: Clock) -> pl.DataFrame:
-        # The windows of a span, from the first that is not written yet to the last that is over.
+        # The windows of a pane, from the first that is not written yet to the last that has ended.
         last = pl.min_horizontal(end, pl.lit(clock.watermark)).to_physical()
         ends = pl.int_ranges(pl.col(DEADLINE).to_physical(), last + 1, micros(every))
         rows = due.with_columns(window_end=ends).explode("window_end")
         rows = rows.with_columns(pl.col("window_end").cast(pl.Datetime("us", "UTC")))
-        # In the last window of a span its events are counted, and in no other.
+        # Only the last window of a pane counts its events, so that no event is counted twice.
         rows = rows.with_columns(pl.when(pl.col("window_end") == end).then(counted).otherwise(0).alias(counted))
         rows = sums.joined(rows, [*groups, "window_end"])
         if most:
@@ -144,9 +147,9 @@ def windows(
 
 
 def _with_the_most(rows: pl.DataFrame, groups: list[str], most: str, counted: str) -> pl.DataFrame:
-    """The rows with the greatest value of each group; the first of them has the number of events of all of the group."""
+    """Return the rows with the greatest value of each group; the first has the number of events of the whole group."""
     rows = rows.with_columns(pl.col(counted).sum().over(groups))
     rows = rows.filter(pl.col(most) == pl.col(most).max().over(groups))
-    # One order, so that it is the same row however events came.
+    # Sort, so that the first row does not depend on the order of events.
     rows = rows.sort([name for name in rows.columns if name != counted])
     return rows.with_columns(pl.when(pl.struct(groups).is_first_distinct()).then(counted).otherwise(0).alias(counted))

@@ -41,7 +41,7 @@ class BootstrapState(JobTool):
         return self
 
     def act(self, work: Work) -> Outcome:
-        """Seed it."""
+        """Seed the new generation, or report what it would contain."""
         (job,) = work.jobs
         seeded = bootstrap(work.spark, work.lakehouse, job, self._wanted(), dry_run=self.dry_run)
         return Outcome(asdict(seeded), _text(seeded), {"sample": (seeded.sample, job.private_of(job.state))})

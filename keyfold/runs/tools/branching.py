@@ -32,7 +32,7 @@ class TryChangedJob(JobTool):
     until: Annotated[Time, Option("--until", "ISO_TIME")] = Field(None, description="Read events before this time.")
 
     def act(self, work: Work) -> Outcome:
-        """Try it."""
+        """Run the job into the branch and compare."""
         (job,) = work.jobs
         span = {"since": parse_time("--since", self.since), "until": parse_time("--until", self.until)}
         trial = try_job(work.spark, work.lakehouse, job, self.branch, **span, options=work.options)
@@ -61,7 +61,7 @@ class PromoteBranch(JobTool):
         return self.with_consumers
 
     def act(self, work: Work) -> Outcome:
-        """Promote it."""
+        """Make the branch live, with its consumers if asked."""
         summary, runs = {"job": self.job, "branch": self.branch}, list[JobRun]()
         if self.with_consumers:
             consumers = consumers_of(work.lakehouse, self.job, project_jobs())
@@ -92,7 +92,7 @@ class RedriveLateEvents(JobTool):
     )
 
     def act(self, work: Work) -> Outcome:
-        """Redrive them."""
+        """Replay the late events into the branch and compare."""
         (job,) = work.jobs
         since = parse_time("--since", self.since)
         found = redrive(work.spark, work.lakehouse, job, self.branch, since=since, options=work.options)
@@ -110,7 +110,7 @@ class RedriveLateEvents(JobTool):
 def _compared(
     job: KeyedJob, summary: dict[str, Any], begin: str, tables: Sequence[TableDifference], end: str
 ) -> Outcome:
-    """Compare a branch's tables with the live ones."""
+    """Make the outcome of a comparison with the live tables: counts, samples, and text between `begin` and `end`."""
     schemas = {table.name: table.schema for table in job.tables}
     samples = {
         f"samples of {one.table}": (one.samples, job.private_of(schemas[one.table]))

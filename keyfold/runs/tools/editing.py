@@ -52,7 +52,7 @@ class EditKeys(JobTool):
         return self
 
     def act(self, work: Work) -> Outcome:
-        """Edit them."""
+        """Correct or remove the keys."""
         (job,) = work.jobs
         edit = Edit(tuple(self.keys), self.corrections, Author(self.who, self.why))
         edited = edit_state(work.spark, work.lakehouse, job, edit, dry_run=self.dry_run)
@@ -96,15 +96,15 @@ class EraseRowsEverywhere(StateTool):
 
     @classmethod
     def subjects(cls) -> Mapping[str, object]:
-        """The streams."""
+        """Return the project's streams by name."""
         return project_streams()
 
     def job_names(self, lakehouse: Lakehouse) -> list[str]:
-        """The jobs that have run."""
+        """Return the jobs that have a live generation."""
         return [name for name in project_jobs() if live_generation_name(lakehouse, name) is not None]
 
     def act(self, work: Work) -> Outcome:
-        """Erase them."""
+        """Erase the rows, and refresh the jobs that aggregated them if asked."""
         streams = project_streams()
         erased = erase(
             work.spark,

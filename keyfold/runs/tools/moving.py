@@ -23,11 +23,11 @@ class MoveState(JobTool):
 
     @property
     def needs_spark(self) -> bool:
-        """Whether it moves the state; a plan needs no Spark."""
+        """Whether state is moved; a dry run needs no Spark."""
         return not self.dry_run
 
     def act(self, work: Work) -> Outcome:
-        """Move it."""
+        """Plan or make the move."""
         (job,) = work.jobs
         if self.dry_run:
             plan = plan_change(work.lakehouse, job, self.partitions)

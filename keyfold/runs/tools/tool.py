@@ -1,7 +1,8 @@
-"""A tool that changes the state of jobs: what it takes, what it does, and what it reports.
+"""Declare a tool that changes the state of jobs: its inputs, its action and its report.
 
-A tool is a model of Pydantic. `keyfold.cli.state_tools` makes a command of it, `keyfold.dagster.automation.state.state_tools` a
-job: its docstring is the help of both, its fields are the arguments and options of one and the form of the other.
+A tool is a Pydantic model. `keyfold.cli.state_tools` builds a command from it, and
+`keyfold.dagster.automation.state.state_tools` a Dagster job. Its docstring is the help of both. Its fields are the command's
+arguments and options, and the job's config.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,11 +21,11 @@ from keyfold.times import parse_time
 
 
 class Option(NamedTuple):
-    """How a command takes a field; a field without one is an argument.
+    """Make a field an option of the command; a field without it is an argument.
 
     Attributes:
-        flag: of the option.
-        metavar: what stands for the value in its help.
+        flag: the option's flag, such as `--from`.
+        metavar: the placeholder of the value in the help.
     """
 
     flag: str
@@ -37,7 +38,7 @@ def _is_time(text: str | None, info: ValidationInfo) -> str | None:
 
 
 Time = Annotated[str | None, AfterValidator(_is_time)]
-"""A time of ISO 8601, as text: forms have no other."""
+"""An ISO 8601 time as text, since Dagster's config has no type for times."""
 
 Parameters = Annotated[dict[str, str], Option("--param", "PARAM")]
 DryRun = Annotated[bool, Option("--dry-run")]
@@ -46,13 +47,13 @@ PARAMETERS = "A job parameter as name=value; may be repeated."
 
 @dataclass(frozen=True)
 class Work:
-    """What a tool works on.
+    """The inputs of `StateTool.act` that its caller opens.
 
     Attributes:
-        spark: the session; None of a tool that needs none.
-        lakehouse: where the jobs are.
-        jobs: those of `job_names`, as they are to be.
-        options: of runs that it makes.
+        spark: the session; None if the tool does not need Spark.
+        lakehouse: the lakehouse of the jobs.
+        jobs: the jobs of `job_names`, built with the new parameters.
+        options: options of the runs that the tool starts.
     """
 
     spark: SparkSession
@@ -63,12 +64,12 @@ class Work:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a tool has done, or would.
+    """The result of a tool, or of its dry run.
 
     Attributes:
         summary: values and frames, as `--json` prints them.
-        text: for people on a terminal.
-        previews: for pages, in place of the summary's entry of that name: rows, with the columns whose values are hidden.
+        text: the report for a terminal.
+        previews: rows for Dagster's pages by name, with the columns to mask. Each replaces the summary's entry of that name.
     """
 
     summary: dict[str, Any]
@@ -77,13 +78,13 @@ class Outcome:
 
 
 class StateTool(BaseModel):
-    """Base of every tool; its fields are checked when it is made.
+    """Base of all tools; Pydantic validates the fields.
 
     Attributes:
-        tool: its name.
-        subject: the field whose value a person confirms.
-        confirm: what confirming means, for people.
-        needs_token: whether a form confirms it by a token too, as what it does cannot be undone.
+        tool: the tool's name.
+        subject: the field that the user repeats to confirm.
+        confirm: the text that asks for the confirmation.
+        needs_token: whether the Dagster job also asks for a token.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -95,32 +96,32 @@ class StateTool(BaseModel):
 
     @classmethod
     def subjects(cls) -> Mapping[str, object]:
-        """What the subject can be, by name."""
+        """Return the possible subjects by name."""
         return project_jobs()
 
     @property
     def needs_spark(self) -> bool:
-        """Whether it asks anything of the session."""
+        """Whether `act` uses the Spark session."""
         return True
 
     def job_names(self, lakehouse: Lakehouse) -> list[str]:
-        """The jobs that it works on."""
+        """Return the names of the jobs that the tool works on."""
         raise NotImplementedError
 
     def act(self, work: Work) -> Outcome:
-        """Do it.
+        """Run the tool.
 
         Raises:
-            KeyfoldError: it cannot be done; says what was left as it is.
+            KeyfoldError: the tool failed; the message says what is unchanged.
         """
         raise NotImplementedError
 
 
 class JobTool(StateTool):
-    """Base of the tools on one job."""
+    """Base of tools that work on one job."""
 
     job: str = Field(description="The job.")
 
     def job_names(self, lakehouse: Lakehouse) -> list[str]:
-        """The one."""
+        """Return the job's name."""
         return [self.job]
