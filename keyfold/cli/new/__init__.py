@@ -1,1 +1,1 @@
-"""`keyfold new`: what is always the same about a stream or a job is written; what is yours is left to edit."""
+"""`keyfold new`: generate the files of a project, stream or job from templates, for the user to edit."""

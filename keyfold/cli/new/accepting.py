@@ -109,7 +109,7 @@ def accepted_module(stream: Stream, text: str, acceptance: Acceptance, raw: str,
 def _why_private(stream: Stream, column: RawColumn) -> str:
     if column.json:
         return why_kept_private(column)
-    # Where a stream has private columns, an object that holds one hides what is new in it until somebody looks.
+    # A new field beside a private one may be private too, so it is masked until somebody reviews it.
     holders = {path_of(name)[:-1] for private in stream.private for name in stream.source(private).names}
     if path_of(column.raw)[:-1] and path_of(column.raw)[:-1] in holders:
         return "as what stands beside it"

@@ -1,4 +1,4 @@
-"""What type each raw column has, judged over all rows of a sample and no further than ingest would follow."""
+"""Infer the type of each raw column from all rows of a sample; only types that ingest would accept are proposed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,19 +13,19 @@ from keyfold.stream import TIMESTAMP
 from keyfold.whole_numbers import whole_numbers
 
 MARKS = ("NA", "N/A", "n/a", "null", "NULL", "None", "NaN", "nan", "-", "--", "?")
-"""Texts that stand for no value, where the rest of their column are numbers or times."""
+"""Texts that mean a missing value if the rest of the column are numbers or times."""
 
 _LEADING_ZERO = r"^[+-]?0\d"
 _INTEGER = r"^-?(?:0|[1-9]\d*)$"
 _REAL = r"^-?(?:(?:0|[1-9]\d*)\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$"
 _OFFSET = r"(?:[Zz]|[+-]\d\d:?(?:\d\d)?)$"
 _CODE = r"^\d+[eE]\d+$"
-"""Some programs write 1e3 for 1000; where most values look so they are codes."""
+"""Some programs write 1e3 for 1000; but if most values of a column look like this, they are codes."""
 _FEW = 3
-"""Of fewer values none may be broken: one of two says nothing of the other."""
+"""Number of values from which one may be invalid; two are too few to tell which one is wrong."""
 
 _FLOAT_DIGITS = 17
-"""No float needs more to be told from all others."""
+"""Number of digits that identify every float; numbers with more digits are rounded."""
 
 _NOT_READ = "ingest reads no binaries, days or integers of more than 64 bits: it is left out"
 _ID_WORDS = frozenset(("id", "key", "code", "uuid", "guid", "customer", "account"))
@@ -33,16 +33,16 @@ _ID_WORDS = frozenset(("id", "key", "code", "uuid", "guid", "customer", "account
 
 @dataclass(frozen=True)
 class RawColumn:
-    """A raw column and what it should become.
+    """A raw column and its inferred type.
 
     Attributes:
         raw: its name in files.
-        kind: its type in the event table; None where ingest cannot read it.
-        values: the sample's, as that type or near it; NULL where there is none or it would not go.
-        time: how its times are written, as `Source.time` takes it.
-        marks: texts of it that stand for no value.
-        notes: what people should know.
-        misfits: how many values there are that would not go.
+        kind: its type in the event table; None if ingest cannot read it.
+        values: the sample's values, cast to that type or a similar one; NULL if missing or invalid.
+        time: the format of its times, as in `Source.time`.
+        marks: its texts that mean a missing value.
+        notes: notes for the user.
+        misfits: number of values that are not of this type.
         json: whether it is kept as JSON text.
     """
 
@@ -67,7 +67,7 @@ class RawColumn:
 
 
 def propose_columns(sample: Sample) -> list[RawColumn]:
-    """The columns of a sample, in its order."""
+    """Propose the columns of a sample, in the order of the file."""
     proposed = []
     for name, values in sample.columns.items():
         if name in sample.kept:
@@ -83,7 +83,7 @@ def propose_columns(sample: Sample) -> list[RawColumn]:
 
 
 def _without(column: RawColumn, marks: Sequence[str]) -> RawColumn:
-    """A column of text as it is where these texts stand for no value: what a stream calls missing is so in all columns."""
+    """Replace these texts by NULL in a text column, since `missing` of a stream applies to all its columns."""
     if column.values.dtype != pl.String or column.json:
         return column
     is_marked = column.values.str.strip_chars().is_in(list(marks)).fill_null(value=False)
@@ -140,7 +140,7 @@ def _of_text(name: str, values: pl.Series, *, is_csv: bool) -> RawColumn:
     if found := find_time_shape(name, there, most):
         column = _of_times(name, real, real.is_not_null(), found)
         return replace(column, marks=marks)
-    # Of formats that know types, ingest takes a text for nothing else.
+    # JSON and Parquet have types, and ingest does not convert their texts to numbers.
     found = (_truth(name, real, there) or _number(name, real, there, most)) if is_csv else None
     if found is None:
         return RawColumn(name, pa.string(), values, notes=_why_text(name, there) if is_csv else ())
@@ -148,9 +148,9 @@ def _of_text(name: str, values: pl.Series, *, is_csv: bool) -> RawColumn:
 
 
 def _most(there: pl.Series) -> int:
-    """How many values may be broken: a sample of real files has bad lines, and they must not make a time a text.
+    """Return how many values may be invalid: 10 %, and at least one of three or more.
 
-    One in ten, and one of three or more.
+    Real files have bad lines, which must not turn a column of times into text.
     """
     return max(len(there) // 10, int(len(there) >= _FEW))
 
@@ -166,7 +166,7 @@ def _number(name: str, values: pl.Series, there: pl.Series, most: int) -> RawCol
         return None
     for kind, pattern, dtype in ((pa.int64(), _INTEGER, pl.Int64), (pa.float64(), _REAL, pl.Float64)):
         misfits = there.filter(~there.str.contains(pattern))
-        # What holds a digit is a code rather than rubbish: 85123A.
+        # A misfit with digits, such as 85123A, is a code and not an error, so the column is text.
         if len(misfits) <= most and not misfits.str.contains(r"\d").any():
             numbers = values.set(~values.str.contains(pattern), None).cast(dtype, strict=False)
             notes = (*_misfits(misfits, "no number"), *(_rounded(there) if kind == pa.float64() else ()))
@@ -175,7 +175,7 @@ def _number(name: str, values: pl.Series, there: pl.Series, most: int) -> RawCol
 
 
 def _rounded(there: pl.Series) -> tuple[str, ...]:
-    """What is lost where these numbers become floats."""
+    """Note that precision is lost if these numbers become floats."""
     digits = there.str.replace(r"[eE].*$", "").str.replace(r"(\.\d*?)0+$", "$1").str.replace_all(r"\D", "")
     most = digits.str.strip_chars_start("0").str.len_chars().max()
     if not isinstance(most, int) or most <= _FLOAT_DIGITS:
@@ -184,7 +184,7 @@ def _rounded(there: pl.Series) -> tuple[str, ...]:
 
 
 def _why_text(name: str, there: pl.Series) -> tuple[str, ...]:
-    """Why digits are no number."""
+    """Say why a column of digits is text; empty if it is numbers."""
     digits = there.filter(there.str.contains(r"^[+-]?\d+(?:\.\d+)?$"))
     if len(digits) * 2 <= len(there):
         return ()

@@ -127,7 +127,7 @@ def job(
 
 
 def _require_free(name: str, root: Path, paths: list[Path]) -> None:
-    """See that neither the name nor the files are taken."""
+    """Check that neither the name nor the files are taken."""
     taken = {
         "stream": set(project_streams()),
         "job": set(project_jobs()),

@@ -1,4 +1,4 @@
-"""Objects of a sample become columns of their fields, named by paths; what has no fixed fields is kept as JSON text."""
+"""Flatten the objects of a sample into columns named by paths; keep objects without fixed fields as JSON text."""
 
 import json
 from collections import Counter
@@ -21,12 +21,12 @@ _OPEN = "an object whose fields differ from row to row is kept as JSON text; for
 
 
 class Flattened:
-    """Columns of a sample's rows.
+    """The flattened columns.
 
     Attributes:
-        values: of each column, NULL where a row has none; JSON text where it is kept so.
-        kept: why columns are kept as JSON text.
-        misfits: how many values of a column are no objects, where most are: their lines would go to quarantine.
+        values: the values by column; None if a row has none.
+        kept: the columns that are JSON text, with the reason.
+        misfits: the number of values that are not objects, by column of objects; their lines would go to quarantine.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Flattened:
 
 
 def flatten(columns: Mapping[str, list[Any]]) -> Flattened:
-    """Open the objects among the values of columns.
+    """Flatten the objects among the values of columns.
 
     Example:
         >>> flatten({"device": [{"id": 1, "at": {"lat": 2.5}}, None]}).values
@@ -74,7 +74,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _is_open(name: str, fields: Mapping[str, int], objects: int, taken: Mapping[str, Any]) -> bool:
-    """Whether an object's keys are data, or cannot be written in a path."""
+    """Whether the fields differ from row to row, so that field names are data, or cannot be written in a path."""
     seldom = sum(count * 2 < objects for count in fields.values())
     return (
         not fields
@@ -89,7 +89,7 @@ def _is_reached(name: str, key: str) -> bool:
 
 
 def flatten_table(table: pa.Table) -> tuple[dict[str, pa.ChunkedArray], dict[str, str]]:
-    """The columns of a table with those of its structs, and why some of them are JSON text."""
+    """Flatten the structs of a table; return its columns, and the reason for each that is JSON text."""
     columns: dict[str, pa.ChunkedArray] = {}
     kept: dict[str, str] = {}
     for name, column in _fields(table.column_names, table.columns):

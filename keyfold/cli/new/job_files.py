@@ -1,4 +1,4 @@
-"""The files of a new keyed job: its module, its place among the assets, its suite, its test."""
+"""Generate the files of a new keyed job: its module, assets, suite and test."""
 
 import ast
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from keyfold.stream import TIMESTAMP, Stream
 
 
 def job_paths(name: str) -> list[Path]:
-    """Where the files of a job lie."""
+    """Return the paths of a job's files, relative to the project."""
     return [
         Path("spark_jobs/jobs", f"{name}.py"),
         Path("assets", f"{name}.py"),
@@ -27,7 +27,7 @@ def job_paths(name: str) -> list[Path]:
 
 
 def job_files(name: str, stream: Stream, key: Sequence[str], group: str) -> dict[Path, str]:
-    """The text of each file."""
+    """Generate the text of each file."""
     columns = _columns(stream, key)
     taken = set(stream.event_schema.names)
     said = {
@@ -56,7 +56,10 @@ def job_files(name: str, stream: Stream, key: Sequence[str], group: str) -> dict
 
 
 def possible_keys(stream: Stream, *, nullable: bool = False) -> list[str]:
-    """Columns by which events can be told apart: their values have one text each, and (but for `nullable`) every event has one."""
+    """Return the columns that may be a key: not the event time, and never NULL unless `nullable`.
+
+    Only types with one text per value are allowed, so floats are not.
+    """
     return [
         field.name
         for field in stream.schema
@@ -67,10 +70,10 @@ def possible_keys(stream: Stream, *, nullable: bool = False) -> list[str]:
 
 
 def choose_key(stream: Stream, wanted: str | None) -> list[str]:
-    """The key columns of a job: those that were asked for, or what a stream's events are most likely about.
+    """Choose the key columns of a job: those given, or else the most likely one.
 
     Raises:
-        KeyfoldError: a column is none that a key can have, or there is none at all.
+        KeyfoldError: a column cannot be a key column, or the stream has none that can.
     """
     possible = possible_keys(stream)
     where = "declare it with nullable=False in the stream's module, if every event has it"
@@ -87,7 +90,8 @@ def choose_key(stream: Stream, wanted: str | None) -> list[str]:
         return chosen
     if not possible:
         raise KeyfoldError(f"stream {stream.name}: no column can be a key, since each may be missing: {where}")
-    # What names an event together with its time names what the event is about; what names it alone has one event.
+    # If the event id has several columns, the first names an entity with many events, such as a station beside its time.
+    # A single id column has one event per value, so another column is better.
     ids = [name for name in stream.event_id if name in possible]
     if ids and len(stream.event_id) > 1:
         return ids[:1]
@@ -95,10 +99,12 @@ def choose_key(stream: Stream, wanted: str | None) -> list[str]:
 
 
 def group_of(root: Path, stream: Stream) -> str:
-    """The group of assets that begins with a stream, read from the texts of assets/: Dagster takes seconds to import.
+    """Find the group of assets whose `STREAM` is this stream.
+
+    The modules in assets/ are parsed and not imported, since importing Dagster takes seconds.
 
     Raises:
-        KeyfoldError: no module says that it begins with it.
+        KeyfoldError: no module has the stream.
     """
     for file in sorted((root / "assets").glob("*.py")):
         found = _Room.read(file)
@@ -111,7 +117,7 @@ def group_of(root: Path, stream: Stream) -> str:
 
 
 def groups(root: Path) -> set[str]:
-    """Every group of assets, as the texts in assets/ say."""
+    """Return all groups of assets, parsed from the modules in assets/."""
     return {room.group for file in (root / "assets").glob("*.py") if (room := _Room.read(file)).group}
 
 
@@ -120,7 +126,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 class _Room:
-    """A module of assets/, by its text."""
+    """A parsed module of assets/: its group and its stream."""
 
     def __init__(self, tree: ast.Module) -> None:
         self._imported: dict[str, tuple[str, str]] = {}
@@ -152,7 +158,7 @@ class _Room:
 
 
 def _columns(stream: Stream, key: Sequence[str]) -> list[str]:
-    """The key, the time, and what else has an order; private columns stay where they are."""
+    """Return the columns that the job reads: the key, the event time, and others that are neither private nor nested."""
     others = [
         field.name
         for field in stream.schema
@@ -162,7 +168,7 @@ def _columns(stream: Stream, key: Sequence[str]) -> list[str]:
 
 
 def _checks(key: Sequence[str], said: Mapping[str, str]) -> str:
-    """The entries of the suite."""
+    """Generate the entries of the suite."""
     start, count = said["start"], quoted(said["count"])
     before = quoted(f"`{said['time']}` < `{start}`")
     window = f"[{', '.join(map(quoted, (*key, start)))}]"
@@ -182,7 +188,7 @@ def _checks(key: Sequence[str], said: Mapping[str, str]) -> str:
 
 
 def _event(stream: Stream, columns: Sequence[str], key: Sequence[str]) -> str:
-    """What the events of the test have in common: all but the first key column and the time."""
+    """Generate the fields that all events of the test share: all but the first key column and the event time."""
     fields = [stream.schema.field(name) for name in columns if name not in (key[0], stream.event_time)]
     lines = "".join(f"    {quoted(field.name)}: {literal(_example(field.type))},\n" for field in fields)
     return f"{{\n{lines}}}" if lines else "{}"

@@ -1,4 +1,4 @@
-"""Adds entries to a stream's declaration in the text of its module, and leaves all else as it stands."""
+"""Add entries to a stream's declaration in the source text of its module, and change nothing else."""
 
 import ast
 from collections.abc import Collection, Mapping, Sequence
@@ -9,26 +9,27 @@ _OPENING = {"sources": ("{", "}"), "private": ("(", ")")}
 
 
 class UnsafeEditError(Exception):
-    """The text is not written so that an entry could be added without a doubt; the message says why."""
+    """The source text has a form in which entries cannot be added safely; the message says why."""
 
 
 def with_entries(text: str, stream: str, entries: Mapping[str, Sequence[str]], imports: Collection[str]) -> str:
     """Add entries to arguments of a `Stream(...)`.
 
     Args:
-        text: of the module.
-        stream: the stream's name, as it is declared.
-        entries: lines by argument: `schema`, `sources`, `private`.
-        imports: names of `keyfold.stream` that they need.
+        text: the module's source text.
+        stream: the declared name of the stream.
+        entries: lines to add by argument: `schema`, `sources`, `private`.
+        imports: names of `keyfold.stream` that the lines need.
 
     Raises:
-        UnsafeEditError: something of it is not written as it is usual.
+        UnsafeEditError: the declaration has an unexpected form.
 
     Example:
         >>> text = "STREAM = Stream(name='a', private=('who',))"
         >>> with_entries(text, "a", {"private": ["'where'"]}, ())
         "STREAM = Stream(name='a', private=('who', 'where'))"
     """
+    # Offsets of `ast` count bytes of UTF-8, so the text is edited as bytes.
     source = text.encode()
     try:
         tree = ast.parse(text)
@@ -38,13 +39,14 @@ def with_entries(text: str, stream: str, entries: Mapping[str, Sequence[str]], i
     edits = [_edit(source, tree, declared, argument, lines) for argument, lines in entries.items()]
     if (one := _import(source, tree, imports)) is not None:
         edits.append(one)
+    # Backwards, so that earlier offsets stay valid.
     for start, end, new in sorted(edits, reverse=True):
         source = source[:start] + new.encode() + source[end:]
     return source.decode()
 
 
 _Edit = tuple[int, int, str]
-"""Where what is replaced begins and ends, and by what."""
+"""Begin and end of the replaced bytes, and the new text."""
 
 
 def _declaration(tree: ast.Module, stream: str) -> ast.Call:
@@ -73,7 +75,7 @@ def _edit(source: bytes, tree: ast.Module, declared: ast.Call, argument: str, li
 
 
 def _resolved(tree: ast.Module, value: ast.expr) -> ast.expr:
-    """What a name at the module's top stands for."""
+    """Resolve a name that is assigned at the top of the module."""
     if not isinstance(value, ast.Name):
         return value
     found = [
@@ -109,7 +111,7 @@ def _appended(source: bytes, value: ast.expr, argument: str, lines: Sequence[str
 
 
 def _items(value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
-    """What each entry begins and ends with; none where they are not all written out."""
+    """Return the first and last node of each entry; none if some entries are unpacked with `*` or `**`."""
     if isinstance(value, ast.Dict):
         keys = [key for key in value.keys if key is not None]
         return list(zip(keys, value.values, strict=True)) if len(keys) == len(value.values) else []
@@ -117,7 +119,7 @@ def _items(value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
 
 
 def _on_one_line(source: bytes, value: ast.expr, last: int, lines: Sequence[str]) -> _Edit:
-    """Entries behind others on one line, or all of them a line each where it would be too long."""
+    """Append entries on the same line, or put all entries on lines of their own if it would be too long."""
     opening, closing = _start(source, value), _end(source, value) - 1
     begin, end = source.rfind(b"\n", 0, opening) + 1, (source + b"\n").index(b"\n", closing)
     more = "".join(f", {line}" for line in lines)
@@ -164,7 +166,7 @@ def _import(source: bytes, tree: ast.Module, names: Collection[str]) -> _Edit | 
 
 
 def _indented(line: str, indent: str) -> str:
-    """A line that may have several, all of them with the indent."""
+    """Indent an entry, which may have several lines."""
     return "\n".join(f"{indent}{one}" for one in line.split("\n"))
 
 

@@ -1,4 +1,4 @@
-"""Names: those that people choose are checked, those that files bring become names of columns."""
+"""Check names that users choose, and make column names of the names in files."""
 
 import keyword
 import re
@@ -16,10 +16,10 @@ _LONGEST = 38
 
 
 def check_name(what: str, name: str) -> None:
-    """See that a stream or job can have a name.
+    """Check that a stream, job or project can have this name.
 
     Raises:
-        KeyfoldError: it cannot; says why.
+        KeyfoldError: it cannot; the message says why.
     """
     if not _NAME.fullmatch(name) or name.endswith("_") or "__" in name:
         raise KeyfoldError(
@@ -31,10 +31,10 @@ def check_name(what: str, name: str) -> None:
 
 
 def column_names(labels: Mapping[str, str]) -> dict[str, str]:
-    """A name in the event table for each raw column: `Start Station` is `start_station`; each once.
+    """Make a unique column name for each raw column: `Start Station` becomes `start_station`.
 
     Args:
-        labels: what each raw column is called, by its raw name.
+        labels: the label of each raw column, by its raw name.
 
     Example:
         >>> column_names({"InvoiceNo": "InvoiceNo", "Größe (cm)": "Größe", "2nd": "2nd", "deadline": "deadline"})
@@ -52,7 +52,7 @@ def column_names(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def label_and_unit(raw: str) -> tuple[str, str]:
-    """What a column of numbers is called, and the unit that stands behind it in brackets; empty where there is none.
+    """Split the name of a column of numbers into its label and the unit in brackets; empty if it has none.
 
     Example:
         >>> label_and_unit("Speed (km/h)")
@@ -63,7 +63,7 @@ def label_and_unit(raw: str) -> tuple[str, str]:
 
 
 def free_name(name: str, taken: Collection[str]) -> str:
-    """The name, or with a number behind it where it is taken."""
+    """Return the name, with a number appended if it is taken."""
     found, number = name, 2
     while found in taken:
         found, number = f"{name}_{number}", number + 1
@@ -71,12 +71,12 @@ def free_name(name: str, taken: Collection[str]) -> str:
 
 
 def words(name: str) -> list[str]:
-    """The words of a name, in lower case, whatever parts them: `tripStart-Time` is trip, start, time."""
+    """Split a name into lower-case words: `tripStart-Time` is trip, start, time."""
     plain = unicodedata.normalize("NFKD", name.replace("ß", "ss")).encode("ascii", "ignore").decode()
     parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", plain)
     return re.findall(r"[a-z0-9]+", parted.lower())
 
 
 def title(name: str) -> str:
-    """A name as it is spoken: `start_station` is `Start station`."""
+    """Make a title of a name: `start_station` is `Start station`."""
     return " ".join(words(name)).capitalize()

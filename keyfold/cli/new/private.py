@@ -1,4 +1,4 @@
-"""Which columns say who a person is, or what is nobody else's business: by their names, or by what they hold."""
+"""Detect columns with personal or secret data, by their names or their values."""
 
 import re
 
@@ -14,15 +14,15 @@ _WORDS = re.compile(
 _NAMES_OF_PEOPLE = re.compile("(first|last|full|given|family|middle|user|customer|holder|driver|contact)_name")
 _MAIL_ADDRESS = r"^[^@\s]+@[^@\s]+\.[^@\s]+$"
 _ENOUGH = 100
-"""Values that are looked at, to see cards' numbers."""
+"""Number of values examined for card numbers."""
 
 
 def why_private(name: str, values: pl.Series) -> str:
-    """Why a column should be shown to nobody; empty where nothing speaks for it.
+    """Say why a column should be private; empty if it need not be.
 
     Args:
         name: its raw name.
-        values: of a sample.
+        values: its values in a sample.
 
     Example:
         >>> why_private("Contact", pl.Series(["ann@example.org", "bob@example.org"]))
@@ -45,7 +45,7 @@ def why_private(name: str, values: pl.Series) -> str:
 
 
 def _is_card_number(text: str) -> bool:
-    """Whether the check digit of a card's number is right (Luhn)."""
+    """Whether a text is a card number with a valid check digit (Luhn)."""
     if not re.fullmatch(r"\d(?:[ -]?\d){12,18}", text):
         return False
     digits = [int(one) for one in text if one.isdigit()]

@@ -1,4 +1,4 @@
-"""The files of a new project: a frame of templates, and in it an example stream and job as `keyfold new` writes them."""
+"""Generate the files of a new project: the project's own templates, and an example stream and job."""
 
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -18,10 +18,10 @@ _FRAME = "project"
 
 
 def project_files(name: str) -> dict[Path, str]:
-    """The text of each file.
+    """Generate the text of each file, by its path in the project.
 
     Args:
-        name: of the project.
+        name: the project's name.
     """
     texts = {
         _place(template): render(f"{_FRAME}/{template}", name=name, version=version("keyfold"))
@@ -43,5 +43,5 @@ def _templates(folder: Traversable, within: str = "") -> Iterator[str]:
 
 
 def _place(template: str) -> Path:
-    # A wheel's globs leave out names with a leading dot.
+    # The template is named without the dot, since the globs of a wheel skip names with a leading dot.
     return Path(".gitignore" if template == "gitignore" else template)

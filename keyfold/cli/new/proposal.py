@@ -19,15 +19,15 @@ from keyfold.errors import KeyfoldError
 from keyfold.stream import INGESTED_AT
 
 ARRIVAL = "arrival"
-"""In place of a column: events have no time of their own."""
+"""Given instead of a column if events have no time of their own."""
 
 _EVENT_TIMES = ("event_time", "timestamp", "time", "ts", "event_timestamp", "occurred_at", "datetime", "at")
 _TIMES_OF_SOMETHING_ELSE = re.compile("updated|modified|ingested|received|loaded|processed|deleted|expires|birth|end")
 _NAMES_THINGS = re.compile("ids?|key|code|uuid|guid|number|no|nr|seq|sequence|idx|index|offset|name|symbol|sku")
 _KEPT = 1_000
-"""Texts of JSON whose names are looked at."""
+"""Number of JSON texts whose field names are examined."""
 _TRIED = 8
-"""Columns that an event id may be of: what is tried grows with their third power."""
+"""Number of columns from which event ids are formed; the number of combinations grows with its third power."""
 _COUNTS_EVENTS = re.compile("idx|index|seq|sequence|number|no|nr|offset")
 
 
@@ -39,7 +39,7 @@ class Column:
         name: its name there.
         source: the raw column.
         nullable: whether an event may lack it.
-        unit: of its values, where its raw name tells one.
+        unit: the unit of its values, if its raw name has one.
     """
 
     name: str
@@ -62,16 +62,16 @@ class Column:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A stream as it could be.
+    """A proposed stream.
 
     Attributes:
-        columns: of the event table.
-        event_time: the column with the event's time; `INGESTED_AT` where that is its arrival.
-        event_id: columns that together name an event; empty where none do.
-        private: columns that should be shown to nobody.
-        missing: texts that stand for no value.
+        columns: the columns of the event table.
+        event_time: the column with the event's time; `INGESTED_AT` if that is its arrival.
+        event_id: columns that together identify an event; empty if none do.
+        private: columns to mask.
+        missing: texts that mean a missing value.
         ignored: raw columns that are left out.
-        notes: what people should look at, a line each.
+        notes: notes for the user to review, one line each.
     """
 
     columns: Sequence[Column]
@@ -94,14 +94,13 @@ def propose_stream(
     """Propose a stream for a sample.
 
     Args:
-        name: of the stream.
-        sample: rows as they come.
-        event_time: the column with the event's time, by its raw name or the one it gets, or `arrival`; found if not
-            given.
-        event_id: the columns that together name an event, likewise.
+        name: the stream's name.
+        sample: raw rows.
+        event_time: the column with the event's time, by its raw or its new name, or `arrival`; detected if not given.
+        event_id: the columns that together identify an event, by raw or new name; detected if not given.
 
     Raises:
-        KeyfoldError: no column is a time, or a column that was named is not there, or is no time.
+        KeyfoldError: no column has times, or a given column does not exist or has no times.
     """
     found = propose_columns(sample)
     readable = {column.raw: column for column in found if column.kind is not None}
@@ -115,7 +114,7 @@ def propose_stream(
         f"{raw}: {count:,} of its values {'is' if count == 1 else 'are'} no object: such rows go to quarantine"
         for raw, count in sample.misfits.items()
     ]
-    # Those that are there and cannot be read have a note of their own.
+    # Count only missing times: invalid ones already have a note.
     if time in columns and (lacking := columns[time].values.null_count() - columns[time].misfits):
         notes.append(
             f"{lacking:,} of {sample.rows:,} rows have no time and go to quarantine; with "
@@ -142,10 +141,10 @@ def propose_stream(
 
 
 def _require_key(found: Sequence[RawColumn], columns: dict[str, RawColumn], time: str) -> None:
-    """See that some column can say what an event is about, if there were others than those that can be read.
+    """Check that some column can be a job's key, if columns were kept as JSON or left out.
 
     Raises:
-        KeyfoldError: none of those that are left can.
+        KeyfoldError: none of the remaining columns can.
     """
     lost = [column.raw for column in found if column.json or column.kind is None]
     if not lost or any(_is_key(column) for name, column in columns.items() if name != time):
@@ -173,7 +172,7 @@ def _named(columns: dict[str, RawColumn], name: str) -> str:
 
 
 def _event_time(columns: dict[str, RawColumn], wanted: str | None) -> tuple[str, list[str]]:
-    """The column with the event's time, and those that could be it as well, best first."""
+    """Choose the column with the event's time; return it and the other candidates, best first."""
     times = [name for name, column in columns.items() if column.is_time]
     if wanted == ARRIVAL and wanted not in columns:
         return INGESTED_AT, []
@@ -203,18 +202,21 @@ def _rank_as_event_time(name: str, column: RawColumn) -> tuple[bool, bool, int]:
 
 
 def _event_id(stream: str, columns: dict[str, RawColumn], time: str, notes: list[str]) -> list[str]:
-    """The fewest columns that tell all rows of the sample apart: a name of the event alone, or with its time or number."""
+    """Find the fewest columns that are unique in the sample and plausible as an event id.
+
+    They are one column named like an event id, or ids together with a time or a sequence number.
+    """
     frame = pl.DataFrame({name: column.values for name, column in columns.items() if column.values.dtype != pl.Object})
     rows = frame.unique()
     if copies := frame.height - rows.height:
         notes.append(f"{copies:,} {'row is' if copies == 1 else 'rows are'} equal to another in every column")
     ids = [name for name, column in columns.items() if name != time and _is_id(name, column)]
-    # The arrival is in no row, and tells none from another.
+    # Arrival is not a column of the sample, so it cannot be part of the id.
     possible = [*ids[:_TRIED], time] if time in columns else ids[:_TRIED]
     names_of_events = {"id", "uuid", "guid", "event_id", "message_id", f"{stream}_id", f"{stream.removesuffix('s')}_id"}
     for chosen in (one for count in (1, 2, 3) for one in combinations(possible, count)):
-        # In few rows much is unique that would not be in many, and what is taken for a copy is dropped: a name alone
-        # must say that it names events, and others need a time or a number that tells a thing's events apart.
+        # Many columns are unique in a small sample only, and a wrong event id drops events as duplicates. So a single
+        # column must be named like an event id, and several columns need a time or a sequence number among them.
         is_meant = set(chosen) <= names_of_events if len(chosen) == 1 else _tells_events_apart(chosen, time)
         if is_meant and rows.select(chosen).is_unique().all():
             return [name for name in columns if name in chosen]
@@ -227,13 +229,13 @@ def _tells_events_apart(chosen: Sequence[str], time: str) -> bool:
 
 
 def _is_id(name: str, column: RawColumn) -> bool:
-    """Whether a row without it should be no event: what others are told apart by. A measurement may well be missing."""
+    """Whether a column identifies something, so that events must have it; measurements may be missing."""
     is_text_or_whole = (
         column.kind is not None and not column.json and (types.is_string(column.kind) or types.is_integer(column.kind))
     )
     if not (is_text_or_whole and column.is_whole):
         return False
-    # What is there and empty names nothing, and would be asked for in vain.
+    # Empty texts identify nothing, and a required column rejects them.
     if types.is_string(column.kind) and (column.values.str.strip_chars() == "").any():
         return False
     repeats = types.is_string(column.kind) and column.values.n_unique() < len(column.values)
@@ -250,7 +252,7 @@ def _private(columns: dict[str, RawColumn], notes: list[str]) -> list[str]:
 
 
 def why_kept_private(column: RawColumn) -> str:
-    """Why JSON text should be shown to nobody: what it holds under a name that says so."""
+    """Say why JSON text should be private: by its own name or that of a field in it; empty if it need not be."""
     nothing = pl.Series([], dtype=pl.String)
     names = dict.fromkeys(
         name for text in column.values.drop_nulls().head(_KEPT) for name in _names_in(json.loads(text))
@@ -271,7 +273,7 @@ def _has_word(name: str, pattern: re.Pattern[str]) -> bool:
 
 
 def spoken(column: RawColumn) -> str:
-    """What people call the values of a column."""
+    """Describe the type of a column for people."""
     if column.json:
         return "JSON text"
     if column.is_time:

@@ -1,4 +1,4 @@
-"""Python as ruff would format it, so that what is written needs no formatter."""
+"""Generate Python source text in the format of ruff, so that generated files need no formatter."""
 
 from collections.abc import Sequence
 from unicodedata import east_asian_width
@@ -7,29 +7,29 @@ LINE = 120
 
 
 def quoted(text: str) -> str:
-    """A string literal, in the quotes that need fewer escapes."""
+    """Write a string literal, in the quotes that need fewer escapes."""
     quote = "'" if text.count('"') > text.count("'") else '"'
     return quote + "".join(_escaped(one, quote) for one in text) + quote
 
 
 def names(values: Sequence[str]) -> str:
-    """A tuple of strings, on one line."""
+    """Write a tuple of strings on one line."""
     inside = ", ".join(quoted(value) for value in values)
     return f"({inside},)" if len(values) == 1 else f"({inside})"
 
 
 def assigned(target: str, values: Sequence[str], indent: int = 0, end: str = "") -> str:
-    """A tuple of strings behind `target`, on one line where it fits, else one a line."""
+    """Write a tuple of strings after `target`, on one line if it fits, else one per line."""
     return bracketed(f"{target}(", [quoted(value) for value in values], f"){end}", indent, is_tuple=True)
 
 
 def call(function: str, arguments: Sequence[str], indent: int, end: str = ",") -> str:
-    """A call, on one line where it fits, else with one argument a line."""
+    """Write a call, on one line if it fits, else with one argument per line."""
     return bracketed(f"{function}(", arguments, f"){end}", indent)
 
 
 def bracketed(begin: str, parts: Sequence[str], end: str, indent: int, *, is_tuple: bool = False) -> str:
-    """Parts within brackets: on one line where they fit, else one a line, each with its comma."""
+    """Write parts within brackets, on one line if they fit, else one per line with trailing commas."""
     space = " " * indent
     comma = "," if is_tuple and len(parts) == 1 else ""
     line = f"{space}{begin}{', '.join(parts)}{comma}{end}"
@@ -40,7 +40,7 @@ def bracketed(begin: str, parts: Sequence[str], end: str, indent: int, *, is_tup
 
 
 def _width(line: str) -> int:
-    """How many columns a line takes, as ruff counts: some characters take two."""
+    """Return the width of a line as ruff counts it: wide characters take two columns."""
     return sum(2 if east_asian_width(one) in "WF" else 1 for one in line)
 
 

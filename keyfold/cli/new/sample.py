@@ -26,7 +26,7 @@ from keyfold.stream.raw_paths import EACH, name_of
 from keyfold.stream.raw_paths import Path as Keys
 
 MAX_ROWS = 200_000
-"""Rows of a file that are looked at: enough to know its columns, and read in seconds."""
+"""Number of rows read from a file: enough to infer its columns, and read in seconds."""
 
 _MAX_LINE = 16 << 20
 _MAX_BYTES = 8 << 30
@@ -35,17 +35,17 @@ _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 @dataclass(frozen=True)
 class Sample:
-    """What a file holds.
+    """The first rows of a file.
 
     Attributes:
         path: the file.
-        format: of its rows.
-        columns: values by raw name, in the file's order; NULL where a row has none. Text throughout for CSV.
-        odd: of JSON, how many values of a column are of another type than most of it.
-        kept: why columns are JSON text: those of lists, and of objects without fixed fields.
-        misfits: of JSON, how many values of an object whose fields are columns are no objects.
-        bad: lines that are no rows.
-        is_cut: whether the file holds more rows than were looked at.
+        format: the file's format.
+        columns: values by raw name, in the order of the file; NULL if a row has none. CSV columns are all text.
+        odd: for JSON, the number of values of a column that are not of its most common type.
+        kept: columns of lists or of objects without fixed fields, which are JSON text, with the reason.
+        misfits: for JSON, the number of values of a flattened object column that are not objects.
+        bad: lines that are not valid rows.
+        is_cut: whether the file has more rows than were read.
     """
 
     path: Path
@@ -59,7 +59,7 @@ class Sample:
 
     @property
     def rows(self) -> int:
-        """How many rows could be read."""
+        """The number of valid rows."""
         return max((len(values) for values in self.columns.values()), default=0)
 
 
@@ -68,10 +68,10 @@ def read_sample(path: Path, elements: Keys | None = None) -> Sample:
 
     Args:
         path: the file.
-        elements: of JSON, the list whose elements are the rows.
+        elements: for JSON, the path of a list whose elements are read as rows.
 
     Raises:
-        KeyfoldError: it is no such file, cannot be read, or holds no rows; says what to do.
+        KeyfoldError: the file has another format, cannot be read, or has no valid rows; the message says what to do.
     """
     found = file_type(path).format
     if found is None:
@@ -114,9 +114,9 @@ def _read_csv(path: Path) -> Sample:
 
 
 def _header(path: Path) -> list[str]:
-    """The names of the columns, which must be there: ingest finds columns by them."""
+    """Read the header, which is required, since ingest finds columns by name."""
     chunk = next(_text(path), b"")
-    # Some lines: a quoted name may hold a line break.
+    # More than one line, since a quoted name may contain a line break.
     lines = [line for line in islice(chunk.decode().splitlines(keepends=True), 1000) if line.strip()]
     names = [name.strip() for name in next(csv.reader(lines), [])]
     where = f"{path}: the first line, {lines[0].strip()[:80] if lines else ''!r},"
@@ -187,7 +187,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _typed(name: str, values: list[Any]) -> tuple[pl.Series, int]:
-    """A column of JSON as what most of its values are, and how many are not; an Object where ingest reads none of them."""
+    """Cast a JSON column to its most common type; return it and the number of other values. Object if ingest cannot read it."""
     kinds = Counter(_kind(value) for value in values if value is not None)
     if not kinds:
         return pl.Series(name, [None] * len(values), dtype=pl.Null), 0

@@ -1,4 +1,4 @@
-"""The files of a new stream: its module, its group of assets, its test."""
+"""Generate the files of a new stream: its module, its assets and its test."""
 
 import re
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ _KINDS = {
 
 
 def stream_paths(name: str) -> list[Path]:
-    """Where the files of a stream lie."""
+    """Return the paths of a stream's files, relative to the project."""
     return [
         Path("spark_jobs/streams", f"{name}.py"),
         Path("assets", f"{name}.py"),
@@ -39,7 +39,7 @@ def stream_paths(name: str) -> list[Path]:
 
 
 def stream_files(name: str, proposal: Proposal, sample: Sample) -> dict[Path, str]:
-    """The text of each file."""
+    """Generate the text of each file."""
     texts = (
         _module(name, proposal, sample),
         render("stream_room.py", name=name, title=title(name)),
@@ -49,7 +49,7 @@ def stream_files(name: str, proposal: Proposal, sample: Sample) -> dict[Path, st
 
 
 def stream_of(module: str) -> Stream:
-    """The stream that the text of a stream's module declares."""
+    """Execute the text of a stream's module and return the stream that it declares."""
     written: dict[str, Any] = {}
     exec(compile(module, "the new stream", "exec"), written)  # noqa: S102 - what is about to be written, and would be imported
     return written["STREAM"]
@@ -67,7 +67,7 @@ def _module(name: str, proposal: Proposal, sample: Sample) -> str:
         *(["Source"] if sources else []),
         "Stream",
     ]
-    # A name may hold what would end the text that it stands in.
+    # A file name with other characters could end the docstring that it is put into.
     file = sample.path.name if re.fullmatch(r"[\w.\- ]{1,60}", sample.path.name) else "a file"
     once = (
         f", each once: typed, checked, de-duplicated by {_listed(proposal.event_id)}."
@@ -92,7 +92,7 @@ def _module(name: str, proposal: Proposal, sample: Sample) -> str:
 
 
 def column_text(column: Column, *, is_event_time: bool, indent: int = 0, end: str = "") -> str:
-    """The declaration of a column."""
+    """Write the declaration of a column."""
     meaning = "Event time: when it happened (UTC)" if is_event_time else title(column.name)
     said = [quoted(column.name), _KINDS[column.kind], quoted(meaning)]
     if column.is_number:
@@ -127,7 +127,7 @@ def _more(proposal: Proposal, sources: Sequence[Column], ruled: Sequence[str]) -
 
 
 def source_text(column: Column) -> str:
-    """Where a column comes from."""
+    """Write the `Source` of a column."""
     time = f", time={quoted(column.source.time)}" if column.source.time else ""
     kept = ", json=True" if column.source.json else ""
     return f"Source({quoted(column.source.raw)}{time}{kept})"
@@ -156,7 +156,7 @@ def _test(name: str, proposal: Proposal) -> str:
 
 
 def literal(value: Any) -> str:
-    """A value as Python writes it."""
+    """Write a value as a Python literal."""
     if isinstance(value, datetime):
         return (
             f"datetime({value.year}, {value.month}, {value.day}{f', {value.hour}' if value.hour else ''}, tzinfo=UTC)"
@@ -165,7 +165,7 @@ def literal(value: Any) -> str:
 
 
 def example(kind: pa.DataType) -> Any:
-    """A value of a type of the event table."""
+    """Return an example value of a type of the event table."""
     examples: dict[pa.DataType, Any] = {
         pa.string(): "a",
         pa.int64(): 1,
@@ -195,5 +195,5 @@ def _value(column: Column, raw: Any) -> Any:
         return "{}"
     if column.kind != TIMESTAMP or not column.source.time:
         return example(column.kind)
-    # A format of days alone says less than the moment.
+    # Parse the text again, since a format without a clock keeps only the day.
     return parse_times(pl.Series([raw]), column.source.time).item()

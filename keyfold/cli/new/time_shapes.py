@@ -1,4 +1,4 @@
-"""How a column of raw values writes its times: ISO 8601, a count from 1970, or one of the formats that people use."""
+"""Detect the time format of a raw column: ISO 8601, a count since 1970, or another common format."""
 
 import re
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from keyfold.ingestion.parsing.declared_times import parse_times
 from keyfold.stream import TIMESTAMP
 
 ISO = ""
-"""The shape that ingest reads without being told."""
+"""The format that ingest reads by default."""
 
 _SPEAKS_OF_TIME = re.compile(
     "time|timestamp|ts|date|datetime|at|when|epoch|instant|created|updated|occurred|start|started|end|ended|begin"
@@ -38,12 +38,12 @@ _HISTORY = datetime(1800, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class TimeShape:
-    """How times are written, and what was made of them.
+    """A time format, and the values parsed with it.
 
     Attributes:
-        shape: as `Source.time` takes it; empty for ISO 8601.
-        times: the values as times, NULL for those that are none.
-        other: a shape that all of them have as well; empty where there is none.
+        shape: the format, as in `Source.time`; empty for ISO 8601.
+        times: the parsed values; NULL if invalid.
+        other: another format that fits as many values; empty if there is none.
     """
 
     shape: str
@@ -52,7 +52,7 @@ class TimeShape:
 
 
 def iso_times(values: pl.Series) -> pl.Series:
-    """Values as ingest reads times that nothing is said of."""
+    """Parse times as ingest does by default."""
     typed, _ = cast_columns(
         {"time": [pa.chunked_array([values.to_arrow()])]}, len(values), pa.schema([("time", TIMESTAMP)])
     )
@@ -60,14 +60,14 @@ def iso_times(values: pl.Series) -> pl.Series:
 
 
 def find_time_shape(name: str, values: pl.Series, most: int) -> TimeShape | None:
-    """The shape that the values of a column have, all but `most` of them; None where they are no times.
+    """Find the time format of a column's values; None if they are not times.
 
-    Digits alone are times only in a column whose name speaks of time.
+    Numbers are times only in a column with a name such as `created_at`.
 
     Args:
-        name: of the raw column.
-        values: text or numbers, none of them NULL.
-        most: how many may be of no shape.
+        name: the raw column's name.
+        values: text or numbers, never NULL.
+        most: how many values may not fit.
     """
     needed = max(len(values) - most, 1)
     if values.dtype == pl.String:
@@ -85,7 +85,7 @@ def _text_shape(values: pl.Series, needed: int) -> TimeShape | None:
     few = values.head(50)
     found: list[TimeShape] = []
     for shape in _FORMATS:
-        # Most formats fit none of a few values: the rest need not be read.
+        # Try a few values first: most formats fit none of them.
         if not parse_times(few, shape).is_not_null().any():
             continue
         times = _between(parse_times(values, shape), _HISTORY)
@@ -93,7 +93,8 @@ def _text_shape(values: pl.Series, needed: int) -> TimeShape | None:
             found.append(TimeShape(shape, times))
     if not found:
         return None
-    # The day and the month may be told apart by no value; files mostly are in order of time.
+    # If no day is above 12, day and month cannot be told apart. Most files are sorted by time, so prefer the format in which
+    # the times are sorted.
     found.sort(key=lambda one: (one.times.null_count(), not one.times.drop_nulls().is_sorted()))
     best = found[0]
     twins = [one.shape for one in found[1:] if not one.times.equals(best.times)]

@@ -15,16 +15,16 @@ _ENVIRONMENT = Environment(undefined=StrictUndefined, keep_trailing_newline=True
 
 
 def project_root() -> Path:
-    """The folder of the project that new files go to.
+    """Return the root folder of the current project.
 
     Raises:
-        KeyfoldError: the working directory is in no project.
+        KeyfoldError: the working directory is not in a project.
     """
     return project_folder()
 
 
 def render(template: str, **values: str) -> str:
-    """The text of a template, named by its path in `templates/` without `.jinja`, filled in."""
+    """Render a template, given by its path in `templates/` without `.jinja`."""
     return _ENVIRONMENT.from_string(TEMPLATES.joinpath(f"{template}.jinja").read_text(encoding="utf-8")).render(values)
 
 
@@ -46,7 +46,7 @@ def write_files(root: Path, texts: Mapping[Path, str]) -> None:
     """Write files below the root.
 
     Raises:
-        KeyfoldError: one is there already, or cannot be written; then none is left behind.
+        KeyfoldError: a file exists or cannot be written; all files written so far are removed.
     """
     check_free(root, texts)
     written: list[Path] = []
@@ -54,7 +54,7 @@ def write_files(root: Path, texts: Mapping[Path, str]) -> None:
         for path, text in texts.items():
             target = root / path
             target.parent.mkdir(parents=True, exist_ok=True)
-            # Opened so that a file which came since is not written over.
+            # Mode "x", so that a file created since the check is not overwritten.
             with open(target, "x", encoding="utf-8") as file:
                 written.append(target)
                 file.write(text)
