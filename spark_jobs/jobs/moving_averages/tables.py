@@ -1,4 +1,4 @@
-"""What the tables and the state of moving averages hold."""
+"""Declare the tables and the state of moving averages."""
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ STATION_SESSION = pa.schema(
 
 
 def averages_schema(columns: tuple[str, ...]) -> pa.Schema:
-    """A row of averages of those columns."""
+    """Return the schema of the table with averages of these columns."""
     return pa.schema(
         [
             required("station_id", pa.string(), "Station that took the readings", made_of="station_id"),
@@ -47,9 +47,10 @@ def _average_of(value: pa.Field) -> pa.Field:
 
 
 def state_schema(reading: pa.Schema) -> pa.Schema:
-    """A passed reading of an open session (with the session's start), or one that waits (without).
+    """Return the schema of the state: readings of open sessions, and readings that the watermark has not passed.
 
-    `n_events` is how many readings a row stands for: 1 where it waits, all of its session's at the session's last.
+    `session_start` is NULL while a reading waits for the watermark. `n_events` is the number of readings that a row stands for:
+    1 if it waits; in a session, the last reading has the count of the whole session, and the others 0.
     """
     return pa.schema(
         [

@@ -1,4 +1,4 @@
-"""Readings take their place in their station's session, and each window that is full enough gives its averages."""
+"""Assign readings to sessions of their station, and average the trailing window at each reading."""
 
 from typing import NamedTuple
 
@@ -18,13 +18,13 @@ _IS_LAST_OF_STATION = (pl.col("station_id") != pl.col("station_id").shift(-1)).f
 
 
 class Window(NamedTuple):
-    """What a window is.
+    """The settings of the windows.
 
     Attributes:
-        columns: whose values are averaged.
-        n_readings: in a full window.
-        first_row_at: how many readings a session has when it gives its first row.
-        silence: what ends a station's session.
+        columns: the columns to average.
+        n_readings: the number of readings in a full window.
+        first_row_at: the number of readings from which a session writes rows.
+        silence: the timeout that ends a station's session.
     """
 
     columns: tuple[str, ...]
@@ -34,7 +34,10 @@ class Window(NamedTuple):
 
 
 def move_windows(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, window: Window) -> Step:
-    """The step: see the job's text. Every reading waits, is counted in an open session, has left in one, or is late."""
+    """Run one batch of the job; see the job's description.
+
+    Each reading waits for the watermark, is counted in an open or a closed session, or is late.
+    """
     is_late = events["time"] <= clock.late_watermark
     late = events.filter(is_late)
     on_time = events.filter(~is_late) if late.height else events
@@ -47,14 +50,14 @@ def move_windows(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, window
     waits = rows["session_start"].is_null() & ~is_due
     ended = [_Stations(over.select(coming.columns), clock, window, is_over=True)] if over.height else []
     moved = [_Stations(rows.filter(~waits), clock, window)] if is_due.any() else []
-    # Those that have ended come first: their stations may have begun anew.
+    # Ended sessions come first, since their stations may have started new ones in this batch.
     averages = pl.concat([empty(averages_schema(window.columns)), *(one.averages() for one in (*ended, *moved))])
     sessions = [empty(STATION_SESSION), *(one.closed_sessions() for one in (*ended, *moved))]
     if moved:
         rows = pl.concat([moved[0].state(), rows.filter(waits)])
     latest = averages.filter(_IS_LAST_OF_STATION)
     if ended:
-        # One that has begun anew has a row of each.
+        # A station that started a new session has one row from each; keep the newer.
         latest = latest.unique(KEY, keep="last", maintain_order=True)
     return Step(
         state=window.silence.renew(rows, state, on_time, KEY, clock),
@@ -68,16 +71,17 @@ def move_windows(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, window
 
 
 class _Stations:
-    """All readings in hand that the watermark has passed, station by station in time order, cut into sessions.
+    """Readings from state and batch that the watermark has passed, sorted by station and time, and split into sessions.
 
-    Arrays named by the row have one value a reading; `session` leads from a reading to its session, whose arrays are
-    `first` and `last` (its readings in hand), `n_events` (its readings so far) and `closed`.
+    Some arrays have one value per reading, and others one per session. `session` maps a reading to its session. `_first` and
+    `_last` are the rows of a session's readings here, `_n_events` is its number of readings so far, including those no longer
+    in state.
 
     Args:
         passed: the readings.
-        clock: of the batch.
-        window: of the job.
-        is_over: whether their stations have fallen silent in processing time, so that every session has ended.
+        clock: the batch's clock.
+        window: the job's settings.
+        is_over: whether the stations timed out in processing time, so that every session has ended.
     """
 
     def __init__(self, passed: pl.DataFrame, clock: Clock, window: Window, *, is_over: bool = False) -> None:
@@ -94,7 +98,7 @@ class _Stations:
         self._last = np.append(self._first[1:] - 1, len(self._times) - 1)
         self._n_events = np.add.reduceat(self._readings["n_events"].to_numpy(), self._first)
         self._deadline = self._times[self._last] + timeout
-        # A session is also over where a later one of its station has begun, however far the watermark is.
+        # A session has also ended if its station has started a later one, whatever the watermark.
         followed = np.append(~begins[self._first[1:]], False)
         self._closed = (
             (followed | (self._deadline <= watermark)) if self._in_event_time else np.full(len(followed), is_over)
@@ -102,7 +106,7 @@ class _Stations:
         self._never_filled = self._closed & (self._n_events < window.first_row_at)
 
     def averages(self) -> pl.DataFrame:
-        """One row a reading that has just passed, where its session has enough; of sessions that never had, one row."""
+        """Return one row per newly passed reading once its session has enough; one row for a session that ends with fewer."""
         session, position = self._positions()
         count = position + (self._n_events - (self._last - self._first))[session]
         gives_row = self._readings["session_start"].is_null().to_numpy() & (count >= self._window.first_row_at)
@@ -126,10 +130,10 @@ class _Stations:
         )
 
     def state(self) -> pl.DataFrame:
-        """What open sessions need for the readings to come."""
+        """Return the readings of open sessions that later windows need."""
         session, _ = self._positions()
         from_end = self._last[session] - np.arange(len(session))
-        # One reading at least, though a window of one needs none: it has the session's count and deadline.
+        # Keep at least one reading, even for windows of one: it has the session's count and deadline.
         rows = np.flatnonzero(~self._closed[session] & (from_end < max(self._window.n_readings - 1, 1)))
         session, is_last = session[rows], pl.Series(from_end[rows] == 0)
         return self._readings[rows].with_columns(
@@ -150,12 +154,12 @@ class _Stations:
         ).with_columns(reason=pl.lit("TIMEOUT"))
 
     def _positions(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Each reading's session, and its place among the session's readings in hand."""
+        """Return the session of each reading, and its position among the session's readings here."""
         session = np.repeat(np.arange(len(self._first)), self._last - self._first + 1)
         return session, np.arange(len(session)) - self._first[session]
 
     def _starts(self) -> npt.NDArray[np.int64]:
-        """When each session's first reading was, in hand or not."""
+        """Return the time of each session's first reading, which may no longer be in state."""
         known = self._readings["session_start"].gather(self._first)
         return to_micros(known.fill_null(to_times(self._times[self._first])))
 
