@@ -1,4 +1,4 @@
-"""Models of a metric, by name: each says how unusual a value is, given those that it has learned."""
+"""The registered anomaly models by name. A model scores how unusual a value is, given the values that it has learned."""
 
 from keyfold import KeyfoldError
 from spark_jobs.jobs.anomaly_predictions.models.ewma import Ewma
@@ -10,7 +10,11 @@ MODELS = {model.name: model for model in _MODELS}
 
 
 def find_model(name: str) -> Model:
-    """The model of a name; raises KeyfoldError, listing those there are, when there is none."""
+    """Find a model by name.
+
+    Raises:
+        KeyfoldError: no model has this name; the message lists the models.
+    """
     if name not in MODELS:
         raise KeyfoldError(f"no model {name!r}; models there: {', '.join(MODELS)}")
     return MODELS[name]

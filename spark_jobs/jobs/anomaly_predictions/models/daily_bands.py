@@ -1,13 +1,13 @@
-"""What is usual at this time of day: bands that a few of the last seven days kept to.
+"""Compute bands of usual values by time of day, from the last seven days.
 
-Of every half hour of the last week are kept the lowest and the highest value, and the least and the greatest change from
-one value to the next. For the half hour in question, the same half hour of each of the seven days before is looked up,
-give or take one: that is the range of that day. The band goes from the lower quartile of the days' lows to the upper
-quartile of their highs: two days of the week must have gone further before it is usual. So a weekend needs no model of
-its own, a rush hour may come a little late, and one bad day does not make the next one usual.
+A cell is half an hour. For each cell of the last week, a model keeps the lowest and highest value, and the smallest and
+greatest change between consecutive values. For a given cell, the range of a previous day is that of the same cell and its two
+neighbours on that day. The band extends from the lower quartile of the seven days' lows to the upper quartile of their highs,
+so a value is usual only if about two days went as far. So weekends need no model of their own, a rush hour may be a little
+late, and one bad day does not make the next one usual.
 
-Each half hour also has an envelope: the lowest and the highest value of the three hours that end with it. Envelopes have
-bands, too: a low that never came up for three hours is unusual though each of its values was seen at this time of day.
+Each cell also has an envelope: the lowest and highest value of the three hours that end with it. Envelopes have bands too.
+They detect a low that lasts for three hours, although each of its values is usual at this time of day.
 """
 
 from dataclasses import dataclass
@@ -24,20 +24,20 @@ CELL = 30 * 60 * 1_000_000
 CELLS_A_DAY = 48
 DAYS = 7
 REACH = 1
-"""How many cells to either side of its own a value is held against."""
+"""Number of neighbouring cells on either side that a value is compared with."""
 ENVELOPE = 6
-"""How many cells an envelope spans, its own the last."""
+"""Number of cells of an envelope, including its own, the last."""
 QUARTILE = 0.25
 NEAREST_CELL = CELLS_A_DAY - REACH
-"""How many cells before its own the newest is that a value is held against."""
+"""Distance in cells from a value's own cell to the newest one that it is compared with."""
 KEPT_CELLS = DAYS * CELLS_A_DAY + REACH + ENVELOPE
 
 EDGES = ("cell_low", "cell_least", "cell_high", "cell_most")
-"""The columns of edges: lowest value, least change, highest value, greatest change, one number a cell up to the newest.
+"""The columns of edges: lowest value, smallest change, highest value, greatest change.
 
-NaN where a cell has no value."""
+Each has one number per cell up to the newest; NaN if a cell has no value."""
 _SIGNS = np.array([1.0, 1.0, -1.0, -1.0])
-"""Upper edges are held negative: then every edge is a least one, and there is one way to join and to rank them."""
+"""Upper edges are stored negated. So all edges are minima, and are merged and ranked in the same way."""
 
 _KEY_STEP = 2**32
 _ZERO_CELL = 2**31
@@ -46,16 +46,16 @@ _CELLS_AT_ONCE = 4_096
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of many keys: a sorted number of key (row of its model) and cell, and the four signed edges of each."""
+    """The cells of many keys: sorted numbers, made of the row of the key's model and the cell, and four signed edges each."""
 
     number: Integers
     edges: Floats
 
 
 class Bands(NamedTuple):
-    """A row a cell in question: the lower and the upper end of what is usual; NaN where no day is known.
+    """The lower and upper ends of the bands, one row per requested cell; NaN if no day is known.
 
-    `lowest` and `highest` are those of the envelope.
+    `lowest` and `highest` are the bands of the envelope's two edges.
     """
 
     value: tuple[Floats, Floats]
@@ -65,7 +65,7 @@ class Bands(NamedTuple):
 
 
 def cells_of(models: pl.DataFrame) -> Cells:
-    """The cells that models keep in the columns of `EDGES`; `cell` is the newest."""
+    """Read the cells from the columns `EDGES` of the models; `cell` is the newest."""
     counts = models[EDGES[0]].list.len().to_numpy().astype(np.int64)
     rows, ends = np.repeat(np.arange(models.height), counts), np.cumsum(counts)
     newest = models["cell"].fill_null(0).to_numpy()
@@ -76,17 +76,17 @@ def cells_of(models: pl.DataFrame) -> Cells:
 
 
 def event_cells(runs: KeyRuns, times: Integers) -> Integers:
-    """The number of each event's cell."""
+    """Return the number of each event's cell."""
     return _number(runs.model[runs.run], times // CELL)
 
 
 def event_edges(values: Floats, changes: Floats) -> Floats:
-    """The signed edges of the cell that had seen one event and nothing else, a row an event."""
+    """Return the signed edges of a cell with this event alone, one row per event."""
     return np.stack([values, changes, values, changes], axis=1) * _SIGNS
 
 
 def with_events(cells: Cells, numbers: Integers, edges: Floats) -> Cells:
-    """The cells once they have seen the events, too."""
+    """Merge events into the cells."""
     if not len(numbers):
         return cells
     number = np.concatenate([cells.number, numbers])
@@ -97,7 +97,7 @@ def with_events(cells: Cells, numbers: Integers, edges: Floats) -> Cells:
 
 
 def cell_columns(cells: Cells, rows: int) -> list[pl.Series]:
-    """The columns `cell` and `EDGES` of so many models: of each the cells of its last week."""
+    """Build the columns `cell` and `EDGES` of this number of models, with the cells of each model's last week."""
     row, cell = cells.number // _KEY_STEP, cells.number % _KEY_STEP - _ZERO_CELL
     ends = np.searchsorted(row, np.arange(rows), side="right")
     knows = np.diff(ends, prepend=0) > 0
@@ -114,7 +114,7 @@ def cell_columns(cells: Cells, rows: int) -> list[pl.Series]:
 
 
 def usual_bands(cells: Cells, wanted: Integers) -> Bands:
-    """What is usual in each cell wanted (by number), given the cells of the days before."""
+    """Compute the bands of the wanted cells (by number) from the cells of the previous days."""
     edges = _with_envelopes(cells)
     days = CELLS_A_DAY * np.arange(1, DAYS + 1)
     ends = np.empty((len(wanted), edges.shape[1]))
@@ -129,9 +129,9 @@ def usual_bands(cells: Cells, wanted: Integers) -> Bands:
 
 
 def envelope_before(cells: Cells, wanted: Integers, until: Integers) -> Floats:
-    """Of each envelope (by the number of its last cell) the signed lowest and highest value of its cells before `until`.
+    """Return the signed lowest and highest value of each envelope's cells before `until`; infinite if there are none.
 
-    Infinite if there are none.
+    Envelopes are given by the number of their last cell.
     """
     edges = _with_nothing(cells.edges[:, [0, 2]])
     before = np.full((len(wanted), 2), np.inf)
@@ -142,15 +142,15 @@ def envelope_before(cells: Cells, wanted: Integers, until: Integers) -> Floats:
 
 
 def range_so_far(cells: Cells, wanted: Integers) -> Floats:
-    """The signed lowest and highest value of each cell wanted itself; infinite if it has none."""
+    """Return the signed lowest and highest value of each wanted cell; infinite if it has none."""
     return _with_nothing(cells.edges[:, [0, 2]])[_places(cells, wanted)]
 
 
 def _with_envelopes(cells: Cells) -> Floats:
-    """The edges of each cell and both ends of its envelope's, all signed; nothing in the last row."""
+    """Append both ends of each envelope edge to the cells' edges, all signed; the last row is empty (infinite)."""
     number, envelope = cells.number, cells.edges[:, [0, 2]].copy()
     for step in range(1, ENVELOPE):
-        # Cells lie in order: of those that belong to an envelope, the one `step` rows before is at most that far away.
+        # Cells are sorted, so an envelope's cells are at most ENVELOPE - 1 rows before; gaps make them fewer.
         is_inside = number[step:] - number[:-step] < ENVELOPE
         other = np.where(is_inside[:, None], cells.edges[:-step, [0, 2]], np.inf)
         np.minimum(envelope[step:], other, out=envelope[step:])
@@ -163,7 +163,7 @@ def _with_nothing(edges: Floats) -> Floats:
 
 
 def _places(cells: Cells, numbers: Integers) -> Integers:
-    """Row of each cell by number; the row behind the last for a cell that is not there."""
+    """Return the row of each cell by number; a missing cell has the row after the last, which is the empty one."""
     if not len(cells.number):
         return np.zeros(numbers.shape, dtype=np.int64)
     place = np.minimum(np.searchsorted(cells.number, numbers), len(cells.number) - 1)
@@ -171,7 +171,7 @@ def _places(cells: Cells, numbers: Integers) -> Integers:
 
 
 def _lower_quartile(of_days: Floats) -> Floats:
-    """Over the days (second axis), between the two nearest where it falls between; infinite days are not there."""
+    """Return the lower quartile over the days (second axis), with linear interpolation; infinite values are missing days."""
     ordered = np.sort(of_days.transpose(0, 2, 1), axis=2)
     last = np.isfinite(ordered[:, 0]).sum(axis=1) - 1
     position = QUARTILE * np.maximum(last, 0)

@@ -1,9 +1,9 @@
-"""What of a stream of rare events is news: one alarm an episode, and a second one when it gets worse.
+"""Decide which rare events are news: one alarm per episode, and another one if it gets much worse.
 
-An event is news if it is rarer than all of the last `LATE` events. An anomaly seldom comes as one event, though: after
-some news only what is twice as rare is news again, for `REST` of the events known. What is "again" and what "still"
-depends on how long one has watched. So neither does an alarm repeat itself with every event of a ramp, nor does a small
-one before a large one silence it.
+An event is news if it is rarer than all of the last `LATE` events. But an anomaly usually consists of many events. So after
+news, there is a rest in which only an event that is `MUCH_RARER` times as rare is news. The rest is the share `REST` of the
+events known, and at most `LONGEST_REST` events. So an alarm does not repeat with every event of a ramp, and a small anomaly
+does not silence a large one.
 """
 
 from dataclasses import dataclass
@@ -14,16 +14,17 @@ LONGEST_REST = 144
 MUCH_RARER = 2.0
 
 NEVER = -(2**61)
-"""Number of the last news before there was any."""
+"""Number of the last news if there was none yet."""
 
 
 @dataclass
 class Episode:
-    """What is remembered of the rare events of late; an event's number is how many events were known before it.
+    """The rarest of the recent events, and the last news. An event's number is the number of events known before it.
 
     Attributes:
-        peaks, peak_numbers: the rarest of the last events, then the rarest one after it, and so on to the newest.
-        news, news_number: how rare the last news was, and its number.
+        peaks, peak_numbers: the rarest of the recent events, then the rarest after it, and so on to the newest. This is a
+            monotonic queue, whose first entry is the maximum of a sliding window.
+        news, news_number: the rarity of the last news, and its number.
     """
 
     peaks: list[float]
@@ -32,7 +33,7 @@ class Episode:
     news_number: int
 
     def is_news(self, rarity: float, number: int) -> bool:
-        """Whether an event so rare is news now."""
+        """Whether an event of this rarity is news now."""
         is_resting = number - self.news_number < min(REST * number, LONGEST_REST)
         if rarity <= 0.0 or (is_resting and rarity < MUCH_RARER * self.news):
             return False
@@ -40,7 +41,7 @@ class Episode:
         return all(rarity > peak for peak, then in known if then >= number - LATE)
 
     def learn(self, rarity: float, number: int) -> float:
-        """Remember an event; gives how rare it is if it is news, else 0."""
+        """Learn an event; return its rarity if it is news, else 0."""
         is_news = self.is_news(rarity, number)
         if is_news:
             self.news, self.news_number = rarity, number

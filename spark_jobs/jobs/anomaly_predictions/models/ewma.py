@@ -1,8 +1,8 @@
-"""Exponentially weighted mean and variance: what a value is expected to be is where the values of late were.
+"""Predict a value by the exponentially weighted mean and variance of the values before it.
 
-The expected value is the exponentially weighted mean; the deviation is the square root of the exponentially weighted
-mean of the squared errors of these predictions. Both correct for their short beginnings, so that the first values
-count alike. For metrics that wander slowly and know no time of day.
+The expected value is the exponentially weighted mean. The deviation is the square root of the exponentially weighted mean of
+the squared prediction errors. Both are corrected for the bias of a short history. Suits metrics that change slowly and have no
+daily pattern.
 """
 
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class Ewma:
     threshold = SEVEN_DEVIATIONS
     half_at = None
     state = pa.schema([pa.field("n", pa.int64()), pa.field("level", pa.float64()), pa.field("spread", pa.float64())])
-    """Values learned; decaying sum of values; decaying sum of squared errors (of all values but the first)."""
+    """Number of values learned; decaying sum of values; decaying sum of squared errors (of all values but the first)."""
     _level_weights: Floats = field(init=False, repr=False, compare=False)
     _spread_weights: Floats = field(init=False, repr=False, compare=False)
 
@@ -70,7 +70,7 @@ class Ewma:
         return self._as_of(events, self._path(models, events), learned.to_numpy())
 
     def _path(self, models: pl.DataFrame, events: pl.DataFrame) -> "_Path":
-        """Learn the events and keep what the models are after each."""
+        """Learn the events; return the models' state after each event."""
         runs = key_runs(models, events)
         number, level, spread = (models[column].to_numpy()[runs.model] for column in self.state.names)
         values = np.clip(events["value"].to_numpy(), -WIDEST, WIDEST)
@@ -102,20 +102,20 @@ class Ewma:
         return predictions(values, self._mean(number, level), self._deviation(number, spread))
 
     def _mean(self, number: Integers, level: Floats) -> Floats:
-        """The weighted mean of so many values; NaN of none."""
+        """Return the weighted mean of this number of values; NaN if there are none."""
         with np.errstate(invalid="ignore"):
             return level / of_number(self._level_weights, number)
 
     def _deviation(self, number: Integers, spread: Floats) -> Floats:
-        """The standard deviation of the errors of so many values, the first of which had none; NaN of no error."""
+        """Return the standard deviation of the errors of all values but the first, which has none; NaN if there are none."""
         with np.errstate(invalid="ignore"):
             return np.sqrt(spread / of_number(self._spread_weights, np.maximum(number - 1, 0)))
 
 
 class _Path(NamedTuple):
-    """What the models of some events' keys were at first, a row a run, and after each event, a row an event.
+    """The state of models before the call, one row per run, and after each event, one row per event.
 
-    `expected` is what each event's model expected before it learned it.
+    `expected` is the prediction of each event's value by the events before it.
     """
 
     runs: KeyRuns

@@ -1,9 +1,8 @@
-"""The largest surprises of late, and how many events pass between two as large: their return period, as floods have one.
+"""Keep the largest recent surprises, and compute return periods, as for floods.
 
-A surprise as large as the r-th largest of the events known comes back once in that many events divided by r. No
-distribution is assumed and the unit does not matter (Gumbel, The return period of flood flows, 1941). By the same count
-it is a conformal prediction: where the future is like the past, the share of events that are called so rare is at most
-what is said.
+The return period of the r-th largest surprise among n events is n / r events. This assumes no distribution and does not depend
+on the unit (Gumbel, The return period of flood flows, 1941). It is also a conformal prediction: if the future is like the past,
+the share of events with a return period of n events or more is at most 1 / n.
 """
 
 from bisect import bisect_left
@@ -15,23 +14,23 @@ import numpy as np
 from spark_jobs.jobs.anomaly_predictions.models.runs import Floats, Integers
 
 HORIZON = 17_280
-"""Events after which a surprise is forgotten at the earliest: a metric may change for good."""
+"""Number of events after which a surprise is forgotten at the earliest, since a metric may change for good."""
 HEAD_START = 2_016
-"""Events that count as known and quiet before the first one."""
+"""Number of events without a surprise that are assumed before the first event."""
 REMEMBERED = 20
-"""How many surprises: what comes more often than this within the horizon cannot be told apart."""
+"""Number of surprises kept. Smaller ones, which occur more often within the horizon, have no return period."""
 
 _AS_LARGE = 1.0 - 1e-9
-"""Surprises closer than this are the same but for rounding."""
+"""Surprises with a ratio above this are equal but for rounding."""
 _EVENTS_AT_ONCE = 256
 
 
 @dataclass
 class Largest:
-    """The largest surprises of late, from the smallest on, and the numbers of their events.
+    """The largest recent surprises in ascending order, and the numbers of their events.
 
-    An event's number is how many events of its metric were known before it, and its horizon, `HORIZON` or more, is how
-    many events it takes until the event is forgotten.
+    An event's number is the number of events of its metric known before it. Its horizon, `HORIZON` or more, is the number of
+    events after which it is forgotten.
     """
 
     sizes: list[float]
@@ -41,11 +40,11 @@ class Largest:
         self._oldest = min(self.numbers, default=None)
 
     def learn(self, sizes: Floats, numbers: Integers, horizons: Integers) -> Floats:
-        """The return period of each surprise in events, learning it then; 0 if it is none of the largest.
+        """Return the return period of each surprise in events, 0 if it is not among the largest; learn it afterwards.
 
         Args:
-            sizes: of the events of one metric, in the order in which they are learned; a size of 0 is no surprise.
-            numbers, horizons: of the events.
+            sizes: the surprises of one metric's events, in the order in which they are learned; 0 is no surprise.
+            numbers, horizons: the numbers and horizons of the events.
         """
         periods = np.zeros(len(sizes))
         for start in range(0, len(sizes), _EVENTS_AT_ONCE):
@@ -58,7 +57,7 @@ class Largest:
         return periods
 
     def period(self, size: float, number: int, horizon: int) -> float:
-        """Events from one surprise of this size to the next, given the number of events known; learns nothing."""
+        """Return the return period of a surprise of this size in events, given the number of events known. Does not learn."""
         is_old = self._oldest is not None and self._oldest <= number - horizon
         if size <= 0.0 or (self._is_full() and not is_old and size < self.sizes[0]):
             return 0.0
@@ -69,7 +68,10 @@ class Largest:
         return (min(number, horizon) + HEAD_START) / (as_large + 1)
 
     def _candidates(self, sizes: Floats, forgotten: int) -> Integers:
-        """Rows that may be among the largest: the smallest remembered only grows as long as none is forgotten."""
+        """Return the rows that may be among the largest.
+
+        The smallest surprise kept never decreases while none is forgotten, so smaller ones can be skipped.
+        """
         is_steady = self._is_full() and self._oldest is not None and self._oldest > forgotten
         return np.flatnonzero((sizes > 0.0) & (sizes >= (self.sizes[0] if is_steady else 0.0)))
 
@@ -92,7 +94,7 @@ class Largest:
 
 
 def unpacked(sizes: Sequence[float], numbers: Sequence[int], counts: Sequence[int]) -> list[Largest]:
-    """Several of them, of lists that lie one behind the other."""
+    """Split concatenated lists into one `Largest` per count."""
     ends = np.cumsum(counts).tolist()
     return [
         Largest(list(sizes[end - count : end]), list(numbers[end - count : end]))

@@ -1,12 +1,12 @@
-"""How likely a value is: how often its level was there, among all values and among those at this hour of the day.
+"""Score how rare a value's level is, among all values and among those at the same hour of the day.
 
-Levels are equal steps of the range of values so far, as someone sees them who looks at the metric's plot: what changes by
-less than a step does not count. At most `LEVELS` steps span the range. When a value needs more, steps double and
-neighbours join, so counts stay whole numbers and are the same however events are split.
+Levels divide the range of values so far into equal steps, like a histogram. Changes smaller than a step are ignored, as in a
+plot of the metric. At most `LEVELS` steps cover the range. When a value needs more, the step doubles and neighbouring levels
+merge. So counts stay integers and do not depend on batch boundaries.
 
 The surprise of a value is one over the product of two probabilities: that of its level among all values, and that of its
-level at this hour. The code length of the value, the logarithm of this, ranks values in the same order. A value that is
-as likely as if all levels were equally frequent is no surprise.
+level at this hour. Its logarithm is the value's code length, which gives the same ranking. A value is no surprise if it is at
+least as likely as under a uniform distribution of levels.
 """
 
 import math
@@ -20,33 +20,33 @@ from spark_jobs.jobs.anomaly_predictions.models.runs import Floats, Integers, Ke
 
 LEVELS = 32
 PRIOR = 1.0
-"""Events that are taken to lie evenly on all levels before the first one; an hour begins as the day is."""
+"""Weight of the prior in events: uniform over the levels for all values; for an hour, the distribution of all values."""
 FIRST = 20
-"""Events that must be known before a value is a surprise."""
+"""Number of events to learn before a value can be a surprise."""
 HALVED_EVERY = 16_000
-"""Events after which all counts are halved, from the second time on: a metric may change for good."""
+"""All counts are halved after this number of events, from the second time on, since a metric may change for good."""
 
 _HOURS = 24
 _HOUR = 3_600_000_000
 _SLOTS = LEVELS + 2
-"""The levels of a grid, and an empty one on either side."""
+"""Number of levels of a grid, with an empty one on either side."""
 _FIRST_STEP = 0.0637
-"""The first step, as a share of the first change. No round number: whole numbers then lie on no edge of a level."""
+"""The first step as a share of the first change. It is not round, so that integers are not on the edges of levels."""
 _ROUNDING = 1e-9
-"""Share of a value below which a change is rounding."""
+"""Changes smaller than this share of a value are rounding errors."""
 _SMALLEST_STEP = 1e-140
 
 _GRID = ("level_origin", "level_step", "level_least", "level_most")
 COLUMNS = {**dict.fromkeys(_GRID, pl.Float64()), "level_count": pl.List(pl.Int16)}
-"""What a model keeps: its `Grid`, and how often each level was there, by hour and then from the lowest level on."""
+"""Columns of the model: its `Grid`, and the count of each level, by hour and then from the lowest level."""
 
 
 class Grid(NamedTuple):
-    """The levels of many metrics, a row a metric.
+    """The levels of many metrics, one row per metric.
 
     Attributes:
-        origin: the first value, an edge of a level.
-        step: width of a level; 0 while all values were the same.
+        origin: the first value, which is an edge of a level.
+        step: width of a level; 0 while all values are equal.
         least, most: range of the values so far.
     """
 
@@ -56,7 +56,7 @@ class Grid(NamedTuple):
     most: Floats
 
     def level(self, values: Floats, row: Integers) -> Floats:
-        """The level of each value in the grid of its row, counted from the origin."""
+        """Return the level of each value in the grid of its row, counted from the origin."""
         away, step = values - self.origin[row], self.step[row]
         with np.errstate(divide="ignore", invalid="ignore"):
             level = np.floor(away / step)
@@ -64,18 +64,19 @@ class Grid(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """Events learned one after the other, in pieces: parts of runs of events that keep their grid.
+    """Events learned one after the other, split into pieces: parts of a run in which origin and step do not change.
 
     Attributes:
-        grid: of each piece, at its end.
-        lowest: of each piece, the level of its least value.
-        before: of each piece, how often each level was there before it, by hour and slot.
-        after: of each run, how often each level was there after it.
-        first_piece: of each run, the piece before its first event.
-        first_row: of each piece, its first event.
-        piece: of each event, the piece in which it is counted.
-        hour: of each event.
-        in_slot, in_hour, in_cell: sorted numbers of the events by (piece, slot), (piece, hour) and both.
+        grid: the grid at the end of each piece.
+        lowest: the level of the least value of each piece.
+        before: the counts before each piece, by hour and slot.
+        after: the counts after each run, by hour and slot.
+        first_piece: the first piece of each run, which begins before its first event.
+        first_row: the row of the first event of each piece.
+        piece: the piece in which each event is counted.
+        hour: the hour of the day of each event.
+        in_slot, in_hour, in_cell: sorted numbers of the events by (piece, slot), (piece, hour), and both. A binary search in
+            them counts the events up to a row.
     """
 
     grid: Grid
@@ -92,12 +93,12 @@ class Learned(NamedTuple):
 
 
 def initial(models: int) -> list[pl.Series]:
-    """The columns of so many models that have learned nothing."""
+    """Build the columns of this number of untrained models."""
     return [*(pl.Series(name, np.zeros(models)) for name in _GRID), _lists(np.zeros((models, _HOURS * LEVELS)))]
 
 
 def learn(models: pl.DataFrame, known: Integers, runs: KeyRuns, times: Integers, values: Floats) -> Learned:
-    """Learn events, each after those of its key before it; the model of each run has learned `known` events before."""
+    """Learn events in the order of each key; the model of each run has learned `known` events before."""
     kept = Grid(*(models[name].to_numpy()[runs.model] for name in _GRID))
     pieces = _pieces(kept, known, runs, values)
     first_row = np.array([piece.row for piece in pieces])
@@ -125,12 +126,12 @@ def learn(models: pl.DataFrame, known: Integers, runs: KeyRuns, times: Integers,
 
 
 def piece_after(learned: Learned, runs: KeyRuns, number: Integers) -> Integers:
-    """Of each event the piece in which the model is that has learned the first `number` of its run's events."""
+    """Return, for each event, the piece that a model is in after the first `number` events of the run."""
     return at_number(learned.piece, learned.first_piece, runs, number)
 
 
 def surprises(learned: Learned, runs: KeyRuns, known: Integers, values: Floats, number: Integers) -> Floats:
-    """The surprise of each event for a model that has learned the first `number` of its run's events; 0 for none."""
+    """Compute the surprise of each event by a model that has learned the first `number` of its run's events; 0 for none."""
     until, piece = runs.starts[runs.run] + number, piece_after(learned, runs, number)
     hour, rows = learned.hour, len(values)
 
@@ -141,6 +142,7 @@ def surprises(learned: Learned, runs: KeyRuns, known: Integers, values: Floats, 
     here = np.zeros(rows, np.int64)
     everywhere = np.zeros(rows, np.int64)
     level = learned.grid.level(values, piece) - learned.lowest[piece]
+    # Neighbouring levels count half, so that a value near the edge of a frequent level is not rare.
     for above, weight in ((-1, 1), (0, 2), (1, 1)):
         slot = _slots(level + above)
         everywhere += weight * (of_all[piece, slot] + counted(piece * _SLOTS + slot, learned.in_slot))
@@ -156,7 +158,7 @@ def surprises(learned: Learned, runs: KeyRuns, known: Integers, values: Floats, 
 
 
 def columns(models: pl.DataFrame, runs: KeyRuns, learned: Learned) -> list[pl.Series]:
-    """The models' columns once they have learned the events."""
+    """Build the models' columns after the events."""
     last = np.append(learned.first_piece[1:], len(learned.lowest)) - 1
     counts = _counts(models).reshape(models.height, -1)
     counts[runs.model] = learned.after[:, :, 1:-1].reshape(len(last), -1)
@@ -168,7 +170,7 @@ _Change = Literal["first", "wider", "halved"]
 
 
 class _Piece(NamedTuple):
-    """Where a piece begins, how it differs from the one before it in its run, and its grid at its end."""
+    """The first row of a piece, its change from the previous piece of the run, and its grid at the end."""
 
     row: int
     change: _Change
@@ -230,9 +232,9 @@ def _pieces_of_run(
 
 
 def _changed(counts: Integers, change: str, grid: Grid, lowest: Floats, number: int) -> Integers:
-    """The counts of the piece before this one in the levels of this one."""
+    """Convert the counts of the previous piece to the levels of this one."""
     if change == "halved":
-        # A level of the piece before may lie further up: the least value may have come down within this piece.
+        # Shift the levels, since a lower least value in this piece moves all of them up.
         return np.roll(counts // 2, int(lowest[number - 1] - lowest[number]), axis=1)
     levels = lowest[number - 1] + np.arange(-1, LEVELS + 1)
     wider = grid.step[number - 1] / grid.step[number] if grid.step[number] else 0.0
@@ -243,7 +245,7 @@ def _changed(counts: Integers, change: str, grid: Grid, lowest: Floats, number: 
 
 
 def _slots(levels: Floats) -> Integers:
-    """Where levels, counted from the lowest, lie among the slots."""
+    """Return the slots of levels that are counted from the lowest; all levels outside of the grid go to the empty slots."""
     return np.clip(levels + 1, 0, LEVELS + 1).astype(np.int64)
 
 

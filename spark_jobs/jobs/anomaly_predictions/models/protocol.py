@@ -1,22 +1,21 @@
-"""What a model is: tables in, tables out, one model a key, all keys of a call at once. It knows nothing of Spark.
+"""Define the interface of an anomaly model: it maps tables to tables, with one model per key, and does not use Spark.
 
-Frames that pass, all in Polars:
+All tables are Polars frames:
 
-- **models**: one row a key, sorted by `key`: `key` and the columns of the model's `state`. Numbers and lists, bounded in
-  size; this is all that a model knows, so that it survives a restart byte for byte.
-- **events**: `key`, `event_time` (timestamp, UTC) and `value` (finite float), sorted by `key`, then by time. They may
-  be earlier than what a model has learned. Any number of keys and any number of events of each; every key of them has a
-  row in `models`.
-- **predictions**: `PREDICTION`, one row an event in the order of the events.
+- **models**: one row per key, sorted by `key`: `key` and the columns of the model's `state`, numbers and lists of bounded
+  size. They are the model's whole state, so it survives a restart unchanged.
+- **events**: `key`, `event_time` (timestamp, UTC) and `value` (finite float), sorted by `key`, then by time. Events may be
+  earlier than those that a model has learned. Every key of an event has a row in `models`.
+- **predictions**: `PREDICTION`, one row per event in the order of the events.
 
-What every model keeps (`tests/spark_jobs/jobs/anomaly_predictions/models/test_every_model.py` holds all that are registered to it):
+Every model guarantees the following (`tests/spark_jobs/jobs/anomaly_predictions/models/test_every_model.py` tests all
+registered models):
 
-- **Any split gives the same bits.** To learn events in parts, the models carried from part to part, gives exactly the
-  models and predictions of learning them at once. So build on recursions (`recursion.py`), never on differences of
-  cumulative sums.
-- **Keys do not touch.** What a key's model says does not depend on the other keys in the call.
-- **Frozen is frozen.** `predict` learns nothing.
-- Keys without events come back as they were.
+- **Results do not depend on batch boundaries.** Learning events in parts gives bitwise the same models and predictions as
+  learning them at once. So use recursions (`recursion.py`), and never differences of cumulative sums, which round.
+- **Keys are independent.** Predictions for a key do not depend on the other keys in the call.
+- **`predict` does not learn.**
+- Keys without events are returned unchanged.
 """
 
 from typing import Protocol
@@ -32,23 +31,22 @@ PREDICTION = pa.schema(
         pa.field("score", pa.float64(), nullable=False),
     ]
 )
-"""The value expected, the band of usual values around it (all NULL while the model knows too little), and how unusual
-the value is: from 0 (as expected) to 1. A model that cannot tell yet says 0."""
+"""The expected value, the band of usual values around it (all NULL while the model has learned too little), and the score:
+from 0 (as expected) to 1. The score is 0 while the model has learned too little."""
 
 
 class Model(Protocol):
-    """A detector of unusual values. Models are values: parameters are fixed when they are made, and all state is tables.
+    """A detector of unusual values. It is immutable: parameters are set at construction, and all state is in tables.
 
     Attributes:
-        name: by which jobs ask for it.
-        version: raise it when the same events would give other state or other predictions; its parameters and its
-            threshold are part of it.
-        threshold: score above which a value is best called anomalous.
-        half_at: days from one alarm to the next at which the score is one half: it is `days / (days + half_at)` then.
-            None where a score says nothing of how often it comes.
-        state: the columns of one row of `models`, without `key`. None is named `key`, `timestamp`, `value`,
-            `deadline`, `stale_at`, `role`, `events_learned`, `last_event_time`, `interval`, `label` or `score`: a job
-            keeps its own there.
+        name: the name by which jobs select it.
+        version: increase it when the same events would give other state or predictions; a change of parameters or of the
+            threshold counts too.
+        threshold: the recommended score above which a value is an anomaly.
+        half_at: the days between alarms at which the score is one half: the score is `days / (days + half_at)`. None if
+            scores do not express how often they occur.
+        state: the columns of `models` except `key`. The names `key`, `timestamp`, `value`, `deadline`, `stale_at`, `role`,
+            `events_learned`, `last_event_time`, `interval`, `label` and `score` are reserved for the job's own columns.
     """
 
     @property
@@ -67,26 +65,26 @@ class Model(Protocol):
     def state(self) -> pa.Schema: ...
 
     def initial(self, keys: pl.Series) -> pl.DataFrame:
-        """Models that have learned nothing, one for each of these keys, in their order."""
+        """Create untrained models for these keys, in this order."""
         ...
 
     def learn(self, models: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-        """The models once they have learned the events, in the order of `models`."""
+        """Learn the events; return the updated models in the order of `models`."""
         ...
 
     def predict(self, models: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-        """Predict each event by its key's model as it is given."""
+        """Predict each event by its key's model, without learning."""
         ...
 
     def predict_then_learn(self, models: pl.DataFrame, events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Predict each event by a model that has learned all of its key's events before it; predictions and models."""
+        """Predict each event by a model that has learned the key's events before it; return predictions and updated models."""
         ...
 
     def predict_as_of(self, models: pl.DataFrame, events: pl.DataFrame, learned: pl.Series) -> pl.DataFrame:
         """Predict each event by a model that has learned the first `learned` of its key's events in this call.
 
-        `learned` never falls within a key. Its key's events so far: what `predict_then_learn` predicts by. Always 0:
-        what `predict` does. The key's events up to and with its own window: to look back once a window is complete. A
-        model that has no quick way takes `rounds.predict_by_rounds`.
+        `learned` never decreases within a key. If it is the number of the key's events before the event, the result is that
+        of `predict_then_learn`; if it is 0, that of `predict`. If it includes the event's own window, events are judged in
+        hindsight, once the window is complete. A model without a fast implementation can use `rounds.predict_by_rounds`.
         """
         ...

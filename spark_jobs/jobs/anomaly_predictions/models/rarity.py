@@ -1,15 +1,15 @@
-"""Rarity: how many days pass until a metric does the like again, as three unlike detectors see it. For alarms.
+"""Score how rare an event is by its return period in days, combined from three kinds of detectors. Meant for alarms.
 
-1. **Surprises.** How far an event lies outside of what is usual at this time of day, in five views (`views`); how seldom
-   the level of its value was there (`levels`); how long its value has stayed the same (`stays`).
-2. **Rarity.** How many events pass between two surprises as large: their return period (`largest`). It is taken in each
-   view and then of the rarest view, of the level, of the stay, and then of the rarest of these three: choosing the
-   rarest of several adds chances to be rare, which the next ranking takes out again.
-3. **News.** One alarm an episode (`episodes`).
+1. **Surprises.** How far an event is outside of the bands of its time of day, in five views (`views`); how rare the level of
+   its value is (`levels`); how long its value has not changed (`stays`).
+2. **Rarity.** The return period of a surprise: how many events pass between two surprises as large (`largest`). It is
+   computed for each view, for the maximum of the views, for the level, for the stay, and for the maximum of these three.
+   A maximum of several detectors is large more often than each of them, so it is ranked again.
+3. **News.** One alarm per episode (`episodes`).
 
-Events become days by the metric's own mean time between events. The score is `days / (days + 3.5)`: above one half is
-what comes less than twice a week. There is no score until there was a day to compare with.
-`docs/explanation/anomaly-detection.md` says what led to this, and what each part is good for.
+Events are converted to days by the metric's mean time between events. The score is `days / (days + 3.5)`, so events that are
+expected less than twice a week score above one half. There is no score until there is a previous day to compare with.
+`docs/explanation/anomaly-detection.md` gives the reasons, and the value of each part.
 """
 
 from dataclasses import dataclass
@@ -38,9 +38,9 @@ from spark_jobs.jobs.anomaly_predictions.models.views import (
 )
 
 HALF_AT = 3.5
-"""Days between two events as rare at which the score is one half."""
+"""Return period in days at which the score is one half."""
 LONGEST = 60
-"""Days after which a surprise is forgotten, where that is more than `largest.HORIZON` events."""
+"""Days after which a surprise is forgotten; at least `largest.HORIZON` events."""
 PARTS = (*VIEWS, "level", "stay")
 _DAY = 86_400_000_000
 
@@ -50,7 +50,7 @@ class Rarity:
     """The model `rarity`.
 
     Attributes:
-        parts: those of `PARTS` that it looks at; all, except to measure what each is good for.
+        parts: the detectors of `PARTS` to use; fewer than all only to measure the value of each.
     """
 
     parts: tuple[str, ...] = PARTS
@@ -83,8 +83,9 @@ class Rarity:
             pa.field("news_number", pa.int64()),
         ]
     )
-    """Events learned, times of the first and the newest (microseconds), value learned last; the last week's cells
-    (`daily_bands`) and strays (`views.Trail`); `levels`; what is remembered of surprises (`surprise_history`)."""
+    """Number of events learned; times of the first and the newest (microseconds since 1970); the last value, and for how many
+    events it has not changed; the last week's cells (`daily_bands`); the last strays (`views.Trail`); the state of `levels`
+    and of `surprise_history`."""
 
     def initial(self, keys: pl.Series) -> pl.DataFrame:
         nothing, no_strays = pl.lit([], pl.List(pl.Float64)), pl.lit([0.0] * (LASTING - 1), pl.List(pl.Float64))
@@ -136,6 +137,7 @@ class Rarity:
             return _nothing_predicted()
         seen, wanted = _Seen.of(models, events), learned.to_numpy()
         if (wanted > seen.runs.rank).any() or (wanted < seen.compared_with()).any():
+            # The fast path needs all cells of the previous days to be learned, and no event to be judged in hindsight.
             return predict_by_rounds(self, models, events, learned)
         trail = _trail(models, seen.runs)
         path = score_and_learn(models, seen.runs, seen.times, seen.values, trail)
@@ -160,7 +162,7 @@ class Rarity:
 
 
 class _Pace(NamedTuple):
-    """Of each event how many are known before it, after how many it is forgotten, and the mean days between two."""
+    """For each event, the number of events known before it, its horizon in events, and the mean days between events."""
 
     number: Integers
     horizon: Integers
@@ -171,10 +173,10 @@ class _Pace(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """Events as arrays, beside their keys' models: a row an event; of `known`, `began` and `newest` a row a run.
+    """Events as arrays with one row per event, and `known`, `began` and `newest` of their models with one row per run.
 
-    `known` is how many events the model of a run has learned before; `began` and `newest` are the times of the first
-    and the newest one.
+    `known` is the number of events that the run's model had learned before the call. `began` and `newest` are the times of the
+    first and the newest of them.
     """
 
     runs: KeyRuns
@@ -210,7 +212,7 @@ class _Seen(NamedTuple):
         )
 
     def surprises(self, sight: Sight, learned: Integers, parts: tuple[str, ...]) -> Floats:
-        """The surprises of each event, a row a part, once the model has learned so many events here."""
+        """Compute the surprises of each event, one row per part, by a model that has learned this number of its events here."""
         has_changed = self.levels.grid.step[levels.piece_after(self.levels, self.runs, learned)] > 0.0
         of_levels = levels.surprises(self.levels, self.runs, self.known, self.values, learned)
         of_stays = stays.surprises(self.stays, self.runs, learned, has_changed)
@@ -219,7 +221,7 @@ class _Seen(NamedTuple):
         return surprises
 
     def pace(self, learned: Integers) -> _Pace:
-        """The pace of each event's metric once the model has learned so many of its events here."""
+        """Compute the pace of each event's metric, if the model has learned this number of its events here."""
         number = self.known[self.runs.run] + learned
         newest = np.maximum(at_number(self.times, self.newest, self.runs, learned), self.newest[self.runs.run])
         span = np.maximum(newest, self.times) - self.began[self.runs.run]
@@ -228,13 +230,13 @@ class _Seen(NamedTuple):
         return _Pace(number, np.clip(in_longest, HORIZON, 2.0**53).astype(np.int64), days)
 
     def compared_with(self) -> Integers:
-        """Of each event how many events of its key before it here may lie in cells that it is compared with."""
+        """Return how many of the key's events here are in cells old enough that the event is compared with them."""
         numbers = event_cells(self.runs, self.times)
         newest = np.searchsorted(numbers, numbers - NEAREST_CELL, side="right")
         return newest - self.runs.starts[self.runs.run]
 
     def surprised(self, surprises: Floats) -> list[tuple[int, Integers]]:
-        """The runs with any surprise, and the rows of those events."""
+        """Return the runs that have surprises, with the rows of the surprising events."""
         rows = np.flatnonzero((surprises > 0.0).any(axis=0))
         run, starts = np.unique(self.runs.run[rows], return_index=True)
         return list(zip(run.tolist(), np.split(rows, starts[1:]), strict=True)) if len(rows) else []
@@ -249,7 +251,7 @@ def _trail(models: pl.DataFrame, runs: KeyRuns) -> Trail:
 
 
 def _learned(models: pl.DataFrame, seen: _Seen, path: Path, changed: dict[int, dict[str, Any]]) -> pl.DataFrame:
-    """The models once they have learned the events, given the columns of those whose history has changed."""
+    """Update the models; `changed` has the new history columns by row of the model."""
     runs, trail = seen.runs, path.trail
     rows = np.arange(models.height)
     rows[list(changed)] = models.height + np.arange(len(changed))

@@ -1,4 +1,4 @@
-"""Exponentially decaying sums over many keys at once, the same to the last bit however the events are split."""
+"""Compute exponentially decaying sums over many keys at once; results do not depend on batch boundaries, bit by bit."""
 
 from itertools import accumulate, islice
 
@@ -10,14 +10,15 @@ from spark_jobs.jobs.anomaly_predictions.models.runs import Integers
 Floats = NDArray[np.float64]
 
 _EVENTS_A_STEP = 25
-"""How many events are summed one by one in the time of one step for all runs."""
+"""Cost of one vectorized step over all runs, in events summed one by one."""
 
 
 def decaying_sums(inputs: Floats, starts: Integers, counts: Integers, before: Floats, keep: float) -> Floats:
-    """After each input of a run the sum so far: `sum = keep * sum + input`, from the run's `before` on.
+    """Return the sum after each input of a run: `sum = keep * sum + input`, starting with the run's `before`.
 
-    Runs lie from `starts`, `counts` long. One step takes the next input of every run that has one. What is then left of
-    the longest runs, where they are too few for a step to be worth it, is summed one by one, by the same two roundings.
+    Run i has `counts[i]` inputs from row `starts[i]`. A vectorized step adds the next input of every run that has one. When too
+    few runs are left for a step to be worth it, the rest of the longest runs is summed one by one. Both round twice per input,
+    so the results are the same bits.
     """
     after = np.empty(len(inputs))
     order = np.argsort(-counts, kind="stable")
@@ -38,10 +39,10 @@ def decaying_sums(inputs: Floats, starts: Integers, counts: Integers, before: Fl
 
 
 def total_weights(share: float) -> Floats:
-    """By number of events, what the weights of a decaying mean add up to, until they add up to one for good.
+    """Return the total weight of a decaying mean by number of events, up to the number from which it is constant.
 
-    A mean in which each event has `share` of the weight and leaves the rest to those before it lacks the weight of the
-    events before the first: divide by this (Adam's correction of bias, Kingma and Ba 2015).
+    The newest event has the weight `share`, and earlier ones share the rest. At the start, the weights add up to less than one,
+    so divide the mean by this total (the bias correction of Adam, Kingma and Ba 2015).
     """
     weights = [0.0]
     while len(weights) < 2 or weights[-1] != weights[-2]:
@@ -50,5 +51,5 @@ def total_weights(share: float) -> Floats:
 
 
 def of_number(weights: Floats, number: Integers) -> Floats:
-    """The total weight of a number of events."""
+    """Return the total weight for each number of events."""
     return weights[np.minimum(number, len(weights) - 1)]

@@ -1,4 +1,4 @@
-"""Predictions as of a number of learned events for models that can only learn and predict: by rounds."""
+"""Implement `Model.predict_as_of` for any model by alternating rounds of `learn` and `predict`."""
 
 from typing import Protocol
 
@@ -9,7 +9,7 @@ from spark_jobs.jobs.anomaly_predictions.models.runs import key_runs
 
 
 class LearnsAndPredicts(Protocol):
-    """The part of a model that rounds need."""
+    """The methods of a model that rounds need."""
 
     def learn(self, models: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame: ...
 
@@ -19,9 +19,10 @@ class LearnsAndPredicts(Protocol):
 def predict_by_rounds(
     model: LearnsAndPredicts, models: pl.DataFrame, events: pl.DataFrame, learned: pl.Series
 ) -> pl.DataFrame:
-    """Do what `Model.predict_as_of` says in as many rounds as the key with the most steps of `learned` has.
+    """Predict each event by a model that has learned the first `learned` events of its key; see `Model.predict_as_of`.
 
-    A round learns what each key's next step adds and predicts the events of that step.
+    A step is a part of a key's events with one value of `learned`. Each round learns what the next step of every key adds, and
+    predicts the events of that step. So there are as many rounds as the key with the most steps has.
     """
     if not events.height:
         return model.predict(models, events)
@@ -46,9 +47,9 @@ def predict_by_rounds(
 def _first_step_that_knows(
     rank: np.ndarray, wanted: np.ndarray, step: np.ndarray, starts: np.ndarray, counts: np.ndarray
 ) -> np.ndarray:
-    """For each event the first step of its key that has learned it; one past all steps where none has."""
+    """Return the first step of its key in which each event is learned; the number after the last step if it never is."""
     run = np.repeat(np.arange(len(starts)), counts)
-    # Within a key `learned` never falls, so that key and number of events make one rising number.
+    # `learned` never decreases within a key, so run and `learned` combine into one sorted number for a single search.
     width = int(max(rank.max(initial=0), wanted.max(initial=0))) + 2
     place = np.searchsorted(run * width + wanted, run * width + rank, side="right")
     ends = (starts + counts)[run]

@@ -1,4 +1,4 @@
-"""Where each key's events lie in a frame that is sorted by key."""
+"""Find each key's run of events in a frame that is sorted by key."""
 
 from typing import Any, NamedTuple
 
@@ -12,14 +12,14 @@ Floats = NDArray[np.float64]
 
 
 class KeyRuns(NamedTuple):
-    """The runs of events of one key each.
+    """Runs of events, one per key.
 
     Attributes:
-        starts: of each run, the row of its first event.
-        counts: of each run, how many events it has.
-        model: of each run, the row of its key's model.
-        run: of each event, the number of its run.
-        rank: of each event, how many events of its key lie before it.
+        starts: the row of the first event, per run.
+        counts: the number of events, per run.
+        model: the row of the key's model, per run.
+        run: the number of the run, per event.
+        rank: the number of events of the key before it, per event.
     """
 
     starts: Integers
@@ -43,13 +43,13 @@ def key_runs(models: pl.DataFrame, events: pl.DataFrame) -> KeyRuns:
 
 
 def at_number(after: Numbers, before: Numbers, runs: KeyRuns, number: Integers) -> Numbers:
-    """Of each event, what was so after the first `number` events of its run; `before` has it of each run at first."""
+    """Return, per event, the value after the first `number` events of its run; `before` has the initial value per run."""
     place = np.maximum(runs.starts[runs.run] + number - 1, 0)
     return np.where(number > 0, after[place], before[runs.run])
 
 
 def before_each(after: Numbers, before: Numbers, runs: KeyRuns) -> Numbers:
-    """Of each event, what was so after the one before it in its run: `at_number` with the event's rank, but quicker."""
+    """Return, per event, the value after the previous event of its run: `at_number` with the event's rank, but faster."""
     shifted = np.empty_like(after)
     shifted[1:] = after[:-1]
     shifted[runs.starts] = before
@@ -57,7 +57,7 @@ def before_each(after: Numbers, before: Numbers, runs: KeyRuns) -> Numbers:
 
 
 def at_end(after: Floats, before: Floats, runs: KeyRuns) -> Floats:
-    """Of each model, what is so after all events; `before` has it of each model at first."""
+    """Return, per model, the value after all events; `before` has the initial value per model."""
     ended = before.copy()
     ended[runs.model] = after[runs.starts + runs.counts - 1]
     return ended

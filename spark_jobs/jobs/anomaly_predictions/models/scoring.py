@@ -1,4 +1,4 @@
-"""How unusual a deviation is: one scale for all models that expect a value and know how far values usually lie from it."""
+"""Score deviations on one scale, for all models that predict a value and a standard deviation."""
 
 import numpy as np
 import polars as pl
@@ -11,21 +11,21 @@ HALF_AT = 4.0
 BAND = 3.0
 """Standard deviations from the expected value within which values are usual: the band from `low` to `high`."""
 SEVEN_DEVIATIONS = 0.9
-"""The score at (almost) seven standard deviations. Metrics have tails far heavier than the normal distribution: a lower
-threshold alarms at every burst."""
+"""The score at about seven standard deviations. Metrics have much heavier tails than the normal distribution, so a lower
+threshold would raise an alarm at every burst."""
 WIDEST = 1e150
-"""Values further from zero are learned as this, so that no square overflows."""
+"""Values are clipped to this distance from zero, so that no square overflows."""
 
 _FINEST = 1e-9
-"""Share of the expected value below which a standard deviation is rounding."""
+"""Standard deviations smaller than this share of the expected value are rounding errors."""
 
 
 def predictions(values: Floats, expected: Floats, deviation: Floats) -> pl.DataFrame:
-    """Make `protocol.PREDICTION` of the values, what was expected (NaN for unknown) and the standard deviation (too).
+    """Make `protocol.PREDICTION` from the values, the expected values and the standard deviations (NaN if unknown).
 
-    The score is `z^4 / (z^4 + HALF_AT^4)`, where z is the value's distance in standard deviations. Values as usual get
-    next to nothing (1: 0.004, 2: 0.06) and there is room for the very unusual (8: 0.94, 20: 0.998), while the normal
-    distribution's own tail would spread the usual ones evenly from 0 to 1 and find all others alike.
+    The score is `z^4 / (z^4 + HALF_AT^4)`, where z is the value's distance in standard deviations. Usual values score near 0
+    (z = 1: 0.004, z = 2: 0.06), and very unusual ones differ (z = 8: 0.94, z = 20: 0.998). The tail probability of the normal
+    distribution would spread usual values evenly from 0 to 1, and would not distinguish unusual ones.
     """
     spread = np.maximum(deviation, _FINEST * np.abs(expected))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -35,7 +35,7 @@ def predictions(values: Floats, expected: Floats, deviation: Floats) -> pl.DataF
         inverse *= inverse
         inverse += 1.0
         score = 1.0 / inverse
-    # Not a number where nothing is known, and where a value is as expected of a metric that never changed.
+    # The score is NaN if nothing is known, and if a metric that never changed has its expected value (0 / 0).
     score[np.isnan(score)] = 0.0
     width = BAND * spread
     frame = pl.DataFrame(

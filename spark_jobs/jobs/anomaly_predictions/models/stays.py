@@ -1,4 +1,4 @@
-"""How long a value has stayed the same: what a sensor that is stuck gives away, though its value is usual."""
+"""Score how long a value has not changed, which reveals a stuck sensor even if its value is usual."""
 
 from typing import NamedTuple
 
@@ -8,17 +8,17 @@ from numpy.typing import NDArray
 from spark_jobs.jobs.anomaly_predictions.models.runs import Floats, Integers, KeyRuns, at_number, before_each
 
 NOTICED = 5
-"""Events in a row with one value that are noticed: fewer are chance."""
+"""Number of consecutive events with one value from which a stay counts; fewer may be chance."""
 
 
 class Stays(NamedTuple):
-    """Stays of events learned one after the other; of `previous` and `same` a row a run.
+    """Stays of events learned one after the other; `previous` and `same` have one row per run.
 
     Attributes:
-        values: of the events.
-        lengths: how many events in a row had the event's value, itself the last.
-        previous: the value learned before the run; NaN for none.
-        same: how many events in a row had that value.
+        values: the events' values.
+        lengths: the number of consecutive events with the event's value, up to and including the event.
+        previous: the last value learned before the run; NaN if none.
+        same: the number of consecutive events with that value.
     """
 
     values: Floats
@@ -28,7 +28,7 @@ class Stays(NamedTuple):
 
 
 def learn(values: Floats, runs: KeyRuns, previous: Floats, same: Integers) -> Stays:
-    """Learn events, each after those of its key before it; `same` events in a row had the value `previous` before."""
+    """Learn events in the order of each key; before them, the last `same` events had the value `previous`."""
     is_new = values != before_each(values, previous, runs)
     row = np.arange(len(values))
     is_first = runs.rank == 0
@@ -38,9 +38,9 @@ def learn(values: Floats, runs: KeyRuns, previous: Floats, same: Integers) -> St
 
 
 def surprises(stays: Stays, runs: KeyRuns, number: Integers, has_changed: NDArray[np.bool_]) -> Floats:
-    """How long each value has stayed for a model that has learned the first `number` of its run's events; 0 for short.
+    """Return the length of each event's stay, by a model that has learned the first `number` of its run's events; 0 if short.
 
-    A metric that has had but one value (`has_changed` is false) surprises nobody by having it again.
+    It is also 0 if the metric has always had the same value (`has_changed` is false).
     """
     is_same = stays.values == at_number(stays.values, stays.previous, runs, number)
     length = np.where(is_same, at_number(stays.lengths, stays.same, runs, number) + 1, 1)

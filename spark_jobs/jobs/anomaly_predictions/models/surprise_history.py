@@ -1,4 +1,4 @@
-"""What a model remembers of a metric's surprises: how rare they were in each view, and by the rarest of all."""
+"""Keep the largest surprises of a metric by view and in total, and compute how rare an event is."""
 
 from functools import reduce
 from typing import Any, NamedTuple
@@ -20,21 +20,21 @@ COLUMNS = {
     "news": pl.Float64(),
     "news_number": pl.Int64(),
 }
-"""What a model keeps: the largest surprises of each memory, one behind the other, and how many of each; what `episodes`
-remembers."""
+"""Columns of the model: the largest surprises of all memories in one list, the number of each memory's, and the state of
+`episodes`."""
 MEMORIES = len(VIEWS) + 4
 
 
 class History(NamedTuple):
-    """What a model remembers of surprises.
+    """The largest surprises of a model, and its last episode.
 
     Attributes:
-        of_views: of each view of `views`.
-        of_strays: of the rarest of these.
-        of_levels: of values on levels that are seldom there.
-        of_stays: of how long a value stayed the same.
-        of_all: of the rarest of these three.
-        episode: what was news.
+        of_views: the largest of each view in `views`.
+        of_strays: the largest return periods over all views.
+        of_levels: the largest of rare levels.
+        of_stays: the largest of unchanged values.
+        of_all: the largest return periods of `of_strays`, `of_levels` and `of_stays`.
+        episode: the last episode of alarms.
     """
 
     of_views: list[Largest]
@@ -53,11 +53,11 @@ class History(NamedTuple):
         return History(of_views, of_strays, of_levels, of_stays, of_all, episode)
 
     def rarity(self, surprises: list[float], number: int, horizon: int) -> float:
-        """How many events pass between two as rare, if it is news, else 0; learns nothing.
+        """Compute the return period of an event in events; 0 if it is not news. Does not learn.
 
         Args:
-            surprises: of one event: in each view, of its level, of its stay.
-            number, horizon: as `largest` has them.
+            surprises: the surprises of one event: by each view, of its level, of its stay.
+            number, horizon: as in `largest.Largest`.
         """
         *strays, level, stay = surprises
         periods = (view.period(size, number, horizon) for view, size in zip(self.of_views, strays, strict=True))
@@ -70,7 +70,7 @@ class History(NamedTuple):
         return rarity if self.episode.is_news(rarity, number) else 0.0
 
     def learn(self, surprises: Floats, numbers: Integers, horizons: Integers) -> Floats:
-        """The same of each event, a column an event, before it is learned."""
+        """Compute the same for each event, one column per event, and learn it afterwards."""
         *strays, levels, stays = surprises
         periods = (view.learn(row, numbers, horizons) for view, row in zip(self.of_views, strays, strict=True))
         rarest = reduce(
@@ -88,7 +88,7 @@ class History(NamedTuple):
         return news
 
     def columns(self) -> dict[str, Any]:
-        """The columns of it all."""
+        """Return the history as columns of the model."""
         memories = [*self.of_views, self.of_strays, self.of_levels, self.of_stays, self.of_all]
         return {
             "size": [size for memory in memories for size in memory.sizes],
@@ -102,6 +102,6 @@ class History(NamedTuple):
 
 
 def initial(models: int) -> list[pl.Series]:
-    """The columns of so many models that remember nothing."""
+    """Build the columns of this number of untrained models."""
     nothing = {"size_count": [0] * MEMORIES, "news": 0.0, "news_number": NEVER}
     return [pl.Series(name, [nothing.get(name, [])] * models, dtype=kind) for name, kind in COLUMNS.items()]

@@ -1,12 +1,12 @@
-"""Five weak views of a metric: how far each event strays from what is usual (`daily_bands`), in the metric's own unit.
+"""Compute five views of a metric: how far each event strays outside of the bands of `daily_bands`, in the metric's unit.
 
-- `stray`: how far the value lies outside of its band.
-- `lasting_stray`: the smallest stray of the last five events: not far, but it stays.
-- `lasting_change`: the smallest stray of the last five changes, be they too large (restless) or too small (stuck).
-- `lowest`, `highest`: how far the lowest and the highest value of the last three hours lie outside of their bands: it
-  does not come down any more, or no longer reaches its usual height.
+- `stray`: the distance of the value from its band.
+- `lasting_stray`: the smallest stray of the last five events, which detects a small but lasting shift.
+- `lasting_change`: the smallest stray of the last five changes, too large (restless) or too small (stuck).
+- `lowest`, `highest`: the distance of the lowest and the highest value of the last three hours from their bands. They detect a
+  metric that no longer comes down, or no longer reaches its usual height.
 
-None is much of a detector by itself, and each is blind to what another one sees.
+Each view is a weak detector, but each detects anomalies that the others miss.
 """
 
 from dataclasses import dataclass
@@ -31,18 +31,18 @@ from spark_jobs.jobs.anomaly_predictions.models.runs import Floats, Integers, Ke
 
 VIEWS = ("stray", "lasting_stray", "lasting_change", "lowest", "highest")
 LASTING = 5
-"""How many events in a row must stray: more than a hiccup, less than half an hour of a metric every five minutes."""
+"""Number of consecutive events that must stray: more than a glitch, and less than half an hour at one event per 5 minutes."""
 _ROUNDING = 1e-9
-"""Share of a value below which a stray is rounding."""
+"""Strays smaller than this share of a value are rounding errors."""
 
 
 @dataclass(frozen=True)
 class Trail:
-    """The end of what a model has learned, a row a run.
+    """The last events that a model has learned, one row per run.
 
     Attributes:
-        previous: the last value; NaN before the first.
-        strays: those of the values of the last `LASTING - 1` events, and of their changes; 0 before the first.
+        previous: the last value; NaN if there is none.
+        strays: the strays of the last `LASTING - 1` values, and of their changes; 0 if there is none.
     """
 
     previous: Floats
@@ -50,9 +50,9 @@ class Trail:
 
 
 class Sight(NamedTuple):
-    """What the views see of events: a row a view, in the order of `VIEWS`, a column an event; 0 where nothing is known.
+    """The views of events: one row per view, in the order of `VIEWS`, and one column per event; 0 if no band is known.
 
-    `low` and `high` are the band of the value, NaN where nothing is known.
+    `low` and `high` are the band of the value; NaN if no band is known.
     """
 
     surprises: Floats
@@ -64,10 +64,10 @@ class Path(NamedTuple):
     """Events seen and learned one after the other.
 
     Attributes:
-        sight: each event by a model that has learned all events of its key before it.
-        cells, trail: what the models keep once they have learned the events.
-        ranges: signed lowest and highest value of each event's cell up to the event.
-        strays: of each event's value and of its change, a row an event; those of the trail before each run's.
+        sight: the views of each event by a model that has learned all events of its key before it.
+        cells, trail: the models' state after the events.
+        ranges: the signed lowest and highest value of each event's cell up to the event.
+        strays: the strays of values and of changes, one row per event, with those of the trail before each run's events.
     """
 
     sight: Sight
@@ -78,7 +78,7 @@ class Path(NamedTuple):
 
 
 def score_and_learn(models: pl.DataFrame, runs: KeyRuns, times: Integers, values: Floats, trail: Trail) -> Path:
-    """See each event by a model that has learned all events of its key before it."""
+    """Compute the views of each event by a model that has learned all events of its key before it."""
     before, numbers = cells_of(models), event_cells(runs, times)
     changes = _changes(values, before_each(values, trail.previous, runs))
     cells = with_events(before, numbers, event_edges(values, changes))
@@ -99,9 +99,9 @@ def score_and_learn(models: pl.DataFrame, runs: KeyRuns, times: Integers, values
 def score_as_of(
     models: pl.DataFrame, runs: KeyRuns, times: Integers, values: Floats, trail: Trail, path: Path, learned: Integers
 ) -> Sight:
-    """See each event by a model that has learned the first `learned` of its key's events, given the path of them all.
+    """Compute the views of each event by a model that has learned the first `learned` events of its key, given `path`.
 
-    `learned` is at most the event's rank, and all that lies in the cells of the days before is learned.
+    `learned` must be at most the event's rank, and must include all events in the cells of the previous days.
     """
     numbers = event_cells(runs, times)
     knows = learned > 0
@@ -111,7 +111,7 @@ def score_as_of(
     is_inside = knows & (numbers - until < ENVELOPE)
     envelope = np.where(is_inside[:, None], path.ranges[last], np.inf)
     envelope = np.minimum(envelope, envelope_before(path.cells, numbers, until))
-    # Nothing learned here: what the models had kept of these cells before.
+    # If nothing of the key is learned here, take the cells that its model had before.
     kept = envelope_before(cells_of(models), numbers, numbers + 1)
     envelope = np.minimum(np.where(knows[:, None], envelope, kept), np.stack([values, -values], axis=1))
     wanted, place = np.unique(numbers, return_inverse=True)
@@ -122,7 +122,7 @@ def score_as_of(
 
 
 def score_frozen(models: pl.DataFrame, runs: KeyRuns, times: Integers, values: Floats, trail: Trail) -> Sight:
-    """See each event by its key's model as it is given, as if it were the next one."""
+    """Compute the views of each event by its key's model, as if it were the next event."""
     cells, numbers = cells_of(models), event_cells(runs, times)
     changes = _changes(values, trail.previous[runs.run])
     wanted, place = np.unique(numbers, return_inverse=True)
@@ -138,7 +138,7 @@ def score_frozen(models: pl.DataFrame, runs: KeyRuns, times: Integers, values: F
 def _strays(
     bands: Bands, place: Integers, values: Floats, changes: Floats, envelope: Floats
 ) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats]:
-    """Strays of value, change, lowest and highest of each event, and the band of its value."""
+    """Return the strays of each event's value, change, lowest and highest, and the band of its value."""
     rounding = _ROUNDING * np.abs(values)
     lowest, highest = envelope[:, 0], -envelope[:, 1]
     seen = zip((values, changes, lowest, highest), bands, strict=True)
@@ -157,7 +157,7 @@ def _changes(values: Floats, previous: Floats) -> Floats:
 
 
 def _joined(strays: Floats, last: Floats, runs: KeyRuns) -> Floats:
-    """The strays of each run behind the last ones that its model had kept."""
+    """Put the strays of each run after the last ones of its model."""
     width = LASTING - 1
     joined = np.empty(len(strays) + last.size)
     joined[np.arange(len(strays)) + width * (runs.run + 1)] = strays
@@ -166,7 +166,7 @@ def _joined(strays: Floats, last: Floats, runs: KeyRuns) -> Floats:
 
 
 def _smallest(joined: Floats, strays: Floats, runs: KeyRuns, learned: Integers) -> Floats:
-    """The smallest of each stray and the `LASTING - 1` before it, given how many of its run are learned."""
+    """Return the minimum of each stray and the `LASTING - 1` before it, given the number of learned events of its run."""
     end = runs.starts[runs.run] + (LASTING - 1) * (runs.run + 1) + learned
     smallest = strays.copy()
     for step in range(1, LASTING):
@@ -180,7 +180,7 @@ def _last(joined: Floats, runs: KeyRuns) -> Floats:
 
 
 def _running_least(rows: Floats, starts: Integers, counts: Integers, before: Floats) -> Floats:
-    """After each row of a group the least so far, column by column; groups lie from `starts`, `counts` long."""
+    """Return the running minimum of each column within groups; group i has `counts[i]` rows from `starts[i]`."""
     least = rows.copy()
     least[starts] = np.minimum(rows[starts], before)
     for step in range(1, int(counts.max(initial=0))):
