@@ -1,4 +1,4 @@
-"""Sample events for every stream: realistic, made in bulk, with counted faults."""
+"""Simulate realistic events of every stream in bulk, with a known number of faults."""
 
 from spark_jobs.simulation.contract import SimulationSummary
 from spark_jobs.simulation.rides import ride_points_table

@@ -1,4 +1,4 @@
-"""`keyfold simulate`: sample events as files."""
+"""`keyfold simulate`: write simulated events to files."""
 
 import tempfile
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""What a simulated stream is made of: a maker of clean tables, the ways its lines arrive, and what was written."""
+"""Define a simulated stream: its generator of clean events, the arrival of its lines, and the summary of a call."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 SECOND = 1_000_000
-"""Times within the simulation are whole microseconds since 1970."""
+"""Microseconds of a second; times in the simulation are integers, in microseconds since 1970."""
 
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
@@ -22,22 +22,22 @@ DAY = 24 * HOUR
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationSummary:
-    """What one call wrote.
+    """The counts of what one call wrote.
 
     Attributes:
         stream: the stream's name.
-        size: how many rides, stations, series, vehicles or sales; `Simulator.counted` says which.
-        files: readable files; `unreadable_files` come on top, and nothing below counts what is in them.
-        rows: lines without headers, which are `events + duplicates + malformed`.
+        size: number of rides, stations, series, vehicles, sales or cards; see `Simulator.counted`.
+        files: number of readable files. `unreadable_files` are not included, and their lines are not counted below.
+        rows: lines without headers; the sum of `events`, `duplicates` and `malformed`.
         events: well-formed events, each counted once.
-        duplicates: further copies of an event, byte for byte.
-        malformed: lines that are no valid event; `malformed_by_fault` says what is wrong with how many.
-        out_of_order: events that arrive after one that is newer by more than `Arrival.out_of_order`; also the late.
+        duplicates: further exact copies of events.
+        malformed: lines that are not valid events; `malformed_by_fault` has the number by fault.
+        out_of_order: events that arrive after one that is newer by more than `Arrival.out_of_order`; includes the late ones.
         late: events that arrive after one that is newer by more than `Arrival.late`.
-        untimed: events whose line says no time, so that no reader can tell whether they are out of order.
+        untimed: events whose line has no time, so a reader cannot detect that they are out of order.
         start: no event is earlier.
         end: no well-formed event is later; the next call into the same folder starts here.
-        planted: what a job is to find, by the stream: jumps of meters, anomalies, frauds.
+        planted: what a job should detect, depending on the stream: jumps of meters, anomalies or frauds.
     """
 
     stream: str
@@ -59,15 +59,15 @@ class SimulationSummary:
 
 @dataclass(frozen=True)
 class Arrival:
-    """How the lines of a stream arrive; one event in 25 is held back, and one in 200 is late. Times are in minutes.
+    """The arrival of a stream's lines: one event in 25 is held back, and one in 200 is late. Times are in minutes.
 
     Attributes:
-        delay: on average, of every event, in seconds.
-        held_back: least and greatest further delay of those held back.
-        out_of_order: an event is, when one newer by more than this has already arrived.
-        late: an event is, when one newer by more than this than `over` has already arrived.
-        late_by: least and greatest time past `over` at which late events arrive.
-        by_key: whether "already arrived" looks at events of the same key alone.
+        delay: mean delay of every event, in seconds.
+        held_back: least and greatest additional delay of events that are held back.
+        out_of_order: an event is out of order if one that is newer by more than this has arrived before.
+        late: an event is late if one that is newer than its `over` by more than this has arrived before.
+        late_by: least and greatest time after `over` at which late events arrive.
+        by_key: whether an event is compared only with those of the same key.
     """
 
     delay: float = 2
@@ -80,13 +80,13 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Format:
-    """One kind of file.
+    """One file format of a stream.
 
     Attributes:
-        ending: `ndjson` or `csv`; also the column of `Made.events` that holds the lines.
-        faults: what may be wrong with a line, and how to make it so from a good one in `line`.
+        ending: `ndjson` or `csv`; also the column of `SimulatedEvents.events` with the lines.
+        faults: faults by name, each an expression that makes a malformed line from the good one in `line`.
         header: the first line of every file, if any.
-        untimed: whether the line of an event says no time.
+        untimed: whether the line of an event has no time.
     """
 
     ending: str
@@ -97,14 +97,14 @@ class Format:
 
 @dataclass(frozen=True)
 class SimulatedEvents:
-    """Clean events, before anything goes wrong.
+    """Clean events, before faults are added.
 
     Attributes:
-        events: `time` and `over` (from when on it can be late: its own time, or its ride's end), both in microseconds
-            since 1970, `key`, and for each format a column of lines.
-        formats: files take them in turn.
-        planted: what a job is to find.
-        file_by_key: one file a key, under the key's path, in place of files in the order of arrival.
+        events: the columns `time` and `over` (the time from which lateness counts: the event's own time, or the end of its
+            ride), both in microseconds since 1970; `key`; and for each format a column of lines.
+        formats: the formats of the files, in turn.
+        planted: what a job should detect.
+        file_by_key: write one file per key, with the key as its path, instead of files in the order of arrival.
     """
 
     events: pl.DataFrame
@@ -115,13 +115,13 @@ class SimulatedEvents:
 
 @dataclass(frozen=True)
 class SimulationRequest:
-    """What a stream is asked to make.
+    """The arguments of a call for the stream's generator.
 
     Attributes:
-        size: how many of what the stream counts.
+        size: number of rides, stations, …; see `Simulator.counted`.
         begin: the earliest event time, in microseconds since 1970.
-        end: where event time ends.
-        first: nothing is in the folder yet.
+        end: the end of event time, exclusive.
+        first: whether the folder has no files of the stream yet.
     """
 
     size: int
@@ -130,7 +130,7 @@ class SimulationRequest:
     first: bool
 
     def grid(self, step: int) -> Ints:
-        """The moments from `begin` on, and before `end`, that are whole multiples of a step."""
+        """Return the multiples of a step from `begin` on and before `end`."""
         return np.arange(-(-self.begin // step) * step, self.end, step, dtype=np.int64)
 
 
@@ -139,15 +139,15 @@ class Simulator:
     """One stream that can be simulated.
 
     Attributes:
-        name: the stream's.
-        counted: what `size` counts.
-        make: makes the clean events.
-        size: unless told otherwise; `least_size` at least.
-        hours: span of a first call and of further ones, unless told otherwise; `least_hours` at least.
-        files: unless told otherwise.
-        arrival: how lines arrive.
-        prefix: of its files' names; by default the stream's name.
-        copies: whether some lines come more than once; only where the stream can tell copies from equal events.
+        name: the stream's name.
+        counted: what `size` counts, such as rides.
+        make: the generator of clean events.
+        size: the default size; the minimum is `least_size`.
+        hours: the default spans of a first call and of further ones; the minimum is `least_hours`.
+        files: the default number of files.
+        arrival: the arrival of lines.
+        prefix: prefix of the file names; by default the stream's name.
+        copies: whether some lines are duplicated; only if the stream can tell duplicates from equal events.
     """
 
     name: str
@@ -164,19 +164,19 @@ class Simulator:
 
     @property
     def stem(self) -> str:
-        """What its files' names begin with."""
+        """The prefix of the file names."""
         return self.prefix or self.name
 
 
 def json_field(name: str, value: str) -> pl.Expr:
-    """A fault: the line with another value, given as JSON, for a field whose value is neither list nor object."""
+    """Make a fault that replaces the value of a JSON field, which must not be a list or an object, by another JSON value."""
     return pl.col("line").str.replace(rf'"{name}":("[^"]*"|[^,"}}\]]*)', f'"{name}":{value}')
 
 
 def csv_field(position: int, value: str) -> pl.Expr:
-    """A fault: the line with another value in one field, counted from 0 or, backwards, from -1.
+    """Make a fault that replaces the value of a CSV field, counted from 0, or from -1 backwards.
 
-    No field between that one and the end it is counted from may be quoted.
+    The fields between it and the end from which it is counted must not be quoted.
     """
     if position >= 0:
         return pl.col("line").str.replace(rf"^((?:[^,]*,){{{position}}})[^,]*", f"${{1}}{value}")

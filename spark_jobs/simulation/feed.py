@@ -1,4 +1,4 @@
-"""Turns clean events into lines as they arrive: out of order, late, twice, malformed; and counts each of these."""
+"""Turn clean events into lines in the order of arrival, add faults, and count them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from spark_jobs.simulation.contract import MINUTE, SECOND, Arrival, Floats, Form
 
 @dataclass(frozen=True)
 class Feed:
-    """Lines in the order of arrival, and what is in them.
+    """Lines in the order of arrival, and their counts.
 
     Attributes:
-        lines: `file` (a number), `place` (orders the lines of a file), `line` and `key`.
+        lines: the columns `file` (a number), `place` (the order of the lines within a file), `line` and `key`.
         events: well-formed events, each counted once.
         duplicates: exact copies.
-        malformed: lines by what is wrong with them.
-        out_of_order: of the events.
-        late: of the events.
-        untimed: of the events.
+        malformed: malformed lines by fault.
+        out_of_order: events that are out of order.
+        late: events that are late.
+        untimed: events whose line has no time.
     """
 
     lines: pl.DataFrame
@@ -33,14 +33,14 @@ class Feed:
 
 
 def feed(rng: np.random.Generator, made: SimulatedEvents, arrival: Arrival, files: int, *, copies: bool) -> Feed:
-    """The lines of clean events and of what goes wrong with them.
+    """Make the lines of clean events, with faults.
 
     Args:
-        rng: where chance comes from.
+        rng: the random generator.
         made: the clean events.
-        arrival: how they arrive.
-        files: over how many files to spread them, no more than there are events.
-        copies: whether some come more than once.
+        arrival: the arrival of the events.
+        files: number of files, at most that of events.
+        copies: whether to duplicate some lines.
     """
     events, out_of_order, late = _in_order_of_arrival(rng, made, arrival, files)
     parts, duplicates = [events], 0
@@ -56,7 +56,7 @@ def feed(rng: np.random.Generator, made: SimulatedEvents, arrival: Arrival, file
 def _in_order_of_arrival(
     rng: np.random.Generator, made: SimulatedEvents, arrival: Arrival, files: int
 ) -> tuple[pl.DataFrame, int, int]:
-    """The events as they arrive, with their `file` and `place`; how many are out of order and late."""
+    """Order the events by arrival, with `file` and `place`; return them, and how many are out of order and late."""
     events, count = made.events, len(made.events)
     times: Ints = events["time"].to_numpy()
     over: Ints = events["over"].to_numpy()
@@ -65,7 +65,7 @@ def _in_order_of_arrival(
     least, most = arrival.held_back
     arrives[held_back] += rng.uniform(least * MINUTE, most * MINUTE, held_back.sum())
     least, most = arrival.late_by
-    # Only events that are over early enough for something newer to arrive before the late one does.
+    # Only early events can be late: newer ones must arrive before them.
     early = np.flatnonzero(over < times.max() - (most + 5) * MINUTE)
     stragglers = rng.choice(early, min(len(early), max(1, count // 200)), replace=False)
     arrives[stragglers] = over[stragglers] + rng.uniform(least * MINUTE, most * MINUTE, len(stragglers))
@@ -76,7 +76,7 @@ def _in_order_of_arrival(
         arrived = arrived.with_columns(file=pl.col("key").rank("dense").cast(pl.Int64) - 1)
     arrived = arrived.with_columns(line=_by_format(made, lambda form: pl.col(form.ending)))
     arrived = arrived.with_columns(untimed=_by_format(made, lambda form: form.untimed))
-    # Of those that say their time: nobody can see that another one is out of order.
+    # Compare only events whose line has a time: a reader cannot detect that others are out of order.
     told = pl.when(~pl.col("untimed")).then("time")
     newest = told.cum_max().over("key") if arrival.by_key else told.cum_max()
     behind = arrived.select(event=newest - pl.col("time"), over=newest - pl.col("over"))
@@ -86,15 +86,15 @@ def _in_order_of_arrival(
 
 
 def _by_format(made: SimulatedEvents, of: Callable[[Format], pl.Expr]) -> pl.Expr:
-    """Of each event what it has in the format of its file."""
+    """Select the expression of the format of each event's file."""
     turn = pl.col("file") % len(made.formats)
     return pl.coalesce(pl.when(turn == at).then(of(form)) for at, form in enumerate(made.formats))
 
 
 def _copies(rng: np.random.Generator, events: pl.DataFrame, files: int, *, travel: bool) -> pl.DataFrame:
-    """Exact copies of some events: half right behind the first, half at the end of one of the next two files.
+    """Copy some events exactly: half right after the original, half at the end of one of the next two files.
 
-    Where lines do not travel from file to file, that half is at the end of its own.
+    Without `travel`, the second half is at the end of the original's file.
     """
     count = max(2, len(events) // 50)
     chosen = events[rng.choice(len(events), count, replace=len(events) < count)]
@@ -109,7 +109,7 @@ def _copies(rng: np.random.Generator, events: pl.DataFrame, files: int, *, trave
 def _malformed(
     rng: np.random.Generator, events: pl.DataFrame, made: SimulatedEvents
 ) -> tuple[pl.DataFrame, dict[str, int]]:
-    """Lines that are no events, beside good ones."""
+    """Make malformed lines from good ones, and place each next to its original; return them, and the number by fault."""
     each = max(1, len(events) // 1000)
     parts, faults = [], {}
     for turn, form in enumerate(made.formats):

@@ -1,4 +1,4 @@
-"""How well planted fraud was found: a payment counts as found if any match begins or ends with it."""
+"""Score the detection of planted frauds: a payment counts as found if a match begins or ends with it."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ import polars as pl
 
 @dataclass(frozen=True)
 class FraudScore:
-    """What matches are worth.
+    """The numbers of true and false matches.
 
     Attributes:
-        planted: payments with copied cards.
-        found: of those, how many are in a match.
-        matches: rows of `card_in_two_cities`.
-        false: of those, how many are of honest payments alone.
+        planted: number of payments with copied cards.
+        found: how many of them are in a match.
+        matches: number of rows of `card_in_two_cities`.
+        false: how many of them have only honest payments.
     """
 
     planted: int
@@ -27,7 +27,7 @@ def score_fraud(matches: pl.DataFrame, planted: Collection[str]) -> FraudScore:
     """Score rows of `card_in_two_cities`.
 
     Args:
-        matches: the rows, `first_payment_id` and `last_payment_id` among their columns.
+        matches: the rows, with at least `first_payment_id` and `last_payment_id`.
         planted: `payment_id` of the planted payments.
 
     Example:

@@ -1,12 +1,12 @@
-"""Samples of metrics every five minutes, with planted anomalies.
+"""Simulate metrics with a sample every five minutes, and planted anomalies.
 
-A first call writes the history of each series as one CSV file, `timestamp,value`, whose path is the key
-(`servers/web-1.csv.gz`). A file is read once and must not change, so further calls write NDJSON with a `key` of its own,
-over all series in the order of arrival. The file that is cut short lies beside the folders; its name tells the next
-call where this one ended.
+A first call writes the history of each series as one CSV file, `timestamp,value`, with the key as its path
+(`servers/web-1.csv.gz`). Ingest reads a file once, so it must not change. Further calls therefore write NDJSON with a field
+`key`, with all series in the order of arrival. The truncated file is at the top of the folder; its name gives the next call its
+start.
 
-A series has a daily course, a faster one of 40 to 90 minutes, and noise. What it is like depends on its key alone, so
-that a later call goes on where the one before ended.
+A series has a daily cycle, a faster one of 40 to 90 minutes, and noise. Its parameters depend only on its key, so a later call
+continues the series.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from spark_jobs.simulation.contract import (
 )
 
 STEP = 300 * SECOND
-"""Between two samples of a series."""
+"""Time between two samples of a series, in microseconds."""
 
 SERIES = (
     "servers/web-1",
@@ -46,11 +46,11 @@ SERIES = (
     "traffic/north",
     "traffic/south",
 )
-"""The first series; further ones are servers/host-00012, servers/host-00013, …"""
+"""Keys of the first series; further ones are servers/host-00012, servers/host-00013, …"""
 
 AnomalyKind = Literal["spike", "level shift", "flat line", "frequency change"]
 
-_CHARACTERS = 288  # seeds what a series is like, whatever the call
+_CHARACTERS = 288  # fixed seed, so that a series has the same parameters in every call
 
 
 @dataclass(frozen=True)
@@ -66,15 +66,15 @@ class PlantedAnomaly:
 def metrics_table(
     rng: np.random.Generator, series: int, times: Ints
 ) -> tuple[pl.DataFrame, tuple[PlantedAnomaly, ...]]:
-    """Clean samples of every series at every moment, in the order of time, and what was planted in them.
+    """Make clean samples of every series at every time, sorted by time, with planted anomalies.
 
     Args:
-        rng: where chance comes from.
-        series: how many.
-        times: five minutes apart, in microseconds since 1970.
+        rng: the random generator.
+        series: number of series.
+        times: sample times five minutes apart, in microseconds since 1970.
 
     Returns:
-        The columns of the stream `metrics`, and the anomalies by their time.
+        The columns of the stream `metrics`, and the anomalies sorted by time.
     """
     keys = _keys(series)
     character = np.random.default_rng(_CHARACTERS).random((series, 5)).T[:, :, None]
@@ -112,7 +112,7 @@ def _fast(level: Floats, period: Floats, times: Ints) -> Floats:
 
 
 def _anomalous(kind: AnomalyKind, values: Floats, level: float, quicker: Floats) -> Floats:
-    """The values of a window as the anomaly makes them; `quicker` takes the fast course to three times its pace."""
+    """Apply an anomaly to the values of a window; adding `quicker` makes the fast cycle three times as fast."""
     if kind == "spike":
         return values + level
     if kind == "level shift":
@@ -123,7 +123,7 @@ def _anomalous(kind: AnomalyKind, values: Floats, level: float, quicker: Floats)
 
 
 def make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvents:
-    """A call's clean events, as lines."""
+    """Make the clean events of a call, as lines."""
     table, anomalies = metrics_table(rng, request.size, request.grid(STEP))
     time = pl.col("timestamp").cast(pl.Int64)
     if request.first:

@@ -1,11 +1,11 @@
-"""Payments with cards, one JSON object a line; some cards were copied, and are used far away.
+"""Simulate card payments, one JSON object per line; some cards are copied and used far away.
 
-A card is at home in a city, and shops there in rounds of one to four payments, minutes apart. One round in fourteen is a
-journey to another city, hours from the round before. Two things look like fraud and are none: cities so near each
-other that a round goes through both, and online shops, whose payments tell of the city where the shop is at home.
+A card has a home city, and pays there in rounds of one to four payments, minutes apart. One round in fourteen is in another
+city, hours after the round before. Two cases look like fraud but are not: rounds through two neighbouring cities, and online
+shops, whose payments have the city of the shop.
 
-**Fraud** is planted in one card of twenty-five: a payment in a city where its owner is not, within ten minutes of one of
-the owner's own. Nothing in the line tells it; `SimulationSummary.planted` does.
+**Fraud** is planted in one of 25 cards: a payment in a city where the owner is not, within ten minutes of one of the owner's
+payments. The line does not show it; `SimulationSummary.planted` lists the frauds.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ CITIES = (
     "Mannheim", "Ludwigshafen", "Mainz", "Wiesbaden", "Ulm", "Neu-Ulm",
     "Hamburg", "Leipzig", "Dresden", "Bremen", "Freiburg", "Rostock", "Kassel", "Trier",
 )  # fmt: skip
-"""The first six are three pairs: a bridge lies between a city and its neighbour."""
+"""The first six are three pairs of neighbours, separated by a bridge."""
 
 _IN_PAIRS = 6
 
@@ -32,14 +32,14 @@ ONLINE = "online shop"
 _ONLINE_HOME = "Hamburg"
 
 WITHIN = 600 * SECOND
-"""A planted payment lies no further from its owner's."""
+"""The longest time between a fraud and the owner's payment, in microseconds."""
 
-_OWNERS = 4417  # seeds where cards are at home, whatever the call
+_OWNERS = 4417  # fixed seed, so that a card has the same home city in every call
 
 
 @dataclass(frozen=True)
 class PlantedFraud:
-    """A payment with a copied card: which one, and when and where it was made."""
+    """A payment with a copied card."""
 
     payment_id: str
     time: datetime
@@ -47,16 +47,16 @@ class PlantedFraud:
 
 
 def payments_table(rng: np.random.Generator, cards: int, begin: int, end: int) -> tuple[pl.DataFrame, Ints]:
-    """Clean payments in the order of time, and which of them are frauds.
+    """Make clean payments sorted by time, including frauds.
 
     Args:
-        rng: where chance comes from.
-        cards: how many.
+        rng: the random generator.
+        cards: number of cards.
         begin: no payment is earlier, in microseconds since 1970.
         end: every payment is earlier.
 
     Returns:
-        The columns of the stream `payments`, and the rows that are planted. Of every card there is a payment.
+        The columns of the stream `payments`, and the rows of the frauds. Every card has a payment.
     """
     card, time, city = _rounds(rng, cards, begin, end)
     is_online = rng.random(len(card)) < 0.004
@@ -76,7 +76,7 @@ def payments_table(rng: np.random.Generator, cards: int, begin: int, end: int) -
             "city": pl.Series(CITIES, dtype=pl.String).gather(place[order]),
             "amount": amount[order],
             "merchant": names.gather(shop[order]),
-            # Numbers of one call never come again: the next begins where this one ends.
+            # Ids include the begin of the call, so that no other call has the same ids.
             "payment_id": pl.Series(
                 [f"{begin // SECOND:x}-{number:06}" for number in range(len(card))], dtype=pl.String
             ),
@@ -86,19 +86,19 @@ def payments_table(rng: np.random.Generator, cards: int, begin: int, end: int) -
 
 
 def card_numbers(count: int) -> list[str]:
-    """Numbers of no bank: they begin with nines."""
+    """Return card numbers that no bank issues: they begin with 9999."""
     return [f"9999-{number // 10_000:04}-{number % 10_000:04}" for number in range(count)]
 
 
 def _rounds(rng: np.random.Generator, cards: int, begin: int, end: int) -> tuple[Ints, Ints, Ints]:
-    """Card, time and city of each payment of honest owners: rounds three hours apart, at least."""
+    """Return card, time and city of each honest payment; each slot of about three hours has at most one round per card."""
     slots = max(1, (end - begin) // (3 * HOUR))
     slot = (end - begin) // slots
     shops = rng.random((cards, slots)) < 0.3
     shops[np.arange(cards), rng.integers(0, slots, cards)] = True
     owner, at = np.nonzero(shops)
     home = np.random.default_rng(_OWNERS).integers(0, len(CITIES), max(cards, 100_000))[owner]
-    # From one slot to the next time enough remains for the journey: a round is over an hour before its slot is.
+    # A round ends an hour before its slot does, so there is time to travel before the next round.
     away = rng.integers(0, len(CITIES), len(owner))
     city = np.where(rng.random(len(owner)) < 1 / 14, away, home)
     starts = begin + at * slot + (rng.random(len(owner)) * (slot - min(slot // 2, 2 * HOUR))).astype(np.int64)
@@ -109,7 +109,7 @@ def _rounds(rng: np.random.Generator, cards: int, begin: int, end: int) -> tuple
     gaps[firsts] = 0
     elapsed = np.cumsum(gaps)
     time = starts[number] + elapsed - elapsed[firsts][number]
-    # Of a round in a city with a neighbour, what is bought in the other.
+    # Some payments of a round are in the neighbouring city. The cities of a pair differ in the last bit of their number.
     crosses = (city[number] < _IN_PAIRS) & (rng.random(len(number)) < 0.012)
     place = np.where(crosses, city[number] ^ 1, city[number])
     keeps = time < end
@@ -118,7 +118,7 @@ def _rounds(rng: np.random.Generator, cards: int, begin: int, end: int) -> tuple
 
 
 def _frauds(rng: np.random.Generator, card: Ints, time: Ints, place: Ints, end: int) -> tuple[Ints, Ints, Ints]:
-    """Card, time and city of planted payments: one for each copied card, soon after one of its owner's."""
+    """Return card, time and city of the frauds: one for each copied card, soon after one of its owner's payments."""
     cards = int(card.max()) + 1
     copied = rng.permutation(cards)[: max(1, cards // 25)]
     found: list[tuple[int, int, int]] = []
@@ -128,7 +128,7 @@ def _frauds(rng: np.random.Generator, card: Ints, time: Ints, place: Ints, end: 
         if not early.size:
             continue
         near = rng.choice(early)
-        # Nowhere that the owner has been, nor across the bridge from there.
+        # Exclude the owner's cities and their neighbours.
         been = set(place[own].tolist()) | {int(city) ^ 1 for city in place[own] if city < _IN_PAIRS}
         elsewhere = [city for city in range(len(CITIES)) if city not in been]
         after = int(rng.integers(30 * SECOND // 1000, WITHIN // 1000)) * 1000 + 1
@@ -138,7 +138,7 @@ def _frauds(rng: np.random.Generator, card: Ints, time: Ints, place: Ints, end: 
 
 
 def make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvents:
-    """A call's clean events, as lines."""
+    """Make the clean events of a call, as lines."""
     table, planted = payments_table(rng, request.size, request.begin, request.end)
     frauds = tuple(
         PlantedFraud(number, time, city)

@@ -1,7 +1,7 @@
-"""Rides over New York: random walks at a taxi's pace, as the workshop's message, one JSON object a line.
+"""Simulate taxi rides in New York as random walks, in the format of the workshop's messages, one JSON object per line.
 
-All rides of a call end within its hours, save that some points arrive late. One ride in thirty takes longer than an
-hour, one in sixteen never drops off; the meter of one in forty jumps once.
+All rides of a call end within its hours. One ride in 30 takes longer than an hour, one in 16 has no dropoff, and the meter of
+one in 40 jumps once.
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ from spark_jobs.simulation.contract import SECOND, Floats, Format, Ints, Simulat
 from spark_jobs.streams import RIDE_POINTS, RIDE_STATUSES
 
 NEW_YORK = ((40.60, 40.85), (-74.05, -73.75))
-"""Latitudes and longitudes, in degrees, that no simulated taxi leaves."""
+"""Bounds of latitude and longitude of all rides, in degrees."""
 
 TOP_SPEED = 25.0
-"""Metres a second, between any two neighbouring points of a ride."""
+"""The highest speed between two consecutive points of a ride, in m/s."""
 
 SECONDS_BETWEEN_POINTS = (4.0, 15.0)
 
@@ -31,17 +31,17 @@ _FLAG_FALL = 2.5
 def ride_points_table(
     rides: int, points_per_ride: int, seed: int, start: datetime, rides_per_hour: int = 1200
 ) -> pl.DataFrame:
-    """Clean ride points in the order of event time, all rides of one length: volume for benchmarks.
+    """Make clean ride points sorted by event time, with rides of equal length, for benchmarks.
 
     Rides begin evenly over `rides / rides_per_hour` hours of event time. A point comes every 9.5 s on average, so
     about `rides_per_hour * points_per_ride / 379` rides run at any moment: 160 with 50 points each.
 
     Args:
-        rides: how many rides.
-        points_per_ride: how many points each has, pickup and dropoff included; two at least.
+        rides: number of rides.
+        points_per_ride: number of points of each, including pickup and dropoff; at least two.
         seed: the same arguments give the same table.
         start: the earliest pickup, with an offset.
-        rides_per_hour: pickups in an hour of event time.
+        rides_per_hour: number of pickups per hour of event time.
 
     Returns:
         `rides * points_per_ride` rows with the columns and types of the stream `ride_points`.
@@ -54,14 +54,14 @@ def ride_points_table(
 
 
 def ride_ids(rng: np.random.Generator, rides: int) -> list[str]:
-    """Random ids in the shape of UUIDs."""
+    """Make random ids in the format of UUIDs."""
     digits = rng.bytes(16 * rides).hex()
     each = (digits[at : at + 32] for at in range(0, len(digits), 32))
     return [f"{d[:8]}-{d[8:12]}-{d[12:16]}-{d[16:20]}-{d[20:]}" for d in each]
 
 
 def seconds_into_ride(rng: np.random.Generator, lengths: Ints) -> Ints:
-    """How far into its ride each point is, in whole milliseconds but counted in microseconds."""
+    """Return the time from the pickup to each point, in microseconds, rounded to milliseconds."""
     low, high = (int(1000 * seconds) for seconds in SECONDS_BETWEEN_POINTS)
     gaps = rng.integers(low, high, lengths.sum(), endpoint=True) * 1000
     gaps[_firsts(lengths)] = 0
@@ -71,14 +71,14 @@ def seconds_into_ride(rng: np.random.Generator, lengths: Ints) -> Ints:
 def ride_points(
     rng: np.random.Generator, ids: Sequence[str], lengths: Ints, elapsed: Ints, pickups: Ints
 ) -> pl.DataFrame:
-    """Points of many rides, in the order of event time.
+    """Make the points of many rides, sorted by event time.
 
     Args:
-        rng: where chance comes from.
+        rng: the random generator.
         ids: the rides' ids.
-        lengths: points a ride, two at least.
-        elapsed: microseconds into the ride, a point, as `seconds_into_ride` makes them.
-        pickups: when each ride begins, in microseconds since 1970.
+        lengths: number of points of each ride, at least two.
+        elapsed: the result of `seconds_into_ride` for these lengths.
+        pickups: the time of each pickup, in microseconds since 1970.
     """
     firsts, total = _firsts(lengths), int(lengths.sum())
     ride = np.repeat(np.arange(len(lengths)), lengths)
@@ -106,7 +106,7 @@ def ride_points(
 
 
 def _random_walk(rng: np.random.Generator, lengths: Ints, ride: Ints, elapsed: Ints) -> tuple[Floats, Floats]:
-    """Latitude and longitude a point: a speed of its own a ride, a heading that drifts."""
+    """Return latitude and longitude of each point; each ride has its own mean speed and a drifting heading."""
     total = len(ride)
     gaps = np.diff(elapsed, prepend=0) / SECOND
     gaps[_firsts(lengths)] = 0
@@ -122,7 +122,7 @@ def _random_walk(rng: np.random.Generator, lengths: Ints, ride: Ints, elapsed: I
 
 
 def _folded(values: Floats, low: float, high: float) -> Floats:
-    """Values reflected at the bounds, as often as need be: no step grows longer by it."""
+    """Reflect values at the bounds, repeatedly if needed; this makes no step longer."""
     width = high - low
     return low + width - np.abs((values - low) % (2 * width) - width)
 
@@ -132,14 +132,14 @@ def _firsts(lengths: Ints) -> Ints:
 
 
 def _running_sum(values: npt.NDArray[Any], lengths: Ints) -> npt.NDArray[Any]:
-    """A running sum that starts again with every ride."""
+    """Return a running sum that restarts with each ride."""
     sums = np.cumsum(values)
     firsts = _firsts(lengths)
     return sums - np.repeat(sums[firsts] - values[firsts], lengths)
 
 
 def make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvents:
-    """A call's clean events, as lines."""
+    """Make the clean events of a call, as lines."""
     lengths = np.clip(rng.lognormal(np.log(60), 0.6, request.size), 8, 220).astype(np.int64)
     long = max(1, request.size // 30)
     lengths[rng.choice(request.size, long, replace=False)] = rng.integers(450, 700, long)
@@ -172,9 +172,9 @@ def make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvent
 def _with_jumps(
     rng: np.random.Generator, points: pl.DataFrame, ids: Sequence[str], lengths: Ints
 ) -> tuple[pl.DataFrame, tuple[tuple[str, int], ...]]:
-    """The points, with a meter that jumps in some rides; and where it does: the ride, and its first point that shows it."""
+    """Add a jump of the meter to some rides; return the points, and the ride and first affected point of each jump."""
     rides = rng.choice(len(ids), max(1, len(ids) // 40), replace=False)
-    # Before the last point, which a ride may lack.
+    # Before the last point, since a ride may have no dropoff.
     since = rng.integers(1, lengths[rides] - 1)
     by = pl.DataFrame(
         {
@@ -189,8 +189,8 @@ def _with_jumps(
     return jumped.select(points.columns), tuple(sorted(by.select("ride_id", "since").iter_rows()))
 
 
-# A malformed line's point_idx is no good point's, so that none is lost by it. The text that a fault replaces stands in
-# every good line.
+# Malformed lines have a point_idx of their own, so that none is a duplicate of a good point. Every good line contains the text
+# that a fault replaces.
 _LINE = pl.col("line").str.replace(r'"point_idx":(\d+)', r'"point_idx":9${1}00000')
 _FAULTS = {
     "broken JSON": _LINE.str.head(70),

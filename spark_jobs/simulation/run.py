@@ -1,7 +1,7 @@
-"""Writes a simulated stream into a landing folder, with the faults that real feeds have, counted.
+"""Write a simulated stream into a landing folder, with the faults of real feeds, and count them.
 
-Every call writes files in the order of arrival: events out of order, some long after their time, some more than once
-(where the stream can tell), some lines malformed, one file cut short.
+Each call writes files in the order of arrival. Some events are out of order, late or duplicated (if the stream detects
+duplicates). Some lines are malformed, and one file is truncated.
 """
 
 import gzip
@@ -23,8 +23,8 @@ from spark_jobs.simulation.feed import feed
 SIMULATORS: dict[str, Simulator] = {
     one.name: one
     for one in (
-        # When what is late arrives, even a ride without dropoff is over: 30 minutes of silence and 10 of watermark delay.
-        # The second call begins with that of the weather.
+        # Late points arrive when even a ride without dropoff is closed: after 30 minutes of silence and 10 of watermark
+        # delay. By the hours, the second call starts at the same time as that of the weather.
         Simulator("ride_points", "rides", rides.make, 200, (3, 6), least_hours=2.5, files=24, prefix="rides"),
         Simulator(
             "weather",
@@ -36,7 +36,7 @@ SIMULATORS: dict[str, Simulator] = {
             files=8,
             arrival=Arrival(delay=120, held_back=(70, 130), out_of_order=30, late=180, late_by=(250, 290)),
         ),
-        # A file of the first call holds one series, so that only its own samples say in which order they came.
+        # A file of the first call has one series, so order of arrival is known only within a series (`by_key`).
         Simulator(
             "metrics",
             "series",
@@ -72,7 +72,7 @@ SIMULATORS: dict[str, Simulator] = {
         ),
     )
 }
-"""What can be simulated, by the name of the stream."""
+"""The simulators by stream."""
 
 
 def simulate(
@@ -86,28 +86,28 @@ def simulate(
     files: int | None = None,
     compress: bool = True,
 ) -> SimulationSummary:
-    """Write events of a stream, and what goes wrong with them, as files into a landing folder.
+    """Write events of a stream with faults, as files into a landing folder.
 
-    The same arguments write the same bytes into an empty folder. Without `start`, events begin where those already in
-    the folder end, or so that they end some hours before now if that is later: a demo's data look fresh, and a second
-    call, with another seed, goes on in time (past now from the third call in a row).
+    The same arguments write the same bytes into an empty folder. Without `start`, events begin where those in the folder end,
+    or such that they end some hours before now, whichever is later. So the data of a demo are recent, and a second call, with
+    another seed, continues in time. From the third call in a row on, event time is past now.
 
     Args:
         stream: one of `SIMULATORS`.
-        to: the folder, made if need be; readers never see half a file in it.
-        size: how many rides (ride_points), stations (weather), series (metrics), vehicles (telemetry), sold lines
-            (sales) or cards (payments); the volume grows with it, the span of time does not.
-        seed: what chance starts from.
+        to: the folder, created if needed; files are written atomically.
+        size: number of rides (ride_points), stations (weather), series (metrics), vehicles (telemetry), sold lines
+            (sales) or cards (payments). It changes the volume, and not the time span.
+        seed: seed of the random generator.
         start: the earliest event time, with an offset.
         hours: span of event time.
-        files: how many readable files, four at least; a first call for metrics writes one a series in any case.
+        files: number of readable files, at least four; a first call for metrics always writes one per series.
         compress: gzip the files.
 
     Returns:
-        What was written.
+        The counts of what was written.
 
     Raises:
-        KeyfoldError: an argument is out of its range.
+        KeyfoldError: an argument is out of range.
     """
     if stream not in SIMULATORS:
         raise KeyfoldError(f"simulate: no stream {stream!r}; streams there: {', '.join(SIMULATORS)}")
@@ -118,7 +118,8 @@ def simulate(
     files = simulator.files if files is None else files
     _check(simulator, size, hours, files, start)
     begin = (start or _next_start(simulator, to, hours)).astimezone(UTC)
-    end = (begin + timedelta(hours=hours)).replace(microsecond=0)  # as the names of the files tell the next call
+    # Whole seconds, as in the file names, from which the next call continues.
+    end = (begin + timedelta(hours=hours)).replace(microsecond=0)
     rng = np.random.default_rng(seed)
     made = simulator.make(rng, SimulationRequest(size, micros(begin), micros(end), first))
     files = made.events["key"].n_unique() if made.file_by_key else min(files, len(made.events))
@@ -172,7 +173,7 @@ def _next_start(simulator: Simulator, to: Path, hours: float) -> datetime:
 
 
 def _texts(made: SimulatedEvents, lines: pl.DataFrame, stem: str) -> Iterator[tuple[str, str, bytes]]:
-    """The files to write: name, ending and content."""
+    """Yield the name, ending and content of each file."""
     for (number,), part in lines.group_by("file", maintain_order=True):
         form = made.formats[int(str(number)) % len(made.formats)]
         rows = [form.header, *part["line"]] if form.header else part["line"]

@@ -1,10 +1,10 @@
-"""Sold lines of a shop: messages of its tills and exports of its ledger, in turn.
+"""Simulate the sales of a shop: messages of its tills and exports of its ledger, in alternating files.
 
-Files with an even number hold messages, one JSON object a line: `{"item":"Watch","quantity":2,"model":["Series 7"],…}`.
-Some tills have no clock, and one message in twenty says no more than what was sold, how much and which models: it is of the
-time at which it arrives. The others are CSV in the layout of UCI Online Retail, with an invoice, a customer and a country; the description of a
-retail item may hold commas, that of a device is its model. Some 60 items sell by Zipf's law; one order in thirty is a
-return, with negative quantities. There is no event id, and so nothing comes twice.
+Files with an even number have messages, one JSON object per line: `{"item":"Watch","quantity":2,"model":["Series 7"],…}`.
+Some tills have no clock: one message in 20 has only item, quantity and model, and is dated by its arrival. The other files are
+CSV in the layout of UCI Online Retail, with an invoice, a customer and a country. The description of a retail item may contain
+commas; that of a device is its model. The sales of 60 items follow Zipf's law. One order in 30 is a return, with negative
+quantities. There is no event id, so no line is duplicated.
 """
 
 import numpy as np
@@ -36,7 +36,7 @@ DEVICES = {
     "Charger": ("20 W", "65 W"),
     "Router": ("AX", "BE"),
 }
-"""Items that come in models."""
+"""Devices and their models."""
 
 RETAIL = tuple(
     f"{colour} {thing}"
@@ -56,7 +56,7 @@ RETAIL = tuple(
         "STORAGE TINS, SET OF 3",
     )
 )
-"""Descriptions of the other items; their names are stock codes."""
+"""Descriptions of the other items, whose names are stock codes."""
 
 _CATEGORIES = {
     "Cake Cases, Pack Of 72": "Kitchen",
@@ -67,25 +67,25 @@ _CATEGORIES = {
     "Garden Sign": "Garden",
     "Metal Lantern": "Garden",
 }
-"""By what an item is; those that are not named are for the home."""
+"""Categories of retail items; all others are Home."""
 
 _HEADER = "InvoiceNo,StockCode,Description,Quantity,InvoiceDate,UnitPrice,CustomerID,Country"
 _COUNTRIES = ("United Kingdom", "Germany", "France", "Norway")
 _WITHOUT_A_CLOCK = 0.05
-_CATALOGUE = 2010  # seeds popularity and prices, whatever the call
+_CATALOGUE = 2010  # fixed seed, so that popularity and prices are the same in every call
 
 
 def sales_table(rng: np.random.Generator, size: int, begin: int, end: int) -> pl.DataFrame:
-    """Clean sold lines in the order of time.
+    """Make clean sold lines sorted by time.
 
     Args:
-        rng: where chance comes from.
-        size: how many.
+        rng: the random generator.
+        size: number of lines.
         begin: no order is earlier, in microseconds since 1970.
         end: every order is earlier.
 
     Returns:
-        The columns of the stream `sales`; quantity is negative for returns, price is of one piece, customer may be NULL.
+        The columns of the stream `sales`; quantity is negative for returns, price is per piece, customer may be NULL.
     """
     orders = max(1, size // 4)
     sizes = 1 + rng.multinomial(size - orders, rng.dirichlet(np.full(orders, 0.8)))
@@ -118,7 +118,7 @@ def sales_table(rng: np.random.Generator, size: int, begin: int, end: int) -> pl
 
 
 def products_table() -> pl.DataFrame:
-    """The shop's table of products: item, product_name, category, list_price; two items that seldom sell are not in it yet."""
+    """Make the shop's table of products: item, product_name, category, list_price; without the two items that sell least."""
     catalogue = _catalogue().sort("weight", descending=True).head(-2)
     is_device = pl.col("item").is_in(list(DEVICES))
     description = pl.col("all_models").list.first().str.to_titlecase()
@@ -134,7 +134,7 @@ def products_table() -> pl.DataFrame:
 
 
 def _order_times(rng: np.random.Generator, orders: int, begin: int, end: int) -> np.ndarray:
-    """Whole seconds, few of them at night."""
+    """Draw the time of each order, in whole seconds; few are at night."""
     minutes = np.arange(-(-begin // (60 * SECOND)), end // (60 * SECOND))
     hour = minutes / 60 % 24
     weight = 0.05 + np.maximum(0.0, np.sin(np.pi * (hour - 6) / 15))
@@ -143,7 +143,7 @@ def _order_times(rng: np.random.Generator, orders: int, begin: int, end: int) ->
 
 
 def _catalogue() -> pl.DataFrame:
-    """Items with all their models, price and share of what is sold."""
+    """Make the items, with their models, price and share of sales."""
     rng = np.random.default_rng(_CATALOGUE)
     codes = [f"{20_000 + 117 * number}{'AB'[number % 2] * (number % 5 == 0)}" for number in range(len(RETAIL))]
     items = [*DEVICES, *codes]
@@ -157,7 +157,7 @@ def _catalogue() -> pl.DataFrame:
 
 
 def make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvents:
-    """A call's clean events, as lines."""
+    """Make the clean events of a call, as lines."""
     table = sales_table(rng, request.size, request.begin, request.end)
     message = pl.struct(
         "item",
@@ -195,7 +195,7 @@ def make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvent
 
 
 def _time(value: str) -> pl.Expr:
-    """A fault: the message with this time, given as JSON, whether it had one or not."""
+    """Make a fault that sets the time of a message to a JSON value, whether the message has a time or not."""
     added = pl.col("line").str.replace(r"\}$", f',"time":{value}}}')
     return (
         pl.when(pl.col("line").str.contains('"time":', literal=True)).then(json_field("time", value)).otherwise(added)

@@ -1,13 +1,13 @@
-"""Positions, speeds, fuel and engines of vehicles, one JSON object a line.
+"""Simulate position, speed, fuel and engine of vehicles, one JSON object per line.
 
-A vehicle stands, drives, waits at lights, drives on, parks, and fills up where it is parked. It reports about every 10 s
-while it drives and every 60 s while it stands. Its round begins and ends at its depot, with as much fuel as at first, so
-that a later call goes on where the one before ended. One vehicle in ten has no fuel gauge, one in ten tells neither
-acceleration nor engine temperature, and one in eight falls silent on the way.
+A vehicle drives, waits at lights, and parks, where it refuels. It reports about every 10 s while it drives, and every 60 s
+while it stands. Its round begins and ends at its depot with the same fuel level, so a later call continues the round. One
+vehicle in ten has no fuel gauge, one in ten reports neither acceleration nor engine temperature, and one in eight stops
+reporting while it drives.
 
-Planted, so that there is something to see: one point in 150 on the way brakes or accelerates hard, one vehicle in five
-drives until it has little fuel, the engine of one in six gets too hot for ten minutes and cools down again. What is
-driven through the places of `GEOFENCES` is for the vehicles' rounds to say.
+Planted warnings: one point in 150 while driving is hard braking or acceleration, one vehicle in five drives until it has little
+fuel, and the engine of one in six is too hot for ten minutes. Visits to `GEOFENCES` are not planted; they follow from the
+rounds.
 """
 
 from pathlib import Path
@@ -20,22 +20,22 @@ from spark_jobs.simulation.contract import SECOND, Floats, Format, Ints, Simulat
 from spark_jobs.streams import TELEMETRY
 
 TICK = 10
-"""Seconds between two reports of a vehicle that drives; six times that for one that stands."""
+"""Seconds between two reports of a driving vehicle; a standing one takes six times as long."""
 
 GEOFENCES = Path(__file__).with_name("geofences.geojson")
-"""Places that the vehicles' rounds pass, for `fleet_warnings`."""
+"""Geofences on the vehicles' rounds, for `fleet_warnings`."""
 
 GENTLE = 2.5
-"""m/s²: what no point that drives as usual exceeds; a hard one has 4 at least."""
+"""The highest usual acceleration in m/s²; a hard one is at least 4."""
 
 LITTLE_FUEL = 10.0
-"""Litres; every fifth vehicle has less on its way."""
+"""Low fuel level in litres; every fifth vehicle falls below it."""
 
 TOO_HOT = 110.0
-"""°C; one engine in six gets hotter."""
+"""High engine temperature in °C; one engine in six exceeds it."""
 
 ROUND = 12_000.0
-"""Metres, about: a round begins and ends at the depot."""
+"""Approximate length of a round from and to the depot, in metres."""
 
 _LITRES_A_METRE = 0.09 / 1000
 _FILLED_AT_ONCE = 5.0
@@ -46,12 +46,12 @@ _METRES_A_DEGREE = (111_320.0, 67_800.0)
 
 
 def telemetry_table(rng: np.random.Generator, vehicles: int, ticks: Ints) -> pl.DataFrame:
-    """Clean reports in the order of vehicle and time, each vehicle to the end.
+    """Make clean reports sorted by vehicle and time; no vehicle stops reporting.
 
     Args:
-        rng: where chance comes from.
-        vehicles: how many.
-        ticks: moments ten seconds apart, in microseconds since 1970.
+        rng: the random generator.
+        vehicles: number of vehicles.
+        ticks: times ten seconds apart, in microseconds since 1970.
 
     Returns:
         The columns of the stream `telemetry`: speed in km/h, fuel in litres, acceleration in m/s², bearing in degrees,
@@ -65,7 +65,7 @@ def telemetry_table(rng: np.random.Generator, vehicles: int, ticks: Ints) -> pl.
     heat = _engine_temperature(rng, parked)
     early = rng.integers(0, 4000, speed.shape, endpoint=True) * 1000
     time = np.maximum(ticks[None, :] - early, ticks[0])
-    # Moving, just come to stand, or every sixth tick of its own.
+    # A vehicle reports while it moves, when it stops, and at every sixth tick, which differ between vehicles.
     moving = speed > 0
     stopped = np.diff(moving, axis=1, prepend=False) & ~moving
     turn = (np.arange(len(ticks))[None, :] + np.arange(vehicles)[:, None]) % 6 == 0
@@ -90,7 +90,7 @@ def _vehicles(count: int) -> list[str]:
 
 
 def _speeds(rng: np.random.Generator, vehicles: int, ticks: int) -> tuple[Floats, np.ndarray]:
-    """Speed in km/h, and whether it is parked, of each vehicle at each tick: standing and driving take turns."""
+    """Return speed in km/h, and whether it is parked, of each vehicle at each tick. Standing and driving alternate."""
     turns = 2 + 2 * (ticks * TICK // 60)  # a wait and a drive together take a minute at least
     lasts = np.empty((vehicles, turns))
     parks = rng.random((vehicles, turns)) < 0.25
@@ -101,7 +101,8 @@ def _speeds(rng: np.random.Generator, vehicles: int, ticks: int) -> tuple[Floats
     lasts[:, 0] *= rng.random(vehicles)
     ends = np.cumsum(lasts, axis=1)
     beyond = ends[:, -1].max() + ticks * TICK
-    offset = np.arange(vehicles)[:, None] * beyond  # one search serves all vehicles
+    # Separates the times of the vehicles, so that one search serves them all.
+    offset = np.arange(vehicles)[:, None] * beyond
     seconds = np.arange(ticks) * float(TICK)
     flat = np.searchsorted((ends + offset).ravel(), (seconds[None, :] + offset).ravel(), side="right")
     turn = flat.reshape(vehicles, ticks) - np.arange(vehicles)[:, None] * turns
@@ -115,7 +116,7 @@ def _speeds(rng: np.random.Generator, vehicles: int, ticks: int) -> tuple[Floats
 
 
 def _on_the_round(driven: Floats) -> tuple[Floats, Floats, Floats]:
-    """Latitude, longitude and bearing after so many metres on a circle through the depot; whole rounds in all."""
+    """Return latitude, longitude and bearing after these metres on a circle through the depot; the total is whole rounds."""
     vehicles = len(driven)
     depot = np.random.default_rng(_DEPOTS).random((vehicles, 3))[:, :, None]
     total = driven[:, -1:]
@@ -130,16 +131,16 @@ def _on_the_round(driven: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def _fuel(driven: Floats, parked: np.ndarray) -> Floats:
-    """Litres: they go down with the distance, and up where a vehicle parks; at the end they are what they were at first."""
+    """Return the fuel level in litres: it falls with distance, rises where a vehicle parks, and ends as it began."""
     used = driven * _LITRES_A_METRE
     at_first = 16 + 34 * np.random.default_rng(_DEPOTS).random(len(driven))
-    at_first[::5] = LITTLE_FUEL + 1  # some always come to have little
+    at_first[::5] = LITTLE_FUEL + 1  # these always fall below it
     level = at_first[:, None] - used
     for vehicle, burnt in enumerate(used):
         fills = max(1, round(burnt[-1] / _FILLED_AT_ONCE))
         places = np.flatnonzero(parked[vehicle])
         for fill in range(fills if places.size else 0):
-            # Where it parks next to having burnt most of what the next fill makes good.
+            # Refuel at the stop where the fuel burnt since the last fill is nearest to 60 % of the next one.
             wanted = burnt[-1] * (fill + 0.6) / fills
             place = places[np.argmin(np.abs(burnt[places] - wanted))]
             level[vehicle, place:] += burnt[-1] / fills
@@ -147,7 +148,7 @@ def _fuel(driven: Floats, parked: np.ndarray) -> Floats:
 
 
 def _acceleration(rng: np.random.Generator, speed: Floats) -> Floats:
-    """m/s² at the moment of the report: about what the speed tells, and now and then a hard one on the way."""
+    """Return the acceleration in m/s² at each report: near that of the speed, and rarely a hard one while driving."""
     mean = np.diff(speed, axis=1, prepend=0.0) / 3.6 / TICK
     gentle = np.where(speed > 0, np.clip(mean + rng.normal(0, 0.3, speed.shape), -GENTLE, GENTLE), 0.0)
     hard = np.where(rng.random(speed.shape) < 0.5, rng.uniform(-8, -4, speed.shape), rng.uniform(4, 6, speed.shape))
@@ -155,7 +156,7 @@ def _acceleration(rng: np.random.Generator, speed: Floats) -> Floats:
 
 
 def _engine_temperature(rng: np.random.Generator, parked: np.ndarray) -> Floats:
-    """°C: an engine warms up in minutes and cools down, parked, in an hour; one in six overheats for ten minutes."""
+    """Return the engine temperature in °C: engines warm up in minutes and cool in an hour; one in six overheats."""
     vehicles, ticks = parked.shape
     target = np.where(parked, _AMBIENT, _WARM)
     share = TICK / np.where(parked, 1800.0, 240.0)
@@ -172,7 +173,7 @@ def _engine_temperature(rng: np.random.Generator, parked: np.ndarray) -> Floats:
 
 
 def make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvents:
-    """A call's clean events, as lines."""
+    """Make the clean events of a call, as lines."""
     table = telemetry_table(rng, request.size, request.grid(TICK * SECOND))
     muted = rng.choice(_vehicles(request.size), request.size // 8, replace=False).tolist()
     table = _until_silent(rng, table, muted)
@@ -184,7 +185,7 @@ def make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvent
 
 
 def _until_silent(rng: np.random.Generator, table: pl.DataFrame, muted: list[str]) -> pl.DataFrame:
-    """Without what some vehicles would say after a moment, in the later half of their way, at which they drive."""
+    """Drop the reports of the muted vehicles after a random point, while driving, in the second half of their way."""
     drives = table.filter(pl.col("vehicle_id").is_in(muted) & (pl.col("speed") > 0)).sort("vehicle_id", "time")
     share = pl.DataFrame(
         {"vehicle_id": pl.Series(sorted(muted), dtype=pl.String), "share": rng.uniform(0.5, 0.9, len(muted))}

@@ -1,7 +1,8 @@
-"""Hourly weather of some stations as CSV in the layout of nycflights13, with `NA` for what was not measured.
+"""Simulate hourly weather of stations as CSV in the layout of nycflights13, with `NA` for missing values.
 
-Temperature has a daily course, pressure drifts for days; both are functions of the moment, so that a later call goes on
-where the one before ended. One pressure in ten is missing. One station in six falls silent in the later half, and none of New York's, where rides begin.
+Temperature has a daily cycle, and pressure drifts over days. Both are functions of time, so a later call continues them. One
+pressure value in ten is missing. One station in six stops reporting in the second half, but none of New York's, where rides
+begin.
 """
 
 import numpy as np
@@ -28,26 +29,26 @@ AIRPORTS = {
     "DCA": "Arlington VA",
     "PHL": "Philadelphia PA",
 }
-"""The first stations, and where they stand; further ones are S00006, S00007, … and do not say where."""
+"""The first stations and their locations; further ones are S00006, S00007, … and have no location."""
 
 _NEW_YORK = 3
-"""So many of them stand there, the first."""
+"""Number of stations in New York, which are the first."""
 
 MISSING_PRESSURE = 0.1
 
 _MEASURED = ("temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "precip", "pressure", "visib")
 
 _HEADER = ",".join(("origin", "year", "month", "day", "hour", *_MEASURED, "time_hour", "location"))
-_CLIMATES = 2013  # seeds what a station is like, whatever the call
+_CLIMATES = 2013  # fixed seed, so that a station has the same climate in every call
 _KNOT = 1.15078
 
 
 def weather_table(rng: np.random.Generator, stations: int, hours: Ints) -> pl.DataFrame:
-    """Clean readings of every station at every hour, in the order of time.
+    """Make clean readings of every station at every hour, sorted by time.
 
     Args:
-        rng: where chance comes from.
-        stations: how many.
+        rng: the random generator.
+        stations: number of stations.
         hours: full hours, in microseconds since 1970.
 
     Returns:
@@ -98,7 +99,7 @@ def _wave(time: Ints, days: float, phase: Floats) -> Floats:
 
 
 def _saturation(fahrenheit: Floats) -> Floats:
-    """Saturation vapour pressure by Magnus' formula, but for a factor."""
+    """Return the saturation vapour pressure by Magnus' formula, up to a constant factor."""
     celsius = (fahrenheit - 32) / 1.8
     return np.exp(17.625 * celsius / (243.04 + celsius))
 
@@ -108,7 +109,7 @@ def _or_null(values: np.ndarray, missing: np.ndarray) -> pl.Series:
 
 
 def make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvents:
-    """A call's clean events, as lines."""
+    """Make the clean events of a call, as lines."""
     table = weather_table(rng, request.size, request.grid(HOUR))
     muted = rng.choice(_stations(request.size)[_NEW_YORK:], request.size // 6, replace=False).tolist()
     span = request.end - request.begin

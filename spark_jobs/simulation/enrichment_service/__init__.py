@@ -1,1 +1,1 @@
-"""A small enrichment service that works, and fails on demand: for demos and tests."""
+"""A small enrichment service for demos and tests, which can simulate failures."""

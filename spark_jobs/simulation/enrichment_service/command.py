@@ -11,7 +11,7 @@ from keyfold.cli.terminal import failures, report, stop_on_signal
 from spark_jobs.simulation.enrichment_service.server import DemoService, ServiceSettings
 
 TOKEN_VARIABLE = "KEYFOLD_DEMO_TOKEN"  # noqa: S105 - a name, not a token
-"""Environment variable with the bearer token that calls must bring; where it is not set, they need none."""
+"""Environment variable with the bearer token of calls; if it is not set, calls need no token."""
 
 
 def demo_service(

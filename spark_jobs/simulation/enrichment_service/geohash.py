@@ -1,10 +1,10 @@
-"""Geohashes of positions."""
+"""Compute geohashes of positions."""
 
 _DIGITS = "0123456789bcdefghjkmnpqrstuvwxyz"
 
 
 def geohash(latitude: float, longitude: float, length: int = 7) -> str:
-    """The geohash of a position in degrees (Niemeyer 2008; 7 digits are about 150 m by 150 m).
+    """Compute the geohash of a position in degrees (Niemeyer 2008; 7 digits are about 150 m by 150 m).
 
     Raises:
         ValueError: the position is not on the earth.

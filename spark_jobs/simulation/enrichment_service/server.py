@@ -1,7 +1,7 @@
-"""A small enrichment service that speaks the protocol, for demos and tests: it works, and fails on demand.
+"""Serve the protocol of `batched_enrichment` for demos and tests, with simulated failures on demand.
 
-An event with a position is answered with its geohash, any other with an echo; both with a checksum of what came. With
-one seed the same events are rejected, and the same tries fail, whatever the order or number of the calls in flight.
+An event with a position is enriched with its geohash, and any other with a copy of itself; both with a checksum. With the same
+seed, the same events are rejected and the same tries fail, whatever the order and concurrency of calls.
 """
 
 import json
@@ -23,23 +23,23 @@ from spark_jobs.simulation.enrichment_service.geohash import geohash
 
 MAX_BODY_BYTES = 32 * 2**20
 MAX_ANSWERS = 1_000
-"""Remembered, for keys that come again; the oldest are forgotten first."""
+"""Number of answers kept for repeated idempotency keys; the least recently used are dropped first."""
 
 _PATHS = "there are POST /enrich and GET /stats"
 
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """How the service behaves.
+    """Settings of the service.
 
     Attributes:
         host: address to listen on.
-        port: to listen on; 0 takes a free one.
-        failure_rate: share of calls answered 503, and of the other calls' events: worth another try.
-        reject_rate: share of events answered 422, always the same ones: not worth another try.
-        latency: seconds that a call takes at least.
-        seed: of the failures.
-        token: bearer token that calls must bring; empty asks for none.
+        port: port to listen on; 0 takes a free one.
+        failure_rate: share of calls, and of events in the other calls, that fail with 503 and can be retried.
+        reject_rate: share of events that are rejected with 422, always the same ones; a retry does not help.
+        latency: minimum duration of a call, in seconds.
+        seed: seed of the failures.
+        token: bearer token of calls; if empty, calls need no token.
     """
 
     host: str = "127.0.0.1"
@@ -52,7 +52,7 @@ class ServiceSettings:
 
 
 class _RefusedError(Exception):
-    """A call that is answered with an error as a whole."""
+    """A whole call fails with this HTTP status."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -61,7 +61,7 @@ class _RefusedError(Exception):
 
 @dataclass
 class _Known:
-    """What is remembered of a key: what came with it, how often it was tried, and its answer once there is one."""
+    """The state of an idempotency key: the digest of its body, the number of tries, and the answer if there is one."""
 
     body_digest: bytes
     tries: int = 0
@@ -70,10 +70,10 @@ class _Known:
 
 
 class DemoService:
-    """The service on its own threads, from `with` to its end.
+    """The service, which runs on its own threads within `with`.
 
     Attributes:
-        url: where events are POSTed to.
+        url: the URL to which events are POSTed.
     """
 
     def __init__(self, settings: ServiceSettings) -> None:
@@ -101,22 +101,22 @@ class DemoService:
         self._server.server_close()
 
     def stats(self) -> dict[str, int]:
-        """What `GET /stats` answers: calls, repeated_calls, events worked on, and most calls in flight at a time."""
+        """Return the answer to `GET /stats`: calls, repeated calls, processed events, and most calls in flight at a time."""
         with self._lock:
             return dict(self._counts)
 
     def answer(self, key: str | None, token: str, body: bytes) -> str:
-        """The JSON of the answer to a call.
+        """Return the answer to a call as JSON.
 
         Raises:
-            _RefusedError: the call as a whole fails.
+            _RefusedError: the whole call fails.
         """
         with self._call():
             if self._settings.token and not compare_digest(token.encode(), f"Bearer {self._settings.token}".encode()):
                 raise _RefusedError(401, "the bearer token is missing or wrong")
             events = _events(body)
             known = self._recall(key, sha256(body).digest())
-            # One call of a key at a time: one that comes again while the first still runs waits for its answer.
+            # One call per key at a time: a repeated call waits for the answer of the first.
             with known.lock:
                 if known.answer is None:
                     known.tries += 1
@@ -142,7 +142,7 @@ class DemoService:
             self._counts[name] += more
 
     def _recall(self, key: str | None, digest: bytes) -> _Known:
-        """What is remembered of a key, anew for one that never came or was forgotten."""
+        """Return the state of an idempotency key; a new one if the key is unknown or dropped."""
         if key is None:
             return _Known(digest)
         with self._lock:
@@ -155,7 +155,7 @@ class DemoService:
             return known
 
     def _work(self, key: str, tries: int, events: list[Any]) -> str:
-        """Work on the events, or fail on demand."""
+        """Enrich the events, or simulate a failure."""
         time.sleep(self._settings.latency)
         if self._share("call", key, tries) < self._settings.failure_rate:
             raise _RefusedError(503, "failed on demand")
@@ -183,7 +183,7 @@ class DemoService:
         return {"status": 200, "enrichment": {"checksum": checksum, "geohash": place}}
 
     def _share(self, *words: object) -> float:
-        """A number from 0 to under 1 that seed and words decide."""
+        """Return a number in [0, 1) that depends only on the seed and the words."""
         digest = sha256(repr((self._settings.seed, *words)).encode()).digest()
         return int.from_bytes(digest[:6], "big") / 2**48
 
@@ -193,12 +193,12 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def server_bind(self) -> None:
-        # HTTPServer's asks the network for this machine's name, which may take seconds.
+        # HTTPServer.server_bind looks up this machine's name in the network, which may take seconds.
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: what can fail here is a connection that the caller has left."""
+        """Log nothing: errors here are connections that the caller has closed."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -234,7 +234,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise _RefusedError(411, "the call must say its Content-Length")
         if len(length) > 12 or int(length) > MAX_BODY_BYTES:
             self.close_connection = True
-            # Read some of it away: of a body left unread, the caller's system drops the answer too.
+            # Read a part of the body: if it is unread when the connection closes, the caller may not get the answer.
             for _ in range(32):
                 self.rfile.read(min(2**20, int(length[:12])))
             raise _RefusedError(413, f"the body has more than {MAX_BODY_BYTES:,} bytes")
@@ -254,7 +254,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Keep quiet: calls carry events, which are nobody's business but the caller's."""
+        """Log nothing, since calls contain events, which may be private."""
 
 
 def _events(body: bytes) -> list[Any]:
