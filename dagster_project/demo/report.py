@@ -203,6 +203,7 @@ def _times(result: dg.ExecuteInProcessResult, instance: dg.DagsterInstance, seco
 
 def _reason(event: dg.DagsterEvent) -> str:
     error = event.step_failure_data.error
+    # Dagster wraps errors of steps; the innermost one has the reason.
     while error is not None and error.cause is not None:
         error = error.cause
     return error.message.strip() if error is not None else (event.message or "no reason given")

@@ -71,6 +71,7 @@ def _in_order_of_arrival(
     arrives[stragglers] = over[stragglers] + rng.uniform(least * MINUTE, most * MINUTE, len(stragglers))
     order = np.argsort(arrives, kind="stable")
     place = np.arange(count)
+    # Places are floats, so that copies and malformed lines fit between two events.
     arrived = events[order].with_columns(file=pl.Series(place * files // count), place=pl.Series(place * 1.0))
     if made.file_by_key:
         arrived = arrived.with_columns(file=pl.col("key").rank("dense").cast(pl.Int64) - 1)
@@ -78,6 +79,7 @@ def _in_order_of_arrival(
     arrived = arrived.with_columns(untimed=_by_format(made, lambda form: form.untimed))
     # Compare only events whose line has a time: a reader cannot detect that others are out of order.
     told = pl.when(~pl.col("untimed")).then("time")
+    # Lines are in the order of arrival, so the running maximum is the newest time that a reader has seen.
     newest = told.cum_max().over("key") if arrival.by_key else told.cum_max()
     behind = arrived.select(event=newest - pl.col("time"), over=newest - pl.col("over"))
     out_of_order = (behind["event"] > arrival.out_of_order * MINUTE).sum()

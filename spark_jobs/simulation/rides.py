@@ -124,6 +124,7 @@ def _random_walk(rng: np.random.Generator, lengths: Ints, ride: Ints, elapsed: I
 def _folded(values: Floats, low: float, high: float) -> Floats:
     """Reflect values at the bounds, repeatedly if needed; this makes no step longer."""
     width = high - low
+    # A triangle wave with the period 2 * width.
     return low + width - np.abs((values - low) % (2 * width) - width)
 
 

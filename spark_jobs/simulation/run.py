@@ -182,4 +182,5 @@ def _texts(made: SimulatedEvents, lines: pl.DataFrame, stem: str) -> Iterator[tu
 
 
 def _zipped(text: bytes) -> bytes:
+    # Without a time in the header, the same events give the same bytes.
     return gzip.compress(text, 6, mtime=0)

@@ -120,6 +120,7 @@ def _on_the_round(driven: Floats) -> tuple[Floats, Floats, Floats]:
     vehicles = len(driven)
     depot = np.random.default_rng(_DEPOTS).random((vehicles, 3))[:, :, None]
     total = driven[:, -1:]
+    # The radius is such that the distance driven is a whole number of rounds.
     radius = total / np.maximum(1, np.round(total / ROUND)) / (2 * np.pi)
     begin = 2 * np.pi * depot[:, 2]
     angle = begin + driven / np.maximum(radius, 1.0)

@@ -59,6 +59,7 @@ def weather_table(rng: np.random.Generator, stations: int, hours: Ints) -> pl.Da
     station = np.tile(np.arange(stations), len(hours))
     time = np.repeat(hours, stations)
     climate = np.random.default_rng(_CLIMATES).random((stations, 6))[station].T
+    # Local hour in New York without daylight saving, for the daily cycle.
     local = (time / HOUR - 5) % 24
     daily = np.cos(2 * np.pi * (local - 15) / 24)
     temperature = 45 + 25 * climate[0] + (6 + 6 * climate[1]) * daily + 5 * _wave(time, 5.1, climate[2])

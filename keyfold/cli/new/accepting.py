@@ -19,6 +19,8 @@ from keyfold.ingestion.drift import find_drift
 from keyfold.stream import TIMESTAMP, Stream
 from keyfold.stream.raw_paths import EACH, path_of
 
+# Fields of `Stream` that are checked one by one: accepting a column changes the first three, and rules are functions, which do
+# not compare equal once the text has been executed again.
 _MAY_CHANGE = {"schema", "sources", "private", "rules"}
 
 

@@ -78,6 +78,7 @@ def propose_columns(sample: Sample) -> list[RawColumn]:
             note = f"{odd:,} of its values {'is' if odd == 1 else 'are'} of another type than the others"
             column = replace(column, notes=(*column.notes, note), misfits=column.misfits + odd)
         proposed.append(column)
+    # `missing` applies to all columns of a stream, so the marks of one column are missing values in the others too.
     marks = sorted({mark for column in proposed for mark in column.marks})
     return [_without(column, marks) for column in proposed] if marks else proposed
 

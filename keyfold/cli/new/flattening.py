@@ -54,6 +54,7 @@ def _open(found: Flattened, name: str, values: list[Any], taken: Mapping[str, An
     there = [value for value in values if value is not None]
     objects = [value for value in there if isinstance(value, dict)]
     is_nested = [isinstance(value, dict) or not _is_plain(value) for value in there]
+    # Columns that are mostly plain stay as they are; nested values among them count as of another type.
     if not any(is_nested) or sum(is_nested) * 2 <= len(there):
         found.values[name] = values
         return

@@ -191,6 +191,7 @@ def _typed(name: str, values: list[Any]) -> tuple[pl.Series, int]:
     kinds = Counter(_kind(value) for value in values if value is not None)
     if not kinds:
         return pl.Series(name, [None] * len(values), dtype=pl.Null), 0
+    # JSON writes some floats without a fraction, so integers belong to a column of floats.
     if kinds["real"]:
         kinds["real"] += kinds.pop("integer", 0) + kinds.pop("large", 0)
     kind, count = kinds.most_common(1)[0]

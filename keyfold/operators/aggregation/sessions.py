@@ -80,6 +80,7 @@ def sessions(
     def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
         both = ((state.drop(DEADLINE), True), (events.select(state.columns[:-1]), False))
         rows = pl.concat([part.with_columns(pl.lit(known).alias("#known")) for part, known in both]).sort(*by, START)
+        # A row may span several events, so compare its start with the latest end before it.
         silence = pl.col(START) - pl.col(event_time).cum_max().shift().over(by)
         rows = rows.with_columns((silence > gap).fill_null(value=True).cum_sum().alias("#session"))
         found = sums.joined(rows, [*by, "#session"], *span, pl.col("#known").any())

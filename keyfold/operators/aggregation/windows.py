@@ -93,6 +93,7 @@ def windows(
 
     def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
         is_late = end <= clock.late_watermark
+        # The deadline of a pane is the end of its next window that is not written yet.
         following, unwritten = (
             period_start(pl.lit(time), every) + every for time in (clock.watermark, clock.late_watermark)
         )

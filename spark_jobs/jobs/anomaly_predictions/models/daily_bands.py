@@ -103,6 +103,7 @@ def cell_columns(cells: Cells, rows: int) -> list[pl.Series]:
     knows = np.diff(ends, prepend=0) > 0
     newest = np.where(knows, cell[np.maximum(ends - 1, 0)], 0) if len(cell) else np.zeros(rows, dtype=np.int64)
     is_kept = cell > newest[row] - KEPT_CELLS
+    # `+ 0.0` turns -0.0 into 0.0, so that equal states have equal bits.
     row, cell, edges = row[is_kept], cell[is_kept], cells.edges[is_kept] * _SIGNS + 0.0
     oldest = cell[np.minimum(np.searchsorted(row, np.arange(rows)), max(len(row) - 1, 0))] if len(row) else newest
     ends = np.cumsum(np.where(knows, newest - oldest + 1, 0))
@@ -118,6 +119,7 @@ def usual_bands(cells: Cells, wanted: Integers) -> Bands:
     edges = _with_envelopes(cells)
     days = CELLS_A_DAY * np.arange(1, DAYS + 1)
     ends = np.empty((len(wanted), edges.shape[1]))
+    # In parts, to bound memory.
     for start in range(0, len(wanted), _CELLS_AT_ONCE):
         part = slice(start, start + _CELLS_AT_ONCE)
         of_days = np.full((len(wanted[part]), DAYS, edges.shape[1]), np.inf)

@@ -47,6 +47,7 @@ class Largest:
             numbers, horizons: the numbers and horizons of the events.
         """
         periods = np.zeros(len(sizes))
+        # Candidates are selected per part with vectorized code, since few events are among the largest.
         for start in range(0, len(sizes), _EVENTS_AT_ONCE):
             part = slice(start, start + _EVENTS_AT_ONCE)
             for row in self._candidates(sizes[part], int((numbers[part] - horizons[part]).max())).tolist():

@@ -196,6 +196,7 @@ def _pieces_of_run(
     lows, highs = np.minimum.accumulate(values), np.maximum.accumulate(values)
     if known:
         lows, highs = np.minimum(lows, least), np.maximum(highs, most)
+    # The first piece may be empty: it is the state before the run's first event.
     begun: list[tuple[int, _Change, float, float]] = [(0, "first", origin, step)]
     if not known:
         origin = values[0].item()
@@ -210,6 +211,7 @@ def _pieces_of_run(
         return math.floor(high / step) - math.floor(low / step) >= LEVELS
 
     while True:
+        # Ranges only grow, so a binary search finds the first value that does not fit.
         outgrown_at = row + bisect_left(range(row, len(values)), True, key=is_outgrown)
         row = min(halved_at, outgrown_at)
         if row >= len(values):
@@ -222,6 +224,7 @@ def _pieces_of_run(
             value = values[row].item()
             size = max(abs(value), abs(origin))
             step = max(_FIRST_STEP * abs(value - origin), _ROUNDING * size, _SMALLEST_STEP)
+        # Doubling merges pairs of levels, so existing counts can be added up.
         while is_outgrown(row):
             step *= 2.0
         begun.append((row, "wider", origin, step))

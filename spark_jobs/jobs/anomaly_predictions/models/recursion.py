@@ -24,8 +24,10 @@ def decaying_sums(inputs: Floats, starts: Integers, counts: Integers, before: Fl
     order = np.argsort(-counts, kind="stable")
     starts, counts, sums = starts[order], counts[order], before[order]
     longest = int(counts[0]) if len(counts) else 0
+    # The number of runs with an input at each step; runs are sorted by descending length.
     going = np.searchsorted(-counts, -np.arange(longest + 1))
     left = len(inputs) - (np.cumsum(going) - going)
+    # The number of steps with the lowest cost, given the inputs left after each.
     steps = int(np.argmin(_EVENTS_A_STEP * np.arange(longest + 1) + left))
     for step, runs in enumerate(going[:steps].tolist()):
         places = starts[:runs] + step
