@@ -89,7 +89,7 @@ SCENES = (
 
 
 def main() -> int:
-    """Play the scenes; return 0 if all expected effects were seen, else 1."""
+    """Run all scenes; return 0 if all had the expected effects, else 1."""
     logging.disable(logging.CRITICAL)  # alerts are shown below, as they were posted
     with (
         tempfile.TemporaryDirectory(prefix="keyfold-faults-", ignore_cleanup_errors=True) as folder,
@@ -153,7 +153,7 @@ class _Stage:
         return good
 
     def _alert(self) -> str | None:
-        """Let the alerts look once, and return the text that they posted."""
+        """Check for alerts once; return the text that was posted, if any."""
         self._posted.clear()
         self._watch.look()
         return self._posted[0] if self._posted else None

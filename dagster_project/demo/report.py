@@ -55,7 +55,7 @@ def print_report(
 
 
 def _without_any_event(lakehouse: Lakehouse, metadata_of: Metadata) -> dict[str, str]:
-    """Return the streams of which no row became an event, usually for files of another format, with the reason."""
+    """Return the streams without any accepted row, with the reason; usually their files have another format."""
     found: dict[str, str] = {}
     for stream in STREAMS:
         made = metadata_of.get(table_key(f"events.{stream}"))

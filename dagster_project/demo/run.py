@@ -81,7 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _land(lakehouse: Lakehouse, folder: Path | None) -> str:
-    """Put sample files into the landing folders, unless the user has files; return what there is to read, for people."""
+    """Write sample files into the landing folders, unless the user gave a folder; return a description of the files."""
     home = lakehouse.home
     if not isinstance(home, Path):
         raise KeyfoldError(f"the demo needs a lakehouse on this machine, and KEYFOLD_HOME is {home}: unset it")
