@@ -94,6 +94,7 @@ class Lakehouse:
         """A `keyfold` command for this lakehouse that works in any shell and working directory.
 
         Example:
+            >>> from pathlib import Path
             >>> Lakehouse(Path("/data/my house")).command("run", "rides", "--full-refresh")
             "keyfold run rides --full-refresh --home '/data/my house'"
         """

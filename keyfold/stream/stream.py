@@ -75,6 +75,7 @@ class Stream:
         Misconfigured: a setting names a column that the schema does not have, or two settings exclude each other.
 
     Example:
+        >>> from keyfold import column
         >>> clicks = Stream(
         ...     "clicks",
         ...     pa.schema([

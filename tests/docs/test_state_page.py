@@ -127,7 +127,7 @@ def play(monkeypatch, folder, spark, played):
 
 ACTS = (
     "Act 1: look into a stuck ride",
-    "Act 2: mend the job, and prove it on history",
+    "Act 2: fix the job, and test the fix on history",
     "Act 3: start a rewritten job from the old one's table",
     "Act 4: erase a person",
 )

@@ -86,7 +86,7 @@ def accepted_module(stream: Stream, text: str, acceptance: Acceptance, raw: str,
     Raises:
         UnsafeEditError: the text cannot be changed safely.
     """
-    imports = {"Source"} if "sources" in acceptance.entries else set()
+    imports = {"column"} | ({"Source"} if "sources" in acceptance.entries else set())
     imports |= {"TIMESTAMP"} if any(one.kind == TIMESTAMP for one in acceptance.columns) else set()
     changed = with_entries(text, stream.name, acceptance.entries, imports)
     try:

@@ -137,7 +137,7 @@ def _require_free(name: str, root: Path, paths: list[Path]) -> None:
     }
     for what, names in taken.items():
         if name in names:
-            raise KeyfoldError(f"a {what} is named {name!r} already; take another name")
+            raise KeyfoldError(f"a {what} named {name!r} exists; choose another name")
     check_free(root, paths)
 
 

@@ -19,7 +19,7 @@ def with_entries(text: str, stream: str, entries: Mapping[str, Sequence[str]], i
         text: the module's source text.
         stream: the declared name of the stream.
         entries: lines to add by argument: `schema`, `sources`, `private`.
-        imports: names of `keyfold.stream` that the lines need.
+        imports: the names that the lines need, of `column`, `Source` and `TIMESTAMP`.
 
     Raises:
         UnsafeEditError: the declaration has an unexpected form.
@@ -37,8 +37,7 @@ def with_entries(text: str, stream: str, entries: Mapping[str, Sequence[str]], i
         raise UnsafeEditError(f"it is no Python: {error}") from None
     declared = _declaration(tree, stream)
     edits = [_edit(source, tree, declared, argument, lines) for argument, lines in entries.items()]
-    if (one := _import(source, tree, imports)) is not None:
-        edits.append(one)
+    edits += _imports(source, tree, imports)
     # Backwards, so that earlier offsets stay valid.
     for start, end, new in sorted(edits, reverse=True):
         source = source[:start] + new.encode() + source[end:]
@@ -150,19 +149,37 @@ def _new_argument(source: bytes, given: Mapping[str | None, ast.keyword], argume
     return at + 1, at + 1, f"\n{indent.decode()}{argument}={inside},"
 
 
-def _import(source: bytes, tree: ast.Module, names: Collection[str]) -> _Edit | None:
+_HOMES = {
+    "column": ("keyfold", "keyfold.columns"),
+    "Source": ("keyfold", "keyfold.stream"),
+    "TIMESTAMP": ("keyfold.stream",),
+}
+"""The modules from which a stream's module may import each name."""
+
+
+def _imports(source: bytes, tree: ast.Module, names: Collection[str]) -> list[_Edit]:
     imported = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     there = {one.asname or one.name for node in imported for one in node.names}
-    lacking = set(names) - there
-    if not lacking:
-        return None
-    places = [node for node in imported if node.module == "keyfold.stream" and node.lineno == node.end_lineno]
-    if not places or any(one.asname for one in places[0].names):
-        raise UnsafeEditError(
-            f"it has no plain line `from keyfold.stream import …` to add {', '.join(sorted(lacking))} to"
+    plain = {
+        node.module: node
+        for node in imported
+        if node.lineno == node.end_lineno and not any(one.asname for one in node.names)
+    }
+    added: dict[str, set[str]] = {}
+    for name in sorted(set(names) - there):
+        homes = [home for home in _HOMES[name] if home in plain]
+        if not homes:
+            raise UnsafeEditError(f"it has no plain line `from {_HOMES[name][0]} import …` to add {name} to")
+        added.setdefault(homes[0], set()).add(name)
+    edits: list[_Edit] = []
+    for home, new in added.items():
+        node = plain[home]
+        # Ruff sorts constants first, then classes, then functions.
+        every = sorted(
+            {one.name for one in node.names} | new, key=lambda name: (not name.isupper(), name[0].islower(), name)
         )
-    every = sorted({one.name for one in places[0].names} | lacking, key=lambda name: (not name.isupper(), name))
-    return _start(source, places[0]), _end(source, places[0]), f"from keyfold.stream import {', '.join(every)}"
+        edits.append((_start(source, node), _end(source, node), f"from {home} import {', '.join(every)}"))
+    return edits
 
 
 def _indented(line: str, indent: str) -> str:

@@ -23,6 +23,9 @@ from keyfold.state.erasure.erasing import Erasure, erase
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.stream import Stream
 from tests.keyfold.keyed.toy_jobs import CLICK, START, windows
+from tests.keyfold.state.local_state import state_without_spark
+
+__all__ = ["state_without_spark"]
 
 KINDS = pa.schema([*CLICK, ("kind", pa.string())])
 CLICKS = Stream("clicks", KINDS, event_time="at")
@@ -32,7 +35,7 @@ SEEN = pa.schema([CLICK.field("user"), pa.field("at", CLICK.field("at").type, nu
 
 def buys(where: pl.Expr | None = BUY, **changes) -> KeyedJob:
     """Purchases among the clicks of a user, in each ten minutes; the step does not see the kind."""
-    return windows(stream=CLICKS, where=where, **changes)
+    return windows(**{"stream": CLICKS, "where": where} | changes)
 
 
 def of_kinds(*rows) -> pl.DataFrame:
@@ -118,7 +121,7 @@ def test_a_condition_goes_before_the_copies_of_an_event(without_spark, lakehouse
 @pytest.mark.parametrize(
     ("where", "why"),
     [
-        (pl.col("knid") == "buy", r"where names knid; events.clicks has user, at, clicks, kind, ingested_at"),
+        (pl.col("knid") == "buy", r"names knid; events.clicks has user, at, clicks, kind, ingested_at"),
         (pl.col("kind"), "it must be true or false by columns of events.clicks"),
         (pl.lit(value=True), "it must be true or false by columns of events.clicks"),
         (pl.col("kind") > 3, "does not go with events.clicks: cannot compare string with numeric"),
@@ -131,13 +134,13 @@ def test_what_is_no_condition_on_the_table_is_refused_where_the_job_is_made(wher
         two_inputs(buy=where)
 
 
-def test_another_condition_needs_a_refresh_and_one_that_was_none_is_none(without_spark, lakehouse, land, rows):
+def test_another_condition_needs_a_refresh_and_one_that_was_none_is_none(state_without_spark, lakehouse, land, rows):
     land(("ann", 0, "buy"), ("bob", 1, "look"), ("cid", 40, "look"))
-    run_job(without_spark, lakehouse, buys())
+    run_job(state_without_spark, lakehouse, buys())
     with pytest.raises(KeyfoldError, match=r"was born with where .*buy.* and now runs with .*look.*--full-refresh"):
-        run_job(without_spark, lakehouse, buys(pl.col("kind") == "look"))
+        run_job(state_without_spark, lakehouse, buys(pl.col("kind") == "look"))
     assert plan_change(lakehouse, buys(None)).verdict == "refresh"
-    run_job(without_spark, lakehouse, buys(None), FullRefresh())
+    run_job(state_without_spark, lakehouse, buys(None), FullRefresh())
     assert rows("windows") == [("ann", START, 1), ("bob", START, 1)]
     # As of generations that were born before there were conditions.
     assert fixed_settings(buys(None))["where"] is None

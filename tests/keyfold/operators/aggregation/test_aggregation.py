@@ -128,7 +128,7 @@ def test_of_a_window_those_with_most_are_written_and_all_that_tie(runs, cuts, pa
     )
     harness = play(most, map(goals, runs), END, parts, cuts)
     counts = f"""SELECT who, team, window_end, count(*) AS goals FROM ({IN_WINDOWS}) WHERE window_end > began
-        GROUP BY ALL QUALIFY goals = max(goals) OVER (PARTITION BY who, window_end)"""  # noqa: S608
+        GROUP BY who, team, window_end QUALIFY goals = max(goals) OVER (PARTITION BY who, window_end)"""  # noqa: S608
     assert_rows(harness.written["teams"], by_sql(runs, counts, length=length, every=every))
     # Of a column that tells rows apart: less than the most is left out before it is shuffled.
     dearest = windows(
