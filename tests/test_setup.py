@@ -136,7 +136,7 @@ def test_a_jar_that_is_not_the_locked_one_is_refused_before_spark_starts_and_aft
     with pytest.raises(KeyfoldError, match=f"{mine} is not the jar in spark_jars.sha256.*delete {tmp_path}"):
         packages["check"]([users, mine], locked)
     with pytest.raises(
-        KeyfoldError, match=r"is in no line of spark_jars.sha256; where DELTA_PACKAGE or S3_PACKAGES was changed"
+        KeyfoldError, match=r"is in no line of spark_jars.sha256; if DELTA_PACKAGE or S3_PACKAGES was changed"
     ):
         packages["check"]([mine], {})
     with pytest.raises(KeyfoldError, match=f"Spark did not take {name}"):

@@ -314,7 +314,7 @@ def other_columns(house):
         (damage_ingest_record, "ingest.json is damaged"),
         (another_event_table, "is not the table it wrote to, but another one"),
         (lose_quarantine, "its table quarantine is gone"),
-        (lose_journal, "has rows, but which files they came from is not known"),
+        (lose_journal, "has no record of the files they came from"),
         (later_form, "is of another version of Keyfold"),
         (other_event_id, "began with event_id"),
         (other_columns, "clicks is only in the table"),
@@ -335,7 +335,7 @@ def test_a_damaged_journal_of_ingest_is_rebuilt_by_the_command_that_its_error_na
     damage_journal(house)
     message = house.refused("ingest", "clicks")
     said = house.do(message)
-    assert "which landing folders were read before cannot be told" in said
+    assert "it is not known which landing folders were read before" in said
     assert house.events() == ["ann", "ann", "bob"]
 
 

@@ -123,8 +123,8 @@ def _check_free(port: str) -> None:
         except OSError as error:
             other = int(port) + 1 if int(port) < 65_535 else 3000
             raise Misconfigured(
-                f"port {port} of {_HOST} cannot be had ({error.strerror}): perhaps these pages are served already, by "
-                f"another `make ui`; for further ones: make ui PORT={other}"
+                f"port {port} of {_HOST} cannot be used ({error.strerror}): perhaps another "
+                f"`make ui` serves these pages already; give another port: make ui PORT={other}"
             ) from None
 
 

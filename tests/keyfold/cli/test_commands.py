@@ -117,7 +117,7 @@ def test_bad_usage_is_told_with_the_remedy_and_changes_nothing(keyfold, lakehous
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("ingest", "ride_points"), "create it and put files of ride_points in it"),
+        (("ingest", "ride_points"), "create it and put files of ride_points into it"),
         (("run", "ride_summaries"), "run `keyfold ingest ride_points --from DIR` first"),
         (("show", "ride_summaries"), "ride_summaries"),
     ],

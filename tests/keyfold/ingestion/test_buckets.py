@@ -139,7 +139,7 @@ def test_an_object_waits_for_its_marker_where_the_stream_has_markers(there):
 
 
 def test_a_folder_of_a_bucket_may_be_emptied_of_what_was_read_and_not_misspelt(there):
-    with pytest.raises(KeyfoldError, match=r"s3a://.*/lake/home/landing/clicks is not there"):
+    with pytest.raises(KeyfoldError, match=r"s3a://.*/lake/home/landing/clicks does not exist"):
         ingest(DRIVER, there, CLICKS)
     file = there.landing("clicks") / "a.ndjson"
     file.write_bytes(text(click(1)))

@@ -382,7 +382,7 @@ def test_a_run_killed_outright_is_made_good_by_the_next(
 
 
 def test_a_missing_landing_folder_says_what_to_do(spark: SparkSession, lakehouse: Lakehouse):
-    with pytest.raises(KeyfoldError, match="create it and put files of clicks in it"):
+    with pytest.raises(KeyfoldError, match="create it and put files of clicks into it"):
         ingest(spark, lakehouse, EVENTS)
 
 

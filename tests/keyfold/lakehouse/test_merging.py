@@ -392,7 +392,7 @@ def test_a_table_of_which_files_are_not_all_there_is_to_rows_is_refused(tmp_path
     table = Table(tmp_path / "t", pa.schema([("user", pa.string()), ("count", pa.int64())]))
     table.take({("ann",): (1,)}, 0)
     with_feature(table.path, properties, feature)
-    with pytest.raises(KeyfoldError, match=f"has {feature}, which Keyfold does not merge rows into"):
+    with pytest.raises(KeyfoldError, match=f"has {feature}; Keyfold cannot merge rows into such a table"):
         table.take({("ann",): (2,)}, 1)
 
 
@@ -400,7 +400,7 @@ def test_a_partitioned_table_is_refused(tmp_path):
     schema = pa.schema([("user", pa.string()), *VALUES])
     DeltaTable.create(str(tmp_path / "t"), schema, partition_by=["user"])
     table = Table(tmp_path / "t", schema)
-    with pytest.raises(KeyfoldError, match="has partitions, which Keyfold does not merge rows into"):
+    with pytest.raises(KeyfoldError, match="has partitions; Keyfold cannot merge rows into such a table"):
         table.take({("ann",): value(2)}, 1)
 
 

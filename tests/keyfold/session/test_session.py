@@ -30,7 +30,7 @@ def test_every_form_of_master_is_accepted(master):
 
 @pytest.mark.parametrize("master", ["", "locl[2]", "local[0]", "local[", "spark://one", "http://one"])
 def test_a_misspelt_master_is_refused_with_the_forms_there_are(master):
-    with pytest.raises(ValidationError, match=r"no Spark master.*give local, local\[4\]"):
+    with pytest.raises(ValidationError, match=r"is not a Spark master: give local, local\[4\]"):
         SparkSettings(master=master)
 
 
@@ -169,10 +169,19 @@ REFUSED = [
     ("spark.driver.memory", "banana", "Invalid maximum heap size: -Xmxbanana"),
     ("spark.driver.memory", "1k", "Too small maximum heap"),
     ("spark.local.dir", "/proc/nowhere", "Failed to create any local dir"),
-    ("spark.serializer", "no.such.Class", "ClassNotFoundException: no.such.Class"),
     ("spark.sql.shuffle.partitions", "many", "value 'many' in the config \"spark.sql.shuffle.partitions\""),
 ]
 """Settings, and why Spark refuses them; those first with which Java does not start."""
+
+
+def test_a_setting_that_spark_refuses_is_a_plain_error_without_a_stack(tmp_path):
+    told, errors = run_python(
+        tmp_path,
+        """tell["why"] = refused(SparkSettings(master="local[1]", conf={"spark.serializer": "no.such.Class"}))""",
+    )
+    assert "ClassNotFoundException: no.such.Class" in told["why"]
+    assert "\tat " not in told["why"] + errors
+    assert errors == ""
 
 
 def test_settings_that_spark_refuses_leave_the_process_able_to_start_with_right_ones(tmp_path):

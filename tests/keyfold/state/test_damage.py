@@ -278,7 +278,7 @@ def test_a_correction_that_leaves_a_key_without_its_value_is_refused(spark, ran)
     [
         ({}, "say what is to be erased, by columns of clicks"),
         ({"customer": ["bob"]}, "stream clicks has no column customer; it has user, at, clicks"),
-        ({"clicks": ["many"]}, "clicks is Int64, and 'many' is none"),
+        ({"clicks": ["many"]}, "clicks is Int64, and 'many' is not"),
     ],
 )
 def test_an_erasure_that_cannot_be_is_told_and_erases_nothing(spark, ran, values, why):

@@ -11,7 +11,7 @@ from spark_jobs.jobs.registry import JOBS, SHIPPED
 
 MINE = """
 from spark_jobs.jobs.event_index import EVENT_INDEX, EventIndexParameters, build
-from keyfold.keyed.job.contract import JobTemplate
+from keyfold import JobTemplate
 
 NUMBERS = JobTemplate("my_numbers", "Numbers, another time.", EventIndexParameters, build)
 """

@@ -88,4 +88,4 @@ def test_on_a_disk_that_takes_nothing_more_a_line_says_so(tmp_path, module, has_
     assert "Traceback" not in ended.stderr
     # Of a home without settings Dagster says that it takes its own.
     said = ended.stderr.splitlines()[-1]
-    assert re.fullmatch(rf"error: DAGSTER_HOME {home} cannot be used: .+; see that its disk has room .+", said)
+    assert re.fullmatch(rf"error: DAGSTER_HOME {home} cannot be used: .+; check that its disk has free .+", said)

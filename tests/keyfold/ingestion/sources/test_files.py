@@ -71,7 +71,7 @@ def test_links_that_lead_out_of_the_folder_are_refused_and_not_followed(tmp_path
 def test_pipes_are_not_read_and_keep_nobody_waiting(tmp_path):
     os.mkfifo(tmp_path / "pipe.ndjson")
     assert seen(tmp_path) == []
-    with pytest.raises(OSError, match="no regular file"):
+    with pytest.raises(OSError, match="not a regular file"):
         fingerprint(tmp_path / "pipe.ndjson")
 
 

@@ -311,7 +311,7 @@ def test_the_commands_take_a_stock_checkpoint_to_a_job_that_goes_on_from_it(keyf
     }
 
     seed = ("state", "bootstrap", "purchase_totals", "--from", tmp_path / "seed", "--from-version", "latest")
-    assert "nothing was changed" in keyfold(*seed, "--dry-run")
+    assert "nothing changed" in keyfold(*seed, "--dry-run")
     assert "2 rows of 2 keys" in keyfold(*seed)
     come(PURCHASES)
     keyfold("run", "purchase_totals")

@@ -135,7 +135,7 @@ def test_a_topic_made_anew_is_refused_and_read_from_its_beginning_when_that_is_a
 
 def test_an_end_that_was_cut_off_is_refused():
     read = ReadTopic(id="a", next={0: 5})
-    with pytest.raises(KeyfoldError, match=r"read up to offset 5, and ends at 4"):
+    with pytest.raises(KeyfoldError, match=r"read up to offset 5, but now ends at 4"):
         plan_ranges(topic([0], [4]), read)
     assert offsets(plan_ranges(topic([2], [4]), read, anew=True)) == [(0, 2), (0, 3)]
     with pytest.raises(KeyfoldError, match=r"partition 3, which was read before, no longer exists"):
