@@ -198,7 +198,7 @@ KUBERNETES = {
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({"KEYFOLD_ENV": "moon"}, "environments there: local, ci, cluster"),
+        ({"KEYFOLD_ENV": "moon"}, "choose one of: local, ci, cluster"),
         ({"KEYFOLD_ENV": "cluster"}, "set KEYFOLD_SPARK_MASTER"),
         ({"KEYFOLD_SPARK_MASTER": "locl"}, "KEYFOLD_SPARK_MASTER: 'locl' is not a Spark master"),
         ({"KEYFOLD_SPARK_MASTER": "sc://one:15002"}, "Spark Connect is not supported"),

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from keyfold.keyed import runner
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
-from keyfold.lakehouse import Lakehouse, carrying, commits, fail_points, files, row_erasure
-from keyfold.storage import lease
+from keyfold.lakehouse import Lakehouse, carrying, commits, fail_points, row_erasure
+from keyfold.storage import bucket, lease
 from tests.keyfold.keyed.toy_jobs import totals
 from tests.keyfold.keyed.without_spark import SPARK
 
@@ -80,7 +80,7 @@ def _freeze_behind_look(wanted: int) -> None:
             os.kill(os.getpid(), signal.SIGSTOP)
         looks += 1
 
-    for module in (files, commits, carrying, row_erasure):
+    for module in (bucket, commits, carrying, row_erasure):
         setattr(module, "check_held", look)  # noqa: B010 - as above
 
 

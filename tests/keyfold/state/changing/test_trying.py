@@ -41,15 +41,15 @@ def test_tables_are_compared_row_by_row_however_often_a_row_is_there(spark, tmp_
     assert (nothing.added, nothing.removed, nothing.rows_before) == (4, 0, 0)
 
 
-def test_where_no_event_was_late_there_is_nothing_to_redrive(without_spark, lakehouse, land, minutes):
+def test_where_no_event_was_late_there_is_nothing_to_redrive(spark, lakehouse, land, minutes):
     land(("ann", 1), ("bob", 25))
-    run_job(without_spark, lakehouse, windows())
+    run_job(spark, lakehouse, windows())
     with pytest.raises(KeyfoldError, match="no event was late"):
-        redrive(without_spark, lakehouse, windows())
+        redrive(spark, lakehouse, windows())
     land(("ann", 2), ("eve", 3))
-    run_job(without_spark, lakehouse, windows())
+    run_job(spark, lakehouse, windows())
     with pytest.raises(KeyfoldError, match="no event was late since 2026-01-01 00:10"):
-        redrive(without_spark, lakehouse, windows(), since=minutes(10))
+        redrive(spark, lakehouse, windows(), since=minutes(10))
 
 
 # tests/keyfold/state/test_tools_on_several_inputs.py redrives, promotes and moves on Spark too.
