@@ -163,7 +163,7 @@ def _imports(source: bytes, tree: ast.Module, names: Collection[str]) -> list[_E
     plain = {
         node.module: node
         for node in imported
-        if node.lineno == node.end_lineno and not any(one.asname for one in node.names)
+        if node.module and node.lineno == node.end_lineno and not any(one.asname for one in node.names)
     }
     added: dict[str, set[str]] = {}
     for name in sorted(set(names) - there):
