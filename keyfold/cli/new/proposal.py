@@ -149,10 +149,10 @@ def _require_key(found: Sequence[RawColumn], columns: dict[str, RawColumn], time
     lost = [column.raw for column in found if column.json or column.kind is None]
     if not lost or any(_is_key(column) for name, column in columns.items() if name != time):
         return
-    told = ", ".join(f"{name} ({spoken(column)})" for name, column in columns.items())
+    listed = ", ".join(f"{name} ({spoken(column)})" for name, column in columns.items())
     raise KeyfoldError(
         "no column can be the key of a job: a key column has texts, whole numbers, or true and false. The columns are: "
-        f"{told}. Write the stream by hand, with paths into {', '.join(lost)}, such as "
+        f"{listed}. Write the stream by hand, with paths into {', '.join(lost)}, such as "
         f"Source('{lost[0]}.FIELD')"
     )
 
@@ -186,9 +186,9 @@ def _event_time(columns: dict[str, RawColumn], wanted: str | None) -> tuple[str,
             )
         return name, []
     if not times:
-        told = ", ".join(f"{name} ({spoken(column)})" for name, column in columns.items())
+        listed = ", ".join(f"{name} ({spoken(column)})" for name, column in columns.items())
         raise KeyfoldError(
-            f"no column of the sample has times, and every event needs an event time. The columns are: {told}. Known forms are "
+            f"no column of the sample has times, and every event needs an event time. The columns are: {listed}. Known forms are "
             "ISO 8601, usual orders of date and clock, and numbers that count from 1970 in a column named like a time. If events "
             f"have no time, --event-time {ARRIVAL} dates them by their arrival"
         )

@@ -210,9 +210,9 @@ def _alive() -> dict[int, int]:
                 state, parent, *_ = stat.rpartition(")")[2].split()
                 rows.append([name, parent, state])
     else:
-        told = subprocess.Popen(["ps", "-A", "-o", "pid=,ppid=,stat="], stdout=subprocess.PIPE, text=True)
-        rows = [line.split() for line in told.communicate()[0].splitlines()]
-        rows = [row for row in rows if row[0] != str(told.pid)]
+        listing = subprocess.Popen(["ps", "-A", "-o", "pid=,ppid=,stat="], stdout=subprocess.PIPE, text=True)
+        rows = [line.split() for line in listing.communicate()[0].splitlines()]
+        rows = [row for row in rows if row[0] != str(listing.pid)]
     return {int(process): int(parent) for process, parent, state in rows if not state.startswith(("Z", "X"))}
 
 

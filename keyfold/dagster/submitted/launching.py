@@ -120,7 +120,7 @@ def _folder() -> Iterator[tuple[Path, Path]]:
 @contextmanager
 def _session(context: dg.AssetExecutionContext, extras: Mapping[str, Any]) -> Iterator[dg.PipesSession]:
     # Not open_pipes_session: with it the process would have to report each table, which a replay does not.
-    told: PipesContextData = {
+    context_data: PipesContextData = {
         "asset_keys": None,
         "code_version_by_asset_key": None,
         "provenance_by_asset_key": None,
@@ -133,8 +133,8 @@ def _session(context: dg.AssetExecutionContext, extras: Mapping[str, Any]) -> It
         "extras": extras,
     }
     handler = dg.PipesMessageHandler(context, dg.PipesTempFileMessageReader())
-    with dg.PipesTempFileContextInjector().inject_context(told) as where, handler.handle_messages() as reported:
-        yield dg.PipesSession(told, handler, where, reported, context)
+    with dg.PipesTempFileContextInjector().inject_context(context_data) as where, handler.handle_messages() as reported:
+        yield dg.PipesSession(context_data, handler, where, reported, context)
 
 
 class _Child:

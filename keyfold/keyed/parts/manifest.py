@@ -87,19 +87,19 @@ class Manifest:
 
     def pack(self) -> bytes:
         """Encode as bytes, with a checksum."""
-        told = {
+        header = {
             "schema_version": self.schema_version,
             "open_events": self.open_events,
             "base": [_told(part) for part in self.base],
             "changes": [_told(part) for part in self.changes],
         }
         if self.waiting:
-            told["waiting"] = {
+            header["waiting"] = {
                 "rows": self.waiting.open_events,
                 "base": [_told(part) for part in self.waiting.base],
                 "changes": [_told(part) for part in self.waiting.changes],
             }
-        head = json.dumps(told, separators=(",", ":")).encode()
+        head = json.dumps(header, separators=(",", ":")).encode()
         body = head + b"".join(part.payload for part in self.parts)
         magic = _MAGIC_WITH_WAITING if self.waiting else _MAGIC
         return _HEAD.pack(magic, _checksum(len(head), body), len(head)) + body
@@ -118,14 +118,14 @@ class Manifest:
         body = view[_HEAD.size :]
         if _checksum(length, body) != checksum:
             raise Damaged("the manifest of its parts is damaged (its checksum is another one)")
-        told, rest = json.loads(bytes(body[:length])), bytes(body[length:])
-        base, rest = _parts(told["base"], rest)
-        changes, rest = _parts(told["changes"], rest)
-        version, apart, waiting = told["schema_version"], told.get("waiting"), None
+        header, rest = json.loads(bytes(body[:length])), bytes(body[length:])
+        base, rest = _parts(header["base"], rest)
+        changes, rest = _parts(header["changes"], rest)
+        version, apart, waiting = header["schema_version"], header.get("waiting"), None
         if apart:
             waiting_base, rest = _parts(apart["base"], rest)
             waiting = cls(version, apart["rows"], waiting_base, _parts(apart["changes"], rest)[0])
-        return cls(version, told["open_events"], base, changes, waiting)
+        return cls(version, header["open_events"], base, changes, waiting)
 
 
 def _checksum(length: int, body: bytes | memoryview) -> int:
@@ -145,9 +145,9 @@ def _told(part: Part) -> list[int | str]:
     ]
 
 
-def _parts(told: Sequence[Sequence[int | str]], content: bytes) -> tuple[tuple[Part, ...], bytes]:
+def _parts(header: Sequence[Sequence[int | str]], content: bytes) -> tuple[tuple[Part, ...], bytes]:
     parts: list[Part] = []
-    for *numbers, place in told:
+    for *numbers, place in header:
         part = Part(*numbers)  # type: ignore[arg-type] - JSON's numbers, as `_told` wrote them
         if isinstance(place, str):
             parts.append(replace(part, file=place))
