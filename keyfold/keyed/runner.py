@@ -53,7 +53,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What one run of a job did.
+    """Summary of one run of a job.
 
     Attributes:
         job, generation, mode: what ran.
@@ -170,6 +170,7 @@ def _at_work(
     spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, mode: RunMode, options: RunOptions
 ) -> Iterator["_Run"]:
     """Open or create the generation, and check that its tables and its checkpoint agree with its journal."""
+    # Several jobs may have gone live together, and a crash left a pointer of before that decision.
     settle_pointer(lakehouse, job.name)
     if isinstance(mode, Replay):
         generation = new_branch(spark, lakehouse, job, mode.branch, (mode.since, mode.until))
@@ -260,9 +261,11 @@ class _Run:
                 return planned.plans[0] if planned.plans else None
             return None
 
+        # Without a batch, the query is not started: such a run takes milliseconds in place of seconds.
         if self._is_behind() or next_plan() is not None:
             self._work(next_plan)
         assert planned is not None  # noqa: S101 - the query asks for the next plan before it ends
+        # After the batches. If a crash comes first, the next run continues from the clock of the last commit record.
         self.generation.write_clock(planned.clock)
 
     def until(self, stop: threading.Event, every: timedelta, wanted: RunBounds) -> None:
@@ -287,6 +290,7 @@ class _Run:
             if self._is_behind() or next_plan() is not None:
                 self._work(next_plan)
         except KeyboardInterrupt:
+            # The usual end of a continuous run in a terminal is no error; the next run repeats an interrupted batch.
             stop.set()
 
     def summary(self) -> RunSummary:
@@ -308,6 +312,7 @@ class _Run:
     def _is_behind(self) -> bool:
         """Whether an earlier run left a planned batch that is not finished."""
         done = self._journal.last_done()
+        # Spark finishes a batch after the commit record. If a crash came between, Spark must repeat it to store its state.
         return bool(self._journal.pending()) or (
             done is not None and finished_batch(self.generation.checkpoint) != done.batch
         )
@@ -343,4 +348,5 @@ def watermark(generation: Generation) -> datetime | None:
     if done is None:
         return None
     clock = generation.clock()
+    # A run without batches advances the clock record only; a crash before it is written leaves it behind the commit record.
     return max(done.watermark, clock.watermark) if clock else done.watermark

@@ -206,12 +206,12 @@ def cleaned_log(house):
 @pytest.mark.parametrize(
     ("fault", "told", "clicks"),
     [
-        (break_pointer, r"current\.json is lost, while generation-0001 stand there", {"ann": 2, "bob": 1}),
+        (break_pointer, r"current\.json is lost, while generation-0001 exists", {"ann": 2, "bob": 1}),
         (break_generation, r"names generation-0001, which is gone", {"ann": 2, "bob": 1}),
         (break_table, r"its table totals is gone", {"ann": 2, "bob": 1}),
         (another_table, r"is not the table it wrote to, but another one", {"ann": 2, "bob": 1}),
         (break_checkpoint, r"is missing although batches were done", {"ann": 2, "bob": 1}),
-        (damage_pointer, r"current\.json is damaged, while generation-0001 stand there", {"ann": 2, "bob": 1}),
+        (damage_pointer, r"current\.json is damaged, while generation-0001 exists", {"ann": 2, "bob": 1}),
         (damage_birth_record, r"generation\.json is damaged", {"ann": 2, "bob": 1}),
         (damage_log, r"the log of its table totals in .* is damaged", {"ann": 2, "bob": 1}),
         (break_plan_record, r"is damaged, or another version of Keyfold wrote it", {"ann": 2, "bob": 1}),

@@ -119,7 +119,7 @@ class TestHarness:
         job = self._job
         waited_for: list[datetime] = []
         for name, declared in job.all_inputs.items():
-            # Those too that a condition leaves out: they move event time.
+            # Events that the condition leaves out advance event time too.
             times = _times(job, name, events)
             newest = None if times is None else times.max()
             if isinstance(newest, datetime):
@@ -138,13 +138,13 @@ class TestHarness:
             AssertionError: the numbers differ; names the places with their numbers of events.
         """
         job = self._job
-        found = {table.name: count(self.written[table.name], table.events) for table in job.tables}
-        found["state"] = count(self.state, job.state_events)
-        if sum(found.values()) != self._played:
-            where = ", ".join(f"{number:,} in {name}" for name, number in found.items())
+        counted = {table.name: count(self.written[table.name], table.events) for table in job.tables}
+        counted["state"] = count(self.state, job.state_events)
+        if sum(counted.values()) != self._played:
+            where = ", ".join(f"{number:,} in {name}" for name, number in counted.items())
             raise AssertionError(
-                f"job {job.name}: {self._played:,} events were played, and {sum(found.values()):,} are there ({where}): the "
-                "step loses events or takes some twice, or the job's output_events and state_events count otherwise"
+                f"job {job.name}: {self._played:,} events were passed in, and {sum(counted.values()):,} are counted ({where}): "
+                "the step loses or duplicates events, or output_events and state_events count them wrongly"
             )
 
     def advance_to(self, time: datetime) -> None:
@@ -191,7 +191,7 @@ def parted(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Cloc
 
 
 def in_copies(job: KeyedJob, events: pl.DataFrame) -> pl.DataFrame:
-    """Events as a step gets them: those that lack the column of their keys, once for each of these."""
+    """Return events as a step gets them: copied for each of their keys, unless they have the column of these keys."""
     keys_of, kinds = job.keys_of, polars_schema(job.events)
     if keys_of is not None and keys_of.column in events.columns:
         keys_of = None
@@ -204,10 +204,10 @@ def in_copies(job: KeyedJob, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def as_read(one: Input, events: pl.DataFrame, needed: Collection[str] = ()) -> pl.DataFrame:
-    """Events of an input as its workers read them, of a frame in its columns or in those of the event table.
+    """Return events of an input as its workers read them, from a frame with its columns or with those of the event table.
 
-    Those that its condition leaves out are gone, and derived columns are there, where the frame has the columns that this
-    takes. Of the event table's other columns those that are `needed` stay.
+    The condition and the derived columns are applied if the frame has the columns that they need. Other columns of the event
+    table are dropped, except those that are `needed`.
     """
     if one.where is not None and set(one.where.meta.root_names()) <= set(events.columns):
         events = events.filter(one.where)
@@ -216,12 +216,12 @@ def as_read(one: Input, events: pl.DataFrame, needed: Collection[str] = ()) -> p
         roots = how.columns if isinstance(how, PartOf) else how.meta.root_names()
         if name not in events.columns and set(roots) <= set(events.columns):
             made[name] = (how.expression() if isinstance(how, PartOf) else how).cast(kinds[name])
-    others = set(one.stream.event_schema.names).difference(one.events.names, needed)
-    return events.with_columns(**made).drop(others.intersection(events.columns))
+    surplus = set(one.stream.event_schema.names).difference(one.events.names, needed)
+    return events.with_columns(**made).drop(surplus.intersection(events.columns))
 
 
 def _times(job: KeyedJob, name: str, events: pl.DataFrame | Mapping[str, pl.DataFrame] | None) -> pl.Series | None:
-    """The event times of one input."""
+    """Return the event times of one input; None if it has no events."""
     if isinstance(events, pl.DataFrame):
         return (events.filter(pl.col(INPUT) == name) if job.inputs else events)[job.event_time]
     return None if events is None or name not in events else events[name][job.inputs[name].event_time]

@@ -27,6 +27,7 @@ _BITS_OF_HASH = 48
 def slot_expression(key: tuple[str, ...], key_groups: int) -> pl.Expr:
     """Return the expression for the slot of a row. The key's columns must have the types of the events, which are hashed."""
     hashed = key_hash(key)
+    # Below the key group are the upper bits of the hash: the lower ones follow from the group if groups are a power of two.
     return (hashed % key_groups) * (1 << _BITS_OF_HASH) + hashed // (1 << (64 - _BITS_OF_HASH))
 
 
@@ -47,6 +48,7 @@ def are_among(slots: np.ndarray, wanted: Slots) -> np.ndarray:
     if not wanted.size:
         return np.zeros(len(slots), bool)
     position = np.searchsorted(wanted, slots)
+    # A slot after the last wanted one has no position. Compare it with the first one, which it does not equal.
     position[position == wanted.size] = 0
     return wanted[position] == slots
 
@@ -63,6 +65,7 @@ def union(slots: Slots, others: Slots) -> Slots:
     """Return the slots that are in either array."""
     if not slots.size or not others.size:
         return slots if slots.size else others
+    # NumPy's stable sort is Timsort here, which merges two sorted arrays in linear time.
     return distinct(np.sort(np.concatenate([slots, others]), kind="stable"))
 
 
@@ -70,6 +73,7 @@ def positions_of(slots: Slots, wanted: Slots) -> np.ndarray:
     """Return the positions of the wanted slots in sorted slots, which may repeat."""
     first, last = np.searchsorted(slots, wanted, side="left"), np.searchsorted(slots, wanted, side="right")
     counts = last - first
+    # For each wanted slot: its first position, plus 0, 1, 2 … up to its number of rows.
     return np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
 
 
@@ -98,10 +102,11 @@ def partition_labels(partitions: int) -> tuple[int, ...]:
 def spark_hash(numbers: np.ndarray) -> np.ndarray:
     """Compute Spark's hash of 32-bit integers (Murmur3, seed 42), by which a shuffle chooses the task of a row."""
     first, second = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
+    # Murmur3 multiplies modulo 2^32.
     with np.errstate(over="ignore"):
         mixed = _rotated(numbers.astype(np.uint32) * first, 15) * second
         mixed = _rotated(np.uint32(42) ^ mixed, 13) * np.uint32(5) + np.uint32(0xE6546B64)
-        mixed ^= np.uint32(4)
+        mixed ^= np.uint32(4)  # the length of the input in bytes
         for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
             mixed = (mixed ^ (mixed >> np.uint32(shift))) * np.uint32(factor)
     return (mixed ^ (mixed >> np.uint32(16))).view(np.int32)

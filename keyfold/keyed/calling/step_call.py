@@ -78,11 +78,11 @@ def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: C
     tables[job.late_table] = late
     state, dropped = _state(job, step)
     # A row with a NULL key would stay forever, since no event has that key.
-    lost = [
+    without = [
         name for name in job.key if state[name].null_count() or (dropped is not None and dropped[name].null_count())
     ]
-    if lost:
-        _refuse(f"the step's state has no value in the key's column {', '.join(lost)}: no event would ever find it")
+    if without:
+        _refuse(f"the step's state has no value in the key's column {', '.join(without)}: no event would ever find it")
     timers = [name for name in (DEADLINE, STALE_AT) if name in state.columns]
     tables = {name: within_calendar(frame) for name, frame in tables.items() if frame.height}
     return Called(within_calendar(state, timers), tables, dropped)
@@ -138,6 +138,7 @@ def within_calendar(frame: pl.DataFrame, columns: Iterable[str] | None = None) -
         columns: the columns to limit; None for all columns of times.
     """
     times = [name for name, kind in frame.schema.items() if kind == _TIME] if columns is None else columns
+    # As integers: Python has no `datetime` outside of these years, so a comparison of times would raise.
     outside = [name for name in times if not _is_within(frame[name].to_physical())]
     return frame.with_columns(pl.col(outside).to_physical().clip(_FIRST, _LAST).cast(_TIME)) if outside else frame
 

@@ -38,22 +38,24 @@ def waiting_events(
     begins = np.flatnonzero(np.concatenate([[True], slots[1:] != slots[:-1]]))
     counts = np.diff(begins, append=events.height)
     kept = state[SLOT].to_numpy()
+    position = np.searchsorted(kept, slots[begins])
+    has_one_row = np.searchsorted(kept, slots[begins], side="right") - position == 1
     # If a key has more new events than waiting ones, call the step now: storing them first would cost more.
-    found = np.searchsorted(kept, slots[begins])
-    is_one = np.searchsorted(kept, slots[begins], side="right") - found == 1
-    is_asked = np.repeat(is_one & (counts <= max(_FEW, rows_a_key)) & ~are_among(slots[begins], due), counts)
+    is_asked = np.repeat(has_one_row & (counts <= max(_FEW, rows_a_key)) & ~are_among(slots[begins], due), counts)
+    # `call_step` routes late events.
     is_asked &= (events[job.event_time] > clock.late_watermark).to_numpy()
     if not is_asked.any():
         return waits
     asked, row = events, state.drop(SLOT)
     # Often each key has one event and one row, which are in the same order already.
     if not is_asked.all() or not events.height == state.height == begins.size:
-        asked, row = events.filter(is_asked), row[np.repeat(found, counts)[is_asked]]
+        asked, row = events.filter(is_asked), row[np.repeat(position, counts)[is_asked]]
     answer = job.waiting.events(row, asked, clock)
     for name in job.key:
         # The row may be of another key with the same slot.
         answer &= row[name].cast(asked[name].dtype) == asked[name]
     waits[is_asked] = answer.fill_null(value=False).to_numpy()
+    # All events of a slot, or none: the step needs all of them if it is called for one.
     return np.repeat(np.logical_and.reduceat(waits, begins), counts)
 
 

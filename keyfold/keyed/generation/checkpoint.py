@@ -33,6 +33,7 @@ def state_identities(checkpoint: Place, batch: int) -> dict[str, str]:
     longer than its lease, and continues beside the run that took over, writes files that nobody reads. Empty for a checkpoint
     without ids (state store checkpoint format 1).
     """
+    # Operator 0: the query has one stateful operator, with one store per partition.
     stores = _entry(checkpoint, batch).get("stateUniqueIds", {}).get("0", [])
     return {str(partition): f"_{identities[0]}" for partition, identities in enumerate(stores)}
 
@@ -170,6 +171,7 @@ def _remove_empty(checkpoint: Place, done: int, where: str, remedy: str) -> None
 def _entry(checkpoint: Place, batch: int) -> dict[str, Any]:
     """Read Spark's entry of a finished batch; empty if there is none."""
     try:
+        # The first line is the version of Spark's format, such as `v1`.
         return json.loads((checkpoint / "commits" / str(batch)).read_text(encoding="utf-8").partition("\n")[2] or "{}")
     except (FileNotFoundError, ValueError):
         return {}

@@ -68,7 +68,7 @@ def _input(one: Input) -> dict[str, Any]:
         "derived": {name: str(how) for name, how in one.derived.items()},
         "columns": _columns(one.events),
         "conserved": one.conserved,
-        # Only where there is one, as of generations that were born before there were some.
+        # Only if there is a condition: older records lack the entry.
         **({} if one.where is None else {"where": str(one.where)}),
     }
 

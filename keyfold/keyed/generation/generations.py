@@ -137,7 +137,7 @@ def live_generation(lakehouse: Lakehouse, job: str) -> Generation | None:
         ]:
             state = "damaged" if pointer.exists() else "lost"
             raise Damaged(
-                f"job {job}: {pointer} is {state}, while {', '.join(begun)} stand there; restore it, or write "
+                f"job {job}: {pointer} is {state}, while {', '.join(begun)} exists; restore it, or write "
                 f'{{"generation": "{begun[-1]}"}} to it, or start over with --full-refresh'
             )
         return None
@@ -147,8 +147,8 @@ def live_generation(lakehouse: Lakehouse, job: str) -> Generation | None:
     generation = Generation(folder, read_json(folder / RECORD, f"start job {job} over with --full-refresh"))
     if generation.record.get("format") != FORMAT:
         raise IncompatibleState(
-            f"job {job}: {folder.name} was made by an earlier version of Keyfold, whose journal this one does not go on "
-            f"with; its tables can be read. To go on, the job reads all events again, once: "
+            f"job {job}: {folder.name} was made by an earlier version of Keyfold, whose journal this version cannot continue; "
+            f"its tables can be read. Let the job read all events again, once: "
             f"`{lakehouse.command('run', job, '--full-refresh')}`"
         )
     return generation

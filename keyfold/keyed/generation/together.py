@@ -32,6 +32,7 @@ def go_live_together(lakehouse: Lakehouse, generations: Sequence[Generation]) ->
         tag = tag if generation.pointer_tag is None else generation.pointer_tag
         replace_json(pointer_of(lakehouse, job), announced(content, generation.name, decision), tag)
         reached("together: announced")
+    # Decide nothing if a lease was lost while the pointers were written: another run may have gone live since.
     check_held()
     write_json_once(decision, {job: generation.name for job, generation in zip(jobs, generations, strict=True)})
     reached("together: decided")

@@ -12,10 +12,10 @@ def made_of(producers: Collection[str], jobs: Iterable[KeyedJob]) -> set[str]:
         >>> made_of({"ride_summaries"}, [])
         set()
     """
-    jobs, found = list(jobs), set(producers)
-    while more := {job.name for job in jobs if found.intersection(job.producers)} - found:
-        found |= more
-    return found - set(producers)
+    jobs, reached = list(jobs), set(producers)
+    while more := {job.name for job in jobs if reached.intersection(job.producers)} - reached:
+        reached |= more
+    return reached - set(producers)
 
 
 def in_order(jobs: Sequence[KeyedJob]) -> list[KeyedJob]:
@@ -25,11 +25,11 @@ def in_order(jobs: Sequence[KeyedJob]) -> list[KeyedJob]:
         >>> in_order([])
         []
     """
-    waiting, found = list(jobs), list[KeyedJob]()
+    waiting, ordered = list(jobs), list[KeyedJob]()
     while waiting:
         names = {job.name for job in waiting}
         # Jobs that read each other would loop here without end: take all of them.
         ready = [job for job in waiting if not names.intersection(job.producers)] or waiting
-        found += ready
+        ordered += ready
         waiting = [job for job in waiting if job not in ready]
-    return found
+    return ordered

@@ -108,17 +108,17 @@ class JobTable:
             'long_rides'
         """
         tables = {one.name: one for one in job.tables}
-        found = tables.get(table or job.name)
-        if found is None:
+        chosen = tables.get(table or job.name)
+        if chosen is None:
             raise Misconfigured(f"job {job.name} has no table {table}; it has {', '.join(tables)}")
-        if found.mode != "append":
+        if chosen.mode != "append":
             raise Misconfigured(
-                f"table {found.name} of job {job.name} is updated in place, and an input is read by what is added to it; read "
+                f"table {chosen.name} of job {job.name} is updated in place, and an input is read by what is added to it; read "
                 "its changes (`JobTable.changes_of`), or an append table of the job"
             )
         changes = {name_of_changes(one.name) for one in job.tables if one.changes}
-        private = tuple(sorted(job.private_of(found.schema)))
-        return cls(job.name, found.name, found.schema, private, found.name in changes)
+        private = tuple(sorted(job.private_of(chosen.schema)))
+        return cls(job.name, chosen.name, chosen.schema, private, chosen.name in changes)
 
     @classmethod
     def changes_of(cls, job: "KeyedJob", table: str = "") -> "JobTable":
@@ -143,11 +143,11 @@ class JobTable:
             >>> JobTable.changes_of(job).name
             'changes.totals'
         """
-        found = {one.name: one for one in job.tables}.get(table or job.name)
-        if found is None or not found.changes:
-            what = "has no such table" if found is None else "keeps no changes of it"
+        chosen = {one.name: one for one in job.tables}.get(table or job.name)
+        if chosen is None or not chosen.changes:
+            what = "has no such table" if chosen is None else "keeps no changes of it"
             raise Misconfigured(
                 f"job {job.name} {what}: {table or job.name}; declare an upsert table with `OutputTable(changes=True)`, or the "
                 "job's own with `output_changes=True`"
             )
-        return cls.of(job, name_of_changes(found.name))
+        return cls.of(job, name_of_changes(chosen.name))

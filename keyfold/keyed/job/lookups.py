@@ -159,8 +159,8 @@ def _is_delta(place: Place) -> bool:
 def _stamp(where: str, place: Place) -> _Stamp:
     """Return values that change with the table: its version, or a file's size and modification time."""
     if not _is_delta(place):
-        found = place.stat()
-        return found.st_size, found.st_mtime_ns
+        status = place.stat()
+        return status.st_size, status.st_mtime_ns
     try:
         return -1, DeltaTable(str(place)).version()
     except DeltaError as error:
@@ -214,7 +214,7 @@ def _kept(path: Place) -> pl.DataFrame:
     try:
         rows = pl.read_parquet(path.read_bytes())
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise Damaged(f"{path}, a lookup as a batch was planned with it, cannot be read: {error}") from None
+        raise Damaged(f"{path}, the stored rows of a lookup, cannot be read: {error}") from None
     if f"-{_digest(rows)}." not in path.name:
-        raise Damaged(f"{path} is not what was kept: its rows have another digest")
+        raise Damaged(f"{path} was changed after it was stored: its rows have another digest than its name")
     return rows

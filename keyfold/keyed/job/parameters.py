@@ -280,7 +280,7 @@ def _inputs_by_arrival(job: KeyedJob) -> KeyedJob:
 
 
 def _as_born(job: KeyedJob, parameters: BaseModel, born_with: Mapping[str, Any] | None) -> KeyedJob:
-    """Leave out parameters that are newer than the generation and have their default, so that it can be continued."""
+    """Leave out parameters that the generation does not know and that have their default, so that it can be continued."""
     if born_with is None:
         return job
     defaults = type(parameters).model_fields

@@ -90,12 +90,12 @@ class Input:
         return pl.lit(value=True) if self.where is None else self.where.fill_null(value=False)
 
     def wanted(self, rows: pl.LazyFrame) -> pl.LazyFrame:
-        """The rows of a file of the table that are events of this input."""
+        """Return the rows of a file of the table that are events of this input."""
         if self.where is None:
             return rows
-        there, kinds = rows.collect_schema(), pl.Schema(self.stream.event_schema)
-        # A column that came to the table after the file was written.
-        lacking = [name for name in self.where.meta.root_names() if name not in there]
+        in_file, kinds = rows.collect_schema(), pl.Schema(self.stream.event_schema)
+        # Files that were written before a column was added to the table lack it.
+        lacking = [name for name in self.where.meta.root_names() if name not in in_file]
         return rows.with_columns(pl.lit(None, kinds[name]).alias(name) for name in lacking).filter(self.where)
 
 
@@ -138,10 +138,10 @@ def check_inputs_fit(job: str, key: tuple[str, ...], inputs: Mapping[str, Input]
 
 
 def check_condition(at: str, one: Input) -> None:
-    """Check that the condition of an input can be asked of the rows of its table.
+    """Check that the condition of an input can be evaluated on the rows of its table.
 
     Raises:
-        Misconfigured: it names no column or one that the table lacks, or gives something else than true or false.
+        Misconfigured: it names no column, or one that the table lacks; or it is not Boolean.
     """
     if one.where is None:
         return
@@ -149,9 +149,10 @@ def check_condition(at: str, one: Input) -> None:
     if lacking := sorted(set(one.where.meta.root_names()) - set(schema.names)):
         raise Misconfigured(f"{at}: where names {', '.join(lacking)}; {one.table} has {', '.join(schema.names)}")
     try:
+        # Polars finds a condition that does not fit the columns' types also on a frame without rows.
         kind = pl.DataFrame(schema=pl.Schema(schema)).select(held=one.where)["held"].dtype
     except pl.exceptions.PolarsError as error:
-        raise Misconfigured(f"{at}: where does not go with {one.table}: {str(error).splitlines()[0]}") from None
+        raise Misconfigured(f"{at}: where does not fit {one.table}: {str(error).splitlines()[0]}") from None
     if kind != pl.Boolean or not one.where.meta.root_names():
         raise Misconfigured(f"{at}: where is {one.where}; it must be true or false by columns of {one.table}")
 
@@ -179,11 +180,12 @@ def _check_column(
 def joined_schema(key: tuple[str, ...], inputs: Mapping[str, Input]) -> pa.Schema:
     """Return the columns of the frame with events of all inputs: `input`, the key, `event_time`, then all others."""
     first = next(iter(inputs.values()))
-    others: dict[str, pa.Field] = {}
+    further: dict[str, pa.Field] = {}
     for one in inputs.values():
         for field_ in one.events:
             if field_.name not in key and field_.name != one.event_time:
-                others.setdefault(field_.name, field_.with_nullable(True))
+                # NULL in the rows of inputs that lack the column.
+                further.setdefault(field_.name, field_.with_nullable(True))
     return pa.schema(
         [
             required(INPUT, pa.string(), "Which input the event is of"),
@@ -194,7 +196,7 @@ def joined_schema(key: tuple[str, ...], inputs: Mapping[str, Input]) -> pa.Schem
                 "Event time (UTC), by the input's own column",
                 made_of=tuple(dict.fromkeys(one.event_time for one in inputs.values())),
             ),
-            *others.values(),
+            *further.values(),
         ]
     )
 
@@ -216,14 +218,14 @@ def tagged(name: str, one: Input, events: pl.DataFrame, wanted: Mapping[str, pl.
 
 def parted_by_input(inputs: Mapping[str, Input], events: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """Separate events by input, each in its own columns; an input without events has an empty frame."""
-    found: dict[str, pl.DataFrame] = {}
+    by_input: dict[str, pl.DataFrame] = {}
     for name, one in inputs.items():
         own = [pl.col(EVENT_TIME).alias(field_) if field_ == one.event_time else field_ for field_ in one.events.names]
-        found[name] = events.filter(pl.col(INPUT) == name).select(own)
-    return found
+        by_input[name] = events.filter(pl.col(INPUT) == name).select(own)
+    return by_input
 
 
 def counts_by_input(inputs: Mapping[str, Input], events: pl.DataFrame) -> tuple[int, ...]:
     """Count the events of each input, in the order of their declaration."""
-    found = dict(events[INPUT].value_counts().iter_rows()) if events.height else {}
-    return tuple(found.get(name, 0) for name in inputs)
+    counts = dict(events[INPUT].value_counts().iter_rows()) if events.height else {}
+    return tuple(counts.get(name, 0) for name in inputs)

@@ -67,8 +67,8 @@ class Timeout:
         >>> kept = pl.DataFrame(schema={"user": pl.String, "clicks": pl.Int64, STALE_AT: pl.Datetime("us", "UTC")})
         >>> for seconds, users in ((0, ["ann", "bob"]), (20, ["ann"]), (45, ["bob"])):
         ...     now = datetime(2026, 1, 31, 12, 0, seconds, tzinfo=UTC)
-        ...     kept, told = count(kept, pl.DataFrame({"user": users}), Clock(now, now, now))
-        >>> told.rows(), sorted(kept.select("user", "clicks").rows())
+        ...     kept, closed = count(kept, pl.DataFrame({"user": users}), Clock(now, now, now))
+        >>> closed.rows(), sorted(kept.select("user", "clicks").rows())
         ([('bob', 1)], [('ann', 2), ('bob', 1)])
     """
 

@@ -90,7 +90,7 @@ class EventTime:
             bounds: bounds of the run.
         """
         after = {name: self._after(name, came.get(name), bounds) for name in self._before}
-        found: list[Instant] = []
+        instants: list[Instant] = []
         watermark = self.watermark
         for one in slices[:-1]:
             late_watermark = watermark
@@ -99,8 +99,8 @@ class EventTime:
             # Not later than at the end of the run: a slice may end among arrivals, which do not advance event time.
             times = {name: self._at_slice(name, end, after[name], is_read=name in came) for name in after}
             watermark = max(watermark, self._least(self._watermarks(times), came))
-            found.append(self._at(late_watermark, watermark, times))
-        return [*found, self._end(watermark, after, came, bounds)]
+            instants.append(self._at(late_watermark, watermark, times))
+        return [*instants, self._end(watermark, after, came, bounds)]
 
     def tick(self, bounds: BoundsOfTime) -> list[Instant]:
         """Return the clock of a run without new events."""
@@ -133,6 +133,7 @@ class EventTime:
 
     def _at_slice(self, name: str, end: datetime, after: InputTime, *, is_read: bool) -> InputTime:
         """Return the event time of an input at the end of a slice that is not the last."""
+        # No later slice has events of this input, so that it need not stay behind them.
         if not is_read:
             return after
         reached = end if after.newest is None else min(end, after.newest)
@@ -169,6 +170,7 @@ class EventTime:
     def _by_silence(self, name: str, after: InputTime) -> datetime:
         """Return the watermark of an input by the processing time since its newest event arrived."""
         before, delay = self._before[name], self._job.all_inputs[name].watermark_delay
+        # Without silence: its events arrived now, or it never had any.
         if after.arrived_at == self._processing_time or before.newest is None or before.arrived_at is None:
             return BEGINNING
         silence = Silence(before.newest, before.arrived_at)

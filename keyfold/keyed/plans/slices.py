@@ -89,8 +89,9 @@ def _slice(files: Sequence[DataFile], since: int | None, until: int | None) -> S
         if not _overlaps(file, since, until):
             continue
         first, last = _span(file)
-        whole = (since is None or first >= since) and (until is None or last < until)
-        chosen.append((file, whole))
+        is_whole = (since is None or first >= since) and (until is None or last < until)
+        chosen.append((file, is_whole))
+        # Estimate: events are taken as spread evenly over the file's span.
         inside = min(last + 1, until if until is not None else last + 1) - max(
             first, since if since is not None else first
         )

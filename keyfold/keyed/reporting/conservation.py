@@ -34,7 +34,7 @@ from keyfold.storage.place import Place
 
 @dataclass(frozen=True)
 class Conservation:
-    """Where the events of a generation are. All numbers are events; with `keys_of`, each copy counts.
+    """Counts of a generation's events by place. All numbers are events; with `keys_of`, each copy counts.
 
     Attributes:
         events_read: rows of the event table up to the job's position, by the table's log, less `left_out`; with `keys_of` the
@@ -87,25 +87,23 @@ def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob)
     """
     generation = live_generation(lakehouse, job.name)
     # Count tables, state and journal at the end of the same batch: otherwise the counts would not add up.
-    found = settled(lakehouse, job, generation) if generation else None
-    if generation is None or found is None:
+    end = settled(lakehouse, job, generation) if generation else None
+    if generation is None or end is None:
         return Conservation(0, 0, 0, 0, 0)
-    done = found.done
+    done = end.done
     tables = input_tables(lakehouse, job)
     # By the tables' own logs, and not by the journal, which the counts are compared with.
     later = {
         one.table: changes_for(job.name, one, tables[one.table], done.positions[one.table])
         for one in job.all_inputs.values()
     }
-    _check_files(
-        lakehouse, job, generation, {name: one.position.version for name, one in later.items()}, found.versions
-    )
+    _check_files(lakehouse, job, generation, {name: one.position.version for name, one in later.items()}, end.versions)
     taken = {name: _taken(job, one, tables[one.table], later[one.table]) for name, one in job.all_inputs.items()}
     read = sum(taken[name].events for name, one in job.all_inputs.items() if one.conserved)
     origin = generation.origin
     if origin is not None:
         read += origin.events_seeded - origin.events_skipped
-    *outputs, late = [_events_in(spark, generation, table, found.versions[table.name]) for table in job.tables]
+    *outputs, late = [_events_in(spark, generation, table, end.versions[table.name]) for table in job.tables]
     return Conservation(
         events_read=read,
         in_outputs=sum(outputs),
@@ -132,6 +130,7 @@ def _written(lakehouse: Lakehouse, producer: str, table: str, version: int) -> i
     done = live.journal.last_done() if live else None
     if live is None or done is None:
         return None
+    # The newest batch of the producer that this version of the table includes.
     taken = DeltaTable(str(live.table(table)), version=version).transaction_version(f"{live.identity}/{table}")
     if done.last_written.get(table) != taken:
         # The producer has written more batches since.
@@ -140,7 +139,7 @@ def _written(lakehouse: Lakehouse, producer: str, table: str, version: int) -> i
 
 
 class _Taken(NamedTuple):
-    """Rows of the table of an input that a job has read, how many of them its condition leaves out, and events of the others."""
+    """Counts of an input's table: rows that the job has read, rows that the condition leaves out, and events in the others."""
 
     rows: int
     left_out: int
@@ -156,7 +155,7 @@ def _taken(job: KeyedJob, one: Input, table: Place, later: Changes) -> _Taken:
     wanted = job.taken(one).cast(pl.Int64).alias("events"), (~one.is_wanted).sum().cast(pl.Int64).alias("left_out")
     there, new = (scan_files(table, files).select(wanted).collect().row(0) for files in parts)
     events, left_out = there[0] - new[0], there[1] - new[1]
-    # Of a condition by its opposite and the log, where workers go by the condition: a row that neither has shows.
+    # Rows less those for which the condition is false. Workers count rows for which it is true, so that a lost row is noticed.
     return _Taken(rows, left_out, rows - left_out if job.keys_of is None else events)
 
 
@@ -174,27 +173,27 @@ def assert_nothing_lost(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob
         >>> keyfold.assert_nothing_lost(spark, lakehouse, job).events_read  # doctest: +SKIP
         1200
     """
-    found = check_conservation(spark, lakehouse, job)
-    if not found.balanced:
+    counts = check_conservation(spark, lakehouse, job)
+    if not counts.balanced:
         raise AssertionError(
-            f"job {job.name}: {found.events_read:,} events were read; {found.in_outputs:,} are in outputs, "
-            f"{found.open_events:,} in open state and {found.late:,} late; the journal counted "
-            f"{found.journalled:,}{input_differences(found)}"
+            f"job {job.name}: {counts.events_read:,} events were read; {counts.in_outputs:,} are in outputs, "
+            f"{counts.open_events:,} in open state and {counts.late:,} late; the journal counted "
+            f"{counts.journalled:,}{input_differences(counts)}"
         )
-    return found
+    return counts
 
 
-def input_differences(found: Conservation) -> str:
+def input_differences(counts: Conservation) -> str:
     """Describe the inputs whose counts differ; empty if none do."""
     differ = [
         f"{name}: {read:,} read and {reached:,} journalled"
-        for name, (read, reached) in found.by_input.items()
+        for name, (read, reached) in counts.by_input.items()
         if read != reached
     ]
     differ += [
-        f"{name}: {there:,} in its table and {written:,} written by its job"
-        for name, (there, written) in found.by_producer.items()
-        if there != written
+        f"{name}: {in_table:,} in its table and {written:,} written by its job"
+        for name, (in_table, written) in counts.by_producer.items()
+        if in_table != written
     ]
     return f" ({'; '.join(differ)})" if differ else ""
 
@@ -220,7 +219,7 @@ def _check_files(
 
 
 def events_in_table(table: Place, name: str, job: KeyedJob, version: int) -> int:
-    """Return the number of events that the rows of a table are for a job, at a version (`KeyedJob.counted_in`)."""
+    """Return the number of a job's events in the rows of a table at a version (`KeyedJob.counted_in`)."""
     of_table = [one for one in job.all_inputs.values() if one.table == name and one.conserved]
     if job.keys_of is None and all(one.where is None for one in of_table):
         return count_rows(table, version) * len(of_table)

@@ -34,7 +34,7 @@ def files_written(
     live = live_generation(lakehouse, job) if live_generation_name(lakehouse, job) == generation else None
     if live is None:
         return None
-    found: dict[int, list[Place]] = {}
+    written: dict[int, list[Place]] = {}
     for batch in range(since + 1, until + 1):
         done = live.journal.done(batch)
         if done is None:
@@ -44,5 +44,5 @@ def files_written(
         if not all(file.exists() for file in files):
             return None
         if files:
-            found[batch] = files
-    return found
+            written[batch] = files
+    return written

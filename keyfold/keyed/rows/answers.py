@@ -48,6 +48,7 @@ class AnswersInFiles:
 
     def get(self, key: str) -> str | None:
         """Return the stored answer of a key; None if there is none."""
+        # `write_once` renames complete files, so that an existing file has the whole answer.
         path = self._folder / key
         return path.read_text(encoding="utf-8") if path.exists() else None
 

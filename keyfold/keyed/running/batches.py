@@ -94,6 +94,7 @@ class Batches:
         spark.conf.set("spark.sql.shuffle.partitions", generation.partitions)
         # Spark would add batches without input. Each batch needs a plan, which has its clock.
         spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+        # The session's setting is version 2, which a checkpoint of version 1 does not take.
         if not names_attempts(generation.checkpoint):
             spark.conf.set("spark.sql.streaming.stateStore.checkpointFormatVersion", "1")
         # Rows are few and large blobs: an Arrow batch of them must stay below the 2 GiB that a binary array can hold.
@@ -133,7 +134,7 @@ class Batches:
     def _work_on(self, plan: KeyedPlan, rows: DataFrame, batch: int) -> None:
         if plan.batch != batch:
             raise Damaged(
-                f"job {self._job.name}: Spark has come to batch {batch}, the journal to batch {plan.batch}; "
+                f"job {self._job.name}: Spark is at batch {batch}, and the journal at batch {plan.batch}; "
                 "start a new generation with --full-refresh"
             )
         began = time.monotonic()
@@ -143,6 +144,7 @@ class Batches:
         # that has a commit record already, since Spark needs the new version of its state.
         worked = read_reports(rows.collect())
         reached("work: after")
+        # A commit record is final. If the batch has one, the files of this attempt are never committed.
         if done is None:
             worked.files = write_changes(self._job, self._generation, plan, worked.files)
             done = make_done(self._job, self._journal.last_done(), plan, worked, time.monotonic() - began)

@@ -103,10 +103,10 @@ def _create(
 
 
 def _check_has_times(lakehouse: Lakehouse, job: str, one: Input, events: Place) -> None:
-    there = [field.name for field in DeltaTable(str(events)).schema().fields]
-    if one.stored_time not in there:
-        anew = ("run", one.producer, "--full-refresh") if one.producer else ("ingest", one.stream.name, "--rebuild")
+    columns = [field.name for field in DeltaTable(str(events)).schema().fields]
+    if one.stored_time not in columns:
+        remedy = ("run", one.producer, "--full-refresh") if one.producer else ("ingest", one.stream.name, "--rebuild")
         raise Misconfigured(
             f"job {job} goes by {one.stored_time}, a column that {one.table} does not have (it has "
-            f"{', '.join(there)}); once run `{lakehouse.command(*anew)}`"
+            f"{', '.join(columns)}); once run `{lakehouse.command(*remedy)}`"
         )

@@ -190,7 +190,8 @@ class PartitionOperator:
         """Store the state that the partition starts with; its due timers fire in the next batch."""
         job, ranges = self._job, [[] for _ in range(SEED_RANGES)]
         for sequence, payload in sorted(seeds, reverse=True):
-            # Sequences count down from `SEED`; each unit has one for each range of slots.
+            # Sequences count down from `SEED`, so the reverse order is that of the files. Each unit has one for each range of
+            # slots.
             ranges[(SEED - sequence) % SEED_RANGES].append(payload)
         open_events = 0
 
@@ -282,7 +283,7 @@ def _placed(job: KeyedJob, rows: pl.DataFrame, needed: Slots) -> pl.DataFrame:
         AnswerError: some rows have keys that were not passed to the step.
     """
     slots = slots_of(job, rows)
-    # A stable sort keeps the step's order of the rows of a key.
+    # A stable sort keeps the step's order of a key's rows: the next call gets them in that order.
     order = np.argsort(slots, kind="stable")
     placed = rows[order].with_columns(pl.Series(SLOT, slots[order]))
     strange = ~are_among(placed[SLOT].to_numpy(), needed)

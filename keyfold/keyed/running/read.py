@@ -106,12 +106,13 @@ def units(plan: KeyedPlan, tables: dict[str, Place]) -> list[Unit]:
 
 
 def _cut(files: Iterable[tuple[str, Place, PlannedFile]], rows_a_unit: int = _ROWS_A_UNIT) -> list[Unit]:
-    found: list[Unit] = []
+    # The numbers depend on the plan only: a repeated batch reads the same units in the same splits.
+    cut: list[Unit] = []
     for name, folder, file in files:
         for offset in range(0, file.rows, rows_a_unit):
             rows = min(rows_a_unit, file.rows - offset)
-            found.append(Unit(len(found), name, folder / file.path, offset, rows, file.whole))
-    return found
+            cut.append(Unit(len(cut), name, folder / file.path, offset, rows, file.whole))
+    return cut
 
 
 def read_slices(
@@ -230,10 +231,10 @@ def _reader(
         if declared.time_from:
             # First of all: slices, windows and derived columns use the time that the job goes by.
             scan = scan.with_columns(pl.col(declared.time_from).alias(declared.event_time))
-        there = scan.collect_schema()
+        in_file = scan.collect_schema()
         # Files that were written before a column was added to the table lack it.
-        lacking = [pl.lit(None, kind).alias(name) for name, kind in stored.items() if name not in there]
-        rows = scan.select(name for name in names if name in there)
+        lacking = [pl.lit(None, kind).alias(name) for name, kind in stored.items() if name not in in_file]
+        rows = scan.select(name for name in names if name in in_file)
         frame = rows.collect().with_columns(lacking)
         # The file has rows of other slices too.
         if not unit.whole:
@@ -249,10 +250,10 @@ def _reader(
         frame = frame.select(
             pl.col(name) if frame.schema[name] == kind else pl.col(name).cast(kind) for name, kind in wanted.items()
         )
-        lost = [name for name in never_null if frame[name].null_count()]
-        if lost:
+        # A NULL key has no hash, and an event without a time is in no slice.
+        if without := [name for name in never_null if frame[name].null_count()]:
             raise InvalidData(
-                f"job {job.name}: {unit.path} has rows without a value in {', '.join(lost)}, which no event may lack; "
+                f"job {job.name}: {unit.path} has rows without a value in {', '.join(without)}, which no event may lack; "
                 f"correct the program that wrote them{remedy}; then run again"
             )
         return tagged(name, declared, frame, of_all) if job.inputs else frame

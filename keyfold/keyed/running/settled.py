@@ -41,6 +41,7 @@ def settled(lakehouse: Lakehouse, job: KeyedJob, generation: Generation) -> Sett
     """
     until = time.monotonic() + PATIENCE
     while True:
+        # The lock before the record: if the run ended in between, an older record would look like one that was cut off.
         goes_on = is_held(lakehouse.job(job.name))
         done = generation.journal.last_done()
         if done is None:

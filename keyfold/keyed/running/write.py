@@ -65,6 +65,7 @@ def write_tables(
                 if name == DROPPED:
                     yield _row(DROPPED, {"files": payload.as_py().decode().split("\n")})
                     continue
+                # As a buffer: `as_py` would copy the blob.
                 frame = decode(payload.as_buffer())
                 # Collect the frames of several calls of the step: a file per call would be too small.
                 waiting.setdefault(name, []).append(frame)

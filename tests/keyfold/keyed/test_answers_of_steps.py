@@ -68,7 +68,9 @@ def test_the_harness_fails_a_step_that_drops_events_or_counts_some_twice():
     for part in (lambda events: events.head(1), lambda events: pl.concat([events, events])):
         harness = TestHarness(windows(step=lambda state, events, clock, part=part: kept(state, part(events), clock)))
         harness.batch(clicks(("ann", 0), ("bob", 1)))
-        with pytest.raises(AssertionError, match=r"job windows: 2 events were played, and [14] are there .* in state"):
+        with pytest.raises(
+            AssertionError, match=r"job windows: 2 events were passed in, and [14] are counted .* in state"
+        ):
             harness.assert_nothing_lost()
 
 

@@ -124,7 +124,7 @@ def test_a_condition_goes_before_the_copies_of_an_event(without_spark, lakehouse
         (pl.col("knid") == "buy", r"names knid; events.clicks has user, at, clicks, kind, ingested_at"),
         (pl.col("kind"), "it must be true or false by columns of events.clicks"),
         (pl.lit(value=True), "it must be true or false by columns of events.clicks"),
-        (pl.col("kind") > 3, "does not go with events.clicks: cannot compare string with numeric"),
+        (pl.col("kind") > 3, "does not fit events.clicks: cannot compare string with numeric"),
     ],
 )
 def test_what_is_no_condition_on_the_table_is_refused_where_the_job_is_made(where, why):
