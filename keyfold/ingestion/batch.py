@@ -127,7 +127,7 @@ def work(
 
 
 def _done(share: Share, results: Sequence[Written], deferred: tuple[str, ...], began: float) -> IngestDone:
-    """The commit record of a stream's share."""
+    """Return the commit record of a stream's share."""
     stream, birth, plan, before = share.stream, share.birth, share.plan, share.before
     written = [one for result in results for one in result.events]
     counts = IngestCounts()

@@ -80,7 +80,7 @@ def _drift(stream: Stream, file: Place, columns: frozenset[Path], sharing: Seque
 
 
 def _stranger(path: Path, known: Collection[Path], opened: Collection[Path]) -> str:
-    """The name of the outermost unknown part of a path; empty if all of it is known."""
+    """Return the name of the outermost unknown part of a path; empty if all of it is known."""
     ways = [path[:end] for end in range(1, len(path) + 1)]
     if any(way in known for way in ways):
         return ""
@@ -88,7 +88,7 @@ def _stranger(path: Path, known: Collection[Path], opened: Collection[Path]) -> 
 
 
 def _paths(name: str) -> tuple[Path, Path]:
-    """The paths at which a name's values may be, with any index of a list."""
+    """Return the paths at which a name's values may be, with any index of a list."""
     return (name,), tuple(step if isinstance(step, str) else EACH for step in path_of(name))
 
 
@@ -105,7 +105,7 @@ def _has_source(stream: Stream, column: str, columns: frozenset[Path]) -> bool:
 
 
 def _columns(file: Place) -> frozenset[Path]:
-    """The paths of the values in a file's rows."""
+    """Return the paths of the values in a file's rows."""
     found = file_type(file).format
     if found == "parquet":
         with parquet_file(file) as opened:

@@ -37,11 +37,11 @@ class Ids:
         return len(self.first)
 
     def take(self, where: Numbers | Mask | slice) -> "Ids":
-        """The events at some positions."""
+        """Return the events at some positions."""
         return Ids(self.first[where], self.second[where], self.time[where])
 
     def sorted_order(self) -> Numbers:
-        """The positions sorted by first, second, time."""
+        """Return the positions sorted by first, second, time."""
         order = np.argsort(self.first, kind="stable")
         # Few ids share their first hash, so only those rows are sorted by all three. Assigning to the tied positions keeps
         # the order of the others.
@@ -53,12 +53,12 @@ class Ids:
 
 
 def hash_ranges(count: int) -> Hashes:
-    """The starts of `count` equal ranges of first hashes. Copies have the same hash, so they are in the same range."""
+    """Return the starts of `count` equal ranges of first hashes. Copies have the same hash, so they are in the same range."""
     return np.array([at * (2**64 // count) for at in range(count)], np.uint64)
 
 
 def copies_of(ids: Ids, standing: Ids, window: int) -> Mask:
-    """The rows that are copies of events ingested before.
+    """Return the rows that are copies of events ingested before.
 
     Args:
         ids: the rows, in any order.
@@ -97,7 +97,7 @@ def copies_of(ids: Ids, standing: Ids, window: int) -> Mask:
 
 
 def same_time_copies(ids: Ids, order: Numbers) -> Mask:
-    """The rows with the same id and the same time as an earlier row.
+    """Return the rows with the same id and the same time as an earlier row.
 
     They can be dropped before anything else is known: if the earlier row is a copy, so are they, and if it is not, they are
     copies of it.
@@ -123,7 +123,7 @@ def same_time_copies(ids: Ids, order: Numbers) -> Mask:
 
 
 def copies_within(ids: Ids, order: Numbers, window: int) -> Mask:
-    """The rows that are copies of earlier rows of the same batch.
+    """Return the rows that are copies of earlier rows of the same batch.
 
     Args:
         ids: the rows, without copies of events of earlier batches.
@@ -193,7 +193,7 @@ def _is_near(times: Numbers, standing: Numbers, window: int) -> Mask:
 
 
 def _repeated(ids: Ids) -> Numbers:
-    """The positions of rows that share their first hash with another row."""
+    """Return the positions of rows that share their first hash with another row."""
     order = np.argsort(ids.first, kind="stable")
     return order[_tied(ids.first[order])]
 

@@ -16,7 +16,7 @@ Holds = Callable[[str], bool]
 
 
 def erased_name(path: str) -> str:
-    """The digest that replaces a file's path relative to its landing folder, with the file's extensions.
+    """Return the digest that replaces a file's path relative to its landing folder, with the file's extensions.
 
     Example:
         >>> erased_name("web/eva.csv.gz")

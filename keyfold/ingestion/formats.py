@@ -37,7 +37,7 @@ class FileType:
 
 
 def file_type(path: Place | PurePath) -> FileType:
-    """The type of a file, by its name, in upper or lower case.
+    """Return the type of a file, by its name, in upper or lower case.
 
     Example:
         >>> file_type(PurePath("web/cpu.v2.CSV.gz"))

@@ -76,11 +76,11 @@ class IngestPlan(Plan):
         return sum(one.size for one in (self.topic.ranges if self.topic else self.files))
 
     def inputs(self, count: int) -> Sequence[AdmittedFile | OffsetRange]:
-        """The inputs, in order. Offsets are cut into pieces for `count` readers."""
+        """Return the inputs, in order. Offsets are cut into pieces for `count` readers."""
         return cut_pieces(self.topic.ranges, count) if self.topic else self.files
 
     def describe(self) -> str:
-        """A line of text about the batch's inputs."""
+        """Return a line of text about the batch's inputs."""
         if self.topic is not None:
             return f"{', '.join(_describe(offsets) for offsets in self.topic.ranges) or 'nothing'} of {self.source}"
         count = len(self.files)
@@ -110,7 +110,7 @@ class IngestDone(Done):
     topics: dict[str, ReadTopic] = Field(default_factory=dict)
 
     def describe(self) -> str:
-        """A line of text about the batch's results."""
+        """Return a line of text about the batch's results."""
         counts = self.counts
         untimed = f"; {counts.untimed:,} without a time" if counts.untimed else ""
         left = f"; {len(self.deferred):,} files changed while they were read and wait" if self.deferred else ""

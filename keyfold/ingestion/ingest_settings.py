@@ -93,7 +93,7 @@ def open_ingest(lakehouse: Lakehouse, stream: Stream) -> Birth:
 
 
 def existing_ingest(lakehouse: Lakehouse, stream: str) -> Birth | None:
-    """The ingest of a stream; None if it has not begun. Needs no lock.
+    """Return the ingest of a stream; None if it has not begun. Needs no lock.
 
     Raises:
         KeyfoldError: another version of Keyfold wrote it.
@@ -177,7 +177,7 @@ def _begin(lakehouse: Lakehouse, stream: Stream) -> None:
 
 
 def _immutable(stream: Stream) -> dict[str, Any]:
-    """The settings that must not change during an ingest: the meaning of ids and times."""
+    """Return the settings that must not change during an ingest: the meaning of ids and times."""
     types = {field.name: str(field.type) for field in stream.schema}
     return {
         "event_id": [[name, types[name]] for name in stream.event_id],

@@ -22,23 +22,23 @@ _LOOK = 0.02
 
 
 def ingest_totals(lakehouse: Lakehouse, stream: Stream | str) -> IngestCounts:
-    """The counts of a stream over all runs and all sources."""
+    """Return the counts of a stream over all runs and all sources."""
     done = ingest_journal(lakehouse, stream if isinstance(stream, str) else stream.name).last_done()
     return done.totals if done else IngestCounts()
 
 
 def ingest_journal(lakehouse: Lakehouse, stream: str) -> IngestJournal:
-    """The journal of a stream's ingest."""
+    """Return the journal of a stream's ingest."""
     return Journal(lakehouse.ingest(stream) / "journal", IngestPlan, IngestDone, rebuild_remedy(lakehouse, stream))
 
 
 def known_files(lakehouse: Lakehouse, stream: str, landing: Place) -> dict[str, KnownFile]:
-    """The files of a landing folder that were read, by their relative paths."""
+    """Return the files of a landing folder that were read, by their relative paths."""
     return _known(lakehouse, stream).of(source_name(lakehouse, landing.expanduser().resolve()))
 
 
 def all_known_files(lakehouse: Lakehouse, stream: str) -> dict[str, tuple[str, ...]]:
-    """The paths of all files that were read, by landing folder (as in `source_name`).
+    """Return the paths of all files that were read, by landing folder (as in `source_name`).
 
     Raises:
         KeyfoldError: part of these records is gone or damaged.
@@ -60,7 +60,7 @@ class SettledTables:
 
 
 def settled_tables(lakehouse: Lakehouse, stream: str) -> SettledTables | None:
-    """The newest batch that is in both journal and tables, while ingest may be running; None before the first.
+    """Return the newest batch that is in both journal and tables, while ingest may be running; None before the first.
 
     If ingest was interrupted within a batch, or for longer than a minute, the tables' current versions are returned.
 
@@ -103,7 +103,7 @@ def is_unfinished(lakehouse: Lakehouse, stream: str) -> bool:
 
 
 def uncommitted(birth: Birth, done: IngestDone, opened: Mapping[str, DeltaTable]) -> list[str]:
-    """The tables that lack the commit of the newest commit record."""
+    """Return the tables that lack the commit of the newest commit record."""
     return [
         name
         for name, files in done.tables.items()

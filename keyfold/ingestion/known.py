@@ -62,7 +62,7 @@ class _KnownByEitherName(dict[str, KnownFile]):
     """Files by path, some of which were replaced by `erased_name`."""
 
     def get(self, key: str, default: Any = None, /) -> Any:
-        """The file of a path, or of its erased name. If both exist, the path was read later."""
+        """Return the file of a path, or of its erased name. If both exist, the path was read later."""
         return super().get(key) or super().get(erased_name(key), default)
 
 
@@ -75,7 +75,7 @@ class KnownFiles:
         self._where, self._remedy = where, remedy
 
     def of(self, source: str) -> dict[str, KnownFile]:
-        """The files of a source, by path.
+        """Return the files of a source, by path.
 
         Raises:
             KeyfoldError: part of the records is gone.
@@ -89,7 +89,7 @@ class KnownFiles:
         return _KnownByEitherName(known) if any(map(is_erased, known)) else known
 
     def all(self) -> dict[str, tuple[str, ...]]:
-        """The paths of all files, by source.
+        """Return the paths of all files, by source.
 
         Raises:
             KeyfoldError: part of the records is gone.
@@ -180,7 +180,7 @@ class KnownFiles:
                 (self._folder / f"known-{number:09d}.parquet").unlink(missing_ok=True)
 
     def _table(self) -> tuple[pl.DataFrame, int]:
-        """The table, and the last batch that it covers."""
+        """Return the table, and the last batch that it covers."""
         last = self._journal.last_done()
         # A table beyond the newest commit record is of another history, as after restoring only the journal: ignore it.
         numbers = [number for number in self._numbers() if last is not None and number <= last.batch]

@@ -28,7 +28,7 @@ def find_landing(
     anew: bool = False,
     environment: Mapping[str, str] = os.environ,
 ) -> Landing | None:
-    """The folder or topic that a run reads; None for the default landing folder of the stream.
+    """Return the folder or topic that a run reads; None for the default landing folder of the stream.
 
     Without `given`, it is the stream's topic in KEYFOLD_KAFKA_TOPICS, else its folder in KEYFOLD_LANDING.
 
@@ -69,7 +69,7 @@ def find_landing(
 
 
 def landing_folders(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The folders of KEYFOLD_LANDING, by stream. Entries are `stream=FOLDER`, separated by blanks.
+    """Return the folders of KEYFOLD_LANDING, by stream. Entries are `stream=FOLDER`, separated by blanks.
 
     Raises:
         KeyfoldError: an entry is invalid, there is no such stream, or it also has a topic.
@@ -99,7 +99,7 @@ def landing_folders(environment: Mapping[str, str] = os.environ) -> dict[str, st
 
 
 def landing_folder(lakehouse: Lakehouse, stream: str, environment: Mapping[str, str] = os.environ) -> Place:
-    """The landing folder of a stream's files: that of KEYFOLD_LANDING, else the default one.
+    """Return the landing folder of a stream's files: that of KEYFOLD_LANDING, else the default one.
 
     Raises:
         KeyfoldError: as `landing_folders`.
@@ -109,6 +109,6 @@ def landing_folder(lakehouse: Lakehouse, stream: str, environment: Mapping[str, 
 
 
 def newest_files(stream: Stream, landing: Place) -> list[Place]:
-    """The landing files that changed last, for `find_drift`."""
+    """Return the landing files that changed last, for `find_drift`."""
     files = [file for file in list_files(landing, done_marker=stream.done_marker).files if file.refused is None]
     return [landing / file.path for file in sorted(files, key=lambda file: file.changed_at)[-_NEWEST_FILES:]]

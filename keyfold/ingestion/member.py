@@ -53,7 +53,7 @@ class Member:
         self._finish_last(opened)
 
     def pending(self, conditions: str) -> list[IngestPlan]:
-        """The unfinished plans of a killed run.
+        """Return the unfinished plans of a killed run.
 
         Raises:
             IncompatibleState: the plans have other conditions. Another stream may have left rows to this one by the old
@@ -68,7 +68,7 @@ class Member:
         return plans
 
     def oldest(self, *, any_age: bool) -> datetime | None:
-        """The oldest event time that batches planned now accept; None if they accept any."""
+        """Return the oldest event time that batches planned now accept; None if they accept any."""
         events, last = self._birth.tables["events"], self.journal.last_done()
         return None if any_age else oldest_accepted(self._stream, events, last)
 
@@ -80,7 +80,7 @@ class Member:
         self._sweep()
 
     def share(self, plan: IngestPlan) -> Share:
-        """The stream's share of a batch."""
+        """Return the stream's share of a batch."""
         return Share(self._stream, self._birth, plan, self._last, self._segments)
 
     def commit(self, done: IngestDone) -> None:
@@ -141,7 +141,7 @@ class Member:
             self.commit(done)
 
     def _live_segments(self) -> tuple[Segment, ...]:
-        """The live segments of the index of event ids, which is rebuilt from the event table if part of it is gone."""
+        """Return the live segments of the index of event ids, which is rebuilt from the event table if part of it is gone."""
         last, since = self._last, self._since
         if not self._stream.event_id or last is None:
             return ()

@@ -69,7 +69,7 @@ def cut_files(files: Sequence[AdmittedFile], max_bytes: int) -> list[list[Admitt
 def new_offsets(
     journals: Sequence[IngestJournal], topic: KafkaTopic, max_bytes: int, remedies: Sequence[str]
 ) -> list[list[TopicShare]]:
-    """The new offsets of a topic for each stream that reads it, batch by batch. Kafka is asked once.
+    """Return the new offsets of a topic for each stream that reads it, batch by batch. Kafka is asked once.
 
     Raises:
         KeyfoldError: Kafka does not answer, the topic was replaced by another, or unread messages have expired.

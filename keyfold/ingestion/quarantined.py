@@ -32,7 +32,7 @@ def search_lines(
     texts: Mapping[str, Sequence[str]],
     path_of_file: Callable[[str], str | None],
 ) -> pl.Expr:
-    """An expression that gives FOUND, ABSENT or UNKNOWN for each row of a quarantine.
+    """Return an expression that gives FOUND, ABSENT or UNKNOWN for each row of a quarantine.
 
     A value that does not fit its column's type is compared as text.
 
@@ -105,7 +105,7 @@ def _is_text(candidates: Sequence[pa.ChunkedArray], texts: Sequence[str], rows: 
 
 
 def _as_table(fields: Sequence[_Fields], names: Mapping[str, bool]) -> pa.Table:
-    """The raw columns as strings or lists of strings."""
+    """Return the raw columns as strings or lists of strings."""
     columns: dict[str, pa.Array] = {}
     for name, is_list in names.items():
         values = [one.get(name) for one in fields]
@@ -117,7 +117,7 @@ def _as_table(fields: Sequence[_Fields], names: Mapping[str, bool]) -> pa.Table:
 
 
 def _fields(raw: str | None, file: str, header: str | None, names: Mapping[str, bool]) -> list[_Fields] | None:
-    """The searched fields of a line, once per element if it is exploded by a list; None if they are not known."""
+    """Return the searched fields of a line, once per element if it is exploded by a list; None if they are not known."""
     if not raw:
         return [{}]  # a rejected file or a gap has no content
     if any(name == PLACE or name.endswith(TEXT_OF) for name in names):
@@ -154,7 +154,7 @@ def _value(found: dict[str, Any], name: str, place: int) -> Any:
 
 
 def _inside(value: Any, path: Path, place: int) -> Any:
-    """The value at a path. Its `[]` stands for the element at index `place`.
+    """Return the value at a path. Its `[]` stands for the element at index `place`.
 
     Raises:
         ValueError: a step of the path does not fit the value.
@@ -187,7 +187,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _text(value: Any, *, is_list: bool) -> str | list[str | None] | None:
-    """A JSON value as text, or a list as texts if the column is a list.
+    """Return a JSON value as text, or a list as texts if the column is a list.
 
     Raises:
         ValueError: the value is nested otherwise.

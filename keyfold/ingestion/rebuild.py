@@ -101,7 +101,7 @@ def rebuild(
 
 
 def _begun(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -> dict[str, object]:
-    """The record of a new rebuild. Checks that there is something to read before anything is moved."""
+    """Return the record of a new rebuild. Checks that there is something to read before anything is moved."""
     warnings: list[str] = []
     known: dict[str, tuple[str, ...]] = {}
     topics: dict[str, ReadTopic] = {}
@@ -138,7 +138,7 @@ def _begun(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -> dic
 
 
 def _gone_from(source: str, read: ReadTopic, state: TopicState) -> list[str]:
-    """Warnings about messages that were read before and may have expired."""
+    """Return warnings about messages that were read before and may have expired."""
     if read.id and read.id != state.id:
         return [
             f"{source} was deleted and created again since it was read: messages of the old topic are not in the new tables"
@@ -155,7 +155,7 @@ def _landing(lakehouse: Lakehouse, source: str, given: Landing | None) -> Landin
 
 
 def _topic(source: str, given: Landing | None) -> KafkaTopic:
-    """The topic, to be read from its beginning: options for continuing (`start`, `on_gap`) do not apply."""
+    """Return the topic, to be read from its beginning: options for continuing (`start`, `on_gap`) do not apply."""
     settings = given.settings if isinstance(given, KafkaTopic) else KafkaSettings.from_environment()
     return KafkaTopic(source.removeprefix(PREFIX), on_gap="record", settings=settings)
 

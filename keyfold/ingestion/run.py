@@ -133,7 +133,7 @@ def ingest_lock(lakehouse: Lakehouse, streams: Sequence[Stream], landing: Landin
 
 
 def require_landing(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -> Landing:
-    """The landing folder, after checking that it exists, or the topic.
+    """Return the landing folder, after checking that it exists, or the topic.
 
     Raises:
         KeyfoldError: the folder is missing.

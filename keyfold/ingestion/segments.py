@@ -74,7 +74,7 @@ def open_segment(folder: Place, segment: Segment) -> Ids:
 
 
 def copies_of_history(folder: Place, segments: Iterable[Segment], ids: Ids, window: int) -> Mask:
-    """The rows that are copies of events ingested before; see `copies_of`."""
+    """Return the rows that are copies of events ingested before; see `copies_of`."""
     found = np.zeros(len(ids), np.bool_)
     if not len(ids):
         return found
@@ -123,7 +123,7 @@ def drop_before(folder: Place, segments: Iterable[Segment], since: datetime | No
 
 
 def missing_segments(folder: Place, segments: Iterable[Segment]) -> list[str]:
-    """The names of segments that are missing or incomplete."""
+    """Return the names of segments that are missing or incomplete."""
     # The size is enough: rows have a fixed width, and files were synced before their names were recorded.
     sizes = {file.path.name: file.bytes for file in files_below(folder)}
     return [one.name for one in segments if sizes.get(one.name) != _HEADER + one.rows * _BYTES_A_ROW]
@@ -184,7 +184,7 @@ def _rows(ids: Ids) -> Array:
 
 
 def _many_of_a_size(live: Sequence[Segment]) -> list[Segment] | None:
-    """Segments of similar size to merge next, neighbours in time; None if there are not enough of any size."""
+    """Return segments of similar size to merge next, neighbours in time; None if there are not enough of any size."""
     sizes: dict[int, list[Segment]] = {}
     for segment in live:
         # Large segments are not merged: repeated merging would cost more than it saves in look-ups.

@@ -36,7 +36,7 @@ class TopicAccess:
     arrived_after: datetime | None = None
 
     def where(self, partition: int) -> str:
-        """The name of a partition, used in place of a file's path."""
+        """Return the name of a partition, used in place of a file's path."""
         return f"{PREFIX}{self.name}/{partition}"
 
 

@@ -87,7 +87,7 @@ def _read_topic(split: Split, access: TopicAccess, writers: SplitWriters) -> Non
 
 
 def _parse(split: Split, access: TopicAccess, found: Messages) -> Iterator[tuple[str, ValidatedRows]]:
-    """The rows of messages, by stream."""
+    """Yield the rows of messages, by stream."""
     arrived = _arrivals(split, access, found)
     if len(split.streams) > 1:
         yield from parse_shared_messages(
@@ -126,7 +126,7 @@ def _arrivals(split: Split, access: TopicAccess, messages: Messages) -> datetime
 
 
 def _read(split: Split, place: int, file: AdmittedFile) -> SplitWriters | None:
-    """The rows of a file; None if it has changed since it was planned."""
+    """Return the rows of a file; None if it has changed since it was planned."""
     # With its own writers, so that its rows can be discarded without those of other files.
     path, taken = split.landing / file.path, SplitWriters(split)
     refused = file.refused or refusal(split.landing, file.path)
@@ -158,7 +158,7 @@ def _read(split: Split, place: int, file: AdmittedFile) -> SplitWriters | None:
 
 
 def _rows_of(split: Split, path: Place) -> Iterator[tuple[str, ValidatedRows]]:
-    """The rows of a file, by stream."""
+    """Yield the rows of a file, by stream."""
     if len(split.streams) > 1:
         yield from parse_shared_file(split.streams, split.wanted, path, split.arrived, split.landing)
         return

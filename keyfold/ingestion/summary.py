@@ -45,7 +45,7 @@ class IngestSummary:
     shared: tuple["IngestSummary", ...] = ()
 
     def describe(self) -> list[str]:
-        """The warnings, one line each."""
+        """Return the warnings, one line each."""
         remedy = (
             "it was read again"
             if self.reread
@@ -58,6 +58,6 @@ class IngestSummary:
 
 
 def together(summaries: Sequence[IngestSummary], stream: Stream) -> IngestSummary:
-    """The summary of a stream, with those of the streams that share its landing."""
+    """Return the summary of a stream, with those of the streams that share its landing."""
     own = next(summary for summary in summaries if summary.stream == stream.name)
     return replace(own, shared=tuple(summary for summary in summaries if summary is not own))

@@ -81,6 +81,7 @@ def record_checksums(journal: Place, parts: Mapping[str, Place], batch: int, eve
             continue
         known = old.get(key)
         with suppress(FileNotFoundError):
+            # A file that differs, though no later version has replaced it, is damaged: keep its recorded checksum.
             is_kept = known and (is_untouched(known, found) or difference(known, sum_of(key, found, known)))
             files[key] = known if known and is_kept else sum_of(key, found)
     gone = {key: old[key] for key in missing(old, files, parts, batch)}
@@ -179,6 +180,7 @@ def _may_be_gone(key: str, present: Mapping[str, object], parts: Mapping[str, Pl
     later = (one for one in present if one.startswith(folder))
     if part == "files":
         return any(_number_of(one) > number for one in later)
+    # A checkpoint itself is replaced only by a later one.
     own = ".checkpoint" in name
     return any(_number_of(one) >= number + own for one in later if ".checkpoint" in one)
 

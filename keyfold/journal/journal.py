@@ -86,8 +86,8 @@ class Journal(Generic[P, D]):
         Raises:
             KeyfoldError: an earlier run had planned the batch, and the plan is gone.
         """
-        found = self._run_from(batch)
-        return found[0] if found else None
+        plans = self._run_from(batch)
+        return plans[0] if plans else None
 
     def pending(self) -> list[P]:
         """Return the plans without commit record, in order; an interrupted run left them.
@@ -99,11 +99,11 @@ class Journal(Generic[P, D]):
             KeyfoldError: a run had planned a batch, and the plan is gone.
         """
         done = self._numbers("done")
-        batch, found = (done[-1] + 1 if done else 0), []
+        batch, pending = (done[-1] + 1 if done else 0), []
         while plans := self._run_from(batch):
-            found += plans
+            pending += plans
             batch += len(plans)
-        return found
+        return pending
 
     def _run_from(self, batch: int) -> list[P]:
         """Return the plans of a run from a batch on; none if not all of them were written, or none begins there."""
@@ -111,14 +111,14 @@ class Journal(Generic[P, D]):
         is_within = before is not None and batch < before.run + before.batches
         if before is not None and is_within and (first is None or not _are_of_one_run(before, first)):
             raise Damaged(
-                f"{self._path(batch, 'plan')} is gone, or of another run than the plans before it, and what is left of their "
-                f"run cannot be told; restore it from a backup, or {self._remedy}"
+                f"{self._path(batch, 'plan')} is gone, or belongs to another run than the plans before it, so that the rest of "
+                f"their run is unknown; restore it from a backup, or {self._remedy}"
             )
         if first is None or not (is_within or first.run == batch):
             return []
         rest = [self.plan(number) for number in range(batch + 1, first.run + first.batches)]
-        whole = [first, *(plan for plan in rest if plan is not None and _are_of_one_run(first, plan))]
-        return whole if len(whole) == 1 + len(rest) else []
+        run = [first, *(plan for plan in rest if plan is not None and _are_of_one_run(first, plan))]
+        return run if len(run) == 1 + len(rest) else []
 
     def write_plans(self, plans: Sequence[P]) -> None:
         """Write the plans of a run, the last one first: if the first one exists, all do.
@@ -205,13 +205,13 @@ class Journal(Generic[P, D]):
     def history(self, last: int) -> list[PastBatch]:
         """Describe the last batches, oldest first, with those that are planned and not committed."""
         numbers = [*self._numbers("done"), *(plan.batch for plan in self.pending())]
-        found = [self._describe(batch) for batch in numbers[-last:]]
-        if len(found) < last:
+        batches = [self._describe(batch) for batch in numbers[-last:]]
+        if len(batches) < last:
             # After a crash in `compact`, batches may be in the history and have records.
-            known = {one.batch for one in found}
+            known = {one.batch for one in batches}
             past = [PastBatch(**json.loads(line)) for line in self._history_lines()]
-            found = [*(one for one in past if one.batch not in known), *found]
-        return found[-last:]
+            batches = [*(one for one in past if one.batch not in known), *batches]
+        return batches[-last:]
 
     def _describe(self, batch: int) -> PastBatch:
         plan, done = self.plan(batch), self.done(batch)

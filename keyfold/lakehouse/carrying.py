@@ -31,8 +31,8 @@ def carry_rows(source: Place, target: Place) -> int:
     """
     delta, into = DeltaTable(str(source)), DeltaTable(str(target))
     _check_fits(delta, into, source)
-    found = delta.get_add_actions(flatten=True)
-    columns = {name: found[name].to_pylist() for name in found.schema.names}
+    listed = delta.get_add_actions(flatten=True)
+    columns = {name: listed[name].to_pylist() for name in listed.schema.names}
     now, actions, rows = time.time_ns() // 1_000_000, [], 0
     for at, quoted in enumerate(columns["path"]):
         path = unquote(quoted)
@@ -55,10 +55,10 @@ def carry_rows(source: Place, target: Place) -> int:
 
 
 def _check_fits(delta: DeltaTable, into: DeltaTable, source: Place) -> None:
-    there: Any = pa.schema(into.schema().to_arrow())
+    new: Any = pa.schema(into.schema().to_arrow())
     for field in pa.schema(delta.schema().to_arrow()):  # type: ignore[arg-type]
-        if field.name not in there.names or there.field(field.name).type != field.type:
-            here = there.field(field.name).type if field.name in there.names else "missing"
+        if field.name not in new.names or new.field(field.name).type != field.type:
+            here = new.field(field.name).type if field.name in new.names else "missing"
             raise IncompatibleState(
                 f"the rows of {source} do not fit the new table: column {field.name} is {field.type}, and {here} in the new "
                 "table; let the job read its events again, with --full-refresh"
@@ -66,7 +66,7 @@ def _check_fits(delta: DeltaTable, into: DeltaTable, source: Place) -> None:
 
 
 def _spans(columns: Mapping[str, Any], end: str, at: int) -> dict[str, str]:
-    """The minimum or maximum of each column of times of a file, as ISO 8601 in UTC."""
+    """Return the minimum or maximum of each column of times of a file, as ISO 8601 in UTC."""
     return {
         name.removeprefix(f"{end}."): value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         for name in columns

@@ -17,7 +17,7 @@ _IN_NAME = re.compile(r"_([0-9a-f]{16})\.(parquet|arrow)$")
 
 
 def checksum_of(file: IO[bytes]) -> str:
-    """The checksum of an open file's content, as 16 hexadecimal digits. The file is at its end afterwards."""
+    """Return the checksum of an open file's content, as 16 hexadecimal digits. The file is at its end afterwards."""
     file.seek(0)
     checksum = xxhash.xxh3_64()
     while chunk := file.read(_CHUNK):
@@ -26,7 +26,7 @@ def checksum_of(file: IO[bytes]) -> str:
 
 
 def checksum_of_bytes(content: bytes) -> str:
-    """The checksum of bytes, in the form of `checksum_of`.
+    """Return the checksum of bytes, in the form of `checksum_of`.
 
     Example:
         >>> checksum_of_bytes(b"keyfold")
@@ -36,12 +36,12 @@ def checksum_of_bytes(content: bytes) -> str:
 
 
 def name_with_checksum(path: PurePath, file: IO[bytes]) -> str:
-    """The file's name with the checksum of its content: `<stem>_<checksum><suffix>`."""
+    """Return the file's name with the checksum of its content: `<stem>_<checksum><suffix>`."""
     return f"{path.stem}_{checksum_of(file)}{path.suffix}"
 
 
 def checksum_in_name(name: str) -> str | None:
-    """The checksum in a data file's name; None if it has none.
+    """Return the checksum in a data file's name; None if it has none.
 
     Example:
         >>> checksum_in_name("part-0a1b_00c0ffee00c0ffee.parquet"), checksum_in_name("part-0a1b.parquet")

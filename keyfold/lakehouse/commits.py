@@ -31,17 +31,17 @@ _TRIES = 100
 
 
 def committed_batch(table: Place, application: str) -> int | None:
-    """The number of an application's newest batch in a table; None before the first."""
+    """Return the number of an application's newest batch in a table; None before the first."""
     return DeltaTable(str(table)).transaction_version(application)
 
 
 def committed_digest(delta: DeltaTable, application: str) -> int | None:
-    """The `digest_of` an application's newest batch in a table; None if the commit has none."""
+    """Return the `digest_of` an application's newest batch in a table; None if the commit has none."""
     return delta.transaction_version(_of_files(application))
 
 
 def digest_of(files: Sequence[WrittenFile]) -> int:
-    """A digest of a batch's file names. As names are random, the same batch of another history has another digest."""
+    """Return a digest of a batch's file names. As names are random, the same batch of another history has another digest."""
     names = "\n".join(sorted(file.path for file in files))
     # Delta's transaction numbers have 63 bits.
     return int(checksum_of_bytes(names.encode()), 16) >> 1
@@ -163,7 +163,7 @@ def has_taken(delta: DeltaTable, application: str, batch: int) -> bool:
 
 
 def add_action(file: WrittenFile, *, is_new: bool = True) -> AddAction:
-    """The action that adds a written file to a table's log.
+    """Return the action that adds a written file to a table's log.
 
     Args:
         file: a file in the table's folder.
@@ -174,7 +174,7 @@ def add_action(file: WrittenFile, *, is_new: bool = True) -> AddAction:
 
 
 def statistics_of(rows: int, first: Mapping[str, str], last: Mapping[str, str]) -> str:
-    """A data file's statistics as JSON, in the form of Delta's log."""
+    """Return a data file's statistics as JSON, in the form of Delta's log."""
     return json.dumps({"numRecords": rows, "minValues": first, "maxValues": last, "nullCount": {}})
 
 

@@ -125,7 +125,7 @@ def is_own_file(path: str) -> bool:
 
 
 def leaf_of(path: str) -> str | None:
-    """The bits with which the hashes of all keys in a data file begin (`leaves`); None if it may hold any key.
+    """Return the bits with which the hashes of all keys in a data file begin (`leaves`); None if it may hold any key.
 
     Example:
         >>> leaf_of("part-h0110-" + 32 * "a" + "_00c0ffee00c0ffee.parquet")
@@ -152,7 +152,7 @@ class _Name:
 
 
 def _spans(footer: pq.FileMetaData, times: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """The minimum and maximum of each column of times, as ISO 8601 in UTC; columns without values are left out."""
+    """Return the minimum and maximum of each column of times, as ISO 8601 in UTC; columns without values are left out."""
     found: dict[str, list[datetime]] = {}
     for group in range(footer.num_row_groups):
         for column in map(footer.row_group(group).column, range(footer.num_columns)):

@@ -13,7 +13,7 @@ from keyfold.storage.place import Place
 
 
 def empty_entries(table: Place, version: int) -> list[int]:
-    """Versions of a Delta table, up to `version`, whose log entries are empty, in order.
+    """Return versions of a Delta table, up to `version`, whose log entries are empty, in order.
 
     Only entries after the newest log checkpoint are checked, since a log may have many thousand.
     """
@@ -33,7 +33,7 @@ def check_no_entry_is_empty(table: Place, version: int) -> None:
 
 
 def empty_entry_error(table: Place, version: int) -> KeyfoldError:
-    """The error for a reader of a table that has an empty log entry."""
+    """Return the error for a reader of a table that has an empty log entry."""
     return KeyfoldError(
         f"the log of {table} is damaged: entry {version} is empty, so that rows may be missing from the table; restore it "
         "from a backup. If it is a table of Keyfold, its next ingest or run says what else can be done"
@@ -49,7 +49,7 @@ def take_back(table: Place, version: int) -> None:
 
 
 def _checkpoint(log: Place) -> int:
-    """The version of the newest checkpoint, -1 before the first."""
+    """Return the version of the newest checkpoint, -1 before the first."""
     try:
         return int(json.loads((log / "_last_checkpoint").read_text(encoding="utf-8"))["version"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):

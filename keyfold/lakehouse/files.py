@@ -120,7 +120,7 @@ def replace(path: Place, content: bytes, tag: str) -> None:
 
 
 def tag_of(path: Place) -> str:
-    """A file's current tag, for `replace`; empty if it is missing."""
+    """Return a file's current tag, for `replace`; empty if it is missing."""
     return storage_of(path).tag_of(path)
 
 
@@ -159,7 +159,7 @@ def open_for_reading(path: Place, read_ahead: int = 0) -> IO[bytes]:
 
 
 def fingerprint(path: Place) -> str:
-    """A digest of a file's whole content (XXH3, 128 bits), or the store's tag of an object.
+    """Return a digest of a file's whole content (XXH3, 128 bits), or the store's tag of an object.
 
     Raises:
         OSError: the file cannot be read, or is no longer a regular file.
@@ -215,7 +215,7 @@ def remove_tree(folder: Place, *, missing_ok: bool = False) -> None:
 
 
 def files_below(folder: Place) -> Iterator[FoundFile]:
-    """All files below a folder, at any depth; files removed meanwhile may be left out. Links are not followed."""
+    """Yield all files below a folder, at any depth; files removed meanwhile may be left out. Links are not followed."""
     return storage_of(folder).files_below(folder)
 
 
@@ -237,12 +237,12 @@ def sweep(folder: Place) -> None:
 def _as_object(path: Place, text: str, remedy: str = "") -> dict[str, Any]:
     what_to_do = "restore it from a backup" + (f", or {remedy}" if remedy else "")
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except ValueError as error:
         raise DamagedError(f"{path} is damaged ({error}); {what_to_do}") from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise DamagedError(f"{path} is damaged (it is not a JSON object); {what_to_do}")
-    return found
+    return content
 
 
 def _of_object(content: dict[str, Any]) -> bytes:

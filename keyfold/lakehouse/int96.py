@@ -18,16 +18,17 @@ _ROWS = 100_000
 
 
 def int96_columns(metadata: pq.FileMetaData) -> list[str]:
-    """The top-level columns that hold INT96 times, at any depth."""
+    """Return the top-level columns that hold INT96 times, at any depth."""
     columns = [metadata.schema.column(at) for at in range(metadata.num_columns)]
     return list(dict.fromkeys(one.path.split(".")[0] for one in columns if one.physical_type == "INT96"))
 
 
 def finer_time(source: Any, metadata: pq.FileMetaData) -> str | None:
-    """Where an open file has an INT96 time finer than a microsecond, as text for a message; None if nowhere."""
+    """Describe where an open file has an INT96 time finer than a microsecond, for a message; None if nowhere."""
     if not (names := int96_columns(metadata)):
         return None
     done = 0
+    # Read in both units: where truncation or clamping changed a value, the two disagree.
     in_micros, in_nanos = (_batches(source, metadata, unit, names) for unit in ("us", "ns"))
     for micros, nanos in zip(in_micros, in_nanos, strict=True):
         for name in names:
@@ -44,7 +45,7 @@ def _batches(source: Any, metadata: pq.FileMetaData, unit: str, names: list[str]
 
 
 def _times(column: pa.Array) -> Iterator[np.ndarray]:
-    """The times in a column, at any depth, as integers; 0 for NULL."""
+    """Yield the times in a column, at any depth, as integers; 0 for NULL."""
     if types.is_timestamp(column.type):
         yield column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     elif types.is_struct(column.type):

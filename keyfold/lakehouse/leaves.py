@@ -25,7 +25,7 @@ would write fewer bytes but cost more: creating a file takes as long as writing 
 
 
 def span_of(leaf: str) -> tuple[int, int]:
-    """The first and the last hash of a leaf's range.
+    """Return the first and the last hash of a leaf's range.
 
     Example:
         >>> [hex(end) for end in span_of("0110")]
@@ -36,7 +36,7 @@ def span_of(leaf: str) -> tuple[int, int]:
 
 
 def depth_of(total: int, largest: int) -> int:
-    """How many times `total` bytes must be halved until no part exceeds `largest`."""
+    """Return how many times `total` bytes must be halved until no part exceeds `largest`."""
     return ((max(total, 1) - 1) // largest).bit_length()
 
 
@@ -46,12 +46,12 @@ def leaf_bytes(total: int) -> int:
 
 
 def leaves_of(total: int) -> int:
-    """The number of leaves of a table of `total` bytes."""
+    """Return the number of leaves of a table of `total` bytes."""
     return 1 << depth_of(total, leaf_bytes(total))
 
 
 def ranges_of(depth: int) -> list[str]:
-    """All leaves with `depth` bits, in the order of their hashes."""
+    """Return all leaves with `depth` bits, in the order of their hashes."""
     return [format(at, f"0{depth}b") if depth else "" for at in range(1 << depth)]
 
 
@@ -61,13 +61,13 @@ def overlaps(one: str, other: str) -> bool:
 
 
 def is_within(leaf: str) -> pl.Expr:
-    """The condition for rows of a frame with `HASH` that belong to a leaf."""
+    """Return the condition for rows of a frame with `HASH` that belong to a leaf."""
     first, last = span_of(leaf)
     return pl.col(HASH).is_between(pl.lit(first, pl.UInt64), pl.lit(last, pl.UInt64))
 
 
 def met_by(leaves: Sequence[str], hashes: npt.NDArray[np.uint64]) -> Iterator[tuple[str, slice]]:
-    """The leaves that hold some of the sorted hashes, each with the slice of its hashes."""
+    """Yield the leaves that hold some of the sorted hashes, each with the slice of its hashes."""
     spans = np.array([span_of(leaf) for leaf in leaves], np.uint64).reshape(-1, 2)
     begins = np.searchsorted(hashes, spans[:, 0], "left")
     ends = np.searchsorted(hashes, spans[:, 1], "right")

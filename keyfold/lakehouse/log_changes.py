@@ -68,7 +68,7 @@ class Changes:
 
 
 def snapshot(table: Place, time: str) -> Changes:
-    """All files of a table's current version.
+    """Return all files of a table's current version.
 
     Args:
         table: an existing Delta table.
@@ -103,7 +103,7 @@ def snapshot(table: Place, time: str) -> Changes:
 
 
 def changes_since(table: Place, position: Position, time: str) -> Changes:
-    """The files added to a table after a position; see `snapshot`.
+    """Return the files added to a table after a position; see `snapshot`.
 
     Raises:
         RowsChangedError: a later commit has changed or deleted rows.
@@ -135,7 +135,7 @@ def changes_since(table: Place, position: Position, time: str) -> Changes:
 
 
 def _erased(actions: list[dict[str, Any]]) -> dict[str, str | None] | None:
-    """The mapping from replaced files to their new files (None: no rows left) of an erasure; None for other commits."""
+    """Return the mapping from replaced files to their new files (None: no rows left) of an erasure; None for other commits."""
     mapping = next((action["commitInfo"].get(ERASED) for action in actions if "commitInfo" in action), None)
     return None if mapping is None else json.loads(mapping)
 
@@ -150,7 +150,7 @@ def _without_erased(
 
 
 def next_change(table: Place, position: Position) -> int:
-    """The first version after a position that added or removed rows; if there is none, the number of the next version.
+    """Return the first version after a position that added or removed rows; if there is none, the number of the next version.
 
     Raises:
         OtherHistoryError, LogGoneError, KeyfoldError: as `positions.entries_since`.
@@ -195,14 +195,14 @@ def _data_file(
 
 
 def newest_time(table: Place, file: DataFile, time: str) -> datetime | None:
-    """The newest time in a file; None without rows. A file that another program wrote is opened for it."""
+    """Return the newest time in a file; None without rows. A file that another program wrote is opened for it."""
     if is_own_file(file.path) or file.last is None:
         return None if file.last is None else from_micros(file.last)
     return _from_footer(table / file.path, time)[2]
 
 
 def _from_footer(path: Place, time: str) -> tuple[int, datetime | None, datetime | None]:
-    """The number of rows and the oldest and newest time, from the file itself."""
+    """Return the number of rows and the oldest and newest time, from the file itself."""
     with parquet_file(path) as file:
         rows = file.metadata.num_rows
         times = pl.Series(pl.from_arrow(file.read([time], use_threads=False).column(0)))

@@ -110,7 +110,7 @@ def merge_files(
 def rows_before(
     table: Place, files: Sequence[WrittenFile], key: Sequence[str], hash_of: HashOf | None = None
 ) -> pl.LazyFrame:
-    """The rows of a table that a merge of staged files will replace.
+    """Return the rows of a table that a merge of staged files will replace.
 
     Args:
         table, files, key, hash_of: as for `merge_files`.
@@ -128,15 +128,15 @@ def rows_before(
 
 
 def _tasks(rewriting: Rewriting, files: Sequence[WrittenFile], there: Sequence[File], keys: pl.DataFrame) -> list[Task]:
-    """The tasks of a merge: which files to rewrite, and how."""
+    """Return the tasks of a merge: which files to rewrite, and how."""
     staged = [File(file.path, file.bytes, is_staged=True) for file in files if file.rows]
     total = sum(file.bytes for file in (*staged, *there))
     if rewriting.hash_of is None or keys.height > _MANY * leaves_of(total):
         # So many keys touch all leaves: fewer and larger files are cheaper.
         return [Together(group) for group in _groups([*staged, *(file for file in there if file.is_in_reach)])]
     leaves = {file.leaf: file for file in there if file.leaf is not None}
-    others = [file for file in there if file.leaf is None]
-    recent, grown = [file for file in others if file.is_in_reach], sum(file.bytes for file in (*staged, *others))
+    undivided = [file for file in there if file.leaf is None]
+    recent, grown = [file for file in undivided if file.is_in_reach], sum(file.bytes for file in (*staged, *undivided))
     # Leaves pay only if most of them stay unchanged, that is for few keys.
     elsewhere, is_few = keys, 2 * keys.height <= leaves_of(total)
     if recent and (leaves or (is_few and grown > _RECENT)):
@@ -170,7 +170,7 @@ def _divisions(there: Sequence[File], total: int) -> list[Task]:
 
 def _rewrite(spark: SparkSession, rewriting: Rewriting, tasks: Sequence[Task], keys: pl.DataFrame) -> list[Outcome]:
     if sum(task.size for task in tasks) <= _HERE:
-        outcomes = list(rewriting.write_anew(tasks, keys))
+        outcomes = list(rewriting.run(tasks, keys))
     else:
         # Only names and counts are collected. As leaves are small, each Spark task takes many.
         context = spark.sparkContext
@@ -197,7 +197,7 @@ def _groups(files: Sequence[File]) -> list[tuple[File, ...]]:
 
 
 def _files_of(delta: DeltaTable, keys: pl.DataFrame, *, is_divided: bool) -> list[File]:
-    """The files of a table, the smallest first."""
+    """Return the files of a table, the smallest first."""
     actions = delta.get_add_actions(flatten=True)
     columns = {name: actions[name].to_pylist() for name in actions.schema.names}
     unknown = [None] * len(columns["path"])

@@ -19,7 +19,7 @@ def scan_parquet(files: Place | Sequence[Place], **options: Any) -> pl.LazyFrame
 
 
 def scan_rows(file: Place, offset: int, rows: int) -> pl.LazyFrame:
-    """`rows` rows of a file from `offset` on. Few of the other rows are read."""
+    """Scan `rows` rows of a file from `offset` on. Few of the other rows are read."""
     return scan_parquet(file).slice(offset, rows)
 
 

@@ -57,41 +57,41 @@ class Lakehouse:
         object.__setattr__(self, "ahead", {})
 
     def seeing(self, generations: Mapping[str, str]) -> "Lakehouse":
-        """A copy that uses these generations of jobs as the live ones, to build on generations that are not live yet."""
-        found = Lakehouse(self.home)
-        object.__setattr__(found, "ahead", dict(generations))
-        return found
+        """Return a copy that uses these generations of jobs as the live ones, to build on generations that are not live yet."""
+        copy = Lakehouse(self.home)
+        object.__setattr__(copy, "ahead", dict(generations))
+        return copy
 
     def landing(self, stream: str) -> Place:
-        """The default landing folder of a stream's files."""
+        """Return the default landing folder of a stream's files."""
         return self.home / "landing" / stream
 
     def events(self, stream: str) -> Place:
-        """The Delta table of a stream's accepted events."""
+        """Return the Delta table of a stream's accepted events."""
         return self.home / "events" / stream
 
     def quarantine(self, stream: str) -> Place:
-        """The Delta table of a stream's rejected rows and files."""
+        """Return the Delta table of a stream's rejected rows and files."""
         return self.home / "quarantine" / stream
 
     def monitoring(self, table: str) -> Place:
-        """A Delta table about runs."""
+        """Return a Delta table about runs."""
         return self.home / "monitoring" / table
 
     def open_state(self, job: str) -> Place:
-        """The Delta table of a job's open keys when the table was last written."""
+        """Return the Delta table of a job's open keys when the table was last written."""
         return self.home / "open" / job
 
     def ingest(self, stream: str) -> Place:
-        """The folder of a stream's ingest journal and of the event ids seen."""
+        """Return the folder of a stream's ingest journal and of the event ids seen."""
         return self.home / "ingest" / stream
 
     def job(self, job: str) -> Place:
-        """The folder of a keyed job and all its generations."""
+        """Return the folder of a keyed job and all its generations."""
         return self.home / "jobs" / job
 
     def command(self, *words: str) -> str:
-        """A `keyfold` command for this lakehouse that works in any shell and working directory.
+        """Return a `keyfold` command for this lakehouse that works in any shell and working directory.
 
         Example:
             >>> from pathlib import Path
@@ -101,8 +101,8 @@ class Lakehouse:
         return shlex.join(["keyfold", *words, "--home", str(self.home)])
 
     def tables(self) -> dict[str, Place]:
-        """All existing Delta tables by the name that `keyfold show` takes. Those of a branch are `<table>@<branch>`."""
-        found = {
+        """Return all existing Delta tables by the name that `keyfold show` takes. Those of a branch are `<table>@<branch>`."""
+        named = {
             f"{kind}.{path.name}": path
             for kind in ("events", "quarantine", "monitoring", "open")
             for path in sorted((self.home / kind).glob("*"))
@@ -110,13 +110,13 @@ class Lakehouse:
         for pointer in sorted(self.home.glob("jobs/*/current.json")):
             live = as_decided(pointer, read_json(pointer)) or {}
             tables = pointer.parent / self.ahead.get(pointer.parent.name, live.get("generation", "")) / "tables"
-            found |= {path.name: path for path in sorted(tables.glob("*"))}
+            named |= {path.name: path for path in sorted(tables.glob("*"))}
         for path in sorted(self.home.glob("jobs/*/branches/*/tables/*")):
-            found[f"{path.name}@{path.parents[1].name}"] = path
-        return {name: path for name, path in found.items() if path.is_dir() and is_table(path)}
+            named[f"{path.name}@{path.parents[1].name}"] = path
+        return {name: path for name, path in named.items() if path.is_dir() and is_table(path)}
 
     def table(self, name: str) -> Place:
-        """The path of an existing table.
+        """Return the path of an existing table.
 
         Raises:
             NotFound: there is no such table; the message lists the tables.

@@ -12,7 +12,7 @@ NEXT = "next"
 
 
 def announced(content: dict[str, Any] | None, generation: str, decision: Place) -> dict[str, Any]:
-    """A pointer's content, with a generation that becomes live when the decision file exists."""
+    """Return a pointer's content, with a generation that becomes live when the decision file exists."""
     return {
         **(content or {}),
         NEXT: {"generation": generation, "decided_by": f"{decision.parent.name}/{decision.name}"},
@@ -20,12 +20,12 @@ def announced(content: dict[str, Any] | None, generation: str, decision: Place) 
 
 
 def decision_of(pointer: Place, content: dict[str, Any]) -> Place | None:
-    """The decision file that a pointer depends on; None if it depends on none."""
+    """Return the decision file that a pointer depends on; None if it depends on none."""
     return pointer.parent.parent / content[NEXT]["decided_by"] if NEXT in content else None
 
 
 def as_decided(pointer: Place, content: dict[str, Any]) -> dict[str, Any] | None:
-    """A pointer's effective content: the next generation if it is decided, else the live one; None if none is live."""
+    """Return a pointer's effective content: the next generation if it is decided, else the live one; None if none is live."""
     decision = decision_of(pointer, content)
     if decision is None:
         return content

@@ -43,7 +43,7 @@ class Position(BaseModel):
 
 
 def position_at(table: Place, version: int) -> Position:
-    """The position of a version.
+    """Return the position of a version.
 
     Raises:
         LogGoneError: its log entry is missing.
@@ -60,18 +60,18 @@ def check_position(table: Place, position: Position) -> None:
         LogGoneError: the version's log entry is missing, or the table has not reached that version.
     """
     try:
-        found = position_at(table, position.version)
+        current = position_at(table, position.version)
     except LogGoneError:
         newest = newest_version(table)
         if newest < position.version:
             raise LogGoneError(f"{table} is at version {newest}, yet its version {position.version} was read") from None
         raise
-    if found != position:
+    if current != position:
         raise OtherHistoryError(f"version {position.version} of {table} is not the one that was read")
 
 
 def entries_since(table: Place, position: Position) -> Iterator[tuple[Position, list[dict[str, Any]]]]:
-    """The log entries after a position, each with its own position and its actions.
+    """Yield the log entries after a position, each with its own position and its actions.
 
     Raises:
         OtherHistoryError, LogGoneError: as `check_position`, or an entry between others is missing.
@@ -88,9 +88,9 @@ def entries_since(table: Place, position: Position) -> Iterator[tuple[Position, 
 
 
 def newest_version(table: Place) -> int:
-    """The newest version for which a table's log has an entry or a checkpoint; -1 for an empty log."""
-    found = (_NAMED.match(path.name) for path in (table / "_delta_log").iterdir())
-    return max((int(name[1]) for name in found if name), default=-1)
+    """Return the newest version for which a table's log has an entry or a checkpoint; -1 for an empty log."""
+    names = (_NAMED.match(path.name) for path in (table / "_delta_log").iterdir())
+    return max((int(name[1]) for name in names if name), default=-1)
 
 
 def has_version(table: Place, version: int) -> bool:

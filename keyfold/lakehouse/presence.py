@@ -12,7 +12,7 @@ _SHOWN = 3
 
 
 def named_files(delta: DeltaTable) -> dict[str, int]:
-    """The size in bytes of each data file of a table, by its path relative to the table's folder."""
+    """Return the size in bytes of each data file of a table, by its path relative to the table's folder."""
     actions = delta.get_add_actions()
     # Paths in Delta's log are URLs.
     return {
@@ -22,13 +22,13 @@ def named_files(delta: DeltaTable) -> dict[str, int]:
 
 
 def absent_files(table: Place, delta: DeltaTable) -> dict[str, str]:
-    """The data files of a table that are missing or have another size, each with the fault as text."""
+    """Return the data files of a table that are missing or have another size, each with the fault as text."""
     named = named_files(delta)
-    there = _sizes(table, named)
+    sizes = _sizes(table, named)
     return {
-        path: "is gone" if there.get(path) is None else f"has {there[path]:,} bytes, but {size:,} in the table's log"
+        path: "is gone" if sizes.get(path) is None else f"has {sizes[path]:,} bytes, but {size:,} in the table's log"
         for path, size in named.items()
-        if there.get(path) != size
+        if sizes.get(path) != size
     }
 
 

@@ -13,12 +13,12 @@ from keyfold.times import ISO_FORMAT
 
 
 def count_rows(path: Place, version: int | None = None) -> int:
-    """The number of rows of a Delta table, now or at a version, from its log alone."""
+    """Return the number of rows of a Delta table, now or at a version, from its log alone."""
     return DeltaTable(str(path), version=version).count()
 
 
 def data_file_paths(path: Place, version: int | None = None) -> list[Place]:
-    """The data files of a Delta table, now or at a version."""
+    """Return the data files of a Delta table, now or at a version."""
     # Not `file_uris`: it leaves a blank in the table's own path as %20.
     return [
         path / unquote(name) for name in DeltaTable(str(path), version=version).get_add_actions()["path"].to_pylist()

@@ -115,19 +115,19 @@ class Rewriting:
     hash_of: HashOf | None
 
     def keys(self) -> pl.DataFrame:
-        """The new keys, sorted by hash. Of a batch's rows, only these are held in memory."""
+        """Return the new keys, sorted by hash. Of a batch's rows, only these are held in memory."""
         keys = self.rows(self.staged).select(self.key)
         return (keys if self.hash_of is None else self._hashed(keys).sort(HASH)).collect()
 
     def rows(self, paths: Sequence[str]) -> pl.LazyFrame:
-        """The rows of files."""
+        """Return the rows of files."""
         return scan_in_columns([self.table / path for path in paths], self.schema)
 
     def __call__(self, tasks: Iterable["Task"]) -> list[Outcome]:
         """Run merge tasks in a Spark task."""
-        return self.write_anew(list(tasks), self.keys())
+        return self.run(list(tasks), self.keys())
 
-    def write_anew(self, tasks: Sequence["Task"], keys: pl.DataFrame) -> list[Outcome]:
+    def run(self, tasks: Sequence["Task"], keys: pl.DataFrame) -> list[Outcome]:
         """Run merge tasks."""
         apart = [task for task in tasks if isinstance(task, Shortened)]
         outcomes = [self._outcome(task, keys) for task in tasks if not isinstance(task, Shortened)]
@@ -159,11 +159,11 @@ class Rewriting:
                 rows = self.rows([file.path])
                 count = int(rows.select(pl.len()).collect().item())
                 if not file.is_staged:
-                    found = self._found(rows, keys)
-                    if not found:
+                    matching = self._found(rows, keys)
+                    if not matching:
                         continue
                     replaced.append(file.path)
-                    count -= found
+                    count -= matching
                     rows = rows.join(keys.lazy(), on=self.key, how="anti", maintain_order="left")
             if count:
                 frames.append(rows)
@@ -181,7 +181,7 @@ class Rewriting:
         return Outcome((task.file.path,), written)
 
     def _read(self, path: str) -> pl.DataFrame:
-        """All rows of a leaf."""
+        """Return all rows of a leaf."""
         rows = read_parquet(self.table / path)
         # Reading directly costs a tenth of a query, which would be most of the time for a small file.
         wanted = self.rows([]).collect_schema()
@@ -207,7 +207,7 @@ class Rewriting:
         return rows.with_columns(self.hash_of(self.key).alias(HASH))
 
     def _found(self, rows: pl.LazyFrame, keys: pl.DataFrame) -> int:
-        """The number of a file's rows that have one of the new keys."""
+        """Return the number of a file's rows that have one of the new keys."""
         # The range filter lets the reader skip row groups by their statistics.
         is_near = [
             pl.col(name).is_between(

@@ -29,7 +29,7 @@ _COUNTED = "keyfold.erased_rows"
 
 @dataclass(frozen=True)
 class ErasedRows:
-    """What was erased from a table.
+    """Counts of erased rows.
 
     Attributes:
         rows: number of rows.
@@ -73,6 +73,7 @@ def erase_rows(
     if not held:
         return ErasedRows(0, 0)
     now, actions, mapping = time.time_ns() // 1_000_000, [], {}
+    # One file for each: a job that has not read the old file yet reads the new one in its place (`log_changes`).
     for path in held:
         # A row for which the condition is NULL stays.
         left = _rows(delta, table, path).filter(~which.fill_null(False)).with_columns(**masks).collect()
@@ -97,7 +98,7 @@ def erase_rows(
 
 
 def erased_rows(table: Place) -> int:
-    """The number of rows that were ever erased from a table."""
+    """Return the number of rows that were ever erased from a table."""
     return DeltaTable(str(table)).transaction_version(_COUNTED) or 0
 
 
@@ -133,7 +134,7 @@ def _files(delta: DeltaTable) -> list[str]:
 
 
 def _rows(delta: DeltaTable, table: Place, path: str) -> pl.LazyFrame:
-    """The rows of a file; columns that were added to the table later are NULL."""
+    """Return the rows of a file; columns that were added to the table later are NULL."""
     return scan_in_columns([table / path], delta.to_pyarrow_dataset().schema)
 
 
@@ -143,8 +144,8 @@ class _Counted(ErasedRows):
 
 
 def _counted(rows: pl.LazyFrame, which: pl.Expr, events: pl.Expr | None, is_masked: pl.Expr | None = None) -> _Counted:
-    found = rows.filter(which)
+    matching = rows.filter(which)
     wanted = [pl.len().alias("rows"), (events if events is not None else pl.lit(0)).cast(pl.Int64).alias("events")]
-    count, stand_for = found.select(wanted).collect().row(0)
+    count, stand_for = matching.select(wanted).collect().row(0)
     masked = is_masked is not None and bool(rows.select(is_masked.any()).collect().item())
     return _Counted(int(count), int(stand_for or 0), masked)

@@ -31,12 +31,12 @@ def create_table(path: Place, schema: pa.Schema, *, is_read_by_version: bool = F
 
 
 def table_schema(schema: pa.Schema) -> Schema:
-    """The Delta schema of Arrow columns: all nullable, with their comments."""
+    """Return the Delta schema of Arrow columns: all nullable, with their comments."""
     return Schema.from_arrow(pa.schema([_as_in_delta(field) for field in schema]))
 
 
 def table_id(path: Place) -> str:
-    """The id that Delta gave a table when it was created."""
+    """Return the id that Delta gave a table when it was created."""
     return str(DeltaTable(str(path)).metadata().id)
 
 

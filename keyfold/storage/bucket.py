@@ -1,4 +1,4 @@
-"""The storage of buckets: objects are written whole, only under a valid lease, and conditionally if another run may write them."""
+"""The storage of buckets: objects are written whole, under a valid lease, and conditionally if another run may write them."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -49,8 +49,8 @@ class Bucket:
             # The answer to an earlier try may have been lost: the content may be this one.
             if _content(path) != content:
                 raise Locked(
-                    f"{path} has been written by another run meanwhile, and stays as that run wrote it; nothing of this one "
-                    "was committed. Run it again: it goes on from there"
+                    f"{path} was written by another run in the meantime, and was not changed; this run committed nothing. Run it "
+                    "again: it continues from there"
                 ) from None
 
     @contextmanager
@@ -68,10 +68,12 @@ class Bucket:
         path.copy_to(other)
 
     def move_tree(self, folder: ObjectPath, to: ObjectPath, last: str) -> None:
+        # False sorts before True: the file named `last` is copied last.
         files = sorted((path for path, _ in folder.below()), key=lambda path: path == folder / last)
         for path in files:
             check_held()
             path.copy_to(to / path.relative_to(folder))
+        # Removed first, so that a folder that has it is always complete.
         for path in reversed(files):
             check_held()
             path.unlink(missing_ok=True)

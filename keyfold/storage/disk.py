@@ -127,9 +127,9 @@ def _listed(folder: Path, parent: str, below: str) -> Iterator[FoundFile]:
                 yield from _listed(folder, entry.path, f"{below}{entry.name}/")
             elif not entry.is_dir():  # no link to a folder
                 with suppress(FileNotFoundError):
-                    found = entry.stat(follow_symlinks=False)
-                    is_shared = found.st_nlink > 1
-                    yield FoundFile(folder, below + entry.name, found.st_size, found.st_mtime_ns, is_shared)
+                    status = entry.stat(follow_symlinks=False)
+                    is_shared = status.st_nlink > 1
+                    yield FoundFile(folder, below + entry.name, status.st_size, status.st_mtime_ns, is_shared)
 
 
 def _write(path: Path, content: bytes, *, durably: bool) -> None:

@@ -230,7 +230,7 @@ def _read(lease: ObjectPath) -> tuple[dict[str, Any], str, ObjectStat | None]:
 
 
 def _age(folder: ObjectPath, written: ObjectStat) -> float:
-    """Seconds since an object was written, by the store's clock."""
+    """Return the age of an object in seconds, by the store's clock."""
     probe = folder / f".clock-{uuid.uuid4().hex}"
     probe.write_bytes(b"")
     try:
@@ -240,5 +240,5 @@ def _age(folder: ObjectPath, written: ObjectStat) -> float:
 
 
 def _seconds() -> float:
-    """Seconds of a monotonic clock that, where available, includes the time the machine was suspended."""
+    """Read a monotonic clock, in seconds; where available, one that includes the time the machine was suspended."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

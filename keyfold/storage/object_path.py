@@ -141,7 +141,7 @@ class ObjectPath(RemotePath):
             return _stat(obstore.head(self._store, self.key))
 
     def iterdir(self) -> Iterator[Self]:
-        """The objects and folders directly below."""
+        """Yield the objects and folders directly below."""
         with _store_errors(self):
             listed = obstore.list_with_delimiter(self._store, prefix=f"{self.key}/" if self.key else None)
         for found in listed["objects"]:
@@ -154,7 +154,7 @@ class ObjectPath(RemotePath):
                 yield path
 
     def glob(self, pattern: str) -> Iterator[Self]:
-        """Objects and folders below that match a pattern. `*` matches within one name."""
+        """Yield objects and folders below that match a pattern. `*` matches within one name."""
         here, _, rest = pattern.partition("/")
         if not any(sign in here for sign in "*?["):
             path = self / here
@@ -171,13 +171,13 @@ class ObjectPath(RemotePath):
                     yield path
 
     def rglob(self, pattern: str) -> Iterator[Self]:
-        """Objects at any depth below whose name matches a pattern."""
+        """Yield objects at any depth below whose name matches a pattern."""
         for path, _ in self.below():
             if fnmatch.fnmatchcase(path.name, pattern):
                 yield path
 
     def below(self) -> Iterator[tuple[Self, ObjectStat]]:
-        """Objects at any depth below, each with its entry in the listing."""
+        """Yield objects at any depth below, each with its entry in the listing."""
         for found in self._objects():
             yield self._at(PurePosixPath(found["path"])), _stat(found)
 
@@ -275,6 +275,6 @@ def _stat(found: Mapping[str, Any]) -> ObjectStat:
 
 @cache
 def _store(bucket: str, process: int, endpoint: str) -> S3Store:
-    """The client of a bucket, configured by the environment. One per process, since connections do not survive a fork."""
+    """Return the client of a bucket, configured by the environment. Each process has its own: connections survive no fork."""
     allow_http = endpoint.startswith("http://")
     return S3Store(bucket, client_options={"allow_http": allow_http}, retry_config={"max_retries": 8})

@@ -35,7 +35,7 @@ def to_place(text: str | Place) -> Place:
 
 
 def path_below(place: Place, folder: Place) -> PurePath | None:
-    """The path of a place relative to a folder; None if it is not below it.
+    """Return the path of a place relative to a folder; None if it is not below it.
 
     Example:
         >>> path_below(to_place("s3a://lake/home/landing/rides"), to_place("s3a://lake/home"))
@@ -49,7 +49,7 @@ def path_below(place: Place, folder: Place) -> PurePath | None:
 
 
 def local_path(place: Place) -> Path | None:
-    """The path by which programs of this machine open a place; None where none leads there.
+    """Return the path by which programs of this machine open a place; None where none leads there.
 
     Example:
         >>> local_path(to_place("s3a://lake/home")) is None
@@ -59,5 +59,5 @@ def local_path(place: Place) -> Path | None:
 
 
 def as_source(place: Place) -> Path | str:
-    """What Polars and Delta's library read a place by: a path, or a URL."""
+    """Return a place as Polars and Delta's library take it: a path, or a URL."""
     return place if isinstance(place, Path) else place.url

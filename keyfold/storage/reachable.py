@@ -62,18 +62,19 @@ def check_reachable(place: object, environment: Mapping[str, str] = os.environ) 
         NotAnsweringError: the store does not answer.
         KeyfoldError: the bucket does not exist, or the store refuses access; the message says what to set.
     """
-    found = to_place(place) if isinstance(place, str | ObjectPath) else None
-    if not isinstance(found, ObjectPath):
+    # Text may be the URL of a bucket; a `Path` never is one.
+    bucket = to_place(place) if isinstance(place, str | ObjectPath) else None
+    if not isinstance(bucket, ObjectPath):
         return
     # One retry only, since retries do not help with wrong settings; more for a store that says it is busy.
     for retries in (1, _TRIES_OF_A_BUSY_STORE):
         try:
-            listed = obstore.list(_store(found, environment, retries), prefix=f"{found.key}/" if found.key else None)
+            listed = obstore.list(_store(bucket, environment, retries), prefix=f"{bucket.key}/" if bucket.key else None)
             next(iter(listed), None)
         except (obstore.exceptions.BaseError, OSError) as error:
             if retries == 1 and _BUSY.search(str(error)):
                 continue
-            raise _explained(found, error, environment) from None
+            raise _explained(bucket, error, environment) from None
         return
 
 

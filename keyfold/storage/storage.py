@@ -46,5 +46,5 @@ _DISK, _BUCKET = Disk(), Bucket()
 
 
 def storage_of(place: Place) -> Storage:
-    """The storage of a place."""
+    """Return the storage of a place."""
     return _BUCKET if local_path(place) is None else _DISK

@@ -15,7 +15,7 @@ _OF_THE_STORE = re.compile(
 
 
 def failure_of_store(error: BaseException, place: object = "") -> StoreError | None:
-    """The store's failure that caused an error; None if the error has another cause.
+    """Return the store's failure that caused an error; None if the error has another cause.
 
     Args:
         error: an error of any library.
@@ -35,10 +35,10 @@ def failure_of_store(error: BaseException, place: object = "") -> StoreError | N
 
 
 def _with_causes(error: BaseException) -> list[BaseException]:
-    """An error and its causes, newest first."""
-    found: list[BaseException] = []
+    """Return an error and its causes, newest first."""
+    chain: list[BaseException] = []
     # A chain can be a cycle: an error raised again `from` one that was raised while handling it.
-    while error not in found:
-        found.append(error)
+    while error not in chain:
+        chain.append(error)
         error = error.__cause__ or error.__context__ or error
-    return found
+    return chain

@@ -70,7 +70,7 @@ def to_series(column: pa.ChunkedArray | pa.Array) -> pl.Series:
 
 
 def _cast_with_reasons(column: pa.ChunkedArray, field: pa.Field) -> tuple[pl.Series, pl.Series, pl.Series]:
-    """The typed values, the reasons for values that cannot be cast, and which rows have a value."""
+    """Return the typed values, the reasons for values that cannot be cast, and which rows have a value."""
     given = to_series(column)
     is_given = given.is_not_null()
     if given.dtype.is_float():
@@ -174,7 +174,7 @@ def _nothing(given: pl.Series, dtype: pl.DataType) -> pl.Series:
 
 
 def named(target: pa.DataType) -> str:
-    """The name of a type in reasons."""
+    """Return the name of a type in reasons."""
     if types.is_timestamp(target):
         return "an ISO 8601 time"
     if types.is_integer(target):

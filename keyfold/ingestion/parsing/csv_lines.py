@@ -74,7 +74,7 @@ def read_csv(schema: pa.Schema, text: Iterable[bytes]) -> Iterator[Rows]:
 
 
 def read_row(text: str) -> list[str] | None:
-    """The values of a row, whose quoted fields may have several lines; None if the text is not exactly one row."""
+    """Return the values of a row, whose quoted fields may have several lines; None if the text is not exactly one row."""
     lines = text.split("\n")
     values, used, _, _ = _read_one(lines, 0)
     return values if used == len(lines) else None
@@ -106,7 +106,7 @@ def _with_last(text: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
 
 
 def _header(lines: Sequence[str], schema: pa.Schema, *, final: bool) -> tuple[int, list[str] | None]:
-    """The position of the line after the header, and the column names, with other names for columns not in the schema.
+    """Return the position of the line after the header, and the column names, with other names for columns not in the schema.
 
     If the header is not complete yet: the position of the line where it may begin, and None.
     """

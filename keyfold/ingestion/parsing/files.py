@@ -147,7 +147,7 @@ def _route(
 
 
 def _flat(stream: Stream) -> pa.Schema:
-    """The schema for reading CSV: raw names, not paths.
+    """Return the schema for reading CSV: raw names, not paths.
 
     Raises:
         UnreadableFileError: the stream needs lists or objects, which CSV does not have.

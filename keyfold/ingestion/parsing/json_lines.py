@@ -125,12 +125,12 @@ class _RawLine:
 
 
 def line_text(value: bytes) -> str:
-    """A line as text for quarantine."""
+    """Return a line as text for quarantine."""
     return value.removesuffix(b"\r").decode("utf-8", "replace")
 
 
 def _as_text(schema: pa.Schema) -> pa.Schema:
-    """The schema for reading: times are text in JSON, and columns kept as JSON text are left out."""
+    """Return the schema for reading: times are text in JSON, and columns kept as JSON text are left out."""
     return pa.schema([pa.field(one.name, _text_type(one.type)) for one in schema if not one.name.endswith(TEXT_OF)])
 
 
@@ -219,7 +219,7 @@ class _WrongError(Exception):
 def _read_one(
     schema: pa.Schema, value: bytes, missing: tuple[str, ...]
 ) -> tuple[dict[str, Any], str | None, Mapping[int, str]]:
-    """A line's row, or why it is rejected; and by index, why elements of the exploded list are rejected."""
+    """Return a line's row, or why it is rejected; and by index, why elements of the exploded list are rejected."""
     if _depth(value) > _MAX_DEPTH:
         return {}, f"{_NOT_JSON}: nested too deeply", {}
     try:
@@ -289,7 +289,7 @@ def _value(given: Any, kind: pa.DataType, missing: tuple[str, ...], name: str, e
 
 
 def _depth(value: bytes) -> int:
-    """The nesting depth of arrays and objects; if they are few, an upper bound: their number."""
+    """Return the nesting depth of arrays and objects; if they are few, an upper bound: their number."""
     count = value.count(b"[") + value.count(b"{")
     if count <= _MAX_DEPTH:
         return count

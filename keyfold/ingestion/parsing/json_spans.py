@@ -42,7 +42,7 @@ def with_one_element(text: str, path: Path) -> Callable[[int], str]:
 
 
 def _span(text: str, path: Path) -> tuple[int, int]:
-    """The start and end of the value at a path.
+    """Return the start and end of the value at a path.
 
     Raises:
         LookupError: there is no such value.

@@ -46,7 +46,7 @@ class JsonTexts:
         self._depth = self._after + self._is_close
 
     def at(self, path: Path) -> pa.Array:
-        """The text of the value at a path of keys, for each line; NULL if it is missing or null."""
+        """Return the text of the value at a path of keys, for each line; NULL if it is missing or null."""
         opens = self._opens(1)
         rows, lines = np.arange(len(opens)), len(opens)
         starts = opens
@@ -63,7 +63,7 @@ class JsonTexts:
         return self._marks[self._is_open & (self._depth == depth)]
 
     def _values(self, key: str, depth: int, opens: Numbers, rows: Numbers, lines: int) -> Numbers:
-        """The start of a key's value for each line, in the objects that open at `opens`; -1 if there is none."""
+        """Return the start of a key's value for each line, in the objects that open at `opens`; -1 if there is none."""
         starts = np.full(lines, -1, dtype=np.int64)
         tokens = self._named(key)
         first = self._opened[tokens]
@@ -79,7 +79,7 @@ class JsonTexts:
         return starts
 
     def _named(self, key: str) -> Numbers:
-        """The strings, keys or values, that equal a name."""
+        """Return the strings, keys or values, that equal a name."""
         name = np.frombuffer(key.encode(), np.uint8)
         tokens = np.flatnonzero(self._closed - self._opened - 1 == len(name))
         for offset, one in enumerate(name):
@@ -97,7 +97,7 @@ class JsonTexts:
         return self._text[self._opened[token] : self._closed[token] + 1]
 
     def _ends(self, starts: Numbers, depth: int) -> Numbers:
-        """The ends of the values that begin at `starts`, all at one depth."""
+        """Return the ends of the values that begin at `starts`, all at one depth."""
         ends = np.full(len(starts), -1, dtype=np.int64)
         there = np.flatnonzero(starts >= 0)
         begin, first = starts[there], self._bytes[starts[there]]

@@ -15,13 +15,13 @@ from keyfold.stream import Stream
 
 
 def path_value(path: Place, landing: Place | None) -> str:
-    """The value of a file's path: relative to its landing folder, without extensions (`web/cpu.csv.gz`: `web/cpu`)."""
+    """Return the value of a file's path: relative to its landing folder, without extensions (`web/cpu.csv.gz`: `web/cpu`)."""
     inside = (path_below(path, landing) if landing is not None else None) or PurePath(path.name)
     return inside.with_name(file_type(inside).stem).as_posix()
 
 
 def map_columns(stream: Stream, raw: pa.Table, path: str | None) -> dict[str, list[pa.ChunkedArray]]:
-    """The existing sources of each of the stream's columns, in order of precedence, not yet cast to its types.
+    """Return the existing sources of each of the stream's columns, in order of precedence, not yet cast to its types.
 
     Args:
         stream: the stream, which declares the sources of its columns.

@@ -117,7 +117,7 @@ def parse_shared_messages(
 
 
 def _keys(routes: Routes, limit: int, values: Sequence[bytes | None], numbers: Numbers, beside: pa.Table) -> Keys:
-    """The columns of the conditions, from messages' values and from outside of them."""
+    """Return the columns of the conditions, from messages' values and from outside of them."""
     inside = [name for name in routes.columns if name not in beside.column_names]
     keys = Keys(pl.DataFrame(), np.arange(len(values)))
     if inside:

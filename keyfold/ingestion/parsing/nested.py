@@ -10,7 +10,7 @@ from keyfold.stream.raw_paths import TEXT_OF, Path, path_of
 
 
 def raw_values(raw: pa.Table, name: str) -> list[pa.ChunkedArray]:
-    """The raw columns for a name: columns with that name, then the values at its path."""
+    """Return the raw columns for a name: columns with that name, then the values at its path."""
     found = [raw.column(at) for at in raw.schema.get_all_field_indices(name)]
     if name.endswith(TEXT_OF) and not found:
         # Formats other than JSON have no original text, so the values are encoded.
@@ -21,7 +21,7 @@ def raw_values(raw: pa.Table, name: str) -> list[pa.ChunkedArray]:
 
 
 def value_at(raw: pa.Table, path: Path) -> pa.ChunkedArray | None:
-    """The values at a path without `[]`; None if no row can have it."""
+    """Return the values at a path without `[]`; None if no row can have it."""
     if path[0] not in raw.column_names:
         return None
     column = raw.column(path[0])

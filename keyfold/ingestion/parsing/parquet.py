@@ -110,7 +110,7 @@ def _too_much(max_bytes: int) -> UnreadableFileError:
 
 
 def _expanded(metadata: pq.FileMetaData, group: int) -> int:
-    """Bytes of a row group's values, counted in each row, as far as the footer says: at least one byte for a text."""
+    """Return bytes of a row group's values, counted in each row, as far as the footer says: at least one byte for a text."""
     found = metadata.row_group(group)
     columns = [metadata.schema.column(at) for at in range(metadata.num_columns)]
     values = [found.column(at).num_values for at in range(metadata.num_columns)]
@@ -119,7 +119,7 @@ def _expanded(metadata: pq.FileMetaData, group: int) -> int:
 
 
 def _with_dictionary(metadata: pq.FileMetaData) -> list[str]:
-    """The columns of text or bytes that have a dictionary."""
+    """Return the columns of text or bytes that have a dictionary."""
     columns = [metadata.schema.column(at) for at in range(metadata.num_columns)]
     of_bytes = [
         at

@@ -144,13 +144,13 @@ def read_keys(columns: Sequence[str], values: Sequence[bytes], numbers: Numbers)
 
 
 def text_of(table: pa.Table, name: str) -> pl.Series:
-    """A raw column as text; NULL if there is no such column."""
+    """Return a raw column as text; NULL if there is no such column."""
     texts = [_as_text(column) for column in raw_values(table, name)]
     return pl.select(pl.coalesce(*texts, pl.repeat(None, table.num_rows, dtype=pl.String))).to_series().alias(name)
 
 
 def mask(count: int, positions: Numbers) -> Mask:
-    """A mask of length `count` that is True at the positions."""
+    """Return a mask of length `count` that is True at the positions."""
     own = np.zeros(count, np.bool_)
     own[positions] = True
     return own

@@ -9,7 +9,7 @@ from keyfold.ingestion.parsing.rows import Lines
 
 
 def row_sizes(column: pa.Array) -> Lines:
-    """The bytes of each row's value. Dictionary values are counted in each row."""
+    """Return the bytes of each row's value. Dictionary values are counted in each row."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     kind = column.type

@@ -114,13 +114,13 @@ def validate_rows(
 
 
 def none_accepted(stream: Stream, rows: Rows) -> ValidatedRows:
-    """The result for rows that are all rejected by the parser."""
+    """Return the result for rows that are all rejected by the parser."""
     accepted = pl.DataFrame(stream.event_schema.empty_table())
     return ValidatedRows(len(rows.rejects), accepted, rows.lines, rows.rejects, header=rows.header)
 
 
 def _reasons(stream: Stream, frame: pl.DataFrame, wrong: pl.Series, oldest: datetime | None) -> pl.Series:
-    """The first fault of each row, or NULL."""
+    """Return the first fault of each row, or NULL."""
     missing = [
         pl.when(pl.col(column.name).is_null()).then(pl.lit(f"{column.name} is missing{_wanted(stream, column.name)}"))
         for column in stream.schema
@@ -143,7 +143,7 @@ def _reasons(stream: Stream, frame: pl.DataFrame, wrong: pl.Series, oldest: date
 
 
 def _wanted(stream: Stream, column: str) -> str:
-    """The raw names of a missing column's sources, for the reason, if they differ from the column's name."""
+    """Return the raw names of a missing column's sources, for the reason, if they differ from the column's name."""
     source = stream.source(column)
     names = ("the line",) if source.json and not source.names else source.names
     return f": no value in {' or '.join(names)}" if names and names != (column,) else ""

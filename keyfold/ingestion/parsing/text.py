@@ -104,7 +104,7 @@ def _check_lines(data: bytes, limit: int) -> None:
 
 
 def in_bytes(count: int) -> str:
-    """A size as text for reasons."""
+    """Return a size as text for reasons."""
     return f"{count // _MIB:,} MiB" if count >= _MIB else f"{count:,} bytes"
 
 

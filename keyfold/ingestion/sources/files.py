@@ -194,7 +194,7 @@ def _objects(folder: Place, done_marker: bool) -> Iterator[LandedFile]:
 
 
 def _readable(path: str) -> tuple[str, str | None]:
-    """A path as valid UTF-8; and if the original is not, why its file must not be read."""
+    """Return a path as valid UTF-8; and if the original is not, why its file must not be read."""
     content = os.fsencode(path)
     try:
         return content.decode(), None

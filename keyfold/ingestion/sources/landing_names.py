@@ -11,5 +11,5 @@ def source_name(lakehouse: Lakehouse, landing: Place) -> str:
 
 
 def source_place(lakehouse: Lakehouse, source: str) -> Place:
-    """The landing folder of a `source_name`."""
+    """Return the landing folder of a `source_name`."""
     return to_place(source) if source.startswith(("/", "s3a://")) else lakehouse.home / source

@@ -92,7 +92,7 @@ def unbounded_join(
     how: How = "inner",
     **settings: Any,
 ) -> KeyedJob:
-    """A job that joins all rows of one key, as long as their times are no further apart than `expiry`.
+    """Return a job that joins all rows of one key, as long as their times are no further apart than `expiry`.
 
     State must end somewhere: a row is forgotten `expiry` of event time after its own time. See `interval_join`.
 
@@ -107,7 +107,7 @@ def unbounded_join(
 def pairs_within(
     left: pl.DataFrame, right: pl.DataFrame, key: tuple[str, ...], earliest: timedelta, latest: timedelta
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The places of left and right rows of one key whose times lie within the span, pair by pair.
+    """Return the places of left and right rows of one key whose times lie within the span, pair by pair.
 
     Costs sorting and what it finds, and not all pairs of a key.
     """

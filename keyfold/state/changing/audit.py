@@ -42,7 +42,7 @@ _ERASED = "(erased)"
 
 @dataclass(frozen=True)
 class Author:
-    """Who makes a change, and why.
+    """The person who makes a change, and the reason.
 
     Raises:
         KeyfoldError: one of them is empty.
@@ -101,9 +101,9 @@ def mask_keys(
 
     def mask(keys: str) -> str:
         # The entry of an erasure has a JSON object here, without keys.
-        found = json.loads(keys) if keys.startswith("[") else []
-        hidden = [dict.fromkeys(key, _ERASED) if _has(key, values) else key for key in found]
-        return keys if hidden == found else json.dumps(hidden)
+        recorded = json.loads(keys) if keys.startswith("[") else []
+        hidden = [dict.fromkeys(key, _ERASED) if _has(key, values) else key for key in recorded]
+        return keys if hidden == recorded else json.dumps(hidden)
 
     masked = pl.when(~pl.col("of").is_in(not_of)).then(pl.col("keys").map_elements(mask, pl.String)).otherwise("keys")
     with exclusive(table.parent, "monitoring", patience=timedelta(seconds=30)):

@@ -110,8 +110,8 @@ def edit_state(
 
 def rows_of(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, keys: Iterable[Key]) -> pl.DataFrame:
     """Return the rows of state of some keys, in the job's columns."""
-    found = read_state(spark, lakehouse, job, keys=tuple(keys)).polars()
-    return found.select(pl.col(name).cast(kind) for name, kind in polars_schema(job.state).items())
+    rows = read_state(spark, lakehouse, job, keys=tuple(keys)).polars()
+    return rows.select(pl.col(name).cast(kind) for name, kind in polars_schema(job.state).items())
 
 
 def origin_after(live: Generation, what: str, seeded: int, skipped: int = 0) -> Origin:
@@ -147,10 +147,10 @@ def _change(job: KeyedJob, wanted: WantedKeys, corrections: Mapping[str, str]) -
         theirs = wanted.of(rows)
         if not theirs.height:
             return rows
-        others = rows.join(theirs.select(job.key).unique(), on=list(job.key), how="anti")
+        rest = rows.join(theirs.select(job.key).unique(), on=list(job.key), how="anti")
         if not expressions:
-            return others
-        return pl.concat([others, _corrected(theirs, expressions)])
+            return rest
+        return pl.concat([rest, _corrected(theirs, expressions)])
 
     return change
 
@@ -168,6 +168,7 @@ def _corrected(rows: pl.DataFrame, expressions: Mapping[str, pl.Expr]) -> pl.Dat
     for name in given.columns:
         if fits[name].null_count() > given[name].null_count():
             raise ValueError(f"{name} is no {rows.schema[name]} in some rows")
+    # Expressions without columns, such as a number, give one row for all.
     if given.height != rows.height:
         return rows.with_columns(fits[name].item() for name in fits.columns)
     return rows.with_columns(fits)

@@ -44,17 +44,17 @@ class Change:
 def changes_to(job: KeyedJob, generation: Generation) -> tuple[Change, ...]:
     """Return the settings of a job that differ from a generation's birth record, with what each change requires."""
     born, now = generation.record["fixed"], fixed_settings(job)
-    found: list[Change] = []
+    changes: list[Change] = []
     for setting in [*born, *(name for name in now if name not in born)]:
         before, after = born.get(setting), now.get(setting)
         if setting == "parameters":
-            found += _parameters(job, before or {}, dict(job.parameters))
+            changes += _parameters(job, before or {}, dict(job.parameters))
         elif before != after and setting != "schema_version":
-            found.append(Change(setting, before, after, *_meaning(job, generation, setting, before, after)))
+            changes.append(Change(setting, before, after, *_meaning(job, generation, setting, before, after)))
     before, after = born.get("schema_version"), job.schema_version
     if before != after:
-        found.append(Change("schema_version", before, after, *_version(job, before, after)))
-    return tuple(found)
+        changes.append(Change("schema_version", before, after, *_version(job, before, after)))
+    return tuple(changes)
 
 
 def verdict_of(changes: tuple[Change, ...]) -> Verdict:
@@ -112,7 +112,7 @@ def _version(job: KeyedJob, before: int, after: int) -> tuple[Verdict, str]:
 
 
 def _parameters(job: KeyedJob, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
-    found: list[Change] = []
+    changes: list[Change] = []
     for name in [*before, *(name for name in after if name not in before)]:
         old, new = before.get(name), after.get(name)
         if old == new:
@@ -124,8 +124,8 @@ def _parameters(job: KeyedJob, before: Mapping[str, Any], after: Mapping[str, An
             meaning = "move", "it counts from here on; rows that are written stay as they are"
         else:
             meaning = "refresh", "state and rows were made with it"
-        found.append(Change(f"parameter {name}", old, new, *meaning))
-    return found
+        changes.append(Change(f"parameter {name}", old, new, *meaning))
+    return changes
 
 
 def _meaning(job: KeyedJob, generation: Generation, setting: str, before: Any, after: Any) -> tuple[Verdict, str]:
@@ -172,13 +172,13 @@ def _columns(job: KeyedJob, generation: Generation, what: str, before: Any, afte
     if before is None or after is None:
         return "move", "with its table"
     gone = [name for name in before if name not in after]
-    other = [name for name in before if name in after and before[name].split()[0] != after[name].split()[0]]
+    retyped = [name for name in before if name in after and before[name].split()[0] != after[name].split()[0]]
     new = [name for name in after if name not in before]
     strict = [name for name in new if after[name].endswith("not null")]
     if what == "state" and int(generation.record["fixed"].get("schema_version", 1)) != job.schema_version:
         return "move", "the job's migrations convert it"
-    if gone or other or strict:
-        changed = [*(f"{name} is gone" for name in gone), *(f"{name} is of another type" for name in other)]
+    if gone or retyped or strict:
+        changed = [*(f"{name} is gone" for name in gone), *(f"{name} is of another type" for name in retyped)]
         changed += [f"{name} is new and may not be empty" for name in strict]
         hint = "; raise schema_version and give the job a migration" if what == "state" else ""
         return "refresh", ", ".join(changed) + hint

@@ -20,7 +20,7 @@ _RECENT = 20
 
 @dataclass(frozen=True)
 class ChangePlan:
-    """What is required to run a job after a change.
+    """The changes of a job, and what they require.
 
     Attributes:
         job, generation: the job, and its live generation; None if the job has never run.
@@ -75,7 +75,7 @@ def move(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, partitions: i
                 f"`keyfold run {job.name} --full-refresh`"
             )
         if plan.verdict == "free":
-            raise KeyfoldError(f"job {job.name}: no setting of {live.name} has changed: just run the job")
+            raise KeyfoldError(f"job {job.name}: no setting of {live.name} has changed: run the job as usual")
         session = spark
         if partitions is not None:
             # A session of its own, so that the caller's keeps its number of partitions.

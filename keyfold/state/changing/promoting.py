@@ -41,6 +41,7 @@ def to_promote(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
     generation = _renamed(lakehouse, job, branch) or _promotable(lakehouse, job, branch)
     if generation.folder.parent.name == "branches":
         folder = generation_folder(lakehouse, job)
+        # The birth record last: in a bucket files move one by one, and a folder without it is no generation.
         move_tree(generation.folder, folder, "generation.json")
         reached("promote: renamed")
         generation = Generation(folder, generation.record)

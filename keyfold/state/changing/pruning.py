@@ -38,13 +38,13 @@ def remove_other_generations(
     live = live_generation(lakehouse, job)
     folders = sorted(lakehouse.job(job).glob("generation-*"))
     folders += sorted(lakehouse.job(job).glob("branches/*")) if branches else []
-    found = []
+    removed = []
     for folder in folders:
         if live is not None and folder == live.folder:
             continue
         # A file with a second hard link is also a file of another generation, which keeps it.
         size = sum(file.bytes for file in files_below(folder) if not file.is_shared)
-        found.append(Pruned(str(path_below(folder, lakehouse.job(job))), size))
+        removed.append(Pruned(str(path_below(folder, lakehouse.job(job))), size))
         if not dry_run:
             remove_tree(folder)
-    return found
+    return removed

@@ -176,7 +176,7 @@ def _stage(
 
 
 def map_frames(
-    spark: SparkSession, generation: Generation, batch: int, found: Callable[[pl.DataFrame], Mapping[str, int]]
+    spark: SparkSession, generation: Generation, batch: int, counts_of: Callable[[pl.DataFrame], Mapping[str, int]]
 ) -> list[dict[str, int]]:
     """Call a function in workers with the rows of whole keys of a state; returns the numbers that it returns.
 
@@ -189,7 +189,7 @@ def map_frames(
 
     def count(manifests: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in _frames(where, folder, manifests):
-            yield _report(json.dumps(found(rows)), 0, 0)
+            yield _report(json.dumps(counts_of(rows)), 0, 0)
 
     return [json.loads(row["path"]) for row in map_manifests(spark, generation, batch, count)]
 

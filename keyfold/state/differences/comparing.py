@@ -76,10 +76,10 @@ def compare_tables(
     """
     left, right = _read(spark, before), _read(spark, after)
     if left is None or right is None:
-        there = left if left is not None else right
-        columns = [] if there is None else there.columns
-        left = left if left is not None else _none_of(there)
-        right = right if right is not None else _none_of(there)
+        either = left if left is not None else right
+        columns = [] if either is None else either.columns
+        left = left if left is not None else _none_of(either)
+        right = right if right is not None else _none_of(either)
     else:
         columns = [*left.columns, *(name for name in right.columns if name not in left.columns)]
     if left is None or right is None:
@@ -127,10 +127,10 @@ def _pairs(gone: DataFrame, new: DataFrame, pair_by: Sequence[str]) -> DataFrame
     """Return pairs of rows with the same values in these columns, as structs `old` and `new`; each side has one such row."""
     if not pair_by:
         return None
-    one, other = _single(gone, pair_by, _OLD), _single(new, pair_by, _NEW)
+    left, right = _single(gone, pair_by, _OLD), _single(new, pair_by, _NEW)
     # Null-safe: two NULLs are equal here.
-    same = reduce(and_, [one[_OLD][name].eqNullSafe(other[_NEW][name]) for name in pair_by])
-    return one.join(other, same, "inner")
+    same = reduce(and_, [left[_OLD][name].eqNullSafe(right[_NEW][name]) for name in pair_by])
+    return left.join(right, same, "inner")
 
 
 def _single(rows: DataFrame, pair_by: Sequence[str], alias: str) -> DataFrame:
@@ -153,16 +153,16 @@ def _changes(pairs: DataFrame, columns: Sequence[str]) -> tuple[int, dict[str, i
 
 def _samples(gone: DataFrame, new: DataFrame, pairs: DataFrame | None, columns: Sequence[str]) -> pl.DataFrame:
     """Return a few rows of each kind of difference, sorted."""
-    found: list[DataFrame] = []
+    samples: list[DataFrame] = []
     paired = [] if pairs is None else [pairs.select(f"{side}.*") for side in (_OLD, _NEW)]
     if pairs is not None:
         some = pairs.orderBy(_OLD).limit(_SAMPLES)
-        found += [some.select(F.lit(f"changed, {side}").alias("difference"), f"{side}.*") for side in (_OLD, _NEW)]
+        samples += [some.select(F.lit(f"changed, {side}").alias("difference"), f"{side}.*") for side in (_OLD, _NEW)]
     for number, (what, rows) in enumerate((("removed", gone), ("added", new))):
         alone = rows.exceptAll(paired[number]) if paired else rows
         some = alone.orderBy(*(f"`{name}`" for name in columns)).limit(_SAMPLES)
-        found.append(some.select(F.lit(what).alias("difference"), *(f"`{name}`" for name in columns)))
-    arrow = reduce(DataFrame.unionByName, found).toArrow()
+        samples.append(some.select(F.lit(what).alias("difference"), *(f"`{name}`" for name in columns)))
+    arrow = reduce(DataFrame.unionByName, samples).toArrow()
     frame = pl.from_arrow(arrow)
     assert isinstance(frame, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union of frame and series
     return frame

@@ -97,7 +97,7 @@ class StateDiff:
         }
         with explained(self._where):
             joined = self._joined(True)
-            sums = [F.count_if(found).alias(name) for name, found in counts.items()]
+            sums = [F.count_if(condition).alias(name) for name, condition in counts.items()]
             row = joined.agg(*sums, F.coalesce(F.sum(EQUAL), F.lit(0)).alias(EQUAL)).collect()[0]
         columns = {name: row[f"column {name}"] for name in self.columns if row[f"column {name}"]}
         keys = {name: row[name] for name in counts if not name.startswith("column ")}
@@ -120,9 +120,9 @@ class StateDiff:
             KeyfoldError: one of the two cannot be read.
         """
         with explained(self._where):
-            found = pl.from_arrow(self.rows().orderBy(*self.key).limit(limit).toArrow())
-        assert isinstance(found, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union
-        return found
+            rows = pl.from_arrow(self.rows().orderBy(*self.key).limit(limit).toArrow())
+        assert isinstance(rows, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union
+        return rows
 
     def write(self, to: Path | str, style: Format) -> Export:
         """Write `rows` to a table or to files.
@@ -168,8 +168,8 @@ def _diff_by_parts(before: StateRows, after: StateRows) -> StateDiff:
 
     def joined(count: bool) -> DataFrame:
         def side(number: int, name: str) -> Column:
-            found = F.collect_list(F.when(F.col(SIDE) == number, _row(columns)))
-            return F.when(F.size(found) > 0, F.sort_array(found)).alias(name)
+            rows_of_side = F.collect_list(F.when(F.col(SIDE) == number, _row(columns)))
+            return F.when(F.size(rows_of_side) > 0, F.sort_array(rows_of_side)).alias(name)
 
         rows = differing_rows(before, after, count=count)
         key = [F.col(f"`{name}`") for name in before.key]
@@ -191,14 +191,14 @@ def diff_with_table(state: StateRows, lakehouse: Lakehouse, table: str) -> State
         KeyfoldError: there is no such table, or it lacks a column of the key.
     """
     rows = state.spark()
-    found = _table(rows.sparkSession, lakehouse, table)
-    if lacking := [column for column in state.key if column not in found.columns]:
+    table_rows = _table(rows.sparkSession, lakehouse, table)
+    if lacking := [column for column in state.key if column not in table_rows.columns]:
         raise InvalidData(f"{table} has no column {', '.join(lacking)}, of the key of {state.where}")
     kinds = {one.name: one.dataType for one in rows.schema.fields}
-    typed = found.select(
+    typed = table_rows.select(
         # A plain cast would fail the comparison if one value does not fit; such a value is a difference.
-        [F.col(f"`{name}`").try_cast(kinds[name]).alias(name) for name in found.columns if name in kinds]
-        + [F.col(f"`{name}`") for name in found.columns if name not in kinds]
+        [F.col(f"`{name}`").try_cast(kinds[name]).alias(name) for name in table_rows.columns if name in kinds]
+        + [F.col(f"`{name}`") for name in table_rows.columns if name not in kinds]
     )
     return _diff(state.where, rows, f"table {table}", typed, state.key)
 
@@ -221,6 +221,7 @@ def _by_key(rows: DataFrame, key: Sequence[str], columns: Sequence[str], name: s
 
 
 def _row(columns: Sequence[str]) -> Column:
+    # Spark has no struct without fields. Without columns to compare, all rows of a key are alike.
     return F.struct(*(F.col(f"`{column}`") for column in columns)) if columns else F.struct(F.lit(True).alias("there"))
 
 

@@ -41,18 +41,22 @@ def differing_rows(before: StateRows, after: StateRows, *, count: bool) -> DataF
     assert before.manifests is not None and after.manifests is not None  # noqa: S101, PT018 - `share_parts` checks it
     schema = before.schema.append(pa.field(SIDE, pa.int32())).append(pa.field(EQUAL, pa.int64()))
     key, folder, where = before.key, before.parts, f"{before.where} and {after.where}"
+    # A row of NULLs, which carries a number of equal keys: these are counted, and not returned.
     equal = pl.DataFrame(schema=dict.fromkeys(before.schema.names, pl.Null)).clear(1)
 
     def compared(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for one, other in zip(batch.column("before"), batch.column("after"), strict=True):
-                was, now = (Manifest.unpack(m.as_buffer()) if m.is_valid else Manifest(0) for m in (one, other))
-                for found in differences(was, now, folder, key, count=count):
-                    for side, rows in enumerate((found.before, found.after)):
+            for left_manifest, right_manifest in zip(batch.column("before"), batch.column("after"), strict=True):
+                was, now = (
+                    Manifest.unpack(m.as_buffer()) if m.is_valid else Manifest(0)
+                    for m in (left_manifest, right_manifest)
+                )
+                for difference in differences(was, now, folder, key, count=count):
+                    for side, rows in enumerate((difference.before, difference.after)):
                         if rows.height:
                             yield from _tagged(rows, side, schema)
-                    if found.equal_keys:
-                        yield from _tagged(equal.with_columns(pl.lit(found.equal_keys).alias(EQUAL)), None, schema)
+                    if difference.equal_keys:
+                        yield from _tagged(equal.with_columns(pl.lit(difference.equal_keys).alias(EQUAL)), None, schema)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:

@@ -70,9 +70,9 @@ def typed_values(stream: Stream, texts: Mapping[str, Sequence[str]]) -> Values:
     """
     wanted: dict[str, pl.Series] = {}
     for name, given in texts.items():
-        found = wanted_keys(given, (name,), stream.schema)
-        assert found is not None  # noqa: S101 - narrows: a column is named with a value at least
-        wanted[name] = found.frames[0][name]
+        keys = wanted_keys(given, (name,), stream.schema)
+        assert keys is not None  # noqa: S101 - narrows: a column is named with a value at least
+        wanted[name] = keys.frames[0][name]
     return Values(texts, wanted)
 
 
@@ -81,9 +81,9 @@ def unsearchable(lakehouse: Lakehouse, stream: Stream, values: Values) -> Unsear
     search, lines, where = _search(lakehouse, stream, values), 0, []
     for table in _quarantines(lakehouse, stream).values():
         rows = scan_table(table).filter(search == UNKNOWN).select("file", "line")
-        found = rows.select(pl.len()).collect().item()
-        first = rows.head(_LISTED - len(where)).collect() if found else pl.DataFrame()
-        lines, where = lines + found, [*where, *(f"{file}:{line}" for file, line in first.iter_rows())]
+        number = rows.select(pl.len()).collect().item()
+        first = rows.head(_LISTED - len(where)).collect() if number else pl.DataFrame()
+        lines, where = lines + number, [*where, *(f"{file}:{line}" for file, line in first.iter_rows())]
     return Unsearchable(lines, tuple(where))
 
 
@@ -193,8 +193,8 @@ def _event_tables(lakehouse: Lakehouse, stream: str) -> dict[str, Place]:
 
 def _tables(lakehouse: Lakehouse, stream: str, kind: str, live: Place) -> dict[str, Place]:
     asides = {f"aside/{folder.name}/{kind}": folder / kind for folder in _asides(lakehouse, stream)}
-    found = {**asides, f"{kind}.{stream}": live}
-    return {name: table for name, table in found.items() if table.exists() and is_table(table)}
+    tables = {**asides, f"{kind}.{stream}": live}
+    return {name: table for name, table in tables.items() if table.exists() and is_table(table)}
 
 
 def _asides(lakehouse: Lakehouse, stream: str) -> list[Place]:

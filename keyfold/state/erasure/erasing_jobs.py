@@ -50,13 +50,13 @@ def erase_in_jobs(
     rows: dict[str, int] = {}
     made: dict[str, Generation] = {}
     for job, generation, done in live:
-        found = _Rows(lakehouse, job, generation, done, trace)
-        rows |= found.count(spark)
+        affected = _Rows(lakehouse, job, generation, done, trace)
+        rows |= affected.count(spark)
         if dry_run:
             continue
-        found.check_is_even()
-        if found.is_to_change(made):
-            made[job.name] = found.without(spark, made)
+        affected.check_is_even()
+        if affected.is_to_change(made):
+            made[job.name] = affected.without(spark, made)
     if made:
         go_live_together(lakehouse, list(made.values()))
     return rows, {job.name: made.get(job.name, generation).name for job, generation, _ in live}
@@ -79,9 +79,9 @@ class _Rows:
         self._rows, self._events = {f"state of {job.name}": in_state.rows}, in_state.events
         for table in job.tables:
             if (which := self._trace.where(job.name, table.schema)) is not None:
-                there = count_rows_of(live.table(table.name), which, table.events)
-                self._rows[table.name] = there.rows
-                self._events += there.events
+                in_table = count_rows_of(live.table(table.name), which, table.events)
+                self._rows[table.name] = in_table.rows
+                self._events += in_table.events
         self._read = sum(self._read_of(name, table) for name, table in self._inputs())
         return self._rows
 
@@ -156,11 +156,11 @@ class _Rows:
 
 
 def _in_state(spark: SparkSession, job: KeyedJob, live: Generation, done: KeyedDone, which: pl.Expr) -> ErasedRows:
-    def found(frame: pl.DataFrame) -> dict[str, int]:
+    def counts_in(frame: pl.DataFrame) -> dict[str, int]:
         theirs = frame.filter(which)
         return {"rows": theirs.height, "events": count(theirs, job.state_events)}
 
-    counts = map_frames(spark, live, done.batch, found)
+    counts = map_frames(spark, live, done.batch, counts_in)
     return ErasedRows(sum(one["rows"] for one in counts), sum(one["events"] for one in counts))
 
 

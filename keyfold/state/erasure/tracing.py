@@ -70,8 +70,10 @@ class Trace:
     def _where(self, held: Held) -> pl.Expr | None:
         if not all(held.values()):
             return None
-        found = [[pl.col(column).is_in(self._values[name].implode()) for column in sorted(held[name])] for name in held]
-        return reduce(and_, (reduce(or_, one) for one in found))
+        conditions = [
+            [pl.col(column).is_in(self._values[name].implode()) for column in sorted(held[name])] for name in held
+        ]
+        return reduce(and_, (reduce(or_, one) for one in conditions))
 
 
 def _read(one: Input, held: Held) -> Held:

@@ -41,6 +41,7 @@ def _holds_times(kind: pl.DataType) -> bool:
 
 def _fitted_list(value: pl.Expr, have: pl.DataType, wanted: pl.DataType) -> pl.Expr:
     fits = value.list.eval(fitted(pl.element(), have, wanted))
+    # An element that does not fit has become NULL. Then the list has fewer values than before, and does not fit either.
     return pl.when(_known(fits) == _known(value)).then(fits)
 
 
@@ -54,13 +55,14 @@ def _fitted_struct(value: pl.Expr, have: pl.Struct, wanted: pl.Struct) -> pl.Exp
     for field in wanted.fields:
         kind = _kind(field.dtype)
         if field.name in given:
-            one = value.struct.field(field.name)
-            fits = fitted(one, given.pop(field.name), kind)
-            faults.append(fits.is_null() & one.is_not_null())
+            part = value.struct.field(field.name)
+            fits = fitted(part, given.pop(field.name), kind)
+            faults.append(fits.is_null() & part.is_not_null())
         else:
             fits = pl.lit(None, kind)
         made.append(fits.alias(field.name))
     faults += [value.struct.field(name).is_not_null() for name in given]
+    # A NULL struct stays NULL: `pl.struct` alone would make a struct of NULLs of it.
     return pl.when(value.is_not_null(), *(~fault for fault in faults)).then(pl.struct(made))
 
 

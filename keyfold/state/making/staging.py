@@ -87,7 +87,7 @@ def check_rows(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) 
     hashed = key_hash(job.key)
     single = pl.lit(value=False) if job.one_per_key is None else job.one_per_key
     timers = [name for name in (DEADLINE, STALE_AT) if name in job.state.names]
-    found = both.select(
+    counted = both.select(
         pl.len().alias("rows"),
         # Count hashes: at a third of the cost, and wrong with a probability of 1 in 100,000 at ten million keys.
         hashed.n_unique().alias("keys"),
@@ -97,7 +97,7 @@ def check_rows(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) 
         *(pl.col(name).count().alias(f"timers {name}") for name in timers),
         *(condition.sum().alias(name) for name, condition in faults.items()),
     ).collect(engine="streaming")
-    counts = found.row(0, named=True)
+    counts = counted.row(0, named=True)
     wrong = {name: condition for name, condition in faults.items() if counts[name]}
     if wrong:
         raise InvalidData(_faults_of(job, both, wrong, counts))

@@ -62,13 +62,13 @@ def open_keys(job: KeyedJob) -> Callable[[pl.DataFrame], pl.DataFrame]:
     timers = [name for name in (DEADLINE, STALE_AT) if name in job.state.names]
 
     def summarize(rows: pl.DataFrame) -> pl.DataFrame:
-        found = rows.group_by(key, maintain_order=True).agg(
+        summary = rows.group_by(key, maintain_order=True).agg(
             events.cast(pl.Int64).fill_null(0).alias("open_events"),
             *([pl.min_horizontal(pl.col(times).min()).alias("open_since")] if times else []),
             *([pl.max_horizontal(pl.col(times).max()).alias("latest")] if times else []),
             *(pl.col(name).min() for name in timers),
         )
-        return (found if never_counts else found.filter(pl.col("open_events") > 0)).select(names)
+        return (summary if never_counts else summary.filter(pl.col("open_events") > 0)).select(names)
 
     return summarize
 

@@ -234,19 +234,29 @@ def read_state(
         >>> ride = read_state(spark, lakehouse, "ride_summaries", keys=["ride-17"]).polars()  # doctest: +SKIP
     """
     name = job if isinstance(job, str) else job.name
-    found = find_generation(lakehouse, name, generation)
-    last = find_batch(found, batch)
-    born, key = found.record["fixed"], tuple(found.record["fixed"]["key"])
+    chosen = find_generation(lakehouse, name, generation)
+    last = find_batch(chosen, batch)
+    born, key = chosen.record["fixed"], tuple(chosen.record["fixed"]["key"])
     session = spark.newSession()
-    manifests = None if last is None else state_manifests(session, found, last)
-    where = f"job {name}, {found.name}, batch {last}"
-    schema = _schema(where, found, job if isinstance(job, KeyedJob) else None, manifests)
+    manifests = None if last is None else state_manifests(session, chosen, last)
+    where = f"job {name}, {chosen.name}, batch {last}"
+    schema = _schema(where, chosen, job if isinstance(job, KeyedJob) else None, manifests)
     wanted = wanted_keys(keys, key, schema)
     slots = wanted.slots(born, schema) if wanted else None
     if manifests is not None and slots is not None:
-        manifests = of_partitions(manifests, partitions_of(slots, found.partitions))
+        manifests = of_partitions(manifests, partitions_of(slots, chosen.partitions))
     return StateRows(
-        name, found.name, last, key, schema, session, manifests, found.parts, wanted, slots, partitions=found.partitions
+        name,
+        chosen.name,
+        last,
+        key,
+        schema,
+        session,
+        manifests,
+        chosen.parts,
+        wanted,
+        slots,
+        partitions=chosen.partitions,
     )
 
 
@@ -285,11 +295,12 @@ def _schema(where: str, generation: Generation, job: KeyedJob | None, manifests:
         with explained(where):
             first = manifests.first()
         if first is not None:
+            # No slots, so no rows: only the columns are needed.
             rows = next(partition_frames(where, generation.parts, first["manifest"], slots=NO_SLOTS))
             return _plain(rows.drop(SLOT).to_arrow().schema)
     if job is not None:
         return _nullable(job.state)
-    raise NotFound(f"{where}: it keeps nothing, and there is no job of that name to say what columns it would have")
+    raise NotFound(f"{where}: its state is empty, and no job of that name declares its columns")
 
 
 def _kept(rows: pl.DataFrame, wanted: WantedKeys | None, columns: Mapping[str, str] | None) -> pl.DataFrame:

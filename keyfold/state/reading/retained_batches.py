@@ -38,12 +38,12 @@ def generations_of(lakehouse: Lakehouse, job: str) -> list[KnownGeneration]:
     """
     live, folder = live_generation_name(lakehouse, job), lakehouse.job(job)
     born = sorted(folder.glob("generation-*/generation.json"))
-    found = [_known(record, "live" if record.parent.name == live else "kept") for record in born]
-    found += [_known(record, "branch") for record in sorted(folder.glob("branches/*/generation.json"))]
-    if not found:
+    known = [_known(record, "live" if record.parent.name == live else "kept") for record in born]
+    known += [_known(record, "branch") for record in sorted(folder.glob("branches/*/generation.json"))]
+    if not known:
         there = ", ".join(jobs_with_state(lakehouse)) or "none yet"
         raise NotFound(f"no job {job!r} has run in {lakehouse.home}; jobs with state there: {there}")
-    return found
+    return known
 
 
 def find_generation(lakehouse: Lakehouse, job: str, name: str | None = None) -> Generation:

@@ -65,6 +65,7 @@ def parts_of(spark: SparkSession, checkpoint: Path | str) -> list[StatePart]:
         with explained(f"checkpoint {checkpoint}"):
             stores = read_source(spark, checkpoint, "state-metadata").collect()
     except KeyfoldError as error:
+        # Spark fails if there is no folder of state, as of a query without state.
         if "://" in str(checkpoint) or (Path(checkpoint) / "state").is_dir():
             raise
         stores = []
@@ -73,10 +74,10 @@ def parts_of(spark: SparkSession, checkpoint: Path | str) -> list[StatePart]:
         cause = None
     if not stores:
         raise NotFound(f"checkpoint {checkpoint} holds no state: its query keeps none") from cause
-    found: dict[tuple[int, str], StatePart] = {}
+    parts: dict[tuple[int, str], StatePart] = {}
     for store in stores:
         for name, kind, options in _named(store):
-            found[store["operatorId"], name] = StatePart(
+            parts[store["operatorId"], name] = StatePart(
                 store["operatorId"],
                 store["operatorName"],
                 name,
@@ -86,7 +87,7 @@ def parts_of(spark: SparkSession, checkpoint: Path | str) -> list[StatePart]:
                 store["maxBatchId"],
                 options,
             )
-    return sorted(found.values(), key=lambda part: (part.operator, part.name))
+    return sorted(parts.values(), key=lambda part: (part.operator, part.name))
 
 
 def read_checkpoint(
@@ -142,12 +143,12 @@ def read_checkpoint(
     }
     frames = []
     for one in having:
-        whole = (
+        collections = (
             {"flattenCollectionTypes": "false"} if whole_collections and one.kind in ("ListState", "MapState") else {}
         )
         with explained(f"checkpoint {checkpoint}, {name}"):
             frame = read_source(
-                spark, checkpoint, "statestore", operatorId=one.operator, **options, **one.options, **whole
+                spark, checkpoint, "statestore", operatorId=one.operator, **options, **one.options, **collections
             )
         rows = _flat(frame, one.operator)
         # All operators are read, so that the columns are the same, whichever is asked for.

@@ -108,8 +108,8 @@ def read_variables(
     check_batch(checkpoint, having[0], batch)
     frames: list[DataFrame] = []
     for one in having:
-        whole = {} if one.kind == "ValueState" else {"flattenCollectionTypes": "false"}
-        options = {"operatorId": one.operator, "batchId": batch, **one.options, **whole}
+        collections = {} if one.kind == "ValueState" else {"flattenCollectionTypes": "false"}
+        options = {"operatorId": one.operator, "batchId": batch, **one.options, **collections}
         with explained(f"{where}, {one.name}"):
             frame = read_source(spark, checkpoint, "statestore", **options)
         kept = _KEPT[one.kind]
@@ -119,6 +119,7 @@ def read_variables(
     key = cast(StructType, frames[0].schema[_KEY].dataType).fieldNames()
     union = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), frames)
     # The union has a row for each key and variable, with NULL in the columns of other variables.
+    # Each variable has at most one row per key, so `first` takes its only value.
     rows = union.groupBy(_KEY).agg(*(F.first(f"`{one.name}`", ignorenulls=True).alias(one.name) for one in having))
     columns = [F.col(_KEY)[name].alias(name) for name in key]
     columns += [F.col(f"`{one.name}`").alias(f"value_{one.name}" if one.name in key else one.name) for one in having]

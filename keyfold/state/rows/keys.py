@@ -34,7 +34,7 @@ class WantedKeys:
 
     def of(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the rows that have these keys, in their order."""
-        found = pl.lit(False)
+        is_wanted = pl.lit(False)
         for frame in self.frames:
             columns = frame.columns
             same = (
@@ -42,8 +42,8 @@ class WantedKeys:
                 if len(columns) == 1
                 else pl.struct(columns).is_in(frame.to_struct().implode())
             )
-            found = found | same
-        return rows.filter(found)
+            is_wanted = is_wanted | same
+        return rows.filter(is_wanted)
 
     def slots(self, fixed: Mapping[str, Any], schema: pa.Schema) -> Slots | None:
         """Return the slots that may have these keys; None if all may.

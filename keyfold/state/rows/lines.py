@@ -35,8 +35,8 @@ def json_lines(rows: pl.DataFrame, key: Sequence[str], style: LineFormat) -> pl.
         return pl.Series([], dtype=pl.String)
     if style == "jsonl":
         return shown.select(pl.struct(pl.all()).struct.json_encode()).to_series()
-    others = [name for name in shown.columns if name not in key]
-    content = pl.struct(others).struct.json_encode() if others else pl.lit("{}")
+    values = [name for name in shown.columns if name not in key]
+    content = pl.struct(values).struct.json_encode() if values else pl.lit("{}")
     keyed = shown.select(_name(key).alias("name"), content.alias("content"))
     lines = keyed.group_by("name", maintain_order=True).agg("content", pl.len().alias("rows"))
     several = pl.concat_str(pl.lit("["), pl.col("content").list.join(","), pl.lit("]"))
@@ -47,10 +47,10 @@ def json_lines(rows: pl.DataFrame, key: Sequence[str], style: LineFormat) -> pl.
 def is_keyed(line: str) -> bool:
     """Whether a line of JSON has the format `keyed-json`: one name, with an object or an array of objects."""
     try:
-        found = json.loads(line)
+        parsed = json.loads(line)
     except ValueError:
         return False
-    values = list(found.values()) if isinstance(found, dict) else []
+    values = list(parsed.values()) if isinstance(parsed, dict) else []
     rows = values[0] if len(values) == 1 and isinstance(values[0], list) else values
     return len(values) == 1 and bool(rows) and all(isinstance(row, dict) for row in rows)
 
@@ -86,8 +86,8 @@ def _rows_in_line(file: str, lines: pl.Series) -> str:
     if (wrong := parts.filter(pl.col("rows").is_null())).height:
         raise ValueError(f'{file}: line {wrong["number"][0]} is not {{"<key>": {{…}}}}, as the first one is')
     rows = pl.when(pl.col("rows").str.starts_with("[")).then("rows").otherwise(pl.format("[{}]", "rows"))
-    whole = pl.concat_str(pl.lit('{"#key":'), "key", pl.lit(',"#rows":'), rows, pl.lit("}"))
-    return "\n".join(parts.select(whole).to_series())
+    line = pl.concat_str(pl.lit('{"#key":'), "key", pl.lit(',"#rows":'), rows, pl.lit("}"))
+    return "\n".join(parts.select(line).to_series())
 
 
 def _name(key: Sequence[str]) -> pl.Expr:

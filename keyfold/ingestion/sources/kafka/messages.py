@@ -72,7 +72,7 @@ class Messages:
 
 
 def message_columns(raw_columns: Sequence[str]) -> tuple[str, ...]:
-    """The raw columns of a stream that come from outside of a message's value.
+    """Return the raw columns of a stream that come from outside of a message's value.
 
     `kafka_topic`, `kafka_partition`, `kafka_offset`, `kafka_timestamp` (set by producer or broker), `kafka_key` and
     `kafka_header.NAME` (UTF-8 text; the last header of that name), `kafka_headers` (all, as a JSON list of pairs).
@@ -171,7 +171,7 @@ class TopicReader:
             yield self._messages(wanted.partition, taken)
 
     def _judge(self, message: Message, wanted: OffsetRange, position: int) -> tuple[int, OffsetRange | None]:
-        """The next position after an error, and the expired range if there is one."""
+        """Return the next position after an error, and the expired range if there is one."""
         error = message.error()
         assert error is not None  # noqa: S101 - the caller has checked it
         if error.code() == KafkaError._PARTITION_EOF:

@@ -106,7 +106,7 @@ class TopicState:
 def plan_ranges(
     topic: TopicState, read: ReadTopic | None, *, record_gaps: bool = False, anew: bool = False, remedy: str = ""
 ) -> list[OffsetRange]:
-    """The new ranges, by partition. In the first run, all partitions are returned, also with empty ranges.
+    """Return the new ranges, by partition. In the first run, all partitions are returned, also with empty ranges.
 
     Args:
         topic: the state of the topic.
@@ -155,7 +155,7 @@ def _is_another(topic: TopicState, read: ReadTopic) -> bool:
 
 
 def gone_error(topic: str, remedy: str) -> KeyfoldError:
-    """The error for a topic that was replaced by another of the same name."""
+    """Return the error for a topic that was replaced by another of the same name."""
     return KeyfoldError(
         f"topic {topic} is not the one that was read before: it was deleted and created again, or this is another cluster, so "
         f"the recorded offsets do not apply. {_advice(remedy)}"
@@ -167,7 +167,7 @@ def _advice(remedy: str) -> str:
 
 
 def lost_error(topic: str, lost: OffsetRange) -> KeyfoldError:
-    """The error for messages that expired unread."""
+    """Return the error for messages that expired unread."""
     return KeyfoldError(
         f"topic {topic}: offsets {lost.start} to {lost.end - 1} of partition {lost.partition} were deleted before they were "
         "read (retention is shorter than the time between runs). To continue without them: `--on-gap record` (in Dagster: "
@@ -176,7 +176,7 @@ def lost_error(topic: str, lost: OffsetRange) -> KeyfoldError:
 
 
 def unread(topic: TopicState, read: ReadTopic | None) -> int:
-    """The lag: the number of unread offsets. All of a topic with another id are unread."""
+    """Return the lag: the number of unread offsets. All of a topic with another id are unread."""
     # A partition that is not known yet counts from where a run would begin to read it.
     known = read.next if read is not None and read.id == topic.id else {}
     fallback = topic.begin if read is None else topic.first

@@ -88,7 +88,7 @@ class KafkaSettings:
     def of_worker(
         cls, bootstrap: str, names: Sequence[str], environment: Mapping[str, str] = os.environ
     ) -> "KafkaSettings":
-        """The settings for a worker: addresses and names of settings from the driver, values from its own environment.
+        """Return the settings for a worker: addresses and names of settings from the driver, values from its own environment.
 
         Raises:
             KeyfoldError: the worker's environment has other settings than the driver's.
@@ -102,7 +102,7 @@ class KafkaSettings:
         return found
 
     def client(self, **more: Any) -> dict[str, Any]:
-        """The full configuration of a client, with secrets: pass it to nothing else."""
+        """Return the full configuration of a client, with secrets: pass it to nothing else."""
         # No log on stderr: errors are raised, and secrets removed by `without_secrets`.
         return {"log_level": 0, "socket.keepalive.enable": True, "client.id": "keyfold"} | {
             **self.conf,
@@ -111,13 +111,13 @@ class KafkaSettings:
         }
 
     def without_secrets(self, text: object) -> str:
-        """A client's message without the values of secret settings."""
+        """Return a client's message without the values of secret settings."""
         hidden = {f"{name}.secret": value for name, value in self.conf.items() if _is_secret(name, value)}
         return without_secrets(str(text), hidden)
 
 
 def kafka_topics(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The topics of KEYFOLD_KAFKA_TOPICS, by stream. Other streams are read from files.
+    """Return the topics of KEYFOLD_KAFKA_TOPICS, by stream. Other streams are read from files.
 
     Raises:
         KeyfoldError: an entry is invalid, there is no such stream, or a name is not valid for a topic.

@@ -84,7 +84,7 @@ def read_start(text: str) -> Start:
 
 
 def topic_state(topic: KafkaTopic) -> TopicState:
-    """The current offsets of a topic, for a reader of committed messages.
+    """Return the current offsets of a topic, for a reader of committed messages.
 
     Raises:
         KeyfoldError: the broker does not answer, refuses access, or has no such topic.
@@ -106,7 +106,7 @@ def topic_state(topic: KafkaTopic) -> TopicState:
 
 
 def topic_id(topic: KafkaTopic) -> str:
-    """The broker's id of a topic; empty if there is no such topic.
+    """Return the broker's id of a topic; empty if there is no such topic.
 
     Raises:
         KeyfoldError: the broker does not answer, or refuses access.
@@ -159,13 +159,13 @@ class _Cluster:
             ) from None
 
     def describe(self, topic: str) -> tuple[str, list[int]]:
-        """A topic's id and its partitions."""
+        """Return a topic's id and its partitions."""
         asked = self._admin.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT)
         found = self._answer(topic, asked[topic])
         return str(found.topic_id), sorted(partition.id for partition in found.partitions)
 
     def offsets(self, topic: str, there: list[TopicPartition], spec: Any) -> dict[int, int]:
-        """An offset of each partition."""
+        """Return an offset of each partition."""
         wanted: Any = dict.fromkeys(there, spec)
         asked = self._admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT)
         return {partition.partition: self._answer(topic, answer).offset for partition, answer in asked.items()}
@@ -197,7 +197,7 @@ atexit.register(_clusters.clear)
 
 
 def _cluster(settings: KafkaSettings) -> _Cluster:
-    """The client for a cluster, connected once: continuous ingest asks several times per second."""
+    """Return the client for a cluster, connected once: continuous ingest asks several times per second."""
     # Keyed by process, since a client's threads do not survive a fork.
     key = (os.getpid(), settings.bootstrap, frozenset(settings.conf.items()))
     if key not in _clusters:
