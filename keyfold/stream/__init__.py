@@ -1,4 +1,4 @@
-"""What a stream declares: its columns, their sources, what makes an event valid, and how streams share a landing."""
+"""Declare streams: columns, their sources, what makes an event valid, and how streams share a landing folder."""
 
 from keyfold.stream.source import TIME_UNITS, Source
 from keyfold.stream.stream import INGESTED_AT, TIMESTAMP, Rule, Stream

@@ -46,7 +46,7 @@ def fault_of(where: Where) -> str | None:
     try:
         kind = pl.DataFrame(schema=dict.fromkeys(names, pl.String)).select(held=where)["held"].dtype
     except pl.exceptions.PolarsError as error:
-        return f"it does not go with columns of text ({str(error).splitlines()[0]})"
+        return f"it does not fit columns of text ({str(error).splitlines()[0]})"
     return None if kind == pl.Boolean else f"it gives {kind}, and not true or false"
 
 

@@ -50,11 +50,11 @@ def path_of(name: str) -> Path:
         return (name,)
     steps: list[str | int | None] = []
     for part in name.split("."):
-        found = _PART.fullmatch(part)
-        if found is None:
+        matched = _PART.fullmatch(part)
+        if matched is None:
             return (name,)
-        steps.append(found[1])
-        steps += [int(place) if place else EACH for place in re.findall(r"\[(\d*)\]", found[2])]
+        steps.append(matched[1])
+        steps += [int(place) if place else EACH for place in re.findall(r"\[(\d*)\]", matched[2])]
     return tuple(steps)
 
 

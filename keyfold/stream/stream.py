@@ -135,8 +135,8 @@ class Stream:
         if self.missing_time == "arrival" and self.event_time in self.event_id:
             raise Misconfigured(
                 f"stream {self.name}: event_id names {self.event_time}, and missing_time lets the arrival stand in for it: two "
-                "messages without a time that arrive together would pass for one; leave it out of event_id, or leave event_id "
-                "empty, so that none is taken for a copy"
+                "messages without a time that arrive together would be copies; leave it out of event_id, or leave event_id "
+                "empty to keep all"
             )
         _check_age(self)
         for name, source in self.sources.items():
@@ -221,8 +221,8 @@ def _check_age(stream: Stream) -> None:
         )
     if stream.missing_time == "arrival":
         raise Misconfigured(
-            f"stream {stream.name}: max_age goes by event times, and missing_time lets the arrival stand in for them, next to "
-            "which history is too old; leave one of them out"
+            f"stream {stream.name}: max_age is measured from the newest event time, and missing_time lets the arrival stand in "
+            "for it: older events would then be too old; leave one of them out"
         )
 
 
@@ -284,8 +284,8 @@ def _check_paths(stream: Stream) -> None:
     ids = [stream.source(name) for name in stream.event_id]
     if elements is not None and ids and not any(_tells_elements_apart(one) for one in ids):
         raise Misconfigured(
-            f"{where}: event_id names nothing of an element of {name_of(elements)}, so that all of a list would pass for "
-            "copies of one; add a column of the element, or its place: Source(place=True)"
+            f"{where}: event_id has no column of the elements of {name_of(elements)}, so that all elements of a list would be "
+            "copies; add a column of the element, or its place: Source(place=True)"
         )
 
 

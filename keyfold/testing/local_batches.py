@@ -37,7 +37,7 @@ class LocalBatches(Batches):
     _attempt = ""
 
     def work(self) -> None:
-        """As `Batches.work`."""
+        """Run batches until `next_plan` returns None; see `Batches.work`."""
         checkpoint = self._generation.checkpoint
         for folder in ("offsets", "commits", "state"):
             (checkpoint / folder).mkdir(parents=True, exist_ok=True)
@@ -46,6 +46,7 @@ class LocalBatches(Batches):
         batch = 0 if finished is None else finished + 1
         try:
             while True:
+                # As Spark: an entry in `offsets` begins a batch, and one in `commits` finishes it.
                 (checkpoint / "offsets" / str(batch)).write_text("v1")
                 self._attempt = uuid4().hex
                 rows: Any = _Rows(self, batch)

@@ -19,6 +19,7 @@ class LocalSpark:
     batches = LocalBatches
 
     def __init__(self) -> None:
+        # Read for the number of shuffle partitions only.
         self.conf = SimpleNamespace(get=lambda _: "2")
         self.sparkContext = _LocalContext()
 

@@ -104,14 +104,14 @@ def accounted_for(job: KeyedJob, harness: TestHarness) -> int:
 
 
 def _check_count(job: KeyedJob, harness: TestHarness, read: int) -> None:
-    if (found := accounted_for(job, harness)) != read:
-        raise AssertionError(f"job {job.name}: {read:,} events were played, and tables and state have {found:,}")
+    if (counted := accounted_for(job, harness)) != read:
+        raise AssertionError(f"job {job.name}: {read:,} events were passed in, and tables and state have {counted:,}")
 
 
 def merged(harness: TestHarness, job: KeyedJob, table: str) -> pl.DataFrame:
     """Return the rows of an upsert table after all batches."""
-    (found,) = (one for one in job.tables if one.name == table)
-    key = list(found.key)
+    (declared,) = (one for one in job.tables if one.name == table)
+    key = list(declared.key)
     return harness.written[table].unique(key, keep="last").sort(key)
 
 
@@ -122,8 +122,8 @@ def assert_same(job: KeyedJob, one: TestHarness, other: TestHarness) -> None:
         AssertionError: they differ.
     """
     for table in job.tables:
-        found, expected = (_rows_of(harness, job, table) for harness in (one, other))
-        assert_frame_equal(found, expected, check_row_order=False, check_exact=True)
+        actual, expected = (_rows_of(harness, job, table) for harness in (one, other))
+        assert_frame_equal(actual, expected, check_row_order=False, check_exact=True)
     assert_frame_equal(one.state, other.state, check_row_order=False, check_exact=True)
 
 

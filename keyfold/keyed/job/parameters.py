@@ -137,7 +137,7 @@ def _parse_window(value: Any) -> Any:
         raise ValueError(how)
     length, every = lengths[0], lengths[-1]
     if not every:
-        raise ValueError(f"a window has a length, and one begins after some time; {how}")
+        raise ValueError(f"a window is longer than nothing, and so is the time from one to the next; {how}")
     if length > _LONGEST:
         raise ValueError(f"a window is {_LONGEST.days:,} days long at most")
     if every > length:

@@ -67,14 +67,14 @@ class Aggregates:
 
     def __init__(self, job: str, of: Mapping[str, Aggregate], counted: str, event_time: str, output: pa.Schema) -> None:
         self._of = {**of, counted: count()}
-        others = {
+        undeclared = {
             name: column(
                 name, pa.int64(), f"{name} of these events", made_of=one.value.meta.root_names(), nullable=False
             )
             for name, one in of.items()
         }
-        others[counted] = number_of_events(counted, event_time)
-        self.fields = [output.field(name) if name in output.names else others[name] for name in self._of]
+        undeclared[counted] = number_of_events(counted, event_time)
+        self.fields = [output.field(name) if name in output.names else undeclared[name] for name in self._of]
         self._sums = [field.name for field in self.fields if self._of[field.name].joined == "sum"]
         for field in self.fields:
             if field.name in self._sums and not (field.type == pa.int64() or types.is_decimal128(field.type)):

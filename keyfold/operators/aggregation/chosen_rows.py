@@ -80,13 +80,14 @@ def top_rows(
         ordered = rows[rows.select(by_rank).to_series()]
         rank = pl.int_range(1, pl.len() + 1, dtype=pl.Int64).over(by)
         ranked = ordered.with_columns(rank.alias(RANK), pl.col(counted).sum().over(by))
+        # The first row has the number of events of all rows of the key, also of those that are dropped here.
         first = pl.when(pl.col(RANK) == 1).then(counted).otherwise(0).alias(counted)
         return ranked.filter(pl.col(RANK) <= n).with_columns(first)
 
     def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        found = top(pl.concat([state.rename({RANK: "#before"}), events], how="diagonal"))
-        changed = found.filter(pl.col("#before").is_null() | (pl.col("#before") != pl.col(RANK)))
-        return Step(state=found.select(state.columns), output=changed.select(output.names))
+        kept = top(pl.concat([state.rename({RANK: "#before"}), events], how="diagonal"))
+        changed = kept.filter(pl.col("#before").is_null() | (pl.col("#before") != pl.col(RANK)))
+        return Step(state=kept.select(state.columns), output=changed.select(output.names))
 
     output = events.append(
         column(RANK, pa.int64(), "Place among the rows of the key, from 1", made_of=(highest,), nullable=False)
@@ -156,9 +157,10 @@ def last_rows(
 
     def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
         known = state.with_columns(pl.lit(value=True).alias("#known"))
-        found = last(pl.concat([known, events], how="diagonal"))
-        changed = found.filter(pl.col("#known").is_null())
-        return Step(state=found.select(state.columns), output=changed.select(columns))
+        rows = last(pl.concat([known, events], how="diagonal"))
+        # If the last row comes from state, it is in the table already.
+        changed = rows.filter(pl.col("#known").is_null())
+        return Step(state=rows.select(state.columns), output=changed.select(columns))
 
     kept = pa.schema([events.field(one) for one in (*key, event_time, *compared)])
     return _kept(name, key, event_time, events, counted, kept, events, key, step, last, settings)

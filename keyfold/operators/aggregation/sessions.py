@@ -78,20 +78,21 @@ def sessions(
         return sums.combined(rows, [*by, "#period"], *span).drop("#period")
 
     def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+        # The last column of state is the deadline, which events lack.
         both = ((state.drop(DEADLINE), True), (events.select(state.columns[:-1]), False))
         rows = pl.concat([part.with_columns(pl.lit(known).alias("#known")) for part, known in both]).sort(*by, START)
         # A row may span several events, so compare its start with the latest end before it.
         silence = pl.col(START) - pl.col(event_time).cum_max().shift().over(by)
         rows = rows.with_columns((silence > gap).fill_null(value=True).cum_sum().alias("#session"))
-        found = sums.joined(rows, [*by, "#session"], *span, pl.col("#known").any())
-        found = found.with_columns((pl.col(event_time) + gap).alias(DEADLINE))
+        joined = sums.joined(rows, [*by, "#session"], *span, pl.col("#known").any())
+        joined = joined.with_columns((pl.col(event_time) + gap).alias(DEADLINE))
         # A session that contains state was open before, so its new events are not late.
         was_over = (pl.col(DEADLINE) <= clock.late_watermark) & ~pl.col("#known")
         is_over = pl.col(DEADLINE) <= clock.watermark
         return Step(
-            state=found.filter(~is_over).select(state.columns),
-            output=found.filter(is_over & ~was_over).with_columns(window_end=DEADLINE).select(output.names),
-            late=rows.join(found.filter(was_over), on="#session", how="semi").select(events.columns),
+            state=joined.filter(~is_over).select(state.columns),
+            output=joined.filter(is_over & ~was_over).with_columns(window_end=DEADLINE).select(output.names),
+            late=rows.join(joined.filter(was_over), on="#session", how="semi").select(events.columns),
         )
 
     keyed = [output.field(one) for one in key]

@@ -77,7 +77,7 @@ def windows(
     """
     every = length if every is None else every
     if not timedelta(0) < every <= length or length % every:
-        raise Misconfigured(f"job {name}: every is {every}; it must be a part of length, {length}, without a rest")
+        raise Misconfigured(f"job {name}: every is {every}; length, {length}, must be a multiple of it")
     if counted not in output.names:
         raise Misconfigured(f"job {name}: output has no column {counted}, by which events are counted (`counted`)")
     sums, groups = Aggregates(name, of, counted, event_time, output), [*key, *by]
@@ -92,6 +92,7 @@ def windows(
         return sums.combined(chosen(rows), [*groups, PANE], pl.col(event_time).max())
 
     def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+        # A pane whose last window was written before the batch: no window is left for its events.
         is_late = end <= clock.late_watermark
         # The deadline of a pane is the end of its next window that is not written yet.
         following, unwritten = (
@@ -121,13 +122,13 @@ def windows(
         return rows.with_columns(window_start=pl.col("window_end") - length)
 
     keyed = [output.field(one) for one in groups]
-    said = (
+    descriptions = (
         "Start of the span between two beginnings of windows (UTC)",
         "When the next window with this span is over (UTC)",
     )
     pane, deadline = (
         column(one, TIMESTAMP, what, made_of=(event_time,), nullable=False)
-        for one, what in zip((PANE, DEADLINE), said, strict=True)
+        for one, what in zip((PANE, DEADLINE), descriptions, strict=True)
     )
     return KeyedJob(
         name=name,

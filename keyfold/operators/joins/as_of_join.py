@@ -75,7 +75,9 @@ def as_of_join(
         [3, 4]
     """
     if within < timedelta(0):
-        raise Misconfigured(f"job {name}: within is {within}; a version lies before the row that it counts for")
+        raise Misconfigured(
+            f"job {name}: within is {within}; it is the greatest age of a version, and must not be negative"
+        )
     sides = sides_of(name, key, left, right, how)
     # Only left rows are conserved: versions replace each other, and are in no output row of their own.
     inputs = {left[0]: replace(left[1], conserved=how == "left"), right[0]: replace(right[1], conserved=False)}
@@ -117,8 +119,8 @@ def _join(
 
 def _in_order(sides: Sides, versions: pl.DataFrame) -> pl.DataFrame:
     """Sort versions by time. Of several with the same key and time, keep the one whose values sort last."""
-    others = [name for name in sides.right[1].events.names if name not in (*sides.key, sides.right[1].event_time)]
-    ordered = versions.sort(EVENT_TIME, *others, nulls_last=False)
+    values = [name for name in sides.right[1].events.names if name not in (*sides.key, sides.right[1].event_time)]
+    ordered = versions.sort(EVENT_TIME, *values, nulls_last=False)
     return ordered.unique([*sides.key, EVENT_TIME], keep="last", maintain_order=True)
 
 
@@ -126,7 +128,8 @@ def _newest_versions(rows: pl.DataFrame, versions: pl.DataFrame, key: tuple[str,
     """Return for each row the position of its version; NULL if there is none."""
     at = rows.select(*key, EVENT_TIME).with_row_index("row").sort(EVENT_TIME)
     known = versions.select(*key, EVENT_TIME).with_row_index(_VERSION)
-    found = at.join_asof(
+    # Both are in order of time. Polars cannot check that for each key, and would warn.
+    matched = at.join_asof(
         known, on=EVENT_TIME, by=list(key), strategy="backward", tolerance=within, check_sortedness=False
     )
-    return found.sort("row")[_VERSION]
+    return matched.sort("row")[_VERSION]

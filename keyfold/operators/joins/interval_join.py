@@ -92,9 +92,9 @@ def unbounded_join(
     how: How = "inner",
     **settings: Any,
 ) -> KeyedJob:
-    """Return a job that joins all rows of one key, as long as their times are no further apart than `expiry`.
+    """Make a job that joins all rows of one key whose times are at most `expiry` apart; see `interval_join`.
 
-    State must end somewhere: a row is forgotten `expiry` of event time after its own time. See `interval_join`.
+    So that state is bounded, a row is removed when event time is `expiry` after its own time.
 
     Raises:
         Misconfigured: `expiry` is not positive, or the inputs do not fit together.
@@ -107,9 +107,9 @@ def unbounded_join(
 def pairs_within(
     left: pl.DataFrame, right: pl.DataFrame, key: tuple[str, ...], earliest: timedelta, latest: timedelta
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the places of left and right rows of one key whose times lie within the span, pair by pair.
+    """Return the positions of left and right rows of one key whose times are within the span, pair by pair.
 
-    Costs sorting and what it finds, and not all pairs of a key.
+    The cost is that of sorting and of the returned pairs, and not of all pairs of a key.
     """
     if not left.height or not right.height:
         return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -167,9 +167,9 @@ def _new_pairs(
     """Return the pairs with a new row. Pairs of two older rows were written when the later one arrived."""
     new_left, old_left = (np.flatnonzero(left["is_new"].to_numpy() == new) for new in (True, False))
     new_right = np.flatnonzero(right["is_new"].to_numpy())
-    one = pairs_within(left[new_left], right, key, earliest, latest)
-    other = pairs_within(left[old_left], right[new_right], key, earliest, latest)
-    return np.concatenate([new_left[one[0]], old_left[other[0]]]), np.concatenate([one[1], new_right[other[1]]])
+    of_new = pairs_within(left[new_left], right, key, earliest, latest)
+    of_old = pairs_within(left[old_left], right[new_right], key, earliest, latest)
+    return np.concatenate([new_left[of_new[0]], old_left[of_old[0]]]), np.concatenate([of_new[1], new_right[of_old[1]]])
 
 
 def _matched(side: pl.DataFrame, rows: np.ndarray) -> pl.DataFrame:

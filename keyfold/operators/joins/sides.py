@@ -19,7 +19,7 @@ How = Literal["inner", "left", "outer"]
 """The rows that a join writes besides matches: none, left rows without a match, or such rows of both sides."""
 
 Semi = Literal["semi"]
-"""Of a join that writes, in place of matches, each left row that has one, once."""
+"""A join that writes each left row with a match once, in place of the pairs."""
 
 Named = tuple[str, Input]
 """An input of a join, with its name."""
@@ -74,7 +74,7 @@ class Sides:
         return [self.rows_of(one, self.side(rows, one)) for one in written]
 
     def rows_of(self, side: Named, rows: pl.DataFrame) -> pl.DataFrame:
-        """Rows of the output of rows of one side alone."""
+        """Return output rows for rows of one side, with NULL in the columns of the other."""
         return self._in_output(rows.select(*self.key, *self._columns(side)))
 
     def _in_output(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -100,16 +100,16 @@ def sides_of(job: str, key: tuple[str, ...], left: Named, right: Named, how: How
     """
     if left[0] == right[0]:
         raise Misconfigured(f"job {job}: both sides are called {left[0]}; give each a name of its own")
-    # Of `semi` no column of the right side is written.
-    others = [] if how == "semi" else [field for field in right[1].events if field.name not in key]
-    if both := [field.name for field in others if field.name in left[1].events.names]:
+    # A semi join writes no column of the right side.
+    of_right = [] if how == "semi" else [field for field in right[1].events if field.name not in key]
+    if both := [field.name for field in of_right if field.name in left[1].events.names]:
         raise Misconfigured(
             f"job {job}: both {left[0]} and {right[0]} have {', '.join(both)}; rename it on one side with `derived`, or leave "
             "it out of `events`"
         )
     fields = [left[1].events.field(name) for name in key]
     fields += [_of_output(field, may_miss=how == "outer") for field in left[1].events if field.name not in key]
-    fields += [_of_output(field, may_miss=how != "inner") for field in others]
+    fields += [_of_output(field, may_miss=how != "inner") for field in of_right]
     waiting = joined_schema(key, dict((left, right)))
     state = waiting.append(pa.field("matched", pa.bool_(), nullable=False)).append(pa.field(DEADLINE, TIMESTAMP))
     return Sides(key, left, right, pa.schema(fields), state)

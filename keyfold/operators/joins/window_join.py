@@ -42,7 +42,7 @@ def window_join(
         Misconfigured: `length` is not positive, or the inputs do not fit together.
     """
     if length <= timedelta(0):
-        raise Misconfigured(f"job {name}: length is {length}; a window has a length")
+        raise Misconfigured(f"job {name}: length is {length}; it must be longer than nothing")
     sides = sides_of(name, key, left, right, how)
     return uncounted_join(name, sides, partial(_join, sides, length, how), settings)
 
@@ -56,6 +56,7 @@ def _join(
     clock: Clock,
 ) -> Step:
     came, late = sides.late(sides.came(events), clock)
+    # The deadline is the window's end, so it also identifies the window: rows are joined on it.
     end = (pl.col(EVENT_TIME).dt.truncate(length) + length).alias(DEADLINE)
     waiting = pl.concat([state, came.with_columns(end)])
     is_over = pl.col(DEADLINE) <= clock.watermark

@@ -115,7 +115,7 @@ def pattern_job(
                 checked,
                 _checked(events, key, stream.event_time),
                 events=pl.col(EVENTS).sum(),
-                description=f"How many events `{name}` has looked at, a row a key and hour: most match nothing.",
+                description=f"Number of events that `{name}` has processed, by key and hour; most match nothing.",
             ),
         ),
         idle_after=idle_after,
@@ -183,7 +183,7 @@ def _output(
     last_time = "Event time of its last event (UTC)"
     fields = [
         *passed_on(pa.schema([events.field(name) for name in key])),
-        required(PATTERN, pa.string(), f"What was found: {', '.join(patterns)}", made_of=looked_at),
+        required(PATTERN, pa.string(), f"Name of the pattern: {', '.join(patterns)}", made_of=looked_at),
         required(FIRST_TIME, TIMESTAMP, "Event time of its first event (UTC)", made_of=(event_time,)),
         column(
             LAST_TIME,
@@ -214,7 +214,7 @@ def _of_event(field: pa.Field, which: str, *, may_lack: bool = False) -> pa.Fiel
 
 
 def _checked(events: pa.Schema, key: Sequence[str], event_time: str) -> pa.Schema:
-    hour, number = "Start of an hour of event time (UTC)", "Events of that hour which were looked at"
+    hour, number = "Start of an hour of event time (UTC)", "Number of processed events of that hour"
     return pa.schema(
         [
             *passed_on(pa.schema([events.field(name) for name in key])),

@@ -57,9 +57,9 @@ class PatternStep:
         looked_at = self._in_order(was_open, passed)
         for name in self.patterns:
             sequence = self._open_for(name, looked_at)
-            found = find(self.patterns[name], sequence, micros(clock.watermark))
-            matches.append(self._matches(name, sequence.events, found))
-            still_open.append(self._open(name, sequence.events[found.open]))
+            result = find(self.patterns[name], sequence, micros(clock.watermark))
+            matches.append(self._matches(name, sequence.events, result))
+            still_open.append(self._open(name, sequence.events[result.open]))
         counted, checked = self._count(state.filter(pl.col(ROLE) == COUNTED), looked_at, clock)
         waiting = waiting.with_columns(pl.lit(WAITING).alias(ROLE), pl.col(self.event_time).alias(DEADLINE))
         return Step(
@@ -86,18 +86,20 @@ class PatternStep:
         events, key_number, time, is_new = looked_at
         return Sequence(events[mine], key_number[mine], time[mine], is_new[mine])
 
-    def _matches(self, name: str, events: pl.DataFrame, found: Found) -> pl.DataFrame:
-        first, last = (self._told(events, rows, which) for rows, which in ((found.first, FIRST), (found.last, LAST)))
-        key = events[found.first].select(*self.key, pl.lit(name).alias(PATTERN))
+    def _matches(self, name: str, events: pl.DataFrame, matches: Found) -> pl.DataFrame:
+        first, last = (
+            self._columns_of(events, rows, which) for rows, which in ((matches.first, FIRST), (matches.last, LAST))
+        )
+        key = events[matches.first].select(*self.key, pl.lit(name).alias(PATTERN))
         return pl.concat([key, first, last], how="horizontal").select(
             *self.key, PATTERN, FIRST_TIME, LAST_TIME, *self._kept
         )
 
-    def _told(self, events: pl.DataFrame, rows: Rows, which: str) -> pl.DataFrame:
+    def _columns_of(self, events: pl.DataFrame, rows: Rows, which: str) -> pl.DataFrame:
         """Return the columns of the first or the last events of matches."""
-        told = events.select(pl.col(self.event_time).alias(f"{which}time"), pl.col(self.keep).name.prefix(which))
+        columns = events.select(pl.col(self.event_time).alias(f"{which}time"), pl.col(self.keep).name.prefix(which))
         # All of a pattern's matches have a last event, or none has.
-        return told.clear(len(rows)) if (rows == NO_ROW).all() else told[rows]
+        return columns.clear(len(rows)) if (rows == NO_ROW).all() else columns[rows]
 
     @property
     def _kept(self) -> list[str]:
@@ -111,7 +113,7 @@ class PatternStep:
     def _count(self, counted: pl.DataFrame, looked_at: Sequence, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Count processed events by key and hour; returns rows of state for the current hour, and rows of finished hours."""
         hour = looked_at.time // micros(HOUR)
-        # Events are in order, so those of one key and hour are adjacent.
+        # Events are in order, so those of one key and hour are adjacent. Only new ones count: open ones were counted before.
         is_first = np.diff(looked_at.key_number, prepend=-1) != 0
         is_first[1:] |= np.diff(hour) != 0
         begins = np.flatnonzero(is_first)

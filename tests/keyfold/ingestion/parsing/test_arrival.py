@@ -134,7 +134,7 @@ def test_a_file_without_times_is_no_drift_where_the_arrival_stands_in(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"event_id": ("item", "time")}, "two messages without a time that arrive together would pass for one"),
+        ({"event_id": ("item", "time")}, "two messages without a time that arrive together would be copies"),
         ({"event_time": INGESTED_AT}, "which no message lacks"),
     ],
 )

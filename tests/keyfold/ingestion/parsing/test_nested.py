@@ -360,7 +360,7 @@ def test_a_path_is_written_as_it_is_read(name):
         ({"place": Source(place=True), "value": Source("value")}, "no other leads into the elements of a list"),
         ({"value": Source("value", json=True)}, "json=True, which is for a column of type string"),
         ({"room": Source("readings[].room", json=True)}, "leads into a list"),
-        ({"place": Source("place"), "device": Source("device.id")}, "would pass for copies of one"),
+        ({"place": Source("place"), "device": Source("device.id")}, "all elements of a list would be copies"),
     ],
 )
 def test_sources_that_make_no_sense_are_refused_when_definitions_load(changes, said):

@@ -186,7 +186,10 @@ FAULTS = {
     ),
     "no expiry": (lambda: unbounded_join("j", LEFT, RIGHT, KEY, expiry=timedelta(0)), "for how long of event time"),
     "versions of the future": (lambda: as_of_join("j", LEFT, RIGHT, KEY, within=-MINUTE), "within is"),
-    "a window of no length": (lambda: window_join("j", LEFT, RIGHT, KEY, length=timedelta(0)), "a window has a length"),
+    "a window of no length": (
+        lambda: window_join("j", LEFT, RIGHT, KEY, length=timedelta(0)),
+        "must be longer than nothing",
+    ),
     "half a join": (
         lambda: interval_join("j", LEFT, RIGHT, KEY, earliest=-MINUTE, latest=MINUTE, how=cast(Any, "semi")),
         "how is semi",
