@@ -69,17 +69,17 @@ def select_files(
         time.sleep(min(settled_in / 1e9, settle.total_seconds()))
         seen = set(young)
         now, listing = time.time_ns(), _list(landing, done_marker)
-    others = [file for file in listing.files if not _all_know(file, knowns)]
-    whole = [file for file in others if file.is_whole(now, settle) or file in seen or not (settle or done_marker)]
+    unread = [file for file in listing.files if not _all_know(file, knowns)]
+    complete = [file for file in unread if file.is_whole(now, settle) or file in seen or not (settle or done_marker)]
     # In parallel: digests of many small files wait for the disk or the network, not for the processor.
     with ThreadPoolExecutor(_READERS) as readers:
-        admitted = dict(zip(whole, readers.map(lambda file: _admitted(landing, file), whole), strict=True))
-    return [_parted(known, others, admitted, len(listing.unreadable), reread_changed) for known in knowns]
+        admitted = dict(zip(complete, readers.map(lambda file: _admitted(landing, file), complete), strict=True))
+    return [_parted(known, unread, admitted, len(listing.unreadable), reread_changed) for known in knowns]
 
 
 def _parted(
     known: Mapping[str, KnownFile],
-    others: Sequence[LandedFile],
+    unread: Sequence[LandedFile],
     admitted: Mapping[LandedFile, AdmittedFile | None],
     unreadable: int,
     reread_changed: bool,
@@ -89,24 +89,24 @@ def _parted(
     changed: dict[str, str] = {}
     touched: dict[str, AdmittedFile] = {}
     waiting = unreadable
-    for file in others:
+    for file in unread:
         if is_known(file, known):
             continue
         if file not in admitted:
             waiting += 1
             continue
-        before, found = known.get(file.path), admitted[file]
-        if found is None:
+        before, now = known.get(file.path), admitted[file]
+        if now is None:
             continue
         if before is None or not before.was_read:
-            files.append(found)
+            files.append(now)
         # Copied or touched: the same content with other times. Recorded, so that later runs need not compare the content.
-        elif found.fingerprint == before.fingerprint:
-            touched[file.path] = found
+        elif now.fingerprint == before.fingerprint:
+            touched[file.path] = now
         else:
-            changed[file.path] = _difference(before, found)
+            changed[file.path] = _difference(before, now)
             if reread_changed:
-                files.append(found)
+                files.append(now)
     return Admission(tuple(files), waiting, changed, touched)
 
 
@@ -117,6 +117,7 @@ def _all_know(file: LandedFile, knowns: Sequence[Mapping[str, KnownFile]]) -> bo
 def is_known(file: LandedFile, known: Mapping[str, KnownFile]) -> bool:
     """Whether this version of a file was read, or refused and reported, before."""
     before = known.get(file.path)
+    # A link that was refused and may be read now, or the reverse, is another version.
     if before is None or before.was_read == (file.refused is not None):
         return False
     if file.tag:

@@ -94,8 +94,8 @@ def open_array(path: Place, checksum: str = "") -> Array:
 
 def _opened(file: Path, path: Place, checksum: str) -> Array:
     if checksum:
-        found = file.stat()
-        version = (found.st_size, found.st_mtime_ns, found.st_ino)
+        status = file.stat()
+        version = (status.st_size, status.st_mtime_ns, status.st_ino)
         if _VERIFIED.get(str(file)) != version:
             with file.open("rb") as opened:
                 if checksum_of(opened) != checksum:
@@ -125,9 +125,9 @@ def _copy_of(path: Place) -> Path:
 
 
 def _make_room(folder: Path, wanted: int) -> None:
-    found = sorted((entry.stat().st_mtime_ns, entry.stat().st_size, entry.path) for entry in _entries(folder))
-    over = sum(size for _, size, _ in found) + wanted - int(os.environ.get("KEYFOLD_CACHE_BYTES") or _BYTES)
-    for _, size, path in found:
+    copies = sorted((entry.stat().st_mtime_ns, entry.stat().st_size, entry.path) for entry in _entries(folder))
+    over = sum(size for _, size, _ in copies) + wanted - int(os.environ.get("KEYFOLD_CACHE_BYTES") or _BYTES)
+    for _, size, path in copies:
         if over <= 0:
             return
         Path(path).unlink(missing_ok=True)
@@ -147,8 +147,8 @@ def _entries(folder: Path) -> list["os.DirEntry[str]"]:
 def _folder() -> Path:
     folder = Path(tempfile.gettempdir()) / f"keyfold-cache-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
+    status = folder.lstat()
     # Any user may create a folder below /tmp, and its files would be trusted.
-    if found.st_uid != os.getuid() or found.st_mode & 0o077 or folder.is_symlink():
+    if status.st_uid != os.getuid() or status.st_mode & 0o077 or folder.is_symlink():
         raise Misconfigured(f"{folder} is not private to this user: remove it, or set another TMPDIR")
     return folder

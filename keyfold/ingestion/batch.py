@@ -63,7 +63,7 @@ class Share:
 
     @property
     def output(self) -> Output:
-        """Where the stream's rows are written."""
+        """The output of the stream for the workers."""
         tables = self.birth.tables
         return Output(
             self.stream,
@@ -119,11 +119,11 @@ def work(
     results = _read(spark, lakehouse, splits)
     reached("work: files written")
     deferred = tuple(path for result in results for path in result.deferred)
-    found = [
+    dones = [
         _done(share, [result.written[at] for result in results], deferred, began) for at, share in enumerate(shares)
     ]
     reached("work: after")
-    return found
+    return dones
 
 
 def _done(share: Share, results: Sequence[Written], deferred: tuple[str, ...], began: float) -> IngestDone:
@@ -135,6 +135,7 @@ def _done(share: Share, results: Sequence[Written], deferred: tuple[str, ...], b
         counts += result.counts
     if stream.event_id:
         written, copies = _without_copies(stream, birth, written)
+        # Workers have counted copies between splits as accepted.
         counts += IngestCounts(accepted=-copies, duplicates=copies)
     # Merging before the commit record is safe: merged segments have new names, and old ones stay until it is written.
     new = [one.segment for one in written if one.segment is not None]
@@ -211,9 +212,9 @@ def _read(spark: SparkSession, lakehouse: Lakehouse, splits: Sequence[Split]) ->
 
 def _without_copies(stream: Stream, birth: Birth, written: Sequence[WrittenEvents]) -> tuple[list[WrittenEvents], int]:
     """Remove rows that are copies of others in the batch, by rewriting the files that have any."""
-    found = _copies_between(birth, written, micros(stream.duplicate_window))
+    masks = _copies_between(birth, written, micros(stream.duplicate_window))
     kept: list[WrittenEvents] = []
-    for one, copies in zip(written, found, strict=True):
+    for one, copies in zip(written, masks, strict=True):
         if not copies.any():
             kept.append(one)
         elif not copies.all():
@@ -223,14 +224,14 @@ def _without_copies(stream: Stream, birth: Birth, written: Sequence[WrittenEvent
             (birth.tables["events"] / one.file.path).unlink(missing_ok=True)
         # Row positions are needed only within the batch, not in the index of event ids.
         (birth.segments / one.places).unlink(missing_ok=True)
-    return kept, sum(int(copies.sum()) for copies in found)
+    return kept, sum(int(copies.sum()) for copies in masks)
 
 
 def _copies_between(birth: Birth, written: Sequence[WrittenEvents], window: int) -> list[Mask]:
-    """The copies among the rows of each file, in the order of its segment. One range of hashes at a time bounds memory."""
+    """Return the copies among the rows of each file, in its segment's order. One range of hashes at a time bounds memory."""
     opened = [open_segment(birth.segments, one.segment) for one in written if one.segment is not None]
     places = [open_array(birth.segments / one.places)[0] for one in written]
-    found = [np.zeros(len(ids), np.bool_) for ids in opened]
+    masks = [np.zeros(len(ids), np.bool_) for ids in opened]
     # Copies have the same hash, so ranges of hashes can be compared independently.
     ranges = max(1, -(-sum(map(len, opened)) // _ROWS_AT_ONCE))
     starts = hash_ranges(ranges)
@@ -243,10 +244,10 @@ def _copies_between(birth: Birth, written: Sequence[WrittenEvents], window: int)
         copies = copies_within(together, order, window)
         # Cut the mask of the concatenated rows back into one mask per file.
         for mask, part, own in zip(
-            found, parts, np.split(copies, np.cumsum([len(ids) for ids in some])[:-1]), strict=True
+            masks, parts, np.split(copies, np.cumsum([len(ids) for ids in some])[:-1]), strict=True
         ):
             mask[part] = own
-    return found
+    return masks
 
 
 def _rewritten(stream: Stream, birth: Birth, one: WrittenEvents, copies: Mask) -> WrittenEvents:

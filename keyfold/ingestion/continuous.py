@@ -73,6 +73,7 @@ def ingest_continuously(
         while True:
             try:
                 if is_due or look.shows_news():
+                    # Until a run has succeeded: after an outage it is repeated, also without further changes.
                     is_due = True
                     # Before the run, so that the next check sees files that land while the run lists the folder.
                     look.remember()
@@ -114,9 +115,9 @@ class _Look(Protocol):
 
 def _look_at(source: Landing) -> _Look:
     if isinstance(source, KafkaTopic):
-        return _WhatIsThere(lambda: topic_state(source))
+        return _ListingLook(lambda: topic_state(source))
     folder = local_path(source)
-    return _WhatIsThere(lambda: list_files(source)) if folder is None else _FolderLook(folder)
+    return _ListingLook(lambda: list_files(source)) if folder is None else _FolderLook(folder)
 
 
 class _FolderLook:
@@ -151,7 +152,7 @@ class _FolderLook:
         return False
 
 
-class _WhatIsThere:
+class _ListingLook:
     """Detects changes by the listing of a store's folder, or by the end offsets of a topic's partitions.
 
     An overwritten file has another tag or time.
@@ -160,19 +161,19 @@ class _WhatIsThere:
     def __init__(self, look: Callable[[], Listing | TopicState]) -> None:
         self._look = look
         self._seen: Listing | TopicState | None = None
-        self._found: Listing | TopicState | None = None
+        self._current: Listing | TopicState | None = None
 
     def remember(self) -> None:
         """Remember the state of the last check."""
-        self._seen = self._found
+        self._seen = self._current
 
     def remember_until(self, settle: timedelta) -> None:
         """Do nothing: files wait only for their markers, which the listing shows, and messages are always complete."""
 
     def shows_news(self) -> bool:
-        """Whether a run may find something."""
-        self._found = self._look()
-        return self._found != self._seen
+        """Whether the listing or the offsets have changed."""
+        self._current = self._look()
+        return self._current != self._seen
 
 
 def _changed_at(folder: str) -> int | None:

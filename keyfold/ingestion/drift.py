@@ -50,15 +50,15 @@ def find_drift(stream: Stream, files: Iterable[Place], *, sharing: Sequence[Stre
         sharing: the streams that share its landing. Columns that any of them knows are not drift, and no column is lacking,
             since a file may have no row of this stream.
     """
-    found = []
+    drifts = []
     for file in files:
         try:
             columns = _columns(file)
         except (OSError, EOFError, UnicodeDecodeError, csv.Error, pa.ArrowException):
             continue
         if columns:
-            found.append(_drift(stream, file, columns, sharing))
-    return found
+            drifts.append(_drift(stream, file, columns, sharing))
+    return drifts
 
 
 def _drift(stream: Stream, file: Place, columns: frozenset[Path], sharing: Sequence[Stream]) -> Drift:
@@ -106,11 +106,11 @@ def _has_source(stream: Stream, column: str, columns: frozenset[Path]) -> bool:
 
 def _columns(file: Place) -> frozenset[Path]:
     """Return the paths of the values in a file's rows."""
-    found = file_type(file).format
-    if found == "parquet":
+    form = file_type(file).format
+    if form == "parquet":
         with parquet_file(file) as opened:
             return frozenset(path for field in opened.schema_arrow for path in _of_type((field.name,), field.type))
-    is_csv = found == "csv"
+    is_csv = form == "csv"
     with open_text(file) as source:
         # Bounded, since a file may be a single line of gigabytes.
         lines = [source.readline(_LINE_BYTES) for _ in range(1 if is_csv else _LINES)]
@@ -131,8 +131,8 @@ def _of_type(path: Path, kind: pa.DataType) -> Iterator[Path]:
 
 def _of_line(line: bytes) -> Iterable[Path]:
     try:
-        found = json.loads(line)
-        return list(_of_value((), found)) if isinstance(found, dict) else ()
+        content = json.loads(line)
+        return list(_of_value((), content)) if isinstance(content, dict) else ()
     except (ValueError, RecursionError):
         return ()
 

@@ -12,8 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 _PAIRS = 4_000_000
+"""Pairs of events that are compared at once."""
 _MANY = 64
+"""Events with the same first hash up to which all pairs are compared."""
 _ROUNDS = 32
+"""Rounds in which all ids are processed at once. Rows that are left are processed one by one."""
 
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
@@ -65,9 +68,9 @@ def copies_of(ids: Ids, standing: Ids, window: int) -> Mask:
         standing: the earlier events, in `sorted_order`. May be memory-mapped.
         window: maximum difference of event times, in microseconds.
     """
-    found = np.zeros(len(ids), np.bool_)
+    is_copy = np.zeros(len(ids), np.bool_)
     if not len(standing):
-        return found
+        return is_copy
     # Search by the first hash alone, which excludes nearly all rows. The second hash decides among the rest.
     left = np.searchsorted(standing.first, ids.first, "left")
     known = np.flatnonzero(standing.first[np.minimum(left, len(standing) - 1)] == ids.first)
@@ -82,7 +85,7 @@ def copies_of(ids: Ids, standing: Ids, window: int) -> Mask:
         at = np.arange(copies.sum()) - np.repeat(np.cumsum(copies) - copies, copies) + begin[pairs]
         near = np.abs(standing.time[at] - ids.time[rows[pairs]]) <= window
         near &= standing.second[at] == ids.second[rows[pairs]]
-        found[rows[pairs[near]]] = True
+        is_copy[rows[pairs[near]]] = True
     many = known[~few]
     for begin in np.unique(left[~few]):
         # An id with very many events: as their times are sorted, binary search finds the nearest.
@@ -92,8 +95,8 @@ def copies_of(ids: Ids, standing: Ids, window: int) -> Mask:
             same = rows[ids.second[rows] == second]
             inside = standing.second[begin:end]
             low, high = np.searchsorted(inside, second, "left"), np.searchsorted(inside, second, "right")
-            found[same] = _is_near(ids.time[same], standing.time[begin + low : begin + high], window)
-    return found
+            is_copy[same] = _is_near(ids.time[same], standing.time[begin + low : begin + high], window)
+    return is_copy
 
 
 def same_time_copies(ids: Ids, order: Numbers) -> Mask:
@@ -106,7 +109,7 @@ def same_time_copies(ids: Ids, order: Numbers) -> Mask:
         ids: the rows.
         order: the rows' positions in the input; the lower one is earlier.
     """
-    found = np.zeros(len(ids), np.bool_)
+    is_copy = np.zeros(len(ids), np.bool_)
     among = _repeated(ids)
     if len(among):
         some = ids.take(among)
@@ -118,8 +121,8 @@ def same_time_copies(ids: Ids, order: Numbers) -> Mask:
             & (some.second[1:] == some.second[:-1])
             & (some.time[1:] == some.time[:-1])
         )
-        found[among[sequence[1:][again]]] = True
-    return found
+        is_copy[among[sequence[1:][again]]] = True
+    return is_copy
 
 
 def copies_within(ids: Ids, order: Numbers, window: int) -> Mask:
@@ -130,11 +133,11 @@ def copies_within(ids: Ids, order: Numbers, window: int) -> Mask:
         order: the rows' positions in the input; the lower one is earlier.
         window: maximum difference of event times, in microseconds.
     """
-    found = same_time_copies(ids, order)
+    is_copy = same_time_copies(ids, order)
     among = _repeated(ids)
-    among = among[~found[among]]
+    among = among[~is_copy[among]]
     if not len(among):
-        return found
+        return is_copy
     some = ids.take(among)
     sequence = np.lexsort((some.time, some.second, some.first))
     among, some = among[sequence], some.take(sequence)
@@ -155,20 +158,20 @@ def copies_within(ids: Ids, order: Numbers, window: int) -> Mask:
         linked = _tied(chain)
         rows, chain, time = rows[linked], chain[linked], time[linked]
         if not len(rows):
-            return found
+            return is_copy
         heads = np.flatnonzero(np.concatenate([[True], chain[1:] != chain[:-1]]))
         head = np.repeat(heads, np.diff(np.append(heads, len(chain))))
         near = np.abs(time - time[head]) <= window
         is_head = np.arange(len(chain)) == head
-        found[rows[near & ~is_head]] = True
+        is_copy[rows[near & ~is_head]] = True
         rows, chain, time = rows[~near], chain[~near], time[~near]
     # The rest are ids with very many events, each just outside the window of another: process them row by row.
-    found[rows] = _greedy(chain, time, window)
-    return found
+    is_copy[rows] = _greedy(chain, time, window)
+    return is_copy
 
 
 def _greedy(chain: Numbers, time: Numbers, window: int) -> Mask:
-    found = np.zeros(len(chain), np.bool_)
+    is_copy = np.zeros(len(chain), np.bool_)
     standing: list[int] = []
     before = -1
     for at, (link, time_of_row) in enumerate(zip(chain.tolist(), time.tolist(), strict=True)):
@@ -176,10 +179,10 @@ def _greedy(chain: Numbers, time: Numbers, window: int) -> Mask:
             standing, before = [], link
         position = bisect_left(standing, time_of_row)
         # The two neighbours are enough, since `standing` is sorted.
-        found[at] = any(abs(other - time_of_row) <= window for other in standing[max(position - 1, 0) : position + 1])
-        if not found[at]:
+        is_copy[at] = any(abs(other - time_of_row) <= window for other in standing[max(position - 1, 0) : position + 1])
+        if not is_copy[at]:
             insort(standing, time_of_row)
-    return found
+    return is_copy
 
 
 def _is_near(times: Numbers, standing: Numbers, window: int) -> Mask:

@@ -23,8 +23,8 @@ def erased_name(path: str) -> str:
         'erased-bd57bcd1343316dbd063ce9d04d40056.csv.gz'
     """
     digest = sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:32]
-    found, name = file_type(PurePath(path)), PurePath(path).name
-    return f"{_PREFIX}{digest}{name[len(found.stem) :] if found.format else ''}"
+    kind, name = file_type(PurePath(path)), PurePath(path).name
+    return f"{_PREFIX}{digest}{name[len(kind.stem) :] if kind.format else ''}"
 
 
 def is_erased(path: str) -> bool:

@@ -119,12 +119,14 @@ def fit_events(stream: Stream, birth: Birth, table: DeltaTable) -> None:
     """
     path = birth.tables["events"]
     wanted = {field.name: field for field in table_schema(stream.event_schema).fields}
-    found = {field.name: field.type for field in table.schema().fields}
-    new = [name for name in wanted if name not in found]
+    present = {field.name: field.type for field in table.schema().fields}
+    new = [name for name in wanted if name not in present]
     faults = [
-        f"{name} is {found[name]} in the table" for name in found if name in wanted and found[name] != wanted[name].type
+        f"{name} is {present[name]} in the table"
+        for name in present
+        if name in wanted and present[name] != wanted[name].type
     ]
-    faults += [f"{name} is only in the table" for name in found if name not in wanted]
+    faults += [f"{name} is only in the table" for name in present if name not in wanted]
     faults += [f"{name} is new and not nullable" for name in new if not stream.event_schema.field(name).nullable]
     if faults:
         raise IncompatibleState(
@@ -141,7 +143,7 @@ def _where(stream: str) -> str:
 
 
 def rebuild_remedy(lakehouse: Lakehouse, stream: str) -> str:
-    """How to start a stream over, for error messages."""
+    """Describe how to start a stream over, for error messages."""
     return (
         f"start over: `{lakehouse.command('ingest', stream, '--rebuild')}` moves its tables and "
         f"{lakehouse.ingest(stream)} aside and reads its landing files again"

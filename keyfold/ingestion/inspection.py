@@ -84,7 +84,7 @@ def settled_tables(lakehouse: Lakehouse, stream: str) -> SettledTables | None:
 
 
 def read_topics(lakehouse: Lakehouse, stream: str) -> dict[str, ReadTopic]:
-    """How far topics have been read, by source (`kafka://TOPIC`)."""
+    """Return how far topics have been read, by source (`kafka://TOPIC`)."""
     done = ingest_journal(lakehouse, stream).last_done()
     return done.topics if done else {}
 

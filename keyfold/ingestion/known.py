@@ -95,14 +95,14 @@ class KnownFiles:
             KeyfoldError: part of the records is gone.
         """
         table, after = self._table()
-        found: dict[str, dict[str, None]] = {}
+        by_source: dict[str, dict[str, None]] = {}
         for source, path in table.select("source", "path").iter_rows():
-            found.setdefault(source, {})[path] = None
+            by_source.setdefault(source, {})[path] = None
         for plan, files in self._later(after):
             if plan.topic is not None:
                 continue
-            found.setdefault(plan.source, {}).update(dict.fromkeys(file.path for file in files))
-        return {source: tuple(paths) for source, paths in found.items()}
+            by_source.setdefault(plan.source, {}).update(dict.fromkeys(file.path for file in files))
+        return {source: tuple(paths) for source, paths in by_source.items()}
 
     def note(self, source: str, touched: Mapping[str, AdmittedFile]) -> None:
         """Record the new times of files whose content has not changed, so that it is not compared again."""
@@ -114,18 +114,18 @@ class KnownFiles:
 
         Call it under the lock of ingest, and only if no planned batch is unfinished.
         """
-        found: set[tuple[str, str]] = set()
+        renamed_paths: set[tuple[str, str]] = set()
 
         def new(source: str, path: str) -> str:
             if is_erased(path) or not holds(path):
                 return path
-            found.add((source, path))
+            renamed_paths.add((source, path))
             return erased_name(path)
 
         table, after = self._table()
         # The table first. If this is interrupted in between, a file is still known by one of its names.
         renamed = [new(source, path) for source, path in table.select("source", "path").iter_rows()]
-        if found:
+        if renamed_paths:
             # A file that was erased before and read again has both names: the later version counts.
             both = table.with_columns(pl.Series("path", renamed), is_new=pl.Series(renamed) != table["path"])
             one = both.sort("is_new").unique(["source", "path"], keep="last").drop("is_new")
@@ -143,7 +143,7 @@ class KnownFiles:
                 plans.append(plan.model_copy(update={"files": files}))
         # Commit records before plans, since their `deferred` says which files of a plan were not read.
         self._journal.amend(plans, dones)
-        return len(found)
+        return len(renamed_paths)
 
     def keep(self) -> None:
         """Rewrite the table if there were many batches since. Call it before the journal is compacted."""
@@ -164,14 +164,14 @@ class KnownFiles:
         latest |= more
         rows = [(source, path, *vars(file).values()) for (source, path), file in latest.items()]
         new = pl.DataFrame(rows, _SCHEMA, orient="row")
-        whole = pl.concat([table.join(new, ["source", "path"], "anti"), new]).sort("source", "path")
-        self._store(whole, last.batch)
+        rows_of_files = pl.concat([table.join(new, ["source", "path"], "anti"), new]).sort("source", "path")
+        self._store(rows_of_files, last.batch)
 
-    def _store(self, whole: pl.DataFrame, batch: int) -> None:
+    def _store(self, rows: pl.DataFrame, batch: int) -> None:
         content = io.BytesIO()
         # The number distinguishes versions of the file, which `note` may replace under the same name.
         number = {NUMBER: str(self._number() + 1)}
-        whole.write_parquet(content, compression="zstd", metadata=number)
+        rows.write_parquet(content, compression="zstd", metadata=number)
         sweep(self._folder) if self._folder.is_dir() else None
         write_durably(self._folder / f"known-{batch:09d}.parquet", content.getvalue())
         # Delete old tables only now that the new one is durable.
@@ -204,7 +204,7 @@ class KnownFiles:
 
     def _later(self, after: int) -> list[tuple[IngestPlan, list[AdmittedFile]]]:
         last = self._journal.last_done()
-        found: list[tuple[IngestPlan, list[AdmittedFile]]] = []
+        later: list[tuple[IngestPlan, list[AdmittedFile]]] = []
         for batch in range(after + 1, last.batch + 1 if last else 0):
             plan, done = self._journal.plan(batch), self._journal.done(batch)
             if plan is None or done is None:
@@ -215,8 +215,8 @@ class KnownFiles:
                 )
             # Deferred files changed while they were read. They count as unknown, so a later run reads them.
             deferred = set(done.deferred)
-            found.append((plan, [file for file in plan.files if file.path not in deferred]))
-        return found
+            later.append((plan, [file for file in plan.files if file.path not in deferred]))
+        return later
 
     def _numbers(self) -> list[int]:
         names = self._folder.glob("known-*.parquet")

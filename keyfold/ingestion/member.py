@@ -56,8 +56,8 @@ class Member:
         """Return the unfinished plans of a killed run.
 
         Raises:
-            IncompatibleState: the plans have other conditions. Another stream may have left rows to this one by the old
-                conditions which this one would leave to the other by the new ones, so that they would be in no table.
+            IncompatibleState: the plans have other conditions. By the old ones, another stream may have left rows to this one;
+                by the new ones, this one would leave them to the other, and they would be in no table.
         """
         plans = self.journal.pending()
         if other := next((plan.conditions for plan in plans if plan.conditions != conditions), None):
@@ -114,7 +114,7 @@ class Member:
         )
 
     def summary(self, admission: Admission, reread: bool, seconds: float) -> IngestSummary:
-        """What the run did."""
+        """Summarize the run."""
         counts = self._counts
         return IngestSummary(
             stream=self._stream.name,

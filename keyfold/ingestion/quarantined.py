@@ -180,10 +180,10 @@ def _csv_fields(raw: str, header: str | None) -> _Fields | None:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    content = dict(pairs)
+    if len(content) != len(pairs):
         raise ValueError("a repeated name: it is not known which value counts")
-    return found
+    return content
 
 
 def _text(value: Any, *, is_list: bool) -> str | list[str | None] | None:

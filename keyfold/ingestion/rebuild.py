@@ -101,7 +101,7 @@ def rebuild(
 
 
 def _begun(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -> dict[str, object]:
-    """Return the record of a new rebuild. Checks that there is something to read before anything is moved."""
+    """Return the record of a new rebuild, after a check that there is something to read: nothing is moved before."""
     warnings: list[str] = []
     known: dict[str, tuple[str, ...]] = {}
     topics: dict[str, ReadTopic] = {}

@@ -74,7 +74,7 @@ def ingest(
         >>> import keyfold
         >>> from spark_jobs.streams import STREAMS
         >>> with keyfold.build_session() as spark:  # doctest: +SKIP
-        ...     keyfold.ingestion(spark, keyfold.Lakehouse("~/lakehouse"), STREAMS["ride_points"]).accepted
+        ...     keyfold.ingest(spark, keyfold.Lakehouse("~/lakehouse"), STREAMS["ride_points"]).accepted
         1200
     """
     streams = check_sharing(sharing or [stream])
@@ -274,19 +274,19 @@ class _Run:
         topic = plans[0].topic
         access = self._access(topic) if topic else None
         try:
-            found = self._work(members, plans, access)
+            dones = self._work(members, plans, access)
         except DamagedArrayError as error:
             # Nothing of the batch is committed yet, so it can be repeated with a rebuilt index.
             for member in members:
                 member.rebuild_index(str(error))
-            found = self._work(members, plans, access)
+            dones = self._work(members, plans, access)
         # Check again after reading: messages of a topic that was replaced meanwhile must not be committed.
         if topic and access and not access.is_gone and self._access(topic).is_gone:
             raise gone_error(topic.name, self._members[0].remedy)
         # All records before the first commit: from then on, an interrupted run is finished from the records.
-        for member, done in zip(members, found, strict=True):
+        for member, done in zip(members, dones, strict=True):
             member.journal.write_done(done)
-        for member, done in zip(members, found, strict=True):
+        for member, done in zip(members, dones, strict=True):
             member.commit(done)
 
     def _work(
@@ -296,7 +296,7 @@ class _Run:
         return work(self._spark, self._lakehouse, self._streams, shares, access)
 
     def _access(self, share: TopicShare) -> TopicAccess:
-        """How to read a plan's topic. Checks that the topic is the one that was planned."""
+        """Return how to read a plan's topic, after a check that it is the topic that was planned."""
         own = self._landing if isinstance(self._landing, KafkaTopic) and self._landing.name == share.name else None
         # A killed run may have planned another topic than this run reads.
         topic = own or KafkaTopic(share.name)

@@ -23,11 +23,14 @@ from keyfold.stream import Stream
 from keyfold.times import micros
 
 _FEWEST = 1 << 10
+"""Rows of a segment below which size classes do not differ."""
 _MERGED_AT_ONCE = 8
 _LARGEST = 8 << 20
+"""Most rows of a merged segment."""
 _BYTES_A_ROW = 24
 _ROWS_AT_ONCE = 1 << 20
 _HEADER = 128
+"""Bytes before the numbers in an .npy file of this shape."""
 
 
 class Segment(BaseModel):
@@ -75,9 +78,9 @@ def open_segment(folder: Place, segment: Segment) -> Ids:
 
 def copies_of_history(folder: Place, segments: Iterable[Segment], ids: Ids, window: int) -> Mask:
     """Return the rows that are copies of events ingested before; see `copies_of`."""
-    found = np.zeros(len(ids), np.bool_)
+    is_copy = np.zeros(len(ids), np.bool_)
     if not len(ids):
-        return found
+        return is_copy
     first, last = int(ids.time.min()) - window, int(ids.time.max()) + window
     met = [segment for segment in segments if segment.first <= last and segment.last >= first]
     if met:
@@ -85,8 +88,8 @@ def copies_of_history(folder: Place, segments: Iterable[Segment], ids: Ids, wind
         order = np.argsort(ids.first)
         in_order = ids.take(order)
         for segment in met:
-            found[order] |= copies_of(in_order, open_segment(folder, segment), window)
-    return found
+            is_copy[order] |= copies_of(in_order, open_segment(folder, segment), window)
+    return is_copy
 
 
 def merge_segments(folder: Place, segments: Sequence[Segment]) -> tuple[Segment, ...]:

@@ -17,7 +17,7 @@ from keyfold.stream import Stream
 
 @dataclass(frozen=True)
 class TopicAccess:
-    """How a worker reads a plan's topic. It has no passwords, which are in the worker's environment.
+    """The connection of a worker to a plan's topic. It has no passwords, which are in the worker's environment.
 
     Attributes:
         name: name of the topic.
@@ -42,7 +42,7 @@ class TopicAccess:
 
 @dataclass(frozen=True)
 class Output:
-    """Where the rows of one stream are written.
+    """The output of one stream, as the workers need it.
 
     Attributes:
         stream: the stream.
@@ -119,7 +119,7 @@ class SplitResult:
     """The result of a worker.
 
     Attributes:
-        written: what was written, in the order of the outputs.
+        written: counts and files of each output, in their order.
         deferred: paths of files that changed or were removed while they were read.
         fault: the failure of a disk or of Kafka; the batch can be repeated.
         refused: any other reason why the batch must not continue, as text for a message.

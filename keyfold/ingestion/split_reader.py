@@ -116,7 +116,7 @@ def _parse(split: Split, access: TopicAccess, found: Messages) -> Iterator[tuple
 
 
 def _arrivals(split: Split, access: TopicAccess, messages: Messages) -> datetime | pl.Series:
-    """When messages arrived: by the broker's clock if it set the time, clipped to between the previous plan and this one."""
+    """Return the arrival of messages: by the broker's clock if it set the time, but between the previous plan and this one."""
     if messages.appended is None:
         return split.arrived
     arrived = to_times(messages.appended)

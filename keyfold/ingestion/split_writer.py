@@ -99,7 +99,7 @@ class SplitWriter:
         self._rows = self._bytes = 0
 
     def result(self) -> Written:
-        """What was written."""
+        """Return the counts and the written files."""
         return Written(self.counts, self.events, self.rejected)
 
     def discard(self) -> None:
@@ -159,7 +159,7 @@ class SplitWriters:
             one.discard()
 
     def results(self) -> list[Written]:
-        """What was written, by output."""
+        """Return the counts and the written files, by output."""
         return [one.result() for one in self._writers.values()]
 
 
@@ -169,11 +169,11 @@ def _write_events(output: Output, frame: pl.DataFrame, places: Numbers) -> tuple
     ids = event_ids(stream, frame) if stream.event_id else None
     copies = 0
     if ids is not None:
-        found = copies_of_history(output.ids, output.segments, ids, micros(stream.duplicate_window))
+        is_copy = copies_of_history(output.ids, output.segments, ids, micros(stream.duplicate_window))
         # Other copies within the batch are decided later, since they depend on the rows of earlier splits.
-        found |= same_time_copies(ids, places)
-        if copies := int(found.sum()):
-            frame, ids, places = frame.filter(~found), ids.take(~found), places[~found]
+        is_copy |= same_time_copies(ids, places)
+        if copies := int(is_copy.sum()):
+            frame, ids, places = frame.filter(~is_copy), ids.take(~is_copy), places[~is_copy]
     parts = [(frame, places, ids)]
     if stream.missing_time == "arrival":
         # Rows with their arrival time go to a separate file. Together with old events, a file would span years, and jobs select

@@ -29,7 +29,7 @@ def oldest_accepted(stream: Stream, events: Place, last: IngestDone | None) -> d
 
 
 def ids_since(stream: Stream, oldest: datetime | None) -> datetime | None:
-    """Return the oldest event time whose ids are needed to find all copies among accepted events; None: ids of all times."""
+    """Return the oldest event time whose ids are needed to find all copies among accepted events; None if all are needed."""
     return None if oldest is None else shifted(oldest, -stream.duplicate_window)
 
 
@@ -37,9 +37,9 @@ def newest_after(
     stream: Stream, events: Place, before: IngestDone | None, files: Sequence[WrittenFile]
 ) -> datetime | None:
     """Return the newest event time up to and including a batch's files; None if the stream has no `max_age`."""
-    found = [from_iso(file.last[stream.event_time]) for file in files if stream.event_time in file.last]
+    times = [from_iso(file.last[stream.event_time]) for file in files if stream.event_time in file.last]
     newest = _newest(stream, events, before)
-    return None if stream.max_age is None else max([*found, *([newest] if newest else [])], default=None)
+    return None if stream.max_age is None else max([*times, *([newest] if newest else [])], default=None)
 
 
 def _newest(stream: Stream, events: Place, last: IngestDone | None) -> datetime | None:

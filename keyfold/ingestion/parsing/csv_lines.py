@@ -56,19 +56,19 @@ def read_csv(schema: pa.Schema, text: Iterable[bytes]) -> Iterator[Rows]:
                 line += count
                 continue
         final = is_last or not data.endswith(b"\n")
-        # `whole` keeps its CRs for lines that are carried over to the next chunk: only one CR of a line may be cut off.
-        whole = data.decode().removesuffix("\n").split("\n")
-        lines = [one.removesuffix("\r") for one in whole]
+        # `raw_lines` keep their CRs for lines that are carried over to the next chunk: only one CR of a line may be cut off.
+        raw_lines = data.decode().removesuffix("\n").split("\n")
+        lines = [one.removesuffix("\r") for one in raw_lines]
         start = 0
         if header is None:
             start, header = _header(lines, schema, final=final)
             if header is None:
-                rest = "".join(f"{one}\n" for one in whole[start:]).encode()
+                rest = "".join(f"{one}\n" for one in raw_lines[start:]).encode()
                 line += start
                 continue
             header_text = "\n".join(lines[:start]).lstrip()
         rows, used = _read_lines(header, schema, lines, start, line, final=final)
-        rest = "".join(f"{one}\n" for one in whole[used:]).encode()
+        rest = "".join(f"{one}\n" for one in raw_lines[used:]).encode()
         line += used
         yield replace(rows, header=header_text)
 
@@ -94,7 +94,7 @@ class _Raw:
 
 
 def _with_last(text: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """Each chunk, and whether it is the last one."""
+    """Yield each chunk, and whether it is the last one."""
     chunks = iter(text)
     before = next(chunks, None)
     if before is None:

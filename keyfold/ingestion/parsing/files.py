@@ -104,24 +104,24 @@ def _faults_of_files() -> Iterator[None]:
 
 def _read(stream: Stream, path: Place) -> Iterator[Rows]:
     schema = stream.raw_schema
-    found = file_type(path).format
-    if found == "parquet":
+    form = file_type(path).format
+    if form == "parquet":
         yield from read_parquet(schema, path, stream.max_file_bytes, stream.max_line_bytes)
         return
-    if found is None:
+    if form is None:
         raise UnreadableFileError(f"the file's extension is not one that ingest reads ({READABLE})")
     text = read_chunks(path, max_line=stream.max_line_bytes, max_bytes=stream.max_file_bytes)
-    yield from read_csv(_flat(stream), text) if found == "csv" else read_json(schema, text, missing=stream.missing)
+    yield from read_csv(_flat(stream), text) if form == "csv" else read_json(schema, text, missing=stream.missing)
 
 
 def _route(
     streams: Sequence[Stream], wanted: Mapping[str, datetime | None], path: Place
 ) -> Iterator[tuple[Stream, Rows]]:
     """Read the file once, and assign its rows to streams."""
-    routes, found, any_of = Routes(streams), file_type(path).format, streams[0]
-    if found is None:
+    routes, form, any_of = Routes(streams), file_type(path).format, streams[0]
+    if form is None:
         raise UnreadableFileError(f"the file's extension is not one that ingest reads ({READABLE})")
-    if found == "parquet":
+    if form == "parquet":
         names = {path_of(name)[0]: None for name in routes.columns} | {
             name: None for one in streams for name in one.raw_schema.names
         }
@@ -132,7 +132,7 @@ def _route(
                 yield stream, all_rejected(own, why) if why and own.columns.num_rows else own
         return
     text = read_chunks(path, max_line=any_of.max_line_bytes, max_bytes=any_of.max_file_bytes)
-    if found == "json":
+    if form == "json":
         yield from route_lines(routes, text, wanted)
         return
     unfit = {one.name: why for one in streams if (why := _unfit_for_csv(one))}

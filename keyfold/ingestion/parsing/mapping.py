@@ -31,13 +31,13 @@ def map_columns(stream: Stream, raw: pa.Table, path: str | None) -> dict[str, li
     columns: dict[str, list[pa.ChunkedArray]] = {}
     for field in stream.schema:
         source = stream.source(field.name)
-        found = [_present(one, stream.missing) for name in source.raw_names for one in raw_values(raw, name)]
+        candidates = [_present(one, stream.missing) for name in source.raw_names for one in raw_values(raw, name)]
         if source.time:
-            found = [_iso_times(one, source.time) for one in found]
+            candidates = [_iso_times(one, source.time) for one in candidates]
         fallback = path if source.path else source.constant
         if fallback is not None:
-            found.append(pa.chunked_array([pa.repeat(pa.scalar(fallback), raw.num_rows)]))
-        columns[field.name] = found
+            candidates.append(pa.chunked_array([pa.repeat(pa.scalar(fallback), raw.num_rows)]))
+        columns[field.name] = candidates
     return columns
 
 

@@ -128,8 +128,8 @@ def _keys(routes: Routes, limit: int, values: Sequence[bytes | None], numbers: N
             if reason
         ]
         good = np.array([at for at, reason in enumerate(reasons) if not reason], np.int64)
-        found = read_keys(inside, [value for at in good.tolist() if (value := values[at]) is not None], numbers[good])
-        keys = Keys(found.texts, good[found.at], [*rejects, *found.rejects])
+        inner = read_keys(inside, [value for at in good.tolist() if (value := values[at]) is not None], numbers[good])
+        keys = Keys(inner.texts, good[inner.at], [*rejects, *inner.rejects])
     outside = {name: text_of(beside, name).gather(keys.at) for name in routes.columns if name in beside.column_names}
     return replace(keys, texts=pl.DataFrame({**keys.texts.to_dict(), **outside}))
 

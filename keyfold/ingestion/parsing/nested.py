@@ -11,13 +11,13 @@ from keyfold.stream.raw_paths import TEXT_OF, Path, path_of
 
 def raw_values(raw: pa.Table, name: str) -> list[pa.ChunkedArray]:
     """Return the raw columns for a name: columns with that name, then the values at its path."""
-    found = [raw.column(at) for at in raw.schema.get_all_field_indices(name)]
-    if name.endswith(TEXT_OF) and not found:
+    columns = [raw.column(at) for at in raw.schema.get_all_field_indices(name)]
+    if name.endswith(TEXT_OF) and not columns:
         # Formats other than JSON have no original text, so the values are encoded.
         return [as_json(one) for one in raw_values(raw, name.removesuffix(TEXT_OF))]
     path = path_of(name)
     inside = None if len(path) == 1 else value_at(raw, path)
-    return found if inside is None else [*found, inside]
+    return columns if inside is None else [*columns, inside]
 
 
 def value_at(raw: pa.Table, path: Path) -> pa.ChunkedArray | None:

@@ -84,14 +84,14 @@ def read_parquet(schema: pa.Schema, path: Place, max_bytes: int, max_row: int) -
 
 
 def misfit(wanted: pa.Schema, found: pa.Schema) -> str | None:
-    """Why a file's columns do not fit the schema `wanted`; None if they do."""
+    """Say why a file's columns do not fit the schema `wanted`; None if they do."""
     pairs = [(field, found.get_field_index(field.name)) for field in wanted]
     faults = (_misfit(field.type, found.field(at).type, field.name) for field, at in pairs if at >= 0)
     return next((why for why in faults if why), None)
 
 
 def _misfit(wanted: pa.DataType, found: pa.DataType, name: str) -> str | None:
-    """Why a column has no objects or lists where the schema's paths need them; None if it has."""
+    """Say which column lacks objects or lists that the schema's paths need; None if none does."""
     found = found.value_type if types.is_dictionary(found) else found
     if types.is_struct(wanted):
         if not types.is_struct(found):

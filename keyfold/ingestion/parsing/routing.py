@@ -113,7 +113,7 @@ def route_rows(routes: Routes, rows: Rows, wanted: Mapping[str, object]) -> Iter
 
 
 def rejected(rejects: Sequence[Reject], header: str = "") -> Rows:
-    """`Rows` with only rejects."""
+    """Return `Rows` with only rejects."""
     return Rows(pa.table({}), np.zeros(0, np.int64), lambda position: "", rejects, header)
 
 
@@ -125,6 +125,7 @@ def all_rejected(rows: Rows, reason: str) -> Rows:
 
 def read_keys(columns: Sequence[str], values: Sequence[bytes], numbers: Numbers) -> Keys:
     """Read the columns of the conditions from JSON objects."""
+    # Lines that were split from a chunk end in an empty text, which follows the last newline.
     there = values[:-1] if values and not values[-1] else values
     text = b"\n".join(there)
     schema = read_schema((name, pa.string()) for name in columns)
@@ -137,8 +138,8 @@ def read_keys(columns: Sequence[str], values: Sequence[bytes], numbers: Numbers)
     at = np.searchsorted(numbers, rows.lines)
     if not len(at):
         return Keys(pl.DataFrame(schema=dict.fromkeys(columns, pl.String)), at, rows.rejects)
-    found = JsonTexts(b"\n".join(values[one].strip(_BLANK) for one in at.tolist()))
-    ways = {name: [found.at(path) for path in dict.fromkeys(((name,), path_of(name)))] for name in columns}
+    texts_of_lines = JsonTexts(b"\n".join(values[one].strip(_BLANK) for one in at.tolist()))
+    ways = {name: [texts_of_lines.at(path) for path in dict.fromkeys(((name,), path_of(name)))] for name in columns}
     texts = {name: pl.select(pl.coalesce(*map(_unquoted, either))).to_series() for name, either in ways.items()}
     return Keys(pl.DataFrame(texts), at, rows.rejects)
 

@@ -122,7 +122,7 @@ def list_files(folder: Place, *, done_marker: bool = False) -> Listing:
 
 
 def refusal(folder: Place, path: str) -> str | None:
-    """Why a path below a landing folder must not be read; None if it may."""
+    """Say why a path below a landing folder must not be read; None if it may."""
     if (here := local_path(folder)) is None:
         return None
     place, top = os.path.realpath(here / path), os.path.realpath(here)
@@ -168,11 +168,11 @@ def is_as_admitted(file: Place, size: int, times: tuple[int, int], digest: str) 
     try:
         if (path := local_path(file)) is None:
             return fingerprint(file) == digest
-        found = os.stat(path)
-        if (found.st_size, found.st_mtime_ns, found.st_ctime_ns) == (size, *times):
+        status = os.stat(path)
+        if (status.st_size, status.st_mtime_ns, status.st_ctime_ns) == (size, *times):
             return True
         # A copied or touched file has other times but the same content.
-        return found.st_size == size and fingerprint(file) == digest
+        return status.st_size == size and fingerprint(file) == digest
     except FileNotFoundError:
         return False
     except StoreError:

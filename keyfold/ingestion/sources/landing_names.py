@@ -5,7 +5,7 @@ from keyfold.storage.place import Place, path_below, to_place
 
 
 def source_name(lakehouse: Lakehouse, landing: Place) -> str:
-    """The name of a landing folder: its path relative to the lakehouse directory, which may be moved; else its full path."""
+    """Return the name of a landing folder: its path below the lakehouse directory, which may be moved, or its full path."""
     inside = path_below(landing, lakehouse.home)
     return landing.as_posix() if inside is None else inside.as_posix()
 

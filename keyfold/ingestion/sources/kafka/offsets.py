@@ -71,18 +71,18 @@ class ReadTopic(BaseModel):
     next: dict[int, int]
 
     def after(self, share: TopicShare) -> "ReadTopic":
-        """How far the topic has been read after a share."""
+        """Return how far the topic has been read after a share."""
         before = self.next if self.id == share.id else {}
         return ReadTopic(id=share.id, next=before | {one.partition: one.end for one in share.ranges})
 
 
 def read_by_all(reads: Iterable[ReadTopic | None]) -> ReadTopic | None:
-    """How far all streams have read a topic; None if one has not begun, or has read another topic of the same name."""
-    found = list(reads)
-    there = [one for one in found if one is not None]
-    if len(there) < len(found) or len({one.id for one in there}) > 1:
+    """Return how far all streams have read a topic; None if one has not begun, or read another topic of the same name."""
+    all_reads = list(reads)
+    begun = [one for one in all_reads if one is not None]
+    if len(begun) < len(all_reads) or len({one.id for one in begun}) > 1:
         return None
-    return ReadTopic(id=there[0].id, next={at: min(one.next.get(at, 0) for one in there) for at in there[0].next})
+    return ReadTopic(id=begun[0].id, next={at: min(one.next.get(at, 0) for one in begun) for at in begun[0].next})
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ PREFIX = "kafka://"
 
 _ADDRESSES = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}(?:,(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5})*")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_KEYFOLD_S = {
+_OWN_SETTINGS = {
     "bootstrap.servers": BOOTSTRAP_VARIABLE,
     **dict.fromkeys(
         (
@@ -76,8 +76,8 @@ class KafkaSettings:
         if not _ADDRESSES.fullmatch(bootstrap):
             raise Misconfigured(f"{BOOTSTRAP_VARIABLE} must be host:port, several separated by commas")
         conf = _conf(environment.get(CONF_VARIABLE, "").strip())
-        for name in sorted(_KEYFOLD_S.keys() & conf.keys()):
-            if variable := _KEYFOLD_S[name]:
+        for name in sorted(_OWN_SETTINGS.keys() & conf.keys()):
+            if variable := _OWN_SETTINGS[name]:
                 raise Misconfigured(f"{CONF_VARIABLE}: {name} is set by its own variable, {variable}")
             raise Misconfigured(
                 f"{CONF_VARIABLE}: {name} is set by Keyfold, since exactly-once delivery depends on it; remove it"
