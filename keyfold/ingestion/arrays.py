@@ -120,6 +120,7 @@ def _copy_of(path: Place) -> Path:
         _make_room(copy.parent, len(content))
         with tempfile.NamedTemporaryFile(dir=copy.parent, delete=False) as aside:
             aside.write(content)
+        # Workers on one machine share the copies: another one must find the whole file, or none.
         os.replace(aside.name, copy)
     return copy
 

@@ -225,6 +225,7 @@ def _listed(parts: Mapping[str, Place]) -> Iterator[tuple[str, FoundFile]]:
     for name, place in parts.items():
         if not place.is_dir():
             with suppress(FileNotFoundError):
+                # Only objects of a store have a tag.
                 found = place.stat()
                 yield (
                     name,

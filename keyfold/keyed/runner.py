@@ -157,6 +157,7 @@ def _opened(
 ) -> Iterator["_Run"]:
     """Lock the job and open its generation; see `_at_work`."""
     with damage_diagnosed(lakehouse, job):
+        # Before the lock is taken, which creates the job's folder.
         _check_tables_are_there(lakehouse, job)
         with (
             exclusive(lakehouse.job(job.name), f"job {job.name}"),
@@ -322,6 +323,7 @@ class _Run:
         tables = input_tables(self._lakehouse, self._job)
         # Read the producers' watermarks before their tables: rows that are committed in between would otherwise be late.
         produced = produced_until(self._lakehouse, self._job)
+        # Earlier plans are finished when a run plans again, so their lookups may be deleted.
         done, lookups = self._journal.last_done(), self._lookups.plan()
         # A continuous run writes the clock file only when there is nothing to plan: the last plan's clock may be newer.
         clock = self._clock or self.generation.clock()

@@ -49,8 +49,8 @@ class Bucket:
             # The answer to an earlier try may have been lost: the content may be this one.
             if _content(path) != content:
                 raise Locked(
-                    f"{path} was written by another run in the meantime, and was not changed; this run committed nothing. Run it "
-                    "again: it continues from there"
+                    f"{path} was written by another run in the meantime, and was not changed; this run committed nothing. "
+                    "Run it again: it continues from there"
                 ) from None
 
     @contextmanager

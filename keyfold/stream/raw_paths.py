@@ -117,6 +117,7 @@ class _Node:
                 node.is_each |= step is EACH
                 node.items = node.items or _Node()
                 node = node.items
+        # Two columns may read the same value: it is read once, with the type of the first.
         node.leaf = node.leaf or kind
 
     def fields(self) -> list[pa.Field]:

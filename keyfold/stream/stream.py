@@ -68,8 +68,8 @@ class Stream:
         landing: name of the stream whose landing folder or topic it shares; empty if it has its own. All streams of a
             landing folder have a condition, and are ingested together (`ingest_shared`).
         where: selects its rows of a shared landing folder: raw columns with the texts that they must equal, or an expression
-            on raw columns as text (`keyfold.stream.conditions`). A row of no stream, or of several, goes to the quarantine of the
-            stream that owns the landing folder.
+            on raw columns as text (`keyfold.stream.conditions`). A row of no stream, or of several, goes to the quarantine of
+            the stream that owns the landing folder.
 
     Raises:
         Misconfigured: a setting names a column that the schema does not have, or two settings exclude each other.

@@ -152,7 +152,8 @@ def _read_at_once(stream: Stream, schema: pa.Schema, values: Sequence[bytes | No
     # If a message has line breaks, lines and messages are not the same.
     if text.count(b"\n") != len(values) - 1 or b"\0" in text or not (text.isascii() or _decodes(text)):
         return None
-    if len(text) > stream.max_line_bytes and max(map(len, values)) > stream.max_line_bytes:  # pyright: ignore[reportArgumentType]
+    limit = stream.max_line_bytes
+    if len(text) > limit and max(map(len, values)) > limit:  # pyright: ignore[reportArgumentType]
         return None
     table = read_objects(schema, text, len(values))
     return None if table is None else Rows(table, numbers, lambda position: _shown(values[position]))

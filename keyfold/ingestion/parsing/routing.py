@@ -58,7 +58,8 @@ class Routes:
         def reason(position: int) -> str:
             if chosen[position] == _NOBODY:
                 return f"it belongs to no stream: no condition holds of those of {', '.join(self._names)}"
-            return f"it belongs to several streams: the conditions of {' and '.join(compress(self._names, held[position]))} hold"
+            names = " and ".join(compress(self._names, held[position]))
+            return f"it belongs to several streams: the conditions of {names} hold"
 
         return chosen, reason
 

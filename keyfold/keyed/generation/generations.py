@@ -206,8 +206,8 @@ def go_live(lakehouse: Lakehouse, generation: Generation) -> None:
 def next_folder(lakehouse: Lakehouse, job: str) -> tuple[Place, str]:
     """Return the folder for the next generation of a job, and the tag of the pointer that it is to replace.
 
-    Incomplete generations are deleted, and all others but the live one and its predecessor. If the pointer to the live generation
-    is lost, no generation with a batch is deleted: it may be the live one.
+    Incomplete generations are deleted, and all others but the live one and its predecessor. If the pointer to the live
+    generation is lost, no generation with a batch is deleted: it may be the live one.
     """
     pointer, tag = live_pointer(lakehouse, job)
     live = pointer["generation"] if pointer else None
@@ -222,8 +222,8 @@ def next_folder(lakehouse: Lakehouse, job: str) -> tuple[Place, str]:
         and not _waits_to_go_live(folder, live)
     ]
     if dead and pointer is not None:
-        # The pointer's tag changes, so that a run that lost its lease cannot make one of these live. The last number is recorded:
-        # such a run may still write to its folder in the store, so no new generation may use it.
+        # The pointer's tag changes, so that a run that lost its lease cannot make one of these live. The last number is
+        # recorded: such a run may still write to its folder in the store, so no new generation may use it.
         last = max(dead[-1].name, pointer.get("cleared_to", ""))
         replace_json(pointer_of(lakehouse, job), pointer | {"cleared_to": last, "cleared": uuid.uuid4().hex}, tag)
         pointer, tag = live_pointer(lakehouse, job)

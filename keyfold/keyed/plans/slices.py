@@ -119,6 +119,7 @@ def _cuts(files: Sequence[DataFile], max_bytes: int, since: int | None, until: i
     parts = int(min(-(-total // max_bytes), max(len(files), total // _SMALLEST)))
     if parts <= 1:
         return []
+    # Files begin and end at these times: a cut there goes through fewer files than one in between.
     times = np.unique(np.concatenate([firsts, ends]))
     times = times[(times > low) & (times < high)]
     shares = before(times) - start

@@ -103,6 +103,7 @@ def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob)
     origin = generation.origin
     if origin is not None:
         read += origin.events_seeded - origin.events_skipped
+    # The late table is the last of a job's tables.
     *outputs, late = [_events_in(spark, generation, table, end.versions[table.name]) for table in job.tables]
     return Conservation(
         events_read=read,

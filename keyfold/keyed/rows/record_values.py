@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 
@@ -68,17 +68,19 @@ def _plain(kind: pl.DataType) -> tuple[type, ...]:
 
 def _is_held(value: Any, kind: pl.DataType) -> bool:
     if isinstance(kind, pl.List | pl.Array):
-        return isinstance(value, list | tuple) and all(part is None or _is_held(part, kind.inner) for part in value)  # type: ignore[arg-type]
+        inner = cast(pl.DataType, kind.inner)
+        return isinstance(value, list | tuple) and all(part is None or _is_held(part, inner) for part in value)
     if isinstance(kind, pl.Struct):
-        fields = {field.name: field.dtype for field in kind.fields}
+        fields = {field.name: cast(pl.DataType, field.dtype) for field in kind.fields}
         is_named = isinstance(value, Mapping) and value.keys() == fields.keys()
-        return is_named and all(value[name] is None or _is_held(value[name], part) for name, part in fields.items())  # type: ignore[arg-type]
+        return is_named and all(value[name] is None or _is_held(value[name], part) for name, part in fields.items())
     if kind.is_integer():
         return isinstance(value, Integral)
     if kind.is_float():
         return isinstance(value, Real) and (not isinstance(value, Integral) or _is_exact(int(value)))
     if isinstance(kind, pl.Decimal):
         return isinstance(value, Integral) or (isinstance(value, Decimal) and _decimals(value) <= kind.scale)
+    # Types that are not listed take whatever value Polars takes.
     return type(value) in (_plain(kind) or (type(value),))
 
 

@@ -121,6 +121,7 @@ class Batches:
             # Spark begins a batch after it has committed the one before to its checkpoint: only now is that one finished.
             if batch:
                 forget(self._job, self._generation, batch - 1, RETAINED_BATCHES)
+                # A continuous run does not come to the record at the end of a run.
                 self._generation.record_checksums(NOW_AND_THEN)
             plan = self._journal.planned(batch) or self._next_plan()
             if plan is None:
@@ -191,6 +192,7 @@ def make_done(
         finished_at=datetime.now(UTC),
         seconds=seconds,
         tables=tables,
+        # A batch without rows makes no commit: the check that journal and tables agree needs each table's last batch.
         last_written={**(before.last_written if before else {}), **dict.fromkeys(tables, plan.batch)},
         last_files={
             **(before.last_files if before else {}),
@@ -235,6 +237,7 @@ def readable(job: KeyedJob, error: BaseException) -> BaseException:
     if isinstance(error, KeyfoldError | OSError | KeyboardInterrupt):
         return error
     text = str(error)
+    # A worker's error arrives as text within Python's and Java's tracebacks.
     if found := re.search(re.escape(StepError.MARK) + r".*", text):
         return StepFailed(
             f"{found.group()} (nothing of this batch was written; mend the step or the data and run again)"

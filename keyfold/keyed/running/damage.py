@@ -46,6 +46,7 @@ def damage_diagnosed(lakehouse: Lakehouse, job: KeyedJob) -> Iterator[None]:
         for table in tables.values():
             if (failed := failure_of_store(error, table)) is not None:
                 raise failed from error
+        # A full or failing disk is not a damaged table.
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             raise
         for name, table in tables.items():

@@ -136,6 +136,7 @@ class PartitionOperator:
         state = PartitionState(job, self._parts, old, clock.batch, SIZES)
         events = pl.concat([decode(payload) for payload in payloads], rechunk=True) if payloads else empty(job.events)
         slots = slots_of(job, events)
+        # Stable, so that a repeated batch passes the events of a key in the same order.
         order = np.argsort(slots, kind="stable")
         events, slots = events[order], slots[order]
         due = state.due(clock.watermark, clock.processing_time)
@@ -150,6 +151,7 @@ class PartitionOperator:
         new = state.end()
         if stored is None or new != old:
             self._keep(new)
+        # Reported and not deleted: the state of the last batches stays readable, and refers to these files (`forget`).
         if old and (dropped := sorted(old.files - new.files)):
             yield Row(table=DROPPED, payload="\n".join(dropped).encode())
         by_input = counts_by_input(job.inputs, events) if job.inputs else ()
@@ -168,6 +170,7 @@ class PartitionOperator:
         """Yield the input of each call of the step: slots, all their rows, and their events. Store events that only wait."""
         job, all_rows = self._job, _rows_a_slot(before, all_rows=True)
         few = all_rows if job.waiting is None else _rows_a_slot(before, all_rows=False)
+        # First without waiting rows, which most events do not need: what is left decides which events wait in turn.
         for seen in _calls(union(distinct(slots), due), slots, few):
             came, came_slots = _of(seen, events, slots)
             kept = state.without_waiting(seen)
@@ -181,6 +184,7 @@ class PartitionOperator:
                     rows = waiting_rows(job, rows).with_columns(pl.Series(SLOT, came_slots[waits]))
                     state.wait(rows, count(rows, job.state_events))
                     came, came_slots = came.filter(~waits), came_slots[~waits]
+            # The other keys, and those that are due, get their waiting rows too, and so need smaller calls.
             rest = union(distinct(came_slots), seen[are_among(seen, due)])
             for needed in _calls(rest, came_slots, all_rows):
                 others = kept.filter(are_among(kept[SLOT].to_numpy(), needed))
@@ -204,6 +208,7 @@ class PartitionOperator:
                     yield rows.with_columns(pl.Series(SLOT, slots_of(job, rows)))
 
         state = PartitionState(job, self._parts, None, 0, SIZES)
+        # `frames` counts events while the rows are written, so that only one range is in memory.
         begun = state.begin(frames())
         begun = replace(begun, open_events=open_events)
         self._keep(begun)
@@ -308,6 +313,7 @@ def _calls(needed: Slots, slots: np.ndarray, rows_a_slot: float) -> Iterator[Slo
     """
     if not needed.size:
         return
+    # Up to each slot: the events so far, and the estimated rows of state.
     rows = np.searchsorted(slots, needed, side="right") + rows_a_slot * np.arange(1, needed.size + 1)
     number = (rows // _ROWS_A_CALL).astype(np.int64)
     yield from np.split(needed, np.flatnonzero(np.diff(number)) + 1)

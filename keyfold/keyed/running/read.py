@@ -155,6 +155,7 @@ def read_slices(
             if unit.number % splits not in mine:
                 continue
             frame = readers[unit.input](unit, plan.since, plan.until)
+            # Several units make one blob per partition: a small blob costs as much as a large one.
             waiting.append(frame)
             rows, size = rows + frame.height, size + frame.estimated_size()
             if rows >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
@@ -210,6 +211,7 @@ def _reader(
     """Make the function that reads the rows of a unit that are in the slice, in the columns of the job's events."""
     wanted, of_all = polars_schema(declared.events), polars_schema(job.events)
     derived = {column: how.expression() if isinstance(how, PartOf) else how for column, how in declared.derived.items()}
+    # Columns that are not stored, and below the stored ones that they are computed from.
     made = set(derived) | ({job.keys_of.column} if job.keys_of is not None else set())
     stored = {column: kind for column, kind in wanted.items() if column not in made}
     made_of = {

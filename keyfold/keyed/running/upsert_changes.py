@@ -76,6 +76,7 @@ def _changes(
     old = rows_before(folder, staged, key, hash_of(table)).select(
         *key, pl.lit(value=False).alias(IS_NEW), *(pl.col(name).alias(before(name)) for name in values)
     )
+    # A step may write a row again with the same values, which is no change.
     is_other = pl.any_horizontal(pl.col(IS_NEW), *(pl.col(name).ne_missing(pl.col(before(name))) for name in values))
     both = after.join(old, on=key, how="left").with_columns(pl.col(IS_NEW).fill_null(value=True))
     changed_at = pl.lit(max(watermark, _FIRST), pl.Datetime("us", "UTC"))

@@ -63,7 +63,8 @@ def windows(
         >>> from datetime import UTC, datetime
         >>> from keyfold import Stream, TestHarness
         >>> from keyfold.operators.aggregation import count
-        >>> user, end = (pa.field(one, kind, nullable=False) for one, kind in (("user", pa.string()), ("window_end", TIMESTAMP)))
+        >>> user = pa.field("user", pa.string(), nullable=False)
+        >>> end = pa.field("window_end", TIMESTAMP, nullable=False)
         >>> click = pa.schema([user, pa.field("at", TIMESTAMP, nullable=False)])
         >>> job = windows(
         ...     "clicks_per_hour", {}, stream=Stream("clicks", click, event_time="at"), key=("user",), event_time="at",

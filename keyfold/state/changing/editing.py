@@ -165,6 +165,7 @@ def _corrected(rows: pl.DataFrame, expressions: Mapping[str, pl.Expr]) -> pl.Dat
     fits = given.select(
         fitted(pl.col(name), kind, rows.schema[name]).alias(name) for name, kind in given.schema.items()
     )
+    # `fitted` returns NULL for a value that does not fit.
     for name in given.columns:
         if fits[name].null_count() > given[name].null_count():
             raise ValueError(f"{name} is no {rows.schema[name]} in some rows")

@@ -251,8 +251,8 @@ def _changed(where: str, job: KeyedJob, change: ChangeRows, rows: pl.DataFrame) 
     # A migration is the job's code, and may raise anything.
     except Exception as error:
         raise IncompatibleState(
-            f"{where}: its rows cannot be converted to state of the changed job: {describe_error(error, job.private)}; "
-            f"{where.split(', ')[1]} stays live"
+            f"{where}: its rows cannot be converted to state of the changed job: {describe_error(error, job.private)}; the old "
+            "generation stays live"
         ) from (None if job.private else error)
 
 

@@ -139,8 +139,10 @@ def _search(lakehouse: Lakehouse, stream: Stream, values: Values) -> pl.Expr:
     places = _landings(lakehouse, stream.name)
 
     def path_of(file: str) -> str | None:
+        # Columns that take a file's path have the topic's name in rows of messages (`split_reader`).
         if file.startswith(PREFIX):
             return file.removeprefix(PREFIX).partition("/")[0]
+        # An earlier erasure has replaced the name, so its value is unknown.
         if is_erased(to_place(file).name):
             return None
         return path_value(to_place(file), _landing_of(places, file))

@@ -99,6 +99,7 @@ class _Rows:
 
     def is_to_change(self, made: Mapping[str, Generation]) -> bool:
         """Whether the job needs a new generation: it has such rows, or a job that it reads gets one."""
+        # Events that are read and in no row are in sums. Their number in the conservation check changes all the same.
         return bool(
             any(self._rows.values()) or self._events != self._read or set(made).intersection(self._job.producers)
         )
@@ -118,7 +119,9 @@ class _Rows:
 
         # Sums over erased events stay. For the conservation check, these events count as part of the initial state.
         origin = replace(origin_after(self._live, "erasure", self._read - self._events), how="erasure")
+        # The job reads the new generations of jobs before it, which go live only together with its own.
         ahead = self._lakehouse.seeing({name: generation.name for name, generation in made.items()})
+        # Of the new tables nothing is new to the job: it has read all rows of the old ones (`check_is_even`).
         positions = {
             one.table: _end_of(made[producer].table(one.table))
             for one in job.all_inputs.values()

@@ -121,6 +121,7 @@ def write_table(rows: StateRows | VariableRows, table: Place, change: Change, sc
     adds = [AddAction(one.path, one.bytes, {}, _now(table / one.path), True, _statistics(one)) for one in written]
     from_state = {"keyfold": f"state of {rows.where}"}
     properties = CommitProperties(custom_metadata=from_state)
+    # One commit replaces all rows: a reader finds the old version or the new one.
     delta.create_write_transaction(list(adds), mode="overwrite", schema=delta.schema(), commit_properties=properties)
     return _export(table, "delta", written)
 
@@ -200,6 +201,7 @@ def _lines(
                 lines = json_lines(frame, key, style)
                 if lines.len():
                     lines.to_frame().write_csv(file, include_header=False, quote_style="never")
+            # Before the folder is renamed: after a power cut, a visible folder must have whole files.
             file.flush()
             os.fsync(file.fileno())
         if rows:

@@ -75,6 +75,7 @@ def _there_and_back(given: pl.Series, wanted: pl.DataType) -> pl.Series:
     try:
         made = given.cast(wanted, strict=False)
         is_same = made.cast(given.dtype, strict=False).eq_missing(given)
+    # Polars has no cast between some types, also with `strict=False`.
     except pl.exceptions.PolarsError:
         return pl.repeat(None, len(given), dtype=wanted, eager=True)
     return made.set(~is_same, None)
