@@ -46,7 +46,7 @@ def check_advance(name: str, time: datetime | None) -> None:
     if time is not None and in_utc(time) > LATEST_ADVANCE:
         raise Misconfigured(
             f"{name} is {to_iso(in_utc(time))}: event time never goes back, and every event before it would come late; give a "
-            f"time up to {to_iso(LATEST_ADVANCE)}, such as the end of what is to close"
+            f"time up to {to_iso(LATEST_ADVANCE)}, such as the end of the last window that is to close"
         )
 
 
@@ -108,8 +108,8 @@ def ignore_jumps(before: Reading | None, now: Reading) -> tuple[Reading, str | N
     jump = timedelta(seconds=round(offset - before.offset))
     direction = "ahead" if jump > timedelta(0) else "back"
     return now, (
-        f"the clock of this machine jumped {direction} by {abs(jump)} and is not followed: processing time is "
-        f"{now.time:%Y-%m-%d %H:%M:%S} UTC (a restart of the machine, or the clock set right again, ends this)"
+        f"the clock of this machine jumped {direction} by {abs(jump)}, which is ignored: processing time is "
+        f"{now.time:%Y-%m-%d %H:%M:%S} UTC; correct the clock, or restart the machine if it is right now"
     )
 
 

@@ -97,7 +97,7 @@ def _damage_of(table: Place) -> str | None:
     except (DeltaError, OSError) as error:
         if (failed := failure_of_store(error, table)) is not None:
             raise failed from error
-        return f"its log says {first_line(error)}"
+        return f"its log is damaged ({first_line(error)})"
     for file in files[-_MOST_FILES:]:
         try:
             with parquet_file(file):

@@ -54,7 +54,7 @@ class Author:
     def __post_init__(self) -> None:
         for name in ("who", "why"):
             if not getattr(self, name).strip():
-                raise Misconfigured(f"say {name} it is done (--{name}): monitoring.edits records it")
+                raise Misconfigured(f"--{name} is empty: monitoring.edits records who makes a change, and why")
 
 
 def record_edit(

@@ -68,7 +68,7 @@ def edit_state(
     """
     wanted = wanted_keys(edit.keys, job.key, job.state)
     if wanted is None:
-        raise InvalidData(f"job {job.name}: say which keys: --key, of {', '.join(job.key)}")
+        raise InvalidData(f"job {job.name}: no keys are given; name them with --key ({', '.join(job.key)})")
     change = _change(job, wanted, edit.corrections)
     with exclusive(lakehouse.job(job.name), f"job {job.name}"):
         live = live_generation(lakehouse, job.name)

@@ -243,11 +243,11 @@ def _elsewhere(
                 "were not searched; remove the folder if nobody needs it"
             )
     if entries := texts_that_hold(lakehouse, values):
-        yield f"who and why in monitoring.edits: {entries} entries hold such a value as a word of their own"
+        yield f"the columns who and why of monitoring.edits: {entries} entries contain such a value as a word"
     yield f"files that landed in {lakehouse.landing(stream.name)} or elsewhere: a rebuild would read them again"
     yield (
         "Dagster's event log and the logs of runs (DAGSTER_HOME), and Data Docs: they show values of columns that are not "
         "private"
     )
-    yield "topics of Kafka, and answers of services that events were sent to, and what those keep"
+    yield "Kafka topics; services that events were sent to, and their stored answers"
     yield "backups of the lakehouse, and copies that others have made of its tables"

@@ -132,8 +132,8 @@ def _positions(lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, live: Gen
     if read_from is None:
         if done is None:
             raise NotFound(
-                f"job {job.name} has never run, so nothing says which events its new state has seen: give --from-version "
-                f"with a version of {' and '.join(tables)}, `latest` where it has seen all that is there, or `start` where none"
+                f"job {job.name} has never run, so it is unknown which events its new state includes: give --from-version with "
+                f"a version of {' and '.join(tables)}, `latest` if it includes all events, or `start` if it includes none"
             )
         read_from = "live"
     if read_from == "live":
@@ -142,7 +142,7 @@ def _positions(lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, live: Gen
         positions = {name: done.positions[name] for name in tables if name in done.positions}
         for name, position in positions.items():
             with positions_explained(
-                f"job {job.name}", name, "say with --from-version which events its state has seen"
+                f"job {job.name}", name, "say with --from-version which events its state includes"
             ):
                 check_position(tables[name], position)
         return positions

@@ -203,4 +203,6 @@ def _refuse_repeated(job: KeyedJob, state: pl.LazyFrame) -> NoReturn:
         f"{', '.join(str(value) for value in row[:-1])} has rows {', '.join(map(str, row[-1][:_FAULTS_SHOWN]))}"
         for row in repeated.sort(pl.col(_ROW).list.first()).iter_rows()
     )
-    raise InvalidData(f"job {job.name} keeps one such row of {', '.join(job.key)}: {keys}; nothing was changed")
+    raise InvalidData(
+        f"job {job.name} keeps at most one such row for each {', '.join(job.key)}, but {keys}; nothing was changed"
+    )

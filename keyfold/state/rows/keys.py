@@ -91,7 +91,7 @@ def _by_column(key: Key, columns: tuple[str, ...]) -> Mapping[str, Any]:
             key = None
         if not isinstance(key, dict):
             example = json.dumps(dict.fromkeys(columns, "…"), ensure_ascii=False)
-            raise InvalidData(f"a key here has the columns {', '.join(columns)}: give it as a JSON object, {example}")
+            raise InvalidData(f"the key has the columns {', '.join(columns)}: give it as a JSON object, {example}")
     if isinstance(key, Mapping):
         if strangers := [name for name in key if name not in columns]:
             raise InvalidData(f"{', '.join(strangers)}: not in the key, whose columns are {', '.join(columns)}")

@@ -249,7 +249,7 @@ def test_a_run_that_was_cut_off_is_finished_first(spark, ran, cut_power, write):
 @pytest.mark.parametrize(
     ("keys", "corrections", "why"),
     [
-        ((), {"clicks": "1"}, "say which keys"),
+        ((), {"clicks": "1"}, "no keys are given"),
         (("zoe",), {"clicks": "1"}, "none of these keys has state"),
         (("bob",), {"user": "'ann'"}, "user cannot be set"),
         (("bob",), {"sessions": "1"}, "sessions cannot be set; the state's own columns are window, clicks, deadline"),

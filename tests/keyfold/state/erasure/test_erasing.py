@@ -188,7 +188,7 @@ def test_a_key_s_state_is_removed(spark, lakehouse, land, rows, minutes):
 @pytest.mark.parametrize(
     ("keys", "corrections", "why"),
     [
-        ((), {}, "say which keys"),
+        ((), {}, "no keys are given"),
         (("zoe",), {}, "none of these keys has state"),
         (("ann",), {"user": "'bob'"}, "user cannot be set; the state's own columns are window, clicks, deadline"),
         (("ann",), {"visits": "1"}, "visits cannot be set"),
@@ -206,5 +206,5 @@ def test_an_edit_that_cannot_be_is_refused_before_anything_changes(spark, lakeho
 
 
 def test_who_and_why_are_asked_for():
-    with pytest.raises(KeyfoldError, match="say why it is done"):
+    with pytest.raises(KeyfoldError, match="--why is empty"):
         Author("me", " ")

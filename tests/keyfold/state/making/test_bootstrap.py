@@ -122,7 +122,7 @@ def test_rows_of_which_a_key_has_one_are_held_to_it(lakehouse, without_spark, la
     land(("ann", 1))
     path = tmp_path / "seed.jsonl"
     path.write_text('{"user": "ann"}\n{"user": "bob"}\n{"user": "ann"}')
-    with pytest.raises(KeyfoldError, match=r"one such row of user: ann has rows 1, 3"):
+    with pytest.raises(KeyfoldError, match=r"at most one such row for each user, but ann has rows 1, 3"):
         bootstrap(without_spark, lakehouse, windows(one_per_key=pl.lit(True)), Bootstrap(str(path), read_from="latest"))
 
 

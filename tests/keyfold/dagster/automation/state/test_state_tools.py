@@ -144,7 +144,7 @@ def test_an_edit_asks_for_keys_and_for_who_and_why(state_without_spark, lakehous
     run_job(state_without_spark, lakehouse, configured_job(lakehouse, JOBS[JOB]))
     common = {"job": JOB, "confirm": JOB, "keys": ["Mac"], "remove": True, "who": " ", "why": "because"}
     result = run(state_edit, common, state_without_spark, lakehouse)
-    assert "say who it is done" in failure(result)
+    assert "--who is empty" in failure(result)
 
 
 def test_what_cannot_be_undone_asks_for_the_token_of_a_dry_run_of_the_same_config(
