@@ -291,12 +291,12 @@ class KeyedJob:
         return {self.stream.name: own}
 
     def counted_in(self, table: str) -> pl.Expr:
-        """How many events rows of a table that it reads are for conservation: those of each input that says so."""
+        """Return the number of events in rows of an input table that conservation counts: those of each conserved input."""
         counts = [self.taken(one) for one in self.all_inputs.values() if one.table == table and one.conserved]
         return pl.sum_horizontal(pl.lit(0, pl.Int64), *counts)
 
     def taken(self, one: Input) -> pl.Expr:
-        """How many events rows of the table of an input are: those that it wants, each as often as it has keys."""
+        """Return the number of events in rows of an input's table: rows that fulfil its condition, once per key."""
         if self.keys_of is not None:
             return self.keys_of.number.filter(one.is_wanted).sum()
         return pl.len() if one.where is None else one.is_wanted.sum().cast(pl.Int64)
@@ -356,7 +356,7 @@ class KeyedJob:
 
     @property
     def copies(self) -> pl.Expr:
-        """How many events a job with one stream takes rows of its event table for (`taken`)."""
+        """Return the number of events in rows of the event table of a job with one stream (`taken`)."""
         return self.taken(self.all_inputs[self.stream.name])
 
     @property

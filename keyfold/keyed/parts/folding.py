@@ -6,11 +6,14 @@ import numpy as np
 import polars as pl
 
 from keyfold.keyed.calling.slots import NO_SLOTS, SLOT, Slots, are_among, distinct, union
+from keyfold.keyed.parts.arrow_part import ArrowPart
 from keyfold.keyed.parts.manifest import Manifest
-from keyfold.keyed.parts.part_files import ADDS, GONE, MARK, SIZES, ArrowPart, PartFile, Rows, Sizes, open_part
+from keyfold.keyed.parts.parquet_part import ParquetPart
+from keyfold.keyed.parts.part_files import open_part
+from keyfold.keyed.parts.part_rows import ADDS, GONE, MARK, SIZES, Rows, Sizes
 from keyfold.storage.place import Place
 
-Source = PartFile | ArrowPart | Rows
+Source = ParquetPart | ArrowPart | Rows
 
 _END = 1 << 63
 

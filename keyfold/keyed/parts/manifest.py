@@ -90,14 +90,14 @@ class Manifest:
         header = {
             "schema_version": self.schema_version,
             "open_events": self.open_events,
-            "base": [_told(part) for part in self.base],
-            "changes": [_told(part) for part in self.changes],
+            "base": [_numbers(part) for part in self.base],
+            "changes": [_numbers(part) for part in self.changes],
         }
         if self.waiting:
             header["waiting"] = {
                 "rows": self.waiting.open_events,
-                "base": [_told(part) for part in self.waiting.base],
-                "changes": [_told(part) for part in self.waiting.changes],
+                "base": [_numbers(part) for part in self.waiting.base],
+                "changes": [_numbers(part) for part in self.waiting.changes],
             }
         head = json.dumps(header, separators=(",", ":")).encode()
         body = head + b"".join(part.payload for part in self.parts)
@@ -132,7 +132,7 @@ def _checksum(length: int, body: bytes | memoryview) -> int:
     return zlib.crc32(body, length)
 
 
-def _told(part: Part) -> list[int | str]:
+def _numbers(part: Part) -> list[int | str]:
     return [
         part.batch,
         part.rows,
@@ -148,7 +148,7 @@ def _told(part: Part) -> list[int | str]:
 def _parts(header: Sequence[Sequence[int | str]], content: bytes) -> tuple[tuple[Part, ...], bytes]:
     parts: list[Part] = []
     for *numbers, place in header:
-        part = Part(*numbers)  # type: ignore[arg-type] - JSON's numbers, as `_told` wrote them
+        part = Part(*numbers)  # type: ignore[arg-type] - JSON's numbers, as `_numbers` wrote them
         if isinstance(place, str):
             parts.append(replace(part, file=place))
         else:

@@ -10,7 +10,7 @@ from keyfold.keyed.calling.slots import SLOT, Slots, are_among, distinct
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.parts.folding import together
 from keyfold.keyed.parts.manifest import Manifest, Part
-from keyfold.keyed.parts.part_files import SIZES, Sizes
+from keyfold.keyed.parts.part_rows import SIZES, Sizes
 from keyfold.keyed.parts.store import Store
 from keyfold.keyed.rows.codec import empty
 from keyfold.storage.place import Place

@@ -10,7 +10,8 @@ from keyfold.keyed.calling.slots import NO_SLOTS, SLOT, Slots, are_among, distin
 from keyfold.keyed.job.clock import DEADLINE, STALE_AT
 from keyfold.keyed.parts.folding import Layers, Source, joined, replaced_slots
 from keyfold.keyed.parts.manifest import NEVER, Manifest, Part
-from keyfold.keyed.parts.part_files import ADDS, ARROW, GONE, MARK, PARQUET, REPLACES, Rows, Sizes, write_part
+from keyfold.keyed.parts.part_files import ARROW, PARQUET, write_part
+from keyfold.keyed.parts.part_rows import ADDS, GONE, MARK, REPLACES, Rows, Sizes
 from keyfold.storage.place import Place
 
 _HELD_BYTES = 128 << 20

@@ -25,7 +25,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.lookups import planned_lookups
 from keyfold.keyed.job.several_inputs import counts_by_input
 from keyfold.keyed.parts.manifest import NEVER, Manifest
-from keyfold.keyed.parts.part_files import SIZES
+from keyfold.keyed.parts.part_rows import SIZES
 from keyfold.keyed.parts.partition_state import PartitionState
 from keyfold.keyed.rows.answers import AnswersInFiles
 from keyfold.keyed.rows.codec import decode, empty, encode

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from keyfold.keyed.generation.generations import FORMAT
 from keyfold.keyed.job.step import Step
-from keyfold.keyed.parts.part_files import Sizes
+from keyfold.keyed.parts.part_rows import Sizes
 from keyfold.keyed.runner import run_job
 from keyfold.keyed.running import operator
 from keyfold.lakehouse import Lakehouse

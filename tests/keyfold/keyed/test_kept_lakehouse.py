@@ -10,7 +10,7 @@ import pytest
 from keyfold.keyed.generation.generations import FORMAT, live_generation
 from keyfold.keyed.parts.folding import Layers
 from keyfold.keyed.parts.manifest import Manifest
-from keyfold.keyed.parts.part_files import ADDS, GONE, MARK, REPLACES
+from keyfold.keyed.parts.part_rows import ADDS, GONE, MARK, REPLACES
 from keyfold.keyed.runner import run_job
 from keyfold.keyed.running.state_manifests import state_manifests
 from keyfold.lakehouse import Lakehouse

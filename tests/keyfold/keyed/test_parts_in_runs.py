@@ -13,7 +13,7 @@ from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.parts.manifest import Manifest
-from keyfold.keyed.parts.part_files import Sizes
+from keyfold.keyed.parts.part_rows import Sizes
 from keyfold.keyed.runner import run_job
 from keyfold.keyed.running import batches, operator
 from keyfold.lakehouse import Lakehouse, fail_points

@@ -14,7 +14,7 @@ from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.job.waiting import Waiting
 from keyfold.keyed.parts.manifest import Manifest
-from keyfold.keyed.parts.part_files import Sizes
+from keyfold.keyed.parts.part_rows import Sizes
 from keyfold.keyed.runner import run_job
 from keyfold.keyed.running import operator
 from keyfold.lakehouse import Lakehouse, fail_points

@@ -5,10 +5,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from keyfold.keyed.parts import differences as parts_differences
-from keyfold.keyed.parts import part_files
+from keyfold.keyed.parts import parquet_part
 from keyfold.keyed.parts.differences import differences
 from keyfold.keyed.parts.manifest import Manifest
-from keyfold.keyed.parts.part_files import Sizes
+from keyfold.keyed.parts.part_rows import Sizes
 from tests.examples import examples
 from tests.keyfold.keyed.parts.test_partition_state import ADDING, BATCH, SIZES, WAITING, Played
 
@@ -51,13 +51,13 @@ def test_of_neighbouring_batches_only_the_parts_that_differ_are_read(tmp_path, m
     played.play({"user-7": [1]}, 0)
     after = Manifest.unpack(played.packed)
     read = []
-    groups = part_files.pq.ParquetFile.read_row_groups
+    groups = parquet_part.pq.ParquetFile.read_row_groups
 
     def counted(file, which, **options):
         read.extend(which)
         return groups(file, which, **options)
 
-    monkeypatch.setattr(part_files.pq.ParquetFile, "read_row_groups", counted)
+    monkeypatch.setattr(parquet_part.pq.ParquetFile, "read_row_groups", counted)
     (found,) = differences(before, after, played.folder, ["user"], count=False)
     assert (found.before["user"].to_list(), found.after["user"].to_list()) == (["user-7"], ["user-7"])
     assert len(read) <= 6

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from keyfold.keyed.calling.slots import SLOT
-from keyfold.keyed.parts.part_files import ARROW, MARK, PARQUET, Sizes, open_part, write_part
+from keyfold.keyed.parts.part_files import ARROW, PARQUET, open_part, write_part
+from keyfold.keyed.parts.part_rows import MARK, Sizes
 from tests.examples import examples
 
 KINDS = {

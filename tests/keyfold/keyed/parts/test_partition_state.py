@@ -19,7 +19,7 @@ from keyfold.keyed.job.clock import DEADLINE
 from keyfold.keyed.job.waiting import Waiting
 from keyfold.keyed.parts.folding import state_frames
 from keyfold.keyed.parts.manifest import NEVER, Manifest
-from keyfold.keyed.parts.part_files import Sizes
+from keyfold.keyed.parts.part_rows import Sizes
 from keyfold.keyed.parts.partition_state import PartitionState
 from keyfold.keyed.rows.codec import polars_schema
 from tests.examples import examples
@@ -233,18 +233,18 @@ def test_rows_that_are_added_are_written_without_those_that_their_keys_have(tmp_
 
 
 def test_few_keys_are_found_without_the_row_groups_of_others(tmp_path, monkeypatch):
-    from keyfold.keyed.parts import part_files  # noqa: PLC0415
+    from keyfold.keyed.parts import parquet_part  # noqa: PLC0415
 
     played = Played(tmp_path / "state", Sizes(rows_a_group=16, rows_a_segment=1 << 20, inline_bytes=0, small_bytes=0))
     played.play({f"user-{number}": [None] for number in range(2_000)}, 0)
     read = []
-    groups = part_files.pq.ParquetFile.read_row_groups
+    groups = parquet_part.pq.ParquetFile.read_row_groups
 
     def counted(file, which, **options):
         read.extend(which)
         return groups(file, which, **options)
 
-    monkeypatch.setattr(part_files.pq.ParquetFile, "read_row_groups", counted)
+    monkeypatch.setattr(parquet_part.pq.ParquetFile, "read_row_groups", counted)
     state = PartitionState(JOB, played.folder, Manifest.unpack(played.packed), 1)
     assert state.rows(slots(["user-7"]))["user"].to_list() == ["user-7"]
     assert len(read) <= 2

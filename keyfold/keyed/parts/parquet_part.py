@@ -1,0 +1,103 @@
+"""Parts as Parquet, of which a reader fetches only the row groups that it needs."""
+
+import base64
+import io
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from keyfold.keyed.calling.slots import SLOT, Slots, positions_of
+from keyfold.keyed.parts.part_rows import Sizes, WrittenPart, frame_of, rows_at
+from keyfold.lakehouse.files import open_for_reading
+from keyfold.storage.place import local_path
+
+_STARTS = b"keyfold.starts"
+_IDENTITY = b"keyfold.part"
+
+
+def parquet_content(rows: pl.DataFrame, slots: np.ndarray, identity: str, sizes: Sizes) -> bytes:
+    """Encode the rows of a part, with the first slots of its row groups and its identity."""
+    table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
+    starts = base64.b64encode(np.ascontiguousarray(slots[:: sizes.rows_a_group]).tobytes())
+    table = table.replace_schema_metadata({_STARTS: starts, _IDENTITY: identity.encode()})
+    buffer = io.BytesIO()
+    # No dictionaries, since keys differ from row to row. Page checksums, since state is kept for years.
+    pq.write_table(
+        table,
+        buffer,
+        row_group_size=sizes.rows_a_group,
+        compression="lz4",
+        use_dictionary=False,
+        write_statistics=False,
+        write_page_checksum=True,
+    )
+    return buffer.getvalue()
+
+
+class ParquetPart(WrittenPart):
+    """A written part, of which only the needed row groups are read."""
+
+    @cached_property
+    def starts(self) -> Slots:
+        """The first slots of its row groups."""
+        return np.frombuffer(base64.b64decode(self._file.schema_arrow.metadata[_STARTS]), np.uint64)
+
+    def between(self, begin: int, end: int, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """Return the rows of slots from `begin` to before `end`, sorted by slot, with all columns or the named ones."""
+        first, last = self._span(begin, end - 1)
+        rows = self._read(np.arange(first, last), columns)
+        slots = rows[SLOT].to_numpy()
+        low, high = np.searchsorted(slots, np.array([begin, end], np.uint64))
+        return rows.slice(int(low), int(high - low))
+
+    def of(self, slots: Slots, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """Return the rows of some slots, sorted by slot, with all columns or the named ones."""
+        if not slots.size:
+            return self._read(np.arange(0), columns)
+        # The rows of a slot may begin in the previous row group, and continue in the next ones.
+        first = np.maximum(np.searchsorted(self.starts, slots, side="left") - 1, 0)
+        last = np.searchsorted(self.starts, slots, side="right")
+        wanted = np.zeros(len(self.starts) + 1, np.int64)
+        np.add.at(wanted, first, 1)
+        np.add.at(wanted, last, -1)
+        rows = self._read(np.flatnonzero(np.cumsum(wanted)[:-1] > 0), columns)
+        return rows_at(rows, positions_of(rows[SLOT].to_numpy(), slots))
+
+    def _span(self, begin: int, last: int) -> tuple[int, int]:
+        """Return the range of row groups with the slots from `begin` to `last`; the end is exclusive."""
+        first = np.searchsorted(self.starts, np.uint64(begin), side="left") - 1
+        return max(int(first), 0), int(np.searchsorted(self.starts, np.uint64(last), side="right"))
+
+    def _read(self, groups: np.ndarray, columns: Sequence[str] | None) -> pl.DataFrame:
+        wanted = None if columns is None else list(columns)
+        try:
+            table = self._file.read_row_groups([int(one) for one in groups], columns=wanted, use_threads=False)
+        except (OSError, pa.ArrowException) as error:
+            raise self._damaged(str(error)) from error
+        frame = frame_of(table)
+        return frame if wanted is None else frame.select(wanted)
+
+    @cached_property
+    def _file(self) -> pq.ParquetFile:
+        part, options = self._part, {"page_checksum_verification": True, "pre_buffer": False}
+        try:
+            if not part.file:
+                return pq.ParquetFile(pa.BufferReader(part.payload), **options)
+            path = self._folder / part.file
+            size = path.stat().st_size
+            if size != part.size:
+                raise self._damaged(f"it has {size:,} bytes and should have {part.size:,}")
+            local = local_path(path)
+            file = pq.ParquetFile(local or open_for_reading(path), memory_map=local is not None, **options)
+            identity = (file.schema_arrow.metadata or {}).get(_IDENTITY, b"").decode()
+        except FileNotFoundError:
+            raise self._damaged("it is missing") from None
+        except (OSError, pa.ArrowException) as error:
+            raise self._damaged(str(error)) from error
+        if not part.file.startswith(f"{identity}_"):
+            raise self._damaged("it is another part, under this one's name")
+        return file
