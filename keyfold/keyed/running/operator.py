@@ -138,10 +138,10 @@ class PartitionOperator:
         slots = slots_of(job, events)
         # Stable, so that a repeated batch passes the events of a key in the same order.
         order = np.argsort(slots, kind="stable")
-        events, slots = events[order], slots[order]
+        sorted_events = _Sorted(events, order, slots[order])
         due = state.due(clock.watermark, clock.processing_time)
         now = self._clock(clock)
-        for needed, kept, came in self._needed(state, old, events, slots, due, now):
+        for needed, kept, came in self._needed(state, old, sorted_events, due, now):
             called, placed = self._call(needed, kept.drop(SLOT), came, now)
             for table, frame in called.tables.items():
                 yield Row(table=table, payload=encode(frame))
@@ -162,17 +162,16 @@ class PartitionOperator:
         self,
         state: PartitionState,
         before: Manifest | None,
-        events: pl.DataFrame,
-        slots: np.ndarray,
+        events: "_Sorted",
         due: Slots,
         clock: Clock,
     ) -> Iterator[tuple[Slots, pl.DataFrame, pl.DataFrame]]:
         """Yield the input of each call of the step: slots, all their rows, and their events. Store events that only wait."""
         job, all_rows = self._job, _rows_a_slot(before, all_rows=True)
         few = all_rows if job.waiting is None else _rows_a_slot(before, all_rows=False)
-        # First without waiting rows, which most events do not need: what is left decides which events wait in turn.
-        for seen in _calls(union(distinct(slots), due), slots, few):
-            came, came_slots = _of(seen, events, slots)
+        # First without waiting rows, which most events do not need.
+        for seen in _calls(union(distinct(events.slots), due), events.slots, few):
+            came, came_slots = events.of(seen)
             kept = state.without_waiting(seen)
             if job.waiting is None:
                 yield seen, state.with_waiting(kept, seen), came
@@ -188,7 +187,8 @@ class PartitionOperator:
             rest = union(distinct(came_slots), seen[are_among(seen, due)])
             for needed in _calls(rest, came_slots, all_rows):
                 others = kept.filter(are_among(kept[SLOT].to_numpy(), needed))
-                yield needed, state.with_waiting(others, needed), _of(needed, came, came_slots)[0]
+                first, last = _span(needed, came_slots)
+                yield needed, state.with_waiting(others, needed), came.slice(first, last - first)
 
     def _begin(self, seeds: list[tuple[int, bytes]]) -> Iterator[Row]:
         """Store the state that the partition starts with; its due timers fire in the next batch."""
@@ -297,10 +297,24 @@ def _placed(job: KeyedJob, rows: pl.DataFrame, needed: Slots) -> pl.DataFrame:
     return placed
 
 
-def _of(needed: Slots, events: pl.DataFrame, slots: np.ndarray) -> tuple[pl.DataFrame, np.ndarray]:
-    """Return the events from the first of some sorted slots to the last, with their slots."""
+class _Sorted(NamedTuple):
+    """The events of a batch, the order that sorts them by slot, and the sorted slots."""
+
+    events: pl.DataFrame
+    order: np.ndarray
+    slots: np.ndarray
+
+    def of(self, needed: Slots) -> tuple[pl.DataFrame, np.ndarray]:
+        """Return the events from the first of some slots to the last, sorted by slot, with their slots."""
+        first, last = _span(needed, self.slots)
+        # Sort the rows of one call at a time: a sorted copy of all events would double the memory of a large batch.
+        return self.events[self.order[first:last]], self.slots[first:last]
+
+
+def _span(needed: Slots, slots: np.ndarray) -> tuple[int, int]:
+    """Return the range of positions in sorted slots from the first of the needed slots to the last; the end is exclusive."""
     first, last = np.searchsorted(slots, needed[[0, -1]] + np.array([0, 1], np.uint64))
-    return events.slice(int(first), int(last - first)), slots[first:last]
+    return int(first), int(last)
 
 
 def _calls(needed: Slots, slots: np.ndarray, rows_a_slot: float) -> Iterator[Slots]:
