@@ -183,9 +183,10 @@ class PartitionOperator:
                     rows = waiting_rows(job, rows).with_columns(pl.Series(SLOT, came_slots[waits]))
                     state.wait(rows, count(rows, job.state_events))
                     came, came_slots = came.filter(~waits), came_slots[~waits]
-            # The other keys, and those that are due, get their waiting rows too, and so need smaller calls.
+            # The other keys, and those that are due, get their waiting rows too, so divide them again. With the same limit, the
+            # waiting rows of a few keys would make a small second call of most calls.
             rest = union(distinct(came_slots), seen[are_among(seen, due)])
-            for needed in _calls(rest, came_slots, all_rows):
+            for needed in _calls(rest, came_slots, all_rows, 2 * _ROWS_A_CALL):
                 others = kept.filter(are_among(kept[SLOT].to_numpy(), needed))
                 first, last = _span(needed, came_slots)
                 yield needed, state.with_waiting(others, needed), came.slice(first, last - first)
@@ -317,19 +318,22 @@ def _span(needed: Slots, slots: np.ndarray) -> tuple[int, int]:
     return int(first), int(last)
 
 
-def _calls(needed: Slots, slots: np.ndarray, rows_a_slot: float) -> Iterator[Slots]:
-    """Divide the needed slots into calls of the step with about `_ROWS_A_CALL` rows of events and state.
+def _calls(
+    needed: Slots, slots: np.ndarray, rows_a_slot: float, rows_a_call: int = _ROWS_A_CALL
+) -> Iterator[Slots]:
+    """Divide the needed slots into calls of the step.
 
     Args:
         needed: slots with events or a due timer.
         slots: slots of the events, sorted.
         rows_a_slot: estimated number of rows of state per slot.
+        rows_a_call: approximate number of rows of events and state in a call.
     """
     if not needed.size:
         return
     # Up to each slot: the events so far, and the estimated rows of state.
     rows = np.searchsorted(slots, needed, side="right") + rows_a_slot * np.arange(1, needed.size + 1)
-    number = (rows // _ROWS_A_CALL).astype(np.int64)
+    number = (rows // rows_a_call).astype(np.int64)
     yield from np.split(needed, np.flatnonzero(np.diff(number)) + 1)
 
 
