@@ -318,9 +318,7 @@ def _span(needed: Slots, slots: np.ndarray) -> tuple[int, int]:
     return int(first), int(last)
 
 
-def _calls(
-    needed: Slots, slots: np.ndarray, rows_a_slot: float, rows_a_call: int = _ROWS_A_CALL
-) -> Iterator[Slots]:
+def _calls(needed: Slots, slots: np.ndarray, rows_a_slot: float, rows_a_call: int = _ROWS_A_CALL) -> Iterator[Slots]:
     """Divide the needed slots into calls of the step.
 
     Args:
