@@ -20,8 +20,8 @@ import polars as pl
 from keyfold import KeyedJob, build_job
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.rows.codec import encode, polars_schema
+from keyfold.keyed.running.blobs import CLOCK, BatchClock
 from keyfold.keyed.running.operator import PartitionOperator
-from keyfold.keyed.running.read import CLOCK, BatchClock
 from keyfold.times import micros
 from spark_jobs.jobs.ride_summaries.job import RIDE_POINT, RIDE_SUMMARIES
 

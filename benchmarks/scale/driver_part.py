@@ -24,7 +24,7 @@ from keyfold.journal.clock import read_clock
 from keyfold.keyed.generation.batch_records import KeyedDone, KeyedPlan
 from keyfold.keyed.plans.planning import RunBounds, plan_run
 from keyfold.keyed.running.batches import make_done
-from keyfold.keyed.running.operator import NOTHING, REPORT
+from keyfold.keyed.running.partition_report import NOTHING, REPORT
 from keyfold.keyed.running.write import read_reports
 from keyfold.lakehouse import create_table
 from keyfold.lakehouse.commits import append_files

@@ -22,11 +22,12 @@ from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.parts.manifest import NEVER
 from keyfold.keyed.plans.inputs import input_tables
+from keyfold.keyed.running.blobs import BLOBS
 from keyfold.keyed.running.commit import commit, forget
 from keyfold.keyed.running.damage import BatchFailedError
 from keyfold.keyed.running.operator import StepError
 from keyfold.keyed.running.processor import EMITTED, PartitionProcessor
-from keyfold.keyed.running.read import BLOBS, read_slices
+from keyfold.keyed.running.read import read_slices
 from keyfold.keyed.running.upsert_changes import write_changes
 from keyfold.keyed.running.write import WORKED, BatchResult, read_reports, write_tables
 from keyfold.lakehouse import Lakehouse

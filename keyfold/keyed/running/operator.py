@@ -4,12 +4,10 @@ Keys with events or a due timer are needed. Their rows are read from the partiti
 `processor` connects the operator to Spark.
 """
 
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -29,16 +27,11 @@ from keyfold.keyed.parts.part_rows import SIZES
 from keyfold.keyed.parts.partition_state import PartitionState
 from keyfold.keyed.rows.answers import AnswersInFiles
 from keyfold.keyed.rows.codec import decode, empty, encode
-from keyfold.keyed.running.read import CLOCK, SEED, SEED_RANGES, BatchClock
+from keyfold.keyed.running.blobs import CLOCK, SEED, SEED_RANGES, BatchClock
+from keyfold.keyed.running.partition_report import DROPPED, report_row
 from keyfold.privacy import describe_error, errors_without_values, masked
 from keyfold.storage.place import Place
 from keyfold.times import from_micros
-
-REPORT = "#report"
-"""Table name of emitted rows that have a `PartitionReport`."""
-
-DROPPED = "#dropped"
-"""Table name of emitted rows that name files of parts which the state no longer needs after this batch."""
 
 _ROWS_A_CALL = 128_000
 """Approximate number of rows of events and state in a call of the step."""
@@ -48,45 +41,6 @@ class StepError(StepFailed):
     """A job's step raised; names the job, the key group and a sample key. `MARK` is found in the error that Spark raises."""
 
     MARK = "keyfold step failed: "
-
-
-class PartitionReport(NamedTuple):
-    """The report of a state partition for a batch: events, change of open events, earliest timers, size of its state.
-
-    For a job with several inputs, `by_input` has the number of events of each, in the order of their declaration.
-    """
-
-    events: int
-    open_change: int
-    deadline: int
-    stale_at: int
-    state_bytes: int
-    by_input: tuple[int, ...] = ()
-
-    def pack(self) -> bytes:
-        """Encode as bytes."""
-        return struct.pack(f"<{5 + len(self.by_input)}q", *self[:5], *self.by_input)
-
-    @classmethod
-    def unpack(cls, payload: bytes) -> "PartitionReport":
-        """Decode what `pack` encoded."""
-        numbers = struct.unpack(f"<{len(payload) // 8}q", payload)
-        events, open_change, deadline, stale_at, state_bytes, *by_input = numbers
-        return cls(events, open_change, deadline, stale_at, state_bytes, tuple(by_input))
-
-    def __add__(self, other: "PartitionReport") -> "PartitionReport":  # type: ignore[override]
-        return PartitionReport(
-            self.events + other.events,
-            self.open_change + other.open_change,
-            min(self.deadline, other.deadline),
-            min(self.stale_at, other.stale_at),
-            self.state_bytes + other.state_bytes,
-            tuple(map(sum, zip_longest(self.by_input, other.by_input, fillvalue=0))),
-        )
-
-
-NOTHING = PartitionReport(0, 0, NEVER, NEVER, 0)
-"""The empty report, to which others are added."""
 
 
 class PartitionOperator:
@@ -103,7 +57,7 @@ class PartitionOperator:
         self._job, self._answers, self._parts, self._manifest = job, answers, parts, manifest
 
     def call(self, rows: Iterator[Any]) -> Iterator[Row]:
-        """Process a partition's rows of `read.BLOBS`; yields rows of `processor.EMITTED`.
+        """Process a partition's rows of `blobs.BLOBS`; yields rows of `processor.EMITTED`.
 
         Raises:
             StepError: the step raised, or its result does not fit the declarations.
@@ -131,7 +85,7 @@ class PartitionOperator:
         deadline, stale_at = old.timers if old else (NEVER, NEVER)
         # Do not open its parts: the cost of an idle batch must not depend on the size of the state.
         if not payloads and deadline > clock.watermark and stale_at > clock.processing_time:
-            yield _report(0, 0, old)
+            yield report_row(0, 0, old)
             return
         state = PartitionState(job, self._parts, old, clock.batch, SIZES)
         events = pl.concat([decode(payload) for payload in payloads], rechunk=True) if payloads else empty(job.events)
@@ -156,7 +110,7 @@ class PartitionOperator:
             yield Row(table=DROPPED, payload="\n".join(dropped).encode())
         by_input = counts_by_input(job.inputs, events) if job.inputs else ()
         open_change = new.open_events - (old.open_events if old else 0)
-        yield _report(count(events, job.event_count), open_change, new, by_input)
+        yield report_row(count(events, job.event_count), open_change, new, by_input)
 
     def _needed(
         self,
@@ -213,7 +167,7 @@ class PartitionOperator:
         begun = state.begin(frames())
         begun = replace(begun, open_events=open_events)
         self._keep(begun)
-        yield _report(0, open_events, begun)
+        yield report_row(0, open_events, begun)
 
     def _keep(self, manifest: Manifest) -> None:
         # Avoid calls of Spark's state: each is a round trip to Java.
@@ -341,9 +295,3 @@ def _rows_a_slot(state: Manifest | None, *, all_rows: bool) -> float:
     parts = state.parts if all_rows else (*state.base, *state.changes)
     # Most changes are of slots in the base, and may add rows to them: count all rows, but only the base's slots.
     return sum(part.rows for part in parts) / max(1, sum(part.slots for part in state.base))
-
-
-def _report(events: int, open_change: int, state: Manifest | None, by_input: tuple[int, ...] = ()) -> Row:
-    timers = state.timers if state else (NEVER, NEVER)
-    report = PartitionReport(events, open_change, *timers, state.size if state else 0, by_input)
-    return Row(table=REPORT, payload=report.pack())

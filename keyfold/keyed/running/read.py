@@ -4,26 +4,24 @@ Spark's source only counts: a row is the number `batch * splits + split`. A work
 journal, and then its split's share of the planned files.
 """
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
 from keyfold.errors import Damaged, InvalidData
 from keyfold.journal import Journal
 from keyfold.journal.records import Done
-from keyfold.keyed.calling.slots import Slots, key_groups_of, partition_labels, slots_of
+from keyfold.keyed.calling.slots import key_groups_of, partition_labels, slots_of
 from keyfold.keyed.generation.batch_records import KeyedPlan, PlannedFile
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.several_inputs import Input, tagged
-from keyfold.keyed.rows.codec import conform, encode, polars_schema
+from keyfold.keyed.rows.codec import conform, polars_schema
 from keyfold.keyed.rows.hashing import PartOf
+from keyfold.keyed.running.blobs import CLOCK, SEED, SEED_RANGES, BatchClock, blobs, cut_rows, partition_numbers
 from keyfold.keyed.running.worker import freeze_loaded_modules
 from keyfold.lakehouse.parquet import scan_rows
 from keyfold.privacy import errors_without_values
@@ -33,51 +31,9 @@ from keyfold.times import micros
 LEAST_SPLITS = 64
 """Number of splits of a batch, unless the cluster has more cores. A task may read several splits."""
 
-BLOBS = StructType(
-    [
-        StructField("partition", IntegerType()),
-        StructField("sequence", LongType()),
-        StructField("payload", BinaryType()),
-    ]
-)
-"""A blob of events of a state partition (its label). `sequence` orders the blobs of a batch, or is `CLOCK` or `SEED`."""
-
-CLOCK = -1
-"""`sequence` of the blob with the batch's clock."""
-SEED = -2
-"""`sequence` of the first blob of seeded state (`seeding`); further ones count down."""
-
-SEED_RANGES = 16
-"""Number of ranges of slots that a partition's seed is divided into, so that a worker holds one range at a time."""
-
 _ROWS_AT_ONCE = 1_000_000
 _BYTES_AT_ONCE = 256 << 20
 _ROWS_A_UNIT = 250_000
-
-
-class BatchClock(NamedTuple):
-    """The number and the clock of a batch, as sent to state partitions. Times are microseconds since 1970.
-
-    Attributes:
-        watermarks: of each input, in the order of their declaration; empty for a job with one stream.
-        lookups: the stored file of each lookup, by its name.
-    """
-
-    batch: int
-    late_watermark: int
-    watermark: int
-    processing_time: int
-    watermarks: Sequence[int] = ()
-    lookups: Mapping[str, str] = MappingProxyType({})
-
-    def pack(self) -> bytes:
-        """Encode as bytes."""
-        return json.dumps(self._asdict() | {"lookups": dict(self.lookups)}).encode()
-
-    @classmethod
-    def unpack(cls, payload: bytes) -> "BatchClock":
-        """Decode what `pack` encoded."""
-        return cls(**json.loads(payload))
 
 
 class Unit(NamedTuple):
@@ -118,7 +74,7 @@ def _cut(files: Iterable[tuple[str, Place, PlannedFile]], rows_a_unit: int = _RO
 def read_slices(
     job: KeyedJob, journal: Place, tables: dict[str, Place], partitions: int, splits: int
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Make the function for `mapInArrow`: it takes numbers of splits and returns rows of `BLOBS`.
+    """Make the function for `mapInArrow`: it takes numbers of splits and returns rows of `blobs.BLOBS`.
 
     Args:
         job: the job.
@@ -185,7 +141,7 @@ def _clocks(job: KeyedJob, plan: KeyedPlan, labels: tuple[int, ...]) -> pa.Recor
         tuple(map(micros, watermarks)),
         plan.lookups,
     )
-    return _blobs(labels, [CLOCK] * len(labels), [clock.pack()] * len(labels))
+    return blobs(labels, [CLOCK] * len(labels), [clock.pack()] * len(labels))
 
 
 def _seeds(
@@ -199,10 +155,10 @@ def _seeds(
             rows = conform(rows, job.state, "seeded state")
             slots = slots_of(job, rows)
             ranges = key_groups_of(slots) * np.uint64(SEED_RANGES) // np.uint64(job.key_groups)
-            parts = _partitions(slots, len(labels)) * SEED_RANGES + ranges.astype(np.uint16)
-            for part, payload in _cut_rows(rows, parts, len(labels) * SEED_RANGES):
+            parts = partition_numbers(slots, len(labels)) * SEED_RANGES + ranges.astype(np.uint16)
+            for part, payload in cut_rows(rows, parts, len(labels) * SEED_RANGES):
                 partition, number = divmod(part, SEED_RANGES)
-                yield _blobs([labels[partition]], [SEED - unit.number * SEED_RANGES - number], [payload])
+                yield blobs([labels[partition]], [SEED - unit.number * SEED_RANGES - number], [payload])
 
 
 def _reader(
@@ -269,38 +225,8 @@ def _splitter(job: KeyedJob, labels: tuple[int, ...]) -> Callable[[pl.DataFrame,
     def split(events: pl.DataFrame, sequence: int) -> Iterator[pa.RecordBatch]:
         if job.combine is not None:
             events = conform(job.combine(events), job.events, "combined events")
-        cut = _cut_rows(events, _partitions(slots_of(job, events), len(labels)), len(labels))
+        cut = cut_rows(events, partition_numbers(slots_of(job, events), len(labels)), len(labels))
         there, payloads = [labels[partition] for partition, _ in cut], [payload for _, payload in cut]
-        yield _blobs(there, [sequence] * len(there), payloads)
+        yield blobs(there, [sequence] * len(there), payloads)
 
     return split
-
-
-def _partitions(slots: Slots, partitions: int) -> np.ndarray:
-    """Return the state partition of each slot."""
-    return (key_groups_of(slots) % np.uint64(partitions)).astype(np.uint16)
-
-
-def _cut_rows(rows: pl.DataFrame, parts: np.ndarray, count: int) -> list[tuple[int, bytes]]:
-    """Encode the rows of each part as a blob; returns the numbers of the parts that have rows, with their blobs."""
-    # NumPy's stable sort of 16-bit numbers is a radix sort: several times as fast as sorting the frame.
-    order = np.argsort(parts, kind="stable")
-    counts = np.bincount(parts, minlength=count)
-    ends = np.cumsum(counts)
-    there = [int(one) for one in np.flatnonzero(counts)]
-    if any(kind.is_nested() for kind in rows.dtypes):
-        # A slice of a list column refers to all values of the column: encoding it would cost as much as the whole column.
-        return [(one, encode(rows[order[ends[one] - counts[one] : ends[one]]])) for one in there]
-    ordered = rows[order]
-    return [(one, encode(ordered.slice(ends[one] - counts[one], counts[one]))) for one in there]
-
-
-def _blobs(partitions: Iterable[int], sequences: list[int], payloads: list[bytes]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(list(partitions), pa.int32()),
-            pa.array(sequences, pa.int64()),
-            pa.array(payloads, pa.binary()),
-        ],
-        names=BLOBS.names,
-    )

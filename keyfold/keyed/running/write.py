@@ -13,7 +13,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.output_table import OutputTable
 from keyfold.keyed.rows.codec import decode
-from keyfold.keyed.running.operator import DROPPED, NOTHING, REPORT, PartitionReport
+from keyfold.keyed.running.partition_report import DROPPED, NOTHING, REPORT, PartitionReport
 from keyfold.keyed.running.worker import freeze_loaded_modules
 from keyfold.lakehouse.data_files import STAGED, WrittenFile, write_data_file
 from keyfold.lakehouse.fail_points import reached
@@ -21,7 +21,7 @@ from keyfold.privacy import errors_without_values
 from keyfold.storage.place import Place
 
 WORKED = StructType([StructField("table", StringType()), StructField("report", StringType())])
-"""A task's report as JSON: a file of a table, or (table `operator.REPORT`) the sum of its partitions' reports."""
+"""A task's report as JSON: a file of a table, or (table `partition_report.REPORT`) the sum of its partitions' reports."""
 
 _ROWS_A_FILE = 1_000_000
 _BYTES_A_FILE = 256 << 20

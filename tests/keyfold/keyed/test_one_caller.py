@@ -11,9 +11,10 @@ import pytest
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.codec import empty, encode, polars_schema
-from keyfold.keyed.running.operator import REPORT, StepError
+from keyfold.keyed.running.blobs import CLOCK, BatchClock
+from keyfold.keyed.running.operator import StepError
+from keyfold.keyed.running.partition_report import REPORT
 from keyfold.keyed.running.processor import PartitionProcessor
-from keyfold.keyed.running.read import CLOCK, BatchClock
 from keyfold.times import micros
 from spark_jobs.jobs.vehicle_trips.job import VEHICLE_STOP, VEHICLE_TRIPS
 from spark_jobs.streams import TELEMETRY
