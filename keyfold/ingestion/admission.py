@@ -63,13 +63,13 @@ def select_files(
     # Take the time before listing, so that a file that lands meanwhile counts as young.
     now, listing = time.time_ns(), _list(landing, done_marker)
     seen: set[LandedFile] = set()
-    young = [file for file in listing.files if not file.is_whole(now, settle) and not _all_know(file, knowns)]
+    young = [file for file in listing.files if not file.is_whole(now, settle) and not _is_known_to_all(file, knowns)]
     if settle and not done_marker and young:
         settled_in = max(file.changed_at for file in young) - now + micros(settle) * 1_000
         time.sleep(min(settled_in / 1e9, settle.total_seconds()))
         seen = set(young)
         now, listing = time.time_ns(), _list(landing, done_marker)
-    unread = [file for file in listing.files if not _all_know(file, knowns)]
+    unread = [file for file in listing.files if not _is_known_to_all(file, knowns)]
     complete = [file for file in unread if file.is_whole(now, settle) or file in seen or not (settle or done_marker)]
     # In parallel: digests of many small files wait for the disk or the network, not for the processor.
     with ThreadPoolExecutor(_READERS) as readers:
@@ -110,7 +110,7 @@ def _parted(
     return Admission(tuple(files), waiting, changed, touched)
 
 
-def _all_know(file: LandedFile, knowns: Sequence[Mapping[str, KnownFile]]) -> bool:
+def _is_known_to_all(file: LandedFile, knowns: Sequence[Mapping[str, KnownFile]]) -> bool:
     return all(is_known(file, known) for known in knowns)
 
 

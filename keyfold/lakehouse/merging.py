@@ -208,12 +208,12 @@ def _files_of(delta: DeltaTable, keys: pl.DataFrame, *, is_divided: bool) -> lis
     files: list[File] = []
     for at, (quoted, size) in enumerate(zip(columns["path"], columns["size_bytes"], strict=True)):
         path = unquote(quoted)
-        is_in_reach = all(_meet(span, least[at], greatest[at]) for span, least, greatest in spans)
+        is_in_reach = all(_may_overlap(span, least[at], greatest[at]) for span, least, greatest in spans)
         files.append(File(path, size, leaf=leaf_of(path) if is_divided else None, is_in_reach=is_in_reach))
     return sorted(files, key=lambda file: (file.bytes, file.path))
 
 
-def _meet(span: tuple[Any, Any], least: Any, greatest: Any) -> bool:
+def _may_overlap(span: tuple[Any, Any], least: Any, greatest: Any) -> bool:
     """Whether a span of keys overlaps a file's span; True if the file's is not known."""
     first, last = span
     # Writers do not agree on how statistics represent floating-point and decimal numbers.

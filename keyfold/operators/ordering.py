@@ -59,6 +59,7 @@ def in_order(events: pl.DataFrame, key: Sequence[str], time: str, ties: Sequence
 def _in_time(order: NDArray[np.uint32], key_number: NDArray[np.intp], times: NDArray[np.int64]) -> NDArray[np.uint32]:
     """Sort row numbers, which are grouped by key, by time within each key."""
     times = times[order]
+    # Events mostly arrive in order: finding the keys that need sorting is cheaper than sorting all.
     is_behind = (times[1:] < times[:-1]) & (key_number[1:] == key_number[:-1])
     if not is_behind.any():
         return order
@@ -71,12 +72,15 @@ def _in_time(order: NDArray[np.uint32], key_number: NDArray[np.intp], times: NDA
 
 
 def _without_ties(by_key: pl.DataFrame, key_number: NDArray[np.intp], time: str, ties: Sequence[str]) -> pl.DataFrame:
+    """Sort the rows of a key that have the same time, by their other columns."""
     times = _physical(by_key, time)
+    # Between each row and the next one, with an end on both sides: a row is tied with the one before or the one after it.
     is_tie = np.zeros(by_key.height + 1, dtype=bool)
     is_tie[1:-1] = (key_number[1:] == key_number[:-1]) & (times[1:] == times[:-1])
     tied = np.flatnonzero(is_tie[:-1] | is_tie[1:])
     if not tied.size:
         return by_key
+    # Each group of tied rows has a number, so that one sort orders all groups and keeps them in place.
     instant = pl.Series("#instant", np.cumsum(~is_tie)[tied])
     compared = by_key[tied].select(instant, *ties)
     order = np.arange(by_key.height)

@@ -136,7 +136,7 @@ def _cast(given: pl.Series, field: pa.Field) -> pl.Series:
 def _as_text(given: pl.Series) -> pl.Series:
     if given.dtype in (pl.String, pl.Categorical, pl.Enum):
         return given.cast(pl.String)
-    return _nothing(given, pl.String())
+    return _nulls(given, pl.String())
 
 
 def _as_texts(given: pl.Series) -> pl.Series:
@@ -145,7 +145,7 @@ def _as_texts(given: pl.Series) -> pl.Series:
         given = given.arr.to_list()
     if isinstance(given.dtype, pl.List):
         is_text = given.dtype.inner in (pl.String, pl.Categorical, pl.Enum, pl.Null)
-        return given.cast(_TEXTS) if is_text else _nothing(given, _TEXTS)
+        return given.cast(_TEXTS) if is_text else _nulls(given, _TEXTS)
     # Some producers leave out the brackets if there is only one value.
     alone = _as_text(given)
     return alone.to_frame("text").select(pl.concat_list("text")).to_series().set(alone.is_null(), None)
@@ -157,19 +157,19 @@ def _as_bool(given: pl.Series) -> pl.Series:
     if given.dtype == pl.String:
         text = given.str.strip_chars().str.to_lowercase()
         return text.replace_strict({"true": True, "false": False}, default=None, return_dtype=pl.Boolean)
-    return _nothing(given, pl.Boolean())
+    return _nulls(given, pl.Boolean())
 
 
 def _as_float(given: pl.Series) -> pl.Series:
     if given.dtype == pl.String:
         given = given.str.strip_chars()
     elif not given.dtype.is_numeric():
-        return _nothing(given, pl.Float64())
+        return _nulls(given, pl.Float64())
     values = given.cast(pl.Float64, strict=False)
     return values.set(~values.is_finite(), None)
 
 
-def _nothing(given: pl.Series, dtype: pl.DataType) -> pl.Series:
+def _nulls(given: pl.Series, dtype: pl.DataType) -> pl.Series:
     return pl.repeat(None, len(given), dtype=dtype, eager=True)
 
 

@@ -46,7 +46,7 @@ class TestHarness:
         self.state = empty(job.state)
         self.watermark: datetime = BEGINNING
         self.written = {table.name: empty(table.schema) for table in job.tables}
-        self._played = 0
+        self._passed_in = 0
         self._reached = dict.fromkeys(job.all_inputs, BEGINNING)
         self._lookups = {name: empty(one.columns) for name, one in job.lookups.items()}
 
@@ -89,7 +89,7 @@ class TestHarness:
             error.add_note(f"job {job.name}")
             raise
         # Events that were passed in; `assert_nothing_lost` compares them with the events in tables and state.
-        self._played += played
+        self._passed_in += played
         self.state = pl.concat([others, called.state_after(job, needed), waiting])
         for name, rows in called.tables.items():
             self.written[name] = pl.concat([self.written[name], rows])
@@ -140,10 +140,10 @@ class TestHarness:
         job = self._job
         counted = {table.name: count(self.written[table.name], table.events) for table in job.tables}
         counted["state"] = count(self.state, job.state_events)
-        if sum(counted.values()) != self._played:
+        if sum(counted.values()) != self._passed_in:
             where = ", ".join(f"{number:,} in {name}" for name, number in counted.items())
             raise AssertionError(
-                f"job {job.name}: {self._played:,} events were passed in, and {sum(counted.values()):,} are counted ({where}): "
+                f"job {job.name}: {self._passed_in:,} events were passed in, and {sum(counted.values()):,} are counted ({where}): "
                 "the step loses or duplicates events, or output_events and state_events count them wrongly"
             )
 

@@ -52,7 +52,7 @@ def wait_for_news(
     """
     while not stop.is_set():
         positions = done.positions if done else {}
-        if last is None or any(_has_come(table, positions.get(name)) for name, table in tables.items()):
+        if last is None or any(_has_news(table, positions.get(name)) for name, table in tables.items()):
             return True
         pause = _until_next_reason(done, last)
         if pause <= timedelta(0):
@@ -61,7 +61,7 @@ def wait_for_news(
     return False
 
 
-def _has_come(table: Place, position: Position | None) -> bool:
+def _has_news(table: Place, position: Position | None) -> bool:
     # Only looks for the next log entry: planning checks that the table is still the same and its log has no gap.
     return position is not None and has_version(table, position.version + 1)
 

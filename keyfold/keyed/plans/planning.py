@@ -96,34 +96,37 @@ def plan_run(
     before = EventTime(job, done, clock, processing_time, produced)
     files = [replace(file, input=name) for name, one in job.all_inputs.items() for file in changes[one.table].files]
     slices = cut(files, wanted.max_bytes, micros(before.watermark), *_span(wanted))
-    come = [one for one in slices if one.files]  # without new files there is one slice, which is empty
+    filled = [one for one in slices if one.files]  # without new files there is one slice, which is empty
     warnings = [
         jump,
-        idle_after_warning(job.idle_after, [*(done.arrivals if done else ()), *([processing_time] if come else [])]),
+        idle_after_warning(job.idle_after, [*(done.arrivals if done else ()), *([processing_time] if filled else [])]),
     ]
     if before.watermark > shifted(processing_time, _FAR_AHEAD):
         warnings.append(
             f"event time of job {job.name} was moved to {before.watermark:%Y-%m-%d}, and never goes back: events before that "
             "are late; to read all events again, start a new generation with --full-refresh"
         )
-    if cuts_through(come) > _SCATTERED:
+    if cuts_through(filled) > _SCATTERED:
         warnings.append(
             f"the files of {' and '.join(tables)} each span much of the time that is read, and are read "
-            f"{cuts_through(come):.1f} times: run maintenance, which clusters files by event time"
+            f"{cuts_through(filled):.1f} times: run maintenance, which clusters files by event time"
         )
     span = BoundsOfTime(wanted.until, wanted.advance_to)
-    came = _came(job, tables, come)
-    clocks = before.through(come, came, span) if come else before.tick(span)
+    newest = _newest_times(job, tables, filled)
+    clocks = before.through(filled, newest, span) if filled else before.tick(span)
     final = clocks[-1]
-    for name, one in came.items():
+    for name, one in newest.items():
         declared = job.all_inputs[name]
-        warnings += [waits_for_others(declared, one, final.times[name]), _woke(before, name, declared, come)]
+        warnings += [
+            waits_for_others(declared, one, final.times[name]),
+            _idle_input_warning(before, name, declared, filled),
+        ]
     # The commit record has the next timers, so a run without new events and due timers does not start Spark.
     is_due = done is not None and (
         (done.next_deadline is not None and done.next_deadline <= final.clock.watermark)
         or (done.next_stale_at is not None and done.next_stale_at <= processing_time)
     )
-    plans = _plans(job, done, changes, slices, clocks, reading, wanted, lookups) if come or is_due else ()
+    plans = _plans(job, done, changes, slices, clocks, reading, wanted, lookups) if filled or is_due else ()
     reached = ClockRecord(watermark=final.clock.watermark, processing_time=processing_time, reading=reading)
     return PlannedRun(plans, reached, tuple(warning for warning in warnings if warning))
 
@@ -137,18 +140,18 @@ def _changes(job: KeyedJob, tables: Mapping[str, Place], done: KeyedDone | None)
     }
 
 
-def _came(job: KeyedJob, tables: Mapping[str, Place], come: Sequence[Slice]) -> dict[str, NewestTimes]:
+def _newest_times(job: KeyedJob, tables: Mapping[str, Place], filled: Sequence[Slice]) -> dict[str, NewestTimes]:
     """Return the newest event times of each input with new files."""
     newest: dict[str, NewestTimes] = {}
     for name, one in job.all_inputs.items():
-        if files := [file for part in come for file, _ in part.files if file.input == name]:
+        if files := [file for part in filled for file, _ in part.files if file.input == name]:
             newest[name] = newest_times(one, tables[one.table], files)
     return newest
 
 
-def _woke(before: EventTime, name: str, declared: Input, come: Sequence[Slice]) -> str | None:
+def _idle_input_warning(before: EventTime, name: str, declared: Input, filled: Sequence[Slice]) -> str | None:
     """Warn if an idle input has new events that are late; None if not."""
-    firsts = [file.first for one in come for file, _ in one.files if file.input == name and file.first is not None]
+    firsts = [file.first for one in filled for file, _ in one.files if file.input == name and file.first is not None]
     if not before.is_idle(name) or not firsts or min(firsts) > micros(before.watermark):
         return None
     return (

@@ -99,6 +99,7 @@ class Aggregates:
         Raises:
             TotalTooLargeError: a sum overflows its column.
         """
+        # Polars wraps around on overflow, without an error.
         check_sums(rows, by, self._sums)
         return rows.group_by(by).agg(*more, *(getattr(pl.col(name), one.joined)() for name, one in self._of.items()))
 

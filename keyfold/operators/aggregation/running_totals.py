@@ -69,6 +69,7 @@ def totals(
         list(key),
         [pl.col(latest).max()] if latest else [],
     )
+    # Columns of `then` are computed from these again, so state does not need them.
     kept = [field for field in output if field.name in (*key, *sums.names, latest)]
     kept += [field for field in sums.fields if field not in kept]
 

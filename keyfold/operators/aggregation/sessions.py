@@ -86,7 +86,7 @@ def sessions(
         rows = rows.with_columns((silence > gap).fill_null(value=True).cum_sum().alias("#session"))
         joined = sums.joined(rows, [*by, "#session"], *span, pl.col("#known").any())
         joined = joined.with_columns((pl.col(event_time) + gap).alias(DEADLINE))
-        # A session that contains state was open before, so its new events are not late.
+        # A session that contains state was open before, so its new events are not late: they have extended it.
         was_over = (pl.col(DEADLINE) <= clock.late_watermark) & ~pl.col("#known")
         is_over = pl.col(DEADLINE) <= clock.watermark
         return Step(

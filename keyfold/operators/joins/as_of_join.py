@@ -104,9 +104,9 @@ def _join(
     left, versions = sides.side(known, sides.left), _in_order(sides, sides.side(known, sides.right))
     is_ready = pl.col(EVENT_TIME) <= clock.watermark
     ready, waiting = left.filter(is_ready), left.filter(~is_ready)
-    places = _newest_versions(ready, versions, sides.key, within)
-    found = places.is_not_null()
-    pairs = sides.pairs(ready.filter(found), versions[places.drop_nulls().to_numpy()])
+    versions_at = _newest_versions(ready, versions, sides.key, within)
+    found = versions_at.is_not_null()
+    pairs = sides.pairs(ready.filter(found), versions[versions_at.drop_nulls().to_numpy()])
     output = pl.concat([pairs, *sides.misses(ready.filter(~found), how)])
     kept = versions.with_columns((pl.col(EVENT_TIME) + within).alias(DEADLINE)).filter(
         # A version is superseded when the watermark has passed the next one.

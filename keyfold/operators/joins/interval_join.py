@@ -113,6 +113,7 @@ def pairs_within(
     """
     if not left.height or not right.height:
         return np.empty(0, np.int64), np.empty(0, np.int64)
+    # Keys become whole numbers, by their rank among the keys of both sides.
     codes = pl.concat([left.select(key), right.select(key)]).select(pl.struct(key).rank("dense").cast(pl.Int64))
     code = codes.to_series().to_numpy()
     left_code, right_code = code[: left.height], code[left.height :]
@@ -165,6 +166,7 @@ def _new_pairs(
     left: pl.DataFrame, right: pl.DataFrame, key: tuple[str, ...], earliest: timedelta, latest: timedelta
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the pairs with a new row. Pairs of two older rows were written when the later one arrived."""
+    # New left rows with all right rows, and old left rows with new right rows only: no pair is found twice.
     new_left, old_left = (np.flatnonzero(left["is_new"].to_numpy() == new) for new in (True, False))
     new_right = np.flatnonzero(right["is_new"].to_numpy())
     of_new = pairs_within(left[new_left], right, key, earliest, latest)

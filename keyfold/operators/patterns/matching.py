@@ -70,6 +70,7 @@ def find(pattern: Pattern, sequence: Sequence, watermark: int) -> Found:
 
 def _nth(pattern: Times, sequence: Sequence, begins: Rows) -> tuple[Rows, NDArray[np.bool_]]:
     """Return for every `a` the row of the n-th `a` from there on, and whether that one has not come yet."""
+    # Rows of a key are adjacent, so its n-th `a` is n - 1 places further, if it is still of the same key.
     at = np.arange(len(begins)) + pattern.n - 1
     nth = begins[np.minimum(at, max(len(begins) - 1, 0))]
     is_there = (at < len(begins)) & (sequence.key_number[nth] == sequence.key_number[begins])
@@ -85,6 +86,7 @@ def _first_that_fits(pattern: FollowedBy | Without, sequence: Sequence, begins: 
     # Open rows have been compared with every earlier `b`.
     answers = np.flatnonzero(_holds(pattern.b, sequence.events) & sequence.is_new)
     last = np.full(len(begins), NO_ROW)
+    # Open unless a match is found; the caller closes those whose time has passed.
     still_open = np.ones(len(begins), dtype=bool)
     next_only = isinstance(pattern, FollowedBy) and pattern.next_only
     at = np.searchsorted(answers, begins, side="right")
@@ -102,6 +104,7 @@ def _first_that_fits(pattern: FollowedBy | Without, sequence: Sequence, begins: 
             # The next `b` has come, and did not fit or was too late.
             still_open[_has_next(sequence, begins, answers, at)] = False
             break
+        # If the last candidate was out of reach, so are all later ones.
         goes_on = reach[:, -1].copy()
         goes_on[found] = False
         left = left[goes_on]

@@ -92,7 +92,7 @@ class PatternStep:
         )
         key = events[matches.first].select(*self.key, pl.lit(name).alias(PATTERN))
         return pl.concat([key, first, last], how="horizontal").select(
-            *self.key, PATTERN, FIRST_TIME, LAST_TIME, *self._kept
+            *self.key, PATTERN, FIRST_TIME, LAST_TIME, *self._copied_columns
         )
 
     def _columns_of(self, events: pl.DataFrame, rows: Rows, which: str) -> pl.DataFrame:
@@ -102,7 +102,7 @@ class PatternStep:
         return columns.clear(len(rows)) if (rows == NO_ROW).all() else columns[rows]
 
     @property
-    def _kept(self) -> list[str]:
+    def _copied_columns(self) -> list[str]:
         """The columns of matches that are copied from events: for each kept column, those of the first and the last event."""
         return [f"{which}{column}" for column in self.keep for which in (FIRST, LAST)]
 

@@ -151,7 +151,7 @@ def _tables(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Verdic
 
 def _inputs(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Verdict, str]:
     in_both = [name for name in before if name in after and before[name] != after[name]]
-    delayed = [name for name in in_both if _but_for_delay(before[name]) == _but_for_delay(after[name])]
+    delayed = [name for name in in_both if _without_delay(before[name]) == _without_delay(after[name])]
     if changed := [name for name in in_both if name not in delayed]:
         return "refresh", f"{', '.join(changed)} is read in another way"
     gone, new = ([name for name in one if name not in other] for one, other in ((before, after), (after, before)))
@@ -164,7 +164,7 @@ def _inputs(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Verdic
     return "move", "; ".join(effects)
 
 
-def _but_for_delay(one: Mapping[str, Any]) -> dict[str, Any]:
+def _without_delay(one: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in one.items() if name != "watermark_delay"}
 
 

@@ -136,7 +136,7 @@ def erase(
             which = trace.where(name, pa.schema(DeltaTable(str(table)).schema().to_arrow()))
             if which is not None:
                 rows[f"open.{name}"] = (count_rows_of if dry_run else erase_rows)(table, which).rows
-        cannot = unsearchable(lakehouse, stream, values)
+        unsearchable_lines = unsearchable(lakehouse, stream, values)
         rows["keys in monitoring.edits"] = mask_keys(
             lakehouse, erasure.values, not_of=_other_jobs(lakehouse, stream), dry_run=dry_run
         )
@@ -153,7 +153,7 @@ def erase(
             for job, _, _ in live:
                 # Old generations and branches have the rows too, and could be promoted.
                 remove_other_generations(lakehouse, job.name, branches=True)
-                generation = _now(lakehouse, job)
+                generation = _live_now(lakehouse, job)
                 deleted += sum(forget(generation.table(table.name)) for table in job.tables)
                 generation.record_checksums()
             for table in tables.values():
@@ -177,10 +177,10 @@ def erase(
         rows=rows,
         sums=tuple(f"{name} ({why})" if why else name for name, why, _ in sums),
         summed_up_by=tuple(dict.fromkeys(job for _, _, job in sums)),
-        unsearchable=cannot,
+        unsearchable=unsearchable_lines,
         generations=generations,
         files_deleted=deleted,
-        not_touched=tuple(_elsewhere(lakehouse, stream, jobs, erasure.values)),
+        not_touched=tuple(_untouched_places(lakehouse, stream, jobs, erasure.values)),
     )
 
 
@@ -212,7 +212,7 @@ def _sums(live: Sequence[tuple[KeyedJob, Generation, KeyedDone]], trace: Trace) 
                 yield name, f"{', '.join(made)}: made of {', '.join(trace.columns)}" if made else "", job.name
 
 
-def _now(lakehouse: Lakehouse, job: KeyedJob) -> Generation:
+def _live_now(lakehouse: Lakehouse, job: KeyedJob) -> Generation:
     live = live_generation(lakehouse, job.name)
     assert live is not None  # noqa: S101 - the job is locked, and had a live generation
     return live
@@ -232,7 +232,7 @@ def _other_jobs(lakehouse: Lakehouse, stream: Stream) -> list[str]:
     return [job for job, is_made_of_it in _made_of_stream(lakehouse, stream).items() if not is_made_of_it]
 
 
-def _elsewhere(
+def _untouched_places(
     lakehouse: Lakehouse, stream: Stream, jobs: Sequence[KeyedJob], values: Mapping[str, Sequence[str]]
 ) -> Iterator[str]:
     known = {job.name for job in jobs}

@@ -155,7 +155,7 @@ class StateRows(RowsOnWorkers):
             # Manifests are small, one row for each state partition. The parts are read in this process.
             for row in self._manifests.toLocalIterator():
                 for frame in partition_frames(self.where, self._parts, row["manifest"], slots=self._slots):
-                    rows = _kept(frame.drop(SLOT), self._wanted, self._columns)
+                    rows = _wanted_rows(frame.drop(SLOT), self._wanted, self._columns)
                     if rows.height:
                         yield rows
 
@@ -172,7 +172,7 @@ class StateRows(RowsOnWorkers):
         wanted, columns = self._wanted, self._columns
 
         def kept(frames: Iterator[pl.DataFrame]) -> Iterator[pa.RecordBatch]:
-            return work(_kept(frame.drop(SLOT), wanted, columns) for frame in frames)
+            return work(_wanted_rows(frame.drop(SLOT), wanted, columns) for frame in frames)
 
         return self._over_frames(kept, schema)
 
@@ -303,7 +303,7 @@ def _schema(where: str, generation: Generation, job: KeyedJob | None, manifests:
     raise NotFound(f"{where}: its state is empty, and no job of that name declares its columns")
 
 
-def _kept(rows: pl.DataFrame, wanted: WantedKeys | None, columns: Mapping[str, str] | None) -> pl.DataFrame:
+def _wanted_rows(rows: pl.DataFrame, wanted: WantedKeys | None, columns: Mapping[str, str] | None) -> pl.DataFrame:
     kept = rows if wanted is None else wanted.of(rows)
     return kept if columns is None else kept.select(pl.col(old).alias(new) for old, new in columns.items())
 

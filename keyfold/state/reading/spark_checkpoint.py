@@ -25,7 +25,7 @@ _JOIN = "symmetricHashJoin"
 TTL = "ttlExpirationMs"
 _NO_VALUE = ["__dummy__"]
 """The value column of a de-duplication, which stores only keys."""
-_KEPT_WHOLE = {"list_value": "values", "map_value": "entries"}
+_COLLECTIONS = {"list_value": "values", "map_value": "entries"}
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ def _flat(frame: DataFrame, operator: int) -> DataFrame:
         elif isinstance(one.dataType, StructType):
             _spread(columns, F.col(f"`{one.name}`"), one.dataType, one.name)
         else:
-            columns[_KEPT_WHOLE.get(one.name, one.name)] = F.col(f"`{one.name}`")
+            columns[_COLLECTIONS.get(one.name, one.name)] = F.col(f"`{one.name}`")
     return frame.select(*(column.alias(name) for name, column in columns.items()))
 
 

@@ -38,7 +38,7 @@ def exact_cast(given: pl.Series, wanted: pl.DataType) -> pl.Series:
     is_number = have.is_numeric(), wanted.is_numeric()
     if have.is_nested() or wanted.is_nested() or (True in is_time and True in is_number):
         return pl.repeat(None, len(given), dtype=wanted, eager=True).alias(given.name)
-    make = next((make for is_kind, make in _MAKERS if is_kind(wanted)), _there_and_back)
+    make = next((make for is_kind, make in _MAKERS if is_kind(wanted)), _round_trip)
     return make(given.str.strip_chars() if have == pl.String and wanted != pl.String else given, wanted)
 
 
@@ -49,29 +49,29 @@ def _as_text(given: pl.Series, wanted: pl.DataType) -> pl.Series:
 def _as_date(given: pl.Series, wanted: pl.DataType) -> pl.Series:
     if given.dtype == pl.String:
         return given.str.to_date("%Y-%m-%d", strict=False)
-    return _there_and_back(given, wanted)
+    return _round_trip(given, wanted)
 
 
 def _as_bytes(given: pl.Series, wanted: pl.DataType) -> pl.Series:
     # `json_lines` writes bytes as base64.
-    return given.str.decode("base64", strict=False) if given.dtype == pl.String else _there_and_back(given, wanted)
+    return given.str.decode("base64", strict=False) if given.dtype == pl.String else _round_trip(given, wanted)
 
 
 def _as_truth(given: pl.Series, wanted: pl.DataType) -> pl.Series:
     if given.dtype != pl.String:
-        return _there_and_back(given, wanted)
+        return _round_trip(given, wanted)
     return given.str.to_lowercase().replace_strict({"true": True, "false": False}, default=None, return_dtype=wanted)
 
 
 def _as_time(given: pl.Series, wanted: pl.DataType) -> pl.Series:
     if given.dtype.is_temporal() and not isinstance(given.dtype, pl.Date | pl.Datetime):
-        return _there_and_back(given, wanted)
+        return _round_trip(given, wanted)
     times = exact_times(given)
     made = times.cast(wanted)
     return made.set(~made.cast(times.dtype).eq_missing(times), None)
 
 
-def _there_and_back(given: pl.Series, wanted: pl.DataType) -> pl.Series:
+def _round_trip(given: pl.Series, wanted: pl.DataType) -> pl.Series:
     try:
         made = given.cast(wanted, strict=False)
         is_same = made.cast(given.dtype, strict=False).eq_missing(given)
@@ -83,7 +83,7 @@ def _there_and_back(given: pl.Series, wanted: pl.DataType) -> pl.Series:
 
 def _as_float(given: pl.Series, wanted: pl.DataType) -> pl.Series:
     if given.dtype.is_integer() or given.dtype == pl.Boolean:
-        return _there_and_back(given, wanted)
+        return _round_trip(given, wanted)
     kind, texts = wanted.base_type(), given.cast(pl.String)
     made = texts.cast(wanted, strict=False)
     digits = (
@@ -109,7 +109,7 @@ def _nearest(number: Decimal, *, is_narrow: bool) -> float | None:
 def _as_decimal(given: pl.Series, wanted: pl.DataType) -> pl.Series:
     assert isinstance(wanted, pl.Decimal)  # noqa: S101 - narrows the type; the caller has checked it
     if not given.dtype.is_float() and given.dtype != pl.String:
-        return _there_and_back(given, wanted)
+        return _round_trip(given, wanted)
     if given.dtype.is_float():
         # As in `whole_numbers`: from 2^53 on, several whole numbers have the same float.
         given = given.set(given.abs() >= 2**53, None)

@@ -30,14 +30,14 @@ def json_lines(rows: pl.DataFrame, key: Sequence[str], style: LineFormat) -> pl.
         >>> json_lines(rows, ["item"], "keyed-json").to_list()
         ['{"Watch":{"models":["a","b"],"quantity":1929}}']
     """
-    shown = rows.select(_shown(pl.col(name), kind).alias(name) for name, kind in rows.schema.items())
-    if not shown.height:
+    converted = rows.select(_as_json_type(pl.col(name), kind).alias(name) for name, kind in rows.schema.items())
+    if not converted.height:
         return pl.Series([], dtype=pl.String)
     if style == "jsonl":
-        return shown.select(pl.struct(pl.all()).struct.json_encode()).to_series()
-    values = [name for name in shown.columns if name not in key]
+        return converted.select(pl.struct(pl.all()).struct.json_encode()).to_series()
+    values = [name for name in converted.columns if name not in key]
     content = pl.struct(values).struct.json_encode() if values else pl.lit("{}")
-    keyed = shown.select(_name(key).alias("name"), content.alias("content"))
+    keyed = converted.select(_name(key).alias("name"), content.alias("content"))
     lines = keyed.group_by("name", maintain_order=True).agg("content", pl.len().alias("rows"))
     several = pl.concat_str(pl.lit("["), pl.col("content").list.join(","), pl.lit("]"))
     value = pl.when(pl.col("rows") == 1).then(pl.col("content").list.first()).otherwise(several)
@@ -104,7 +104,7 @@ def _quoted(text: pl.Expr) -> pl.Expr:
     return pl.struct(text.alias("v")).struct.json_encode().str.slice(5).str.head(-1)
 
 
-def _shown(value: pl.Expr, kind: pl.DataType) -> pl.Expr:
+def _as_json_type(value: pl.Expr, kind: pl.DataType) -> pl.Expr:
     """Convert a value to a type that JSON has."""
     if isinstance(kind, pl.Datetime):
         utc = value.dt.convert_time_zone("UTC") if kind.time_zone else value
@@ -114,21 +114,21 @@ def _shown(value: pl.Expr, kind: pl.DataType) -> pl.Expr:
     # Readers parse JSON numbers as doubles: a decimal would lose its last digits.
     if isinstance(kind, pl.Decimal | pl.Date | pl.Time):
         return value.cast(pl.String)
-    if isinstance(kind, pl.List) and kind.inner is not None and _has_such(kind.inner):
-        return value.list.eval(_shown(pl.element(), _instance(kind.inner)))
-    if isinstance(kind, pl.Struct) and _has_such(kind):
+    if isinstance(kind, pl.List) and kind.inner is not None and _needs_conversion(kind.inner):
+        return value.list.eval(_as_json_type(pl.element(), _instance(kind.inner)))
+    if isinstance(kind, pl.Struct) and _needs_conversion(kind):
         return value.struct.with_fields(
-            _shown(pl.field(field.name), _instance(field.dtype)).alias(field.name) for field in kind.fields
+            _as_json_type(pl.field(field.name), _instance(field.dtype)).alias(field.name) for field in kind.fields
         )
     return value
 
 
-def _has_such(kind: object) -> bool:
+def _needs_conversion(kind: object) -> bool:
     """Whether a type contains one that JSON does not have."""
     if isinstance(kind, pl.List):
-        return _has_such(kind.inner)
+        return _needs_conversion(kind.inner)
     if isinstance(kind, pl.Struct):
-        return any(_has_such(field.dtype) for field in kind.fields)
+        return any(_needs_conversion(field.dtype) for field in kind.fields)
     return isinstance(kind, pl.Datetime | pl.Binary | pl.Decimal | pl.Date | pl.Time)
 
 
