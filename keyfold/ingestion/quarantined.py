@@ -71,6 +71,7 @@ def _search(
     paths = [path_of_file(file or "") if takes_path else "" for file in rows["file"]]
     is_known = [one is not None and path is not None for one, path in zip(fields, paths, strict=True)]
     found = pl.Series([ABSENT if known else UNKNOWN for known in is_known], dtype=pl.Int8)
+    # Rows of one file are mapped together: a column that is taken from the path has one value for all of them.
     at_paths: dict[str | None, list[tuple[int, _Fields]]] = {}
     for at, path in enumerate(paths):
         if is_known[at]:

@@ -49,6 +49,7 @@ def _read_split(split: Split) -> SplitResult:
             if writers.is_large:
                 writers.write()
         writers.write()
+    # Faults are returned: Spark would repeat a task that raises, and bury the reason.
     except OSError as error:
         writers.discard()
         result.fault = str(error)
@@ -67,6 +68,7 @@ def _read_split(split: Split) -> SplitResult:
 
 def _read_topic(split: Split, access: TopicAccess, writers: SplitWriters) -> None:
     """Read the split's ranges of offsets."""
+    # The messages of a deleted topic are gone too.
     if access.is_gone:
         for _, lost in split.ranges:
             writers.reject_gap(access, lost)

@@ -96,10 +96,12 @@ def read_clock() -> Reading:
 
 def ignore_jumps(before: Reading | None, now: Reading) -> tuple[Reading, str | None]:
     """Return a reading that ignores a jump of the clock since the previous reading, and a warning about a new jump."""
+    # Uptimes of two machines, or of before and after a restart, cannot be compared.
     if before is None or not before.boot or before.boot != now.boot:
         return now, None
     elapsed = timedelta(seconds=now.uptime - before.uptime)
     offset = (now.wall - before.time - elapsed).total_seconds()
+    # No jump, or a clock that was corrected: the offset of earlier jumps is dropped.
     if abs(offset) <= _JUMP.total_seconds():
         return now, None
     now = now.model_copy(update={"offset": offset})

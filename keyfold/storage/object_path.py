@@ -255,6 +255,7 @@ def _store_errors(path: ObjectPath) -> Iterator[None]:
             ) from None
         if isinstance(error, FileNotFoundError):
             raise FileNotFoundError(f"{path} is not there") from None
+        # The client's error may have secrets in its text and its causes, so it is dropped.
         failed = StoreError(_line(path, error))
         failed.place = str(path)
         raise failed from None

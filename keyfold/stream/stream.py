@@ -271,6 +271,7 @@ def _check_paths(stream: Stream) -> None:
                 f"{where}: the source of {name} has json=True, which keeps what keys of objects lead to, and "
                 f"{', '.join(strange)} leads into a list"
             )
+        # The text of an object contains the values below it, and so those of private columns.
         tops = [path_of(one) for one in source.names] or [()]
         inside = [
             column

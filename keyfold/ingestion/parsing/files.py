@@ -122,6 +122,7 @@ def _route(
     if form is None:
         raise UnreadableFileError(f"the file's extension is not one that ingest reads ({READABLE})")
     if form == "parquet":
+        # Names only: each stream has its own types, which `misfit` compares below.
         names = {path_of(name)[0]: None for name in routes.columns} | {
             name: None for one in streams for name in one.raw_schema.names
         }

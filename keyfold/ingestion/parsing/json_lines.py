@@ -32,6 +32,7 @@ def read_json(schema: pa.Schema, text: Iterable[bytes], missing: tuple[str, ...]
         if not chunk.strip(_BLANK):
             line += ended
             continue
+        # The last line of a file may lack its newline.
         count = ended + (not chunk.endswith(b"\n"))
         table = read_objects(schema, chunk, count)
         if table is not None:

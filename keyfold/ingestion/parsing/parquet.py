@@ -144,6 +144,7 @@ def _parts(batch: pa.RecordBatch, done: int, max_row: int) -> Iterator[tuple[pa.
     start = 0
     while start < batch.num_rows:
         before = int(ends[start - 1]) if start else 0
+        # At least one row, even if it is larger.
         stop = max(int(np.searchsorted(ends, before + BATCH_BYTES, side="right")), start + 1)
         yield batch.slice(start, stop - start), int(ends[stop - 1]) - before
         start = stop

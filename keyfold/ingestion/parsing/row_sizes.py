@@ -19,6 +19,7 @@ def row_sizes(column: pa.Array) -> Lines:
     if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
         return pc.call_function("binary_length", [column]).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     if types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind):
+        # `values` has those before and after a slice too; the offsets select the slice's own.
         offsets = column.offsets.to_numpy()
         values = column.keys if types.is_map(kind) else column.values
         inner = row_sizes(values) + row_sizes(column.items) if types.is_map(kind) else row_sizes(values)

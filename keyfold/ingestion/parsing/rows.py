@@ -128,7 +128,7 @@ def _reasons(stream: Stream, frame: pl.DataFrame, wrong: pl.Series, oldest: date
     ]
     rules = [pl.when(rule.broken).then(pl.lit(rule.reason)) for rule in stream.rules]
     time = pl.col(stream.event_time)
-    bound = str(stream.future_bound).removesuffix(", 0:00:00")
+    bound = str(stream.future_bound).removesuffix(", 0:00:00")  # whole days, without a time
     future = pl.when(time - pl.col(INGESTED_AT) > min(stream.future_bound, _ALL_TIME)).then(
         pl.format(
             f"{stream.event_time} lies more than {bound} past its arrival: {{}}",

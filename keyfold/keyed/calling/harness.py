@@ -143,8 +143,8 @@ class TestHarness:
         if sum(counted.values()) != self._passed_in:
             where = ", ".join(f"{number:,} in {name}" for name, number in counted.items())
             raise AssertionError(
-                f"job {job.name}: {self._passed_in:,} events were passed in, and {sum(counted.values()):,} are counted ({where}): "
-                "the step loses or duplicates events, or output_events and state_events count them wrongly"
+                f"job {job.name}: {self._passed_in:,} events were passed in, and {sum(counted.values()):,} are counted "
+                f"({where}): the step loses or duplicates events, or output_events and state_events count them wrongly"
             )
 
     def advance_to(self, time: datetime) -> None:
@@ -174,6 +174,7 @@ def in_one_frame(job: KeyedJob, events: pl.DataFrame | Mapping[str, pl.DataFrame
         for name, frame in events.items()
         if name in job.inputs
     ]
+    # The mapping may have lookups only.
     return pl.concat([empty(job.events), *frames])
 
 

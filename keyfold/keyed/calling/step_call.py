@@ -168,6 +168,7 @@ def _check_step(step: object) -> None:
     for name, frame in frames.items():
         if not isinstance(frame, pl.DataFrame):
             _refuse(f"the step returned {_kind(frame)} as {name}, not a DataFrame (an empty one has no rows): {wanted}")
+    # A step that returns no state leaves the default, a frame without columns.
     if changes and step.state.width:
         _refuse(
             f"the step returned state and {' and '.join(changes)}: state has all rows of its keys, add and drop what changes"

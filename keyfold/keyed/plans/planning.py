@@ -175,6 +175,7 @@ def _plans(
     total = sum(one.rows for one in slices)
     plans: list[KeyedPlan] = []
     rows_before = 0
+    # Neighbours share a bound, so that each event is in exactly one batch.
     bounds = [wanted.since, *(end_of(one) for one in slices[:-1]), wanted.until]
     for number, (one, at) in enumerate(zip(slices, clocks, strict=True)):
         plans.append(

@@ -150,6 +150,7 @@ def _join(
     left_rows, right_rows = _new_pairs(left, right, sides.key, earliest, latest)
     pairs = sides.pairs(left[left_rows], right[right_rows])
     left, right = _matched(left, left_rows), _matched(right, right_rows)
+    # The latest time of a match: `latest` after a left row, and `earliest` before a right row.
     waiting = pl.concat(
         [
             left.with_columns((pl.col(EVENT_TIME) + latest).alias(DEADLINE)),

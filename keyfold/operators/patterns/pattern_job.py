@@ -141,6 +141,7 @@ def _known_columns(
         for condition in conditions(pattern):
             wanted |= dict.fromkeys(condition.meta.root_names(), f"pattern {title}")
         of_both = relation(pattern)
+        # `first_x` is the column x of the first event, unless the stream has a column of that very name.
         for name in [] if of_both is None else of_both.meta.root_names():
             wanted[name if name in names else name.removeprefix(FIRST)] = f"pattern {title}"
     if strangers := [f"{name} ({what})" for name, what in wanted.items() if name not in names]:

@@ -62,6 +62,7 @@ class PatternStep:
             still_open.append(self._open(name, sequence.events[result.open]))
         counted, checked = self._count(state.filter(pl.col(ROLE) == COUNTED), looked_at, clock)
         waiting = waiting.with_columns(pl.lit(WAITING).alias(ROLE), pl.col(self.event_time).alias(DEADLINE))
+        # The empty frame gives `state` its columns, in their order; other frames lack some.
         return Step(
             state=pl.concat([state.clear(), waiting, *still_open, counted], how="diagonal"),
             output=pl.concat(matches),

@@ -172,6 +172,7 @@ def _columns(job: KeyedJob, generation: Generation, what: str, before: Any, afte
     if before is None or after is None:
         return "move", "with its table"
     gone = [name for name in before if name not in after]
+    # Types without `not null`: NULLs in rows are found when they are rewritten (`state_rewriting.filled`).
     retyped = [name for name in before if name in after and before[name].split()[0] != after[name].split()[0]]
     new = [name for name in after if name not in before]
     strict = [name for name in new if after[name].endswith("not null")]

@@ -240,6 +240,7 @@ def _writer(
                 waiting, height = [], 0
         if height:
             yield _write(waiting, folder, job)
+        # No path: the row with the number of rows before.
         yield _report("", before, 0)
 
     return write

@@ -43,6 +43,7 @@ def check_checkpoint_is_harmless(checkpoint: Path) -> None:
             continue
         if not stat.S_ISREG(status.st_mode):
             raise _refusal(checkpoint, path, "is no regular file")
+        # Rows of the state and their changes, which may be large.
         if path.suffix in (".sst", ".log", ".crc", ".delta", ".snapshot", ".changelog"):
             continue
         if status.st_size > LARGEST_DESCRIPTION:

@@ -98,6 +98,7 @@ def find_batch(generation: Generation, batch: int | None = None) -> int | None:
     wanted = last if batch is None else batch
     assert wanted is not None  # noqa: S101 - narrows what the lines above have settled
     if wanted not in retained:
+        # Spark deletes the oldest versions first: a batch that is missing between others is damage.
         if wanted in _committed(generation.checkpoint) and (not retained or wanted > retained[0]):
             lost = ", ".join(str(one) for one in _zips(generation.checkpoint, wanted) if not one.exists())
             raise Damaged(

@@ -215,6 +215,8 @@ class TopicReader:
 
     def _messages(self, partition: int, taken: Sequence[Message]) -> Messages:
         offsets = np.fromiter(map(Message.offset, taken), np.int64, len(taken))
+        # The times cost a call per message: read them only if they are used. A topic's kind of time may change, so the broker's
+        # time counts only if all messages of a chunk have it.
         is_append = taken[0].timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME
         times = [message.timestamp() for message in taken] if is_append or "kafka_timestamp" in self._columns else []
         is_append = is_append and all(kind == TIMESTAMP_LOG_APPEND_TIME for kind, _ in times)
