@@ -58,6 +58,7 @@ class BatchClock(NamedTuple):
 
 def partition_numbers(slots: Slots, partitions: int) -> np.ndarray:
     """Return the state partition of each slot."""
+    # 16 bits are enough, and `cut_rows` sorts them fast.
     return (key_groups_of(slots) % np.uint64(partitions)).astype(np.uint16)
 
 

@@ -268,6 +268,7 @@ class _Sorted(NamedTuple):
 
 def _span(needed: Slots, slots: np.ndarray) -> tuple[int, int]:
     """Return the range of positions in sorted slots from the first of the needed slots to the last; the end is exclusive."""
+    # Unsigned like the slots: NumPy would add signed numbers as floats, which lose the last bits of a slot.
     first, last = np.searchsorted(slots, needed[[0, -1]] + np.array([0, 1], np.uint64))
     return int(first), int(last)
 

@@ -155,6 +155,7 @@ def _seeds(
             rows = conform(rows, job.state, "seeded state")
             slots = slots_of(job, rows)
             ranges = key_groups_of(slots) * np.uint64(SEED_RANGES) // np.uint64(job.key_groups)
+            # One sort cuts the rows by partition and range.
             parts = partition_numbers(slots, len(labels)) * SEED_RANGES + ranges.astype(np.uint16)
             for part, payload in cut_rows(rows, parts, len(labels) * SEED_RANGES):
                 partition, number = divmod(part, SEED_RANGES)

@@ -169,6 +169,7 @@ def _diff_by_parts(before: StateRows, after: StateRows) -> StateDiff:
     def joined(count: bool) -> DataFrame:
         def side(number: int, name: str) -> Column:
             rows_of_side = F.collect_list(F.when(F.col(SIDE) == number, _row(columns)))
+            # As in `_diff`: sorted, and NULL for a key without rows on this side.
             return F.when(F.size(rows_of_side) > 0, F.sort_array(rows_of_side)).alias(name)
 
         rows = differing_rows(before, after, count=count)

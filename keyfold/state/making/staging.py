@@ -76,6 +76,7 @@ def check_rows(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) 
     values = _values(job, source, mapping)
     state = as_state(job, source, mapping)
     never_empty = [field.name for field in job.state if not field.nullable or field.name in job.key]
+    # Side by side: a value of the source that is NULL in the state did not fit.
     both = pl.concat(
         [state, source.select(**{f"#{name}": value for name, value in values.items()})], how="horizontal"
     ).with_row_index(_ROW, offset=1)

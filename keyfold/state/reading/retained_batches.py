@@ -68,7 +68,8 @@ def retained_batches(generation: Generation) -> list[int]:
     partitions = _partitions(generation.checkpoint)
     if not partitions:
         return []
-    # Only versions that all partitions have: Spark deletes old versions partition by partition.
+    # Only versions that all partitions have: Spark deletes old versions partition by partition. Their names are VERSION.zip, or
+    # VERSION_ATTEMPT.zip.
     versions = set.intersection(
         *({int(path.stem.partition("_")[0]) for path in folder.glob("[0-9]*.zip")} for folder in partitions)
     )

@@ -212,6 +212,7 @@ def _flat(frame: DataFrame, operator: int) -> DataFrame:
 
 def _spread(columns: dict[str, Column], struct: Column, kind: StructType, prefix: str) -> None:
     names = kind.fieldNames()
+    # With a time to live, Spark puts the value and its expiry into one struct.
     if names == ["value", TTL] and isinstance(kind["value"].dataType, StructType):
         _spread(columns, struct["value"], kind["value"].dataType, prefix)
         columns["ttl_expires_at"] = F.timestamp_millis(struct[TTL])
