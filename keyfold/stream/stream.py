@@ -234,7 +234,7 @@ def _check_where(stream: Stream) -> None:
     """
     if stream.landing == stream.name:
         raise Misconfigured(
-            f"stream {stream.name}: landing names the stream itself, whose own it is by default: leave it out"
+            f"stream {stream.name}: landing names the stream itself, which is the default: leave it out"
         )
     if stream.where is not None and (fault := fault_of(stream.where)):
         raise Misconfigured(f"stream {stream.name}: where is no condition: {fault}")

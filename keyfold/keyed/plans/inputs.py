@@ -42,7 +42,7 @@ def changes_for(job: str, declared: Input, table: Place, position: Position | No
     """Find the files that were added to an input's table after a position, or all of its files without a position.
 
     Raises:
-        KeyfoldError: the table's log can no longer tell; names the remedy.
+        KeyfoldError: the table's log does not show which files are new; names the remedy.
     """
     with positions_explained(f"job {job}", declared.table, REMEDY):
         try:

@@ -121,7 +121,7 @@ class _Rows:
         origin = replace(origin_after(self._live, "erasure", self._read - self._events), how="erasure")
         # The job reads the new generations of jobs before it, which go live only together with its own.
         ahead = self._lakehouse.seeing({name: generation.name for name, generation in made.items()})
-        # Of the new tables nothing is new to the job: it has read all rows of the old ones (`check_is_even`).
+        # The job has read all rows of the old tables (`check_is_even`), so it continues at the end of the new ones.
         positions = {
             one.table: _end_of(made[producer].table(one.table))
             for one in job.all_inputs.values()
