@@ -27,6 +27,7 @@ def go_live_together(lakehouse: Lakehouse, generations: Sequence[Generation]) ->
         return
     jobs = [generation.record["job"] for generation in generations]
     decision = lakehouse.job(jobs[0]) / f"together-{uuid.uuid4().hex}.json"
+    # Until the decision file exists, readers take the old generations from these pointers.
     for job, generation in zip(jobs, generations, strict=True):
         content, tag = live_pointer(lakehouse, job)
         tag = tag if generation.pointer_tag is None else generation.pointer_tag

@@ -121,6 +121,7 @@ def conform_lookup(where: str, lookup: Lookup, rows: pl.DataFrame) -> pl.DataFra
     given = rows.select(list(wanted))
     try:
         rows = given.select(pl.col(name).cast(kind) for name, kind in wanted.items())
+        # Not texts: a number that was parsed need not be written as it was.
         back = rows.select(
             pl.col(name).cast(kind) for name, kind in given.schema.items() if kind not in (pl.String, pl.Null)
         )

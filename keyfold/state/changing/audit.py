@@ -109,6 +109,7 @@ def mask_keys(
     with exclusive(table.parent, "monitoring", patience=timedelta(seconds=30)):
         count = scan_table(table).select((masked != pl.col("keys")).sum()).collect().item()
         if not dry_run:
+            # No row is erased, only the keys in it.
             erase_rows(table, pl.lit(value=False), masked={"keys": masked})
             forget(table)
             forget_log(table)

@@ -86,7 +86,8 @@ def compare_tables(
         return TableDifference(name, 0, 0, 0, 0, 0, 0, {}, pl.DataFrame())
     left, right = _in_columns(left, right, columns), _in_columns(right, left, columns)
     rows_before, rows_after = left.count(), right.count()
-    # Cached, since each of the following queries would compare all rows again.
+    # `exceptAll` also finds rows that one table has more often. Cached, since each of the following queries would compare all
+    # rows again.
     gone, new = left.exceptAll(right).cache(), right.exceptAll(left).cache()
     try:
         only_before, only_after = gone.count(), new.count()
