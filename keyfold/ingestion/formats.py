@@ -47,8 +47,8 @@ def file_type(path: Place | PurePath) -> FileType:
     inner = PurePath(path.stem) if is_compressed else path
     ending = inner.suffix.lower()
     # Parquet compresses its columns itself and needs random access, so .parquet.gz is not supported.
-    found = _TEXT.get(ending) or ("parquet" if ending == _PARQUET and not is_compressed else None)
-    return FileType(found, is_compressed, inner.stem if found else inner.name)
+    form = _TEXT.get(ending) or ("parquet" if ending == _PARQUET and not is_compressed else None)
+    return FileType(form, is_compressed, inner.stem if form else inner.name)
 
 
 def open_text(path: Place) -> IO[bytes] | gzip.GzipFile:

@@ -42,7 +42,7 @@ class Member:
 
     @property
     def remedy(self) -> str:
-        """How to start the stream over, for error messages."""
+        """The way to start the stream over, for error messages."""
         return self._birth.remedy
 
     def begin(self) -> None:

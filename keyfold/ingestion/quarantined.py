@@ -70,7 +70,7 @@ def _search(
     ]
     paths = [path_of_file(file or "") if takes_path else "" for file in rows["file"]]
     is_known = [one is not None and path is not None for one, path in zip(fields, paths, strict=True)]
-    found = pl.Series([ABSENT if known else UNKNOWN for known in is_known], dtype=pl.Int8)
+    results = pl.Series([ABSENT if known else UNKNOWN for known in is_known], dtype=pl.Int8)
     # Rows of one file are mapped together: a column that is taken from the path has one value for all of them.
     at_paths: dict[str | None, list[tuple[int, _Fields]]] = {}
     for at, path in enumerate(paths):
@@ -78,8 +78,8 @@ def _search(
             at_paths.setdefault(path, []).extend((at, one) for one in fields[at] or [])
     for path, those in at_paths.items():
         matches = _matches(stream, wanted, texts, _as_table([one for _, one in those], names), path)
-        found[sorted({at for (at, _), match in zip(those, matches, strict=True) if match})] = FOUND
-    return found
+        results[sorted({at for (at, _), match in zip(those, matches, strict=True) if match})] = FOUND
+    return results
 
 
 def _matches(
@@ -133,25 +133,25 @@ def _fields(raw: str | None, file: str, header: str | None, names: Mapping[str, 
 
 def _json_fields(raw: str, names: Mapping[str, bool]) -> list[_Fields] | None:
     try:
-        found = json.loads(raw, object_pairs_hook=_object)
-        if not isinstance(found, dict):
+        content = json.loads(raw, object_pairs_hook=_object)
+        if not isinstance(content, dict):
             return None
         return [
-            {name: _text(_value(found, name, place), is_list=is_list) for name, is_list in names.items()}
-            for place in _places(found, list_of(names))
+            {name: _text(_value(content, name, place), is_list=is_list) for name, is_list in names.items()}
+            for place in _places(content, list_of(names))
         ]
     except (ValueError, RecursionError):
         return None
 
 
-def _places(found: dict[str, Any], path: Path | None) -> Sequence[int]:
-    elements = None if path is None else _inside(found, path, 0)
+def _places(content: dict[str, Any], path: Path | None) -> Sequence[int]:
+    elements = None if path is None else _inside(content, path, 0)
     return range(len(elements)) if isinstance(elements, list) and elements else range(1)
 
 
-def _value(found: dict[str, Any], name: str, place: int) -> Any:
-    flat = found.get(name)
-    return _inside(found, path_of(name), place) if flat is None else flat
+def _value(content: dict[str, Any], name: str, place: int) -> Any:
+    flat = content.get(name)
+    return _inside(content, path_of(name), place) if flat is None else flat
 
 
 def _inside(value: Any, path: Path, place: int) -> Any:

@@ -76,14 +76,14 @@ def record_checksums(journal: Place, parts: Mapping[str, Place], batch: int, eve
     files: dict[str, FileSum] = {}
     listed = list(_listed(parts))
     finished = max((_number_of(key) for key, _ in listed if key.startswith("checkpoint/commits/")), default=-1)
-    for key, found in listed:
+    for key, file in listed:
         if _is_of_later_batch(key, batch) or _is_of_open_batch(key, finished):
             continue
         known = old.get(key)
         with suppress(FileNotFoundError):
             # A file that differs, though no later version has replaced it, is damaged: keep its recorded checksum.
-            is_kept = known and (is_untouched(known, found) or difference(known, sum_of(key, found, known)))
-            files[key] = known if known and is_kept else sum_of(key, found)
+            is_kept = known and (is_untouched(known, file) or difference(known, sum_of(key, file, known)))
+            files[key] = known if known and is_kept else sum_of(key, file)
     gone = {key: old[key] for key in missing(old, files, parts, batch)}
     if before is None or (batch, files | gone) != (before.batch, before.files):
         write_durably(record, _as_bytes(batch, files | gone))
@@ -143,15 +143,15 @@ def differences(
     here = {key: one for key, one in checksums.files.items() if key.partition("/")[0] in _heads(parts)}
     present = dict(_listed(parts))
     for key, known in here.items():
-        found = present.get(key)
-        if found is None or (trust_times and is_untouched(known, found)):
+        file = present.get(key)
+        if file is None or (trust_times and is_untouched(known, file)):
             continue
         try:
-            what = difference(known, sum_of(key, found, known))
+            what = difference(known, sum_of(key, file, known))
         except FileNotFoundError:
             continue  # it was removed after it was listed
         if what is not None:
-            yield found.path, what
+            yield file.path, what
     for key in missing(here, present, parts, checksums.batch):
         yield _place(key, parts), "is gone"
 

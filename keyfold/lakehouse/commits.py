@@ -27,7 +27,7 @@ NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_log
 
 
 _TRIES = 100
-"""How often `replace_files` retries because another process has committed since it read the table."""
+"""Tries of `replace_files`, each after another process has committed since it read the table."""
 
 
 def committed_batch(table: Place, application: str) -> int | None:

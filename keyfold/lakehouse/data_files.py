@@ -153,12 +153,12 @@ class _Name:
 
 def _spans(footer: pq.FileMetaData, times: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Return the minimum and maximum of each column of times, as ISO 8601 in UTC; columns without values are left out."""
-    found: dict[str, list[datetime]] = {}
+    spans: dict[str, list[datetime]] = {}
     for group in range(footer.num_row_groups):
         for column in map(footer.row_group(group).column, range(footer.num_columns)):
             if column.path_in_schema in times and column.statistics and column.statistics.has_min_max:
-                found.setdefault(column.path_in_schema, []).extend((column.statistics.min, column.statistics.max))
-    return {name: (_as_text(min(ends)), _as_text(max(ends))) for name, ends in found.items()}
+                spans.setdefault(column.path_in_schema, []).extend((column.statistics.min, column.statistics.max))
+    return {name: (_as_text(min(ends)), _as_text(max(ends))) for name, ends in spans.items()}
 
 
 def _as_text(time: datetime) -> str:

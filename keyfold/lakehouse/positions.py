@@ -29,7 +29,7 @@ class OtherHistoryError(Damaged):
 
 
 class Position(BaseModel):
-    """How far a table has been read.
+    """A position in a table, up to which it has been read.
 
     Attributes:
         version: version of the table.

@@ -34,7 +34,7 @@ class RangeReader(io.RawIOBase):
         end = min(self._at + len(buffer), self._size)
         if end <= self._at:
             return 0
-        found = self._range(self._at, end)
-        buffer[: len(found)] = found
-        self._at += len(found)
-        return len(found)
+        content = self._range(self._at, end)
+        buffer[: len(content)] = content
+        self._at += len(content)
+        return len(content)

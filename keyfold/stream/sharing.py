@@ -24,8 +24,8 @@ def sharing(streams: Mapping[str, Stream], name: str) -> tuple[Stream, ...]:
     owner = streams[name].landing or name
     if owner not in streams:
         raise Misconfigured(f"stream {name}: landing names {owner}, and no stream has this name: {', '.join(streams)}")
-    others = sorted(one.name for one in streams.values() if one.landing == owner)
-    return check_sharing([streams[owner], *(streams[other] for other in others)])
+    sharers = sorted(one.name for one in streams.values() if one.landing == owner)
+    return check_sharing([streams[owner], *(streams[other] for other in sharers)])
 
 
 def check_sharing(streams: Sequence[Stream]) -> tuple[Stream, ...]:

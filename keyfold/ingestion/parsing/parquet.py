@@ -111,11 +111,11 @@ def _too_much(max_bytes: int) -> UnreadableFileError:
 
 def _expanded(metadata: pq.FileMetaData, group: int) -> int:
     """Return bytes of a row group's values, counted in each row, as far as the footer says: at least one byte for a text."""
-    found = metadata.row_group(group)
+    row_group = metadata.row_group(group)
     columns = [metadata.schema.column(at) for at in range(metadata.num_columns)]
-    values = [found.column(at).num_values for at in range(metadata.num_columns)]
+    values = [row_group.column(at).num_values for at in range(metadata.num_columns)]
     widths = [_WIDTHS.get(column.physical_type, column.length) for column in columns]
-    return max(found.total_byte_size, sum(count * width for count, width in zip(values, widths, strict=True)), 1)
+    return max(row_group.total_byte_size, sum(count * width for count, width in zip(values, widths, strict=True)), 1)
 
 
 def _with_dictionary(metadata: pq.FileMetaData) -> list[str]:

@@ -102,7 +102,7 @@ def list_files(folder: Place, *, done_marker: bool = False) -> Listing:
             with os.scandir(parent) as listed:
                 entries = {entry.name: entry for entry in listed}
             below = "" if parent == top else os.path.relpath(parent, top) + "/"
-            found = list(_files(top, below, entries, done_marker))
+            landed = list(_files(top, below, entries, done_marker))
             # Links to folders inside are skipped, since their files are found at their own paths.
             folders = [
                 entry.path
@@ -116,7 +116,7 @@ def list_files(folder: Place, *, done_marker: bool = False) -> Listing:
             if not isinstance(error, FileNotFoundError):
                 unreadable.append(_readable(parent)[0])
             continue
-        files += found
+        files += landed
         waiting += folders
     return Listing(tuple(sorted(files, key=lambda file: file.path)), tuple(sorted(unreadable)))
 
@@ -145,15 +145,15 @@ def _files(top: str, below: str, entries: dict[str, "os.DirEntry[str]"], done_ma
                 continue
             if not entry.is_file():
                 continue
-            found = entry.stat()
+            status = entry.stat()
         except FileNotFoundError:  # renamed or removed since it was listed
             continue
         if not done_marker:
-            yield LandedFile(path, found.st_size, found.st_mtime_ns, found.st_ctime_ns, None, refused)
+            yield LandedFile(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, None, refused)
             continue
         markers = [at for at in (everything_done, _changed_at(entries.get(name + DONE))) if at is not None]
-        changed_at = max(found.st_ctime_ns, min(markers, default=0))
-        yield LandedFile(path, found.st_size, found.st_mtime_ns, changed_at, bool(markers), refused)
+        changed_at = max(status.st_ctime_ns, min(markers, default=0))
+        yield LandedFile(path, status.st_size, status.st_mtime_ns, changed_at, bool(markers), refused)
 
 
 def is_as_admitted(file: Place, size: int, times: tuple[int, int], digest: str) -> bool:
@@ -182,12 +182,12 @@ def is_as_admitted(file: Place, size: int, times: tuple[int, int], digest: str) 
 
 
 def _objects(folder: Place, done_marker: bool) -> Iterator[LandedFile]:
-    found = {PurePosixPath(one.below): one for one in files_below(folder)}
-    for path, one in sorted(found.items()):
+    objects = {PurePosixPath(one.below): one for one in files_below(folder)}
+    for path, one in sorted(objects.items()):
         if any(map(_is_hidden, path.parts)) or (done_marker and path.name.endswith(DONE)):
             continue
         markers = (path.with_name(_SUCCESS), path.with_name(path.name + DONE))
-        marked = any(marker in found for marker in markers) if done_marker else None
+        marked = any(marker in objects for marker in markers) if done_marker else None
         # If a store gives no tag, size and time are used instead.
         tag = one.tag or f"{one.bytes}-{one.changed_at}"
         yield LandedFile(str(path), one.bytes, one.changed_at, one.changed_at, marked, None, tag)

@@ -45,7 +45,7 @@ class Parted(NamedTuple):
 
 @dataclass(frozen=True)
 class Timeout:
-    """How long a key may be silent, in event time or processing time.
+    """The longest silence of a key, in event time or processing time.
 
     Attributes:
         after: the longest silence.

@@ -105,9 +105,9 @@ def _join(
     is_ready = pl.col(EVENT_TIME) <= clock.watermark
     ready, waiting = left.filter(is_ready), left.filter(~is_ready)
     versions_at = _newest_versions(ready, versions, sides.key, within)
-    found = versions_at.is_not_null()
-    pairs = sides.pairs(ready.filter(found), versions[versions_at.drop_nulls().to_numpy()])
-    output = pl.concat([pairs, *sides.misses(ready.filter(~found), how)])
+    has_version = versions_at.is_not_null()
+    pairs = sides.pairs(ready.filter(has_version), versions[versions_at.drop_nulls().to_numpy()])
+    output = pl.concat([pairs, *sides.misses(ready.filter(~has_version), how)])
     kept = versions.with_columns((pl.col(EVENT_TIME) + within).alias(DEADLINE)).filter(
         # A version is superseded when the watermark has passed the next one.
         (pl.col(EVENT_TIME).shift(-1).over(sides.key) > clock.watermark).fill_null(value=True)

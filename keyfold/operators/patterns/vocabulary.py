@@ -94,7 +94,7 @@ class Without:
 
     @property
     def within(self) -> timedelta:
-        """How long an event may wait for its answer: `for_`."""
+        """The longest time that an event waits for its answer: `for_`."""
         return self.for_
 
 

@@ -138,11 +138,11 @@ class TopicReader:
         taken_bytes, heard = 0, time.monotonic()
         self._assign(wanted.partition, position)
         while position < wanted.end:
-            found = self._consumer.consume(min(ask, wanted.end - position), timeout=_LOOK)
+            messages = self._consumer.consume(min(ask, wanted.end - position), timeout=_LOOK)
             # `map` over C methods, here and below: a Python call per message would cost as much as parsing it.
-            is_clean = not any(map(Message.error, found))
-            faults = [] if is_clean else [message for message in found if message.error() is not None]
-            good = found if is_clean else [message for message in found if message.error() is None]
+            is_clean = not any(map(Message.error, messages))
+            faults = [] if is_clean else [message for message in messages if message.error() is not None]
+            good = messages if is_clean else [message for message in messages if message.error() is None]
             if good:
                 last = good[-1].offset() or 0
                 # Offsets have gaps, so the last messages may be beyond the end.

@@ -58,7 +58,7 @@ class TopicShare(BaseModel):
 
 
 class ReadTopic(BaseModel):
-    """How far a topic has been read.
+    """The offsets up to which a topic has been read.
 
     Attributes:
         id: the broker's id of the topic.

@@ -93,13 +93,13 @@ class KafkaSettings:
         Raises:
             KeyfoldError: the worker's environment has other settings than the driver's.
         """
-        found = cls.from_environment({**environment, BOOTSTRAP_VARIABLE: bootstrap})
-        if set(found.conf) != set(names):
+        settings = cls.from_environment({**environment, BOOTSTRAP_VARIABLE: bootstrap})
+        if set(settings.conf) != set(names):
             raise Misconfigured(
                 f"Spark's workers have other settings of Kafka in {CONF_VARIABLE} than the process that started the run "
-                f"({', '.join(sorted(set(found.conf) ^ set(names)))}): set it where Spark is started, and restart a warm Spark"
+                f"({', '.join(sorted(set(settings.conf) ^ set(names)))}): set it where Spark is started, and restart a warm Spark"
             )
-        return found
+        return settings
 
     def client(self, **more: Any) -> dict[str, Any]:
         """Return the full configuration of a client, with secrets: pass it to nothing else."""

@@ -98,8 +98,8 @@ def topic_state(topic: KafkaTopic) -> TopicState:
     if isinstance(topic.start, datetime):
         # Integer division, since a float may be off by one. Negative numbers are codes for Kafka (-1: the newest).
         at_time = OffsetSpec.for_timestamp(max(micros(topic.start) // 1000, 0))
-        found = cluster.offsets(topic.name, there, at_time)
-        begin = {number: offset if offset >= 0 else end[number] for number, offset in found.items()}
+        offsets = cluster.offsets(topic.name, there, at_time)
+        begin = {number: offset if offset >= 0 else end[number] for number, offset in offsets.items()}
     else:
         begin = first if topic.start == "earliest" else end
     return TopicState(topic.name, identity, first, end, begin)
@@ -161,8 +161,8 @@ class _Cluster:
     def describe(self, topic: str) -> tuple[str, list[int]]:
         """Return a topic's id and its partitions."""
         asked = self._admin.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT)
-        found = self._answer(topic, asked[topic])
-        return str(found.topic_id), sorted(partition.id for partition in found.partitions)
+        described = self._answer(topic, asked[topic])
+        return str(described.topic_id), sorted(partition.id for partition in described.partitions)
 
     def offsets(self, topic: str, there: list[TopicPartition], spec: Any) -> dict[int, int]:
         """Return an offset of each partition."""
