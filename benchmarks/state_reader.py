@@ -27,7 +27,7 @@ from keyfold.session import SparkSettings
 from keyfold.state.differences.diff import diff_states
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.reading.export import write_state
-from keyfold.state.reading.reader import StateRows
+from keyfold.state.reading.state_rows import StateRows
 from keyfold.state.reading.state_statistics import state_statistics
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import SALES

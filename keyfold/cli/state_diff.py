@@ -16,7 +16,8 @@ from keyfold.errors import KeyfoldError
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.differences.diff import DiffSummary, StateDiff, diff_states, diff_with_table
 from keyfold.state.reading.export import Format
-from keyfold.state.reading.reader import StateRows, read_state
+from keyfold.state.reading.reader import read_state
+from keyfold.state.reading.state_rows import StateRows
 from keyfold.state.rows.lines import json_lines
 
 LIVE = "live"

@@ -19,9 +19,10 @@ from keyfold.errors import KeyfoldError
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.reading.export import Export, Format, lines_of, write_frame, write_state
 from keyfold.state.reading.failures import explained
-from keyfold.state.reading.reader import StateRows, read_state
+from keyfold.state.reading.reader import read_state
 from keyfold.state.reading.retained_batches import jobs_with_state
 from keyfold.state.reading.spark_checkpoint import parts_of, read_checkpoint
+from keyfold.state.reading.state_rows import StateRows
 from keyfold.state.reading.state_statistics import ListedGeneration, StateStatistics, list_state, state_statistics
 from keyfold.state.reading.variables import VariableRows, read_variables
 from keyfold.state.rows.lines import LineFormat, json_lines

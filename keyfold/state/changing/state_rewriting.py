@@ -31,8 +31,8 @@ from keyfold.lakehouse.positions import Position
 from keyfold.lakehouse.row_erasure import erased_rows
 from keyfold.privacy import describe_error
 from keyfold.state.reading.failures import explained
-from keyfold.state.reading.reader import partition_frames
 from keyfold.state.reading.retained_batches import find_batch
+from keyfold.state.reading.state_rows import partition_frames
 from keyfold.storage.place import Place
 
 ChangeRows = Callable[[pl.DataFrame], pl.DataFrame]

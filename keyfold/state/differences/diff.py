@@ -21,7 +21,7 @@ from keyfold.state.differences.diff_by_parts import EQUAL, SIDE, differing_rows,
 from keyfold.state.making.sources import ENDINGS
 from keyfold.state.reading.export import Export, Format, write_frame
 from keyfold.state.reading.failures import explained
-from keyfold.state.reading.reader import StateRows
+from keyfold.state.reading.state_rows import StateRows
 from keyfold.storage.place import to_place
 
 Change = Literal["added", "removed", "changed"]

@@ -12,7 +12,7 @@ from keyfold.errors import Damaged
 from keyfold.keyed.parts.differences import differences
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.state.reading.failures import REMEDY
-from keyfold.state.reading.reader import StateRows
+from keyfold.state.reading.state_rows import StateRows
 
 SIDE, EQUAL = "#side", "#equal"
 """`SIDE` of a row is 0 for the first state and 1 for the second; a row without `SIDE` has a number of equal keys in `EQUAL`."""

@@ -20,7 +20,7 @@ from keyfold.lakehouse.data_files import WrittenFile, write_data_file
 from keyfold.lakehouse.files import sync_folder
 from keyfold.lakehouse.tables import create_table, is_table
 from keyfold.state.reading.failures import explained
-from keyfold.state.reading.reader import Change, StateRows
+from keyfold.state.reading.state_rows import Change, StateRows
 from keyfold.state.reading.variables import VariableRows
 from keyfold.state.rows.lines import LineFormat, json_lines
 from keyfold.storage.place import Place, to_place

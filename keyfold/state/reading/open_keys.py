@@ -11,7 +11,7 @@ from keyfold.keyed.job.clock import DEADLINE, STALE_AT
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.reading.export import Export, write_table
-from keyfold.state.reading.reader import StateRows
+from keyfold.state.reading.state_rows import StateRows
 
 OPEN = "open"
 """Prefix of tables of open keys: `open.<job>`."""
