@@ -56,8 +56,8 @@ class KeyedJob:
         key: columns of the key; never NULL.
         derived: columns of `events` that are not in the event table, as expressions over its columns.
         keys_of: a column of the key of which an event may have several values; the event is copied for each (`copies`).
-        where: condition on the columns of the event table (`Input.where`). Rows for which it is not true are no events of the
-            job; workers leave them out when they read.
+        where: condition on the columns of the event table (`Input.where`). Workers leave out rows for which it is not true
+            when they read, so the job gets no events from them.
         event_time: the column of the event table with the event's time, a UTC timestamp.
         time_from: another column of the event table whose values replace those of `event_time`. With `ingested_at`, a job
             goes by the arrival of its events.
@@ -194,7 +194,8 @@ class KeyedJob:
             ...     has_passed = pl.col(DEADLINE) <= clock.watermark
             ...     return Step(state=open_ones.filter(~has_passed), output=open_ones.filter(has_passed).drop(DEADLINE))
             >>> job = KeyedJob.with_inputs(
-            ...     "unordered", {"orders": Input(orders, paid, "at", conserved=False), "payments": Input(payments, paid, "at")},
+            ...     "unordered",
+            ...     {"orders": Input(orders, paid, "at", conserved=False), "payments": Input(payments, paid, "at")},
             ...     ("card",), paid.append(pa.field(DEADLINE, time)), paid, unordered,
             ... )
             >>> job.events.names
@@ -243,7 +244,7 @@ class KeyedJob:
         require_columns(f"{where}: state", self.key, self.state)
         require_columns(f"{where}: events (derived)", tuple(self.derived), self.events)
         require_not_null(f"{where}: key", self.key, self.events)
-        # Checked when the job is made, and not by a worker during a run.
+        # When the job is made, and not by a worker during a run.
         check_hashable(f"{where}: key", self.key, self.events)
         if self.event_time in self.derived:
             raise Misconfigured(

@@ -6,6 +6,5 @@ any more. The rows of a slot are those from its last replacement on, in the orde
 
 Small parts are in the manifest, which is the partition's value in Spark's state store. Larger parts are Parquet files beside
 Spark's checkpoint. Changes are compacted with each other as they accumulate (each compaction doubles a part, as in a
-log-structured merge
-tree: O'Neil et al., 1996), and with the base when they have half as many rows.
+log-structured merge tree: O'Neil et al., 1996), and with the base when they have half as many rows.
 """

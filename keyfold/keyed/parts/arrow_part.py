@@ -72,7 +72,7 @@ class ArrowPart(WrittenPart):
         if len(content) != part.size:
             raise self._damaged(f"it has {len(content):,} bytes and should have {part.size:,}")
         if checksum_of_bytes(content) != checksum_in_name(part.file):
-            raise self._damaged("its checksum is not the one that its name says")
+            raise self._damaged("its checksum differs from the one in its name")
         return content
 
 

@@ -34,8 +34,9 @@ def differences(
         count: whether to count equal keys. This reads the slots of all rows if there are many changes, or if the base has
             several rows per slot.
     """
-    others = tuple(part for one, other in ((before, after), (after, before)) for part in _not_of(one, other))
-    marks = Layers(Manifest(0, 0, (), others), folder)
+    unshared = tuple(part for one, other in ((before, after), (after, before)) for part in _not_of(one, other))
+    # These parts alone show which slots may differ.
+    marks = Layers(Manifest(0, 0, (), unshared), folder)
     was, now = Layers(before, folder), Layers(after, folder)
     compared = NO_SLOTS
     for begin, end in marks.ranges():
@@ -82,6 +83,7 @@ def _different(before: pl.DataFrame | None, after: pl.DataFrame | None, key: Seq
     both = distinct(slots)
     both = both[are_among(both, distinct(others))]
     both = both[_counts(slots, both) == _counts(others, both)]
+    # Only slots with as many rows on both sides: their rows are aligned.
     one, other = before[positions_of(slots, both)], after[positions_of(others, both)]
     # Compare row by row. Rows of a key in another order count as different here; the caller compares them regardless of order.
     differs = np.zeros(one.height, bool)

@@ -48,9 +48,9 @@ class Layers:
         waiting = self._waiting.between(begin, end, columns)
         if not self._base and not self.changes:
             return waiting
-        found = together(self._between(begin, end, columns), waiting)
-        assert found is not None  # noqa: S101 - both are there
-        return found
+        rows = together(self._between(begin, end, columns), waiting)
+        assert rows is not None  # noqa: S101 - both are there
+        return rows
 
     def _of(self, slots: Slots, columns: Sequence[str] | None) -> pl.DataFrame | None:
         if not self._base and not self.changes:
@@ -71,6 +71,7 @@ class Layers:
             frames.append(source.between(begin, end, wanted))
         if changed is not None:
             frames.append(changed)
+        # No rows, but their columns.
         if not frames:
             frames = [source.between(begin, begin, wanted) for source in self.sources[:1]]
         # Base parts share no slot, so folding concatenates them.
@@ -158,10 +159,12 @@ def _newest(frames: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
         return None
     taken: list[pl.DataFrame] = []
     replaced = NO_SLOTS
+    # From the newest frame on, so that rows of slots which a newer frame replaces are dropped before anything is sorted.
     for number, frame in enumerate(reversed(frames), 1):
         slots = frame[SLOT].to_numpy()
         kept = frame.filter(~are_among(slots, replaced)) if replaced.size and slots.size else frame
         taken.append(kept)
+        # Nothing is older than the last frame.
         if number < len(frames) and slots.size:
             replaced = union(replaced, replaced_slots(frame))
     filled = [frame for frame in reversed(taken) if frame.height]

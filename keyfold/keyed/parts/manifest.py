@@ -113,7 +113,7 @@ class Manifest:
         """
         view = memoryview(content)
         if len(view) < _HEAD.size or bytes(view[:4]) not in (_MAGIC, _MAGIC_WITH_WAITING):
-            raise Damaged("the manifest of its parts is none of this version of Keyfold")
+            raise Damaged("the manifest of its parts was not written by this version of Keyfold")
         _, checksum, length = _HEAD.unpack(view[: _HEAD.size])
         body = view[_HEAD.size :]
         if _checksum(length, body) != checksum:
@@ -121,14 +121,15 @@ class Manifest:
         header, rest = json.loads(bytes(body[:length])), bytes(body[length:])
         base, rest = _parts(header["base"], rest)
         changes, rest = _parts(header["changes"], rest)
-        version, apart, waiting = header["schema_version"], header.get("waiting"), None
-        if apart:
-            waiting_base, rest = _parts(apart["base"], rest)
-            waiting = cls(version, apart["rows"], waiting_base, _parts(apart["changes"], rest)[0])
+        version, waiting_header, waiting = header["schema_version"], header.get("waiting"), None
+        if waiting_header:
+            waiting_base, rest = _parts(waiting_header["base"], rest)
+            waiting = cls(version, waiting_header["rows"], waiting_base, _parts(waiting_header["changes"], rest)[0])
         return cls(version, header["open_events"], base, changes, waiting)
 
 
 def _checksum(length: int, body: bytes | memoryview) -> int:
+    # The header's length is the start value, so that the checksum covers it too.
     return zlib.crc32(body, length)
 
 

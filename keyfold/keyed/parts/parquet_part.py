@@ -25,7 +25,8 @@ def parquet_content(rows: pl.DataFrame, slots: np.ndarray, identity: str, sizes:
     starts = base64.b64encode(np.ascontiguousarray(slots[:: sizes.rows_a_group]).tobytes())
     table = table.replace_schema_metadata({_STARTS: starts, _IDENTITY: identity.encode()})
     buffer = io.BytesIO()
-    # No dictionaries, since keys differ from row to row. Page checksums, since state is kept for years.
+    # No dictionaries, since keys differ from row to row. No statistics: readers find row groups by `_STARTS`. Page checksums,
+    # since state is kept for years.
     pq.write_table(
         table,
         buffer,
@@ -61,6 +62,7 @@ class ParquetPart(WrittenPart):
         # The rows of a slot may begin in the previous row group, and continue in the next ones.
         first = np.maximum(np.searchsorted(self.starts, slots, side="left") - 1, 0)
         last = np.searchsorted(self.starts, slots, side="right")
+        # The union of these ranges: one more where a range begins, and one less where it ends.
         wanted = np.zeros(len(self.starts) + 1, np.int64)
         np.add.at(wanted, first, 1)
         np.add.at(wanted, last, -1)
@@ -98,6 +100,7 @@ class ParquetPart(WrittenPart):
             raise self._damaged("it is missing") from None
         except (OSError, pa.ArrowException) as error:
             raise self._damaged(str(error)) from error
+        # A file that was copied over another one is intact: page checksums do not show it.
         if not part.file.startswith(f"{identity}_"):
             raise self._damaged("it is another part, under this one's name")
         return file

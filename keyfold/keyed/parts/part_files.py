@@ -63,8 +63,8 @@ def open_part(part: Part, folder: Place) -> ParquetPart | ArrowPart:
 
 def earliest_timers(rows: pl.DataFrame) -> tuple[int, int]:
     """Return the earliest deadline and stale_at of rows, in microseconds; `NEVER` without one."""
-    found = (rows[column].to_physical().min() if column in rows.columns else None for column in _TIMERS)
-    deadline, stale_at = (NEVER if one is None else int(one) for one in found)  # type: ignore[arg-type]
+    earliest = (rows[column].to_physical().min() if column in rows.columns else None for column in _TIMERS)
+    deadline, stale_at = (NEVER if one is None else int(one) for one in earliest)  # type: ignore[arg-type]
     return deadline, stale_at
 
 

@@ -1,4 +1,4 @@
-"""Rows of parts: their marks, the sizes of parts, and what rows in memory and written parts have in common."""
+"""Rows of parts in memory, their marks, the sizes of parts, and the base class of written parts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -38,7 +38,7 @@ class PartitionState:
         waiting = self._before.waiting or Manifest(job.schema_version)
         self._rows = Store(self._before, folder, batch, sizes)
         self._waiting = Store(waiting, folder, batch, small, waits=True)
-        self._found = self._found_waiting = np.empty(0, np.uint64)
+        self._slots_of_rows = self._slots_of_waiting = np.empty(0, np.uint64)
 
     def due(self, watermark: int, processing_time: int) -> Slots:
         """Return the slots with due timers. The parts do not track these timers after this batch."""
@@ -50,17 +50,17 @@ class PartitionState:
 
     def without_waiting(self, slots: Slots) -> pl.DataFrame:
         """Return the rows of some slots that do not wait, with the columns of state and `SLOT`."""
-        found = self._rows.rows(slots)
-        return empty(self._job.state).with_columns(pl.Series(SLOT, [], pl.UInt64)) if found is None else found
+        rows = self._rows.rows(slots)
+        return empty(self._job.state).with_columns(pl.Series(SLOT, [], pl.UInt64)) if rows is None else rows
 
     def with_waiting(self, rows: pl.DataFrame, slots: Slots) -> pl.DataFrame:
         """Add the waiting rows of some slots to their other rows. The next call of `change` must be for these slots."""
         waiting = self._waiting.rows(slots)
-        self._found = rows[SLOT].to_numpy()
-        self._found_waiting = self._found[:0] if waiting is None else waiting[SLOT].to_numpy()
-        found = together(rows, waiting)
-        assert found is not None  # noqa: S101 - there are rows, if none
-        return found
+        self._slots_of_rows = rows[SLOT].to_numpy()
+        self._slots_of_waiting = self._slots_of_rows[:0] if waiting is None else waiting[SLOT].to_numpy()
+        both = together(rows, waiting)
+        assert both is not None  # noqa: S101 - there are rows, if none
+        return both
 
     def begin(self, frames: Iterable[pl.DataFrame]) -> Manifest:
         """Write the initial state of a partition as parts.
@@ -91,12 +91,13 @@ class PartitionState:
         """
         had = distinct(before[SLOT].to_numpy())
         (after, waits), (added, more_waits) = self._parted(after), self._parted(added)
-        if not self._found_waiting.size and not waits.height and not more_waits.height:
+        if not self._slots_of_waiting.size and not waits.height and not more_waits.height:
             self._rows.change(had, after, added, open_change)
             return
         # By where the rows are stored: the job's condition may have changed since.
-        found, waiting = (slots[are_among(slots, had)] for slots in (self._found, self._found_waiting))
-        self._rows.change(distinct(found), after, added, open_change)
+        stored, waiting = (slots[are_among(slots, had)] for slots in (self._slots_of_rows, self._slots_of_waiting))
+        self._rows.change(distinct(stored), after, added, open_change)
+        # The manifest of waiting rows counts rows, and not events.
         self._waiting.change(distinct(waiting), waits, more_waits, waits.height + more_waits.height - waiting.size)
 
     def wait(self, rows: pl.DataFrame, open_change: int) -> None:

@@ -57,7 +57,7 @@ class Store:
 
     def due(self, watermark: int, processing_time: int) -> Slots:
         """Return the slots with due timers. The parts do not track these timers after this batch."""
-        found = NO_SLOTS
+        due_slots = NO_SLOTS
         now = {DEADLINE: watermark, STALE_AT: processing_time}
         for at, (part, source) in enumerate(zip(self._parts, self._layers.sources, strict=True)):
             since = {DEADLINE: part.deadline, STALE_AT: part.stale_at}
@@ -77,8 +77,8 @@ class Store:
             for newer in self._newer(at):
                 if candidates.size:
                     candidates = candidates[~are_among(candidates, replaced_slots(newer.of(candidates, [SLOT, MARK])))]
-            found = union(found, candidates)
-        return found
+            due_slots = union(due_slots, candidates)
+        return due_slots
 
     def rows(self, slots: Slots) -> pl.DataFrame | None:
         """Return the rows of some slots with their `SLOT`; None without parts."""
@@ -121,6 +121,7 @@ class Store:
         open_events = before.open_events + self._open_change
         base, changes = self._parts[: len(before.base)], self._parts[len(before.base) :]
         new: Rows | None = Rows(self._take_held(), self._sizes) if self._held else None
+        # Without changed rows, parts have other timers all the same: those that were due are not tracked any more.
         if new is None and not self._written:
             return replace(before, open_events=open_events, base=tuple(base), changes=tuple(changes), waiting=None)
         changed = sum(part.rows for part in (*changes, *self._written)) + (new.frame.height if new else 0)

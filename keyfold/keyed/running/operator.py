@@ -7,7 +7,7 @@ Keys with events or a due timer are needed. Their rows are read from the partiti
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
