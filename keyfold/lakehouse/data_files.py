@@ -71,6 +71,7 @@ def write_data_file(
         *(pl.col(name).min().dt.strftime(ISO_FORMAT).alias(f"first {name}") for name in times),
         *(pl.col(name).max().dt.strftime(ISO_FORMAT).alias(f"last {name}") for name in times),
     )
+    # A column without values has no minimum and maximum, and is left out below.
     span: dict[str, Any] = spans.row(0, named=True) if times else {}
     return WrittenFile(
         path=name.path.as_posix(),

@@ -60,4 +60,4 @@ def _is_empty(entry: Place) -> bool:
     try:
         return entry.stat().st_size == 0
     except FileNotFoundError:
-        return False
+        return False  # a missing entry is another fault (`positions`)

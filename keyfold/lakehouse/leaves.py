@@ -37,6 +37,7 @@ def span_of(leaf: str) -> tuple[int, int]:
 
 def depth_of(total: int, largest: int) -> int:
     """Return how many times `total` bytes must be halved until no part exceeds `largest`."""
+    # The number of bits that distinguish as many parts as are needed.
     return ((max(total, 1) - 1) // largest).bit_length()
 
 

@@ -150,6 +150,7 @@ class ObjectPath(RemotePath):
                 yield path
         for folder in listed["common_prefixes"]:
             path = self._at(PurePosixPath(folder))
+            # Below a prefix there may be only a marker.
             if path.is_dir():
                 yield path
 
@@ -185,6 +186,7 @@ class ObjectPath(RemotePath):
         """Do nothing: a folder exists once an object is in it."""
 
     def unlink(self, *, missing_ok: bool = False) -> None:
+        # A store deletes an object that does not exist without an error.
         if not missing_ok:
             self.stat()
         with _store_errors(self):
@@ -237,6 +239,7 @@ class _Reader(RangeReader):
 
 def _stands_for_folder(path: ObjectPath, found: Mapping[str, Any]) -> bool:
     """Whether a listed object is Hadoop's folder marker. The listing drops the slash at the end of its name."""
+    # The marker's own key ends in a slash, so there is no object at the listed name.
     return found["size"] == 0 and not path.is_file()
 
 

@@ -87,6 +87,7 @@ class JobTable:
     schema: pa.Schema
     private: tuple[str, ...] = ()
     are_changes: bool = False
+    # As a `Stream` has it: no row of a job's table has its arrival for a time.
     missing_time: Literal["quarantine"] = field(init=False, default="quarantine")
 
     @property

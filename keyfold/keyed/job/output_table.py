@@ -11,6 +11,7 @@ from keyfold.errors import Misconfigured
 from keyfold.keyed.job.column_checks import require_columns, require_not_null
 from keyfold.keyed.job.job_tables import schema_of_changes
 
+# Prefixes of the tables that Keyfold adds to those of the job.
 _TABLE_NAME = re.compile(r"((late|changes)\.)?[a-z][a-z0-9_]*")
 
 

@@ -73,6 +73,7 @@ def _parse_duration(value: Any) -> Any:
             return timedelta(**{_UNITS[found[2]]: float(found[1])})
         except OverflowError:
             raise ValueError(f"longer than any may be, which is {_LONGEST.days:,} days") from None
+    # Pydantic reads the other forms: ISO 8601, and seconds as a number.
     return value
 
 

@@ -222,6 +222,7 @@ def _made_of_stream(lakehouse: Lakehouse, stream: Stream) -> dict[str, bool]:
     """Return for each job that has run whether it reads the stream, also for jobs that are no longer in the project."""
     records = [read_json(record) for record in sorted(lakehouse.home.glob("jobs/*/generation-*/generation.json"))]
     tables, size = {f"events.{stream.name}"}, 0
+    # Each round adds the tables of jobs that read those known so far.
     while len(tables) > size:
         size = len(tables)
         tables.update(*(record["table_ids"] for record in records if tables.intersection(record["input_ids"])))

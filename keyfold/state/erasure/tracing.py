@@ -68,6 +68,7 @@ class Trace:
         }
 
     def _where(self, held: Held) -> pl.Expr | None:
+        # A row counts if it has all values: without one of the columns that cannot be decided.
         if not all(held.values()):
             return None
         conditions = [
