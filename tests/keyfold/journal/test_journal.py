@@ -196,7 +196,7 @@ def test_in_an_object_store_a_batch_is_done_once_whoever_comes_second(bucket):
     journal.write_done(done(0))
     journal.write_done(done(0))
     with pytest.raises(
-        KeyfoldError, match=r"000000000.done.json has been written by another run.*nothing of this one was"
+        KeyfoldError, match=r"000000000.done.json was written by another run.*this run committed nothing"
     ):
         journal.write_done(done(0).model_copy(update={"seconds": 2.0}))
     assert journal.last_done() == done(0)

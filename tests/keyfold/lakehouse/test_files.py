@@ -116,7 +116,7 @@ def test_a_move_that_breaks_off_leaves_the_folder_whole_where_its_record_is(in_s
 def test_what_was_written_once_stays_as_it_was(home):
     write_once(home / "done", b"first")
     write_once(home / "done", b"first")
-    with pytest.raises(KeyfoldError, match=r"done has been written by another run meanwhile.*Run it again"):
+    with pytest.raises(KeyfoldError, match=r"done was written by another run in the meantime.*Run it again"):
         write_once(home / "done", b"second")
     assert (home / "done").read_bytes() == b"first"
 
@@ -136,7 +136,7 @@ def test_a_pointer_that_another_run_has_moved_is_left_as_it_is(home):
     _, tag = read_json_with_tag(home / "current.json")
     replace_json(home / "current.json", {"generation": 2}, tag)
     for stale in (tag, ""):
-        with pytest.raises(KeyfoldError, match="has been written by another run"):
+        with pytest.raises(KeyfoldError, match="was written by another run"):
             replace_json(home / "current.json", {"generation": 3}, stale)
     assert read_json(home / "current.json") == {"generation": 2}
 

@@ -300,8 +300,8 @@ def test_a_part_that_is_not_what_was_written_is_refused_by_name(tmp_path, damage
     [
         (lose, "it is missing"),
         (cut_short, "bytes and should have"),
-        (flip, "its checksum is not"),
-        (replace_by_another, "its checksum is not"),
+        (flip, "its checksum differs"),
+        (replace_by_another, "its checksum differs"),
     ],
 )
 def test_so_is_one_of_rows_that_wait(tmp_path, damage, why):
