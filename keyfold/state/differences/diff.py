@@ -222,7 +222,7 @@ def _by_key(rows: DataFrame, key: Sequence[str], columns: Sequence[str], name: s
 
 
 def _row(columns: Sequence[str]) -> Column:
-    # Spark has no struct without fields. Without columns to compare, all rows of a key are alike.
+    # Without columns to compare, all rows of a key are alike: structs with the same constant.
     return F.struct(*(F.col(f"`{column}`") for column in columns)) if columns else F.struct(F.lit(True).alias("there"))
 
 
