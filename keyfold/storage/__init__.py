@@ -1,1 +1,1 @@
-"""Object stores: objects as paths, and leases as locks."""
+"""Store files on a disk or in an object store: paths, atomic writes, locks and leases."""
