@@ -1,8 +1,8 @@
 """Nexmark on Keyfold beside Flink and stock Spark: `make nexmark [QUERIES=3,11] [EVENTS="500000 2000000"] [ENGINES="keyfold flink"]`.
 
-All read the same events, made once; each engine has a process of its own, and they run by turns. What a query costs is the
-slope between two sizes: what starting costs is in neither. Keyfold's figures are of its jobs, and with the ingest of the
-kinds of events that a query reads, which its jobs share. Answers are held to DuckDB's: Keyfold's row by row, others' by number of rows.
+All engines read the same events and run by turns, each in its own process. The cost of a query is the slope between two sizes,
+which excludes the cost of starting. Keyfold's figures are given for the jobs alone, and with the ingest of the streams that the
+query reads, which all jobs share. Answers are compared with DuckDB's: Keyfold's row by row, others' by number of rows.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from keyfold.times import micros
 _SHARE = {"person": 1 / 50, "auction": 3 / 50, "bid": 46 / 50}
 _STATEFUL = ",".join(str(number) for number, query in QUERIES.items() if query.stateful)
 _WHOLE = frozenset({3, 20, 23})
-"""Of which stock Spark writes all rows, each once."""
+"""Queries of which stock Spark writes all rows, each once."""
 _ENGINES = ("keyfold", "flink", "spark")
 _HEADINGS = (
     *("q", "Keyfold k events/s", "Keyfold k events a processor s: job", "with ingest", "Flink", "Spark"),
@@ -43,15 +43,21 @@ _HEADINGS = (
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.nexmark", description=__doc__)
     add, batch_bytes = parser.add_argument, RunOptions().max_bytes_per_batch
-    add("--queries", default=_STATEFUL, help="numbers with commas between, or all; default the stateful ones")
-    add("--events", nargs=2, type=int, default=[500_000, 2_000_000], help="of the small set and the large")
+    add("--queries", default=_STATEFUL, help="numbers separated by commas, or all; by default the stateful ones")
+    add(
+        "--events",
+        nargs=2,
+        type=int,
+        default=[500_000, 2_000_000],
+        help="numbers of events of the small and the large set",
+    )
     add("--engines", nargs="*", default=list(_ENGINES), choices=_ENGINES)
-    add("--disorder", action="store_true", help="one event in ten comes up to two seconds late")
-    add("--batch-bytes", type=int, default=batch_bytes, help="of Keyfold's batches")
-    add("--checkpoint-seconds", type=int, default=5, help="from one checkpoint of Flink to the next")
-    add("--most-seconds", type=float, default=180, help="a run that takes longer is ended")
-    add("--flink", type=Path, default=Path(".venv-flink"), help="the environment of apache-flink")
-    add("--folder", type=Path, help="below which all is written, and removed at the end")
+    add("--disorder", action="store_true", help="one event in ten arrives up to two seconds late")
+    add("--batch-bytes", type=int, default=batch_bytes, help="size of Keyfold's batches")
+    add("--checkpoint-seconds", type=int, default=5, help="interval between checkpoints of Flink")
+    add("--most-seconds", type=float, default=180, help="time after which a run is stopped")
+    add("--flink", type=Path, default=Path(".venv-flink"), help="virtual environment of apache-flink")
+    add("--folder", type=Path, help="folder for temporary files")
     arguments = parser.parse_args()
     numbers = list(QUERIES) if arguments.queries == "all" else [int(one) for one in arguments.queries.split(",")]
     with tempfile.TemporaryDirectory(prefix="nexmark-", dir=arguments.folder) as folder:
@@ -60,13 +66,13 @@ def main() -> None:
             for number in numbers:
                 race.run(QUERIES[number])
         finally:
-            # What there is, where it is broken off too.
+            # Also if it was interrupted.
             print(race.page(), flush=True)
             race.end()
 
 
 class Race:
-    """The engines, the files of both sizes, and what every run has cost."""
+    """The engines, the files of both sizes, and the cost of each run."""
 
     def __init__(self, folder: Path, arguments: argparse.Namespace) -> None:
         self._folder, self._arguments, self._most = folder, arguments, arguments.most_seconds
@@ -81,7 +87,7 @@ class Race:
         self._expected = {count: self._prepare(count) for count in arguments.events}
 
     def run(self, query: Query) -> None:
-        """One query on all engines by turns, the small set first; on a process that is new once before, to warm up."""
+        """Run a query on all engines by turns, the small set first. A new process runs the small set once before, to warm up."""
         known = {"keyfold": QUERIES, "flink": FLINK_QUERIES, "spark": SPARK_QUERIES}
         for count in self._arguments.events:
             for name, engine in self._engines.items():
@@ -101,7 +107,7 @@ class Race:
             engine.end()
 
     def page(self) -> str:
-        """The figures as a table in Markdown, and what was wrong."""
+        """Return the figures as a Markdown table, and the errors."""
         revision = ["git", "rev-parse", "--short", "HEAD"]
         commit = subprocess.run(revision, capture_output=True, text=True, check=False).stdout.strip()
         arguments, (small, large) = self._arguments, self._arguments.events
@@ -115,8 +121,8 @@ class Race:
             lines.append(self._line(QUERIES[number], ratios))
         for what, place in (("its jobs alone", 0), ("jobs with ingest", 1)) if ratios else ():
             found = [pair[place] for pair in ratios]
-            told = f"median {statistics.median(found):.1f}, least {min(found):.1f}"
-            lines += ["", f"Keyfold's events a processor second over Flink's, {what}: {told}."]
+            summary = f"median {statistics.median(found):.1f}, least {min(found):.1f}"
+            lines += ["", f"Keyfold's events a processor second over Flink's, {what}: {summary}."]
         failed = [
             f"query {number}, {name}, {count:,} events: {cost.error}"
             for (number, name, count), cost in self._costs.items()
@@ -143,7 +149,7 @@ class Race:
         if small is None or large is None or small.error or large.error:
             return None
         found = getattr(large, of) - getattr(small, of)
-        # Sets too small to tell it from what starting costs.
+        # The sets are too small to measure a slope.
         return found if found > 0 else None
 
     def _prepare(self, count: int) -> Expected:
@@ -151,7 +157,7 @@ class Race:
         files, home = write_events(folder / "files", events), folder / "home"
         home.mkdir()
         side_input = write_side_input(home / SIDE_INPUT)
-        # Flink takes files up in no order: one for each of its two readers, and each in order of arrival.
+        # Flink reads files in any order: write one file for each of its two readers, in order of arrival.
         for kind in KINDS:
             (folder / "halves" / kind).mkdir(parents=True)
             for number, path in enumerate(sorted((files / kind).iterdir())):
@@ -199,7 +205,7 @@ class Race:
 
     def _compare(self, query: Query, engine: str, count: int, rows: int) -> None:
         if rows != (expected := self._expected[count].of(query).height):
-            self._note(query, engine, count, f"{rows:,} rows, and not {expected:,}")
+            self._note(query, engine, count, f"{rows:,} rows instead of {expected:,}")
 
     def _note(self, query: Query, engine: str, count: int, what: str) -> None:
         self._wrong.append(f"query {query.number}, {engine}, {count:,} events: {what}")
@@ -210,7 +216,7 @@ def _row(cells: tuple[str, ...]) -> str:
 
 
 def _rows_of_log(folder: Path) -> int:
-    """Rows in Flink's answer: of a log of changes, those added less those taken back."""
+    """Return the number of rows in Flink's answer; in a log of changes, added rows less retracted rows."""
     rows = 0
     for path in folder.rglob("part-*"):
         with path.open("rb") as lines:

@@ -1,4 +1,4 @@
-"""The answers of queries: as Keyfold's tables have them, and as DuckDB gives them over the same files."""
+"""Read the answers of Keyfold, and compute the answers of DuckDB over the same files."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from keyfold import Lakehouse
 
 
 class Expected:
-    """Answers by DuckDB over a folder of files (`files.write_events`), and over what has arrived of it."""
+    """The answers of DuckDB over a folder of files (`files.write_events`); query 12 reads the ingested bids."""
 
     def __init__(self, files: Path, side_input: Path, lakehouse: Lakehouse) -> None:
         self._database = duckdb.connect()
@@ -27,26 +27,26 @@ class Expected:
         self._arrived = lakehouse.events("bid")
 
     def of(self, query: Query) -> pl.DataFrame:
-        """The right answer of a query."""
+        """Return the right answer of a query."""
         if query.number == 12:
             self._database.register("arrived", pl.read_delta(str(self._arrived)).to_arrow())
         return self._database.sql(query.sql).pl()
 
 
 def answer(lakehouse: Lakehouse, query: Query) -> pl.DataFrame:
-    """The answer that Keyfold has written."""
+    """Return the answer that Keyfold has written."""
     return pl.read_delta(str(lakehouse.table(query.answer)))
 
 
 def assert_right(query: Query, found: pl.DataFrame, expected: pl.DataFrame) -> None:
-    """See that two answers have the same rows, in whatever order; columns are compared by name.
+    """Check that two answers have the same rows, in any order; columns are compared by name.
 
     Raises:
-        AssertionError: they differ; says where.
+        AssertionError: they differ.
     """
     if set(found.columns) != set(expected.columns):
-        raise AssertionError(f"query {query.number}: columns {found.columns}, and not {expected.columns}")
-    # Numbers that are computed as floats come last, so that rows are put in order by exact values.
+        raise AssertionError(f"query {query.number}: columns {found.columns} instead of {expected.columns}")
+    # Sort by floats last, since computed floats may differ slightly.
     columns = sorted(expected.columns, key=lambda name: (expected.schema[name].is_float(), name))
     one, other = (frame.select(columns).cast(found.schema).sort(columns) for frame in (found, expected))
     assert_frame_equal(one, other, rel_tol=1e-9)

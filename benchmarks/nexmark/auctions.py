@@ -1,4 +1,4 @@
-"""Queries 3, 4, 6, 9, 20 and 23: people, auctions and bids joined."""
+"""Queries 3, 4, 6, 9, 20 and 23: joins of people, auctions and bids."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,24 +13,24 @@ from keyfold import Clock, Input, JobTable, KeyedJob, Step
 from keyfold.operators.aggregation import total, totals
 
 _AUCTION = [field for field in AUCTION if field.name != "id"]
-# Beside an auction's columns of the same names.
+# Auctions have columns of the same names.
 _OTHER_NAMES = {TIME: "bidTime", "extra": "bidExtra"}
 _BID = [field.with_name(_OTHER_NAMES.get(field.name, field.name)) for field in BID if field.name != "auction"]
 _AUCTION_ID = whole("auction")
 _AVERAGE = required("average", pa.float64())
 _WHO, _IN_TEN = ("name", "city", "state"), pl.col("category") == 10
 _OPEN: dict[str, Any] = {**UNCOUNTED, "step_decides_late": True}
-"""Of jobs whose keys are never closed: no event is late."""
+"""Settings of jobs without late events, since their keys stay open."""
 
 
 def _beside(stream: str, columns: list[pa.Field], time: str, derived: dict[str, pl.Expr], where: Any = None) -> Input:
-    """An input that is read beside another: with other names for columns that both have, the time among them."""
+    """Return an input whose columns, with the time, are renamed since another input has the same names."""
     events = pa.schema(columns)
     return replace(reads(stream, where=where), events=events, event_time=time, time_from=TIME, derived=derived)
 
 
 def _bids(columns: list[pa.Field]) -> Input:
-    """Bids beside their auction."""
+    """Return the input of bids, for a join with auctions."""
     derived = {"bidExtra": pl.col("extra")} if _BID[-1] in columns else {}
     return _beside("bid", [*_AUCTION_ID, *columns], "bidTime", derived)
 
@@ -40,9 +40,12 @@ def _nullable(fields: list[pa.Field]) -> list[pa.Field]:
 
 
 def _winners(name: str, opened: list[pa.Field], placed: list[pa.Field]) -> KeyedJob:
-    """Each auction with its highest bid while it was open, the earliest of equal ones, once it has expired.
+    """Make a job that writes each auction after it has expired, with its highest bid (of equal bids, the earliest).
 
-    `opened` has `dateTime` and `expires`, `placed` has `price` and `bidTime`.
+    Args:
+        name: name of the job.
+        opened: columns of the auction, with `dateTime` and `expires`.
+        placed: columns of the bid, with `price` and `bidTime`.
     """
     of_auction, of_bid = ["auction", *(one.name for one in opened)], ["auction", *(one.name for one in placed)]
 
@@ -56,7 +59,7 @@ def _winners(name: str, opened: list[pa.Field], placed: list[pa.Field]) -> Keyed
         best = best.filter(pl.col("bidTime") == pl.col("bidTime").min().over("auction"))
         best = best.sort(of_bid).unique("auction", keep="first", maintain_order=True)
         is_over = pl.col("expires") <= clock.watermark
-        # An auction without a row here, and opened by the time of a bid, would have come: it is over.
+        # Keep bids ahead of the watermark, whose auction may still arrive. For others it has expired, or does not exist.
         early = bids.filter(pl.col("expires").is_null() & (pl.col("bidTime") > clock.watermark))
         state_rows = [
             auctions.filter(~is_over).with_columns(deadline="expires"),
@@ -109,14 +112,14 @@ _Q6 = KeyedJob.with_inputs(
 
 
 def _with_the_row(name: str, key: str, events: Input, rows: Input, output: list[pa.Field], fits: pl.Expr) -> KeyedJob:
-    """Each event with the one row of its key, whichever comes first, however long it takes.
+    """Make a job that joins each event with the one row of its key, whichever comes first, without a limit of time.
 
-    Events whose row does not fit are not waited for.
+    Events are dropped if the row of their key does not fulfil `fits`.
     """
     of_event, of_row = ([one for one in side.events if one.name != key] for side in (events, rows))
 
     def step(state: pl.DataFrame, came: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
-        # Of a row that does not fit, no more is kept than that it came.
+        # Of a row that does not fit, keep only the fact that it came.
         new = came["rows"].with_columns(is_row=pl.lit(value=True), fits=fits)
         new = new.with_columns(pl.when("fits").then(pl.col(one.name)) for one in of_row)
         known = pl.concat([state.filter("is_row"), new], how="diagonal")
@@ -167,7 +170,7 @@ def _bidding_sellers(state: pl.DataFrame, events: Mapping[str, pl.DataFrame], cl
     person, bid, auction = (
         known.filter(pl.col("kind") == kind).select("id", "is_new", *_SELLING[kind]) for kind in _SELLING
     )
-    # Of a person who is new all bids are, since none was written.
+    # If the person is new, no bid of the person was written before: all of them are new.
     bid = bid.join(person.rename({"is_new": "joined"}), on="id").with_columns(pl.col("is_new") | pl.col("joined"))
     of_new = bid.filter("is_new").join(auction.drop("is_new"), on="id")
     of_old = bid.filter(~pl.col("is_new")).join(auction.filter("is_new").drop("is_new"), on="id")

@@ -1,4 +1,4 @@
-"""Engines in processes of their own: what is asked of one by a line costs the processor seconds and memory of all its processes."""
+"""Run engines in their own processes, and measure the cost of each command over all processes of the engine."""
 
 import contextlib
 import json
@@ -22,7 +22,7 @@ _MARK = "#reply "
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run cost: seconds by the wall, of processors; bytes at most, of memory and of state. Or why it failed."""
+    """The cost of a run: wall and processor seconds, peak bytes of memory, bytes of state; or the reason why it failed."""
 
     seconds: float
     processor: float
@@ -32,10 +32,10 @@ class Cost:
 
 
 class Engine:
-    """A process that answers commands, and all that it starts.
+    """A process that executes commands, and the processes that it starts.
 
     Attributes:
-        is_warm: for whoever measures: whether this process has done the like before.
+        is_warm: set by the caller when the process has executed a command before.
     """
 
     def __init__(self, command: list[str], log: Path, most_seconds: float) -> None:
@@ -48,8 +48,8 @@ class Engine:
         """Send a command and wait for its reply.
 
         Args:
-            state: measures the state while the command runs, of an engine whose reply does not say it.
-            command: what is sent.
+            state: measures the size of the state while the command runs, for an engine whose reply does not have it.
+            command: the command.
         """
         process = self._process or self._start()
         memory, found = PeakMemory(process.pid), 0
@@ -81,7 +81,7 @@ class Engine:
         try:
             process.wait(20)
         except subprocess.TimeoutExpired:
-            # Of a session of its own: Java goes with it.
+            # It is the leader of its process group, which includes Java.
             os.killpg(process.pid, 9)
             process.wait()
 
@@ -101,7 +101,7 @@ class Engine:
 
 
 def folder_bytes(folder: Path) -> int:
-    """The size of all files of a folder, as far as they stay while one looks."""
+    """Return the size of all files in a folder; files that vanish meanwhile are left out."""
     total = 0
     for path in folder.rglob("*"):
         try:
@@ -112,12 +112,12 @@ def folder_bytes(folder: Path) -> int:
 
 
 def spark_engine(folder: Path, most_seconds: float) -> Engine:
-    """One with a Spark session, for Keyfold or for stock Spark."""
+    """Return an engine with a Spark session, for Keyfold or stock Spark."""
     return Engine([sys.executable, "-m", "benchmarks.nexmark.spark_worker"], folder / "spark.log", most_seconds)
 
 
 def flink_engine(folder: Path, environment: Path, most_seconds: float) -> Engine:
-    """One with Flink, whose environment is made where it is not there yet."""
+    """Return an engine with Flink; creates its environment if it does not exist."""
     python, uv = environment / "bin" / "python", Path(sys.executable).with_name("uv")
     if not python.exists():
         subprocess.run([uv, "venv", "-q", "--python", "3.11", environment], check=True)

@@ -1,7 +1,7 @@
-"""The events of Nexmark: people, auctions and bids, as columns, by a seed.
+"""Generate the events of Nexmark as columns: people, auctions and bids.
 
 Of every 50 events the first is a person, three are auctions, and 46 are bids. Event n happens at `START` + n / rate. A chunk
-of events depends on the seed, the rate, the size of chunks and its number alone, so more events begin with the same ones.
+depends only on the seed, the rate, the chunk size and its number, so a larger set begins with the events of a smaller one.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 START = datetime(2026, 1, 1, 8, tzinfo=UTC)
 LATEST = timedelta(seconds=2)
-"""No event arrives later than this after its time."""
+"""The longest delay from the time of an event to its arrival."""
 
 KINDS = ("person", "auction", "bid")
 _PEOPLE, _AUCTIONS, _OF = 1, 3, 50
@@ -31,14 +31,14 @@ _CHANNELS = 10_000
 
 @dataclass(frozen=True)
 class Events:
-    """What to generate.
+    """The settings of the generator.
 
     Attributes:
-        count: of events of all kinds.
-        rate: events a second of event time.
-        chunk: events that are made at a time, a multiple of 50.
-        seed: other events for another number.
-        disorder: whether one in ten arrives up to two seconds late.
+        count: number of events of all kinds.
+        rate: events per second of event time.
+        chunk: number of events that are generated at a time, a multiple of 50.
+        seed: seed of the random numbers.
+        disorder: whether one event in ten arrives up to two seconds late.
     """
 
     count: int
@@ -48,12 +48,12 @@ class Events:
     disorder: bool = False
 
     def time(self, number: int) -> datetime:
-        """When an event happens, or an in-order one arrives."""
+        """Return the time of an event. Without a delay, it arrives at that time."""
         return START + timedelta(microseconds=number * 1_000_000 // self.rate)
 
 
 def arriving(events: Events) -> Iterator[dict[str, pl.DataFrame]]:
-    """All events, chunk by chunk, by kind, each in order of arrival: of disorder, some come in a later chunk than they are of."""
+    """Yield all events by kind, chunk by chunk, in order of arrival. With disorder, some arrive in a later chunk than their own."""
     random = np.random.default_rng([events.seed, 1 << 32])
     waiting = {kind: pl.DataFrame() for kind in KINDS}
     for first in range(0, events.count, events.chunk):
@@ -74,7 +74,7 @@ def arriving(events: Events) -> Iterator[dict[str, pl.DataFrame]]:
 
 
 def chunk(events: Events, first: int) -> dict[str, pl.DataFrame]:
-    """The events of one chunk, by kind, in order of time."""
+    """Return the events of one chunk by kind, in order of time."""
     random = np.random.default_rng([events.seed, first])
     number = np.arange(first, min(first + events.chunk, events.count))
     turn = number % _OF
@@ -102,7 +102,7 @@ def _people(random: np.random.Generator, number: np.ndarray, rate: int) -> pl.Da
 
 def _auctions(random: np.random.Generator, number: np.ndarray, rate: int) -> pl.DataFrame:
     count, price = number.size, _prices(random, number.size)
-    # A hundred auctions are opened in as long as it takes for so many events.
+    # An auction is open for up to twice the time in which a hundred auctions are opened.
     horizon = 100 * _OF // _AUCTIONS * 1_000_000 // rate
     expires = _micros(number, rate) + 1_000 + random.integers(0, 2 * horizon, count)
     auctions = {
@@ -138,7 +138,7 @@ def _bids(random: np.random.Generator, number: np.ndarray, rate: int, seed: int)
 
 
 def _channels(seed: int) -> pl.DataFrame:
-    """Every channel with its url; nine in ten of the numbered ones have a channel id in it."""
+    """Return each channel with its URL. The URL of nine in ten numbered channels has a channel id."""
     random = np.random.default_rng([seed, 2 << 32])
     names = pl.Series([*(f"channel-{one}" for one in range(_CHANNELS)), *_HOT_CHANNELS])
     words = [_text(random, np.full(len(names), 5)) for _ in range(3)]
@@ -149,7 +149,7 @@ def _channels(seed: int) -> pl.DataFrame:
 
 
 def _person(random: np.random.Generator, number: np.ndarray, *, hot: int) -> np.ndarray:
-    """Ids of people: three in four the hot one of the last hundred, else one of the last thousand, or ten to come."""
+    """Return ids of people: with 3/4 the hot one of the last hundred, else one of the last thousand or of the next ten."""
     last = number // _OF
     active = np.minimum(last + 1, 1000)
     some = last + 1 - active + (random.random(number.size) * (active + 10)).astype(np.int64)
@@ -157,7 +157,7 @@ def _person(random: np.random.Generator, number: np.ndarray, *, hot: int) -> np.
 
 
 def _last_auction(number: np.ndarray) -> np.ndarray:
-    """The place of the newest auction by the time of each event."""
+    """Return the index of the newest auction at each event."""
     turn = np.clip(number % _OF - _PEOPLE, -1, _AUCTIONS - 1)
     return number // _OF * _AUCTIONS + turn
 
@@ -187,16 +187,16 @@ def _digits(random: np.random.Generator, count: int) -> pl.Series:
 
 
 def _filling(random: np.random.Generator, size: int, others: int, count: int) -> pl.Series:
-    """Text that fills an event up to its average size, a fifth more or less."""
+    """Return text that fills events up to their average size, give or take a fifth."""
     wanted = size - others
     return _text(random, random.integers(wanted - wanted // 5, wanted + wanted // 5 + 1, count))
 
 
 def _text(random: np.random.Generator, lengths: np.ndarray) -> pl.Series:
-    """Words of small letters, each of its own length."""
+    """Return words of lower-case letters with the given lengths."""
     ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     letters = random.integers(ord("a"), ord("z") + 1, int(ends[-1]), np.uint8)
     words = pa.LargeStringArray.from_buffers(lengths.size, pa.py_buffer(ends), pa.py_buffer(letters))
     made = pl.from_arrow(words)
-    assert isinstance(made, pl.Series)  # noqa: S101 - of an array
+    assert isinstance(made, pl.Series)  # noqa: S101 - an array becomes a series
     return made

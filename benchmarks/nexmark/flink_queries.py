@@ -1,4 +1,4 @@
-"""The stateful queries, and some others, as Flink's SQL: with the columns that Keyfold's answers have."""
+"""The stateful queries and some others in Flink's SQL, with the columns of Keyfold's answers."""
 
 # ruff: noqa: S608 - of this page alone
 
@@ -15,7 +15,7 @@ _WINNERS = """SELECT {columns} FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY a
 
 
 def distinct_counts(by: str, day: str, more: str = "") -> str:
-    """Queries 15 and 16: bids, bidders and auctions, each also by rank of price; as DuckDB says them too."""
+    """Return query 15 or 16, for Flink and DuckDB: numbers of bids, bidders and auctions, also by rank of price."""
     ranks = {"low_": "price < 10000", "middle_": "price >= 10000 AND price < 1000000", "high_": "price >= 1000000"}
     counts = ["COUNT(*) AS bids", "COUNT(DISTINCT bidder) AS bidders", "COUNT(DISTINCT auction) AS auctions"]
     for rank, where in ranks.items():
@@ -83,7 +83,7 @@ QUERIES: dict[int, str] = {
         FROM bid b JOIN person p ON b.bidder = p.id JOIN auction a ON a.seller = p.id""",
 }
 UPDATING = frozenset({4, 9, 15, 16, 17, 18, 19})
-"""Whose answer takes rows back: they are written as a log of changes."""
+"""Queries whose answers retract rows. They are written as a log of changes."""
 
 _COLUMNS = {
     "person": "id BIGINT, name STRING, emailAddress STRING, creditCard STRING, city STRING, state STRING, {time}, extra STRING",
@@ -91,13 +91,13 @@ _COLUMNS = {
     "expires TIMESTAMP_LTZ(6), seller BIGINT, category BIGINT, extra STRING",
     "bid": "auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, url STRING, {time}, extra STRING",
 }
-# Flink's event time has milliseconds, and the events' own time microseconds, by which bids are compared.
+# Flink's event time has milliseconds. Bids are compared by their own time, which has microseconds.
 _TIME = "dateTime TIMESTAMP_LTZ(6), rowtime AS CAST(dateTime AS TIMESTAMP_LTZ(3))"
 _WATERMARK = "WATERMARK FOR rowtime AS rowtime - INTERVAL '2' SECOND"
 
 
 def tables(folder: str) -> list[str]:
-    """Statements that declare the files of a folder as Flink's sources, one a kind."""
+    """Return the statements that declare the files of a folder as Flink's sources, one per kind."""
     shape = "'format' = 'json', 'json.timestamp-format.standard' = 'ISO-8601'"
     return [
         f"CREATE TEMPORARY TABLE {kind} ({_quoted(columns.format(time=_TIME))}, {_quoted(_WATERMARK)}) "
@@ -107,19 +107,19 @@ def tables(folder: str) -> list[str]:
 
 
 def insert(number: int, folder: str) -> str:
-    """The statement that writes a query's answer into files, exactly once."""
+    """Return the statement that writes the answer of a query to files, exactly once."""
     shape = "debezium-json" if number in UPDATING else "json"
     options = f"'connector' = 'filesystem', 'path' = 'file://{folder}', 'format' = '{shape}'"
     return f"CREATE TABLE answer WITH ({options}) AS {_quoted(QUERIES[number])}"
 
 
 def _quoted(sql: str) -> str:
-    """With quotes about the column that has the name of one of Flink's types."""
+    """Quote the column whose name is a type of Flink."""
     return re.sub(r"\bdateTime\b", "`dateTime`", sql)
 
 
 def settings(checkpoints: str, seconds: int) -> dict[str, str]:
-    """Of exactly once on two cores, with state on disk, and what Flink's guide for Nexmark turns on."""
+    """Return the settings for exactly once on two cores with RocksDB, and those that Flink's guide for Nexmark recommends."""
     return {
         "parallelism.default": "2",
         "execution.checkpointing.interval": f"{seconds} s",

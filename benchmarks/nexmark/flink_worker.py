@@ -1,7 +1,7 @@
-"""Runs Flink's SQL in a process of its own, with the environment that has `apache-flink`; it imports nothing of Keyfold.
+"""Run Flink's SQL in its own process, in the environment with `apache-flink`; imports nothing of Keyfold.
 
-A command is a line of JSON on its standard input: settings, statements that declare tables, and the one that runs. The answer
-is a line that begins with `#reply`, once all is written and committed.
+A command is a line of JSON on standard input: settings, statements that declare tables, and the statement to run. The reply is a
+line that begins with `#reply`, written when the answer is committed.
 """
 
 import json

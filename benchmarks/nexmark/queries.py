@@ -1,7 +1,7 @@
-"""Every query of Nexmark: its jobs, and the question in DuckDB's SQL over the files, which knows nothing of Keyfold.
+"""All queries of Nexmark: their jobs, and the same questions in DuckDB's SQL over the files.
 
-The last job of a query has its answer, in the table of its name. In SQL `person`, `auction` and `bid` are the files' rows,
-`side_input` is the small table, and `arrived` has the bids with the time at which Keyfold took them in (query 12).
+The last job of a query writes its answer, to the table of its name. In SQL, `person`, `auction` and `bid` are the rows of the
+files, `side_input` is the small table, and `arrived` has the bids with the time of their ingest (query 12).
 """
 
 # ruff: noqa: S608 - of this page alone
@@ -25,9 +25,9 @@ class Query:
     """A query of Nexmark.
 
     Attributes:
-        number: of it.
-        sql: the question to DuckDB.
-        jobs: what answers it, producers first.
+        number: its number in Nexmark.
+        sql: the query in DuckDB's SQL.
+        jobs: its jobs, producers first.
     """
 
     number: int
@@ -36,17 +36,17 @@ class Query:
 
     @property
     def answer(self) -> str:
-        """The table with the answer."""
+        """Name of the table with the answer."""
         return self.jobs[-1].name
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The kinds of events that it is about."""
+        """Names of the streams that it reads."""
         return tuple(dict.fromkeys(stream.name for job in self.jobs for stream in job.streams))
 
     @property
     def stateful(self) -> bool:
-        """Whether what it keeps of one event changes what it says of another."""
+        """Whether its answer for an event depends on other events."""
         return self.number not in stateless.JOBS
 
 

@@ -1,7 +1,7 @@
-"""The queries that stock Spark's streaming SQL can say: windows, sessions, joins of streams, totals that are updated.
+"""The queries that stock Spark's streaming SQL can express: windows, sessions, stream-stream joins, updated totals.
 
-It has no way to say a maximum over all keys with its ties (5, 7), an aggregate of an aggregate that changes (4, 6), distinct
-counts (15, 16) or a top N (9, 19) of a stream. Sessions and windows that are open at the end are not written, as no event moves time on.
+It cannot express a maximum over all keys with ties (5, 7), an aggregate of an updated aggregate (4, 6), distinct counts (15, 16)
+or a top N (9, 19). Sessions and windows that are open at the end are not written, since no later event advances event time.
 """
 
 # ruff: noqa: S608 - of this page alone
@@ -36,17 +36,17 @@ _KINDS = {"int64": "bigint", "string": "string", "timestamp[us, tz=UTC]": "times
 
 
 def run_on_spark(spark: SparkSession, files: str, folder: str, number: int, files_a_batch: int) -> dict[str, Any]:
-    """Run a query over all files, from nothing, into a Delta table; of totals, that of their changes."""
+    """Run a query over all files into a Delta table, without earlier state; totals are written as changes."""
     shutil.rmtree(folder, ignore_errors=True)
     session = spark.newSession()
-    # As Keyfold's own runs have it; state of joins is too large for a heap.
+    # Two partitions, as Keyfold has on two cores. RocksDB, since the state of joins does not fit into the heap.
     session.conf.set("spark.sql.shuffle.partitions", "2")
     provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     session.conf.set("spark.sql.streaming.stateStore.providerClass", provider)
     for kind in KINDS:
         schema = ", ".join(f"{field.name} {_KINDS[str(field.type)]}" for field in STREAMS[kind].schema)
         rows = session.readStream.schema(schema).option("maxFilesPerTrigger", files_a_batch).json(f"{files}/{kind}")
-        # Joins without an end keep what they have; a watermark would be refused nowhere, and of no use.
+        # Unbounded joins keep all rows: they ignore the watermark.
         rows.withWatermark("dateTime", "2 seconds").createOrReplaceTempView(kind)
     mode = "update" if number in _UPDATED else "append"
     writer = session.sql(SPARK_QUERIES[number]).writeStream.outputMode(mode).trigger(availableNow=True)

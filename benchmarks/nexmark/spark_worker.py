@@ -1,4 +1,4 @@
-"""Runs queries on Keyfold, or on stock Spark, in a process of its own with one Spark session; commands as of `flink_worker`."""
+"""Run queries on Keyfold or stock Spark, in a process with one Spark session; commands as in `flink_worker`."""
 
 import json
 import shutil
@@ -25,7 +25,7 @@ from keyfold.times import from_micros
 
 
 def take_in(spark: SparkSession, lakehouse: Lakehouse, files: Path, kinds: Iterable[str] = KINDS) -> int:
-    """Ingest what is new in a folder of files; gives how many events it was."""
+    """Ingest the new files of a folder; returns the number of events."""
     return sum(keyfold.ingest(spark, lakehouse, STREAMS[kind], files / kind).accepted for kind in kinds)
 
 
@@ -36,10 +36,10 @@ def run_query(
     close: datetime | None = None,
     options: RunOptions | None = None,
 ) -> list[JobRun]:
-    """Run the jobs of a query over what is new; `close` is the event time to which all windows are closed."""
+    """Run the jobs of a query over new events; `close` is the event time up to which windows close."""
     runs: list[JobRun] = []
     for job in query.jobs:
-        # Of one that goes by arrival it is a moment from now.
+        # Event time of a job by arrival is processing time: close its windows in a minute.
         is_by_arrival = close is not None and job.time_from == INGESTED_AT
         mode = Incremental(datetime.now(UTC) + timedelta(minutes=1) if is_by_arrival else close)
         runs.append(keyfold.run(spark, lakehouse, job, mode, options=options))
@@ -47,7 +47,7 @@ def run_query(
 
 
 def _ingest(spark: SparkSession, home: str, files: str, kinds: list[str]) -> dict[str, Any]:
-    """Take files in, into tables that are made anew."""
+    """Ingest files into new tables."""
     lakehouse = Lakehouse(home)
     for kind in kinds:
         for folder in (lakehouse.events(kind), lakehouse.ingest(kind)):
@@ -56,7 +56,7 @@ def _ingest(spark: SparkSession, home: str, files: str, kinds: list[str]) -> dic
 
 
 def _keyfold(spark: SparkSession, home: str, number: int, close: int, batch_bytes: int) -> dict[str, Any]:
-    """Run a query's jobs over all events, from nothing."""
+    """Run the jobs of a query over all events, without earlier state."""
     lakehouse, query = Lakehouse(home), QUERIES[number]
     for job in query.jobs:
         shutil.rmtree(str(lakehouse.job(job.name)), ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Queries 0, 1, 2, 10, 13, 14, 21 and 22: each bid by itself, or with its row of a small table."""
+"""Queries 0, 1, 2, 10, 13, 14, 21 and 22: map or filter bids, or join them with a small table."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ _PARTS = pl.col("url").str.split_exact("/", 5).struct
 
 
 def mapped(number: int, more: dict[str, pl.Expr], fields: list[pa.Field], where: pl.Expr | None = None) -> KeyedJob:
-    """A job that writes each bid, or those for which a condition holds, with more columns; it keeps no state."""
+    """Make a job without state that writes bids with more columns, all or those that fulfil a condition."""
     rows = pa.schema([*BID, *fields])
     return KeyedJob(
         name=f"q{number}",
@@ -47,7 +47,7 @@ _MAPPED = (
         14,
         {**_EURO, **_PART, **_LETTERS},
         [_FLOAT, *text("part"), *whole("letters")],
-        # By whole numbers: 0.908 is none of the numbers that a float can be.
+        # In integers, since 0.908 has no exact float.
         (pl.col("price") * 908).is_between(1_000_000_000, 50_000_000_000, closed="none"),
     ),
     mapped(21, {"channel_id": _CHANNEL_ID}, text("channel_id"), _CHANNEL_ID.is_not_null()),

@@ -1,4 +1,4 @@
-"""The three streams of Nexmark, and how its queries read them."""
+"""Declare the three streams of Nexmark and the inputs of its queries."""
 
 from datetime import timedelta
 from typing import Any
@@ -15,22 +15,22 @@ WINDOW = timedelta(seconds=10)
 
 
 def required(name: str, kind: pa.DataType) -> pa.Field:
-    """A column that every row has."""
+    """Return a column that is never NULL."""
     return pa.field(name, kind, nullable=False)
 
 
 def whole(*names: str) -> list[pa.Field]:
-    """Such columns of whole numbers."""
+    """Return integer columns that are never NULL."""
     return [required(name, pa.int64()) for name in names]
 
 
 def text(*names: str) -> list[pa.Field]:
-    """Such columns of text."""
+    """Return text columns that are never NULL."""
     return [required(name, pa.string()) for name in names]
 
 
 def times(*names: str) -> list[pa.Field]:
-    """Such columns of times."""
+    """Return timestamp columns that are never NULL."""
     return [required(name, TIMESTAMP) for name in names]
 
 
@@ -44,19 +44,19 @@ STREAMS = {name: Stream(name, schema, event_time=TIME) for name, schema in _SCHE
 
 
 def of_bid(*names: str) -> list[pa.Field]:
-    """Columns of bids."""
+    """Return columns of bids."""
     return [BID.field(name) for name in names]
 
 
 def reads(stream: str, *columns: str, where: pl.Expr | None = None, **derived: pl.Expr) -> Input:
-    """An input: columns of a stream, and whole numbers derived of others; its events may end without a row."""
+    """Return an input with columns of a stream and derived integers; its events need not be in an output."""
     schema = STREAMS[stream].schema
     fields = [*(schema.field(name) for name in columns), *whole(*derived)]
     return Input(STREAMS[stream], pa.schema(fields), TIME, LATEST, derived=derived, conserved=False, where=where)
 
 
 BIDS: dict[str, Any] = {"stream": STREAMS["bid"], "event_time": TIME, "watermark_delay": LATEST}
-"""Of jobs on bids alone."""
+"""Settings of jobs that read bids only."""
 
 UNCOUNTED: dict[str, Any] = {"output_events": pl.lit(0), "state_events": pl.lit(0)}
-"""Of jobs whose events may end without a row, as their inputs say."""
+"""Settings of jobs whose events need not be in an output."""

@@ -1,4 +1,4 @@
-"""Queries 15 to 19: totals, distinct counts, the last and the highest bids of a key, which no window ends."""
+"""Queries 15 to 19: totals, distinct counts, and the last and highest bids of a key, without windows."""
 
 import polars as pl
 import pyarrow as pa
@@ -19,9 +19,9 @@ _DAY_OF = {"day": pl.col(TIME).dt.date()}
 
 
 def _distinct_counts(name: str, by: tuple[str, ...], fields: list[pa.Field], more: dict[str, pl.Expr]) -> KeyedJob:
-    """Bids, distinct bidders and distinct auctions of a key, each also by rank of price.
+    """Make a job that counts bids, distinct bidders and distinct auctions of a key, also by rank of price.
 
-    A row of state is a bidder of the key, or an auction of it, with its bids by rank.
+    A row of state is a bidder or an auction of the key, with its number of bids by rank.
     """
     is_bidder, is_auction = pl.col("bidder").is_not_null(), pl.col("auction").is_not_null()
     bids = pl.sum_horizontal(list(_RANKS))

@@ -1,6 +1,6 @@
-"""Queries 5, 7, 8, 11 and 12: windows of event time, of arrival, and sessions.
+"""Queries 5, 7, 8, 11 and 12: windows by event time and by arrival, and sessions.
 
-Of 5 and 7, which ask for a maximum over all keys, a first job has the maxima of eight shards, and a second one that of them.
+Queries 5 and 7 ask for a maximum over all keys. A first job computes the maxima of eight shards, and a second job their maximum.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from keyfold.stream import INGESTED_AT
 
 
 def _highest(name: str, first: KeyedJob, by: str) -> KeyedJob:
-    """The rows of each window with the greatest value, of those that a first job has of its shards."""
+    """Make the second job of a query: of the rows of the first, it keeps those with the greatest value in each window."""
     columns = pa.schema([field for field in first.output if field.name not in ("shard", "n_events")])
 
     def step(state: pl.DataFrame, events: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
@@ -41,7 +41,7 @@ _Q5_SHARDS = windows(
     every=WINDOW / 5,
     most="bids",
     output=pa.schema([*whole("shard", "auction"), *times("window_end"), *whole("bids", "n_events")]),
-    # The hot auctions are those that a hundred divides.
+    # Ids of hot auctions are multiples of a hundred.
     derived={"shard": pl.col("auction") // 100 % 8},
     **BIDS,
 )
