@@ -13,25 +13,20 @@ from datetime import datetime, timedelta
 
 from pyspark.sql import SparkSession
 
-from keyfold.errors import Damaged, NotFound
-from keyfold.journal.agreement import check_tables
 from keyfold.journal.clock import LOOK_EVERY, read_clock
 from keyfold.keyed.generation.batch_records import ClockRecord, Counts, KeyedPlan
-from keyfold.keyed.generation.checkpoint import check_checkpoint, finished_batch
-from keyfold.keyed.generation.fingerprint import check_generation
-from keyfold.keyed.generation.generations import Generation, go_live, live_generation
+from keyfold.keyed.generation.checkpoint import finished_batch
+from keyfold.keyed.generation.generations import Generation, go_live
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, ModeName, Replay, RunMode
-from keyfold.keyed.generation.together import settle_pointer
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.lookups import KeptLookups
-from keyfold.keyed.plans.inputs import REMEDY, check_inputs, input_tables, produced_until
+from keyfold.keyed.plans.inputs import input_tables, produced_until
 from keyfold.keyed.plans.lookout import LastPlanned, wait_for_news
 from keyfold.keyed.plans.planning import PlannedRun, RunBounds, plan_run
 from keyfold.keyed.running.batches import OnBatch, batches_of
-from keyfold.keyed.running.commit import commit
 from keyfold.keyed.running.damage import damage_diagnosed
-from keyfold.keyed.running.new_generation import new_branch, new_generation
-from keyfold.lakehouse import Lakehouse, exclusive, is_table
+from keyfold.keyed.running.opening import check_inputs_exist, generation_of_run
+from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.session.gateway import check_java
 from keyfold.times import in_utc
 
@@ -117,12 +112,13 @@ def fill_beside(
         KeyfoldError: as `run_job`; the live generation stays as it is.
     """
     with damage_diagnosed(lakehouse, job):
-        _check_tables_are_there(lakehouse, job)
-        with _at_work(spark, lakehouse, job, mode, options) as run:
+        check_inputs_exist(lakehouse, job)
+        with generation_of_run(spark, lakehouse, job, mode) as generation:
+            run = _Run(spark, lakehouse, job, generation, mode.name, options)
             run.to_the_end(
                 RunBounds(options.max_bytes_per_batch, advance_to=mode.advance_to and in_utc(mode.advance_to))
             )
-            return run.generation, run.summary()
+            return generation, run.summary()
 
 
 def run_continuously(
@@ -155,73 +151,15 @@ def run_continuously(
 def _opened(
     spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, mode: RunMode, options: RunOptions
 ) -> Iterator["_Run"]:
-    """Lock the job and open its generation; see `_at_work`."""
+    """Lock the job and open its generation."""
     with damage_diagnosed(lakehouse, job):
         # Before the lock is taken, which creates the job's folder.
-        _check_tables_are_there(lakehouse, job)
+        check_inputs_exist(lakehouse, job)
         with (
             exclusive(lakehouse.job(job.name), f"job {job.name}"),
-            _at_work(spark, lakehouse, job, mode, options) as run,
+            generation_of_run(spark, lakehouse, job, mode) as generation,
         ):
-            yield run
-
-
-@contextmanager
-def _at_work(
-    spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, mode: RunMode, options: RunOptions
-) -> Iterator["_Run"]:
-    """Open or create the generation, and check that its tables and its checkpoint agree with its journal."""
-    # Several jobs may have gone live together, and a crash left a pointer of before that decision.
-    settle_pointer(lakehouse, job.name)
-    if isinstance(mode, Replay):
-        generation = new_branch(spark, lakehouse, job, mode.branch, (mode.since, mode.until))
-    elif isinstance(mode, FullRefresh):
-        generation = new_generation(spark, lakehouse, job)
-    # The first generation goes live before it is filled: it replaces no tables that readers use.
-    elif (live := live_generation(lakehouse, job.name)) is None:
-        generation = new_generation(spark, lakehouse, job)
-        go_live(lakehouse, generation)
-    else:
-        generation = live
-        # These checks come before any write: a run that is refused changes nothing.
-        check_generation(generation, job)
-        _check_agreement(lakehouse, job, generation)
-        # A run may have crashed between its last commit record and the Delta commits. Commits that exist are skipped.
-        if (done := generation.journal.last_done()) is not None:
-            commit(spark, job, generation, done)
-    done = generation.journal.last_done()
-    yield _Run(spark, lakehouse, job, generation, mode.name, options, done.totals if done else Counts())
-    generation.record_checksums()
-
-
-def _check_tables_are_there(lakehouse: Lakehouse, job: KeyedJob) -> None:
-    for name in job.producers:
-        if (live := live_generation(lakehouse, name)) is None or live.journal.last_done() is None:
-            raise NotFound(
-                f"job {job.name} reads a table of job {name}, which has not run in {lakehouse.home} yet; run "
-                f"`{lakehouse.command('run', name)}` first"
-            )
-    for stream in job.streams:
-        events = lakehouse.events(stream.name)
-        if is_table(events):
-            continue
-        if (lakehouse.ingest(stream.name) / "ingest.json").exists():
-            raise Damaged(
-                f"job {job.name} reads events.{stream.name}, which is gone from {events} although files were ingested; restore "
-                f"it, or run `{lakehouse.command('ingest', stream.name, '--rebuild')}`, and then this job with --full-refresh"
-            )
-        raise NotFound(
-            f"job {job.name} reads events.{stream.name}, which is not in {lakehouse.home} yet; "
-            f"run `keyfold ingest {stream.name} --from DIR` first"
-        )
-
-
-def _check_agreement(lakehouse: Lakehouse, job: KeyedJob, generation: Generation) -> None:
-    where = f"job {job.name}, {generation.name}"
-    check_inputs(lakehouse, generation, where)
-    tables = {table.name: generation.table(table.name) for table in job.tables}
-    check_tables(generation.journal, tables, generation.record["table_ids"], generation.identity, where, REMEDY)
-    check_checkpoint(generation, where)
+            yield _Run(spark, lakehouse, job, generation, mode.name, options)
 
 
 class _Run:
@@ -235,7 +173,6 @@ class _Run:
         generation: Generation,
         mode: ModeName,
         options: RunOptions,
-        before: Counts,
     ) -> None:
         self.generation = generation
         self._spark, self._lakehouse, self._job = spark, lakehouse, job
@@ -243,7 +180,7 @@ class _Run:
         self._options = options
         self._journal = generation.journal
         self._began = time.monotonic()
-        self._before = before
+        self._before = self._totals()
         # An ordered set: a continuous run plans every few seconds, and repeats its warnings.
         self._warnings: dict[str, None] = {}
         self._batch_seconds: list[float] = []
@@ -296,8 +233,7 @@ class _Run:
 
     def summary(self) -> RunSummary:
         """Summarize the run so far."""
-        done = self._journal.last_done()
-        totals = done.totals if done else Counts(rows={table.name: 0 for table in self._job.tables})
+        totals = self._totals()
         return RunSummary(
             job=self._job.name,
             generation=self.generation.name,
@@ -309,6 +245,11 @@ class _Run:
             seconds=time.monotonic() - self._began,
             warnings=tuple(self._warnings),
         )
+
+    def _totals(self) -> Counts:
+        """Return the counts of the generation so far."""
+        done = self._journal.last_done()
+        return done.totals if done else Counts(rows={table.name: 0 for table in self._job.tables})
 
     def _is_behind(self) -> bool:
         """Whether an earlier run left a planned batch that is not finished."""

@@ -357,13 +357,13 @@ def test_a_continuous_run_to_which_nothing_comes_notices_that_its_java_is_gone(
 
 
 def events_read(lakehouse):
-    live = runner.live_generation(lakehouse, "windows")
+    live = live_generation(lakehouse, "windows")
     done = live.journal.last_done() if live else None
     return done.totals.events if done else 0
 
 
 def reached(lakehouse):
-    live = runner.live_generation(lakehouse, "windows")
+    live = live_generation(lakehouse, "windows")
     return (live and runner.watermark(live)) or START
 
 

@@ -1,0 +1,83 @@
+"""Open the generation of a run: check that it agrees with its inputs, and finish the commits of an interrupted run."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from keyfold.errors import Damaged, NotFound
+from keyfold.journal.agreement import check_tables
+from keyfold.keyed.generation.checkpoint import check_checkpoint
+from keyfold.keyed.generation.fingerprint import check_generation
+from keyfold.keyed.generation.generations import Generation, go_live, live_generation
+from keyfold.keyed.generation.run_mode import FullRefresh, Replay, RunMode
+from keyfold.keyed.generation.together import settle_pointer
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.plans.inputs import REMEDY, check_inputs
+from keyfold.keyed.running.commit import commit
+from keyfold.keyed.running.new_generation import new_branch, new_generation
+from keyfold.lakehouse import Lakehouse, is_table
+
+
+def check_inputs_exist(lakehouse: Lakehouse, job: KeyedJob) -> None:
+    """Check that a job's input tables exist.
+
+    Raises:
+        KeyfoldError: a stream was not ingested yet, a producer has not run, or an event table is gone; names the remedy.
+    """
+    for name in job.producers:
+        if (live := live_generation(lakehouse, name)) is None or live.journal.last_done() is None:
+            raise NotFound(
+                f"job {job.name} reads a table of job {name}, which has not run in {lakehouse.home} yet; run "
+                f"`{lakehouse.command('run', name)}` first"
+            )
+    for stream in job.streams:
+        events = lakehouse.events(stream.name)
+        if is_table(events):
+            continue
+        if (lakehouse.ingest(stream.name) / "ingest.json").exists():
+            raise Damaged(
+                f"job {job.name} reads events.{stream.name}, which is gone from {events} although files were ingested; restore "
+                f"it, or run `{lakehouse.command('ingest', stream.name, '--rebuild')}`, and then this job with --full-refresh"
+            )
+        raise NotFound(
+            f"job {job.name} reads events.{stream.name}, which is not in {lakehouse.home} yet; "
+            f"run `keyfold ingest {stream.name} --from DIR` first"
+        )
+
+
+@contextmanager
+def generation_of_run(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, mode: RunMode) -> Iterator[Generation]:
+    """Open or create the generation of a run, and record its checksums after the run. The caller holds the job's lock.
+
+    Raises:
+        KeyfoldError: a setting does not fit the live generation, or its journal, checkpoint and tables do not agree.
+    """
+    # Several jobs may have gone live together, and a crash left a pointer of before that decision.
+    settle_pointer(lakehouse, job.name)
+    if isinstance(mode, Replay):
+        generation = new_branch(spark, lakehouse, job, mode.branch, (mode.since, mode.until))
+    elif isinstance(mode, FullRefresh):
+        generation = new_generation(spark, lakehouse, job)
+    # The first generation goes live before it is filled: it replaces no tables that readers use.
+    elif (live := live_generation(lakehouse, job.name)) is None:
+        generation = new_generation(spark, lakehouse, job)
+        go_live(lakehouse, generation)
+    else:
+        generation = live
+        # These checks come before any write: a run that is refused changes nothing.
+        check_generation(generation, job)
+        _check_agreement(lakehouse, job, generation)
+        # A run may have crashed between its last commit record and the Delta commits. Commits that exist are skipped.
+        if (done := generation.journal.last_done()) is not None:
+            commit(spark, job, generation, done)
+    yield generation
+    generation.record_checksums()
+
+
+def _check_agreement(lakehouse: Lakehouse, job: KeyedJob, generation: Generation) -> None:
+    where = f"job {job.name}, {generation.name}"
+    check_inputs(lakehouse, generation, where)
+    tables = {table.name: generation.table(table.name) for table in job.tables}
+    check_tables(generation.journal, tables, generation.record["table_ids"], generation.identity, where, REMEDY)
+    check_checkpoint(generation, where)
