@@ -208,7 +208,7 @@ def test_what_a_killed_first_batch_left_of_a_checkpoint_stops_no_later_run(witho
 def test_a_lost_pointer_is_no_fresh_start(without_spark, lakehouse, rows, ran_thrice):
     pointer = lakehouse.job("totals") / "current.json"
     pointer.unlink()
-    with pytest.raises(KeyfoldError, match=r'current.json is lost, while generation-0001 stand.*"generation-0001"'):
+    with pytest.raises(KeyfoldError, match=r'current.json is lost, while generation-0001 exists.*"generation-0001"'):
         run_job(without_spark, lakehouse, totals())
     pointer.write_text(json.dumps({"generation": "generation-0001"}))
     run_job(without_spark, lakehouse, totals())
