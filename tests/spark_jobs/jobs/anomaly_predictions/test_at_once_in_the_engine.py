@@ -8,8 +8,9 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
+from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh
-from keyfold.keyed.runner import live_generation, run_continuously, run_job
+from keyfold.keyed.runner import run_continuously, run_job
 from keyfold.lakehouse import Lakehouse, fail_points
 from tests.keyfold.keyed.without_spark import SPARK, cut_power, without_spark
 from tests.keyfold.state.job_histories import History, put
