@@ -83,6 +83,7 @@ def replace_files(table: Place, gone: Sequence[DataFile], files: Sequence[Writte
         raise Damaged(f"{table}: compaction made {after:,} rows of {before:,}; the table was not changed")
     now = time.time_ns() // 1_000_000
     actions: list[AddAction | RemoveAction] = [add_action(file, is_new=False) for file in files]
+    # No data change: readers of the table's additions have read these rows.
     actions += [RemoveAction(file.path, False, now, file.bytes, {}) for file in gone]
     # No retries by Delta's library: it does not check whether another commit has removed the same files, and their rows
     # would be in the table twice.
@@ -148,6 +149,7 @@ def commit_once(
             list(actions), mode="append", schema=delta.schema(), commit_properties=properties
         )
     except CommitFailedError as error:
+        # This run's commit may have succeeded although its answer was lost, or the run that took over has made it.
         if not has_taken(DeltaTable(str(table)), application, batch):
             raise Locked(
                 f"{table}: another process has written to it at the same time, and batch {batch} was not committed "

@@ -16,6 +16,7 @@ _MOST_FILES = 1_000
 def table_frame(spark: SparkSession, path: Place, version: int | None = None) -> DataFrame:
     """Return the rows of a Delta table, now or at a version. Later commits do not change the DataFrame."""
     table = DeltaTable(str(path), version=version)
+    # By version: Spark opens the table later, when it may have newer ones.
     if not _is_plain(table, path):
         return spark.read.format("delta").option("versionAsOf", table.version()).load(str(path))
     schema = StructType.fromJson(json.loads(table.schema().to_json()))

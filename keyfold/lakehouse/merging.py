@@ -210,6 +210,7 @@ def _files_of(delta: DeltaTable, keys: pl.DataFrame, *, is_divided: bool) -> lis
         path = unquote(quoted)
         is_in_reach = all(_may_overlap(span, least[at], greatest[at]) for span, least, greatest in spans)
         files.append(File(path, size, leaf=leaf_of(path) if is_divided else None, is_in_reach=is_in_reach))
+    # In this order `_groups` joins small files with each other, and leaves large ones alone.
     return sorted(files, key=lambda file: (file.bytes, file.path))
 
 

@@ -107,6 +107,7 @@ class Disk:
     def exclusive(self, folder: Path, what: str, patience: timedelta) -> Iterator[None]:
         with _opened_lock(folder) as file:
             try:
+                # A process that looks whether the lock is held has it for a moment (`is_held`).
                 take(file, seconds=max(A_LOOK, patience.total_seconds()))
             except BlockingIOError:
                 raise Locked(f"{what} is already running on {folder}; wait for that run or stop it") from None

@@ -85,6 +85,7 @@ def totals(
         "events": events or pa.schema([*(output.field(one) for one in key), newest(event_time), *sums.fields]),
         "derived": {**(derived or {}), **sums.derived},
         "output_events": pl.lit(0),
+        # True for all rows: each key has one.
         "one_per_key": pl.col(counted).is_not_null(),
         **settings,
     }

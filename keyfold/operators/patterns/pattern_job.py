@@ -123,6 +123,7 @@ def pattern_job(
         # All events, with and without a match, are counted in `<job>_checked`.
         output_events=pl.lit(0),
         state_events=(pl.col(ROLE) == WAITING).sum() + pl.col(CHECKED).sum(),
+        # A key has one count, and any number of waiting and open events.
         one_per_key=pl.col(ROLE) == COUNTED,
         parameters=parameters or {},
         movable_parameters=movable_parameters,

@@ -153,6 +153,7 @@ def read_checkpoint(
         rows = _flat(frame, one.operator)
         # All operators are read, so that the columns are the same, whichever is asked for.
         frames.append(rows if operator in (None, one.operator) else rows.where(F.lit(False)))
+    # Parts of the same name may have other columns in another operator.
     both = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), frames)
     return rows_of_keys(both, [dict(key) for key in keys], checkpoint)
 
