@@ -36,6 +36,7 @@ def read_json(path: Place, remedy: str = "") -> dict[str, Any]:
     Raises:
         DamagedError: the file is not a JSON object.
     """
+    # Bytes that are not UTF-8 are damage like any other: they must not end in a UnicodeDecodeError, which names no file.
     return _as_object(path, path.read_text(encoding="utf-8", errors="replace"), remedy)
 
 
@@ -246,4 +247,5 @@ def _as_object(path: Place, text: str, remedy: str = "") -> dict[str, Any]:
 
 
 def _of_object(content: dict[str, Any]) -> bytes:
+    # Sorted, so that equal objects are equal bytes: writing the same content again must count as a success (`replace`).
     return json.dumps(content, indent=1, sort_keys=True).encode()

@@ -109,6 +109,7 @@ class Lakehouse:
         }
         for pointer in sorted(self.home.glob("jobs/*/current.json")):
             live = as_decided(pointer, read_json(pointer)) or {}
+            # Without a live generation, this is a folder that does not exist, and so has no tables.
             tables = pointer.parent / self.ahead.get(pointer.parent.name, live.get("generation", "")) / "tables"
             named |= {path.name: path for path in sorted(tables.glob("*"))}
         for path in sorted(self.home.glob("jobs/*/branches/*/tables/*")):

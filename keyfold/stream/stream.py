@@ -171,6 +171,7 @@ class Stream:
     def raw_schema(self) -> pa.Schema:
         """The raw columns that rows may have, with the types of the event columns that are made of them."""
         sources = [(self.source(column.name), column.type) for column in self.schema]
+        # The place of an element is not in the raw data: it is counted when the list is taken apart.
         return read_schema(
             (name, source.raw_type(kind)) for source, kind in sources if not source.place for name in source.raw_names
         )

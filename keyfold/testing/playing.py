@@ -49,7 +49,9 @@ def play(
     harness, read = TestHarness(job), 0
     for number, run in enumerate(runs):
         now = EPOCH if times is None else times[number]
+        # As the engine's plans do it: no cut among late events, which must reach the state of their key in one call.
         for events, until in slices(job, run, [cut for cut in cuts if cut > harness.watermark]):
+            # A slice ends before `until`, and what the next slice brings must not be late.
             reached = None if until is None else until - MICROSECOND - job.watermark_delay
             copies = in_copies(job, events)
             harness.batch(combined(job, copies, parts), now, advance_to=reached)
@@ -112,6 +114,7 @@ def merged(harness: TestHarness, job: KeyedJob, table: str) -> pl.DataFrame:
     """Return the rows of an upsert table after all batches."""
     (declared,) = (one for one in job.tables if one.name == table)
     key = list(declared.key)
+    # The harness has the rows in the order they were written, so the last row of a key is the one in the table.
     return harness.written[table].unique(key, keep="last").sort(key)
 
 

@@ -102,6 +102,7 @@ class TestHarness:
             return came, empty(job.state)
         came = came.with_columns(pl.Series(SLOT, slots_of(job, came), pl.UInt64)).sort(SLOT, maintain_order=True)
         slots, came = came[SLOT].to_numpy(), came.drop(SLOT)
+        # Without events, so that only keys with a due timer are returned.
         due, _ = parted(job, self.state, came.clear(), clock)
         seen = self.state.filter(~job.waiting.apart(self.state))
         rows_a_key = (self.state.height - seen.height) / max(1, seen.height)

@@ -142,6 +142,7 @@ class Timeout:
         due = pl.lit(shifted(clock.processing_time, self.after), _TIME)
         kept = before.group_by(key).agg(pl.col(STALE_AT).max())
         came = heard.select(key).unique().with_columns(due.alias(STALE_AT))
+        # Processing time never goes back, so the latest timer of a key is that of its newest events.
         timers = pl.concat([kept, came]).group_by(key).agg(pl.col(STALE_AT).max())
         rows = state.drop(STALE_AT, strict=False).join(timers, on=list(key), how="left", maintain_order="left")
         return rows.select(state.columns if STALE_AT in state.columns else rows.columns).with_columns(
