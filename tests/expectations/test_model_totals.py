@@ -1,4 +1,4 @@
-"""The suite of model totals: good rows pass all of it, and each fault fails the check that is about it."""
+"""The suite of model totals: each fault beside good rows fails the check that is about it alone."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -15,10 +15,6 @@ def total(model: str | None, **changes: Any) -> dict[str, Any]:
 
 
 GOOD = [total(""), *(total(f"model {number}") for number in range(20))]
-
-
-def test_good_rows_pass_the_whole_suite(spark):
-    assert failed_checks(spark, GOOD, MODEL_TOTAL, EXPECTATIONS) == set()
 
 
 def test_each_fault_is_found_by_the_check_that_is_about_it(spark):
