@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
@@ -149,6 +150,15 @@ def running_broker(folder: Path) -> Iterator[Broker]:
     finally:
         broker.process.kill()
         broker.process.wait()
+
+
+@contextmanager
+def broker_or_skip(folder: Path) -> Iterator[Broker]:
+    """The same, but skip the test where no broker can run."""
+    if reason := why_not():
+        pytest.skip(reason)
+    with running_broker(folder) as running:
+        yield running
 
 
 def _start(folder: Path) -> "subprocess.Popen[bytes]":

@@ -1,7 +1,6 @@
 """A home in a bucket with a real Spark: from landed files to ride summaries, run by run, against plain Python."""
 
 import json
-import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 
@@ -12,6 +11,7 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import data_file_paths, scan_table
 from keyfold.storage.object_path import ObjectPath
 from spark_jobs.simulation import simulate
+from tests.commands import ended_well
 from tests.spark_jobs.jobs import ride_oracle
 
 END = datetime(2026, 12, 31, tzinfo=UTC)
@@ -108,8 +108,7 @@ def check_rides(home, tmp_path):
     for at, file in enumerate(files):
         (folders[at % 2] / file.name).write_bytes(file.read_bytes())
     command = [sys.executable, "-c", RUNS, str(home), END.isoformat(), *map(str, folders)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = ended_well(*command, folder=tmp_path)
     first, second = json.loads(done.stdout.splitlines()[-1])
     house = Lakehouse(home)
     points = scan_table(house.events("ride_points")).collect()

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import ExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -15,9 +14,11 @@ import polars as pl
 import pytest
 
 from keyfold.lakehouse import Lakehouse
+from tests.commands import ended_well
 from tests.keyfold.session.test_secrets import check_nothing_shows, run_with_secrets
 from tests.spark_jobs.jobs import ride_oracle
 from tests.standalone_cluster import standalone_cluster
+from tests.waiting import lives, wait_until
 
 pytestmark = pytest.mark.long
 
@@ -35,16 +36,9 @@ def cluster(tmp_path_factory):
 def driven(cluster, tmp_path_factory):
     """What a driver's process tells, and its folder; it stands outside the repository, as a user would."""
     folder = tmp_path_factory.mktemp("driver")
-    done = subprocess.run(
-        # -P: else the folder of that file comes first, and tests/keyfold is found for keyfold.
-        [sys.executable, "-P", ROOT / "tests" / "cluster_driver.py", folder],
-        cwd=folder,
-        env=os.environ | cluster.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    # -P: else the folder of that file comes first, and tests/keyfold is found for keyfold.
+    command = [sys.executable, "-P", ROOT / "tests" / "cluster_driver.py", folder]
+    done = ended_well(*command, folder=folder, environment=os.environ | cluster.environment)
     return json.loads(done.stdout.splitlines()[-1]), folder
 
 
@@ -103,8 +97,8 @@ def test_a_run_that_is_cancelled_and_one_that_is_killed_leave_no_work_on_the_clu
         # What Dagster does to a run that is cancelled, and what the kernel does to one that has taken all memory.
         runs[0].send_signal(signal.SIGINT)
         runs[1].kill()
-        until(lambda: not applications(cluster), "the master still has an application")
-        until(lambda: not any(map(lives, tasks)), "a task's process still works")
+        wait_until(lambda: not applications(cluster), "the master still has an application")
+        wait_until(lambda: not any(map(lives, tasks)), "a task's process still works")
         assert runs[0].wait(timeout=PATIENCE) != 0
 
 
@@ -112,15 +106,8 @@ def test_a_run_that_is_cancelled_and_one_that_is_killed_leave_no_work_on_the_clu
 def test_a_command_under_spark_submit_does_what_it_does_by_itself(driven, cluster):
     told, folder = driven
     command = ["submit", "--", "run", "ride_summaries", "--full-refresh", "--json", "--home", str(folder / "moved")]
-    done = subprocess.run(
-        [Path(sys.executable).with_name("keyfold"), *command],
-        cwd=folder,
-        env=os.environ | cluster.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    keyfold = Path(sys.executable).with_name("keyfold")
+    done = ended_well(keyfold, *command, folder=folder, environment=os.environ | cluster.environment)
     ran = json.loads(done.stdout.splitlines()[-1])
     assert ran["generation"] == "generation-0002"
     assert ran["events"] == told["rides"]["events"]
@@ -155,24 +142,9 @@ def task_of(run, folder):
         assert run.poll() is None, (folder / "log").read_text()
         return [int(file.name) for file in folder.iterdir() if file.name.isdigit()]
 
-    return until(told, "no task has begun")[0]
+    return wait_until(told, "no task has begun")[0]
 
 
 def applications(cluster):
     with urlopen(f"{cluster.pages}/json/") as answer:  # noqa: S310 - our own
         return json.load(answer)["activeapps"]
-
-
-def lives(process):
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def until(found, otherwise):
-    end = time.monotonic() + PATIENCE
-    while not (value := found()):
-        assert time.monotonic() < end, otherwise
-        time.sleep(0.2)
-    return value

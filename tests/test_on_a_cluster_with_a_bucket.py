@@ -15,9 +15,11 @@ from keyfold.lakehouse.files import files_below
 from keyfold.lakehouse.reading import scan_table
 from keyfold.storage.object_path import ObjectPath
 from spark_jobs.simulation import simulate
+from tests.commands import ended_well
 from tests.spark_jobs.jobs import ride_oracle
 from tests.standalone_cluster import standalone_cluster
-from tests.test_on_a_cluster import PATIENCE, applications, until
+from tests.test_on_a_cluster import PATIENCE, applications
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[1]
 CONFIG = {"close": "complete", "watermark_delay": "30d", "advance_to": "2026-12-31T00:00:00Z"}
@@ -34,10 +36,10 @@ def test_a_submitted_run_is_cancelled_and_the_next_one_tells_all_rides_of_the_bu
         environment = environment_of(cluster, home, tmp_path)
         accepted = ingested(environment, tmp_path)
         cancelled = submitted(environment, tmp_path)
-        until(lambda: planned(home) or cancelled.poll() is not None, "no batch was planned")
+        wait_until(lambda: planned(home) or cancelled.poll() is not None, "no batch was planned")
         cancelled.send_signal(signal.SIGINT)
         assert cancelled.wait(timeout=PATIENCE) != 0, (tmp_path / "log").read_text()
-        until(lambda: not applications(cluster), "the master still has an application")
+        wait_until(lambda: not applications(cluster), "the master still has an application")
         again = submitted(environment, tmp_path)
         assert again.wait(timeout=2 * PATIENCE) == 0, (tmp_path / "log").read_text()
         assert not applications(cluster)
@@ -64,15 +66,8 @@ def environment_of(cluster, home, folder):
 
 
 def ingested(environment, folder):
-    done = subprocess.run(
-        [Path(sys.executable).with_name("keyfold"), "ingest", "ride_points", "--json"],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    keyfold = Path(sys.executable).with_name("keyfold")
+    done = ended_well(keyfold, "ingest", "ride_points", "--json", folder=folder, environment=environment)
     return json.loads(done.stdout.splitlines()[-1])["accepted"]
 
 

@@ -2,9 +2,7 @@
 
 import os
 import signal
-import socket
 import subprocess
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,8 @@ import pytest
 from keyfold.dagster.serving.web_server import token_file
 from tests.browser.served_pages import has_loaded
 from tests.keyfold.dagster.serving.marked import VARIABLE, kill_all, marked, new_mark, none_is_left
+from tests.ports import free_port
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.long
 
@@ -55,35 +55,17 @@ def start(folder: Path, name: str, mark: str, port: int, **more: Any) -> subproc
         )
 
 
-def wait_until(what, why: str, told: Path):
-    end = time.monotonic() + COMES_UP_WITHIN
-    while not (found := what()):
-        assert time.monotonic() < end, f"{why}: {told.read_text()}"
-        time.sleep(0.5)
-    return found
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
 def test_two_on_one_home_share_it_in_peace_and_neither_leaves_anything(tmp_path, marks, tally):
     fault = tally("two UIs and two daemons on one home, the first is killed")
     (tmp_path / "dagster").mkdir()
     (tmp_path / "dagster" / "dagster.yaml").write_text(SETTINGS)
-    ports = free_ports(2)
+    ports = [free_port(), free_port()]
     urls = [f"http://127.0.0.1:{port}" for port in ports]
     tokens = [token_file(tmp_path / "dagster", port) for port in ports]
     told = {name: tmp_path / f"{name}.txt" for name in ("first", "second", "third")}
 
     first = start(tmp_path, "first", marks[0], ports[0])
-    wait_until(lambda: has_loaded(urls[0], tokens[0]), "the pages did not come up", told["first"])
+    wait_until(lambda: has_loaded(urls[0], tokens[0]), told["first"].read_text)
     # The third comes to a port that is taken.
     third = start(tmp_path, "third", marks[1], ports[0])
     assert third.wait(timeout=60) == 1
@@ -100,13 +82,17 @@ def test_two_on_one_home_share_it_in_peace_and_neither_leaves_anything(tmp_path,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )
     wait_until(
-        lambda: "already running" in told["second"].read_text(), "the second daemon said nothing", told["second"]
+        lambda: "already running" in told["second"].read_text(),
+        told["second"].read_text,
     )
-    wait_until(lambda: has_loaded(urls[1], tokens[1]), "the second's pages did not come up", told["second"])
+    wait_until(lambda: has_loaded(urls[1], tokens[1]), told["second"].read_text)
     assert "following daemons" in told["first"].read_text()
     assert "following daemons" not in told["second"].read_text()
     # Spark with its Java and Python workers is there too before the first is killed.
-    wait_until(lambda: "warm Spark: set" in told["first"].read_text(), "the warm Spark did not come up", told["first"])
+    wait_until(
+        lambda: "warm Spark: set" in told["first"].read_text(),
+        told["first"].read_text,
+    )
     there = " ".join(marked(marks[0]).values())
     assert all(
         part in there for part in ("serving.web_server", "_daemon", "code-server", "api grpc", "java", "pyspark")
@@ -116,7 +102,8 @@ def test_two_on_one_home_share_it_in_peace_and_neither_leaves_anything(tmp_path,
     first.wait(timeout=10)
     assert none_is_left(marks[0], 20), marked(marks[0])
     wait_until(
-        lambda: "following daemons" in told["second"].read_text(), "the second daemon did not take over", told["second"]
+        lambda: "following daemons" in told["second"].read_text(),
+        told["second"].read_text,
     )
     assert has_loaded(urls[1], tokens[1])
 

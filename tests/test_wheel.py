@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 import sysconfig
 import venv
@@ -14,6 +13,8 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+
+from tests.commands import ended_well
 
 ROOT = Path(__file__).parents[1]
 
@@ -100,7 +101,7 @@ def test_every_public_name_and_the_command_line_do_without_the_extras():
         "    try: use()\n"
         "    except keyfold.Misconfigured as error: print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = ended_well(sys.executable, "-c", script, folder=ROOT)
     assert done.stdout.splitlines() == [
         "confluent_kafka is not installed; install keyfold[kafka]",
         "obstore is not installed; install keyfold[s3]",
@@ -162,14 +163,4 @@ def run(folder: Path, *command: object) -> str:
         if not name.startswith(("KEYFOLD_", "DAGSTER_", "PYTHON", "PYTEST_", "VIRTUAL_ENV"))
     }
     environment = kept | {"DAGSTER_DISABLE_TELEMETRY": "yes"}
-    done = subprocess.run(
-        [str(word) for word in command],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return ended_well(*command, folder=folder, environment=environment).stdout

@@ -4,7 +4,6 @@ import errno
 import os
 import random
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from tests.chaos.conftest import TRIES
 from tests.chaos.launcher import COUNTED, Launcher, Run, Writes
 from tests.chaos.scenes import SCENES, Scene
 from tests.chaos.story import INGEST, TO_THE_END, WORK, Homes
+from tests.small_disk import mounted
 
 PROMISE = "A disk that is full, or fails, ends a run with one message; the next one goes on where it was."
 
@@ -77,11 +77,5 @@ def test_a_real_disk_that_is_full_is_told_and_made_good(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of eight megabytes."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("no small disk can be mounted here: it takes root")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    with mounted(tmp_path, megabytes=8) as disk:
+        yield disk

@@ -25,9 +25,10 @@ from keyfold.ingestion import ingest, ingest_continuously, ingest_totals
 from keyfold.ingestion.sources.kafka.settings import KafkaSettings
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic
 from keyfold.lakehouse import Lakehouse
-from tests.kafka_broker import Broker, running_broker, why_not
+from tests.kafka_broker import Broker, broker_or_skip
 from tests.keyfold.ingestion.test_batch import no_spark
 from tests.keyfold.ingestion.test_run import EVENTS, event
+from tests.waiting import wait_until
 
 PROMISE = "Kafka: each message of a topic once, whatever becomes of its broker"
 
@@ -41,9 +42,7 @@ PARTITIONS = 2
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    if reason := why_not():
-        pytest.skip(reason)
-    with running_broker(tmp_path_factory.mktemp("kafka")) as running:
+    with broker_or_skip(tmp_path_factory.mktemp("kafka")) as running:
         yield running
 
 
@@ -110,13 +109,6 @@ def reading(broker: Broker, topic: str, **options: Any) -> KafkaTopic:
     return KafkaTopic(topic, settings=KafkaSettings(broker.bootstrap), **options)
 
 
-def wait_for(holds, seconds: float = 120) -> None:
-    until = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < until, "it did not come to that"
-        time.sleep(0.02)
-
-
 def in_topic(broker: Broker, topic: str) -> Counter[Any]:
     """All that a plain reader finds in a topic."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "oracle", "log_level": 0})
@@ -159,17 +151,17 @@ def test_a_broker_is_stopped_and_comes_back_while_messages_come_and_are_read(bro
     with going_on(lakehouse, reading(broker, topic), on_outage=outages.append) as ended:
         for number in range(1, tries + 1):
             before = ingest_totals(lakehouse, PLAIN).accepted
-            wait_for(lambda least=before: goes_on(ended) and ingest_totals(lakehouse, PLAIN).accepted > least + 50)
+            wait_until(lambda least=before: goes_on(ended) and ingest_totals(lakehouse, PLAIN).accepted > least + 50)
             if how == "SIGSTOP":
                 broker.process.send_signal(signal.SIGSTOP)
                 time.sleep(5)
                 broker.process.send_signal(signal.SIGCONT)
             else:
                 broker.stop(signal.Signals[how])
-                wait_for(lambda least=number: goes_on(ended) and len(outages) >= 2 * least - 1)
+                wait_until(lambda least=number: goes_on(ended) and len(outages) >= 2 * least - 1)
                 broker.start()
         sender.stop()
-        wait_for(lambda: goes_on(ended) and ingest_totals(lakehouse, PLAIN).accepted >= sender.sent)
+        wait_until(lambda: goes_on(ended) and ingest_totals(lakehouse, PLAIN).accepted >= sender.sent)
     expected = Counter(range(sender.sent))
     assert in_topic(broker, topic) == expected
     for _ in range(tries):
@@ -195,11 +187,11 @@ def test_messages_are_deleted_before_they_are_read_while_ingest_goes_on(broker, 
         broker.admin.delete_records([place])[place].result()
         go_on.set()
         if on_gap == "error":
-            wait_for(lambda: "error" in ended)
+            wait_until(lambda: "error" in ended)
             assert "offsets 10 to 24 of partition 0 were deleted before they were read" in str(ended["error"])
             assert in_table(lakehouse) == Counter(range(10))
         else:
-            wait_for(lambda: ingest_totals(lakehouse, PLAIN).accepted == 15)
+            wait_until(lambda: ingest_totals(lakehouse, PLAIN).accepted == 15)
     # What the error says to do mends it.
     ingest(SPARK, lakehouse, PLAIN, reading(broker, topic, on_gap="record"))
     told.count(Counter([*range(10), *range(25, 30)]), in_table(lakehouse), refused=on_gap == "error")
@@ -217,12 +209,12 @@ def test_a_broker_is_restored_from_an_older_copy_and_its_topic_ends_before_what_
     broker.start()
     produce(broker, topic, range(20, 40))
     with going_on(lakehouse, reading(broker, topic), stream=EVENTS) as ended:
-        wait_for(lambda: ingest_totals(lakehouse, EVENTS).accepted == 40)
+        wait_until(lambda: ingest_totals(lakehouse, EVENTS).accepted == 40)
         broker.stop(signal.SIGKILL)
         shutil.rmtree(data)
         shutil.copytree(copy, data)
         broker.start()
-        wait_for(lambda: "error" in ended)
+        wait_until(lambda: "error" in ended)
     assert "partition 0 was read up to offset 40, but now ends at 20: it was truncated" in str(ended["error"])
     # The producers send again what was lost, and more.
     produce(broker, topic, range(20, 60))
@@ -250,8 +242,8 @@ def test_partitions_appear_while_messages_come_and_are_read(broker, tmp_path, ta
                 broker.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result()
             for partition in range(partitions):
                 first = 100 * partitions + 10 * partition
-                wait_for(lambda: takes(broker, topic, range(first, first + 10), partition))  # noqa: B023 - called at once
-            wait_for(lambda: in_topic(broker, topic).total() == ingest_totals(lakehouse, PLAIN).accepted)
+                wait_until(lambda: takes(broker, topic, range(first, first + 10), partition))  # noqa: B023 - called at once
+            wait_until(lambda: in_topic(broker, topic).total() == ingest_totals(lakehouse, PLAIN).accepted)
             told.count(in_topic(broker, topic), in_table(lakehouse), f"{partitions} partitions")
 
 

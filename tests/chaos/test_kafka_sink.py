@@ -11,7 +11,7 @@ from keyfold.lakehouse import Lakehouse, fail_points
 from tests.chaos.conftest import TRIES
 from tests.chaos.launcher import Launcher
 from tests.chaos.story import INGEST, TO_THE_END, WINDOWS, Homes
-from tests.kafka_broker import Broker, running_broker, why_not
+from tests.kafka_broker import Broker, broker_or_skip
 from tests.keyfold.sinks.test_kafka import messages, rows_of, table_rows, to
 
 PROMISE = "A table that goes to a topic: readers of committed messages find each row once."
@@ -25,9 +25,7 @@ POINTS = [point for point in fail_points.POINTS if point.startswith("sink")]
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory):
-    if reason := why_not():
-        pytest.skip(reason)
-    with running_broker(tmp_path_factory.mktemp("kafka")) as running:
+    with broker_or_skip(tmp_path_factory.mktemp("kafka")) as running:
         yield running
 
 

@@ -5,7 +5,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from spark_jobs.jobs.registry import JOBS
 from tests.chaos.broken_runs import PATIENCE, Child, Unbroken, kill_after, log_of, rows_of, run, unbroken_run
 from tests.chaos.conftest import TRIES
 from tests.chaos.crash_child import PARAMETERS
+from tests.small_disk import mounted
 from tests.standalone_cluster import standalone_cluster
 
 PROMISE = "Of a run with Spark any process may be killed or told to stop: the next run ends as if nothing had been."
@@ -121,15 +121,9 @@ def test_the_disk_is_full(unbroken, count, tally, small_disk, tmp_path):
 
 
 @pytest.fixture
-def small_disk(tmp_path) -> Iterator[Path]:
-    """A disk of a hundred megabytes."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=100m", "tmpfs", str(folder)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("no small disk can be mounted here: it takes root")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    with mounted(tmp_path, megabytes=100) as disk:
+        yield disk
 
 
 def signal_to(child: Child, process: str, number: signal.Signals, seconds: float) -> bool:

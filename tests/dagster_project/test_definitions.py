@@ -1,6 +1,5 @@
 """What Dagster loads: the graph, the environments, the pools."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
+from tests.commands import ended_well
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,8 +61,7 @@ def test_the_asset_graph_is_the_one_we_mean():
 
 def test_definitions_load_without_what_only_a_run_needs():
     code = "import sys, dagster_project.definitions; print(*{name.partition('.')[0] for name in sys.modules})"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = set(told.stdout.split())
+    loaded = set(ended_well(sys.executable, "-c", code).stdout.split())
     assert {"dagster", "expectations"} <= loaded
     assert not loaded & {"great_expectations", "matplotlib", "pandas", "scipy", "altair", "duckdb", "delta"}
 
@@ -136,15 +135,9 @@ def test_the_definitions_load_through_the_workspace_file():
 # tests/test_wheel.py has Dagster validate a project too, and the demo loads these.
 @pytest.mark.slow
 def test_dagster_finds_the_definitions_valid(tmp_path):
-    checked = subprocess.run(
-        [sys.executable, "-m", "dagster", "definitions", "validate", "-w", "workspace.yaml"],
-        cwd=ROOT,
-        env={"PATH": "/usr/bin:/bin", "DAGSTER_HOME": str(tmp_path), "KEYFOLD_HOME": str(tmp_path / "home")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert checked.returncode == 0, checked.stderr
+    environment = {"PATH": "/usr/bin:/bin", "DAGSTER_HOME": str(tmp_path), "KEYFOLD_HOME": str(tmp_path / "home")}
+    command = [sys.executable, "-m", "dagster", "definitions", "validate", "-w", "workspace.yaml"]
+    ended_well(*command, folder=ROOT, environment=environment)
 
 
 def test_the_shipped_instance_settings_make_one_run_at_a_time_of_a_pool(tmp_path, monkeypatch):

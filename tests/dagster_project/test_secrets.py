@@ -2,12 +2,12 @@
 
 import json
 import os
-import subprocess
 import sys
 import textwrap
 
 import pytest
 
+from tests.commands import ended_well
 from tests.java_for_tests import fast_starts
 
 PROGRAM = textwrap.dedent("""
@@ -51,24 +51,16 @@ def test_a_secret_of_spark_reaches_it_and_is_in_no_page_no_record_and_no_error_o
     secret = "planted-in-this-test"  # noqa: S105
     home = tmp_path / "dagster"
     home.mkdir()
-    run = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        cwd=tmp_path,
-        env={
-            **{name: value for name, value in os.environ.items() if "SPARK" not in name},
-            **fast_starts(),
-            "DAGSTER_HOME": str(home),
-            "KEYFOLD_SPARK_MASTER": "local[1]",
-            "KEYFOLD_SPARK_CONF": f"spark.hadoop.fs.s3a.secret.key={secret}",
-            # There is none: what is said of that is recorded too.
-            "KEYFOLD_WARM_SPARK": str(tmp_path / "warm-spark.json"),
-        },
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
+    environment = {
+        **{name: value for name, value in os.environ.items() if "SPARK" not in name},
+        **fast_starts(),
+        "DAGSTER_HOME": str(home),
+        "KEYFOLD_SPARK_MASTER": "local[1]",
+        "KEYFOLD_SPARK_CONF": f"spark.hadoop.fs.s3a.secret.key={secret}",
+        # There is none: what is said of that is recorded too.
+        "KEYFOLD_WARM_SPARK": str(tmp_path / "warm-spark.json"),
+    }
+    run = ended_well(sys.executable, "-c", PROGRAM, folder=tmp_path, environment=environment)
     told = json.loads(run.stdout.splitlines()[-1])
     assert told["letters"] == len(secret), run.stderr
     assert not told["refused"]

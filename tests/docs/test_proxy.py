@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
@@ -18,6 +17,8 @@ import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
+
+from tests.ports import free_port
 
 NGINX = shutil.which("nginx") or ("/usr/sbin/nginx" if Path("/usr/sbin/nginx").exists() else None)
 pytestmark = [
@@ -39,12 +40,6 @@ class Site(NamedTuple):
     origin: str
     dagster: str
     call: httpx.Client
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 def answers(url: str, process: subprocess.Popen[bytes], log: Path, **options) -> None:

@@ -4,12 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kafka_broker import Broker, running_broker, why_not
+from tests.kafka_broker import Broker, broker_or_skip
 
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    if reason := why_not():
-        pytest.skip(reason)
-    with running_broker(tmp_path_factory.mktemp("kafka")) as running:
+    with broker_or_skip(tmp_path_factory.mktemp("kafka")) as running:
         yield running

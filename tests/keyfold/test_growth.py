@@ -3,7 +3,6 @@
 import gc
 import os
 import threading
-import time
 from datetime import timedelta
 
 import polars as pl
@@ -20,6 +19,7 @@ from tests.keyfold.ingestion.test_continuous import SPARK as SPARK_OF_INGEST
 from tests.keyfold.ingestion.test_run import EVENTS, event, land
 from tests.keyfold.keyed.toy_jobs import clicks, totals
 from tests.keyfold.keyed.without_spark import SPARK, without_spark
+from tests.waiting import wait_until
 
 __all__ = ["without_spark"]
 
@@ -56,7 +56,7 @@ def test_of_ingest(lakehouse, tmp_path):
     ):
         for number in range(BATCHES):
             land(landing / f"{number}.ndjson", [event(seq=number)])
-            wait_for(lambda least=number: ingest_totals(lakehouse, EVENTS).accepted > least)
+            wait_until(lambda least=number: ingest_totals(lakehouse, EVENTS).accepted > least)
             before = before or (open_files() if number == BATCHES // 2 else 0)
         assert open_files() <= before + 5
     table = lakehouse.events("clicks")
@@ -88,7 +88,7 @@ def test_of_a_job(lakehouse, monkeypatch):
         ),
     ):
         for number in range(BATCHES):
-            wait_for(lambda least=number: events_of(lakehouse, job) > least)
+            wait_until(lambda least=number: events_of(lakehouse, job) > least)
             before = before or (open_files() if number == BATCHES // 2 else 0)
             if number < BATCHES - 1:
                 put(lakehouse, number + 1)
@@ -124,13 +124,6 @@ def events_of(lakehouse, job):
     generation = live_generation(lakehouse, job.name)
     done = generation.journal.last_done() if generation else None
     return done.total_events if done else 0
-
-
-def wait_for(is_so):
-    until = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < until, "it did not come to that"
-        time.sleep(0.005)
 
 
 def check_table(table):

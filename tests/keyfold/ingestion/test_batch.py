@@ -2,9 +2,9 @@
 
 import errno
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
@@ -20,12 +20,13 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import batch, ingest, ingest_journal, ingest_totals, is_unfinished, split_writer
+from keyfold.ingestion import IngestSummary, batch, ingest, ingest_journal, ingest_totals, is_unfinished, split_writer
 from keyfold.journal import Journal
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.lakehouse.fail_points import POINTS
 from keyfold.lakehouse.reading import data_file_paths
 from keyfold.storage.place import Place
+from keyfold.stream import Stream
 from tests.examples import examples
 from tests.keyfold.ingestion.test_run import EVENTS, START, Crash, check_counts, event, land
 
@@ -73,41 +74,74 @@ def stored(lakehouse: Lakehouse) -> list[tuple[Any, ...]]:
     return sorted(((row["user"], row["seq"], int((row["at"] - START) / timedelta(hours=1))) for row in rows), key=repr)
 
 
+@dataclass(frozen=True)
+class BrokenRuns:
+    """Files that are ingested in some runs, of which each crash breaks one off.
+
+    Attributes:
+        files: the lines of each.
+        runs: among how many runs the files are divided.
+        parallelism: how many tasks would run at a time.
+        max_bytes: of a batch.
+        rows_a_file: of a data file.
+        crashes: points, and at the how-manieth time of each.
+    """
+
+    files: list[list[Any]]
+    runs: int
+    parallelism: int
+    max_bytes: int
+    rows_a_file: int
+    crashes: list[tuple[str, int]]
+
+    def play(
+        self, lakehouse: Lakehouse, stream: Stream, land_file: Callable[[str, list[Any]], object], **sharing: Any
+    ) -> None:
+        """Land the files by their names, and ingest them."""
+        left, a_run, spark = list(self.crashes), -(-len(self.files) // self.runs), no_spark(self.parallelism)
+        with changed(batch, _SPLIT_BYTES=1), changed(split_writer, ROWS_A_FILE=self.rows_a_file):
+            for number, lines in enumerate(self.files):
+                land_file(f"{number}.json", lines)
+                if (number + 1) % a_run == 0 or number == len(self.files) - 1:
+                    ingest_after_crashes(left, spark, lakehouse, stream, max_bytes_per_batch=self.max_bytes, **sharing)
+
+
+def ingest_after_crashes(left: list[tuple[str, int]], *given: Any, **named: Any) -> IngestSummary:
+    """Ingest to the end, after runs that crash: as long as one comes to its point, of those that are left."""
+    while left:
+        with changed(fail_points, act=crash_at(*left.pop())):
+            try:
+                ingest(*given, **named)
+            except Crash:
+                continue
+            break
+    return ingest(*given, **named)
+
+
+def broken_runs(line: st.SearchStrategy[Any]) -> st.SearchStrategy[BrokenRuns]:
+    """Of files that have such lines."""
+    return st.builds(
+        BrokenRuns,
+        st.lists(st.lists(line, max_size=6), min_size=1, max_size=6),
+        st.integers(1, 5),
+        st.integers(1, 5),
+        st.sampled_from([1, 500, 1 << 20]),
+        st.integers(1, 4),
+        st.lists(st.tuples(st.sampled_from(CRASHES), st.integers(1, 4)), max_size=4),
+    )
+
+
 @examples(60)
-@given(
-    st.lists(st.lists(LINE, max_size=6), min_size=1, max_size=6),
-    st.integers(1, 5),
-    st.integers(1, 5),
-    st.sampled_from([1, 500, 1 << 20]),
-    st.integers(1, 4),
-    st.lists(st.tuples(st.sampled_from(CRASHES), st.integers(1, 3)), max_size=3),
-)
-def test_any_split_and_any_crash_leaves_the_events_that_stand(
-    files: list[list[Any]],
-    runs: int,
-    parallelism: int,
-    max_bytes: int,
-    rows_a_file: int,
-    crashes: list[tuple[str, int]],
-):
-    with TemporaryDirectory() as folder, changed(batch, _SPLIT_BYTES=1), changed(split_writer, ROWS_A_FILE=rows_a_file):
-        lakehouse, left = Lakehouse(Path(folder) / "home"), list(crashes)
-        landing = lakehouse.landing("clicks")
-        spark = no_spark(parallelism)
-        a_run = -(-len(files) // runs)
-        for number, lines in enumerate(files):
-            good = [event(*line) for line in lines if line is not None]
-            land(landing / f"{number}.json", good, *["rubbish"] * (len(lines) - len(good)))
-            if (number + 1) % a_run == 0 or number == len(files) - 1:
-                while left:
-                    with changed(fail_points, act=crash_at(*left.pop())):
-                        try:
-                            ingest(spark, lakehouse, EVENTS, max_bytes_per_batch=max_bytes)
-                        except Crash:
-                            continue
-                        break
-                ingest(spark, lakehouse, EVENTS, max_bytes_per_batch=max_bytes)
-        check_counts(lakehouse, ingest(spark, lakehouse, EVENTS))
+@given(broken_runs(LINE))
+def test_any_split_and_any_crash_leaves_the_events_that_stand(broken: BrokenRuns):
+    def land_file(name: str, lines: list[Any]) -> None:
+        good = [event(*line) for line in lines if line is not None]
+        land(lakehouse.landing("clicks") / name, good, *["rubbish"] * (len(lines) - len(good)))
+
+    with TemporaryDirectory() as folder:
+        lakehouse, files = Lakehouse(Path(folder) / "home"), broken.files
+        broken.play(lakehouse, EVENTS, land_file)
+        check_counts(lakehouse, ingest(no_spark(1), lakehouse, EVENTS))
         totals = ingest_totals(lakehouse, EVENTS)
         assert stored(lakehouse) == kept(files)
         assert totals.rows_read == sum(map(len, files))

@@ -16,6 +16,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.ingestion import continuous, ingest, ingest_continuously, ingest_totals
 from keyfold.lakehouse import Lakehouse
 from tests.keyfold.ingestion.test_run import EVENTS, event, land
+from tests.waiting import wait_until
 
 SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
 """As much of Spark as the ingest of small files asks for: it reads them itself."""
@@ -50,13 +51,6 @@ def going_on(lakehouse, landing, **options):
             ended["summary"] = running.result(60)
 
 
-def wait_for(is_so):
-    end = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < end, "it did not come to that within a minute"
-        time.sleep(0.01)
-
-
 def accepted(lakehouse):
     return ingest_totals(lakehouse, EVENTS).accepted
 
@@ -64,11 +58,11 @@ def accepted(lakehouse):
 def test_files_are_read_as_they_land_in_subfolders_that_are_new_too(lakehouse, landing):
     land(landing / "a.ndjson", [event(seq=1)])
     with going_on(lakehouse, landing) as ended:
-        wait_for(lambda: accepted(lakehouse) == 1)
+        wait_until(lambda: accepted(lakehouse) == 1)
         land(landing / "b.ndjson", [event(seq=2), event(seq=1)])
-        wait_for(lambda: accepted(lakehouse) == 2)
+        wait_until(lambda: accepted(lakehouse) == 2)
         land(landing / "deep" / "er" / "c.ndjson", [event(seq=3)])
-        wait_for(lambda: accepted(lakehouse) == 3)
+        wait_until(lambda: accepted(lakehouse) == 3)
     summary = ended["summary"]
     assert (summary.files, summary.accepted, summary.duplicates) == (3, 3, 1)
     assert summary.totals.accepted == 3
@@ -78,7 +72,7 @@ def test_files_are_read_as_they_land_in_subfolders_that_are_new_too(lakehouse, l
 def test_nobody_else_ingests_the_stream_meanwhile_and_the_next_run_goes_on_where_it_ended(lakehouse, landing):
     land(landing / "a.ndjson", [event(seq=1)])
     with going_on(lakehouse, landing):
-        wait_for(lambda: accepted(lakehouse) == 1)
+        wait_until(lambda: accepted(lakehouse) == 1)
         with pytest.raises(KeyfoldError, match="already running"):
             ingest(SPARK, lakehouse, EVENTS, landing, settle=NOW)
     land(landing / "b.ndjson", [event(seq=2)])
@@ -94,7 +88,7 @@ def test_a_folder_as_it_was_makes_no_run_and_one_that_changed_in_the_tick_of_the
     assert look.shows_news()
     # What lands right after the look may leave the same time of change: once that is over, it shows news again.
     look.remember()
-    wait_for(look.shows_news)
+    wait_until(look.shows_news)
     look.remember()
     assert not look.shows_news()
 
@@ -103,14 +97,14 @@ def test_what_is_not_whole_yet_is_looked_at_again_after_the_settling_time(lakeho
     monkeypatch.setattr(continuous, "_FULL_LOOK", 3600.0)
     with going_on(lakehouse, landing, settle=timedelta(seconds=1)):
         land(landing / "a.ndjson", [event(seq=1)])
-        wait_for(lambda: accepted(lakehouse) == 1)
+        wait_until(lambda: accepted(lakehouse) == 1)
 
 
 def test_a_file_that_is_written_over_is_told_though_its_folder_looks_the_same(lakehouse, landing, monkeypatch):
     monkeypatch.setattr(continuous, "_FULL_LOOK", 0.3)
     path = land(landing / "a.ndjson", [event(seq=1)])
     with going_on(lakehouse, landing) as ended:
-        wait_for(lambda: accepted(lakehouse) == 1)
+        wait_until(lambda: accepted(lakehouse) == 1)
         land(path, [event(seq=1), event(seq=2)])
         time.sleep(1)
     assert "grew from" in ended["summary"].changed["a.ndjson"]

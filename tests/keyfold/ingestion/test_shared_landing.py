@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,14 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import IncompatibleState, Misconfigured
-from keyfold.ingestion import batch, ingest, ingest_totals, is_unfinished, rebuild, split_reader, split_writer
+from keyfold.ingestion import ingest, ingest_totals, is_unfinished, rebuild, split_reader
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.state.changing.audit import Author
 from keyfold.state.erasure.erasing import Erasure, erase
 from keyfold.stream import Source, Stream
 from keyfold.stream.sharing import check_sharing, sharing
 from tests.examples import examples
-from tests.keyfold.ingestion.test_batch import CRASHES, changed, crash_at, no_spark
+from tests.keyfold.ingestion.test_batch import BrokenRuns, broken_runs, changed, crash_at, no_spark
 from tests.keyfold.ingestion.test_run import EVENTS, START, Crash, check_counts, rows
 
 SPARK: Any = no_spark(2)
@@ -111,37 +112,11 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @examples(60)
-@given(
-    st.lists(st.lists(LINE, max_size=6), min_size=1, max_size=5),
-    st.integers(1, 4),
-    st.integers(1, 4),
-    st.sampled_from([1, 500, 1 << 20]),
-    st.integers(1, 4),
-    st.lists(st.tuples(st.sampled_from(CRASHES), st.integers(1, 4)), max_size=4),
-)
-def test_any_split_and_any_crash_gives_each_row_to_one_stream(
-    files: list[list[Any]],
-    runs: int,
-    parallelism: int,
-    max_bytes: int,
-    rows_a_file: int,
-    crashes: list[tuple[str, int]],
-):
-    with TemporaryDirectory() as folder, changed(batch, _SPLIT_BYTES=1), changed(split_writer, ROWS_A_FILE=rows_a_file):
-        lakehouse, left, spark = Lakehouse(Path(folder) / "home"), list(crashes), no_spark(parallelism)
-        a_run = -(-len(files) // runs)
-        for number, lines in enumerate(files):
-            land(lakehouse, f"{number}.json", lines)
-            if (number + 1) % a_run and number < len(files) - 1:
-                continue
-            while left:
-                with changed(fail_points, act=crash_at(*left.pop())):
-                    try:
-                        ingest(spark, lakehouse, CLICKS, sharing=SHARING, max_bytes_per_batch=max_bytes)
-                    except Crash:
-                        continue
-                    break
-            ingest(spark, lakehouse, CLICKS, sharing=SHARING, max_bytes_per_batch=max_bytes)
+@given(broken_runs(LINE))
+def test_any_split_and_any_crash_gives_each_row_to_one_stream(broken: BrokenRuns):
+    with TemporaryDirectory() as folder:
+        lakehouse, files = Lakehouse(Path(folder) / "home"), broken.files
+        broken.play(lakehouse, CLICKS, partial(land, lakehouse), sharing=SHARING)
         read(lakehouse)
         lines = [line for lines in files for line in lines]
         for stream in SHARING:

@@ -17,15 +17,15 @@ from keyfold.ingestion import batch, ingest, ingest_journal, segments, split_wri
 from keyfold.ingestion.duplicates import Ids
 from keyfold.ingestion.rebuild import rebuild
 from keyfold.ingestion.segments import drop_before, merge_segments, open_segment, write_segment
-from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.parquet import read_parquet
 from keyfold.maintenance.backup import back_up, restore
 from keyfold.maintenance.checking import check
 from keyfold.stream import INGESTED_AT, Stream
 from keyfold.times import EPOCH, micros
 from tests.examples import examples
-from tests.keyfold.ingestion.test_batch import CRASHES, changed, crash_at, no_spark, stored
-from tests.keyfold.ingestion.test_run import EVENTS, START, Crash, check_counts, event, land
+from tests.keyfold.ingestion.test_batch import CRASHES, changed, ingest_after_crashes, no_spark, stored
+from tests.keyfold.ingestion.test_run import EVENTS, START, check_counts, event, land
 
 DAY = timedelta(days=1)
 WINDOWED = replace(EVENTS, max_age=2 * DAY)
@@ -85,14 +85,7 @@ def test_any_runs_splits_and_crashes_refuse_what_is_too_old_and_find_every_other
                         copies += 1
                     else:
                         accepted.append(line)
-            while left:
-                with changed(fail_points, act=crash_at(*left.pop())):
-                    try:
-                        ingest(spark, lakehouse, stream, max_bytes_per_batch=max_bytes)
-                    except Crash:
-                        continue
-                    break
-            summary = ingest(spark, lakehouse, stream, max_bytes_per_batch=max_bytes)
+            summary = ingest_after_crashes(left, spark, lakehouse, stream, max_bytes_per_batch=max_bytes)
             check_counts(lakehouse, summary)
             assert told(lakehouse)[0] == sorted(accepted, key=repr)
             assert (summary.totals.quarantined, summary.totals.duplicates) == (too_old, copies)

@@ -7,26 +7,18 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.step import Step
-from keyfold.keyed.parts.part_rows import Sizes
-from keyfold.keyed.runner import run_job
 from keyfold.keyed.running import operator
-from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import scan_table
 from tests.examples import examples
+from tests.keyfold.keyed.cut_off_runs import POINTS, SIZES, clicks_of, run_cut_off
 from tests.keyfold.keyed.toy_jobs import clicks, notes
-from tests.keyfold.keyed.without_spark import Cut, PowerCut
 from tests.keyfold.state.local_state import frames_of_state
 
 USERS = [f"user-{number}" for number in range(7)]
-RUN = st.lists(st.tuples(st.sampled_from(USERS), st.integers(0, 60)), min_size=1, max_size=8)
-POINTS = ["work: before", "work: files written", "work: after", "done: after", "commit: after"]
-SIZES = st.sampled_from(
-    [Sizes(rows_a_group=2, rows_a_segment=4, inline_bytes=0, small_bytes=0), Sizes(small_bytes=0), Sizes()]
-)
+RUN = clicks_of(USERS)
 
 
 def by_user(frames):
@@ -74,18 +66,9 @@ def test_runs_of_it_that_are_cut_off_anywhere_keep_what_a_dictionary_keeps(
     for rows, point in runs:
         events = clicks(*rows)
         events.write_delta(str(table), mode="append")
-        if point is not None:
-            with monkeypatch.context() as patch:
-                patch.setattr(fail_points, "act", Cut(point))
-                with pytest.raises((KeyfoldError, PowerCut)):
-                    run_job(without_spark, lakehouse, job)
-        summary = run_job(without_spark, lakehouse, job)
-        generation = live_generation(lakehouse, job.name)
-        assert generation is not None
-        done = generation.journal.last_done()
-        assert done is not None
+        summary, generation, last = run_cut_off(without_spark, lakehouse, job, point, monkeypatch)
         # A run that was cut off had its batch; the one after it has another, since rows that stay are still due.
-        while played <= done.batch:
+        while played <= last:
             harness.batch(events)
             expected, out = as_expected(expected, events, harness.watermark)
             given_out += out

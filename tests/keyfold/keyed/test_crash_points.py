@@ -4,7 +4,6 @@ Processes that are killed there are `tests/chaos/test_kills.py`'s.
 """
 
 import shutil
-import subprocess
 
 import polars as pl
 import pytest
@@ -16,6 +15,7 @@ from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse, fail_points
 from tests.keyfold.keyed.toy_jobs import START, clicks, totals, windows, windows_step
+from tests.small_disk import mounted
 
 OF_A_BATCH = [point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit", "merge"))]
 OF_A_GENERATION = [point for point in fail_points.POINTS if point.startswith("generation")]
@@ -149,16 +149,8 @@ def test_a_service_that_answers_otherwise_after_a_crash_changes_no_row(
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A disk of four megabytes."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], check=False, capture_output=True
-    )
-    if mounted.returncode:
-        pytest.skip("no small disk can be mounted here: it takes root")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    with mounted(tmp_path, megabytes=4) as disk:
+        yield disk
 
 
 def test_a_first_batch_whose_commit_entry_is_empty_is_worked_on_again(without_spark, lakehouse):

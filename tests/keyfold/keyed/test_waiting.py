@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from keyfold.errors import KeyfoldError, Misconfigured
+from keyfold.errors import Misconfigured
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.step import Step
@@ -17,19 +17,15 @@ from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.parts.part_rows import Sizes
 from keyfold.keyed.runner import run_job
 from keyfold.keyed.running import operator
-from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import scan_table
 from tests.examples import examples
+from tests.keyfold.keyed.cut_off_runs import POINTS, SIZES, clicks_of, run_cut_off
 from tests.keyfold.keyed.toy_jobs import CLICK, LENGTH, NOTE, clicks, windows
-from tests.keyfold.keyed.without_spark import Cut, PowerCut
 from tests.keyfold.state.local_state import frames_of_state, manifests
 
 USERS = [f"user-{number}" for number in range(5)]
-RUN = st.lists(st.tuples(st.sampled_from(USERS), st.integers(0, 60)), min_size=1, max_size=8)
-POINTS = ["work: before", "work: files written", "work: after", "done: after", "commit: after"]
-SIZES = st.sampled_from(
-    [Sizes(rows_a_group=2, rows_a_segment=4, inline_bytes=0, small_bytes=0), Sizes(small_bytes=0), Sizes()]
-)
+RUN = clicks_of(USERS)
 
 
 def visits_step(state, events, clock):
@@ -95,23 +91,14 @@ def test_runs_that_are_cut_off_anywhere_keep_and_give_out_what_a_dictionary_does
         job = visits() if knows else visits(waiting=None)
         events = clicks(*rows)
         events.write_delta(str(table), mode="append")
-        if point is not None:
-            with monkeypatch.context() as patch:
-                patch.setattr(fail_points, "act", Cut(point))
-                with pytest.raises((KeyfoldError, PowerCut)):
-                    run_job(without_spark, lakehouse, job)
-        summary = run_job(without_spark, lakehouse, job)
+        summary, generation, last = run_cut_off(without_spark, lakehouse, job, point, monkeypatch)
         harness.batch(events)
         plain.batch(events)
         expected, out = as_expected(expected, events, harness.watermark)
         given_out += out
         assert by_user([harness.state]) == by_user([plain.state]) == {user: sorted(expected[user]) for user in expected}
         assert summary.totals.open_events == sum(map(len, expected.values()))
-        generation = live_generation(lakehouse, job.name)
-        assert generation is not None
-        done = generation.journal.last_done()
-        assert done is not None
-        assert by_user(frames_of_state(generation, done.batch)) == by_user([harness.state])
+        assert by_user(frames_of_state(generation, last)) == by_user([harness.state])
     generation = live_generation(lakehouse, "visits")
     assert generation is not None
     written = scan_table(generation.table("visits")).select("user", "at").collect()

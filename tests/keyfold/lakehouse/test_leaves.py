@@ -3,7 +3,6 @@
 import itertools
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import duckdb
 import polars as pl
@@ -17,7 +16,7 @@ from pyspark.sql import SparkSession
 from keyfold.keyed.job.output_table import OutputTable
 from keyfold.keyed.rows.hashing import key_hash
 from keyfold.keyed.running.commit import hash_of
-from keyfold.lakehouse import fail_points, leaves, merging, rewriting
+from keyfold.lakehouse import fail_points, leaves, merging
 from keyfold.lakehouse.data_files import leaf_of
 from keyfold.lakehouse.leaves import (
     HASH,
@@ -38,7 +37,17 @@ from keyfold.storage.place import to_place
 from tests.examples import examples
 from tests.keyfold.ingestion.test_batch import changed
 from tests.keyfold.keyed.without_spark import Cut, PowerCut
-from tests.keyfold.lakehouse.test_merging import KEYS, NO_SPARK, VALUE, VALUES, Rows, Table, value
+from tests.keyfold.lakehouse.test_merging import (
+    KEYS,
+    NO_SPARK,
+    VALUE,
+    VALUES,
+    Rows,
+    Table,
+    merge_after_a_cut,
+    merge_after_a_full_disk,
+    value,
+)
 
 SMALL = {"_RECENT": 6_000, "_SHARE": 4, "_MANY": 4}
 HASHABLE = [pa.string(), pa.int64(), pa.bool_()]
@@ -204,38 +213,13 @@ def test_erased_rows_are_gone_and_the_rest_goes_on(table: Divided):
 
 
 def test_a_merge_that_is_cut_off_before_its_commit_is_done_by_the_next(table: Divided, monkeypatch):
-    rows: Rows = {("u1",): value(4), ("new",): value(6)}
-    files, before = table.staged(rows, 2), table.files()
-    with monkeypatch.context() as patch:
-        patch.setattr(fail_points, "act", Cut("merge: rows written"))
-        with pytest.raises(PowerCut):
-            table.merge(files, 2)
-    table.check()
-    assert table.files() == before
-    for _ in range(2):
-        table.merge(files, 2)
-    table.expected |= rows
-    table.check()
+    merge_after_a_cut(table, {("u1",): value(4), ("new",): value(6)}, monkeypatch)
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_disk_that_fails_as_leaves_are_written_leaves_the_table_as_it_was(table: Divided, monkeypatch, count: int):
+def test_a_disk_that_fails_as_leaves_are_written_leaves_the_table_as_it_was(table: Divided, count: int):
     rows: Rows = {(f"u{at}",): value(-at) for at in range(4)}
-    files, writes, write_data_file = table.staged(rows), itertools.count(1), rewriting.write_data_file
-
-    def write(*args: Any, **more: Any) -> Any:
-        if next(writes) == count:
-            raise OSError(28, "No space left on device")
-        return write_data_file(*args, **more)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(rewriting, "write_data_file", write)
-        with pytest.raises(OSError, match="No space left"):
-            table.merge(files, 2)
-    table.check()
-    table.merge(files, 2)
-    table.expected |= rows
-    table.check()
+    merge_after_a_full_disk(table, rows, table.staged(rows), "write_data_file", count)
 
 
 def test_spark_s_workers_divide_and_shorten_and_four_readers_read_the_same_rows(

@@ -147,6 +147,40 @@ def table(place):
     return table
 
 
+def merge_after_a_cut(table: Table, rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut the merge of batch 2 off before its commit, and do it twice."""
+    files, before = table.staged(rows, 2), table.files()
+    with monkeypatch.context() as patch:
+        patch.setattr(fail_points, "act", Cut("merge: rows written"))
+        with pytest.raises(PowerCut):
+            table.merge(files, 2)
+    table.check()
+    assert table.files() == before
+    for _ in range(2):
+        table.merge(files, 2)
+    table.expected |= rows
+    table.check()
+
+
+def merge_after_a_full_disk(table: Table, rows: Rows, files, writer: str, count: int) -> None:
+    """Merge batch 2 on a disk that is full at a write, by its number, of `rewriting`'s writer; and once there is room."""
+    writes, write_file = itertools.count(1), getattr(rewriting, writer)
+
+    def write(*args: Any, **more: Any) -> Any:
+        if next(writes) == count:
+            raise OSError(28, "No space left on device")
+        return write_file(*args, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rewriting, writer, write)
+        with pytest.raises(OSError, match="No space left"):
+            table.merge(files, 2)
+    table.check()
+    table.merge(files, 2)
+    table.expected |= rows
+    table.check()
+
+
 def value(count: int) -> tuple[Any, ...]:
     return (count, None, BASE + timedelta(seconds=count), [count], {"x": None})
 
@@ -242,38 +276,15 @@ def test_a_batch_is_taken_once_however_often_it_is_merged(table):
 
 
 def test_a_merge_that_is_cut_off_is_done_by_the_next(table, monkeypatch):
-    rows = {("ann",): value(4), ("eve",): value(5), ("new",): value(6)}
-    files, before = table.staged(rows, 2), table.files()
-    with monkeypatch.context() as patch:
-        patch.setattr(fail_points, "act", Cut("merge: rows written"))
-        with pytest.raises(PowerCut):
-            table.merge(files, 2)
-    table.check()
-    assert table.files() == before
-    table.merge(files, 2)
-    table.expected |= rows
-    table.check()
+    merge_after_a_cut(table, {("ann",): value(4), ("eve",): value(5), ("new",): value(6)}, monkeypatch)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_disk_that_fails_at_any_of_the_files_leaves_the_table_as_it_was(table, monkeypatch, count):
     rows = {("ann",): value(4), ("eve",): value(5), ("bob",): value(6), ("new",): value(7)}
-    files, writes, write_rows = table.staged(rows, 3), itertools.count(1), rewriting.write_rows
-
-    def write(*args):
-        if next(writes) == count:
-            raise OSError(28, "No space left on device")
-        return write_rows(*args)
-
     with monkeypatch.context() as patch:
         patch.setattr(merging, "_TOGETHER", 0)
-        patch.setattr(rewriting, "write_rows", write)
-        with pytest.raises(OSError, match="No space left"):
-            table.merge(files, 2)
-    table.check()
-    table.merge(files, 2)
-    table.expected |= rows
-    table.check()
+        merge_after_a_full_disk(table, rows, table.staged(rows, 3), "write_rows", count)
 
 
 def test_a_file_of_the_table_that_is_gone_is_told_as_gone_and_named(table):

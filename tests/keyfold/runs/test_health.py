@@ -17,10 +17,11 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.machine import loopback
 from keyfold.runs import health
 from keyfold.runs.health import Facts, facts_of_ingest, facts_of_job, served_on_loopback
-from tests.keyfold.ingestion.test_continuous import accepted, going_on, wait_for
+from tests.keyfold.ingestion.test_continuous import accepted, going_on
 from tests.keyfold.ingestion.test_run import EVENTS, event, land
 from tests.keyfold.keyed.without_spark import SPARK, without_spark
 from tests.keyfold.state.job_histories import History, put
+from tests.waiting import wait_until
 
 __all__ = ["without_spark"]
 
@@ -75,7 +76,7 @@ def test_ingest_tells_what_became_of_rows_while_it_goes_on(tmp_path, port):
     lakehouse, landing = Lakehouse(tmp_path / "home"), tmp_path / "landing"
     land(landing / "a.ndjson", [event(seq=1), event(seq=1), event(seq=2)], "no json")
     with going_on(lakehouse, landing), served_on_loopback(port, lambda: facts_of_ingest(lakehouse, EVENTS.name)):
-        wait_for(lambda: accepted(lakehouse) == 2)
+        wait_until(lambda: accepted(lakehouse) == 2)
         found = values(ask(port, "/metrics")[1])
     kinds = {"accepted": 2, "quarantined": 1, "duplicate": 1}
     for kind, count in kinds.items():
@@ -132,8 +133,8 @@ def test_callers_that_send_a_request_byte_by_byte_are_cut_off_and_hold_up_nobody
     monkeypatch.setattr(loopback, "READ_SECONDS", 0.2)
     with served_on_loopback(port, lambda: Facts({})), ExitStack() as open_callers:
         slow = [open_callers.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(100)]
-        wait_for(lambda: sum(map(is_cut_off, slow)) == len(slow))
-        wait_for(lambda: ask(port, "/health")[0] == 200)
+        wait_until(lambda: sum(map(is_cut_off, slow)) == len(slow))
+        wait_until(lambda: ask(port, "/health")[0] == 200)
 
 
 def is_cut_off(caller):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -14,6 +13,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.session import SparkSettings
 from keyfold.session.redaction import is_secret, secret_java_options, shown, without_secrets
 from keyfold.session.start import check_same
+from tests.commands import ended_well
 from tests.java_for_tests import fast_starts
 
 PLANTED = {
@@ -162,24 +162,15 @@ def run_with_secrets(folder: Path, master: str, **conf: str) -> tuple[dict, str]
     environment = {name: value for name, value in os.environ.items() if "SPARK" not in name}
     temporary = folder / "temporary"
     temporary.mkdir()
-    run = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        cwd=folder,
-        env={
-            **environment,
-            **fast_starts(),
-            "KEYFOLD_SPARK_MASTER": master,
-            "KEYFOLD_SPARK_CONF": settings,
-            "NAMES": json.dumps(list(PLANTED)),
-            "WORD": "planted",
-            "TMPDIR": str(temporary),
-        },
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
+    environment |= {
+        **fast_starts(),
+        "KEYFOLD_SPARK_MASTER": master,
+        "KEYFOLD_SPARK_CONF": settings,
+        "NAMES": json.dumps(list(PLANTED)),
+        "WORD": "planted",
+        "TMPDIR": str(temporary),
+    }
+    run = ended_well(sys.executable, "-c", PROGRAM, folder=folder, environment=environment)
     return json.loads(run.stdout.splitlines()[-1]), run.stderr
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import stat
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from keyfold.session.gateway import java_version
 from keyfold.session.packages import DELTA_PACKAGE, S3_PACKAGES, SHIPPED_WITH_SPARK
 from keyfold.session.s3a import s3a_conf
 from keyfold.session.settings import spark_conf
+from tests.commands import ended_well
 from tests.java_for_tests import fast_starts
 from tests.standalone_cluster import SPARK_HOME
 
@@ -266,8 +266,5 @@ def run_python(folder: Path, body: str, **more: str) -> tuple[dict, str]:
     )
     environment = {name: value for name, value in os.environ.items() if "SPARK" not in name}
     environment |= fast_starts() | more
-    run = subprocess.run(
-        [sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stderr
+    run = ended_well(sys.executable, "-c", program, folder=folder, environment=environment)
     return json.loads(run.stdout.splitlines()[-1]), run.stderr

@@ -2,14 +2,16 @@
 
 import pickle
 
+import polars as pl
 import pyarrow as pa
 import pytest
 
 from keyfold.keyed.calling.slots import SLOT
+from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.parts.folding import state_frames
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.running.processor import STATE_VARIABLE
-from keyfold.state.changing import moving
+from keyfold.state.changing import editing, moving
 from keyfold.state.changing import state_rewriting as rewriting
 from keyfold.testing.local_batches import local_state
 
@@ -29,6 +31,17 @@ def frames_of_state(generation, batch):
     ]
 
 
+def rows_of_keys(_spark, lakehouse, job, keys):
+    """The rows of some keys in the last batch's state."""
+    live = live_generation(lakehouse, job.name)
+    assert live is not None
+    done = live.journal.last_done()
+    assert done is not None
+    wanted = editing.wanted_keys(keys, job.key, job.state)
+    assert wanted is not None
+    return wanted.of(pl.concat(frames_of_state(live, done.batch)))
+
+
 def map_manifests(_spark, generation, batch, function):
     """In two tasks, as many manifests at a time as there are."""
     found = list(manifests(generation, batch).items())
@@ -46,5 +59,6 @@ def map_manifests(_spark, generation, batch, function):
 def state_without_spark(without_spark, monkeypatch):
     """Runs and rewritings go without Spark; give this for the session."""
     monkeypatch.setattr(rewriting, "map_manifests", map_manifests)
+    monkeypatch.setattr(editing, "rows_of", rows_of_keys)
     monkeypatch.setattr(moving, "find_batch", lambda generation: None)
     return without_spark

@@ -19,7 +19,6 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from keyfold.ingestion import ingest, ingest_totals, rebuild
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh, Replay
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
@@ -28,7 +27,6 @@ from keyfold.maintenance.checking import check
 from keyfold.maintenance.compaction import compact
 from keyfold.maintenance.one_table import maintain
 from keyfold.privacy import MASK
-from keyfold.state.changing import editing
 from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
@@ -55,17 +53,7 @@ KEYS = st.text("zü\"\\,é日\n'%&", min_size=3, max_size=6).map(lambda text: f"
 
 
 @pytest.fixture
-def spark(state_without_spark, monkeypatch):
-    def rows_of(_spark, lakehouse, job, keys):
-        live = live_generation(lakehouse, job.name)
-        assert live is not None
-        done = live.journal.last_done()
-        assert done is not None
-        wanted = editing.wanted_keys(keys, job.key, job.state)
-        assert wanted is not None
-        return wanted.of(pl.concat(frames_of_state(live, done.batch)))
-
-    monkeypatch.setattr(editing, "rows_of", rows_of)
+def spark(state_without_spark):
     return SESSION
 
 

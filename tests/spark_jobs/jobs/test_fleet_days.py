@@ -21,7 +21,8 @@ from tests.examples import examples
 from tests.keyfold.keyed.without_spark import cut_power, without_spark
 from tests.keyfold.state.job_histories import put
 from tests.spark_jobs.jobs import day_oracle
-from tests.spark_jobs.jobs.test_vehicle_trips import CUTS, frame, in_batches, point, tracks, trips, trips_job
+from tests.spark_jobs.jobs.batches import in_batches
+from tests.spark_jobs.jobs.test_vehicle_trips import CUTS, frame, point, tracks, trips, trips_job
 
 __all__ = ["cut_power", "without_spark"]
 

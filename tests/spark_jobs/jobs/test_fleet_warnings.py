@@ -28,7 +28,8 @@ from tests.examples import examples
 from tests.keyfold.keyed.without_spark import cut_power, without_spark
 from tests.keyfold.state.job_histories import put
 from tests.spark_jobs.jobs import warning_oracle
-from tests.spark_jobs.jobs.test_vehicle_trips import CUTS, frame, in_batches
+from tests.spark_jobs.jobs.batches import in_batches
+from tests.spark_jobs.jobs.test_vehicle_trips import CUTS, frame
 from tests.spark_jobs.jobs.test_vehicle_trips import point as telemetry_point
 
 __all__ = ["cut_power", "without_spark"]

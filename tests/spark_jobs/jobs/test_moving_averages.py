@@ -23,6 +23,7 @@ from spark_jobs.jobs.trailing_windows import trailing_means
 from spark_jobs.streams import WEATHER
 from tests.examples import examples
 from tests.spark_jobs.jobs import moving_average_oracle
+from tests.spark_jobs.jobs.batches import in_batches, late_and_on_time
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_PAST_ALL = NOON + timedelta(days=300)
@@ -246,11 +247,6 @@ CUTS = st.lists(st.integers(0, 40), max_size=6)
 SLICES = st.lists(st.integers(0, 60).map(lambda hours: NOON + timedelta(hours=hours)), max_size=6)
 
 
-def in_batches(readings, cuts):
-    cuts = sorted(min(cut, len(readings)) for cut in cuts)
-    return [readings[a:b] for a, b in zip([0, *cuts], [*cuts, len(readings)], strict=True)]
-
-
 @examples(200)
 @given(READINGS, CUTS, st.integers(1, 5), st.integers(1, 5), st.integers(1, 12), st.integers(1, 20), st.integers(0, 90))
 def test_any_order_within_the_delay_and_any_split_give_the_rows_of_the_definition(
@@ -285,11 +281,7 @@ def test_whatever_comes_late_is_told_and_nothing_is_lost(drawn, cuts, length, de
     job = averages_job(n_readings=length, timeout="9h", watermark_delay=timedelta(hours=delay))
     batches = in_batches(readings, cuts)
     harness = play_readings(job, batches)
-    watermark, late, on_time = datetime(1, 1, 1, tzinfo=UTC), [], []
-    for batch in batches:
-        for one in batch:
-            (late if one["time"] <= watermark else on_time).append(one)
-        watermark = max([watermark, *(one["time"] - job.watermark_delay for one in batch)])
+    late, on_time, _ = late_and_on_time(batches, "time", job.watermark_delay)
     assert harness.written["late.moving_averages"].height == len(late)
     answer = moving_average_oracle.move(on_time, LONG_PAST_ALL, length, length, timedelta(hours=9))
     same_rows(averages(harness), answer.averages)

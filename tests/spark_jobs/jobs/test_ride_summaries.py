@@ -20,6 +20,7 @@ from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.ride_summaries.job import RIDE_POINT
 from tests.examples import examples
 from tests.spark_jobs.jobs import ride_oracle
+from tests.spark_jobs.jobs.batches import played_with_a_crash
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TIMEOUT = timedelta(minutes=30)
@@ -260,14 +261,7 @@ def test_in_processing_time_runs_in_any_slices_agree_with_a_state_machine_that_i
 @given(rides_in_batches(), CLOSE, st.integers(0, 5), st.randoms())
 def test_a_batch_that_is_replayed_after_a_crash_gives_the_same_answer(batches, close, crash, random):
     job = ride_job(close=close)
-    unbroken, broken = TestHarness(job), TestHarness(job)
-    for number, batch in enumerate(batches):
-        if number == crash:
-            lost = TestHarness(job)
-            lost.state, lost.watermark = broken.state, broken.watermark
-            lost.batch(frame(batch))
-        unbroken.batch(frame(batch))
-        broken.batch(frame(random.sample(batch, len(batch))))
+    unbroken, broken = played_with_a_crash(job, batches, frame, crash, random)
     for table, rows in unbroken.written.items():
         ordered = rows.sort(rows.columns)
         assert ordered.equals(broken.written[table].sort(rows.columns))

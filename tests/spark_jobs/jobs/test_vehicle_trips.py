@@ -28,6 +28,7 @@ from tests.keyfold.keyed.without_spark import without_spark
 from tests.keyfold.state.job_histories import put
 from tests.keyfold.state.local_state import state_without_spark
 from tests.spark_jobs.jobs import trip_oracle
+from tests.spark_jobs.jobs.batches import in_batches, late_and_on_time
 
 __all__ = ["state_without_spark", "without_spark"]
 
@@ -261,11 +262,6 @@ MINUTES = st.integers(1, 40)
 SLICES = st.lists(st.integers(0, 120).map(lambda minutes: NOON + minutes * MINUTE), max_size=6)
 
 
-def in_batches(points, cuts):
-    cuts = sorted(min(cut, len(points)) for cut in cuts)
-    return [points[a:b] for a, b in zip([0, *cuts], [*cuts, len(points)], strict=True)]
-
-
 @examples(300)
 @given(POINTS, CUTS, MINUTES, MINUTES, MINUTES, st.integers(0, 200))
 def test_any_order_within_the_delay_and_any_split_give_the_trips_of_the_definition(
@@ -293,11 +289,7 @@ def test_whatever_comes_late_is_told_and_nothing_is_lost(drawn, cuts, delay):
     job = trips_job(watermark_delay=delay * MINUTE)
     batches = in_batches(points, cuts)
     harness = play_points(job, batches)
-    watermark, late, on_time = datetime(1, 1, 1, tzinfo=UTC), [], []
-    for batch in batches:
-        for one in batch:
-            (late if one["time"] <= watermark else on_time).append(one)
-        watermark = max([watermark, *(one["time"] - job.watermark_delay for one in batch)])
+    late, on_time, _ = late_and_on_time(batches, "time", job.watermark_delay)
     assert harness.written["late.vehicle_trips"].height == len(late)
     answer = trip_oracle.follow(on_time, LONG_PAST_ALL, 3.0, 5 * MINUTE, 30 * MINUTE)
     same_rows(trips(harness), answer.trips)

@@ -14,6 +14,7 @@ import pytest
 
 from keyfold.dagster.serving.supervisor import Server
 from tests.keyfold.dagster.serving.marked import VARIABLE, kill_all, marked, new_mark, none_is_left
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[4]
 
@@ -84,16 +85,9 @@ def started(folder: Path, mark: str, ignored: Collection[signal.Signals] = ()) -
         preexec_fn=take_signals,  # noqa: PLW1509 - no thread of the tests holds a lock that this needs
     )
     for name in ("stubborn", "orderly", "stubborn.orphan"):
-        wait_for(folder / name)
+        wait_until((folder / name).exists, f"{name} never came")
     assert len(marked(mark)) == 5, marked(mark)  # two who watch, the two servers, the orphan
     return process
-
-
-def wait_for(path: Path) -> None:
-    end = time.monotonic() + 30
-    while not path.exists():
-        assert time.monotonic() < end, f"{path.name} never came"
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL])

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import dagster as dg
@@ -19,6 +18,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.session import SparkSettings
 from tests.keyfold.dagster.submitted import counted
 from tests.keyfold.dagster.submitted.counted import COUNTS, EVENTS, LATE
+from tests.waiting import lives, wait_until
 
 ROOT = Path(__file__).parents[4]
 SECRET = "planted-in-this-test"  # noqa: S105
@@ -212,7 +212,7 @@ def test_a_run_that_is_killed_leaves_no_process(tmp_path):
         work = process_at_work(told, run)
         run.kill()
         run.wait(timeout=120)
-        until(lambda: not lives(work), "the process still works")
+        wait_until(lambda: not lives(work), "the process still works")
     assert told.read_text() == "ended"
 
 
@@ -258,19 +258,4 @@ def process_at_work(told, run):
         assert run.poll() is None
         return int(told.read_text() or 0) if told.exists() else 0
 
-    return until(number, "the work has not begun")
-
-
-def lives(process):
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def until(found, otherwise):
-    end = time.monotonic() + 180
-    while not (value := found()):
-        assert time.monotonic() < end, otherwise
-        time.sleep(0.1)
-    return value
+    return wait_until(number, "the work has not begun")

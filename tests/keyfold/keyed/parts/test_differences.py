@@ -5,12 +5,11 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from keyfold.keyed.parts import differences as parts_differences
-from keyfold.keyed.parts import parquet_part
 from keyfold.keyed.parts.differences import differences
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.parts.part_rows import Sizes
 from tests.examples import examples
-from tests.keyfold.keyed.parts.test_partition_state import ADDING, BATCH, SIZES, WAITING, Played
+from tests.keyfold.keyed.parts.test_partition_state import ADDING, BATCH, SIZES, WAITING, Played, row_groups_read
 
 
 def compared(before, after, played):
@@ -50,14 +49,7 @@ def test_of_neighbouring_batches_only_the_parts_that_differ_are_read(tmp_path, m
     before = Manifest.unpack(played.packed)
     played.play({"user-7": [1]}, 0)
     after = Manifest.unpack(played.packed)
-    read = []
-    groups = parquet_part.pq.ParquetFile.read_row_groups
-
-    def counted(file, which, **options):
-        read.extend(which)
-        return groups(file, which, **options)
-
-    monkeypatch.setattr(parquet_part.pq.ParquetFile, "read_row_groups", counted)
+    read = row_groups_read(monkeypatch)
     (found,) = differences(before, after, played.folder, ["user"], count=False)
     assert (found.before["user"].to_list(), found.after["user"].to_list()) == (["user-7"], ["user-7"])
     assert len(read) <= 6

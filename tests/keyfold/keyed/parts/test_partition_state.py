@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
@@ -233,21 +234,24 @@ def test_rows_that_are_added_are_written_without_those_that_their_keys_have(tmp_
 
 
 def test_few_keys_are_found_without_the_row_groups_of_others(tmp_path, monkeypatch):
-    from keyfold.keyed.parts import parquet_part  # noqa: PLC0415
-
     played = Played(tmp_path / "state", Sizes(rows_a_group=16, rows_a_segment=1 << 20, inline_bytes=0, small_bytes=0))
     played.play({f"user-{number}": [None] for number in range(2_000)}, 0)
-    read = []
-    groups = parquet_part.pq.ParquetFile.read_row_groups
+    read = row_groups_read(monkeypatch)
+    state = PartitionState(JOB, played.folder, Manifest.unpack(played.packed), 1)
+    assert state.rows(slots(["user-7"]))["user"].to_list() == ["user-7"]
+    assert len(read) <= 2
+
+
+def row_groups_read(monkeypatch):
+    """The numbers of the row groups that are read from now on."""
+    read, groups = [], pq.ParquetFile.read_row_groups
 
     def counted(file, which, **options):
         read.extend(which)
         return groups(file, which, **options)
 
-    monkeypatch.setattr(parquet_part.pq.ParquetFile, "read_row_groups", counted)
-    state = PartitionState(JOB, played.folder, Manifest.unpack(played.packed), 1)
-    assert state.rows(slots(["user-7"]))["user"].to_list() == ["user-7"]
-    assert len(read) <= 2
+    monkeypatch.setattr(pq.ParquetFile, "read_row_groups", counted)
+    return read
 
 
 def damaged(played):

@@ -13,14 +13,13 @@ from keyfold.lakehouse import create_table
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file
 from keyfold.lakehouse.row_erasure import erase_rows, erased_rows, forget
-from keyfold.state.changing import editing
 from keyfold.state.changing.audit import Author, digest
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.erasure.erasing import Erasure, erase
 from keyfold.stream import Stream
 from tests.keyfold.keyed.conftest import cut_power, minutes, rows, without_spark
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks, windows
-from tests.keyfold.state.local_state import frames_of_state, state_without_spark
+from tests.keyfold.state.local_state import state_without_spark
 
 __all__ = ["cut_power", "minutes", "rows", "state_without_spark", "without_spark"]
 
@@ -43,18 +42,7 @@ def land(lakehouse):
 
 
 @pytest.fixture
-def spark(state_without_spark, monkeypatch):
-    def rows_of(_spark, lakehouse, job, keys):
-        live = live_generation(lakehouse, job.name)
-        assert live is not None
-        done = live.journal.last_done()
-        assert done is not None
-        frames = frames_of_state(live, done.batch)
-        wanted = editing.wanted_keys(keys, job.key, job.state)
-        assert wanted is not None
-        return wanted.of(pl.concat(frames))
-
-    monkeypatch.setattr(editing, "rows_of", rows_of)
+def spark(state_without_spark):
     return state_without_spark
 
 

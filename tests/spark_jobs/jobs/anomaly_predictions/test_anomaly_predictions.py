@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import assert_same, play, restart
@@ -22,6 +21,7 @@ from spark_jobs.streams import METRICS
 from tests.examples import examples
 from tests.spark_jobs.jobs.anomaly_predictions import anomaly_oracle
 from tests.spark_jobs.jobs.anomaly_predictions.anomaly_oracle import Settings
+from tests.spark_jobs.jobs.batches import late_and_on_time, played_with_a_crash
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_PAST_ALL = NOON + timedelta(days=400)
@@ -281,11 +281,7 @@ def test_any_order_and_any_split_give_what_the_definition_says(batches, definiti
 def test_events_that_are_late_are_told_and_the_others_give_what_the_definition_says(batches, definition, delay):
     job = job_of(definition, watermark_delay=timedelta(minutes=delay))
     harness = play_readings(job, batches, end=None)
-    watermark, late, on_time = anomaly_oracle.BEGINNING, [], []
-    for batch in batches:
-        for event in batch:
-            (late if event["timestamp"] <= watermark else on_time).append(event)
-        watermark = max([watermark, *(event["timestamp"] - timedelta(minutes=delay) for event in batch)])
+    late, on_time, watermark = late_and_on_time(batches, "timestamp", timedelta(minutes=delay))
     assert harness.written["late.anomaly_predictions"].to_dicts() == late
     assert_agree(harness, anomaly_oracle.answer(on_time, watermark, definition))
 
@@ -317,15 +313,7 @@ def test_a_batch_that_is_replayed_after_a_crash_gives_the_same_state_and_rows(
     batches, model, definition, crash, random
 ):
     job = job_of(definition, model=model)
-    unbroken, broken = TestHarness(job), TestHarness(job)
-    for number, batch in enumerate(batches):
-        if number == crash:
-            lost = TestHarness(job)
-            lost.state, lost.watermark = broken.state, broken.watermark
-            lost.batch(frame(batch))
-        unbroken.batch(frame(batch))
-        broken.batch(frame(random.sample(batch, len(batch))))
-        restart(broken)
+    unbroken, broken = played_with_a_crash(job, batches, frame, crash, random, after_batch=restart)
     order = ["role", "key", "timestamp", "value"]
     assert unbroken.state.sort(order).equals(broken.state.sort(order))
     for table in TABLES:

@@ -20,6 +20,7 @@ from keyfold.dagster.automation.upkeep.run_liveness import died, forget_ended_ru
 from keyfold.dagster.serving.home import make_databases
 from tests.keyfold.dagster.automation.waiting_job import POOL
 from tests.keyfold.dagster.serving.marked import VARIABLE, kill_all, marked, new_mark
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[5]
 SHIPPED = ROOT / "keyfold" / "dagster" / "dagster.yaml"
@@ -54,14 +55,6 @@ def status(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRunStatus | N
     return run.status if run else None
 
 
-def until(what, seconds: float = PATIENCE):
-    end = time.monotonic() + seconds
-    while not (found := what()):
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.2)
-    return found
-
-
 def execute(environment: dict[str, str]) -> subprocess.Popen[bytes]:
     """Run the job in a process of its own, as on the command line."""
     return subprocess.Popen(
@@ -92,7 +85,7 @@ def test_a_killed_run_has_failed_and_its_pool_is_free_and_a_living_one_is_left_a
         "run_monitoring: {enabled: true, free_slots_after_run_end_seconds: 1}\n"
     )
     process = execute(environment)
-    until((tmp_path / "told").exists)
+    wait_until((tmp_path / "told").exists)
     with dg.DagsterInstance.from_config(str(home)) as instance:
         [run] = instance.get_runs()
         monitor(instance)
@@ -149,7 +142,7 @@ def test_under_the_live_daemon_a_run_of_a_machine_that_went_down_is_over_in_two_
     first = subprocess.Popen(daemon, cwd=ROOT, env=environment, stdout=log, stderr=log)
     launch = [sys.executable, "-m", "dagster", "job", "launch", "-m", MODULE, "-j", "waiting"]
     subprocess.run(launch, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=PATIENCE)
-    until((tmp_path / "told").exists)
+    wait_until((tmp_path / "told").exists)
     assert int((tmp_path / "told").read_text()) in marked(mark)
     with dg.DagsterInstance.from_config(str(home)) as instance:
         [run] = instance.get_runs()
@@ -158,8 +151,8 @@ def test_under_the_live_daemon_a_run_of_a_machine_that_went_down_is_over_in_two_
         assert first.wait() == -signal.SIGKILL
         second = subprocess.Popen(daemon, cwd=ROOT, env=environment, stdout=log, stderr=log)
         began = time.monotonic()
-        until(lambda: status(instance, run.run_id) is dg.DagsterRunStatus.FAILURE, 120)
-        until(lambda: not pool_holders(instance), began + 120 - time.monotonic())
+        wait_until(lambda: status(instance, run.run_id) is dg.DagsterRunStatus.FAILURE, seconds=120)
+        wait_until(lambda: not pool_holders(instance), seconds=began + 120 - time.monotonic())
         second.terminate()
         second.wait(timeout=60)
     log.close()

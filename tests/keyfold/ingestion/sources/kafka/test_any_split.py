@@ -18,10 +18,10 @@ from keyfold.ingestion.sources.kafka.messages import Messages
 from keyfold.ingestion.sources.kafka.offsets import MESSAGE_BYTES, OffsetRange, TopicState
 from keyfold.ingestion.sources.kafka.settings import KafkaSettings
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic
-from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.lakehouse import Lakehouse
 from tests.examples import examples
-from tests.keyfold.ingestion.test_batch import CRASHES, changed, crash_at, kept, no_spark, stored
-from tests.keyfold.ingestion.test_run import EVENTS, Crash, check_counts, event
+from tests.keyfold.ingestion.test_batch import CRASHES, changed, ingest_after_crashes, kept, no_spark, stored
+from tests.keyfold.ingestion.test_run import EVENTS, check_counts, event
 
 MESSAGE = st.one_of(
     st.tuples(st.sampled_from(["u", "v"]), st.sampled_from([1, 2]), st.sampled_from([0, 1, 20, 25, 30, 49, -24])),
@@ -101,14 +101,7 @@ def test_any_cut_and_any_crash_leaves_the_events_that_stand(
             for at, rows in enumerate(news):
                 # A producer sends what belongs together to one partition: so it is told which of two copies is earlier.
                 topic.partitions[at] += [(f"{row[0]}{at}", *row[1:]) if isinstance(row, tuple) else row for row in rows]
-            while left:
-                with changed(fail_points, act=crash_at(*left.pop())):
-                    try:
-                        ingest(spark, lakehouse, EVENTS, source, max_bytes_per_batch=size)
-                    except Crash:
-                        continue
-                    break
-            ingest(spark, lakehouse, EVENTS, source, max_bytes_per_batch=size)
+            ingest_after_crashes(left, spark, lakehouse, EVENTS, source, max_bytes_per_batch=size)
         check_counts(lakehouse, ingest(spark, lakehouse, EVENTS, source))
         totals = ingest_totals(lakehouse, EVENTS)
         events = [[row if isinstance(row, tuple) else None for row in rows] for rows in topic.partitions]

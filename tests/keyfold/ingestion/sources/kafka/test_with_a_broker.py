@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,6 +26,7 @@ from keyfold.stream import INGESTED_AT, Source
 from tests.kafka_broker import Broker
 from tests.keyfold.ingestion.test_batch import CRASHES, changed, crash_at, no_spark
 from tests.keyfold.ingestion.test_run import EVENTS, Crash, check_counts, event, land, rows
+from tests.waiting import wait_until
 
 SPARK: Any = no_spark(2)
 
@@ -48,13 +49,6 @@ def numbers(lakehouse: Lakehouse) -> list[int]:
 def quarantine(lakehouse: Lakehouse) -> list[dict[str, Any]]:
     table = DeltaTable(str(lakehouse.quarantine("clicks"))).to_pyarrow_table().to_pylist()
     return sorted(table, key=lambda row: (row["file"], row["line"]))
-
-
-def wait_for(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 def lose(broker: Broker, topic: str, before: int) -> None:
@@ -136,7 +130,7 @@ def test_aborted_and_open_transactions_are_not_read_and_their_marks_are_passed_o
     producer.produce(topic, json.dumps(event("u", 99)))
     producer.flush()
     # Brokers write a transaction's mark a moment after they have answered: up to the open one all must be there.
-    wait_for(lambda: broker.end(topic, IsolationLevel.READ_COMMITTED) == 24)
+    wait_until(lambda: broker.end(topic, IsolationLevel.READ_COMMITTED) == 24)
     check_counts(lakehouse, ingest(SPARK, lakehouse, EVENTS, source))
     assert numbers(lakehouse) == [*range(5), *range(20, 25)]
     # One offset a batch: most hold nothing but a mark, or what was aborted.
@@ -145,7 +139,7 @@ def test_aborted_and_open_transactions_are_not_read_and_their_marks_are_passed_o
     assert numbers(other) == numbers(lakehouse)
     assert len(ingest_journal(other, "clicks").recent()) == 24
     producer.commit_transaction(30)
-    wait_for(lambda: broker.end(topic, IsolationLevel.READ_COMMITTED) == 26)
+    wait_until(lambda: broker.end(topic, IsolationLevel.READ_COMMITTED) == 26)
     ingest(SPARK, lakehouse, EVENTS, source)
     assert numbers(lakehouse)[-1] == 99
 
@@ -174,7 +168,7 @@ def test_partitions_that_appear_are_read_from_their_beginning(broker: Broker, la
     assert ingest(SPARK, lakehouse, EVENTS, source).batches == 1
     broker.admin.create_partitions([NewPartitions(topic, 2)])[topic].result()
     produce(broker, topic, [event("u", 2)])
-    wait_for(lambda: len(broker.admin.list_topics(topic, timeout=5).topics[topic].partitions) == 2)
+    wait_until(lambda: len(broker.admin.list_topics(topic, timeout=5).topics[topic].partitions) == 2)
     produce(broker, topic, [event("u", 3)], 1)
     check_counts(lakehouse, ingest(SPARK, lakehouse, EVENTS, source))
     assert numbers(lakehouse) == [2, 3]
@@ -355,12 +349,12 @@ def test_continuous_ingest_waits_for_a_broker_that_is_away_and_loses_and_doubles
     running.start()
     try:
         produce(broker, topic, [event("u", seq) for seq in range(3)])
-        wait_for(lambda: ingest_totals(lakehouse, stream).accepted == 3)
+        wait_until(lambda: ingest_totals(lakehouse, stream).accepted == 3)
         broker.stop()
-        wait_for(lambda: bool(told))
+        wait_until(lambda: bool(told))
         broker.start()
         produce(broker, topic, [event("u", seq) for seq in range(3, 6)])
-        wait_for(lambda: ingest_totals(lakehouse, stream).accepted == 6)
+        wait_until(lambda: ingest_totals(lakehouse, stream).accepted == 6)
     finally:
         if broker.process.poll() is not None:
             broker.start()
