@@ -4,6 +4,7 @@ import gc
 import os
 import threading
 from datetime import timedelta
+from functools import partial
 
 import polars as pl
 import pytest
@@ -25,6 +26,8 @@ __all__ = ["without_spark"]
 
 BATCHES = 60
 EVERY, VERSIONS, KEPT = 5, 10, 5
+OFTEN = {"every": EVERY, "versions": VERSIONS}
+SOON = timedelta(milliseconds=10)
 
 
 @pytest.fixture(autouse=True)
@@ -35,22 +38,11 @@ def bounds_that_few_batches_reach(monkeypatch):
 def test_of_ingest(lakehouse, tmp_path):
     landing, before = tmp_path / "landing", 0
     landing.mkdir()
+    tables, record = partial(tables_of_ingest, lakehouse, EVENTS), partial(record_ingest, lakehouse, EVENTS.name)
     with (
-        TableMaintenance(
-            lakehouse,
-            lambda: tables_of_ingest(lakehouse, EVENTS),
-            lambda: record_ingest(lakehouse, EVENTS.name),
-            every=EVERY,
-            versions=VERSIONS,
-        ) as maintenance,
+        TableMaintenance(lakehouse, tables, record, **OFTEN) as maintenance,
         running(
-            ingest_continuously,
-            SPARK_OF_INGEST,
-            lakehouse,
-            EVENTS,
-            landing,
-            settle=timedelta(0),
-            every=timedelta(milliseconds=10),
+            partial(ingest_continuously, SPARK_OF_INGEST, lakehouse, EVENTS, landing, settle=timedelta(0), every=SOON),
             on_batch=lambda _: maintenance.after_batch(),
         ),
     ):
@@ -70,20 +62,11 @@ def test_of_a_job(lakehouse, monkeypatch):
     monkeypatch.setattr("keyfold.journal.journal.KEPT", KEPT)
     job, before = totals(), 0
     put(lakehouse, 0)
+    tables, record = partial(tables_of_job, lakehouse, job), partial(record_job, lakehouse, job.name)
     with (
-        TableMaintenance(
-            lakehouse,
-            lambda: tables_of_job(lakehouse, job),
-            lambda: record_job(lakehouse, job.name),
-            every=EVERY,
-            versions=VERSIONS,
-        ) as maintenance,
+        TableMaintenance(lakehouse, tables, record, **OFTEN) as maintenance,
         running(
-            run_continuously,
-            SPARK,
-            lakehouse,
-            job,
-            every=timedelta(milliseconds=10),
+            partial(run_continuously, SPARK, lakehouse, job, every=SOON),
             options=RunOptions(on_batch=lambda *_: maintenance.after_batch()),
         ),
     ):
@@ -103,9 +86,9 @@ def test_of_a_job(lakehouse, monkeypatch):
 class running(threading.Thread):
     """A continuous run in a thread, which is told to stop at the end."""
 
-    def __init__(self, run, *given, **named):
+    def __init__(self, run, **named):
         self.told = threading.Event()
-        super().__init__(target=run, args=given, kwargs={**named, "stop": self.told}, daemon=True)
+        super().__init__(target=run, kwargs={**named, "stop": self.told}, daemon=True)
 
     def __enter__(self):
         self.start()

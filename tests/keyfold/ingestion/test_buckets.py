@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 import pytest
 
 from keyfold.errors import KeyfoldError
@@ -23,9 +22,10 @@ from keyfold.lakehouse.reading import scan_table
 from keyfold.storage import object_path
 from keyfold.storage.object_path import ObjectPath
 from keyfold.storage.place import Place
-from keyfold.stream import TIMESTAMP, Stream
+from keyfold.stream import Stream
 from tests.faulty_store import Fault, Request, faulty_store
 from tests.object_store import ObjectStore
+from tests.schemas import schema_of
 
 DRIVER: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
 """As much of a session as ingest asks for where it reads files itself."""
@@ -33,13 +33,7 @@ DRIVER: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2)
 START = datetime(2016, 6, 21, 17, tzinfo=UTC)
 CLICKS = Stream(
     name="clicks",
-    schema=pa.schema(
-        [
-            pa.field("user", pa.string(), nullable=False),
-            pa.field("seq", pa.int64(), nullable=False),
-            pa.field("at", TIMESTAMP, nullable=False),
-        ]
-    ),
+    schema=schema_of("user string!, seq int64!, at time!"),
     event_time="at",
     event_id=("user", "seq"),
     duplicate_window=timedelta(days=1),

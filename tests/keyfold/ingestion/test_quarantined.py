@@ -17,19 +17,12 @@ from keyfold.ingestion.quarantined import ABSENT, FOUND, UNKNOWN, search_lines
 from keyfold.state.erasure.erasing_ingest import typed_values
 from keyfold.stream import TIMESTAMP, Source, Stream
 from tests.examples import examples
+from tests.schemas import schema_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PAYMENTS = Stream(
     name="payments",
-    schema=pa.schema(
-        [
-            ("card", pa.int64()),
-            ("city", pa.string()),
-            ("tags", pa.list_(pa.string())),
-            ("time", TIMESTAMP),
-            ("site", pa.string()),
-        ]
-    ),
+    schema=schema_of("card int64, city string, tags strings, time time, site string"),
     event_time="time",
     sources={"city": Source(("city", "town")), "site": Source(path=True)},
     missing=("-",),

@@ -30,20 +30,14 @@ from keyfold.storage.place import Place
 from keyfold.stream import INGESTED_AT, TIMESTAMP, Source, Stream
 from keyfold.times import micros
 from spark_jobs.streams import RIDE_POINTS
+from tests.schemas import schema_of
 
 AnyPlace = TypeVar("AnyPlace", bound=Place)
 
 START = datetime(2016, 6, 21, 17, tzinfo=UTC)
 EVENTS = Stream(
     name="clicks",
-    schema=pa.schema(
-        [
-            pa.field("user", pa.string(), nullable=False),
-            pa.field("seq", pa.int64()),
-            pa.field("at", TIMESTAMP, nullable=False),
-            pa.field("note", pa.string()),
-        ]
-    ),
+    schema=schema_of("user string!, seq int64, at time!, note string"),
     event_time="at",
     event_id=("user", "seq"),
     duplicate_window=timedelta(days=1),

@@ -14,20 +14,13 @@ from hypothesis import strategies as st
 from keyfold.stream import TIMESTAMP, Source, Stream
 from tests.examples import examples
 from tests.keyfold.ingestion.parsing.reading import file_rows
+from tests.schemas import schema_of
 
 ARRIVED = datetime(2026, 1, 1, tzinfo=UTC)
 MOMENT = datetime(2020, 1, 1, tzinfo=UTC)
 STREAM = Stream(
     name="values",
-    schema=pa.schema(
-        [
-            ("id", pa.int64()),
-            ("amount", pa.float64()),
-            ("text", pa.string()),
-            ("texts", pa.list_(pa.string())),
-            ("at", TIMESTAMP),
-        ]
-    ),
+    schema=schema_of("id int64, amount float64, text string, texts strings, at time"),
     event_time="at",
     missing_time="arrival",
     sources={"id": Source(("id", "number"))},

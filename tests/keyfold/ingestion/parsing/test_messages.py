@@ -14,20 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.ingestion.parsing import parse_messages
-from keyfold.stream import INGESTED_AT, TIMESTAMP, Source, Stream
+from keyfold.stream import INGESTED_AT, Source, Stream
 from tests.examples import examples
 from tests.keyfold.ingestion.parsing.reading import as_rows, file_rows
+from tests.schemas import schema_of
 
 ARRIVED = datetime(2026, 1, 2, tzinfo=UTC)
 STREAM = Stream(
     name="visits",
-    schema=pa.schema(
-        [
-            pa.field("user", pa.string(), nullable=False),
-            pa.field("seq", pa.int32()),
-            pa.field("at", TIMESTAMP, nullable=False),
-        ]
-    ),
+    schema=schema_of("user string!, seq int32, at time!"),
     event_time="at",
     missing=("NA",),
     max_line_bytes=200,

@@ -4,7 +4,6 @@ import io
 from datetime import UTC, datetime
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,23 +14,15 @@ from keyfold.ingestion.parsing.exploding import exploded
 from keyfold.ingestion.parsing.json_lines import read_json
 from keyfold.ingestion.parsing.rows import validate_rows
 from keyfold.ingestion.parsing.text import chunks
-from keyfold.stream import TIMESTAMP, Source, Stream
+from keyfold.stream import Source, Stream
 from tests.examples import examples
 from tests.keyfold.ingestion.parsing.reading import as_rows
+from tests.schemas import schema_of
 
 ARRIVED = datetime(2026, 1, 1, tzinfo=UTC)
 STREAM = Stream(
     name="any",
-    schema=pa.schema(
-        [
-            ("whole", pa.int64()),
-            ("real", pa.float64()),
-            ("text", pa.string()),
-            ("texts", pa.list_(pa.string())),
-            ("time", TIMESTAMP),
-            ("micros", TIMESTAMP),
-        ]
-    ),
+    schema=schema_of("whole int64, real float64, text string, texts strings, time time, micros time"),
     event_time="time",
     missing_time="arrival",
     sources={"micros": Source(("micros",), time="us")},
@@ -87,18 +78,8 @@ JSON_FIELD = st.builds(
 )
 NESTED = Stream(
     name="nested",
-    schema=pa.schema(
-        [
-            ("device", pa.int64()),
-            ("site", pa.string()),
-            ("first", pa.float64()),
-            ("value", pa.float64()),
-            ("names", pa.list_(pa.string())),
-            ("place", pa.int64()),
-            ("kept", pa.string()),
-            ("whole", pa.string()),
-            ("time", TIMESTAMP),
-        ]
+    schema=schema_of(
+        "device int64, site string, first float64, value float64, names strings, place int64, kept string, whole string, time time"
     ),
     event_time="time",
     missing_time="arrival",
