@@ -1,11 +1,12 @@
-"""Events in batches, as tests of all jobs bring them: cut anywhere, late, and replayed after a crash."""
+"""Events in batches, as tests of all jobs bring them: cut anywhere, late, and replayed after a crash; and their rows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
 import polars as pl
+import pytest
 
 from keyfold import KeyedJob, TestHarness
 
@@ -50,3 +51,18 @@ def played_with_a_crash(
         broken.batch(frame(random.sample(batch, len(batch))))
         after_batch(broken)
     return unbroken, broken
+
+
+def assert_close(
+    rows: Iterable[dict[str, Any]],
+    expected: Iterable[dict[str, Any]],
+    order: Callable[[dict[str, Any]], Any],
+    **tolerance: float,
+) -> None:
+    """Assert that rows are those expected, in any order; floats within a tolerance of `pytest.approx`."""
+    found, wanted = sorted(rows, key=order), sorted(expected, key=order)
+    assert len(found) == len(wanted)
+    for row, other in zip(found, wanted, strict=True):
+        assert row.keys() == other.keys()
+        for name, value in row.items():
+            assert value == (pytest.approx(other[name], **tolerance) if isinstance(value, float) else other[name])

@@ -23,7 +23,7 @@ from spark_jobs.jobs.trailing_windows import trailing_means
 from spark_jobs.streams import WEATHER
 from tests.examples import examples
 from tests.spark_jobs.jobs import moving_average_oracle
-from tests.spark_jobs.jobs.batches import in_batches, late_and_on_time
+from tests.spark_jobs.jobs.batches import assert_close, in_batches, late_and_on_time
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_PAST_ALL = NOON + timedelta(days=300)
@@ -336,14 +336,7 @@ def same_rows(rows, expected):
     def order(row):
         return row["station_id"], row["start_time"], row["end_time"], row["n_readings"], str(row)
 
-    rows, expected = sorted(rows, key=order), sorted(expected, key=order)
-    assert len(rows) == len(expected)
-    for row, other in zip(rows, expected, strict=True):
-        assert row.keys() == other.keys()
-        for name, value in row.items():
-            assert value == (
-                pytest.approx(other[name], rel=1e-12, abs=1e-12) if isinstance(value, float) else other[name]
-            )
+    assert_close(rows, expected, order, rel=1e-12, abs=1e-12)
 
 
 def same_latest(harness):

@@ -28,7 +28,7 @@ from tests.keyfold.keyed.without_spark import without_spark
 from tests.keyfold.state.job_histories import put
 from tests.keyfold.state.local_state import state_without_spark
 from tests.spark_jobs.jobs import trip_oracle
-from tests.spark_jobs.jobs.batches import in_batches, late_and_on_time
+from tests.spark_jobs.jobs.batches import assert_close, in_batches, late_and_on_time
 
 __all__ = ["state_without_spark", "without_spark"]
 
@@ -331,14 +331,7 @@ def same_rows(rows, expected):
         place = [row[name] for name in row if name.endswith(("latitude", "longitude"))]
         return row["vehicle_id"], row["start_time"], row["end_time"], row["n_points"], *place
 
-    rows, expected = sorted(rows, key=order), sorted(expected, key=order)
-    assert len(rows) == len(expected)
-    for row, other in zip(rows, expected, strict=True):
-        assert row.keys() == other.keys()
-        for name, value in row.items():
-            assert value == (
-                pytest.approx(other[name], rel=1e-7, abs=1e-3) if isinstance(value, float) else other[name]
-            )
+    assert_close(rows, expected, order, rel=1e-7, abs=1e-3)
 
 
 def tracks(vehicles, points, seed):
