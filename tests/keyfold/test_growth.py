@@ -26,7 +26,7 @@ __all__ = ["without_spark"]
 
 BATCHES = 60
 EVERY, VERSIONS, KEPT = 5, 10, 5
-OFTEN = {"every": EVERY, "versions": VERSIONS}
+maintained = partial(TableMaintenance, every=EVERY, versions=VERSIONS)
 SOON = timedelta(milliseconds=10)
 
 
@@ -40,7 +40,7 @@ def test_of_ingest(lakehouse, tmp_path):
     landing.mkdir()
     tables, record = partial(tables_of_ingest, lakehouse, EVENTS), partial(record_ingest, lakehouse, EVENTS.name)
     with (
-        TableMaintenance(lakehouse, tables, record, **OFTEN) as maintenance,
+        maintained(lakehouse, tables, record) as maintenance,
         running(
             partial(ingest_continuously, SPARK_OF_INGEST, lakehouse, EVENTS, landing, settle=timedelta(0), every=SOON),
             on_batch=lambda _: maintenance.after_batch(),
@@ -64,7 +64,7 @@ def test_of_a_job(lakehouse, monkeypatch):
     put(lakehouse, 0)
     tables, record = partial(tables_of_job, lakehouse, job), partial(record_job, lakehouse, job.name)
     with (
-        TableMaintenance(lakehouse, tables, record, **OFTEN) as maintenance,
+        maintained(lakehouse, tables, record) as maintenance,
         running(
             partial(run_continuously, SPARK, lakehouse, job, every=SOON),
             options=RunOptions(on_batch=lambda *_: maintenance.after_batch()),

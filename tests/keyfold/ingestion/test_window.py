@@ -73,7 +73,7 @@ def test_any_runs_splits_and_crashes_refuse_what_is_too_old_and_find_every_other
                     path.unlink()
             bound = None if max_age is None or not accepted else max(line[2] for line in accepted) - max_age / DAY * 24
             for lines in files:
-                land(lakehouse.landing("clicks") / f"{number}.json", [event(*line) for line in lines])
+                land(lakehouse.landing("clicks") / f"{number:02}.json", [event(*line) for line in lines])
                 number += 1
                 for line in lines:
                     if bound is not None and line[2] < bound:
@@ -111,7 +111,7 @@ def lakehouse_with(tmp_path: Path, *hours: float, stream: Stream = WINDOWED) -> 
     """One run for each of some events, of other users each."""
     lakehouse = Lakehouse(tmp_path / "home")
     for number, hour in enumerate(hours):
-        land(lakehouse.landing("clicks") / f"{number}.json", [event(f"u{number}", 1, hour)])
+        land(lakehouse.landing("clicks") / f"{number:02}.json", [event(f"u{number}", 1, hour)])
         ingest(no_spark(1), lakehouse, stream)
     return lakehouse
 
@@ -126,7 +126,7 @@ def test_an_event_at_the_bound_is_accepted_and_one_before_it_says_why_it_is_not(
 def test_one_run_takes_events_of_any_age_in_any_order(tmp_path: Path):
     lakehouse = Lakehouse(tmp_path / "home")
     for number, hour in enumerate((1_000, 0, 500)):
-        land(lakehouse.landing("clicks") / f"{number}.json", [event("u", number, hour)])
+        land(lakehouse.landing("clicks") / f"{number:02}.json", [event("u", number, hour)])
     assert ingest(no_spark(1), lakehouse, WINDOWED, max_bytes_per_batch=1).accepted == 3
 
 

@@ -172,10 +172,10 @@ def test_new_keys_alone_are_appended(table: Divided):
 
 
 def test_rows_that_have_come_together_become_leaves_of_about_one_size(table: Divided):
-    for batch in range(2, 80):
-        table.take({(f"v{batch}-{at}",): value(at) for at in range(8)}, batch)
+    for batch in range(2, 41):
+        table.take({(f"v{batch}-{at}",): value(at) for at in range(16)}, batch)
     table.check()
-    assert len(table.files()) - len(table.leaves()) <= 40
+    assert len(table.files()) - len(table.leaves()) <= 20
     assert len(table.leaves()) >= 16
     depths = {len(leaf) for leaf in table.leaves()}
     assert len(depths) == 1, "a table that has grown is divided further, all of it"

@@ -14,7 +14,7 @@ BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 """The watermark of a job that has seen nothing."""
 
 
-def in_batches(events: Sequence[Any], cuts: Sequence[int]) -> list[Sequence[Any]]:
+def in_batches(events: list[Any], cuts: Sequence[int]) -> list[list[Any]]:
     """Cut the events at these places."""
     cuts = sorted(min(cut, len(events)) for cut in cuts)
     return [events[a:b] for a, b in zip([0, *cuts], [*cuts, len(events)], strict=True)]
@@ -57,12 +57,14 @@ def assert_close(
     rows: Iterable[dict[str, Any]],
     expected: Iterable[dict[str, Any]],
     order: Callable[[dict[str, Any]], Any],
-    **tolerance: float,
+    *,
+    rel: float,
+    abs: float,
 ) -> None:
-    """Assert that rows are those expected, in any order; floats within a tolerance of `pytest.approx`."""
+    """Assert that rows are those expected, in any order; floats within tolerances of `pytest.approx`."""
     found, wanted = sorted(rows, key=order), sorted(expected, key=order)
     assert len(found) == len(wanted)
     for row, other in zip(found, wanted, strict=True):
         assert row.keys() == other.keys()
         for name, value in row.items():
-            assert value == (pytest.approx(other[name], **tolerance) if isinstance(value, float) else other[name])
+            assert value == (pytest.approx(other[name], rel=rel, abs=abs) if isinstance(value, float) else other[name])
