@@ -41,7 +41,8 @@ def answer(real_files):
 @pytest.mark.parametrize(
     ("close", "shuffled", "split"),
     [
-        ("fast", False, ONE_BATCH),
+        # Without Spark, `test_ride_summaries.py` has these rides in both ways to close.
+        pytest.param("fast", False, ONE_BATCH, marks=pytest.mark.slow),
         pytest.param("fast", True, SMALL_BATCHES, marks=pytest.mark.slow),
         pytest.param("complete", False, SMALL_BATCHES, marks=pytest.mark.slow),
         pytest.param("complete", True, ONE_BATCH, marks=pytest.mark.slow),
