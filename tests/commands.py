@@ -26,5 +26,5 @@ def ended_well(
         check=False,
         timeout=seconds,
     )
-    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr
+    assert done.returncode == 0, done.stdout[-4_000:] + done.stderr
     return done

@@ -161,13 +161,22 @@ REFUSED = [
     ({"conf": {"spark.driver.memory": "banana"}}, "Invalid maximum heap size: -Xmxbanana"),
     ({"conf": {"spark.driver.memory": "1k"}}, "Too small maximum heap"),
     ({"conf": {"spark.local.dir": "/proc/nowhere"}}, "Failed to create any local dir"),
-    ({"conf": {"spark.serializer": "no.such.Class"}}, "ClassNotFoundException: no.such.Class"),
     (
         {"conf": {"spark.sql.shuffle.partitions": "many"}},
         "value 'many' in the config \"spark.sql.shuffle.partitions\"",
     ),
 ]
 """Settings, and why they are refused; those first with which Java does not start."""
+
+
+def test_a_setting_that_spark_refuses_is_a_plain_error_without_a_stack(tmp_path):
+    told, errors = run_python(
+        tmp_path,
+        """tell["why"] = refused(SparkSettings(master="local[1]", conf={"spark.serializer": "no.such.Class"}))""",
+    )
+    assert "ClassNotFoundException: no.such.Class" in told["why"]
+    assert "\tat " not in told["why"] + errors
+    assert errors == ""
 
 
 @pytest.fixture(scope="module")
