@@ -163,6 +163,7 @@ def _stamp(where: str, place: Place) -> _Stamp:
         status = place.stat()
         return status.st_size, status.st_mtime_ns
     try:
+        # No file has this size: a table in the place of a file is a change.
         return -1, DeltaTable(str(place)).version()
     except DeltaError as error:
         raise InvalidData(f"{where} ({place}) cannot be read: {str(error).splitlines()[0]}") from None
@@ -190,6 +191,7 @@ def _kinds(columns: pa.Schema) -> dict[str, pl.DataType]:
 def _rows_of(form: str, content: bytes, wanted: Mapping[str, pl.DataType]) -> pl.DataFrame:
     if form == ".parquet":
         return pl.read_parquet(content)
+    # By all rows: Polars otherwise takes the types of the first hundred, and a later row may not fit them.
     if form in _LINES:
         return pl.read_ndjson(content, infer_schema_length=None)
     # Declared types where inferred ones could change values: the text 007 is not 7, and integers must not become floats.
@@ -210,6 +212,7 @@ def _digest(rows: pl.DataFrame) -> str:
     return xxhash.xxh3_64_hexdigest(content)
 
 
+# The file's name has a digest of its rows, so a cached frame is never out of date.
 @lru_cache(maxsize=8)
 def _kept(path: Place) -> pl.DataFrame:
     try:

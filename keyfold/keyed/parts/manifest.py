@@ -142,6 +142,7 @@ def _numbers(part: Part) -> list[int | str]:
         part.size,
         part.deadline,
         part.stale_at,
+        # A name or a length: `_parts` tells them apart by their type.
         part.file or len(part.payload),
     ]
 

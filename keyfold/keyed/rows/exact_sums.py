@@ -124,8 +124,8 @@ def _surely_fits(kind: pl.DataType) -> Any:
 def _check(frame: pl.DataFrame, by: Sequence[str], name: str) -> None:
     """Check exact sums of a column. High and low halves of the values are summed in 128 bits, so that neither overflows."""
     kind = frame.schema[name]
-    scale = kind.scale if isinstance(kind, pl.Decimal) else 0
-    limit = 10**38 - 1 if isinstance(kind, pl.Decimal) else _LARGEST
+    # An int64 has one more negative number than positive ones, and a decimal as many of both.
+    least, limit = (1 - 10**38, 10**38 - 1) if isinstance(kind, pl.Decimal) else (-_LARGEST - 1, _LARGEST)
     value = pl.col(name).to_physical().cast(pl.Int128)
     halves = (value // _HALF).alias("#high"), (value % _HALF).alias("#low")
     sums = frame.select(*by, *halves).group_by(by, maintain_order=True).agg(pl.col("#high", "#low").sum())
@@ -133,8 +133,8 @@ def _check(frame: pl.DataFrame, by: Sequence[str], name: str) -> None:
     near = pl.col("#high").cast(pl.Float64) * _HALF + pl.col("#low").cast(pl.Float64)
     for row in sums.filter(near.abs() > 0.9 * limit).iter_rows(named=True):
         total = row["#high"] * _HALF + row["#low"]
-        if not -limit - (not scale) <= total <= limit:
-            shown, held = (
-                (total, "a 64-bit integer") if not scale else (f"{total / 10**scale:.6g}", "a decimal of 38 digits")
-            )
+        if not least <= total <= limit:
+            shown, held = total, "a 64-bit integer"
+            if isinstance(kind, pl.Decimal):
+                shown, held = f"{total / 10**kind.scale:.6g}", "a decimal of 38 digits"
             raise TotalTooLargeError(name, {column: row[column] for column in by}, shown, held)

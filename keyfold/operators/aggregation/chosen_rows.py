@@ -192,6 +192,7 @@ def _kept(
         step=step,
         combine=combine,
         event_count=pl.col(counted).sum(),
+        # State keeps the number of all events of its keys, so the conservation check must not count them in the table too.
         output_events=pl.lit(0),
         state_events=pl.col(counted).sum(),
         step_decides_late=True,

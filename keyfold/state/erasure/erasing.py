@@ -136,6 +136,7 @@ def erase(
             which = trace.where(name, pa.schema(DeltaTable(str(table)).schema().to_arrow()))
             if which is not None:
                 rows[f"open.{name}"] = (count_rows_of if dry_run else erase_rows)(table, which).rows
+        # Before `erase_in_ingest`, which may remove these lines.
         unsearchable_lines = unsearchable(lakehouse, stream, values)
         rows["keys in monitoring.edits"] = mask_keys(
             lakehouse, erasure.values, not_of=_other_jobs(lakehouse, stream), dry_run=dry_run

@@ -192,6 +192,7 @@ class StateRows(RowsOnWorkers):
         where, parts, slots = self.where, self._parts, self._slots
 
         def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            # As buffers, which are not copied: a manifest may have the content of parts in it.
             manifests = (one.as_buffer() for batch in batches for one in batch.column("manifest"))
             return work(frame for one in manifests for frame in partition_frames(where, parts, one, columns, slots))
 
