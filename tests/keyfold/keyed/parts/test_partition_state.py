@@ -56,6 +56,11 @@ def slots(users):
     return np.unique(slots_of(JOB, keys))
 
 
+def slot_of_each(users):
+    keys = pl.DataFrame({"user": list(users)}, schema={"user": pl.String})
+    return dict(zip(users, np.asarray(slots_of(JOB, keys)).tolist(), strict=True))
+
+
 def frame(users, seen, expected):
     """Rows as a step gives them: those of a user behind each other."""
     rows = [(user, seen * 10 + at, deadline) for user in users for at, deadline in enumerate(expected[user])]
@@ -92,7 +97,7 @@ class Played:
         changes = {**{user: [at for _, at in self.expected[user]] for user in due}, **changes}
         # Rows that are due are never left where they are: the operator sees to it.
         adding = {user for user in changes if user in adding and user not in due}
-        needed = slots(changes)
+        needed, slot_of = slots(changes), slot_of_each(changes)
         if waits := sorted((waiting or set()) - set(changes)):
             added = frame(waits, self.batch * 2, {user: [None] for user in waits})
             added = added.with_columns(pl.Series(SLOT, slots_of(JOB, added), pl.UInt64)).sort(SLOT, maintain_order=True)
@@ -101,7 +106,8 @@ class Played:
                 self.expected[user] = [*self.expected.get(user, []), (self.batch * 20, None)]
         # In two calls, as a partition of many rows has.
         for part in np.array_split(needed, 2):
-            users = [user for user in changes if slots([user])[0] in part]
+            there = set(part.tolist())
+            users = [user for user in changes if slot_of[user] in there]
             kept = state.rows(part)
             assert self.rows_of([kept]) == self.rows(users)
             given = frame(users, self.batch, changes)
