@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,11 +32,20 @@ print(sum(rows.read for rows in parse_file(RIDE_POINTS, Path(sys.argv[1]), datet
 """
 
 
-@pytest.mark.parametrize("name", ["a.ndjson.gz", "a.csv.gz"])
+def zipped_or_not(name: str) -> list[Any]:
+    """A file that unpacks to much; the same as it is goes the same way, and is for `make slow-tests`."""
+    return [f"{name}.gz", pytest.param(name, marks=pytest.mark.slow)]
+
+
+def opened(path: Path) -> Any:
+    return gzip.open(path, "wb", compresslevel=1) if path.suffix == ".gz" else path.open("wb")
+
+
+@pytest.mark.parametrize("name", [*zipped_or_not("a.ndjson"), *zipped_or_not("a.csv")])
 def test_hundreds_of_megabytes_of_line_ends_are_parsed_in_2_gb(tmp_path: Path, name: str):
-    with gzip.open(tmp_path / name, "wb", compresslevel=1) as file:
+    with opened(tmp_path / name) as file:
         file.write(b"ride_id,point_idx\n" if "csv" in name else b"{}\n")
-        for _ in range(10):
+        for _ in range(20):
             file.write(b"\n" * (10 << 20))
         file.write(b"r1,1\n" if "csv" in name else b"{}\n")
     ended = subprocess.run(
@@ -57,7 +67,6 @@ def test_a_long_text_that_parquet_stores_once_is_parsed_in_2_gb(tmp_path: Path, 
 
 
 HOSTILE = {
-    "line ends": (b"\n", b"\n"),
     "carriage returns": (b"\r", b"\r"),
     "one line": (b"x", b'{"ride_id": "x'),
     "a quoted field that never ends": (b"x,\n", b'"x,\n'),
@@ -86,13 +95,13 @@ print(accepted, rejected, *sorted(reasons)[:3], sep=chr(10))
 
 
 @pytest.mark.parametrize("content", HOSTILE)
-@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.ndjson", "a.ndjson.gz"])
+@pytest.mark.parametrize("name", [*zipped_or_not("a.csv"), *zipped_or_not("a.ndjson")])
 def test_a_hostile_file_ends_in_quarantine_with_a_reason_in_2_gb(tmp_path: Path, name: str, content: str):
     is_csv = "csv" in name
     of_csv, of_json = HOSTILE[content]
     part = of_csv if is_csv else of_json
     begin = {"one line": b"", "a quoted field that never ends": b'"'}.get(content, b"") if is_csv else b""
-    with gzip.open(tmp_path / name, "wb", compresslevel=1) if "gz" in name else (tmp_path / name).open("wb") as file:
+    with opened(tmp_path / name) as file:
         file.write((b"ride_id,point_idx\n" if is_csv else b"") + begin)
         block = part * ((1 << 20) // len(part))
         for _ in range(HOSTILE_MIB.get(content, 200)):
@@ -102,8 +111,7 @@ def test_a_hostile_file_ends_in_quarantine_with_a_reason_in_2_gb(tmp_path: Path,
     assert ended.stderr == ""
     accepted, _, *reasons = ended.stdout.splitlines()
     assert accepted == "0"
-    # Empty lines are no rows, and no fault.
-    assert bool(reasons) == (content != "line ends")
+    assert reasons
 
 
 def reason_of(path: Path, stream: Stream) -> str:
