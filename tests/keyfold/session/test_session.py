@@ -3,7 +3,6 @@
 import json
 import os
 import stat
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from keyfold.session.gateway import java_version
 from keyfold.session.packages import DELTA_PACKAGE, S3_PACKAGES, SHIPPED_WITH_SPARK
 from keyfold.session.s3a import s3a_conf
 from keyfold.session.settings import spark_conf
+from tests.commands import ended_well
 from tests.java_for_tests import fast_starts
 from tests.standalone_cluster import SPARK_HOME
 
@@ -156,22 +156,17 @@ def test_a_session_starts_quietly_with_its_memory_keeps_handlers_and_refuses_oth
     assert errors == ""
 
 
-def test_a_package_that_does_not_exist_is_named(tmp_path):
-    told, errors = run_python(
-        tmp_path,
-        """tell["why"] = refused(SparkSettings(master="local[1]", packages=("io.delta:no-such-thing:0.0.1",)))""",
-    )
-    assert "could not get these packages: io.delta#no-such-thing;0.0.1" in told["why"]
-    assert errors == ""
-
-
 REFUSED = [
-    ("spark.driver.memory", "banana", "Invalid maximum heap size: -Xmxbanana"),
-    ("spark.driver.memory", "1k", "Too small maximum heap"),
-    ("spark.local.dir", "/proc/nowhere", "Failed to create any local dir"),
-    ("spark.sql.shuffle.partitions", "many", "value 'many' in the config \"spark.sql.shuffle.partitions\""),
+    ({"packages": ("io.delta:no-such-thing:0.0.1",)}, "could not get these packages: io.delta#no-such-thing;0.0.1"),
+    ({"conf": {"spark.driver.memory": "banana"}}, "Invalid maximum heap size: -Xmxbanana"),
+    ({"conf": {"spark.driver.memory": "1k"}}, "Too small maximum heap"),
+    ({"conf": {"spark.local.dir": "/proc/nowhere"}}, "Failed to create any local dir"),
+    (
+        {"conf": {"spark.sql.shuffle.partitions": "many"}},
+        "value 'many' in the config \"spark.sql.shuffle.partitions\"",
+    ),
 ]
-"""Settings, and why Spark refuses them; those first with which Java does not start."""
+"""Settings, and why they are refused; those first with which Java does not start."""
 
 
 def test_a_setting_that_spark_refuses_is_a_plain_error_without_a_stack(tmp_path):
@@ -184,39 +179,16 @@ def test_a_setting_that_spark_refuses_is_a_plain_error_without_a_stack(tmp_path)
     assert errors == ""
 
 
-def test_settings_that_spark_refuses_leave_the_process_able_to_start_with_right_ones(tmp_path):
-    told, errors = run_python(
-        tmp_path,
-        f"""
-        wrong = {[(name, value) for name, value, _ in REFUSED]}
-        tell["why"] = [refused(SparkSettings(master="local[1]", conf=dict([setting]))) for setting in wrong]
-        tell["right"] = build_session(SparkSettings(master="local[1]")).range(3).count()
-        """,
-    )
-    for why, (_, _, reason) in zip(told["why"], REFUSED, strict=True):
-        assert reason in why
-        assert "\tat " not in why
-    assert errors == ""
-    assert told["right"] == 3
-
-
-def test_a_python_that_prints_when_it_starts_is_told_since_no_worker_could_speak_to_java(tmp_path):
-    (tmp_path / "sitecustomize.py").write_text("print('welcome to this machine')")
-    told, _ = run_python(
-        tmp_path, """tell["why"] = refused(SparkSettings(master="local[1]"))""", PYTHONPATH=str(tmp_path)
-    )
-    assert "Python prints 'welcome to this machine' when it starts" in told["why"]
-    assert "write to stderr" in told["why"]
-
-
 @pytest.fixture(scope="module")
-def chatty(tmp_path_factory):
-    """What came of a process whose module prints when it is imported, and whose Java logs."""
+def refused_and_right(tmp_path_factory):
+    """What came of a process with refused settings, then right ones, whose module prints when it is imported."""
     folder = tmp_path_factory.mktemp("chatty")
     (folder / "chatty.py").write_text("print('chatty is here' * 1000)\ndef doubled(batches):\n    yield from batches\n")
     return run_python(
         folder,
-        """
+        f"""
+        wrong = {[settings for settings, _ in REFUSED]}
+        tell["why"] = [refused(SparkSettings(master="local[1]", **settings)) for settings in wrong]
         import chatty  # pickled by name: the worker imports it anew
         session = build_session(SparkSettings(master="local[1]"))
         tell["rows"] = session.range(1000).mapInArrow(chatty.doubled, "id long").count()
@@ -227,13 +199,32 @@ def chatty(tmp_path_factory):
     )
 
 
-def test_a_module_that_prints_when_it_is_imported_does_no_harm_in_a_worker(chatty):
-    assert chatty[0]["rows"] == 1000
+def test_refused_settings_are_plain_errors_and_leave_the_process_able_to_start_with_right_ones(refused_and_right):
+    told, errors = refused_and_right
+    for why, (_, reason) in zip(told["why"], REFUSED, strict=True):
+        assert reason in why
+        assert "\tat " not in why
+    assert "\tat " not in errors
+    assert told["rows"] == 1000
 
 
-def test_errors_of_spark_stay_visible(chatty):
-    assert "ERROR test: this must be seen" in chatty[1]
-    assert "this must not" not in chatty[1]
+def test_a_module_that_prints_when_it_is_imported_does_no_harm_in_a_worker(refused_and_right):
+    assert refused_and_right[0]["rows"] == 1000
+
+
+def test_errors_of_spark_stay_visible_and_nothing_else_does(refused_and_right):
+    # What the module prints comes here too, and not to Java.
+    (line,) = [line for line in refused_and_right[1].splitlines() if "chatty is here" not in line]
+    assert "ERROR test: this must be seen" in line
+
+
+def test_a_python_that_prints_when_it_starts_is_told_since_no_worker_could_speak_to_java(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("print('welcome to this machine')")
+    told, _ = run_python(
+        tmp_path, """tell["why"] = refused(SparkSettings(master="local[1]"))""", PYTHONPATH=str(tmp_path)
+    )
+    assert "Python prints 'welcome to this machine' when it starts" in told["why"]
+    assert "write to stderr" in told["why"]
 
 
 def a_java(folder: Path, says: str, code: int = 0) -> Path:
@@ -266,8 +257,5 @@ def run_python(folder: Path, body: str, **more: str) -> tuple[dict, str]:
     )
     environment = {name: value for name, value in os.environ.items() if "SPARK" not in name}
     environment |= fast_starts() | more
-    run = subprocess.run(
-        [sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stderr
+    run = ended_well(sys.executable, "-c", program, folder=folder, environment=environment)
     return json.loads(run.stdout.splitlines()[-1]), run.stderr
