@@ -39,6 +39,7 @@ EXPECTATIONS: Suite = {
     "batches_are_worth_their_calls": info.no_rows(
         "SELECT * FROM (SELECT count(*) AS events, count(DISTINCT idempotency_key) AS batches FROM {batch}) "
         "WHERE events < 10 * batches",
-        "Batches have at least ten events on average; fewer means that max_wait or stale_after is too short, or that there are too many shards.",
+        "Batches have at least ten events on average; fewer means that max_wait or stale_after is too short, or that there "
+        "are too many shards.",
     ),
 }

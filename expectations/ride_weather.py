@@ -20,7 +20,8 @@ EXPECTATIONS: Suite = {
     ),
     "most_rides_have_weather": info.not_null(
         "time",
-        "At least 90 % of the rides have weather; fewer means that a station is silent, or that rides begin far from all stations.",
+        "At least 90 % of the rides have weather; fewer means that a station is silent, or that rides begin far from all "
+        "stations.",
         mostly=0.9,
     ),
 }

@@ -142,7 +142,7 @@ def error_in(text: str) -> KeyfoldError | None:
 
 
 def is_keyfold_error(name: str) -> bool:
-    """Whether a class name, with or without its module, is that of a `KeyfoldError`. Dagster records only the name.
+    """Return whether a class name, with or without its module, is that of a `KeyfoldError`. Dagster records only the name.
 
     Example:
         >>> is_keyfold_error("keyfold.errors.Damaged"), is_keyfold_error("ValueError")

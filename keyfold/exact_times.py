@@ -31,7 +31,7 @@ def exact_times(given: pl.Series) -> pl.Series:
 
 
 def are_finer(given: pl.Series) -> pl.Series:
-    """Say which values are times with digits below a microsecond."""
+    """Return which values are times with digits below a microsecond."""
     times, is_finer = _times(given)
     return is_finer & times.is_not_null()
 

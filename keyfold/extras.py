@@ -15,6 +15,7 @@ class _Missing(type):
         raise Misconfigured(cls.remedy)
 
     def __getattr__(cls, name: str) -> NoReturn:
+        # Tools such as `inspect` look for such names, and expect an AttributeError.
         if name.startswith("__"):
             raise AttributeError(name)
         raise Misconfigured(cls.remedy)
@@ -39,7 +40,7 @@ def from_extra(extra: str, module: str, *names: str) -> list[Any]:
         found = import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != library:
-            raise
+            raise  # the library is installed, but one of its own imports fails
         remedy = f"{library} is not installed; install keyfold[{extra}]"
         return [_Missing(name, (Exception,), {"remedy": remedy}) for name in names or (library,)]
     return [getattr(found, name) for name in names] if names else [found]

@@ -34,7 +34,7 @@ Suite = dict[str, Expectation]
 
 
 class Severity:
-    """Makes expectations of one severity: any of GX by its name, and the usual ones by methods that name their columns.
+    """Make expectations of one severity: any of GX by its name, and the usual ones by methods that name their columns.
 
     Example:
         >>> fare = warning.between("fare", "Meters run forward.", min_value=0)
@@ -46,46 +46,46 @@ class Severity:
         self._severity: Literal["critical", "warning", "info"] = severity
 
     def __call__(self, kind: str, description: str, /, **kwargs: Any) -> Expectation:
-        """Any expectation, by its name in GX and with its arguments."""
+        """Make any expectation, by its name in GX and with its arguments."""
         return {"type": kind, "kwargs": kwargs, "severity": self._severity, "description": description}
 
     def not_null(self, column: str, description: str, **kwargs: Any) -> Expectation:
-        """No row lacks a value."""
+        """Expect a value in every row."""
         return self("expect_column_values_to_not_be_null", description, column=column, **kwargs)
 
     def unique(self, columns: str | list[str], description: str, **kwargs: Any) -> Expectation:
-        """No two rows have one value, or the same values of several columns."""
+        """Expect no two rows with the same value, or the same values of several columns."""
         if isinstance(columns, str):
             return self("expect_column_values_to_be_unique", description, column=columns, **kwargs)
         return self("expect_compound_columns_to_be_unique", description, column_list=columns, **kwargs)
 
     def between(self, column: str, description: str, **bounds: Any) -> Expectation:
-        """Values lie between `min_value` and `max_value`, or on one side of either."""
+        """Expect values between `min_value` and `max_value`, or on one side of either."""
         return self("expect_column_values_to_be_between", description, column=column, **bounds)
 
     def mean_between(self, column: str, description: str, **bounds: Any) -> Expectation:
-        """The mean of all rows lies between `min_value` and `max_value`."""
+        """Expect the mean of all rows between `min_value` and `max_value`."""
         return self("expect_column_mean_to_be_between", description, column=column, **bounds)
 
     def in_set(self, column: str, values: list[Any], description: str, **kwargs: Any) -> Expectation:
-        """Values are among those of a list."""
+        """Expect values of a list."""
         return self("expect_column_values_to_be_in_set", description, column=column, value_set=values, **kwargs)
 
     def greater(self, greater: str, less: str, description: str, **kwargs: Any) -> Expectation:
-        """In each row one column is greater than another."""
+        """Expect one column to be greater than another in each row."""
         kind = "expect_column_pair_values_a_to_be_greater_than_b"
         return self(kind, description, column_A=greater, column_B=less, **kwargs)
 
     def at_least(self, greater: str, less: str, description: str, **kwargs: Any) -> Expectation:
-        """In each row one column is as great as another, or greater."""
+        """Expect one column to be as great as another, or greater, in each row."""
         return self.greater(greater, less, description, or_equal=True, **kwargs)
 
     def never(self, condition: str, description: str, **kwargs: Any) -> Expectation:
-        """A condition in SQL holds for no row."""
+        """Expect no row for which a condition in SQL holds."""
         return self.no_rows(f"SELECT * FROM {{batch}} WHERE {condition}", description, **kwargs)  # noqa: S608 - a suite's own
 
     def no_rows(self, query: str, description: str, **kwargs: Any) -> Expectation:
-        """A query in SQL, over the table `{batch}`, finds no row."""
+        """Expect no row from a query in SQL over the table `{batch}`."""
         return self("unexpected_rows_expectation", description, unexpected_rows_query=query, **kwargs)
 
 

@@ -54,6 +54,7 @@ def whole_numbers(given: pl.Series, dtype: pl.DataType) -> pl.Series:
         return given.set(~is_exact, None).cast(dtype, strict=False)
     if isinstance(given.dtype, pl.Decimal):
         whole = given.cast(dtype, strict=False)
+        # The cast drops a fraction, so the result is compared with the given value.
         return whole.set(whole.cast(pl.Decimal(38, given.dtype.scale)) != given, None)
     if given.dtype == pl.String:
         return _of_texts(given.str.strip_chars(), dtype)

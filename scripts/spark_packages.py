@@ -25,7 +25,10 @@ from keyfold.session import SparkSettings, build_session
 from keyfold.session.packages import DELTA_PACKAGE, LEFT_OUT, S3_PACKAGES
 
 LOCK = Path(__file__).with_name("spark_jars.sha256")
-_RENEW = "if DELTA_PACKAGE or S3_PACKAGES was changed on purpose, run `.venv/bin/python scripts/spark_packages.py --lock` and commit it"
+_RENEW = (
+    "if DELTA_PACKAGE or S3_PACKAGES was changed on purpose, run `.venv/bin/python scripts/spark_packages.py --lock` and "
+    "commit it"
+)
 _OURS = "|".join(re.escape("_".join(package.split(":")[:2])) for package in (DELTA_PACKAGE, *S3_PACKAGES))
 RESOLVE = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:resolve"
 

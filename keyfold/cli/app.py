@@ -111,6 +111,7 @@ def commands() -> dict[str, LazyCommand]:
         own = current_project().commands
     except KeyfoldError:  # `keyfold --help` works in any folder; a command that needs the project reports the error
         own = {}
+    # Keyfold's own commands win: a project cannot replace one of them.
     return {name: LazyCommand(one.target, one.summary) for name, one in own.items()} | COMMANDS
 
 

@@ -43,6 +43,7 @@ class History:
             planned_at = from_iso(one.planned_at) if one.planned_at else None
             when = f"{planned_at:%Y-%m-%d %H:%M:%S}" if planned_at else "?"
             took = "       -" if one.seconds is None else f"{one.seconds:6.1f} s"
+            # `!` marks a batch that is planned and not committed.
             mark = " " if one.finished_at else "!"
             yield f"{mark}{one.batch:>8}  {when}  {took}  {one.read}  ->  {one.made}"
         if self.pending:

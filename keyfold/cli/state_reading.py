@@ -173,12 +173,14 @@ def _show_checkpoint(
     elif isinstance(rows, VariableRows):
         _print_lines(lines_of(rows, "keyed-json"), limit, where)
     else:
+        # Spark's default format cuts times to milliseconds.
         line = F.to_json(F.struct("*"), {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"})
         _print_lines(rows.select(line), limit, where)
 
 
 def _print_lines(lines: DataFrame, limit: int | None, where: str) -> None:
     with explained(where):
+        # One partition at a time, since a state may be larger than the driver's memory.
         for row in (lines if limit is None else lines.limit(limit)).toLocalIterator():
             sys.stdout.write(f"{row[0]}\n")
 

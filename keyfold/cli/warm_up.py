@@ -47,6 +47,7 @@ def warm_up(spark: SparkSession) -> None:
         landing.mkdir(parents=True)
         start = datetime.now(UTC) - timedelta(hours=12)
         for number in range(_ROUNDS):
+            # Each round begins two hours after the last, so the deadlines of the last one's keys are due in it.
             seconds = pl.int_range(_EVENTS)
             events = pl.select(
                 key=seconds % _KEYS,

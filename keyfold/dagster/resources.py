@@ -145,6 +145,7 @@ class SparkResource(PySparkResource):
             stopper.join()
 
     def _attach(self, context: dg.InitResourceContext) -> Attached | None:
+        # Spark allows one context a process: a process with a session uses that one.
         if not self.warm or SparkContext._active_spark_context is not None:
             return None
         try:

@@ -1,1 +1,1 @@
-"""What processes on one machine share: file locks, loopback ports, and files that only their user can read."""
+"""Tools for processes of one machine: file locks, loopback ports, and files that only their user can read."""

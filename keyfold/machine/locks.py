@@ -73,7 +73,7 @@ def take(file: int | IO[str], *, seconds: float | None = None) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds the lock of a file now; False if there is no such file.
+    """Return whether a process holds the lock of a file now; False if there is no such file.
 
     Raises:
         OSError: the file cannot be opened, or is a symbolic link.

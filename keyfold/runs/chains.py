@@ -80,6 +80,7 @@ def refresh_all(
     """
     runs: list[JobRun] = []
     for name in jobs:
+        # A job that was refreshed as a consumer of an earlier one has read all events already.
         if name not in {run.job for run in runs}:
             consumers = consumers_of(lakehouse, name, templates)
             job = configured_job(lakehouse, templates[name])

@@ -1,4 +1,4 @@
-"""What a run of a job did: as `--json` prints it, and as a line for people."""
+"""Summarize a run of a job, as JSON and as a line for people."""
 
 from dataclasses import asdict
 from typing import Any
@@ -7,7 +7,7 @@ from keyfold.runs.jobs import JobRun
 
 
 def run_summary(summary: JobRun) -> dict[str, Any]:
-    """What a run did, as `--json` prints it."""
+    """Return the summary of a run, as `--json` prints it."""
     return {
         "job": summary.job,
         "generation": summary.generation,
@@ -23,7 +23,7 @@ def run_summary(summary: JobRun) -> dict[str, Any]:
 
 
 def run_text(summary: JobRun) -> str:
-    """What a run did, in a line for people."""
+    """Return the summary of a run as a line for people."""
     rows = ", ".join(f"{count:,} {name}" for name, count in summary.counts.rows.items())
     published = "".join(f"; {one.rows:,} rows of {one.table} to topic {one.topic}" for one in summary.published)
     return (

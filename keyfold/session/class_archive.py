@@ -19,7 +19,7 @@ _QUIETLY = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
 def class_archive(java: str) -> Path:
-    """The path of the archive, which need not exist.
+    """Return the path of the archive, which need not exist.
 
     Args:
         java: the output of `java -version`.
@@ -29,18 +29,19 @@ def class_archive(java: str) -> Path:
 
 
 def written_to(archive: Path) -> str:
-    """Java options to write an archive when Java ends."""
+    """Return the Java options that write an archive when Java ends."""
     return f'"{_WRITES}{archive}" {_QUIETLY}'
 
 
 def with_class_archive(options: str, java: str) -> str:
-    """Java options, with those to start from the archive if there is one.
+    """Add the Java options that start from the archive, if there is one.
 
     Args:
         options: the options of the process.
         java: the output of `java -version`.
     """
     archive = class_archive(java)
+    # Java accepts one archive: an option of the user wins.
     if _WRITES in options or "SharedArchiveFile" in options or not os.access(archive, os.R_OK):
         return options
     return f'{options} "-XX:SharedArchiveFile={archive}" {_QUIETLY}'.strip()

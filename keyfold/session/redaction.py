@@ -19,7 +19,7 @@ _OF_JAVA = re.compile(r"-D([^=\s]+)=")
 
 
 def is_secret(name: str, value: str = "") -> bool:
-    """Whether a setting is a secret, by its name or the form of its value.
+    """Return whether a setting is a secret, by its name or the form of its value.
 
     Example:
         >>> is_secret("spark.hadoop.fs.s3a.secret.key"), is_secret("spark.driver.memory")
@@ -29,7 +29,7 @@ def is_secret(name: str, value: str = "") -> bool:
 
 
 def shown(name: str, value: str) -> str:
-    """A setting's value for display: hidden if it is a secret.
+    """Return a setting's value for display: hidden if it is a secret.
 
     Example:
         >>> shown("spark.hadoop.fs.s3a.secret.key", "abc"), shown("spark.driver.memory", "2g")
@@ -53,7 +53,7 @@ def without_secrets(text: str, settings: Mapping[str, str]) -> str:
 
 
 def secret_java_options(options: str) -> list[str]:
-    """The names of secrets in Java options.
+    """Return the names of secrets in Java options.
 
     Example:
         >>> secret_java_options("-Xmx1g -Djavax.net.ssl.trustStorePassword=abc")

@@ -12,7 +12,7 @@ _REGION = "us-east-1"
 
 
 def s3a_conf(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Spark settings for the endpoint of buckets, and for writing to them.
+    """Return Spark settings for the endpoint of buckets, and for writing to them.
 
     Example:
         >>> s3a_conf({"AWS_ENDPOINT_URL": "http://127.0.0.1:9000"})["spark.hadoop.fs.s3a.connection.ssl.enabled"]
@@ -25,6 +25,7 @@ def s3a_conf(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     if endpoint:
         conf |= {
             "spark.hadoop.fs.s3a.endpoint": endpoint,
+            # Other stores than Amazon's seldom have a host name for each bucket.
             "spark.hadoop.fs.s3a.path.style.access": "true",
             "spark.hadoop.fs.s3a.connection.ssl.enabled": str(not endpoint.startswith("http://")).lower(),
         }

@@ -55,7 +55,7 @@ def _entry(name: str) -> zipfile.ZipInfo:
 
 
 def _files(name: str) -> Iterator[tuple[str, bytes]]:
-    """The files of a package, each with its name in the zip."""
+    """Yield the files of a package, each with its name in the zip."""
     spec = find_spec(name)
     if spec is None:
         raise Misconfigured(f"the package {name} is to be shipped to Spark's workers, but is not installed here")

@@ -13,7 +13,7 @@ from keyfold.session.targets import check_target
 
 
 def submit_command(settings: SparkSettings, program: str, arguments: Sequence[str], folder: Path) -> list[str]:
-    """The command that runs a program under spark-submit. It holds no settings, as some may be secrets.
+    """Build the command that runs a program under spark-submit. It holds no settings, as some may be secrets.
 
     Args:
         settings: settings of the session, which are written to a file of mode 0600.
@@ -39,7 +39,7 @@ def submit_command(settings: SparkSettings, program: str, arguments: Sequence[st
 
 
 def spark_submit() -> Path:
-    """The path of spark-submit: in SPARK_HOME, else in pyspark.
+    """Return the path of spark-submit: in SPARK_HOME, else in pyspark.
 
     Raises:
         KeyfoldError: SPARK_HOME has no spark-submit.

@@ -30,7 +30,7 @@ _SECRETS = ("spark.authenticate.secret", "spark.authenticate.secret.file")
 
 
 class Target(Enum):
-    """What provides this process with executors."""
+    """Provider of executors."""
 
     LOCAL = "local"
     STANDALONE = "standalone"
@@ -39,7 +39,7 @@ class Target(Enum):
 
 
 def target_of(master: str) -> Target:
-    """The target of a Spark master URL.
+    """Return the target of a Spark master URL.
 
     Example:
         >>> target_of("spark://one:7077"), target_of("k8s://https://api:6443")
@@ -53,7 +53,7 @@ def target_of(master: str) -> Target:
 
 
 def cluster_defaults(master: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """Default settings of Spark on a cluster.
+    """Return the default settings of Spark on a cluster.
 
     Args:
         master: a master that is not local.

@@ -15,6 +15,7 @@ import pydantic
 import pyspark.worker
 from pyspark.daemon import manager
 
+# Names the imports, which only load the libraries into the memory that forked workers share.
 LOADED = (pd, pyarrow.parquet, pydantic, pyspark.worker)
 
 if __name__ == "__main__":

@@ -177,7 +177,7 @@ def _on_workers(
 
 
 def _explained(text: str) -> str:
-    """An error message for a failed check, with the node's name, which Spark's error has in the line of the lost task."""
+    """Return an error message for a failed check, with the node's name, from the line of the lost task in Spark's error."""
     found = re.search(r"\(TID \d+\) \((\S+) executor", text)
     node = found[1] if found else "a node"
     if raised := error_in(text):

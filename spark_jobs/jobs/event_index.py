@@ -144,6 +144,7 @@ def _count(
     known = ordered.events.select(key)[ordered.starts].join(counters, on=key, how="left", maintain_order="left")
     lifetimes = cut_lifetimes(ordered, event_time, known[DEADLINE], expiry)
     ordered = lifetimes.ordered
+    # A lifetime that continues the key's state continues its numbers; any other begins at 0.
     first = np.where(lifetimes.goes_on, known[NEXT_INDEX].fill_null(0).to_numpy()[lifetimes.key_number], 0)
     index = np.arange(ordered.events.height) + (first - ordered.starts)[ordered.key_number]
     latest = lifetimes.is_latest

@@ -48,6 +48,7 @@ def _sums(values: Floats, position: Positions, length: int) -> Floats:
     reach, size = 0, 1
     blocks = values
     while True:
+        # The window is made of one block for each binary digit of its length.
         if length & size:
             total = blocks if total is None else _plus_earlier(total, blocks, reach, position)
             reach += size

@@ -41,5 +41,5 @@ def score_fraud(matches: pl.DataFrame, planted: Collection[str]) -> FraudScore:
 
 
 def is_true(planted: Collection[str]) -> pl.Expr:
-    """Whether a match begins or ends with a planted payment."""
+    """Return whether a match begins or ends with a planted payment."""
     return pl.any_horizontal(pl.col("first_payment_id", "last_payment_id").is_in(list(planted)))

@@ -45,7 +45,7 @@ def why_private(name: str, values: pl.Series) -> str:
 
 
 def _is_card_number(text: str) -> bool:
-    """Whether a text is a card number with a valid check digit (Luhn)."""
+    """Return whether a text is a card number with a valid check digit (Luhn)."""
     if not re.fullmatch(r"\d(?:[ -]?\d){12,18}", text):
         return False
     digits = [int(one) for one in text if one.isdigit()]

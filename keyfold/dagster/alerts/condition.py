@@ -59,6 +59,7 @@ def follow(raised: Raised, events: Iterable[Event], now: float) -> tuple[dict[st
         if condition is None:
             if before is not None:
                 changes.append(Change("cleared", after.pop(name), now))
+        # An error that becomes a warning is stored without a report, so that it is reported again if it becomes an error.
         elif before is None or before.severity != condition.severity:
             after[name] = condition
             if before is None or _GRAVITY[condition.severity] > _GRAVITY[before.severity]:

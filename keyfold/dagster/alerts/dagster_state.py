@@ -59,6 +59,7 @@ def ticks(instance: dg.DagsterInstance, now: float, since: float, raised: Collec
     A tick whose run has failed is not among them: the run has its own condition.
     """
     beats = instance.get_daemon_heartbeats().values()
+    # A dead daemon is one condition of its own; otherwise every sensor would be reported as late.
     is_alive = any(now - beat.timestamp < SILENCE.total_seconds() for beat in beats)
     for state in instance.all_instigator_state():
         if not state.is_running:
@@ -80,6 +81,7 @@ def ticks(instance: dg.DagsterInstance, now: float, since: float, raised: Collec
         if is_alive and isinstance(data, SensorInstigatorData):
             seen = max(data.last_tick_timestamp or 0.0, data.last_sensor_start_timestamp or 0.0)
             seen = max(seen, 0.0 if name in raised else since)
+            # A sensor may have a long interval of its own.
             late = max(_NO_TICK.total_seconds(), 5 * (data.min_interval or 30))
             if now - seen > late:
                 yield Condition(

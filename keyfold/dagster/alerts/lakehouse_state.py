@@ -69,11 +69,13 @@ def disks(folders: Mapping[str, Path], percent: float, raised: Raised) -> Iterat
     """
     seen = set[int]()
     for label, folder in folders.items():
+        # A folder that does not exist yet will be on the disk of its nearest existing parent.
         existing = next(one for one in (folder, *folder.parents) if one.exists())
         device = existing.stat().st_dev
         if device in seen:
             continue
         seen.add(device)
+        # `f_bavail` and `f_favail` do not count what is reserved for root.
         disk, name = os.statvfs(existing), f"disk of {label}"
         shares = {"space": (disk.f_bavail, disk.f_blocks), "inodes": (disk.f_favail, disk.f_files)}
         free, what = min((100 * free / total, what) for what, (free, total) in shares.items() if total)

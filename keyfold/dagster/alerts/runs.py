@@ -77,6 +77,7 @@ def _of_run(
     run = instance.get_run_by_id(run_id)
     if run is None:
         return  # deleted since
+    # The checks of failed and cancelled runs too: they have been evaluated.
     for data in _data(instance, run_id, dg.DagsterEventType.ASSET_CHECK_EVALUATION, "asset_check_evaluation_data"):
         yield _check(data, run)
     if kind is dg.DagsterEventType.RUN_SUCCESS:
@@ -100,7 +101,8 @@ def _of_run(
                 Condition(
                     _retries(run),
                     "error",
-                    f"{attempt} runs of {run.job_name} in a row have read nothing: its sensor starts further runs only for new files",
+                    f"{attempt} runs of {run.job_name} in a row have read nothing: its sensor starts further runs only for new "
+                    "files",
                     "fix the last run's error, then start the job by hand",
                     {"run": run_id},
                 ),
@@ -131,10 +133,12 @@ def _failure(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | None:
         steps.append(event.step_key)
         error = event.step_failure_data.error
         are_checks.append(error is not None and (error.cls_name or "").endswith("AssetCheckFailedError"))
+        # Dagster wraps a step's error in its own; the innermost cause is the error itself.
         while error is not None and error.cause is not None:
             error = error.cause
         if error is not None:
             is_known = is_keyfold_error(error.cls_name or "")
+            # Dagster stores the message with the class name before it. The text of other errors may quote rows or secrets.
             reason = error.message.partition(": ")[2].strip() if is_known else error.cls_name
             reasons.append(reason or "an error")
     if steps and all(are_checks):

@@ -13,7 +13,8 @@ REPORTED_SECONDS = 300.0
 """For how long the restart of a server is reported."""
 
 _REMEDIES = {
-    "the warm Spark": "see its last lines in the output of make ui; until it is up, runs start their own Spark, which takes longer",
+    "the warm Spark": "see its last lines in the output of make ui; until it is up, runs start their own Spark, which takes "
+    "longer",
 }
 _REMEDY = "see its last lines in the output of make ui"
 

@@ -95,6 +95,7 @@ class Watch:
             raised, changes = follow(self._raised(source), events_of(), now)
             self.state = replace(self.state, raised={**self.state.raised, source: raised})
         except Exception as error:  # a fault of one source must not stop the others
+            # The source may have stored a position before it failed; its events would be lost.
             self.state, changes = before, []
             # Only the type of a library's error: its text may quote a database statement.
             reason = first_line(error) if isinstance(error, KeyfoldError) else type(error).__name__

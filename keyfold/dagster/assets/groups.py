@@ -92,8 +92,8 @@ def _group(module: ModuleType) -> Group:
         raise Misconfigured(f"{module.__file__} has GROUP but no {', '.join(lacking)}; a group of assets has all four")
     if (stream := getattr(module, "STREAM", None)) is not None and stream.landing:
         raise Misconfigured(
-            f"{module.__file__}: STREAM is {stream.name}, which shares the landing of {stream.landing} and is ingested with it: "
-            "omit STREAM"
+            f"{module.__file__}: STREAM is {stream.name}, which shares the landing of {stream.landing} and is ingested with "
+            "it: omit STREAM"
         )
     return Group(module.GROUP, module.JOBS, module.ASSETS, module.CHECKS, getattr(module, "STREAM", None))
 

@@ -44,7 +44,8 @@ def health_checks(template: JobTemplate) -> dg.AssetChecksDefinition:
     asset = table_key(template.name)
     checks: Mapping[str, tuple[str, Callable[[dg.DagsterInstance, Lakehouse], Finding]]] = {
         "volume_is_usual": (
-            f"The last run read within a factor of {_UNUSUAL} of the median number of events of the {TRAILING_RUNS} runs before.",
+            f"The last run read within a factor of {_UNUSUAL} of the median number of events of the {TRAILING_RUNS} runs "
+            "before.",
             lambda instance, _: volume(_events_of_runs(instance, asset)),
         ),
         "few_events_are_late": (
@@ -106,6 +107,7 @@ def volume(events_of_runs: Sequence[int]) -> Finding:
     """Compare the last run's number of events, the first of these, with the runs before it."""
     if not events_of_runs or not events_of_runs[0]:
         return True, "no new events in the last run"
+    # Clock ticks and empty landings are runs without events; they would lower the median to 0.
     latest, *before = [events for events in events_of_runs if events]
     if len(before) < _FEWEST_RUNS:
         return True, f"{latest:,} events; too few earlier runs with events to compare ({len(before)})"
@@ -142,6 +144,7 @@ def growth(lakehouse: Lakehouse, job: str) -> Finding:
     """Compare the size of open state with its usual size."""
     generation = live_generation(lakehouse, job)
     sizes = [record.open_events for record in generation.journal.recent()] if generation else []
+    # The newest size is compared with the others, so it does not count among them.
     if len(sizes) <= _FEWEST_RUNS:
         return True, f"{sizes[-1] if sizes else 0:,} events open; too few batches to compare"
     usual = median(sizes[:-1])

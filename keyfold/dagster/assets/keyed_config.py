@@ -41,7 +41,8 @@ class KeyedRunConfig(dg.Config):
 
     with_consumers: bool = Field(
         default=False,
-        description="mode full_refresh: also refresh the jobs that read this job's tables, in order; all become live in one step.",
+        description="mode full_refresh: also refresh the jobs that read this job's tables, in order; all become live in one "
+        "step.",
     )
 
     def run_mode(self) -> RunMode:

@@ -196,6 +196,7 @@ def stream_check(stream: Stream) -> dg.AssetChecksDefinition:
         pool=f"stream_{stream.name}",
     )
     def every_row_is_accounted_for(lakehouse: dg.ResourceParam[Lakehouse]) -> dg.AssetCheckResult:
+        # A missing table is an error, not a failed check: the check cannot be evaluated.
         tables = [lakehouse.events(stream.name), lakehouse.quarantine(stream.name)]
         for table in tables:
             _require(table)

@@ -93,6 +93,7 @@ class Gate:
             scheme.lower() == "bearer" and _same(bearer.strip(), self._token)
         )
         is_link = given is not None and call.scope["type"] == "http" and call.scope["method"] == "GET"
+        # A logged-in user who opens the link of an earlier start is redirected too, so that no page keeps a token in its URL.
         if is_link and (is_known or _same(given or "", self._token)):
             answer = RedirectResponse(_address(call.scope), HTTPStatus.SEE_OTHER, _OF_THE_LOGIN)
             is_safe = call.scope["scheme"] == "https"
@@ -114,7 +115,7 @@ def _take_token(scope: Scope) -> str | None:
 
 
 def _is_foreign(call: HTTPConnection, host: str) -> bool:
-    """Whether a page of another origin makes the call. Programs other than browsers send no origin."""
+    """Return whether a page of another origin makes the call. Programs other than browsers send no origin."""
     # Either scheme is accepted: a proxy speaks https to the browser and http to this server.
     own = {f"{scheme}://{host}" for scheme in ("http", "https")}
     if any(origin.lower() not in own for origin in call.headers.getlist("origin")):
@@ -124,7 +125,7 @@ def _is_foreign(call: HTTPConnection, host: str) -> bool:
 
 
 def _opens_a_page(call: HTTPConnection) -> bool:
-    """Whether the call follows a link: this cannot make a change, and the other site does not see the answer."""
+    """Return whether the call follows a link: this cannot make a change, and the other site does not see the answer."""
     wanted = {"sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
     is_get = call.scope["type"] == "http" and call.scope["method"] == "GET"
     return is_get and all(call.headers.get(name) == value for name, value in wanted.items())

@@ -1,11 +1,11 @@
 """`make ui` (`python -m keyfold.dagster.serving.pages`): serve Dagster's pages on loopback, with the servers they need.
 
-KEYFOLD_HOME  where the lakehouse keeps its data; `.keyfold` where it is not set
-DAGSTER_HOME  where Dagster keeps its own; `dagster` in the lakehouse's folder where it is not set
-PORT          of the pages; 3000 where it is not set
-KEYFOLD_UI_HOSTS  names by which a proxy calls the pages, besides loopback's
-KEYFOLD_DATA_DOCS_URL  where somebody else serves the result pages that checks link to; else they are served below /data_docs
-WARM          `no` leaves the warm Spark out; so does a KEYFOLD_SPARK_MASTER that is a cluster's, and KEYFOLD_RUNS=spark-submit
+KEYFOLD_HOME  lakehouse directory; default: `.keyfold`
+DAGSTER_HOME  folder of Dagster's data; default: `dagster` in the lakehouse directory
+PORT          port of the pages; default: 3000
+KEYFOLD_UI_HOSTS  host names of a proxy, besides loopback's
+KEYFOLD_DATA_DOCS_URL  address of Data Docs, if another server serves them; default: below /data_docs
+WARM          `no` starts no warm Spark; neither does a cluster's KEYFOLD_SPARK_MASTER, nor KEYFOLD_RUNS=spark-submit
 """
 
 import json
@@ -30,7 +30,7 @@ _HOST = "127.0.0.1"
 
 
 def main() -> int:
-    """Serve until told to stop; 1 where that cannot begin, or where a server has ended by itself."""
+    """Serve until this process is stopped; return 1 if serving cannot begin, or if a server ended by itself."""
     try:
         return _serve(os.environ.get("PORT") or "3000")
     except KeyfoldError as error:
@@ -49,18 +49,18 @@ def _serve(port: str) -> int:
     os.environ.update(KEYFOLD_HOME=str(lakehouse), DAGSTER_HOME=str(home))
     if differs := prepare_dagster_home(home):
         print(differs, file=sys.stderr)
-    # Two servers that make a new home's databases at once get in each other's way.
+    # Before the servers start: two of them that create the databases of a new home at once fail.
     make_databases(home)
-    # Short, and not below the home: the path of a socket may have a hundred bytes.
+    # A short path, not below the home: the path of a socket is limited to about a hundred bytes.
     folder = Path(tempfile.mkdtemp(prefix="keyfold-ui-"))
     print(f"Dagster's pages start on port {port} in a few seconds; their link follows. Ctrl-C stops them.", flush=True)
     report = ServerReport(home)
     report.begin()
     return supervise(
-        # Dagster's own home has what only this machine's processes share.
+        # Address and result pages are files on a disk: in DAGSTER_HOME, if the lakehouse is in a bucket.
         _servers(folder, local_path(lakehouse) or home, port),
         at_end=lambda: shutil.rmtree(folder, ignore_errors=True),
-        # The alerts' process reads the report, also when it is asked to end.
+        # The alerts' process reads the report when it looks, and once more when it is asked to end.
         report=lambda server, code, done: report.add(server.name, Ended(time.time(), code, done)),
     )
 
@@ -113,7 +113,11 @@ def _servers(folder: Path, shared: Path, port: str) -> list[Server]:
 
 
 def _check_free(port: str) -> None:
-    """See that pages can be served at a port."""
+    """Check that a port can be used.
+
+    Raises:
+        Misconfigured: the port is no port number, or is in use.
+    """
     if not port.isdecimal() or not 0 < int(port) < 65_536:
         raise Misconfigured(f"PORT is {port!r}: give a number from 1 to 65535")
     with socket.socket() as tried:

@@ -1,9 +1,9 @@
 """`python -m keyfold.dagster.serving.web_server`: serve Dagster's web server on loopback, behind the gate.
 
---port         of the pages; 3000 where it is not given
---workspace    Dagster's workspace file; `workspace.yaml` where it is not given
---path-prefix  of all addresses, such as /dagster, where a proxy serves the pages below that
---read-only    takes all changes away from everybody
+--port         port of the pages; default: 3000
+--workspace    Dagster's workspace file; default: `workspace.yaml`
+--path-prefix  prefix of all addresses, such as /dagster, if a proxy serves the pages below it
+--read-only    refuses all changes
 --data-docs    folder of result pages, to which checks link; they are served below /data_docs
 
 DAGSTER_HOME      the folder of Dagster's data; while the server runs, the token is in `ui-PORT.token` there
@@ -92,10 +92,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def result_pages(folder: Path) -> StaticFiles:
-    """The result pages of a folder, as an application: no listing, and nothing behind a symbolic link.
+    """Build an application that serves result pages: no listing, and nothing behind a symbolic link.
 
     Args:
-        folder: of the pages; made where it is not there yet.
+        folder: the folder of the pages; created if it does not exist.
     """
     folder.mkdir(parents=True, exist_ok=True)
     return _ResultPages(directory=folder)
@@ -104,7 +104,7 @@ def result_pages(folder: Path) -> StaticFiles:
 class _ResultPages(StaticFiles):
     def file_response(self, *arguments: Any, **more: Any) -> Response:
         response = super().file_response(*arguments, **more)
-        # Of no origin: whatever a row might do to a page, it could not call Dagster.
+        # `sandbox` gives the page no origin: a script from a row's text could not call Dagster.
         response.headers["Content-Security-Policy"] = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
         response.headers["Referrer-Policy"] = "no-referrer"
         response.headers["Cache-Control"] = "no-store"

@@ -37,7 +37,7 @@ class BootstrapState(JobTool):
 
     @model_validator(mode="after")
     def _is_valid(self) -> Self:
-        self._wanted()
+        self._wanted()  # raises for a wrong value
         return self
 
     def act(self, work: Work) -> Outcome:

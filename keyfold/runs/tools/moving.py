@@ -65,8 +65,8 @@ def _text(change: ChangePlan) -> str:
     else:
         duration = f", about {change.seconds:,.0f} s at the speed of its last batches" if change.seconds else ""
         lines.append(
-            f"a refresh reads {change.events:,} events again ({change.event_bytes:,} bytes{duration}): `keyfold run {change.job} "
-            f"--full-refresh`; `keyfold try {change.job} BRANCH` shows first what it would change"
+            f"a refresh reads {change.events:,} events again ({change.event_bytes:,} bytes{duration}): `keyfold run "
+            f"{change.job} --full-refresh`; `keyfold try {change.job} BRANCH` shows first what it would change"
         )
     lines.append("changes in the code of the step are not examined: `keyfold try` shows their effect")
     return "\n".join(lines)

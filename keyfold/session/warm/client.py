@@ -132,7 +132,7 @@ def _shake_hands(found: WarmAddress, address: Path) -> None:
 
 
 def _greeted(found: WarmAddress) -> bytes:
-    """The first line of the answer to the secret."""
+    """Return the first line of the answer to the secret."""
     late = time.monotonic() + HANDSHAKE_SECONDS
     answer = b""
     with socket.create_connection(("127.0.0.1", found.port), HANDSHAKE_SECONDS) as connection:

@@ -39,7 +39,9 @@ def find_changes(
     order = np.argsort(-counts, kind="stable")
     starts, counts, label, score = starts[order], counts[order], label[order], score[order]
     longest = int(counts[0]) if len(counts) else 0
+    # The number of keys with a prediction at each step; keys are sorted by descending length.
     going = np.searchsorted(-counts, -np.arange(longest + 1))
+    # The number of steps with the lowest cost, with the keys that are left after them.
     steps = int(np.argmin(np.arange(longest + 1) + _STEPS_A_WALK * going))
     for step, runs in enumerate(going[:steps].tolist()):
         places = starts[:runs] + step
@@ -51,6 +53,7 @@ def find_changes(
             label_before[places] = label[changed]
             label[changed], score[changed] = labels[places], scores[places]
     for run in range(int(going[steps])):
+        # Parts double while nothing changes, so that a long unchanged series takes few comparisons.
         place, end, look = int(starts[run]) + steps, int(starts[run] + counts[run]), _SHORTEST_LOOK
         while place < end:
             part = slice(place, min(place + look, end))
@@ -63,6 +66,7 @@ def find_changes(
             is_emitted[place], label_before[place] = True, label[run]
             label[run], score[run] = labels[place], scores[place]
             place, look = place + 1, _SHORTEST_LOOK
+    # To the order of the arguments.
     back = np.argsort(order)
     return Emitted(is_emitted, label_before, label[back], score[back])
 

@@ -71,6 +71,7 @@ def every_interval(interval: timedelta) -> Learn:
         first, _ = _periods(runs, events, interval)
         predictions = model.predict_as_of(_of(model, models), events, pl.Series(first))
         predictions = _knowing(predictions, models, runs, first)
+        # A key's serving model predicts the events of its own interval, and no others.
         started = events.select("key", interval=period_start(pl.col("event_time"), interval))
         served = started.join(
             serving.select("key", "interval", served=True), on=["key", "interval"], how="left", maintain_order="left"
@@ -83,6 +84,7 @@ def every_interval(interval: timedelta) -> Learn:
         is_last = pl.Series(first == first[runs.starts + runs.counts - 1][runs.run])
         comes_after = is_last | started["key"].is_in(goes_on["key"].implode())
         earlier = events.filter(~comes_after)
+        # A key's new serving model is its model at the beginning of its last interval.
         until_last = learn_events(model, models, earlier)
         begins = until_last.join(last.join(goes_on, on="key", how="anti"), on="key")
         serving = pl.concat([serving.join(goes_on, on="key", how="semi"), begins.select(serving.columns)])

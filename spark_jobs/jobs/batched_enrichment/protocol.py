@@ -62,7 +62,7 @@ class Batch:
         return hashlib.sha256("\n".join([scope, *self.ids, *self.events]).encode()).hexdigest()
 
     def body(self) -> bytes:
-        """The JSON of the call."""
+        """Return the JSON of the call."""
         return ('{"events":[' + ",".join(self.events) + "]}").encode()
 
     def again(self, positions: Sequence[int]) -> "Batch":
@@ -91,5 +91,5 @@ Call = Callable[[Batch], Sequence[Outcome]]
 
 
 def is_retryable(status: int) -> bool:
-    """Whether a call with this HTTP status is retried."""
+    """Return whether a call with this HTTP status is retried."""
     return status in _RETRYABLE or 500 <= status <= 599

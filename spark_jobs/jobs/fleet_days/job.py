@@ -96,7 +96,7 @@ class FleetDaysParameters(EventTimeParameters):
 
 
 def build(parameters: FleetDaysParameters) -> KeyedJob:
-    """Make the job of its parameters."""
+    """Build the job from its parameters."""
     return KeyedJob(
         name="fleet_days",
         stream=TELEMETRY,

@@ -101,7 +101,7 @@ def as_external(
 
 
 def watching(one: Continuous) -> tuple[dg.SensorDefinition, dg.ScheduleDefinition, dg.AssetChecksDefinition]:
-    """Build the sensor that observes it, the schedule that runs its checks, and the check that it is running."""
+    """Build the sensor that observes a continuous run, the schedule that runs its checks, and the check that it is running."""
     return _sensor(one), _schedule(one), _check(one)
 
 
@@ -203,6 +203,7 @@ def _schedule(one: Continuous) -> dg.ScheduleDefinition:
         if waiting := unfinished_run(context.instance, job.name):
             return dg.SkipReason(f"run {waiting} of {job.name} has not finished")
         standing = one.standing(lakehouse)
+        # Before the run, since its checks read the rows of the newest materialization.
         for table in one.tables:
             before = last_materialization(context.instance, table_key(table))
             if (event := written_since(standing, table, before)) is not None:

@@ -57,7 +57,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Look:
-    """What a sensor's tick reports.
+    """The report of a sensor's tick.
 
     Attributes:
         cursor: the sensor's next cursor.
@@ -104,7 +104,7 @@ def look(standing: Standing, cursor: str | None, now: datetime) -> Look:
 
 
 def is_healthy(standing: Standing, now: datetime) -> tuple[bool, str]:
-    """Whether a process runs the job or stream and finishes its batches, with a description."""
+    """Return whether a process runs the job or stream and finishes its batches, with a description."""
     if not standing.is_running:
         return False, f"no process runs {standing.name}: see its log, and start it again; it continues where it stopped"
     pending = now - standing.pending_since if standing.pending_since else timedelta(0)
@@ -167,6 +167,7 @@ def _unread_rows(lakehouse: Lakehouse, template: JobTemplate, positions: Mapping
     try:
         job = configured_job(lakehouse, template)
         tables = input_tables(lakehouse, job)
+        # An input that was added to the job has no position before the next batch.
         if not positions.keys() >= tables.keys():
             return None
         each = {one.table: one for one in job.all_inputs.values()}

@@ -93,6 +93,7 @@ class FileSource:
             )
         return decide(
             found,
+            # The journal is read only if there are files: a tick every five seconds must be cheap.
             self.known() if found.files else {},
             cursor,
             now,
@@ -148,6 +149,7 @@ def decide(
             return Decision(replace(before, seen=seen).text(), reason=waits, warnings=warnings)
         asked = Asked(digest, tries, now, _digest(changed), seen, len(known))
     elif changed and _digest(changed) != before.changed:
+        # 0 tries: a run for changed files reads nothing, and must not count as a failed attempt.
         asked = Asked("", 0, now, _digest(changed), seen)
     else:
         reason = _nothing(folder, found, len(unread), len(changed))

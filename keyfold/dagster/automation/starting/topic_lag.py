@@ -54,6 +54,7 @@ def decide_on_lag(
     lag = unread(state, read)
     if not lag and not unfinished:
         return Decision(before.text(), reason=f"no new messages in topic {state.name}")
+    # The topic's id is part of it: a recreated topic may reach the same offsets.
     digest = blake2b(f"{state.id}{sorted(state.end.items())}{unfinished}".encode(), digest_size=8).hexdigest()
     # Attempts are counted until something is read: otherwise, where messages arrive all the time, a lasting fault would
     # start a run at every tick.

@@ -46,6 +46,7 @@ def check_token(context: dg.OpExecutionContext, config: Confirmed) -> None:
     file = _file(context)
     wanted = _read(file)
     # Both are always compared, so that timing does not show which of them is wrong.
+    # A random text replaces a missing token, so that an empty one never matches.
     is_same = hmac.compare_digest(wanted.get("token", secrets.token_hex()).encode(), config.token.encode())
     if not (is_same & hmac.compare_digest(wanted.get("of", ""), _digest(context, config))):
         raise KeyfoldError(

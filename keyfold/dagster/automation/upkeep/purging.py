@@ -30,7 +30,7 @@ _RUNLESS = ""
 
 @dataclass(frozen=True)
 class Purged:
-    """What was deleted.
+    """Counts of a purge.
 
     Attributes:
         runs: number of runs, deleted with their events and logs.

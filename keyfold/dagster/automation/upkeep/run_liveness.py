@@ -35,6 +35,7 @@ def lock_run(instance: dg.DagsterInstance, run_id: str) -> None:
     lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Until the process ends, not only until the executor does: the run's last event is written after that.
     descriptor = lock_for_life(lock)
+    # The process id is only for the message of `died`; the lock alone says whether the process lives.
     os.ftruncate(descriptor, 0)
     os.write(descriptor, str(os.getpid()).encode())
     atexit.register(lock.unlink, missing_ok=True)
@@ -79,7 +80,7 @@ class WatchedRunLauncher(dg.DefaultRunLauncher):
 
 @dg.executor(name="in_process", config_schema=dg.in_process_executor.config_schema)  # pyright: ignore[reportArgumentType]
 def watched_in_process_executor(context: dg.InitExecutorContext) -> dg.Executor:
-    """Dagster's in-process executor, which also locks the run for its process."""
+    """Build Dagster's in-process executor, which also locks the run for its process."""
     return _Watched(dg.in_process_executor.executor_creation_fn(context))  # pyright: ignore[reportOptionalCall]
 
 

@@ -33,7 +33,7 @@ class Episode:
     news_number: int
 
     def is_news(self, rarity: float, number: int) -> bool:
-        """Whether an event of this rarity is news now."""
+        """Return whether an event of this rarity is news now."""
         is_resting = number - self.news_number < min(REST * number, LONGEST_REST)
         if rarity <= 0.0 or (is_resting and rarity < MUCH_RARER * self.news):
             return False

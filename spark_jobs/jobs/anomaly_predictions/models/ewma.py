@@ -79,6 +79,7 @@ class Ewma:
         so_far = number[runs.run] + runs.rank
         expected = self._mean(so_far, before_each(levels, level, runs))
         error = values - expected
+        # The first value has no prediction, and so no error.
         squares = np.where(so_far > 0, self.spread_share * (error * error), 0.0)
         spreads = decaying_sums(squares, runs.starts, runs.counts, spread, 1.0 - self.spread_share)
         return _Path(runs, number, level, spread, levels, spreads, expected)

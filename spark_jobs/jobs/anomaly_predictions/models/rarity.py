@@ -227,6 +227,7 @@ class _Seen(NamedTuple):
         span = np.maximum(newest, self.times) - self.began[self.runs.run]
         days = np.divide(span / _DAY, number, out=np.zeros(len(span)), where=number > 0)
         in_longest = np.divide(LONGEST, days, out=np.zeros(len(span)), where=days > 0.0)
+        # Up to 2^53, a float converts to an integer exactly.
         return _Pace(number, np.clip(in_longest, HORIZON, 2.0**53).astype(np.int64), days)
 
     def compared_with(self) -> Integers:

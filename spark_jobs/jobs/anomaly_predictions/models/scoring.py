@@ -31,6 +31,7 @@ def predictions(values: Floats, expected: Floats, deviation: Floats) -> pl.DataF
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         inverse = HALF_AT * spread
         inverse /= np.abs(values - expected)
+        # Squared twice, in place: the fourth power.
         inverse *= inverse
         inverse *= inverse
         inverse += 1.0
