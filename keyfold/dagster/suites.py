@@ -1,11 +1,15 @@
 """Build asset checks from the project's Great Expectations suites; they check the rows of a run, or the whole table."""
 
+import json
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 
 import dagster as dg
+import polars as pl
+import pyarrow as pa
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -14,12 +18,14 @@ from keyfold.dagster.assets.groups import find_groups
 from keyfold.dagster.assets.metadata import last_materialization, table_key, written_batches
 from keyfold.dagster.quality.checks import Read, Scope, gx_checks
 from keyfold.dagster.quality.pages import ResultPages, base_url_from
+from keyfold.dagster.quality.rows import FEW, Rows
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.job.output_table import OutputTable
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.reporting.written_rows import files_written
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.frames import table_frame
+from keyfold.lakehouse.frames import few_rows, table_frame
+from keyfold.lakehouse.reading import scan_in_columns, to_table
 from keyfold.project import current_project, project_jobs
 from keyfold.storage.place import Place, local_path
 from keyfold.suite import Suite
@@ -44,33 +50,51 @@ def read_table(job: str, table: OutputTable) -> Read:
     """Return a function that reads a job's table with the run's Spark session."""
     name, key = table.name, table.key
 
-    def read(context: dg.AssetCheckExecutionContext, scope: Scope) -> DataFrame | None:
+    def read(context: dg.AssetCheckExecutionContext, scope: Scope) -> Rows | None:
         spark: SparkSession = context.resources.spark
         lakehouse: Lakehouse = context.resources.lakehouse
         path = lakehouse.table(name)
-        whole = table_frame(spark, path)
+        table = DeltaTable(str(path))
+        schema, version = StructType.fromJson(json.loads(table.schema().to_json())), table.version()
         if scope is Scope.FULL:
-            return whole
+            return Rows(spark, schema, lambda: table_frame(spark, path, version), few_rows(path, version, FEW))
         written = written_batches(last_materialization(context.instance, table_key(name)))
         if written is None:
             return None
         files = files_written(lakehouse, job, name, written.generation, written.since, written.until)
-        return None if files is None else rows_written(spark, whole.schema, files, key)
+        return None if files is None else rows_written(spark, schema, table.to_pyarrow_dataset().schema, files, key)
 
     return read
 
 
 def rows_written(
-    spark: SparkSession, schema: StructType, files: Mapping[int, Sequence[Place]], key: Sequence[str]
-) -> DataFrame:
+    spark: SparkSession,
+    schema: StructType,
+    columns: pa.Schema,
+    files: Mapping[int, Sequence[Place]],
+    key: Sequence[str],
+) -> Rows:
     """Read the rows that batches wrote; for a table with a key, only the newest row of each key.
 
     Args:
         spark: the session to read with.
-        schema: the table's schema.
-        files: the files, by batch.
+        schema: the table's schema in Spark.
+        columns: the table's schema in Arrow.
+        files: the files, by batch, oldest first.
         key: the key columns of an upsert table; empty for an append table.
     """
+    batches = [scan_in_columns(paths, columns) for paths in files.values()] or [scan_in_columns((), columns)]
+    rows = pl.concat(batches)
+    table = None
+    if rows.select(pl.len()).collect().item() < FEW:
+        # The newest of a key is the last.
+        table = to_table(rows.unique(key, keep="last") if key and len(files) > 1 else rows, columns)
+    return Rows(spark, schema, lambda: _frame_written(spark, schema, files, key), table)
+
+
+def _frame_written(
+    spark: SparkSession, schema: StructType, files: Mapping[int, Sequence[Place]], key: Sequence[str]
+) -> DataFrame:
     read = spark.read.schema(schema)
     if not files:
         return spark.createDataFrame([], schema)

@@ -2,10 +2,12 @@
 
 import json
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import polars as pl
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
@@ -71,14 +73,21 @@ def rows_seen(result: dg.ExecuteInProcessResult) -> dict[Any, set[Any]]:
 
 
 def test_of_rows_of_one_key_that_several_batches_wrote_the_last_counts(spark: SparkSession, tmp_path):
-    files = {}
+    files: dict[int, list[Path]] = {}
     for batch, rows in {3: {"ann": 1, "bob": 1}, 4: {"ann": 2}}.items():
         path = tmp_path / f"{batch}.parquet"
         pl.DataFrame({"user": list(rows), "clicks": list(rows.values())}).write_parquet(path)
         files[batch] = [path]
+    columns = pa.schema([("user", pa.string()), ("clicks", pa.int64())])
     schema = StructType([StructField("user", StringType()), StructField("clicks", LongType())])
-    merged = rows_written(spark, schema, files, ("user",)).collect()
-    assert {(row["user"], row["clicks"]) for row in merged} == {("ann", 2), ("bob", 1)}
-    appended = rows_written(spark, schema, files, ()).collect()
-    assert sorted((row["user"], row["clicks"]) for row in appended) == [("ann", 1), ("ann", 2), ("bob", 1)]
-    assert rows_written(spark, schema, {}, ()).collect() == []
+
+    def written(files: dict[int, list[Path]], *key: str) -> list[tuple[str, int]]:
+        found = rows_written(spark, schema, columns, files, key)
+        assert found.table is not None
+        few, many = found.table.to_pylist(), [row.asDict() for row in found.frame().collect()]
+        assert sorted(map(str, few)) == sorted(map(str, many)), "however they are read"
+        return sorted((row["user"], row["clicks"]) for row in few)
+
+    assert written(files, "user") == [("ann", 2), ("bob", 1)]
+    assert written(files) == [("ann", 1), ("ann", 2), ("bob", 1)]
+    assert written({}) == []

@@ -1,8 +1,7 @@
 """Build Dagster asset checks from Great Expectations 1.x: one check per expectation, one read of the table for all.
 
-This module and `serialised`, `validation`, `pandas_expectations`, `row_queries`, `samples` and `pages` import nothing else of
-this project, so another project can copy them. Expectations are given as values in GX's serialised form (`serialised.py`); GX
-is imported only when a check runs.
+The modules of this package import nothing else of this project, so another project can copy them. Expectations are given as
+values in GX's serialised form (`serialised.py`); GX is imported only when a check runs.
 
 - **Severity.** `critical` becomes ERROR and blocks what is downstream; `warning` and `info` become WARN, which never
   blocks.
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import dagster as dg
 from pyspark.sql import DataFrame
 
+from keyfold.dagster.quality.rows import Rows
 from keyfold.dagster.quality.samples import SAMPLE, failure_reason
 from keyfold.dagster.quality.serialised import (
     SerialisedExpectation,
@@ -53,9 +53,9 @@ class Scope(StrEnum):
 
 
 class Read(Protocol):
-    """Reads the table as a batch frame with all its columns."""
+    """Reads the table with all its columns, as a batch frame of Spark or as `Rows`."""
 
-    def __call__(self, context: dg.AssetCheckExecutionContext, scope: Scope, /) -> DataFrame | None:
+    def __call__(self, context: dg.AssetCheckExecutionContext, scope: Scope, /) -> Rows | DataFrame | None:
         """Return the rows of a scope. None is allowed for `INCREMENTAL`, if new rows are not known: then all are read."""
         ...
 
@@ -122,9 +122,9 @@ def gx_checks(
         built = build_expectations({one.name: expectations[one.name] for one in chosen})
         docs = data_docs(context) if data_docs else None
         hidden = masked(context) if callable(masked) else masked
-        for frame, scope, checks in _reads(context, read, chosen, whole):
+        for rows, scope, checks in _reads(context, read, chosen, whole):
             found = validate(
-                frame,
+                rows,
                 {one.name: built[one.name] for one in checks},
                 engine=engine,
                 masked=hidden,
@@ -165,7 +165,7 @@ def _result(
 
 def _reads(
     context: dg.AssetCheckExecutionContext, read: Read, chosen: list[dg.AssetCheckSpec], whole: Collection[str]
-) -> Iterator[tuple[DataFrame, Scope, list[dg.AssetCheckSpec]]]:
+) -> Iterator[tuple[Rows | DataFrame, Scope, list[dg.AssetCheckSpec]]]:
     """The table once, or new rows and the whole table, each with the checks that see it."""
     new_only = [one for one in chosen if one.name not in whole]
     if new_only and Scope(context.run.tags.get(SCOPE_TAG, Scope.INCREMENTAL)) is Scope.INCREMENTAL:

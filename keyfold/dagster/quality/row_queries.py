@@ -1,28 +1,27 @@
-"""Evaluate `UnexpectedRowsExpectation` on Spark in one query instead of two, without a Spark job for small tables.
+"""Evaluate the `UnexpectedRowsExpectation`s of a suite on Spark: all conditions on rows in one query, and other queries alone.
 
-Great Expectations runs the query twice, for the rows and for their number, over a view name that the whole session shares.
-Here, the number is known from the rows if they all fit the sample, and every view has its own name. The meaning is the same as
-in GX: the expectation holds if the query returns no row.
+Great Expectations runs each query twice, for the rows and for their number, over a view name that the whole session shares.
+Here, one query tells whether any row meets one of the conditions; the number is known from the rows if they all fit the
+sample; and every view has its own name. The meaning is the same as in GX: the expectation holds if the query returns no row.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
-from pyspark.sql.types import AtomicType
+from pyspark.sql import DataFrame, SparkSession
 
 from keyfold.dagster.quality.samples import SAMPLED_ROWS
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from great_expectations.core import ExpectationValidationResult
     from great_expectations.expectations import Expectation
 
 ROWS = "unexpected_rows"
-_BYTES_IN_A_PLAN = 8 * 1024 * 1024
+_CONDITION = re.compile(r"\s*select\s+\*\s+from\s+\{batch\}\s+where\s(.*)", re.IGNORECASE | re.DOTALL)
 
 
 def is_plain_query(expectation: "Expectation") -> bool:
@@ -39,41 +38,51 @@ def evaluate_queries(
     """Return results by name, in GX's form, with the first rows in `details`."""
     if not expectations:
         return {}
+    spark = frame.sparkSession
     with _view(frame) as view:
-        return {name: _evaluate(frame, one, view) for name, one in expectations.items()}
+        hold = _conditions_that_hold(spark, view, expectations)
+        return {
+            name: _result(one) if name in hold else _evaluate(spark, one, view) for name, one in expectations.items()
+        }
 
 
-def in_the_plan(frame: DataFrame, table: "pa.Table") -> DataFrame:
-    """Put a small frame's rows into the query plan, where Spark filters them without a job; return a large one unchanged.
-
-    Args:
-        frame: the frame.
-        table: all its rows.
-    """
-    if table.nbytes > _BYTES_IN_A_PLAN or not all(isinstance(one.dataType, AtomicType) for one in frame.schema.fields):
-        return frame
-    local = frame.sparkSession.createDataFrame(table)
-    same = [(one.name, one.dataType) for one in local.schema] == [(one.name, one.dataType) for one in frame.schema]
-    return local if same else frame
-
-
-def _evaluate(frame: DataFrame, expectation: Any, view: str) -> "ExpectationValidationResult":
-    from great_expectations.core import ExpectationValidationResult  # noqa: PLC0415 - takes seconds
-
-    rows, error = [], None
-    number = 0
+def _conditions_that_hold(spark: SparkSession, view: str, expectations: Mapping[str, Any]) -> Collection[str]:
+    """Return the names of all queries that are one condition on rows, if no row meets any of these conditions; else none."""
+    found = {name: _CONDITION.match(one.unexpected_rows_query) for name, one in expectations.items()}
+    conditions = {name: match[1] for name, match in found.items() if match and not {"{", "}"} & set(match[1])}
+    if len(conditions) < 2:
+        return ()
+    # On lines of its own, as a condition may end with a comment.
+    any_of_them = " OR ".join(f"(\n{condition}\n)" for condition in conditions.values())
     try:
-        found = frame.sparkSession.sql(expectation.unexpected_rows_query.format(batch=view))
+        is_met = spark.sql(f"SELECT 1 FROM {view} WHERE {any_of_them} LIMIT 1").collect()  # noqa: S608 - a suite's own
+    except PySparkException:
+        # One of them is wrong, or more than a condition, such as one with a limit.
+        return ()
+    return () if is_met else conditions
+
+
+def _evaluate(spark: SparkSession, expectation: Any, view: str) -> "ExpectationValidationResult":
+    try:
+        found = spark.sql(expectation.unexpected_rows_query.format(batch=view))
         rows = [row.asDict() for row in found.limit(SAMPLED_ROWS + 1).collect()]
-        number = len(rows) if len(rows) <= SAMPLED_ROWS else found.count()
+        return _result(expectation, rows, len(rows) if len(rows) <= SAMPLED_ROWS else found.count())
     except PySparkException as problem:
-        error = str(problem)
+        return _result(expectation, error=str(problem))
     except (KeyError, IndexError, ValueError) as problem:
         error = f"the query has braces other than {{batch}} ({problem}); write a literal brace twice: {{{{ }}}}"
+        return _result(expectation, error=error)
+
+
+def _result(
+    expectation: Any, rows: Sequence[Mapping[str, Any]] = (), number: int = 0, error: str | None = None
+) -> "ExpectationValidationResult":
+    from great_expectations.core import ExpectationValidationResult  # noqa: PLC0415 - takes seconds
+
     return ExpectationValidationResult(
         success=error is None and number == 0,
         expectation_config=expectation.configuration,
-        result={} if error else {"observed_value": number, "details": {ROWS: rows}},
+        result={} if error else {"observed_value": number, "details": {ROWS: list(rows)}},
         exception_info={"raised_exception": error is not None, "exception_message": error, "exception_traceback": ""},
     )
 

@@ -2,10 +2,10 @@
 
 Imports only its neighbours (see `checks.py`), and no Dagster.
 
-**Two engines, same results.** A Spark job takes tens of milliseconds however little it reads, and a suite takes about forty
-jobs. So a small frame is collected once, and the expectations with the same meaning on pandas are evaluated there (see
-`pandas_expectations.py`). All others are evaluated on Spark, row queries by `row_queries.py`. A large frame is evaluated on
-Spark only, first for counts; samples are fetched only for expectations that failed.
+**Few rows and many, same results.** A Spark job takes tens of milliseconds however little it reads, and a suite takes about
+forty jobs. So a few rows become an Arrow table once (`rows.py`), and the usual expectations are evaluated on that in one pass
+(`usual_expectations.py`). All others are evaluated on Spark, row queries by `row_queries.py`; so are all expectations if there
+are many rows, first for counts: samples are fetched only for expectations that failed.
 
 **An expectation that cannot be evaluated is not bad data.** A missing column or a wrong query gives a result with
 `exception_info["raised_exception"]`, always in the same flat shape. Spark evaluates the counts of many expectations in one
@@ -18,22 +18,22 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
+import polars as pl
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from keyfold.dagster.quality.pandas_expectations import same_on_pandas
-from keyfold.dagster.quality.row_queries import evaluate_queries, in_the_plan, is_plain_query
+from keyfold.dagster.quality.row_queries import evaluate_queries, is_plain_query
+from keyfold.dagster.quality.rows import FEW, Rows
 from keyfold.dagster.quality.samples import (
     SAMPLED_ROWS,
     Sampling,
-    columns_of,
     failure_reason,
     is_query,
     no_values_in_logs,
 )
+from keyfold.dagster.quality.usual_expectations import evaluate_usual
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
     from great_expectations.datasource.fluent.interfaces import Batch
     from great_expectations.expectations import Expectation
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 Engine = Literal["auto", "spark"]
 CHECK_NAME = "dagster_check"
 """Key in an expectation's `meta` that holds the check's name: GX returns results in another order than the suite's."""
-PANDAS_BELOW = 100_000
 
 _COUNTS = {"result_format": "BASIC", "partial_unexpected_count": 0, "return_unexpected_index_query": False}
 _SAMPLES = {**_COUNTS, "result_format": "SUMMARY", "partial_unexpected_count": SAMPLED_ROWS}
@@ -50,72 +49,53 @@ _ROWS = {"result_format": "COMPLETE"}
 
 
 def validate(
-    frame: DataFrame,
+    rows: Rows | DataFrame,
     expectations: Mapping[str, "Expectation"],
     *,
     engine: Engine = "auto",
-    pandas_below: int = PANDAS_BELOW,
+    few: int = FEW,
     masked: Collection[str] = (),
     name: str = "suite",
 ) -> "ExpectationSuiteValidationResult":
-    """Validate a frame. The results are in the suite's order, each with its name in `meta["dagster_check"]`.
+    """Validate rows. The results are in the suite's order, each with its name in `meta["dagster_check"]`.
 
     Args:
-        frame: a batch frame; it is cached during the validation, unless it is cached already.
+        rows: the rows, or a batch frame that has them; it is cached during the validation, unless it is cached already.
         expectations: the expectations, by name.
-        engine: "auto" uses pandas for small frames where the meaning is the same; "spark" never uses pandas.
-        pandas_below: row count from which a frame is not small.
+        engine: "auto" evaluates usual expectations on a few rows without Spark; "spark" evaluates all on Spark.
+        few: number of rows from which they are not few.
         masked: columns whose values must not appear.
         name: the suite's name.
     """
-    cached_before = frame.storageLevel.useMemory or frame.storageLevel.useDisk
-    if not cached_before:
-        # GX runs several Spark jobs per expectation, and each would read the table again.
-        frame = frame.persist()
-    sampling = Sampling(frame.schema, masked)
-    try:
-        rows = frame.count()
-        small = engine == "auto" and rows < pandas_below
-        with no_values_in_logs() if masked else nullcontext():
-            results = (_small if small else _on_spark)(frame, expectations, sampling)
-    finally:
-        if not cached_before:
-            frame.unpersist()
-    return _suite_result(name, [_tidy(results[check], rows) for check in expectations])
+    given = rows if isinstance(rows, Rows) else Rows.of(rows)
+    sampling = Sampling(given.schema, masked)
+    with (
+        given.collected(few if engine == "auto" else 0) as (collected, number),
+        no_values_in_logs() if masked else nullcontext(),
+    ):
+        results = _evaluate_where_it_fits(collected, expectations, sampling)
+    return _suite_result(name, [_tidy(results[check], number) for check in expectations])
 
 
-def _small(
-    frame: DataFrame, expectations: Mapping[str, "Expectation"], sampling: Sampling
+def _evaluate_where_it_fits(
+    rows: Rows, expectations: Mapping[str, "Expectation"], sampling: Sampling
 ) -> dict[str, "ExpectationValidationResult"]:
-    table = frame.toArrow()
-    on_pandas = {name: one for name, one in expectations.items() if same_on_pandas(one, table)}
-    results = _on_pandas(table, on_pandas, sampling)
-    # Spark may still evaluate what pandas could not.
-    on_spark = {name: one for name, one in expectations.items() if name not in results or failure_reason(results[name])}
-    return {**results, **_on_spark(in_the_plan(frame, table) if on_spark else frame, on_spark, sampling)}
-
-
-def _on_pandas(
-    table: "pa.Table", expectations: Mapping[str, "Expectation"], sampling: Sampling
-) -> dict[str, "ExpectationValidationResult"]:
-    if not expectations:
-        return {}
-    used = {column for one in expectations.values() for column in columns_of(one)} or set(table.column_names[:1])
-    pandas = table.select([name for name in table.column_names if name in used]).to_pandas()
-    asset = _quiet_context().data_sources.add_pandas("pandas").add_dataframe_asset("table")
-    batch = asset.add_batch_definition_whole_dataframe("all").get_batch(batch_parameters={"dataframe": pandas})
-    results = _evaluate(batch, expectations, _SAMPLES)
-    for name, result in results.items():
-        places = result.result.get("partial_unexpected_index_list") or []
-        sampling.show(result, expectations[name], table.take(places).to_pylist() if places else [])
+    results: dict[str, ExpectationValidationResult] = {}
+    if rows.table is not None:
+        named = {name: _named(name, one) for name, one in expectations.items()}
+        for name, (result, found) in evaluate_usual(pl.DataFrame(rows.table), named).items():
+            sampling.show(result, expectations[name], found)
+            results[name] = result
+    if others := {name: one for name, one in expectations.items() if name not in results}:
+        # Great Expectations runs several jobs per expectation, a query reads only the columns that it uses.
+        with rows.on_spark(once=all(map(is_plain_query, others.values()))) as frame:
+            results |= _on_spark(frame, others, sampling)
     return results
 
 
 def _on_spark(
     frame: DataFrame, expectations: Mapping[str, "Expectation"], sampling: Sampling
 ) -> dict[str, "ExpectationValidationResult"]:
-    if not expectations:
-        return {}
     queries = {name: _named(name, one) for name, one in expectations.items() if is_plain_query(one)}
     results = evaluate_queries(frame, queries)
     results |= _by_gx_on_spark(frame, {name: one for name, one in expectations.items() if name not in results})
