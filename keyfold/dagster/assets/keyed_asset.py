@@ -15,6 +15,7 @@ from keyfold.dagster.assets.metadata import (
     warning_metadata,
 )
 from keyfold.dagster.assets.previews import preview
+from keyfold.dagster.plots.figure import try_plot
 from keyfold.dagster.plots.runs import plot_runs
 from keyfold.journal.progress import Progress
 from keyfold.keyed.generation.batch_records import Counts
@@ -99,13 +100,9 @@ def keyed_assets(
             yield dg.MaterializeResult(
                 asset_key=table_key(table.name),
                 metadata={
-                    **table_metadata(lakehouse.table(table.name), _preview(lakehouse, job, table)),
-                    **batch_metadata(summary.generation, batch, before[table.name]),
-                    # Dagster's pages read the lineage from the materialization, not from the definition.
-                    "dagster/column_lineage": dg.MetadataValue.column_lineage(column_lineage(job, table)),
-                    "rows_out": summary.counts.rows.get(table.name, 0),
+                    **_written_metadata(lakehouse, job, table, summary, batch, before[table.name]),
                     **_published_metadata(published.get(table.name)),
-                    **({**_run_metadata(job, summary), **plots} if table.name == job.name else {}),
+                    **(plots if table.name == job.name else {}),
                 },
             )
 
@@ -189,13 +186,10 @@ def _preview(lakehouse: Lakehouse, job: KeyedJob, table: OutputTable, branch: st
 def _plots(
     context: dg.AssetExecutionContext, lakehouse: Lakehouse, job: KeyedJob, plot: Plot | None, *, of_counts: bool
 ) -> dict[str, dg.MetadataValue]:
+    plots = try_plot(context.log, lambda: plot_runs(lakehouse, job.name))
     # A plot shows keys and values: if any column is private, only plots of counts are drawn.
     may_draw = of_counts or not any(job.private_of(table.schema) for table in job.tables)
-    try:
-        return {**plot_runs(lakehouse, job.name), **(plot(lakehouse) if plot and may_draw else {})}
-    except Exception:  # the tables are written: a failed plot must not fail the step
-        context.log.warning("the plots could not be drawn", exc_info=True)
-        return {}
+    return {**plots, **(try_plot(context.log, lambda: plot(lakehouse)) if plot and may_draw else {})}
 
 
 def _observe_branch(
@@ -221,14 +215,26 @@ def _report_consumer(context: dg.AssetExecutionContext, lakehouse: Lakehouse, jo
     batch = last_batch(lakehouse, job.name)
     for table in job.tables:
         before = last_materialization(context.instance, table_key(table.name))
-        metadata = {
-            **table_metadata(lakehouse.table(table.name), _preview(lakehouse, job, table)),
-            **batch_metadata(summary.generation, batch, before),
-            "dagster/column_lineage": dg.MetadataValue.column_lineage(column_lineage(job, table)),
-            "rows_out": summary.counts.rows.get(table.name, 0),
-            **(_run_metadata(job, summary) if table.name == job.name else {}),
-        }
+        metadata = _written_metadata(lakehouse, job, table, summary, batch, before)
         context.log_event(dg.AssetMaterialization(table_key(table.name), metadata=metadata))
+
+
+def _written_metadata(
+    lakehouse: Lakehouse,
+    job: KeyedJob,
+    table: OutputTable,
+    summary: RunSummary,
+    batch: int | None,
+    before: dg.AssetMaterialization | None,
+) -> dict[str, dg.MetadataValue]:
+    return {
+        **table_metadata(lakehouse.table(table.name), _preview(lakehouse, job, table)),
+        **batch_metadata(summary.generation, batch, before),
+        # Dagster's pages read the lineage from the materialization, not from the definition.
+        "dagster/column_lineage": dg.MetadataValue.column_lineage(column_lineage(job, table)),
+        "rows_out": dg.MetadataValue.int(summary.counts.rows.get(table.name, 0)),
+        **(_run_metadata(job, summary) if table.name == job.name else {}),
+    }
 
 
 def _published_metadata(sent: Published | None) -> dict[str, dg.MetadataValue]:

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from keyfold.dagster.assets.columns import column_schema
 from keyfold.dagster.assets.metadata import BATCH, GENERATION, table_key, table_metadata
 from keyfold.dagster.assets.previews import preview
+from keyfold.dagster.plots.figure import try_plot
 from keyfold.dagster.plots.open_state import plot_open_keys, plot_state
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.generation.generations import live_generation
@@ -18,7 +19,6 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.state.reading.open_keys import OPEN, open_schema, write_open_keys
 from keyfold.state.reading.reader import read_state
 from keyfold.state.reading.state_statistics import StateStatistics, state_statistics
-from keyfold.storage.place import Place
 
 OPEN_STATE = "open_state"
 """The asset group. Not named `GROUP`, by which `groups` finds the project's groups."""
@@ -63,7 +63,7 @@ def open_state_asset(template: JobTemplate, *, owners: Sequence[str] = ()) -> dg
         rows = read_state(spark, lakehouse, job)
         written = write_open_keys(lakehouse, job, rows)
         path = lakehouse.open_state(name)
-        reached = watermark(live)
+        reached, statistics = watermark(live), state_statistics(lakehouse, rows)
         yield dg.MaterializeResult(
             metadata={
                 **table_metadata(path, preview(path, job.private_of(schema))),
@@ -71,16 +71,17 @@ def open_state_asset(template: JobTemplate, *, owners: Sequence[str] = ()) -> dg
                 **({BATCH: dg.MetadataValue.int(rows.batch)} if rows.batch is not None else {}),
                 "watermark": dg.MetadataValue.timestamp(reached) if reached else dg.MetadataValue.null(),
                 "open_keys": dg.MetadataValue.int(written.rows),
-                **_statistics(context, state_statistics(lakehouse, rows)),
-                **_plot(context, path, name),
+                **_numbers(statistics),
+                **try_plot(context.log, lambda: plot_state(statistics)),
+                **try_plot(context.log, lambda: plot_open_keys(path, name)),
             }
         )
 
     return read_open_keys
 
 
-def _statistics(context: dg.AssetExecutionContext, statistics: StateStatistics) -> Mapping[str, dg.MetadataValue]:
-    numbers = {
+def _numbers(statistics: StateStatistics) -> Mapping[str, dg.MetadataValue]:
+    return {
         "state_rows": dg.MetadataValue.int(statistics.rows),
         "state_keys": dg.MetadataValue.int(statistics.keys),
         "state_bytes": dg.MetadataValue.int(statistics.bytes),
@@ -91,16 +92,3 @@ def _statistics(context: dg.AssetExecutionContext, statistics: StateStatistics) 
             if timers.first is not None
         },
     }
-    try:
-        return {**numbers, **plot_state(statistics)}
-    except Exception:  # a failed plot must not fail the step
-        context.log.warning("the plot could not be drawn", exc_info=True)
-        return numbers
-
-
-def _plot(context: dg.AssetExecutionContext, table: Place, job: str) -> Mapping[str, dg.MetadataValue]:
-    try:
-        return plot_open_keys(table, job)
-    except Exception:  # the table is written: a failed plot must not fail the step
-        context.log.warning("the plot could not be drawn", exc_info=True)
-        return {}

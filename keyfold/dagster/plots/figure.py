@@ -2,7 +2,7 @@
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -35,6 +35,17 @@ def draw(panels: int = 1, *, width: float = 8, height: float = 3) -> "tuple[Figu
         figure = Figure(figsize=(width, height), dpi=90, layout="constrained")
         FigureCanvasAgg(figure)
         return figure, [figure.add_subplot(1, panels, at + 1) for at in range(panels)]
+
+
+def try_plot(
+    log: dg.DagsterLogManager, plot: Callable[[], Mapping[str, dg.MetadataValue]]
+) -> Mapping[str, dg.MetadataValue]:
+    """Return a plot's metadata; if it fails, log a warning and return none."""
+    try:
+        return plot()
+    except Exception:  # the tables are written: a failed plot must not fail the step
+        log.warning("the plot could not be drawn", exc_info=True)
+        return {}
 
 
 def picture(figure: "Figure", caption: str) -> dg.MetadataValue:

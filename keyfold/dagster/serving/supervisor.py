@@ -29,7 +29,7 @@ _PATIENCE = 5.0
 """Seconds to wait for killed processes; later, they are stuck in the kernel."""
 
 _SET_DEATH_SIGNAL, _ADOPT_ORPHANS = 1, 36  # of Linux' <sys/prctl.h>
-_TOLD_TO_STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def supervise(
             # Not sys.exit, which would run the first process's cleanup in this one.
             os._exit(code)
     os.close(reading)
-    _close_when_told(writing)
+    _close_on_stop_signal(writing)
     _, status = os.waitpid(guardian, 0)
     if os.WIFEXITED(status):
         return os.WEXITSTATUS(status)
@@ -102,7 +102,7 @@ def supervise(
     return 1
 
 
-def _close_when_told(writing: int) -> None:
+def _close_on_stop_signal(writing: int) -> None:
     """Close the pipe on every signal that asks this process to stop, which tells the guardian."""
     open_ends = [writing]
 
@@ -110,7 +110,7 @@ def _close_when_told(writing: int) -> None:
         if open_ends:
             os.close(open_ends.pop())
 
-    for number in _TOLD_TO_STOP:
+    for number in _STOP_SIGNALS:
         # A shell's background process ignores interrupts, and `nohup` ignores hang-ups: keep that.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, close)
@@ -119,7 +119,7 @@ def _close_when_told(writing: int) -> None:
 def _guard(servers: Sequence[Server], life: int, grace: float, report: Report) -> int:
     os.setsid()  # a terminal's Ctrl-C and hang-up must reach only the first process
     _adopt_orphans()
-    for number in _TOLD_TO_STOP:
+    for number in _STOP_SIGNALS:
         # Only the closed pipe ends the guardian. A handler instead of SIG_IGN, which servers would inherit.
         signal.signal(number, lambda *_: None)
     waiting, running = list(servers), dict[int, tuple[Server, subprocess.Popen[bytes]]]()
@@ -191,7 +191,7 @@ def _reaped() -> dict[int, int]:
 
 
 def _descendants(there: Mapping[int, int] | None = None) -> set[int]:
-    """All processes that come from this one, its children's children too."""
+    """Return the children of this process, and their children."""
     parents = _alive() if there is None else there
     found, more = set[int](), {os.getpid()}
     while more := {process for process, parent in parents.items() if parent in more} - found:
@@ -200,7 +200,7 @@ def _descendants(there: Mapping[int, int] | None = None) -> set[int]:
 
 
 def _alive() -> dict[int, int]:
-    """The processes of this machine with their parents, without those that have ended and are yet to be waited for."""
+    """Return the processes of this machine with their parents, without zombies."""
     if Path("/proc/self/stat").exists():
         rows = list[list[str]]()
         for name in filter(str.isdigit, os.listdir("/proc")):

@@ -9,12 +9,12 @@ from keyfold.dagster.quality.checks import SCOPE_TAG, Scope
 def full_scan(group: str, cron: str = "30 2 * * *") -> dg.ScheduleDefinition:
     """Build a schedule, stopped by default, that runs all checks of an asset group; times are UTC."""
     assets = dg.AssetSelection.groups(group)
-    whole = {SCOPE_TAG: Scope.FULL.value}
+    tags = {SCOPE_TAG: Scope.FULL.value}
     job = dg.define_asset_job(
         f"check_{group}",
         # Only the checks: the assets are not materialized.
         selection=assets - assets.without_checks(),
-        tags=whole,
+        tags=tags,
         description=f"Runs all checks of {group} over all rows of its tables.",
     )
-    return schedule_of(job, cron, tags=whole)
+    return schedule_of(job, cron, tags=tags)

@@ -7,7 +7,6 @@ files can be deleted.
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 
 import dagster as dg
@@ -16,16 +15,14 @@ from pydantic import Field
 from keyfold.dagster.assets.metadata import table_key
 from keyfold.dagster.automation.starting.schedules import schedule_of
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import ingest_journal
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.job.template import JobTemplate
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
-from keyfold.lakehouse.data_files import WrittenFile
 from keyfold.maintenance import RETENTION, Maintained, maintain
 from keyfold.maintenance.log import trim_log
 from keyfold.maintenance.recording import record_ingest
 from keyfold.maintenance.removals import remember_removals
-from keyfold.storage.place import Place
+from keyfold.runs.table_maintenance import MaintainedTable, tables_of_ingest
 from keyfold.stream import Stream
 
 
@@ -66,20 +63,7 @@ def _stream_op(stream: Stream) -> dg.OpDefinition:
     def maintain_stream(
         context: dg.OpExecutionContext, config: MaintenanceConfig, lakehouse: dg.ResourceParam[Lakehouse]
     ) -> None:
-        batches = ingest_journal(lakehouse, stream.name).recent()
-        tables = (
-            _Table(
-                f"events.{stream.name}",
-                lakehouse.events(stream.name),
-                [done.tables.get("events", ()) for done in batches],
-                stream.event_time,
-            ),
-            _Table(
-                f"quarantine.{stream.name}",
-                lakehouse.quarantine(stream.name),
-                [done.tables.get("quarantine", ()) for done in batches],
-            ),
-        )
+        tables = tables_of_ingest(lakehouse, stream)
         # A continuous ingest keeps the lock, and records removals itself.
         if is_table(lakehouse.events(stream.name)):
             with suppress(KeyfoldError), exclusive(lakehouse.ingest(stream.name), f"maintenance of {stream.name}"):
@@ -111,6 +95,7 @@ def _job_op(template: JobTemplate) -> dg.OpDefinition:
                 try:
                     _remember(config, tables)
                     _maintain(context, config, lakehouse, tables)
+                # Also after a failure: the tables that were maintained before it have new files.
                 finally:
                     generation.record_checksums()
         # A run from the command line holds the lock: skip its tables, and maintain the others.
@@ -120,32 +105,22 @@ def _job_op(template: JobTemplate) -> dg.OpDefinition:
     return maintain_job
 
 
-@dataclass(frozen=True)
-class _Table:
-    """A table to maintain; `written` and `time` as `maintain` takes them."""
-
-    name: str
-    path: Place
-    written: Sequence[Sequence[WrittenFile]]
-    time: str | None = None
-
-
-def _tables(generation: Generation) -> list[_Table]:
+def _tables(generation: Generation) -> list[MaintainedTable]:
     batches = generation.journal.recent()
     return [
-        _Table(path.name, path, [done.tables.get(path.name, ()) for done in batches])
+        MaintainedTable(path.name, path, [done.tables.get(path.name, ()) for done in batches])
         for path in sorted((generation.folder / "tables").glob("*"))
     ]
 
 
-def _remember(config: MaintenanceConfig, tables: Sequence[_Table]) -> None:
+def _remember(config: MaintenanceConfig, tables: Sequence[MaintainedTable]) -> None:
     for table in tables:
         if is_table(table.path):
             remember_removals(table.path, timedelta(days=config.retention_days))
 
 
 def _maintain(
-    context: dg.OpExecutionContext, config: MaintenanceConfig, lakehouse: Lakehouse, tables: Sequence[_Table]
+    context: dg.OpExecutionContext, config: MaintenanceConfig, lakehouse: Lakehouse, tables: Sequence[MaintainedTable]
 ) -> None:
     for table in tables:
         name = table.name
