@@ -1,7 +1,7 @@
 """Join each sale with the name, category and list price of its item, from a table of products.
 
-A lookup join (`lookup_join`): the table is small, and read whole when a run is planned. The next run uses a changed table; rows
-that are written do not change. A sale of an unknown item is written with NULL in the product's columns. The job keeps no
+A lookup join (`lookup_join`): the table is small, and all of it is read when a run is planned. The next run uses a changed
+table; rows that are written do not change. A sale of an unknown item is written with NULL in the product's columns. The job keeps no
 state, and no sale is late.
 """
 
@@ -25,8 +25,8 @@ SALE = pa.schema(
 PRODUCT = pa.schema(
     [
         required("item", pa.string(), "The item's code or name"),
-        column("product_name", pa.string(), "Name of the product; NULL of an item that the table of products lacks"),
-        column("category", pa.string(), "Category of the product; NULL of an item that the table of products lacks"),
+        column("product_name", pa.string(), "Name of the product; NULL if the table of products lacks the item"),
+        column("category", pa.string(), "Category of the product; NULL if the table of products lacks the item"),
         column("list_price", pa.float64(), "List price of the product", unit="in the shop's currency"),
     ]
 )

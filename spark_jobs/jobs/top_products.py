@@ -29,14 +29,14 @@ REVENUE = pa.decimal128(38, 9)
 
 PRODUCT_SALE = pa.schema(
     [
-        required("window_start", TIMESTAMP, "Start of the window that they would have been in (UTC)", made_of="time"),
+        required("window_start", TIMESTAMP, "Start of the window of the sales (UTC)", made_of="time"),
         required("item", pa.string(), "The item", made_of="item"),
-        required("time", TIMESTAMP, "Event time of the newest of them (UTC)", made_of="time"),
+        required("time", TIMESTAMP, "Event time of the newest sale (UTC)", made_of="time"),
         required("quantity", pa.int64(), "Pieces sold less pieces returned", made_of="quantity"),
         column(
             "revenue", REVENUE, "Sum of quantity times price", unit="in the shop's currency", made_of="quantity price"
         ),
-        required("n_events", pa.int64(), "How many sales the row stands for", made_of="time"),
+        required("n_events", pa.int64(), "Number of sales in the row", made_of="time"),
     ]
 )
 """One sale, or several sales of a product and window that are summed already (`time` is then the newest)."""
@@ -56,7 +56,7 @@ OPEN_PRODUCT = pa.schema(
 TOP_PRODUCT = pa.schema(
     [
         required("window_start", TIMESTAMP, "Start of the window (UTC)", made_of="time"),
-        required("window_end", TIMESTAMP, "End of the window, which is not in it (UTC)", made_of="time"),
+        required("window_end", TIMESTAMP, "End of the window, exclusive (UTC)", made_of="time"),
         required(
             "rank",
             pa.int64(),
@@ -96,11 +96,11 @@ class TopProductsParameters(EventTimeParameters):
     """Parameters of `top_products`."""
 
     window: Duration = Field(timedelta(hours=1), description="Length of a window; windows are aligned to 1970 UTC")
-    k: int = Field(10, ge=1, le=1_000_000, description="How many products of a window are ranked")
+    k: int = Field(10, ge=1, le=1_000_000, description="Number of products that are ranked in a window")
 
 
 def build(parameters: TopProductsParameters) -> KeyedJob:
-    """Make the job of its parameters."""
+    """Build the job from its parameters."""
     return KeyedJob(
         name="top_products",
         stream=SALES,

@@ -27,11 +27,11 @@ def simulate(
     seed: Annotated[int, typer.Option("--seed", help="Same seed and start, same bytes.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Write files of simulated events: out of order, duplicated, late, malformed, unfinished."""
+    """Write files of simulated events: out of order, duplicated, late, malformed, incomplete."""
     if stream not in SIMULATORS:
         raise typer.BadParameter(f"no stream {stream!r} to simulate; streams there: {', '.join(SIMULATORS)}")
     if rides is not None and (stream != "ride_points" or size is not None):
-        raise typer.BadParameter("--rides is for ride_points alone and the same as --size: give --size")
+        raise typer.BadParameter("--rides means --size of ride_points: give --size")
     with failures():
         place = to_place(to)
         with tempfile.TemporaryDirectory(prefix="keyfold-") as folder:

@@ -12,11 +12,11 @@ STREAM = Stream(
     description="Valid card payments, each once: typed, checked, de-duplicated by their number.",
     schema=pa.schema(
         [
-            required("card", pa.string(), "Card that was paid with"),
+            required("card", pa.string(), "Number of the card"),
             required("time", TIMESTAMP, "Event time: when it was paid (UTC)"),
-            required("city", pa.string(), "City in which it was paid, or where an online shop is at home"),
+            required("city", pa.string(), "City of the payment; for an online shop, its home city"),
             required("amount", pa.float64(), "Amount paid", unit="euros"),
-            column("merchant", pa.string(), "Who was paid"),
+            column("merchant", pa.string(), "The merchant"),
             required("payment_id", pa.string(), "Number of the payment"),
         ]
     ),

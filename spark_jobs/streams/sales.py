@@ -11,10 +11,10 @@ STREAM = Stream(
     description="Valid sales and returns: typed and checked. Two equal lines are two sales, since sales have no id.",
     schema=pa.schema(
         [
-            required("item", pa.string(), "What was sold: the item's code or name"),
+            required("item", pa.string(), "Code or name of the sold item"),
             required("quantity", pa.int64(), "Pieces; negative for returns"),
             column("models", pa.list_(pa.string()), "Variants of the item in this sale"),
-            required("time", TIMESTAMP, "Event time: when it was sold (UTC); its arrival where nobody said so"),
+            required("time", TIMESTAMP, "Event time: when it was sold (UTC); its arrival if the line has no time"),
             column("price", pa.float64(), "Price of one piece", unit="in the shop's currency"),
             column("invoice", pa.string(), "Invoice that lists the sale"),
             column("customer", pa.string(), "Who bought it"),

@@ -18,8 +18,8 @@ STREAM = Stream(
             required("longitude", pa.float64(), "Longitude, WGS 84", unit="degrees east"),
             required("speed", pa.float64(), "Speed", unit="km/h"),
             column("fuel_level", pa.float64(), "Fuel in the tank", unit="litres"),
-            column("acceleration", pa.float64(), "Acceleration along the way; negative where it brakes", unit="m/s²"),
-            column("bearing", pa.float64(), "Which way it goes, clockwise from north, 0 to 360", unit="degrees"),
+            column("acceleration", pa.float64(), "Acceleration along the way; negative when braking", unit="m/s²"),
+            column("bearing", pa.float64(), "Direction of travel, clockwise from north, 0 to 360", unit="degrees"),
             column("engine_temperature", pa.float64(), "Temperature of the engine's coolant", unit="°C"),
         ]
     ),

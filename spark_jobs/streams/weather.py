@@ -22,7 +22,7 @@ STREAM = Stream(
             column("precip", pa.float64(), "Precipitation", unit="inches"),
             column("pressure", pa.float64(), "Pressure at sea level", unit="hPa"),
             column("visib", pa.float64(), "Visibility", unit="miles"),
-            column("location", pa.string(), "Where the station stands, as its readings say it"),
+            column("location", pa.string(), "Location of the station, by its readings"),
         ]
     ),
     event_time="time",

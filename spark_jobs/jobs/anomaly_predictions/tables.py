@@ -10,11 +10,13 @@ _BOTH = ("timestamp", "value")
 
 ANOMALY_PREDICTION = pa.schema(
     [
-        required("key", pa.string(), "Series that the value is of", made_of="key"),
+        required("key", pa.string(), "Series of the value", made_of="key"),
         required("event_time", TIMESTAMP, "When the value was measured (UTC)", made_of="timestamp"),
         required("value", pa.float64(), "The value", unit="in the series' own unit", made_of="value"),
-        column("expected", pa.float64(), "What the model expected; NULL until it knows enough", made_of=_BOTH),
-        required("score", pa.float64(), "How unusual the value is, from 0 (as expected) to 1", made_of=_BOTH),
+        column(
+            "expected", pa.float64(), "Value that the model expected; NULL until it has learned enough", made_of=_BOTH
+        ),
+        required("score", pa.float64(), "Anomaly score, from 0 (as expected) to 1", made_of=_BOTH),
         required("label", pa.string(), "anomalous above the threshold, else normal", made_of=_BOTH),
         column(
             "previous_label",
@@ -42,13 +44,13 @@ LATEST_PREDICTION = pa.schema(
 
 RETIRED_MODEL = pa.schema(
     [
-        required("key", pa.string(), "Series that it was of", made_of="key"),
-        required("events_learned", pa.int64(), "Values that it had learned", made_of="timestamp"),
+        required("key", pa.string(), "Series of the model", made_of="key"),
+        required("events_learned", pa.int64(), "Number of values that it had learned", made_of="timestamp"),
         required("last_event_time", TIMESTAMP, "When the last of them was measured (UTC)", made_of="timestamp"),
         required(
             "retired_at",
             TIMESTAMP,
-            "When it was forgotten (UTC): in the time that `timeout_in` says",
+            "When it retired (UTC), in the time that `timeout_in` selects",
             made_of="timestamp",
         ),
     ]

@@ -34,7 +34,7 @@ def averages_schema(columns: tuple[str, ...]) -> pa.Schema:
             required(
                 "reason",
                 pa.string(),
-                "WINDOW_FULL with N readings, WINDOW_FILLING before, TIMEOUT where the station fell silent before its first row",
+                "WINDOW_FULL with N readings; WINDOW_FILLING before; TIMEOUT if the station fell silent before its first row",
                 made_of="time",
             ),
         ]
@@ -42,7 +42,7 @@ def averages_schema(columns: tuple[str, ...]) -> pa.Schema:
 
 
 def _average_of(value: pa.Field) -> pa.Field:
-    meaning = f"Mean `{value.name}` of the window's readings that have one; NULL where none has"
+    meaning = f"Mean `{value.name}` of the window's readings that have one; NULL if none has"
     return column(f"{value.name}_avg", pa.float64(), meaning, unit=unit_of(value), made_of=(value.name, "time"))
 
 

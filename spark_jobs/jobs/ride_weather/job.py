@@ -41,7 +41,7 @@ RIDE = pa.schema(
         required(
             "station_id",
             pa.string(),
-            "Weather station nearest to its start; empty where none is near, or the place is unknown",
+            "Weather station nearest to its start; empty if none is near, or the place is unknown",
             made_of="start_latitude start_longitude",
         ),
         *passed_on(pa.schema([RIDE_SUMMARY.field(name) for name in _OF_A_RIDE])),

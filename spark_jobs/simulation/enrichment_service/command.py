@@ -27,13 +27,13 @@ def demo_service(
     seed: Annotated[int, typer.Option(help="Same seed, same failures.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Serve what batched_enrichment calls, until interrupted; then print what GET /stats says."""
+    """Serve the demo service that batched_enrichment calls, until interrupted; then print its statistics."""
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
     settings = ServiceSettings(host, port, failure_rate, reject_rate, latency, seed, token)
     with failures():
         stop = stop_on_signal()
         with DemoService(settings) as service:
-            report({"service": service.url}, as_json, f"{service.url} takes events; Ctrl-C ends it")
+            report({"service": service.url}, as_json, f"{service.url} accepts events; Ctrl-C ends it")
             sys.stdout.flush()
             stop.wait()
         stats = service.stats()
