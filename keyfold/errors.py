@@ -134,11 +134,13 @@ def error_in(text: str) -> KeyfoldError | None:
         >>> error_in("org.apache.spark.SparkException: ...\nkeyfold.errors.Damaged: journal 3 is gone\n\tat org.apache")
         Damaged('journal 3 is gone')
     """
-    found = re.search(r"(?:keyfold\.errors\.(\w+)|KeyfoldError): (.*)", text)
-    if found is None:
+    found = re.findall(r"(?:keyfold\.errors\.(\w+)|KeyfoldError): (.*)", text)
+    if not found:
         return None
+    # A traceback gives the cause first. The error that was raised from it names the place, and is the last.
+    kind, message = found[-1]
     kinds = {kind.__name__: kind for kind in KeyfoldError.__subclasses__() if kind.__module__ == __name__}
-    return kinds.get(found[1], KeyfoldError)(found[2])
+    return kinds.get(kind, KeyfoldError)(message)
 
 
 def is_keyfold_error(name: str) -> bool:

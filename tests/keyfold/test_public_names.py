@@ -74,6 +74,14 @@ def test_an_error_that_a_worker_raised_keeps_its_kind(kind):
     assert str(raised) == "journal 3 is gone"
 
 
+def test_of_chained_errors_of_a_worker_the_last_is_raised():
+    chained = "keyfold.errors.Damaged: its checksum is another one\n\nThe above exception was the direct cause of"
+    raised = error_in(
+        f"Traceback\n{chained} …\n\nTraceback\nkeyfold.errors.Damaged: job, batch 1: cannot be read\n\tat"
+    )
+    assert str(raised) == "job, batch 1: cannot be read"
+
+
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'kayed'"):
         _ = keyfold.kayed  # pyright: ignore[reportAttributeAccessIssue]

@@ -13,6 +13,7 @@ from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.running.processor import STATE_VARIABLE
 from keyfold.state.changing import editing, moving
 from keyfold.state.changing import state_rewriting as rewriting
+from keyfold.state.reading.state_rows import partition_frames
 from keyfold.testing.local_batches import local_state
 
 
@@ -39,7 +40,13 @@ def rows_of_keys(_spark, lakehouse, job, keys):
     assert done is not None
     wanted = editing.wanted_keys(keys, job.key, job.state)
     assert wanted is not None
-    return wanted.of(pl.concat(frames_of_state(live, done.batch)))
+    where = f"job {job.name}, {live.name}, batch {done.batch}"
+    frames = [
+        frame.drop(SLOT)
+        for packed in manifests(live, done.batch).values()
+        for frame in partition_frames(where, live.parts, packed)
+    ]
+    return wanted.of(pl.concat(frames))
 
 
 def map_manifests(_spark, generation, batch, function):
