@@ -7,6 +7,7 @@ the answers. Its requests have that name as Host, so refusing other names than l
 import math
 import socket
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -79,7 +80,7 @@ class LoopbackServer(ThreadingHTTPServer):
         """Log nothing: an error here means that the caller has closed the connection."""
 
 
-class LoopbackHandler(BaseHTTPRequestHandler):
+class LoopbackHandler(BaseHTTPRequestHandler, ABC):
     """Handle GET requests whose Host is loopback; subclasses implement `answer`."""
 
     server: LoopbackServer  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -92,9 +93,9 @@ class LoopbackHandler(BaseHTTPRequestHandler):
         else:
             self.send(403, "text/plain", f"Served to loopback alone: ask for it at {ADDRESS}.\n")
 
+    @abstractmethod
     def answer(self) -> None:
         """Answer the request with `send`."""
-        raise NotImplementedError
 
     def send(self, status: int, kind: str, text: str, headers: Mapping[str, str] = {}) -> None:
         """Send a response; `kind` is its media type."""

@@ -5,6 +5,7 @@ A tool is a Pydantic model. `keyfold.cli.state_tools` builds a command from it, 
 arguments and options, and the job's config.
 """
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, NamedTuple
@@ -104,17 +105,17 @@ class StateTool(BaseModel):
         """Whether `act` uses the Spark session."""
         return True
 
+    @abstractmethod
     def job_names(self, lakehouse: Lakehouse) -> list[str]:
         """Return the names of the jobs that the tool works on."""
-        raise NotImplementedError
 
+    @abstractmethod
     def act(self, work: Work) -> Outcome:
         """Run the tool.
 
         Raises:
             KeyfoldError: the tool failed; the message says what is unchanged.
         """
-        raise NotImplementedError
 
 
 class JobTool(StateTool):
