@@ -200,8 +200,9 @@ class _Run:
             return None
 
         # Without a batch, the query is not started: such a run takes milliseconds in place of seconds.
-        if self._is_behind() or next_plan() is not None:
-            self._work(next_plan)
+        behind = self._is_behind()
+        if behind or next_plan() is not None:
+            self._work(next_plan, is_single=not behind and planned is not None and len(planned.plans) == 1)
         assert planned is not None  # noqa: S101 - the query asks for the next plan before it ends
         # After the batches. If a crash comes first, the next run continues from the clock of the last commit record.
         self.generation.write_clock(planned.clock)
@@ -275,9 +276,15 @@ class _Run:
             self._journal.write_plans(planned.plans)
         return planned
 
-    def _work(self, next_plan: Callable[[], KeyedPlan | None]) -> None:
+    def _work(self, next_plan: Callable[[], KeyedPlan | None], *, is_single: bool = False) -> None:
         batches = batches_of(self._spark)(
-            self._spark, self._lakehouse, self._job, self.generation, next_plan, self._options.on_batch
+            self._spark,
+            self._lakehouse,
+            self._job,
+            self.generation,
+            next_plan,
+            self._options.on_batch,
+            is_single=is_single,
         )
         try:
             batches.work()

@@ -16,8 +16,10 @@ import pyarrow as pa
 
 from keyfold.errors import Damaged
 from keyfold.keyed.generation.checkpoint import finished_batch, state_identities
+from keyfold.keyed.generation.generations import RETAINED_BATCHES
 from keyfold.keyed.plans.inputs import input_tables
 from keyfold.keyed.running.batches import Batches, NoneLeft, readable
+from keyfold.keyed.running.commit import forget
 from keyfold.keyed.running.processor import EMITTED, PartitionProcessor
 from keyfold.keyed.running.read import read_slices
 from keyfold.keyed.running.write import write_tables
@@ -52,6 +54,9 @@ class LocalBatches(Batches):
                 rows: Any = _Rows(self, batch)
                 self._on_trigger(rows, batch)
                 write_once(checkpoint / "commits" / str(batch), _finished_by(self._attempt))
+                if self._is_single:
+                    forget(self._job, self._generation, batch, RETAINED_BATCHES)
+                    return
                 batch += 1
         except NoneLeft:
             return

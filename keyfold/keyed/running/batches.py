@@ -50,6 +50,13 @@ def batches_of(spark: SparkSession) -> type["Batches"]:
 class Batches:
     """Run a generation's plans as batches of a streaming query, until no plan is left.
 
+    Args:
+        spark, lakehouse, job: as in `run_job`.
+        generation: the generation.
+        next_plan: plans more batches and returns the first of them; None if there is nothing more to do.
+        on_batch: is called after each batch.
+        is_single: whether exactly one batch is planned, and none was left by an earlier run.
+
     Attributes:
         seconds: duration of each batch.
     """
@@ -62,9 +69,11 @@ class Batches:
         generation: Generation,
         next_plan: Callable[[], KeyedPlan | None],
         on_batch: OnBatch | None,
+        *,
+        is_single: bool = False,
     ) -> None:
         self._spark, self._lakehouse, self._job, self._generation = spark, lakehouse, job, generation
-        self._next_plan, self._on_batch = next_plan, on_batch
+        self._next_plan, self._on_batch, self._is_single = next_plan, on_batch, is_single
         self._journal = generation.journal
         self._raised: BaseException | None = None
         self._run_began: dict[int, tuple[float, int]] = {}
@@ -85,6 +94,9 @@ class Batches:
                 raise readable(self._job, self._raised or error) from (self._raised or error)
         finally:
             query.stop()
+        if self._is_single and (done := self._journal.last_done()) is not None:
+            # Spark has finished it, and begins no further batch in which this would be done.
+            forget(self._job, self._generation, done.batch, RETAINED_BATCHES)
 
     def _start(self) -> StreamingQuery:
         job, generation = self._job, self._generation
@@ -113,8 +125,11 @@ class Batches:
         folders = {table.name: generation.table(table.name) for table in job.tables}
         worked = emitted.mapInArrow(write_tables(job, folders), WORKED)
         writer = worked.writeStream.queryName(job.name).option("checkpointLocation", str(generation.checkpoint))
-        # `NoneLeft` ends the query: the number of batches is not known when it starts.
-        return writer.foreachBatch(self._on_trigger).trigger(processingTime="0 seconds").start()
+        writer = writer.foreachBatch(self._on_trigger)
+        if self._is_single:
+            return writer.trigger(once=True).start()
+        # `NoneLeft` ends the query, after Spark has planned one more batch. A single batch would take a third longer by it.
+        return writer.trigger(processingTime="0 seconds").start()
 
     def _on_trigger(self, rows: DataFrame, batch: int) -> None:
         """Work on the batch that Spark has begun. Spark repeats a batch that was begun and not finished."""
