@@ -119,10 +119,15 @@ def launched(conf: Mapping[str, str]) -> Iterator[None]:
     except BaseException:
         lines = messages.pass_on()
         # Under spark-submit, Java is this process's parent, and the gateway has no process.
-        if (java := getattr(gateway, "proc", None)) is not None and _has_ended(java):
-            # Otherwise the next session of this process would use the ended Java.
+        if (java := getattr(gateway, "proc", None)) is not None and SparkContext._active_spark_context is None:
+            has_ended = _has_ended(java)
+            # Java keeps the settings of its start, also a refused one: the next session of this process needs another.
+            gateway.shutdown()
+            java.kill()
+            java.wait()
             SparkContext._gateway = SparkContext._jvm = None
-            raise KeyfoldError(without_secrets(explained(lines), conf)) from None
+            if has_ended:
+                raise KeyfoldError(without_secrets(explained(lines), conf)) from None
         raise
     for line in messages.pass_on():
         os.write(2, f"{line}\n".encode())

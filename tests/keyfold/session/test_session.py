@@ -160,6 +160,8 @@ REFUSED = [
     ({"packages": ("io.delta:no-such-thing:0.0.1",)}, "could not get these packages: io.delta#no-such-thing;0.0.1"),
     ({"conf": {"spark.driver.memory": "banana"}}, "Invalid maximum heap size: -Xmxbanana"),
     ({"conf": {"spark.driver.memory": "1k"}}, "Too small maximum heap"),
+    # Java reads it at its start, and would refuse it again in the next session.
+    ({"conf": {"spark.serializer": "no.such.Class"}}, "ClassNotFoundException: no.such.Class"),
     ({"conf": {"spark.local.dir": "/proc/nowhere"}}, "Failed to create any local dir"),
     (
         {"conf": {"spark.sql.shuffle.partitions": "many"}},
@@ -167,16 +169,6 @@ REFUSED = [
     ),
 ]
 """Settings, and why they are refused; those first with which Java does not start."""
-
-
-def test_a_setting_that_spark_refuses_is_a_plain_error_without_a_stack(tmp_path):
-    told, errors = run_python(
-        tmp_path,
-        """tell["why"] = refused(SparkSettings(master="local[1]", conf={"spark.serializer": "no.such.Class"}))""",
-    )
-    assert "ClassNotFoundException: no.such.Class" in told["why"]
-    assert "\tat " not in told["why"] + errors
-    assert errors == ""
 
 
 @pytest.fixture(scope="module")
