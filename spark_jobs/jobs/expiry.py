@@ -1,4 +1,4 @@
-"""What jobs share whose keys end, or may expire, by silence: how long it lasts, and in which time."""
+"""Declare parameters of jobs whose keys end by silence: its length, and the time in which it is measured."""
 
 from typing import Self
 
@@ -12,13 +12,13 @@ class SilentParameters(EventTimeParameters):
 
     timeout_in: TimeKind = Field(
         "event_time",
-        description="event_time: a silence lies between two events of a key. processing_time: it lasts from the run that "
-        "brought a key's last event, whatever time that is of",
+        description="event_time: a silence is measured between two events of a key. processing_time: from the run that brought "
+        "a key's last event, whatever its event time",
     )
 
 
 class ExpiringParameters(SilentParameters):
-    """Parameters of a job whose keys never close by themselves, and may be said to expire."""
+    """Parameters of a job whose keys never close by themselves, and may expire."""
 
     expire_after: Duration | None = Field(
         None,

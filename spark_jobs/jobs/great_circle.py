@@ -13,3 +13,9 @@ def great_circle_metres(latitude: pl.Expr, longitude: pl.Expr, to_latitude: pl.E
     chord = north + latitude.radians().cos() * to_latitude.radians().cos() * east
     # For antipodal places, rounding may give more than 1, which has no arcsine.
     return 2 * EARTH_RADIUS_IN_METRES * chord.sqrt().clip(upper_bound=1).arcsin()
+
+
+def leg_in_micrometres(latitude: pl.Expr, longitude: pl.Expr, to_latitude: pl.Expr, to_longitude: pl.Expr) -> pl.Expr:
+    """Return the distance in whole micrometres, so that sums do not depend on their order; 0 if a place is missing."""
+    metres = great_circle_metres(latitude, longitude, to_latitude, to_longitude)
+    return (metres * 1e6).round().cast(pl.Int64, strict=False).fill_null(0)

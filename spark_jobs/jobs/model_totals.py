@@ -24,10 +24,10 @@ NO_MODEL = ""
 
 MODEL_PURCHASE = pa.schema(
     [
-        required("model", pa.string(), "The model; empty where none is named", made_of="models"),
-        required("time", TIMESTAMP, "Event time of the newest of them (UTC)", made_of="time"),
+        required("model", pa.string(), "The model; empty if none is named", made_of="models"),
+        required("time", TIMESTAMP, "Event time of the newest purchase (UTC)", made_of="time"),
         required("quantity", pa.int64(), "Pieces bought less pieces returned", made_of="quantity"),
-        required("purchases", pa.int64(), "How many purchases the row stands for", made_of="time"),
+        required("purchases", pa.int64(), "Number of purchases in the row", made_of="time"),
     ]
 )
 """A purchase for one of its models, or several purchases of a model that are added already."""
@@ -47,7 +47,7 @@ class ModelTotalsParameters(JobParameters):
 
 
 def build(parameters: ModelTotalsParameters) -> KeyedJob:
-    """Make the job of its parameters."""
+    """Build the job from its parameters."""
     return totals(
         "model_totals",
         {"quantity": total("quantity")},
@@ -67,7 +67,7 @@ def build(parameters: ModelTotalsParameters) -> KeyedJob:
 
 MODEL_TOTALS = JobTemplate(
     "model_totals",
-    "Of every model, the pieces bought so far and the purchases that name it; a purchase of several counts for each.",
+    "The pieces bought and the purchases of every model; a purchase of several models counts for each.",
     ModelTotalsParameters,
     build,
 )

@@ -94,14 +94,14 @@ class PurchaseTotalsParameters(ExpiringParameters):
     )
 
 
-_FROM_HERE_ON = frozenset({"order"})
+_MOVABLE_PARAMETERS = frozenset({"order"})
 """Parameters that a move can change: a total does not depend on the order of its purchases, and a waiting purchase is written
 when it is due by the new order. `expire_after` is not among them: existing totals do not have the time of the last purchase.
 """
 
 
 def build(parameters: PurchaseTotalsParameters) -> KeyedJob:
-    """Make the job of its parameters."""
+    """Build the job from its parameters."""
     return KeyedJob(
         name="purchase_totals",
         stream=SALES,
@@ -124,7 +124,7 @@ def build(parameters: PurchaseTotalsParameters) -> KeyedJob:
         state_events=pl.col("time").count(),
         one_per_key=pl.col("time").is_null(),
         **parameters.settings(),
-        movable_parameters=_FROM_HERE_ON,
+        movable_parameters=_MOVABLE_PARAMETERS,
     )
 
 
@@ -173,6 +173,7 @@ def _add(totals: pl.DataFrame, purchases: pl.DataFrame, expiry: Timeout | None) 
     before = known.select("quantity", "models")[lifetimes.key_number].with_columns(pl.when(goes_on).then(pl.all()))
     delta, began = widened(ordered.events["quantity"].to_numpy(), before["quantity"].fill_null(0).to_numpy())
     running = np.cumsum(delta)
+    # A running sum over all items, less its value before each item's first purchase.
     cumulative = running + (began - (running - delta)[ordered.starts])[number]
     output = ordered.events.select(
         "item",
@@ -199,13 +200,13 @@ def _running_sets(before: pl.Series, ordered: Ordered) -> pl.Series:
     """
     rows = np.arange(ordered.events.height)
     keys = np.arange(before.len())
-    told = pl.concat(
+    listed = pl.concat(
         [
             pl.DataFrame({"row": ordered.starts, "key": keys, "model": before}),
             pl.DataFrame({"row": rows, "key": ordered.key_number, "model": ordered.events["models"]}),
         ]
     )
-    first = told.explode("model").filter(_is_name(pl.col("model"))).group_by("key", "model").agg(pl.col("row").min())
+    first = listed.explode("model").filter(_is_name(pl.col("model"))).group_by("key", "model").agg(pl.col("row").min())
     begins = np.zeros(rows.size, dtype=bool)
     begins[ordered.starts] = True
     begins[first["row"].to_numpy()] = True

@@ -78,9 +78,9 @@ def _in_order_of_arrival(
     arrived = arrived.with_columns(line=_by_format(made, lambda form: pl.col(form.ending)))
     arrived = arrived.with_columns(untimed=_by_format(made, lambda form: form.untimed))
     # Compare only events whose line has a time: a reader cannot detect that others are out of order.
-    told = pl.when(~pl.col("untimed")).then("time")
+    known_time = pl.when(~pl.col("untimed")).then("time")
     # Lines are in the order of arrival, so the running maximum is the newest time that a reader has seen.
-    newest = told.cum_max().over("key") if arrival.by_key else told.cum_max()
+    newest = known_time.cum_max().over("key") if arrival.by_key else known_time.cum_max()
     behind = arrived.select(event=newest - pl.col("time"), over=newest - pl.col("over"))
     out_of_order = (behind["event"] > arrival.out_of_order * MINUTE).sum()
     late = (behind["over"] > arrival.late * MINUTE).sum()

@@ -162,15 +162,15 @@ def _engine_temperature(rng: np.random.Generator, parked: np.ndarray) -> Floats:
     target = np.where(parked, _AMBIENT, _WARM)
     share = TICK / np.where(parked, 1800.0, 240.0)
     heat = np.full(vehicles, _WARM - 20)
-    told = np.empty((vehicles, ticks))
+    usual = np.empty((vehicles, ticks))
     for tick in range(ticks):
         heat += (target[:, tick] - heat) * share[:, tick]
-        told[:, tick] = heat
+        usual[:, tick] = heat
     centre = rng.uniform(0.3, 0.7, vehicles) * ticks
     far = np.abs(np.arange(ticks)[None, :] - centre[:, None])
     half = 300 / TICK
     ramp = np.clip(2 - far / half, 0, 1) * (np.arange(vehicles) % 6 == 1)[:, None]
-    return told + (_OVERHEATED - told) * ramp + rng.normal(0, 0.3, told.shape)
+    return usual + (_OVERHEATED - usual) * ramp + rng.normal(0, 0.3, usual.shape)
 
 
 def make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvents:

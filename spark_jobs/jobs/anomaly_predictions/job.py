@@ -22,8 +22,8 @@ layout and any number of repeats after a crash, since the journal records each b
 The table has the first prediction of each key, and those that differ enough from the last one in the table: another label, or
 a score that differs by more than `min_change`.
 
-A model without events for `forget_after` of event time moves from state to the table `retired_models`; if its key returns, a new
-model starts. With `timeout_in=processing_time`, the silence is measured from the batch that brought the key's last event; the
+A model without events for `forget_after` of event time moves from state to the table `retired_models`; if its key returns, a
+new model starts. With `timeout_in=processing_time`, the silence is measured from the batch that brought the key's last event; the
 key's waiting events are predicted and learned first (`keyed.timeouts`).
 """
 
@@ -107,8 +107,8 @@ class AnomalyPredictionParameters(SilentParameters):
         None,
         ge=1 / 8,
         le=3,
-        description="Accepted alarms per week and metric: rarer values are anomalous. Only for rarity, whose score counts days, "
-        "and not together with threshold. The model distinguishes frequencies from three times a week to once in eight weeks",
+        description="Accepted alarms per week and metric: rarer values are anomalous. Only for rarity, whose score counts "
+        "days, and not together with threshold. The model distinguishes frequencies from three times a week to once in eight weeks",
     )
     threshold: float | None = Field(
         None,
@@ -144,7 +144,7 @@ class AnomalyPredictionParameters(SilentParameters):
         return self
 
 
-_FROM_HERE_ON = frozenset(
+_MOVABLE_PARAMETERS = frozenset(
     {
         "order",
         "learn",
@@ -160,8 +160,8 @@ _FROM_HERE_ON = frozenset(
         "timeout_in",
     }
 )
-"""Parameters that a move can change: what a model has learned does not depend on them. They only decide when values are predicted
-and learned, which predictions are emitted, and when the model retires. Another model has other state.
+"""Parameters that a move can change: what a model has learned does not depend on them. They only decide when values are
+predicted and learned, which predictions are emitted, and when the model retires. Another model has other state.
 """
 
 
@@ -217,7 +217,7 @@ def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
         + pl.col("events_learned").filter(pl.col("role") == LEARNING).sum(),
         one_per_key=pl.col("role") == LEARNING,
         **parameters.settings(),
-        movable_parameters=_FROM_HERE_ON,
+        movable_parameters=_MOVABLE_PARAMETERS,
     )
 
 
@@ -231,7 +231,7 @@ def _threshold(model: Model, parameters: AnomalyPredictionParameters) -> float:
 
 ANOMALY_PREDICTIONS = JobTemplate(
     "anomaly_predictions",
-    "How unusual each metric's values are by a model that learns as it goes; a row when its answer changes.",
+    "Anomaly scores of each metric's values by an online model; a row when the prediction changes.",
     AnomalyPredictionParameters,
     build,
 )

@@ -34,7 +34,7 @@ _LONG_AGO = -(2**63)
 _KEY = ("key",)
 
 
-class _Heard(NamedTuple):
+class _Processed(NamedTuple):
     """The emitted predictions of some events, the last prediction of each key, and the new state."""
 
     output: pl.DataFrame
@@ -130,15 +130,16 @@ class AnomalyStep:
         kept = self._refreshed(Kept.of(state, self.model), clock, over)
         kept = kept.with_new(self.model, _keys(ready))
         output, latest, retired = [empty(ANOMALY_PREDICTION)], [empty(LATEST_PREDICTION)], []
+        # The first lifetime continues the models; before each later one, the models of its keys retire.
         for life, part in self._lifetimes(kept.models, ready):
             if life:
                 kept, gone = self._retire(kept, kept.models["key"].is_in(_keys(part).implode()))
                 retired.append(gone)
                 kept = kept.with_new(self.model, _keys(part))
-            heard = self._hear(kept, part, clock)
-            output.append(heard.output)
-            latest.append(heard.latest)
-            kept = heard.kept
+            done = self._process(kept, part, clock)
+            output.append(done.output)
+            latest.append(done.latest)
+            kept = done.kept
         kept, gone = self._retire(kept, self._is_silent(kept.models, waiting, clock) | (over is not None), over)
         return _Turn(
             state=self._state(kept.refreshed_where_many_wait(self.model), waiting, clock),
@@ -177,6 +178,7 @@ class AnomalyStep:
         times = events["event_time"].to_physical().to_numpy()
         last = models["last_event_time"].to_physical().fill_null(_LONG_AGO).to_numpy()[runs.model]
         before = np.roll(times, 1)
+        # Before a key's first event there is no silence.
         before[runs.starts] = np.where(last == _LONG_AGO, times[runs.starts], last)
         # A late event, before the key's newest event, does not end a silence.
         before = np.maximum(before, last[runs.run])
@@ -189,11 +191,11 @@ class AnomalyStep:
         for life in range(int(lives.max()) + 1):
             yield life, events.filter(pl.Series(lives == life))
 
-    def _hear(self, kept: Kept, events: pl.DataFrame, clock: Clock) -> _Heard:
+    def _process(self, kept: Kept, events: pl.DataFrame, clock: Clock) -> _Processed:
         """Predict and learn events, and find the predictions to emit."""
         keys = _keys(events).implode()
-        is_heard, is_served = kept.models["key"].is_in(keys), kept.serving["key"].is_in(keys)
-        models = kept.models.filter(is_heard).sort("key")
+        has_events, is_served = kept.models["key"].is_in(keys), kept.serving["key"].is_in(keys)
+        models = kept.models.filter(has_events).sort("key")
         runs = key_runs(models, events)
         learned = self.learn(self.model, models, kept.serving.filter(is_served), events)
         predictions = learned.predictions
@@ -215,16 +217,16 @@ class AnomalyStep:
         )
         # A late event does not replace the prediction of a newer one.
         is_newest = (newest["now"] >= newest["before"]).fill_null(value=True)[runs.model]
-        heard = learned.models.with_columns(
+        updated = learned.models.with_columns(
             last_event_time=newest.select(pl.max_horizontal("before", "now")).to_series(),
             label=_placed(pl.Series(emitted.label), runs.model),
             score=_placed(pl.Series(emitted.score), runs.model),
         )
-        return _Heard(
+        return _Processed(
             output=_named(rows.filter(pl.Series(emitted.is_emitted))).select(ANOMALY_PREDICTION.names),
             latest=_named(rows[ends].filter(is_newest)).select(LATEST_PREDICTION.names),
             kept=Kept(
-                pl.concat([kept.models.filter(~is_heard), heard.select(kept.models.columns)]),
+                pl.concat([kept.models.filter(~has_events), updated.select(kept.models.columns)]),
                 pl.concat([kept.serving.filter(~is_served), learned.serving.select(kept.serving.columns)]),
                 kept.unlearned
                 if self.refresh_after is None
@@ -234,12 +236,12 @@ class AnomalyStep:
 
     def _waiting_for_refresh(self, events: pl.DataFrame, clock: Clock) -> pl.DataFrame:
         """Return the predicted events, which wait for the refresh."""
-        assert self.refresh_after is not None  # noqa: S101 - asked for by those that wait alone
+        assert self.refresh_after is not None  # noqa: S101 - only called with a refresh
         refresh_at = pl.lit(shifted(clock.processing_time, self.refresh_after)).cast(pl.Datetime("us", "UTC"))
         return events.select("key", "value", refresh_at.alias("stale_at"), "event_time")
 
     def _is_silent(self, models: pl.DataFrame, waiting: pl.DataFrame, clock: Clock) -> pl.Series:
-        """Whether a model has been silent for its timeout, and no waiting event arrived in time to continue it."""
+        """Return whether a model has been silent for its timeout, and no waiting event arrived in time to continue it."""
         silent_at = pl.col("last_event_time") + self.forget.after
         is_silent = models.select((silent_at <= clock.watermark) & self.forget.in_event_time).to_series()
         if not is_silent.any():

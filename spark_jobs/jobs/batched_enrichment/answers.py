@@ -34,7 +34,7 @@ def read_results(text: str, events: int) -> list[Result]:
     answer = json.loads(text, parse_constant=_no_number)
     results = answer.get("results") if isinstance(answer, dict) else None
     if not isinstance(results, list):
-        _refuse("it is no object with a list of results")
+        _refuse("it is not an object with a list of results")
     if len(results) != events:
         _refuse(f"it has {len(results)} results for {events} events")
     return [_result(result) for result in results]
@@ -42,6 +42,7 @@ def read_results(text: str, events: int) -> list[Result]:
 
 def _result(result: Any) -> Result:
     status = result.get("status") if isinstance(result, dict) else None
+    # In Python, JSON's true is an integer too.
     if not isinstance(status, int) or isinstance(status, bool) or not 100 <= status <= 599:
         return Result(None, None, f"malformed result: {_json(result)}", retryable=True)
     if not 200 <= status <= 299:
@@ -71,7 +72,7 @@ def read_retry_after(value: str | None) -> float:
 
 
 def _no_number(name: str) -> NoReturn:
-    _refuse(f"{name} is no JSON")
+    _refuse(f"{name} is not JSON")
 
 
 def _refuse(reason: str) -> NoReturn:

@@ -10,8 +10,8 @@ A micro-batch that is repeated after a crash therefore makes the same calls with
 follows the protocol (`protocol.py`) does its work once. Each answer is stored before it is used (`Clock.answers`): calls that
 were answered before the crash are not repeated, so a different answer cannot change the result.
 
-No event is late: every event gives a row of `batched_enrichment`, or of `batched_enrichment_dead_letters` if the service refuses
-it. A service that is down causes dead letters, and never fails the run.
+No event is late: every event gives a row of `batched_enrichment`, or of `batched_enrichment_dead_letters` if the service
+refuses it. A service that is down causes dead letters, and never fails the run.
 """
 
 from collections.abc import Callable, Sequence
@@ -65,7 +65,7 @@ _WAITING = (pa.field(DEADLINE, TIMESTAMP), pa.field(STALE_AT, TIMESTAMP))
 class BatchedEnrichmentParameters(JobParameters):
     """Parameters of `batched_enrichment`."""
 
-    stream: str = Field(RIDE_POINTS.name, description=f"Whose events: {', '.join(STREAMS)}")
+    stream: str = Field(RIDE_POINTS.name, description=f"Stream of the events: {', '.join(STREAMS)}")
     service: str = Field(
         "",
         description=f"Name of the service, one of those in {SERVICES_VARIABLE}; if empty, the first of them",
@@ -91,12 +91,12 @@ class BatchedEnrichmentParameters(JobParameters):
     )
 
 
-_HOW_TO_CALL = frozenset({"service", "timeout", "max_attempts", "max_in_flight", "first_pause", "max_pause"})
+_CALL_PARAMETERS = frozenset({"service", "timeout", "max_attempts", "max_in_flight", "first_pause", "max_pause"})
 """Parameters that do not affect batches."""
 
-_FROM_HERE_ON = frozenset({"max_size", "max_wait", "stale_after"})
-"""Parameters that a move can change: a waiting event keeps the deadlines that it got when it arrived, or is sent with a full batch
-of the new size. `shards` is not among them, since waiting events would be in other shards.
+_MOVABLE_PARAMETERS = frozenset({"max_size", "max_wait", "stale_after"})
+"""Parameters that a move can change: a waiting event keeps the deadlines that it got when it arrived, or is sent with a full
+batch of the new size. `shards` is not among them, since waiting events would be in other shards.
 """
 
 
@@ -150,14 +150,14 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
         ),
         late_description="Always empty: every event is sent, however late it arrives.",
         **parameters.settings(),
-        free_parameters=_HOW_TO_CALL,
-        movable_parameters=_FROM_HERE_ON,
+        free_parameters=_CALL_PARAMETERS,
+        movable_parameters=_MOVABLE_PARAMETERS,
     )
 
 
 BATCHED_ENRICHMENT = JobTemplate(
     NAME,
-    "Every event with what an external service says of it, asked about in batches.",
+    "Every event with the answer of an external service, which is called in batches.",
     BatchedEnrichmentParameters,
     build,
 )

@@ -37,7 +37,7 @@ class Service(BaseModel):
 
     @field_validator("url")
     @classmethod
-    def _is_a_service_s(cls, url: str) -> str:
+    def _is_valid(cls, url: str) -> str:
         try:
             parts = urlsplit(url)
             host, _ = parts.hostname or "", parts.port
@@ -103,8 +103,6 @@ def enrichment_services(environment: Mapping[str, str] = os.environ) -> dict[str
 def find_service(chosen: str, environment: Mapping[str, str] = os.environ) -> Service:
     """Return the service of a name; the first one if the name is empty.
 
-    A generation of a time when runs gave a URL continues with the service that has this URL.
-
     Raises:
         KeyfoldError: no such service is configured; the message lists the services.
     """
@@ -113,15 +111,12 @@ def find_service(chosen: str, environment: Mapping[str, str] = os.environ) -> Se
         return next(iter(services.values()))
     if chosen in services:
         return services[chosen]
-    for service in services.values():
-        if service.url == chosen:
-            return service
     names = ", ".join(services)
     if "://" in chosen:
         # The URL is not repeated, since it may contain a password.
         raise KeyfoldError(
-            "parameter service is a URL, but runs choose a service by name. If the live generation has a URL, name that URL in "
-            f"{SERVICES_VARIABLE}, as in {_EXAMPLE}, and its runs continue; or set service to one of: {names}"
+            f"parameter service is a URL, but runs choose a service by name: {names}. {SERVICES_VARIABLE} names others, as in "
+            f"{_EXAMPLE}"
         )
     raise KeyfoldError(
         f"no service {chosen!r} is named in {SERVICES_VARIABLE} (there are: {names}); give one of these, or name it there, as "

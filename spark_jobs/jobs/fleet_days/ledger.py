@@ -113,7 +113,7 @@ def _by_day(legs: Legs, calendar: Days) -> pl.DataFrame:
         return narrowed(np.add.reduceat(wide, first), name, legs.vehicles, first)
 
     latest = np.maximum.reduceat(np.where(legs.is_new, legs.time, _NEVER), first)
-    whole = pl.DataFrame(
+    unsplit = pl.DataFrame(
         {
             "vehicle_id": legs.vehicles.gather(first),
             "day": day[first],
@@ -123,7 +123,7 @@ def _by_day(legs: Legs, calendar: Days) -> pl.DataFrame:
         }
     )
     parts = _split(legs, np.flatnonzero(crosses), day, calendar)
-    sums = pl.concat([whole, parts], how="diagonal").with_columns(pl.col("day").cast(pl.Int32).cast(pl.Date))
+    sums = pl.concat([unsplit, parts], how="diagonal").with_columns(pl.col("day").cast(pl.Int32).cast(pl.Date))
     return sums.with_columns(pl.col(DAY_SUMS).fill_null(0)).filter(pl.any_horizontal(pl.col(DAY_SUMS) != 0))
 
 
@@ -138,12 +138,12 @@ def _split(legs: Legs, rows: Numbers, day: Numbers, calendar: Days) -> pl.DataFr
     gone = (np.stack([since, until]) - begin) / (end - begin)
     split: dict[str, Numbers | pl.Series] = {}
     for name, values in legs.of_legs.items():
-        whole = values[rows][of]
-        # Differences of rounded cumulative values, so that the parts add up to the whole.
+        total = values[rows][of]
+        # Differences of rounded cumulative values, so that the parts add up to the total.
         before, after = (
-            np.round(whole * gone).astype(np.int64) if name == "distance" else (since - begin, until - begin)
+            np.round(total * gone).astype(np.int64) if name == "distance" else (since - begin, until - begin)
         )
-        split[name] = np.where(whole != 0, after - before, 0)
+        split[name] = np.where(total != 0, after - before, 0)
     return pl.DataFrame({"vehicle_id": legs.vehicles.gather(rows[of]), "day": on, **split})
 
 

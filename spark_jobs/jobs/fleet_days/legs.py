@@ -9,7 +9,7 @@ import polars as pl
 from keyfold.keyed.rows.exact_sums import widened
 from keyfold.operators.ordering import in_order
 from keyfold.times import micros, to_micros, to_times
-from spark_jobs.jobs.great_circle import great_circle_metres
+from spark_jobs.jobs.great_circle import leg_in_micrometres
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -86,9 +86,9 @@ class Legs:
         is_idle = self.is_known & self._is_pause[self._run_of]
         is_stopped = self.is_known & ~self._moves & ~is_idle
         is_of_trip = (self.is_known & self._moves) | is_idle
-        metres = self._rows.select(_METRES_TO_NEXT).to_series().to_numpy()
+        distance = self._rows.select(_TO_NEXT).to_series().to_numpy()
         return {
-            "distance": np.where(is_of_trip, metres, 0),
+            "distance": np.where(is_of_trip, distance, 0),
             "moving": np.where(self.is_known & self._moves, took, 0),
             "idle": np.where(is_idle, took, 0),
             "stopped": np.where(is_stopped, took, 0),
@@ -116,9 +116,9 @@ class Legs:
 
     def kept(self) -> pl.DataFrame:
         """Return the points to keep for later legs: each vehicle's last point until it is silent, with an undecided stand."""
-        is_heard = (self.time[self._lasts] + self._silence > self._watermark)[np.cumsum(self.begins_vehicle) - 1]
+        is_recent = (self.time[self._lasts] + self._silence > self._watermark)[np.cumsum(self.begins_vehicle) - 1]
         may_pause = self._is_undecided[self._run_of]
-        kept = np.flatnonzero((self._is_last | may_pause) & is_heard)
+        kept = np.flatnonzero((self._is_last | may_pause) & is_recent)
         silent = (self.time[self._lasts] + self._silence)[np.cumsum(self.begins_vehicle) - 1][kept]
         stands = self.time[self._run[self._run_of[kept]]] + self._stop_after
         return self._rows[kept].select(
@@ -135,15 +135,7 @@ class Legs:
         )
 
 
-_METRES_TO_NEXT = (
-    (
-        great_circle_metres(
-            pl.col("latitude"), pl.col("longitude"), pl.col("latitude").shift(-1), pl.col("longitude").shift(-1)
-        )
-        * 1e6
-    )
-    .round()
-    .fill_null(0)
-    .cast(pl.Int64)
+_TO_NEXT = leg_in_micrometres(
+    pl.col("latitude"), pl.col("longitude"), pl.col("latitude").shift(-1), pl.col("longitude").shift(-1)
 )
 """Distance to the next row in micrometres."""

@@ -59,8 +59,8 @@ class Geofences:
     @property
     def fingerprint(self) -> str:
         """Return a fingerprint of names and areas, which does not depend on the file's form."""
-        told = [[name, area.normalize().wkt] for name, area in zip(self.names, self._areas, strict=True)]
-        return "sha256:" + hashlib.sha256(json.dumps(told).encode()).hexdigest()
+        areas = [[name, area.normalize().wkt] for name, area in zip(self.names, self._areas, strict=True)]
+        return "sha256:" + hashlib.sha256(json.dumps(areas).encode()).hexdigest()
 
     def near(self, longitude: npt.NDArray[np.float64], latitude: npt.NDArray[np.float64]) -> Near:
         """Find the points in a geofence or within its margin."""
@@ -94,14 +94,15 @@ def load_geofences(path: str, margin: float) -> Geofences:
     """
     file = Path(path).expanduser()
     try:
-        told = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise KeyfoldError(
             f"geofences: {file.absolute()} does not exist; give the path of a GeoJSON file with geofences=PATH"
         ) from None
     except (OSError, ValueError) as error:
         raise KeyfoldError(f"geofences: {file} cannot be read as JSON: {error}") from None
-    features = told.get("features") if isinstance(told, dict) and told.get("type") == "FeatureCollection" else None
+    is_collection = isinstance(content, dict) and content.get("type") == "FeatureCollection"
+    features = content.get("features") if is_collection else None
     if not isinstance(features, list) or not features:
         raise KeyfoldError(f"geofences: {file} must be a GeoJSON FeatureCollection with at least one feature")
     areas: dict[str, Geometry] = {}

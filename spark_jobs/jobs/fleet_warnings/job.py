@@ -37,16 +37,16 @@ from spark_jobs.jobs.fleet_warnings.geofences import Geofences, load_geofences
 from spark_jobs.jobs.fleet_warnings.judging import judge_places, judge_value
 from spark_jobs.streams import TELEMETRY
 
-_TOLD = ("latitude", "longitude", "fuel_level", "engine_temperature")
+_READINGS = ("latitude", "longitude", "fuel_level", "engine_temperature")
 
-POINT = pa.schema([TELEMETRY.schema.field(name) for name in ("vehicle_id", "time", *_TOLD)])
+POINT = pa.schema([TELEMETRY.schema.field(name) for name in ("vehicle_id", "time", *_READINGS)])
 
 WARNING_STATE = pa.schema(
     [
         pa.field("vehicle_id", pa.string(), nullable=False),
         pa.field("role", pa.string(), nullable=False),
         pa.field("time", TIMESTAMP),
-        *(pa.field(name, pa.float64()) for name in _TOLD),
+        *(pa.field(name, pa.float64()) for name in _READINGS),
         pa.field("warning", pa.string()),
         pa.field("geofence", pa.string()),
         pa.field("began_at", TIMESTAMP),
@@ -54,19 +54,19 @@ WARNING_STATE = pa.schema(
         pa.field("deadline", TIMESTAMP),
     ]
 )
-"""State rows of three roles: `waiting`, a point that the watermark has not passed; `holds`, an open warning; `judged`, the number
-of evaluated points of a vehicle.
+"""State rows of three roles: `waiting`, a point that the watermark has not passed; `holds`, an open warning; `judged`, the
+number of evaluated points of a vehicle.
 """
 
 FLEET_WARNING = pa.schema(
     [
         required("vehicle_id", pa.string(), "The vehicle", made_of="vehicle_id"),
         required("time", TIMESTAMP, "Event time of the point at which it began, or ended (UTC)", made_of="time"),
-        required("warning", pa.string(), "LOW_FUEL, ENGINE_TOO_HOT or IN_GEOFENCE", made_of=_TOLD),
-        required("change", pa.string(), "BEGAN, or ENDED", made_of=(*_TOLD, "time")),
+        required("warning", pa.string(), "LOW_FUEL, ENGINE_TOO_HOT or IN_GEOFENCE", made_of=_READINGS),
+        required("change", pa.string(), "BEGAN, or ENDED", made_of=(*_READINGS, "time")),
         column("geofence", pa.string(), "Name of the geofence; NULL of other warnings", made_of="latitude longitude"),
-        required("began_at", TIMESTAMP, "When it began (UTC)", made_of=(*_TOLD, "time")),
-        *passed_on(pa.schema([TELEMETRY.schema.field(name) for name in _TOLD])),
+        required("began_at", TIMESTAMP, "When it began (UTC)", made_of=(*_READINGS, "time")),
+        *passed_on(pa.schema([TELEMETRY.schema.field(name) for name in _READINGS])),
     ]
 )
 
@@ -100,7 +100,7 @@ class FleetWarningsParameters(EventTimeParameters):
         return self
 
 
-_FROM_HERE_ON = frozenset({"low_fuel", "low_fuel_until", "hot_engine", "hot_engine_until", "geofence_margin"})
+_MOVABLE_PARAMETERS = frozenset({"low_fuel", "low_fuel_until", "hot_engine", "hot_engine_until", "geofence_margin"})
 """Parameters that a move can change: an open warning continues until a point ends it by the new values."""
 
 
@@ -128,7 +128,7 @@ def build(parameters: FleetWarningsParameters) -> KeyedJob:
         state_events=pl.col("n_points").sum(),
         one_per_key=pl.col("role") == "judged",
         **parameters.settings(),
-        movable_parameters=_FROM_HERE_ON,
+        movable_parameters=_MOVABLE_PARAMETERS,
         # The file's content belongs to the generation, not its path.
         free_parameters=frozenset({"geofences"}),
         contents={"geofences": geofences.fingerprint} if geofences else {},
@@ -157,7 +157,7 @@ def warn(
     is_due = (state["deadline"] <= clock.watermark).fill_null(value=False)
     if not is_due.any():
         return Step(state, empty(FLEET_WARNING), late)
-    ordered = in_order(state.filter(is_due), ("vehicle_id",), "time", _TOLD)
+    ordered = in_order(state.filter(is_due), ("vehicle_id",), "time", _READINGS)
     vehicles = (
         ordered.events[ordered.starts].select("vehicle_id").with_columns(vehicle=pl.int_range(pl.len(), dtype=pl.Int64))
     )
@@ -186,8 +186,8 @@ def warn(
         *([judge_places(ordered, held, geofences)] if geofences else []),
     ]
     changes = pl.concat([one.changes for one in judged])
-    rows = ordered.events[changes["row"].to_numpy()].select("vehicle_id", "time", *_TOLD)
-    told = changes.drop("row").with_columns(pl.col("began_at").cast(pl.Datetime("us", "UTC")))
+    rows = ordered.events[changes["row"].to_numpy()].select("vehicle_id", "time", *_READINGS)
+    columns = changes.drop("row").with_columns(pl.col("began_at").cast(pl.Datetime("us", "UTC")))
     counted = np.append(ordered.starts[1:], ordered.events.height) - ordered.starts
     before = vehicles.join(known.filter(pl.col("role") == "judged"), on="vehicle", how="left", maintain_order="left")
     kept = [
@@ -208,7 +208,7 @@ def warn(
     ]
     return Step(
         state=pl.concat([empty(WARNING_STATE), unchanged, *kept], how="diagonal"),
-        output=pl.concat([rows, told], how="horizontal").select(FLEET_WARNING.names),
+        output=pl.concat([rows, columns], how="horizontal").select(FLEET_WARNING.names),
         late=late,
     )
 

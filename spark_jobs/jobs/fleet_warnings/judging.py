@@ -44,12 +44,12 @@ def judge_value(ordered: Ordered, held: pl.DataFrame, warning: str, begins: pl.E
     carried = np.full(first.size, _NEVER)
     mine = held.filter(pl.col("warning") == warning)
     carried[mine["vehicle"].to_numpy()] = mine["began_at"].to_numpy()
-    told = rows.select(begins=begins.fill_null(value=False), ends=ends.fill_null(value=False))
-    says_on, index = told["begins"].to_numpy(), np.arange(rows.height)
+    decisive = rows.select(begins=begins.fill_null(value=False), ends=ends.fill_null(value=False))
+    is_begin, index = decisive["begins"].to_numpy(), np.arange(rows.height)
     # The last decisive point before each point; before the first one, the open conditions decide.
-    last = np.maximum.accumulate(np.where(says_on | told["ends"].to_numpy(), index, -1))
+    last = np.maximum.accumulate(np.where(is_begin | decisive["ends"].to_numpy(), index, -1))
     is_carried = last < first[number]
-    is_on = np.where(is_carried, carried[number] != _NEVER, says_on[last])
+    is_on = np.where(is_carried, carried[number] != _NEVER, is_begin[last])
     before = np.append(False, is_on[:-1])
     before[first] = carried != _NEVER
     began, ended = np.flatnonzero(is_on & ~before), np.flatnonzero(~is_on & before)
@@ -75,6 +75,7 @@ def judge_places(ordered: Ordered, held: pl.DataFrame, geofences: Geofences) -> 
     run = np.flatnonzero(begins)
     end = near.point[np.append(run[1:], near.point.size)[: run.size] - 1]
     of, fence, start = vehicle[run], near.fence[run], near.point[run]
+    # The first point of a run that is inside; the number of rows if the run is only near.
     inside = np.where(near.is_inside, near.point, rows.height)
     entered = np.minimum.reduceat(inside, run) if run.size else run
     mine = held.filter(pl.col("warning") == IN_GEOFENCE)

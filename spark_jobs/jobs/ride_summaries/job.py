@@ -30,7 +30,7 @@ from pydantic import Field
 
 from keyfold import Clock, JobTemplate, KeyedJob, OutputTable, Step, Waiting, column, required
 from keyfold.keyed.job import DEADLINE, Duration, Timeout
-from keyfold.keyed.rows.codec import empty, polars_schema
+from keyfold.keyed.rows.codec import empty
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.expiry import SilentParameters
 from spark_jobs.jobs.ride_summaries.stretches import STRETCH, Cut, Rules, cut
@@ -70,7 +70,7 @@ RIDE_SUMMARY = pa.schema(
             "Why it closed: DROPOFF_SEEN, or GARBAGE_COLLECTION after a silence",
             made_of="ride_status",
         ),
-        required("n_points", pa.int64(), "Points that the summary stands for", made_of="point_idx"),
+        required("n_points", pa.int64(), "Number of its points", made_of="point_idx"),
         required(
             "distance_in_metres",
             pa.float64(),
@@ -118,17 +118,17 @@ class RideSummaryParameters(SilentParameters):
 
 _KEY = ("ride_id",)
 
-_BEHIND_THE_FIRST = pl.all_horizontal(pl.col("start_time", "closed_at", DEADLINE).is_null())
+_NOT_FIRST = pl.all_horizontal(pl.col("start_time", "closed_at", DEADLINE).is_null())
 """Rows of an open ride's points, except its first row."""
 
-_FROM_HERE_ON = frozenset({"close", "timeout", "timeout_in", "long_ride_threshold", "closed_for"})
+_MOVABLE_PARAMETERS = frozenset({"close", "timeout", "timeout_in", "long_ride_threshold", "closed_for"})
 """Parameters that a move can change: an open ride keeps its points and closes by the new rule, at the latest when the old rule
 would have closed it; a closed ride stays closed.
 """
 
 
 def build(parameters: RideSummaryParameters) -> KeyedJob:
-    """Make the job of its parameters."""
+    """Build the job from its parameters."""
     return KeyedJob(
         name="ride_summaries",
         stream=RIDE_POINTS,
@@ -138,7 +138,7 @@ def build(parameters: RideSummaryParameters) -> KeyedJob:
         state=parameters.silence.add_column(OPEN_RIDE),
         output=RIDE_SUMMARY,
         step=partial(summarise, parameters=parameters),
-        waiting=Waiting(_BEHIND_THE_FIRST, _only_wait, _points) if parameters.silence.in_event_time else None,
+        waiting=Waiting(_NOT_FIRST, _only_wait, _points) if parameters.silence.in_event_time else None,
         step_decides_late=True,
         side_outputs=(
             OutputTable(
@@ -150,13 +150,13 @@ def build(parameters: RideSummaryParameters) -> KeyedJob:
         # A ride has one row of passed points, or one marker, beside any number of waiting points.
         one_per_key=pl.col("start_time").is_not_null() | pl.col("closed_at").is_not_null(),
         **parameters.settings(),
-        movable_parameters=_FROM_HERE_ON,
+        movable_parameters=_MOVABLE_PARAMETERS,
     )
 
 
 RIDE_SUMMARIES = JobTemplate(
     "ride_summaries",
-    "One row a ride: when and where in time it ran, why it closed, how far and for how much.",
+    "One row per ride: start and end, why it closed, distance and fare.",
     RideSummaryParameters,
     build,
 )
@@ -193,7 +193,7 @@ def summarise(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameter
 
 
 def _only_wait(ride: pl.DataFrame, points: pl.DataFrame, clock: Clock) -> pl.Series:
-    """Points change nothing before their ride's deadline: it closes by none that lies between others, or behind them."""
+    """Return the points that change nothing before their ride's deadline: those after its sums, without a dropoff."""
     goes_on = ride["closed_at"].is_null() & (ride[DEADLINE] > clock.watermark)
     return goes_on & (points["timestamp"] >= ride["timestamp"]) & points["ride_status"].ne_missing("dropoff")
 
@@ -216,9 +216,7 @@ def _markers(markers: pl.DataFrame, closed: pl.DataFrame) -> pl.DataFrame:
 
 def _points(events: pl.DataFrame) -> pl.DataFrame:
     """Convert points to stretches of one point."""
-    schema = polars_schema(STRETCH)
-    rest = {name: pl.lit(None, kind) for name, kind in schema.items() if name not in events.columns}
-    return events.with_columns(**{**rest, "n_points": pl.lit(1, pl.Int64)}).select(schema.keys())
+    return pl.concat([empty(STRETCH), events.with_columns(n_points=pl.lit(1, pl.Int64))], how="diagonal")
 
 
 def _summaries(closed: pl.DataFrame) -> pl.DataFrame:

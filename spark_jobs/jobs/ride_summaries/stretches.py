@@ -17,7 +17,7 @@ from keyfold.keyed.rows.exact_sums import narrowed, widened
 from keyfold.operators.ordering import in_order
 from keyfold.stream import TIMESTAMP
 from keyfold.times import micros, to_micros, to_times
-from spark_jobs.jobs.great_circle import great_circle_metres
+from spark_jobs.jobs.great_circle import leg_in_micrometres
 
 STRETCH = pa.schema(
     [
@@ -221,15 +221,7 @@ def _start_place(stretches: pl.DataFrame) -> dict[str, pl.Series]:
     ).to_dict()
 
 
-_LEG = (
-    (
-        great_circle_metres(
-            pl.col("latitude").shift(), pl.col("longitude").shift(), pl.col("latitude"), pl.col("longitude")
-        )
-        * 1e6
-    )
-    .round()
-    .cast(pl.Int64, strict=False)
-    .fill_null(0)
+_LEG = leg_in_micrometres(
+    pl.col("latitude").shift(), pl.col("longitude").shift(), pl.col("latitude"), pl.col("longitude")
 )
 """Distance from the previous point in micrometres."""

@@ -49,9 +49,9 @@ def load_stations(path: str) -> pl.DataFrame:
         )
     )
     if wrong.height or not found.height:
-        told = f"has a row {wrong.row(0)}" if wrong.height else "has no rows"
+        fault = f"has a row {wrong.row(0)}" if wrong.height else "has no rows"
         raise KeyfoldError(
-            f"{where} {told}; each row has a station_id, a latitude (-90 to 90) and a longitude (-180 to 180)"
+            f"{where} {fault}; each row has a station_id, a latitude (-90 to 90) and a longitude (-180 to 180)"
         )
     if (twice := found.filter(pl.col("station_id").is_duplicated())).height:
         raise KeyfoldError(

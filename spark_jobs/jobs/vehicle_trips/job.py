@@ -32,7 +32,7 @@ from pydantic import Field
 
 from keyfold import Clock, JobTemplate, KeyedJob, OutputTable, Step, column, required
 from keyfold.keyed.job import Duration, Timeout
-from keyfold.keyed.rows.codec import empty, polars_schema
+from keyfold.keyed.rows.codec import empty
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.expiry import SilentParameters
 from spark_jobs.jobs.vehicle_trips.journeys import Limits, cut
@@ -80,7 +80,7 @@ VEHICLE_TRIP = pa.schema(
             unit="km/h",
             made_of="latitude longitude time speed",
         ),
-        required("top_speed", pa.float64(), "Highest speed told", unit="km/h", made_of="speed"),
+        required("top_speed", pa.float64(), "Highest speed of its points", unit="km/h", made_of="speed"),
         column(
             "fuel_used",
             pa.float64(),
@@ -98,19 +98,19 @@ VEHICLE_TRIP = pa.schema(
         column(
             "harsh_braking",
             pa.int64(),
-            f"How many {_ITS_POINTS} brake by `harsh_braking` or more; NULL where none tells its acceleration",
+            f"Number {_ITS_POINTS} that brake by `harsh_braking` or more; NULL if none has an acceleration",
             made_of="acceleration",
         ),
         column(
             "harsh_acceleration",
             pa.int64(),
-            f"How many {_ITS_POINTS} accelerate by `harsh_acceleration` or more; NULL where none tells its acceleration",
+            f"Number {_ITS_POINTS} that accelerate by `harsh_acceleration` or more; NULL if none has an acceleration",
             made_of="acceleration",
         ),
         column(
             "highest_engine_temperature",
             pa.float64(),
-            f"The highest {_ITS_POINTS}; NULL if none has it",
+            f"Highest value {_ITS_POINTS}; NULL if none has one",
             unit="°C",
             made_of="engine_temperature",
         ),
@@ -122,8 +122,8 @@ VEHICLE_TRIP = pa.schema(
 VEHICLE_STOP = pa.schema(
     [
         required("vehicle_id", pa.string(), "The vehicle", made_of="vehicle_id"),
-        required("start_time", TIMESTAMP, "When it came to stand (UTC)", made_of=_MOTION),
-        required("end_time", TIMESTAMP, "When it moved on, or was last heard of (UTC)", made_of=_MOTION),
+        required("start_time", TIMESTAMP, "When it stopped (UTC)", made_of=_MOTION),
+        required("end_time", TIMESTAMP, "When it moved on; or its last point before a silence (UTC)", made_of=_MOTION),
         required("latitude", pa.float64(), "Where it stood", unit="degrees north", made_of="latitude"),
         required("longitude", pa.float64(), "Where it stood", unit="degrees east", made_of="longitude"),
         required("n_points", pa.int64(), "Standing points in it; none of them is counted in a trip", made_of="time"),
@@ -140,10 +140,8 @@ class VehicleTripParameters(SilentParameters):
     silence: Duration = Field(
         timedelta(minutes=30), description="Time without a point after which a trip or a stop ends"
     )
-    harsh_braking: float = Field(
-        3.5, gt=0, description="m/s² by which a point that brakes hard is slowed down at least"
-    )
-    harsh_acceleration: float = Field(3.0, gt=0, description="m/s² by which a point accelerates hard at least")
+    harsh_braking: float = Field(3.5, gt=0, description="Deceleration in m/s² from which a point brakes hard")
+    harsh_acceleration: float = Field(3.0, gt=0, description="Acceleration in m/s² from which a point accelerates hard")
 
     @property
     def timeout(self) -> Timeout:
@@ -153,16 +151,16 @@ class VehicleTripParameters(SilentParameters):
 
 _KEY = ("vehicle_id",)
 
-_FROM_HERE_ON = frozenset(
+_MOVABLE_PARAMETERS = frozenset(
     {"moving_speed", "stop_after", "silence", "timeout_in", "harsh_braking", "harsh_acceleration"}
 )
-"""Parameters that a move can change: whether a point moves, brakes or accelerates hard was decided when it arrived; open trips and
-stops end by the new rules, at the latest when the old rules would have ended them.
+"""Parameters that a move can change: whether a point moves, brakes or accelerates hard was decided when it arrived; open trips
+and stops end by the new rules, at the latest when the old rules would have ended them.
 """
 
 
 def build(parameters: VehicleTripParameters) -> KeyedJob:
-    """Make the job of its parameters."""
+    """Build the job from its parameters."""
     return KeyedJob(
         name="vehicle_trips",
         stream=TELEMETRY,
@@ -186,13 +184,13 @@ def build(parameters: VehicleTripParameters) -> KeyedJob:
         # A vehicle has at most one open trip; beside it may be a stand, which may become its end.
         one_per_key=pl.col("end_time").is_not_null() & pl.col("is_moving"),
         **parameters.settings(),
-        movable_parameters=_FROM_HERE_ON,
+        movable_parameters=_MOVABLE_PARAMETERS,
     )
 
 
 VEHICLE_TRIPS = JobTemplate(
     "vehicle_trips",
-    "One row a trip of a vehicle: when and where it went, how far, how fast, on how much fuel, how it ended.",
+    "One row per trip of a vehicle: start, end, distance, speed, fuel, and why it ended.",
     VehicleTripParameters,
     build,
 )
@@ -240,9 +238,7 @@ def _waiting(points: pl.DataFrame, parameters: VehicleTripParameters) -> pl.Data
         n_points=pl.lit(1, pl.Int64),
         deadline="time",
     )
-    schema = polars_schema(STRETCH)
-    rest = {name: pl.lit(None, kind) for name, kind in schema.items() if name not in known.columns}
-    return known.with_columns(**rest).select(schema.keys())
+    return pl.concat([empty(STRETCH), known], how="diagonal")
 
 
 def _is_hard(acceleration: pl.Expr, limit: float) -> pl.Expr:

@@ -15,7 +15,7 @@ POINTS_AS_STRETCHES = tuple(
 """Columns that give a single point the values of a stretch."""
 
 
-class Told(NamedTuple):
+class Measure(NamedTuple):
     """The combined value of each journey; NULL if no point has a value.
 
     Attributes:
@@ -27,9 +27,9 @@ class Told(NamedTuple):
     with_arrival: pl.Series
 
 
-def told_of(
+def measure(
     stretches: pl.DataFrame, name: str, first: npt.NDArray[Any], arrival: npt.NDArray[Any], arrives: npt.NDArray[Any]
-) -> Told:
+) -> Measure:
     """Combine a column of stretches by journey.
 
     Args:
@@ -40,12 +40,12 @@ def told_of(
         arrives: whether the journey has an arrival.
     """
     combine = COMBINED_BY[name]
-    values, is_told = _values(stretches[name], combine)
-    there, is_told_there = _values(stretches[f"start_{name}"].gather(arrival), combine)
-    is_told_there &= arrives
-    values, is_told = combine.reduceat(values, first), np.logical_or.reduceat(is_told, first)
-    with_arrival = np.where(is_told_there, combine(values, there), values)
-    return Told(_or_null(values, is_told), _or_null(with_arrival, is_told | is_told_there))
+    values, has_value = _values(stretches[name], combine)
+    at_arrival, has_arrival_value = _values(stretches[f"start_{name}"].gather(arrival), combine)
+    has_arrival_value &= arrives
+    values, has_value = combine.reduceat(values, first), np.logical_or.reduceat(has_value, first)
+    with_arrival = np.where(has_arrival_value, combine(values, at_arrival), values)
+    return Measure(_or_null(values, has_value), _or_null(with_arrival, has_value | has_arrival_value))
 
 
 def _values(column: pl.Series, combine: np.ufunc) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
@@ -53,5 +53,5 @@ def _values(column: pl.Series, combine: np.ufunc) -> tuple[npt.NDArray[Any], npt
     return column.fill_null(nothing).to_numpy(), column.is_not_null().to_numpy()
 
 
-def _or_null(values: npt.NDArray[Any], is_told: npt.NDArray[np.bool_]) -> pl.Series:
-    return pl.Series(values).set(pl.Series(~is_told), None)
+def _or_null(values: npt.NDArray[Any], has_value: npt.NDArray[np.bool_]) -> pl.Series:
+    return pl.Series(values).set(pl.Series(~has_value), None)

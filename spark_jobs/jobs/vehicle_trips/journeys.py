@@ -10,7 +10,7 @@ import polars as pl
 from keyfold.keyed.rows.exact_sums import narrowed, widened
 from keyfold.operators.ordering import in_order
 from keyfold.times import ISO_FORMAT, micros, to_micros, to_times
-from spark_jobs.jobs.vehicle_trips.journey_measures import COMBINED_BY, told_of
+from spark_jobs.jobs.vehicle_trips.journey_measures import COMBINED_BY, measure
 from spark_jobs.jobs.vehicle_trips.stretches import LEG, POINT_AS_STRETCH
 
 _NEVER = 2**62
@@ -84,6 +84,7 @@ class _Journeys:
             falls_silent_at = np.where(is_followed, _NEVER, self._end[self._last])
         else:
             falls_silent_at = np.full(len(self._last), _NEVER)
+        # The journey after each one: for a trip that arrives, the stop at its arrival.
         stop = np.minimum(np.arange(1, len(self._first) + 1), len(self._first) - 1)
         stands_at = self._start[self._arrival] + stop_after
         self._stopped = self._arrives & (stands_at <= falls_silent_at[stop])
@@ -98,9 +99,9 @@ class _Journeys:
         self._top_speed = np.maximum.reduceat(rows["top_speed"].to_numpy(), self._first)
         self._sum_legs()
         self._sum_fuel()
-        told = {name: told_of(rows, name, self._first, self._arrival, self._arrives) for name in COMBINED_BY}
-        self._told = pl.DataFrame({name: one.by_points for name, one in told.items()})
-        self._told_with_arrival = pl.DataFrame({name: one.with_arrival for name, one in told.items()})
+        measures = {name: measure(rows, name, self._first, self._arrival, self._arrives) for name in COMBINED_BY}
+        self._measures = pl.DataFrame({name: one.by_points for name, one in measures.items()})
+        self._measures_with_arrival = pl.DataFrame({name: one.with_arrival for name, one in measures.items()})
 
     def _sum_legs(self) -> None:
         """Sum distance and time of each journey, and separately of the leg to its arrival."""
@@ -155,7 +156,7 @@ class _Journeys:
         fuel_used = pl.Series(fuel / 1e6)
         is_instant = pl.Series(end == start)
         is_unused = pl.Series(~self._has_fuel[ended] | (distance == 0))
-        told = self._told_with_arrival[ended]
+        measures = self._measures_with_arrival[ended]
         return pl.DataFrame(
             {
                 "vehicle_id": self._rows["vehicle_id"].gather(first),
@@ -174,9 +175,9 @@ class _Journeys:
                 "fuel_used": fuel_used.set(pl.Series(~self._has_fuel[ended]), None),
                 # Microlitres over micrometres are litres over metres.
                 "litres_per_100_km": pl.Series(fuel / np.maximum(distance, 1) * 1e5).set(is_unused, None),
-                "harsh_braking": told["braking"],
-                "harsh_acceleration": told["accelerating"],
-                "highest_engine_temperature": told["heat"],
+                "harsh_braking": measures["braking"],
+                "harsh_acceleration": measures["accelerating"],
+                "highest_engine_temperature": measures["heat"],
                 "n_points": self._n_points[ended],
                 "reason": _text(self._stopped[ended], "STOPPED", "FELL_SILENT"),
             }
@@ -213,7 +214,7 @@ class _Journeys:
             moving=pl.Series(self._held("moving", self._moving, kept)),
             idle=pl.Series(self._held("idle", self._idle, kept)),
             fuel_used=pl.Series(self._held("fuel_used", self._fuel_used, kept)),
-            **self._told[kept].to_dict(),
+            **self._measures[kept].to_dict(),
             n_points=pl.Series(self._n_points[kept]),
             deadline=to_times(self._deadline[kept]).set(pl.Series(self._deadline[kept] == _NEVER), None),
         )

@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.stream import TIMESTAMP
-from spark_jobs.jobs.great_circle import great_circle_metres
+from spark_jobs.jobs.great_circle import leg_in_micrometres
 from spark_jobs.jobs.vehicle_trips.journey_measures import POINTS_AS_STRETCHES
 
 STRETCH = pa.schema(
@@ -59,18 +59,7 @@ POINT_AS_STRETCH = (
 )
 """Columns that turn a point into a stretch, and do not change a stretch."""
 
-LEG = (
-    (
-        great_circle_metres(
-            pl.col("end_latitude").shift(),
-            pl.col("end_longitude").shift(),
-            pl.col("start_latitude"),
-            pl.col("start_longitude"),
-        )
-        * 1e6
-    )
-    .round()
-    .fill_null(0)
-    .cast(pl.Int64)
+LEG = leg_in_micrometres(
+    pl.col("end_latitude").shift(), pl.col("end_longitude").shift(), pl.col("start_latitude"), pl.col("start_longitude")
 )
 """Distance from the previous row in micrometres."""

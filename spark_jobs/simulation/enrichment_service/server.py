@@ -261,7 +261,7 @@ def _events(body: bytes) -> list[Any]:
     try:
         content = json.loads(body, parse_constant=_no_number)
     except (ValueError, RecursionError):
-        raise _RefusedError(400, "the body is no JSON") from None
+        raise _RefusedError(400, "the body is not JSON") from None
     events = content.get("events") if isinstance(content, dict) else None
     if not isinstance(events, list):
         raise _RefusedError(400, "the body must be an object with a list of events")
@@ -271,7 +271,7 @@ def _events(body: bytes) -> list[Any]:
 
 
 def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _json(value: Any) -> str:

@@ -41,6 +41,7 @@ _SIGNS = np.array([1.0, 1.0, -1.0, -1.0])
 
 _KEY_STEP = 2**32
 _ZERO_CELL = 2**31
+"""Added to a cell's number, which is negative before 1970."""
 _CELLS_AT_ONCE = 4_096
 
 

@@ -47,16 +47,6 @@ def test_a_run_cannot_send_events_to_a_url_of_its_own(url, monkeypatch):
     assert "pa55word" not in str(raised.value)
 
 
-def test_a_generation_that_was_born_with_a_url_is_told_the_remedy_and_goes_on_with_it(monkeypatch):
-    born = {"service": "http://127.0.0.1:9000/enrich"}
-    monkeypatch.delenv(SERVICES_VARIABLE, raising=False)
-    with pytest.raises(KeyfoldError, match=f"name that URL in {SERVICES_VARIABLE}.*and its runs continue"):
-        build_job(BATCHED_ENRICHMENT, born_with=born)
-    monkeypatch.setenv(SERVICES_VARIABLE, json.dumps({"old": {"url": born["service"]}}))
-    assert build_job(BATCHED_ENRICHMENT, born_with=born).name == "batched_enrichment"
-    assert build_job(BATCHED_ENRICHMENT, {"service": "old"}, born_with=born).parameters["service"] == "old"
-
-
 @pytest.mark.parametrize(
     ("service", "message"),
     [
