@@ -90,7 +90,7 @@ def describe_error(error: BaseException, private: Collection[str]) -> str:
     where = " < ".join(
         f"{frame.filename.rpartition('/')[2]}:{frame.lineno} in {frame.name}" for frame in reversed(frames)
     )
-    return f"{name} at {where} (what it says is hidden: it may show values of {', '.join(sorted(private))})"
+    return f"{name} at {where} (its message is hidden: it may quote values of {', '.join(sorted(private))})"
 
 
 @contextmanager

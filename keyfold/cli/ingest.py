@@ -101,9 +101,10 @@ def ingest(
             )
         else:
             summary = ingest_files(*read, sharing=streams, settle=length, reread_changed=reread_changed, on_batch=show)
-        those = (summary, *summary.shared)
-        warn(list(dict.fromkeys(line for one in those for line in one.describe())))
-        report(asdict(summary), as_json, "\n".join(map(_ingest_text, those)))
+        summaries = (summary, *summary.shared)
+        # Streams that share a landing warn of the same files.
+        warn(list(dict.fromkeys(line for one in summaries for line in one.describe())))
+        report(asdict(summary), as_json, "\n".join(map(_ingest_text, summaries)))
 
 
 def _ingest_text(summary: IngestSummary) -> str:
@@ -112,5 +113,6 @@ def _ingest_text(summary: IngestSummary) -> str:
     source = summary.source if summary.source.startswith(PREFIX) else f"{summary.files:,} files"
     return (
         f"{summary.stream}: {summary.rows_read:,} rows from {source} in {summary.seconds:.1f} s: "
-        f"{summary.accepted:,} accepted, {summary.quarantined:,} quarantined, {summary.duplicates:,} duplicates{untimed}{waiting}"
+        f"{summary.accepted:,} accepted, {summary.quarantined:,} quarantined, {summary.duplicates:,} duplicates"
+        f"{untimed}{waiting}"
     )

@@ -41,11 +41,6 @@ MetricsPort = Annotated[
 ]
 
 
-def given_parameters(given: list[str] | None) -> dict[str, str]:
-    """Parse parameters that were given as `name=value`."""
-    return given_pairs("--param", given)
-
-
 def given_columns(text: str | None) -> dict[str, str]:
     """Parse `--columns a,b=NAME` into the new name of each column."""
     pairs = [part.partition("=") for part in (text.split(",") if text else [])]
@@ -66,7 +61,7 @@ def given_pairs(option: str, given: list[str] | None) -> dict[str, str]:
 
 
 def given_values(option: str, given: list[str]) -> dict[str, list[str]]:
-    """What was given to an option, each as `column=value`: the values of each column."""
+    """Parse the values of an option, each `column=value`, into the values of each column."""
     values: dict[str, list[str]] = {}
     for text in given:
         name, equals, value = text.partition("=")

@@ -15,7 +15,7 @@ from keyfold.cli.options import (
     MetricsPort,
     Parameters,
     WithConsumers,
-    given_parameters,
+    given_pairs,
 )
 from keyfold.cli.spark import spark_of_environment
 from keyfold.cli.terminal import failures, progress_of, report, stop_on_signal, usage_faults, warn
@@ -66,7 +66,7 @@ def run(
 ) -> None:
     """Run a keyed job over the new events of its streams."""
     require_job(job)
-    given = given_parameters(param)
+    given = given_pairs("--param", param)
     with usage_faults():
         name = "full_refresh" if full_refresh else "incremental" if replay is None else "replay"
         mode = parse_run_mode(name, _OPTIONS, branch=replay, since=since, until=until, advance_to=advance_to)

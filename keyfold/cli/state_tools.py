@@ -38,8 +38,8 @@ def command_of(tool: type[StateTool], summary: str = "", **fixed: Any) -> Callab
             asked = tool(**fields, **fixed)
             if is_confirmed and not given["dry_run"] and confirm != subject:
                 raise KeyfoldError(
-                    f"what is erased is gone, from backups of Delta's history too: look with --dry-run, then give --confirm "
-                    f"{subject}"
+                    f"erased rows cannot be restored, not even from the table's history: try with --dry-run, then give "
+                    f"--confirm {subject}"
                 )
         with failures():
             lakehouse = Lakehouse(home)

@@ -10,8 +10,7 @@ import typer
 from keyfold.cli.known_names import require_stream
 from keyfold.cli.new.accepting import Acceptance, accepted_module, propose_accepted
 from keyfold.cli.new.module_edit import UnsafeEditError
-from keyfold.cli.new.proposal import spoken
-from keyfold.cli.new.writing import project_root
+from keyfold.cli.new.proposal import describe_type
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
 from keyfold.cli.terminal import failures, report, warn
 from keyfold.errors import KeyfoldError
@@ -19,7 +18,7 @@ from keyfold.ingestion.drift import Drift, find_drift
 from keyfold.ingestion.landing import landing_folder, newest_files
 from keyfold.lakehouse import Lakehouse
 from keyfold.privacy import MASK
-from keyfold.project import project_streams
+from keyfold.project import project_folder, project_streams
 from keyfold.storage.place import Place, local_path, to_place
 from keyfold.stream import Stream
 from keyfold.stream.sharing import streams_with
@@ -70,7 +69,7 @@ def accept(
         known = project_streams()[stream]
         file = _file_with(known, column, _drift(known, source, home))
         accepted = propose_accepted(known, column, file)
-        module = project_root() / "spark_jobs" / "streams" / f"{stream}.py"
+        module = project_folder() / "spark_jobs" / "streams" / f"{stream}.py"
         text = module.read_text(encoding="utf-8") if module.is_file() else ""
         try:
             changed = accepted_module(known, text, accepted, column, file)
@@ -93,7 +92,7 @@ def _shown(names: Sequence[str], private: bool) -> Sequence[str]:
 
 
 def _report(stream: str, accepted: Acceptance, module: Path, *, dry_run: bool, as_json: bool) -> None:
-    columns = [f"{one.name}: {spoken(one.source)}, from {one.source.raw!r}" for one in accepted.columns]
+    columns = [f"{one.name}: {describe_type(one.source)}, from {one.source.raw!r}" for one in accepted.columns]
     verb = "would add" if dry_run else "added"
     summary: dict[str, Any] = {
         "stream": stream,

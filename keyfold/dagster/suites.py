@@ -95,6 +95,7 @@ def rows_written(
 def _frame_written(
     spark: SparkSession, schema: StructType, files: Mapping[int, Sequence[Place]], key: Sequence[str]
 ) -> DataFrame:
+    # A file may be older than a column of the table; with the table's schema, its rows have NULL there.
     read = spark.read.schema(schema)
     if not files:
         return spark.createDataFrame([], schema)

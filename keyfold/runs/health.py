@@ -42,16 +42,16 @@ class Facts:
 
 
 MEANING = {
-    "keyfold_batches_total": "Batches that are done.",
+    "keyfold_batches_total": "Committed batches.",
     "keyfold_events_total": "Events that reached the job's step.",
     "keyfold_rows_total": "Rows written, by table.",
-    "keyfold_read_rows_total": "Rows read, by what became of them.",
-    "keyfold_open_events": "Events that open state stands for.",
-    "keyfold_watermark_timestamp_seconds": "Event time that has passed.",
-    "keyfold_last_batch_timestamp_seconds": "When the last batch was done.",
-    "keyfold_last_batch_seconds": "How long its work took.",
-    "keyfold_silent_seconds": "Processing time since the last batch that brought events.",
-    "keyfold_pending_seconds": "For how long a batch has been planned and not done; 0 of none.",
+    "keyfold_read_rows_total": "Rows read, by result: accepted, quarantined or duplicate.",
+    "keyfold_open_events": "Events in open state.",
+    "keyfold_watermark_timestamp_seconds": "The watermark.",
+    "keyfold_last_batch_timestamp_seconds": "When the last batch was committed.",
+    "keyfold_last_batch_seconds": "Duration of the last batch.",
+    "keyfold_silent_seconds": "Processing time since the last batch with events.",
+    "keyfold_pending_seconds": "Time since the oldest uncommitted batch was planned; 0 if there is none.",
 }
 
 

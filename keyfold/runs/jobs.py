@@ -20,12 +20,12 @@ from keyfold.runs.health import facts_of_job, served_on_loopback
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_job
 from keyfold.sinks.kafka import Published, Publisher
 
-_WHAT_IS_NEW = Incremental()
+_NEW_EVENTS = Incremental()
 
 
 @dataclass(frozen=True)
 class JobRun(RunSummary):
-    """What one run of a job did, with what it published.
+    """The summary of a run, with what it published.
 
     Attributes:
         published: what was sent to topics, for each table.
@@ -38,7 +38,7 @@ def run(
     spark: SparkSession,
     lakehouse: Lakehouse,
     job: KeyedJob,
-    mode: RunMode = _WHAT_IS_NEW,
+    mode: RunMode = _NEW_EVENTS,
     *,
     options: RunOptions | None = None,
 ) -> JobRun:
@@ -129,5 +129,5 @@ def run_continuously(
 def published(summary: RunSummary, publisher: Publisher) -> JobRun:
     """Send the remaining rows of a run, and add what was published to its summary."""
     publisher.publish(at_last=True)
-    whole = JobRun(**vars(summary), published=publisher.sent)
-    return replace(whole, warnings=(*summary.warnings, *publisher.warnings))
+    job_run = JobRun(**vars(summary), published=publisher.sent)
+    return replace(job_run, warnings=(*summary.warnings, *publisher.warnings))

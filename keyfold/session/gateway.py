@@ -42,17 +42,8 @@ class JavaEndedError(Unreachable):
         )
 
 
-def java_version() -> int:
-    """The major version of the Java that Spark will use: that of JAVA_HOME, else the first on PATH.
-
-    Raises:
-        KeyfoldError: as `java_text`.
-    """
-    return _version_in(java_text()) or 0
-
-
 def java_text() -> str:
-    """The output of `java -version` of the Java that Spark will use.
+    """Return the output of `java -version` of the Java that Spark will use: that of JAVA_HOME, else the first on PATH.
 
     Raises:
         KeyfoldError: there is no Java, it does not run, or it is older than 17.
@@ -154,7 +145,7 @@ def py4j_is_quiet() -> Iterator[None]:
 
 
 def java_has_ended() -> bool:
-    """Whether the Java process that this process started has ended."""
+    """Return whether the Java process that this process started has ended."""
     # Under spark-submit, Java is this process's parent, and the gateway has no process.
     java = getattr(SparkContext._gateway, "proc", None)
     return java is not None and java.poll() is not None
@@ -175,7 +166,7 @@ def _not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """Java's message without its stack trace: that of the innermost cause, which names the setting."""
+    """Return Java's message without its stack trace: that of the innermost cause, which names the setting."""
     cause = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     text = str(error)
     try:
@@ -216,7 +207,7 @@ def _submitted(conf: Mapping[str, str]) -> Iterator[None]:
 
 
 def quietly_logged(conf: Mapping[str, str]) -> dict[str, str]:
-    """Settings with which Java logs only warnings and errors, unless they configure logging themselves."""
+    """Add settings with which Java logs only warnings and errors, unless they configure logging themselves."""
     options = conf.get(_OPTIONS, "")
     if "log4j2.configurationFile" not in options:
         quiet = Path(__file__).with_name("log4j2.properties").as_uri()
@@ -225,7 +216,7 @@ def quietly_logged(conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def java_options(conf: Mapping[str, str], java: str) -> dict[str, str]:
-    """Settings with which Java starts from the archive of Spark's classes, if there is one.
+    """Add the options with which Java starts from the archive of Spark's classes, if there is one.
 
     Args:
         conf: all settings.
@@ -269,7 +260,7 @@ class _Messages:
         self._thread.start()
 
     def until_the_end(self) -> list[str]:
-        """All lines of a process that has ended."""
+        """Return all lines of a process that has ended."""
         os.close(self.pipe)
         self._thread.join(timeout=10)
         return self._lines or []
@@ -325,7 +316,7 @@ def _check_launched(conf: Mapping[str, str]) -> None:
 
 
 def explained(lines: Sequence[str]) -> str:
-    """An error message for the output of a Java process that ended before it was ready."""
+    """Return an error message for the output of a Java process that ended before it was ready."""
     text = "\n".join(lines)
     if jars := sorted(set(re.findall(r"\[NOT FOUND +\] (\S+#\S+?;\S+?)!", text))):
         return (

@@ -7,7 +7,7 @@ S3_PACKAGES = (
     "org.apache.hadoop:hadoop-aws:3.5.0",
     *(f"software.amazon.awssdk:{part}:2.35.4" for part in ("s3", "s3-transfer-manager", "sts", "apache-client")),
 )
-"""What Java needs to reach a bucket (19 MB). Used by sessions whose lakehouse directory is in one."""
+"""The packages with which Java reaches a bucket (19 MB), for sessions whose lakehouse directory is in one."""
 
 SHIPPED_WITH_SPARK = (
     "at.yawk.lz4:lz4-java",

@@ -73,7 +73,7 @@ _COORDINATES = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
 
 
 class SparkSettings(BaseModel):
-    """Where Spark runs, and its settings. Unknown fields and invalid values are errors when it is loaded."""
+    """The master and the settings of Spark. Unknown fields and invalid values are errors when it is loaded."""
 
     # Pydantic's errors repeat the input, which may be a secret.
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -116,7 +116,7 @@ class SparkSettings(BaseModel):
 
     @field_validator("master")
     @classmethod
-    def _master_is_one(cls, master: str) -> str:
+    def _master_is_valid(cls, master: str) -> str:
         if master.startswith("sc:"):
             raise ValueError(WHY_NOT_CONNECT)
         if not _MASTER.fullmatch(master):
@@ -144,7 +144,7 @@ class SparkSettings(BaseModel):
 
     @field_validator("conf")
     @classmethod
-    def _names_are_spark_s(cls, conf: dict[str, str]) -> dict[str, str]:
+    def _names_are_of_spark(cls, conf: dict[str, str]) -> dict[str, str]:
         own_fields = {"spark.master": "master", "spark.app.name": "app_name", "spark.jars.packages": "packages"}
         for name, value in conf.items():
             if not name.startswith("spark."):
@@ -176,7 +176,7 @@ class SparkSettings(BaseModel):
         return set(S3_PACKAGES) <= set(self.packages)
 
     def for_home(self, home: object) -> Self:
-        """The settings for a lakehouse directory: with `S3_PACKAGES` if it is in a bucket.
+        """Return the settings for a lakehouse directory: with `S3_PACKAGES` if it is in a bucket.
 
         Example:
             >>> SparkSettings().for_home("s3a://lake/home").reaches_s3, SparkSettings().for_home("/data").reaches_s3
@@ -216,7 +216,7 @@ def parse_conf(text: str, variable: str = "KEYFOLD_SPARK_CONF") -> dict[str, str
 
 
 def spark_conf(settings: SparkSettings) -> dict[str, str]:
-    """All Spark settings of the session that `settings` describes."""
+    """Return all Spark settings of the session that `settings` describes."""
     local = _LOCAL_DEFAULTS | {"spark.sql.shuffle.partitions": str(_local_cores(settings.master))}
     of_target = local if settings.is_local else cluster_defaults(settings.master, settings.conf)
     of_store = s3a_conf() if settings.reaches_s3 else {}
@@ -230,7 +230,7 @@ def spark_conf(settings: SparkSettings) -> dict[str, str]:
 
 
 def _local_cores(master: str) -> int:
-    """The number of tasks that run at a time, at least two. More state partitions would only add commits and waits."""
+    """Return the number of tasks that run at a time, at least two. More state partitions would only add commits and waits."""
     found = re.match(r"local\[(\d+)", master)
     cores = int(found[1]) if found else (os.cpu_count() or 1) if "*" in master else 1
     return max(2, cores)

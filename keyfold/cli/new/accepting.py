@@ -40,7 +40,7 @@ class Acceptance:
 
     @property
     def entries(self) -> dict[str, list[str]]:
-        """The lines, by the argument of `Stream` that they belong to."""
+        """The lines to add, by the argument of `Stream`."""
         sources = [one for one in self.columns if one.name != one.source.raw or one.source.time or one.source.json]
         found = {
             "schema": [column_text(one, is_event_time=False) for one in self.columns],
@@ -104,7 +104,7 @@ def accepted_module(stream: Stream, text: str, acceptance: Acceptance, raw: str,
         and not any(raw in one.unknown for one in find_drift(found, [file]))
     )
     if not is_as_meant:
-        raise UnsafeEditError("with them it would declare another stream than is meant")
+        raise UnsafeEditError("with them it would change more than these columns")
     return changed
 
 
@@ -114,5 +114,5 @@ def _why_private(stream: Stream, column: RawColumn) -> str:
     # A new field beside a private one may be private too, so it is masked until somebody reviews it.
     holders = {path_of(name)[:-1] for private in stream.private for name in stream.source(private).names}
     if path_of(column.raw)[:-1] and path_of(column.raw)[:-1] in holders:
-        return "as what stands beside it"
+        return "since a column beside it is private"
     return why_private(column.raw, column.values)

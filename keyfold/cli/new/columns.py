@@ -126,7 +126,7 @@ def _of_numbers(name: str, values: pl.Series, there: pl.Series) -> RawColumn:
     if len(misfits) * 2 > len(there):
         return RawColumn(name, None, values, notes=(_NOT_READ,))
     whole = whole_numbers(values, pl.Int64())
-    return RawColumn(name, pa.int64(), whole, notes=_misfits(misfits, "no integer of 64 bits"))
+    return RawColumn(name, pa.int64(), whole, notes=_misfits(misfits, "not an integer of 64 bits"))
 
 
 def _of_text(name: str, values: pl.Series, *, is_csv: bool) -> RawColumn:
@@ -170,7 +170,7 @@ def _number(name: str, values: pl.Series, there: pl.Series, most: int) -> RawCol
         # A misfit with digits, such as 85123A, is a code and not an error, so the column is text.
         if len(misfits) <= most and not misfits.str.contains(r"\d").any():
             numbers = values.set(~values.str.contains(pattern), None).cast(dtype, strict=False)
-            notes = (*_misfits(misfits, "no number"), *(_rounded(there) if kind == pa.float64() else ()))
+            notes = (*_misfits(misfits, "not a number"), *(_rounded(there) if kind == pa.float64() else ()))
             return RawColumn(name, kind, numbers, notes=notes)
     return None
 
@@ -194,15 +194,17 @@ def _why_text(name: str, there: pl.Series) -> tuple[str, ...]:
     if (digits.str.contains(_INTEGER) & digits.cast(pl.Int64, strict=False).is_null()).any():
         return ("its numbers have too many digits, so they stay text",)
     if digits.str.contains(".", literal=True).any() and _ID_WORDS & set(words(name)):
-        return ("its numbers name things, so they stay text",)
+        return ("its numbers identify things, so they stay text",)
     return ()
 
 
 def _of_times(name: str, values: pl.Series, is_there: pl.Series, found: TimeShape) -> RawColumn:
     misfits = values.drop_nulls().filter(found.times.is_null())
-    notes = list(_misfits(misfits, "no time"))
+    notes = list(_misfits(misfits, "not a time"))
     if found.other:
-        notes.append(f"its times are read as {found.shape} and could as well be {found.other}: see to it in `sources`")
+        notes.append(
+            f"its times are read as {found.shape} and could as well be {found.other}: correct it in `sources` if needed"
+        )
     if found.shape == ISO and values.dtype == pl.String:
         text = values.drop_nulls().str.contains(_OFFSET)
         if not text.any():

@@ -13,16 +13,16 @@ from keyfold.cli.known_names import require_stream
 from keyfold.cli.new.job_files import choose_key, group_of, groups, job_files, job_paths, possible_keys
 from keyfold.cli.new.names import check_name
 from keyfold.cli.new.project_files import project_files
-from keyfold.cli.new.proposal import Proposal, propose_stream, spoken
+from keyfold.cli.new.proposal import Proposal, describe_type, propose_stream
 from keyfold.cli.new.sample import Sample, read_sample
 from keyfold.cli.new.stream_files import stream_files, stream_of, stream_paths
-from keyfold.cli.new.writing import check_free, project_root, write_files
+from keyfold.cli.new.writing import check_free, write_files
 from keyfold.cli.options import AsJson
 from keyfold.cli.terminal import failures, report, usage_faults
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.parsing import UnreadableFileError, parse_file
 from keyfold.keyed.job.parameters import build_job
-from keyfold.project import project_jobs, project_streams
+from keyfold.project import project_folder, project_jobs, project_streams
 
 new = typer.Typer(
     help="Write a new project, stream or job, with its assets and tests, for you to edit.",
@@ -49,11 +49,9 @@ def project(
         if root.exists() and (not root.is_dir() or any(root.iterdir())):
             raise KeyfoldError(f"{root} exists and is not an empty folder; nothing was written: choose another")
         texts = project_files(root.name)
-        if not dry_run:
-            write_files(root, texts)
         following = f"cd {shlex.quote(str(folder))}\nmake demo\nmake test\nmake ui"
         summary = {"project": root.name, "folder": str(root)}
-        _report(summary, f"project {root.name}", texts, dry_run=dry_run, as_json=as_json, following=following)
+        _write(root, texts, summary, f"project {root.name}", following, dry_run=dry_run, as_json=as_json)
 
 
 @new.command()
@@ -77,19 +75,17 @@ def stream(
     with usage_faults():
         check_name("stream", name)
     with failures():
-        root = project_root()
+        root = project_folder()
         _require_free(name, root, stream_paths(name))
         rows = read_sample(sample)
         ids = None if event_id is None else [one.strip() for one in event_id.split(",") if one.strip()]
         proposal = propose_stream(name, rows, event_time, ids)
         texts = stream_files(name, proposal, rows)
         trial = _try(texts[stream_paths(name)[0]], rows)
-        if not dry_run:
-            write_files(root, texts)
-        told = _stream_text(rows, proposal, trial)
         summary = {"stream": name, **_summary(proposal), "accepted": trial.accepted, "rejected": trial.rejected}
         following = f"keyfold ingest {name} --from FOLDER --settle 0\nkeyfold new job NAME --stream {name}"
-        _report(summary, told, texts, dry_run=dry_run, as_json=as_json, following=following)
+        text = _stream_text(rows, proposal, trial)
+        _write(root, texts, summary, text, following, dry_run=dry_run, as_json=as_json)
 
 
 @new.command()
@@ -105,25 +101,16 @@ def job(
         check_name("job", name)
         require_stream(of)
     with failures():
-        root = project_root()
+        root = project_folder()
         _require_free(name, root, job_paths(name))
         chosen = choose_key(project_streams()[of], key)
         texts = job_files(name, project_streams()[of], chosen, group_of(root, project_streams()[of]))
-        if not dry_run:
-            write_files(root, texts)
         others = [column for column in possible_keys(project_streams()[of]) if column not in chosen]
         also = f" (other candidates: {', '.join(others)}; choose with --key)" if others and key is None else ""
-        told = f"{name} reads {of}; its key is {', '.join(chosen)}{also}"
-        tests = job_paths(name)[-1]
-        following = f"python -m pytest {tests}\nkeyfold run {name}"
-        _report(
-            {"job": name, "stream": of, "key": chosen},
-            told,
-            texts,
-            dry_run=dry_run,
-            as_json=as_json,
-            following=following,
-        )
+        text = f"{name} reads {of}; its key is {', '.join(chosen)}{also}"
+        summary = {"job": name, "stream": of, "key": chosen}
+        following = f"python -m pytest {job_paths(name)[-1]}\nkeyfold run {name}"
+        _write(root, texts, summary, text, following, dry_run=dry_run, as_json=as_json)
 
 
 def _require_free(name: str, root: Path, paths: list[Path]) -> None:
@@ -174,7 +161,7 @@ def _stream_text(sample: Sample, proposal: Proposal, trial: _Trial) -> str:
     width = max(len(column.name) for column in proposal.columns)
     lines = [f"{sample.path.name}: {sample.rows:,} rows{', the first part of the file' if sample.is_cut else ''}"]
     for column in proposal.columns:
-        kind = spoken(column.source)
+        kind = describe_type(column.source)
         shape = f", written as {column.source.time}" if column.source.time else ""
         source = f", from {column.source.raw!r}" if column.source.raw != column.name else ""
         lines.append(f"  {column.name:{width}}  {kind}{'' if column.nullable else ', required'}{shape}{source}")
@@ -196,15 +183,24 @@ def _summary(proposal: Proposal) -> dict[str, Any]:
     }
 
 
-def _report(
-    summary: Mapping[str, Any], told: str, texts: Mapping[Path, str], *, dry_run: bool, as_json: bool, following: str
+def _write(
+    root: Path,
+    texts: Mapping[Path, str],
+    summary: Mapping[str, Any],
+    text: str,
+    following: str,
+    *,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
+    """Write the files unless it is a dry run, and report them."""
     if dry_run:
-        files = "\n".join(f"--- {path}\n{text}" for path, text in texts.items())
+        files = "\n".join(f"--- {path}\n{content}" for path, content in texts.items())
         written = f"would write:\n{files}"
     else:
+        write_files(root, texts)
         files = "\n".join(f"  {path}" for path in texts)
         then = "\n".join(f"  {line}" for line in following.splitlines())
         written = f"wrote:\n{files}\nthen:\n{then}"
     paths = [str(path) for path in texts]
-    report({**summary, "files": paths, "written": not dry_run}, as_json, f"{told}\n{written}")
+    report({**summary, "files": paths, "written": not dry_run}, as_json, f"{text}\n{written}")

@@ -14,10 +14,13 @@ from keyfold.stream.raw_paths import path_of
 
 _MOST_FIELDS = 50
 _LIST = (
-    "a list that is not of texts alone is kept as JSON text; where each of its elements is an event, say "
+    "a list of values other than texts is kept as JSON text; if each element is an event, write "
     "Source('{name}[].FIELD') in `sources`"
 )
-_OPEN = "an object whose fields differ from row to row is kept as JSON text; for one of them say Source('{name}.FIELD') in `sources`"
+_OPEN = (
+    "an object whose fields differ from row to row is kept as JSON text; to read one field, write "
+    "Source('{name}.FIELD') in `sources`"
+)
 
 
 class Flattened:
@@ -75,7 +78,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _is_open(name: str, fields: Mapping[str, int], objects: int, taken: Mapping[str, Any]) -> bool:
-    """Whether the fields differ from row to row, so that field names are data, or cannot be written in a path."""
+    """Return whether the fields differ from row to row, so that field names are data, or cannot be written in a path."""
     seldom = sum(count * 2 < objects for count in fields.values())
     return (
         not fields

@@ -48,7 +48,7 @@ def job_files(name: str, stream: Stream, key: Sequence[str], group: str) -> dict
     }
     texts = (
         render("job.py", **said, model=model, key=f"KEY = {names(key)}", columns=assigned("COLUMNS = ", columns)),
-        render("job_room.py", **said),
+        render("job_assets.py", **said),
         render("suite.py", **said, checks=_checks(key, said)),
         render("job_test.py", **said, **test),
     )
@@ -107,7 +107,7 @@ def group_of(root: Path, stream: Stream) -> str:
         KeyfoldError: no module has the stream.
     """
     for file in sorted((root / "assets").glob("*.py")):
-        found = _Room.read(file)
+        found = _AssetModule.read(file)
         if found.group and found.stream() is stream:
             return found.group
     raise KeyfoldError(
@@ -118,14 +118,14 @@ def group_of(root: Path, stream: Stream) -> str:
 
 def groups(root: Path) -> set[str]:
     """Return all groups of assets, parsed from the modules in assets/."""
-    return {room.group for file in (root / "assets").glob("*.py") if (room := _Room.read(file)).group}
+    return {module.group for file in (root / "assets").glob("*.py") if (module := _AssetModule.read(file)).group}
 
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(names) or "none"
 
 
-class _Room:
+class _AssetModule:
     """A parsed module of assets/: its group and its stream."""
 
     def __init__(self, tree: ast.Module) -> None:
@@ -140,7 +140,7 @@ class _Room:
         self.group = str(group.value) if isinstance(group, ast.Constant) else ""
 
     @classmethod
-    def read(cls, file: Path) -> "_Room":
+    def read(cls, file: Path) -> "_AssetModule":
         try:
             return cls(ast.parse(file.read_text(encoding="utf-8")))
         except SyntaxError as error:
@@ -172,15 +172,15 @@ def _checks(key: Sequence[str], said: Mapping[str, str]) -> str:
     start, count = said["start"], quoted(said["count"])
     before = quoted(f"`{said['time']}` < `{start}`")
     window = f"[{', '.join(map(quoted, (*key, start)))}]"
-    most = '"A window has up to 100,000 events on average: say here what is usual."'
+    most = '"A window has at most 100,000 events on average: edit this number."'
     checks = [
         *((f"{one}_is_there", "critical.not_null", [quoted(one), '"Every row names its key."']) for one in key),
         ("one_row_a_window", "critical.unique", [window, '"A key has one row a window."']),
-        ("events_are_counted", "critical.between", [count, '"A window that is told has events."', "min_value=1"]),
+        ("events_are_counted", "critical.between", [count, '"A written window has events."', "min_value=1"]),
         (
             "the_last_event_is_in_its_window",
             "critical.never",
-            [before, '"The last event of a window lies behind its start."'],
+            [before, '"The last event of a window is not before its start."'],
         ),
         ("events_are_as_many_as_usual", "info.mean_between", [count, most, "max_value=100_000"]),
     ]

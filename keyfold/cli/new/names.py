@@ -13,6 +13,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _TAKEN_BY_DAGSTER = frozenset({"everything", "monitoring", "run_statistics"})
 _TAKEN_BY_TABLES = frozenset({DEADLINE, STALE_AT, INGESTED_AT})
 _LONGEST = 38
+"""Length of a column name, which leaves room for the number that `free_name` appends."""
 
 
 def check_name(what: str, name: str) -> None:
@@ -23,8 +24,8 @@ def check_name(what: str, name: str) -> None:
     """
     if not _NAME.fullmatch(name) or name.endswith("_") or "__" in name:
         raise KeyfoldError(
-            f"{name!r} cannot name a {what}: use at most 40 lower-case letters, digits and single underscores, beginning with a "
-            "letter; it becomes the name of a module, a folder and tables"
+            f"{name!r} cannot name a {what}: use at most 40 lower-case letters, digits and single underscores, beginning "
+            "with a letter; it becomes the name of a module, a folder and tables"
         )
     if keyword.iskeyword(name) or name in _TAKEN_BY_DAGSTER:
         raise KeyfoldError(f"{name!r} cannot name a {what}: the word is reserved; choose another")

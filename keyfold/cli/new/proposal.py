@@ -56,7 +56,7 @@ class Column:
 
     @property
     def is_number(self) -> bool:
-        """Whether a unit may belong to it."""
+        """Whether its values are numbers, which may have a unit."""
         return is_number(self.kind)
 
 
@@ -84,7 +84,7 @@ class Proposal:
 
 
 def is_number(kind: pa.DataType | None) -> bool:
-    """Whether values of a type are numbers."""
+    """Return whether values of a type are numbers."""
     return kind is not None and (types.is_floating(kind) or types.is_integer(kind))
 
 
@@ -149,7 +149,7 @@ def _require_key(found: Sequence[RawColumn], columns: dict[str, RawColumn], time
     lost = [column.raw for column in found if column.json or column.kind is None]
     if not lost or any(_is_key(column) for name, column in columns.items() if name != time):
         return
-    listed = ", ".join(f"{name} ({spoken(column)})" for name, column in columns.items())
+    listed = ", ".join(f"{name} ({describe_type(column)})" for name, column in columns.items())
     raise KeyfoldError(
         "no column can be the key of a job: a key column has texts, whole numbers, or true and false. The columns are: "
         f"{listed}. Write the stream by hand, with paths into {', '.join(lost)}, such as "
@@ -186,11 +186,11 @@ def _event_time(columns: dict[str, RawColumn], wanted: str | None) -> tuple[str,
             )
         return name, []
     if not times:
-        listed = ", ".join(f"{name} ({spoken(column)})" for name, column in columns.items())
+        listed = ", ".join(f"{name} ({describe_type(column)})" for name, column in columns.items())
         raise KeyfoldError(
-            f"no column of the sample has times, and every event needs an event time. The columns are: {listed}. Known forms are "
-            "ISO 8601, usual orders of date and clock, and numbers that count from 1970 in a column named like a time. If events "
-            f"have no time, --event-time {ARRIVAL} dates them by their arrival"
+            f"no column of the sample has times, and every event needs an event time. The columns are: {listed}. Known forms "
+            "are ISO 8601, usual orders of date and clock, and numbers that count from 1970 in a column named like a time. If "
+            f"events have no time, --event-time {ARRIVAL} dates them by their arrival"
         )
     best = sorted(times, key=lambda name: _rank_as_event_time(name, columns[name]))
     return best[0], best[1:]
@@ -217,19 +217,19 @@ def _event_id(stream: str, columns: dict[str, RawColumn], time: str, notes: list
     for chosen in (one for count in (1, 2, 3) for one in combinations(possible, count)):
         # Many columns are unique in a small sample only, and a wrong event id drops events as duplicates. So a single
         # column must be named like an event id, and several columns need a time or a sequence number among them.
-        is_meant = set(chosen) <= names_of_events if len(chosen) == 1 else _tells_events_apart(chosen, time)
+        is_meant = set(chosen) <= names_of_events if len(chosen) == 1 else _distinguishes_events(chosen, time)
         if is_meant and rows.select(chosen).is_unique().all():
             return [name for name in columns if name in chosen]
     notes.append("no columns identify an event, so duplicates are not detected: set `event_id` if some columns do")
     return []
 
 
-def _tells_events_apart(chosen: Sequence[str], time: str) -> bool:
+def _distinguishes_events(chosen: Sequence[str], time: str) -> bool:
     return any(name == time or _has_word(name, _COUNTS_EVENTS) for name in chosen)
 
 
 def _is_id(name: str, column: RawColumn) -> bool:
-    """Whether a column identifies something, so that events must have it; measurements may be missing."""
+    """Return whether a column identifies something, so that events must have it; measurements may be missing."""
     is_text_or_whole = (
         column.kind is not None and not column.json and (types.is_string(column.kind) or types.is_integer(column.kind))
     )
@@ -272,7 +272,7 @@ def _has_word(name: str, pattern: re.Pattern[str]) -> bool:
     return any(pattern.fullmatch(word) for word in words(name))
 
 
-def spoken(column: RawColumn) -> str:
+def describe_type(column: RawColumn) -> str:
     """Describe the type of a column for people."""
     if column.json:
         return "JSON text"

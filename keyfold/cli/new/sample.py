@@ -77,7 +77,7 @@ def read_sample(path: Path, elements: Keys | None = None) -> Sample:
     if found is None:
         raise KeyfoldError(f"{path}: ingest reads files that end with {READABLE}; rename the file")
     if elements is not None and found != "json":
-        raise KeyfoldError(f"{path}: elements of lists are sampled of JSON lines alone")
+        raise KeyfoldError(f"{path}: elements of lists can be sampled only from JSON lines")
     read = {"csv": _read_csv, "json": partial(_read_json, elements=elements), "parquet": _read_parquet}[found]
     try:
         sample = read(path)
@@ -222,7 +222,7 @@ def _read_parquet(path: Path) -> Sample:
     with pq.ParquetFile(path) as file:
         names = file.schema_arrow.names
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise KeyfoldError(f"{path} has the column {', '.join(twice)} twice; name them apart")
+            raise KeyfoldError(f"{path} has the column {', '.join(twice)} twice; rename one")
         batches, count = [], 0
         for batch in file.iter_batches(100_000, use_threads=False):
             batches.append(batch)

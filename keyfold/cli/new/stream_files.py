@@ -42,7 +42,7 @@ def stream_files(name: str, proposal: Proposal, sample: Sample) -> dict[Path, st
     """Generate the text of each file."""
     texts = (
         _module(name, proposal, sample),
-        render("stream_room.py", name=name, title=title(name)),
+        render("stream_assets.py", name=name, title=title(name)),
         _test(name, proposal),
     )
     return dict(zip(stream_paths(name), texts, strict=True))

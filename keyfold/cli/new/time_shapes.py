@@ -15,7 +15,7 @@ from keyfold.stream import TIMESTAMP
 ISO = ""
 """The format that ingest reads by default."""
 
-_SPEAKS_OF_TIME = re.compile(
+_TIME_WORDS = re.compile(
     "time|timestamp|ts|date|datetime|at|when|epoch|instant|created|updated|occurred|start|started|end|ended|begin"
 )
 _CLOCKS = ("%H:%M:%S%.f", "%H:%M", "%I:%M:%S %p", "%I:%M %p")
@@ -76,7 +76,7 @@ def find_time_shape(name: str, values: pl.Series, most: int) -> TimeShape | None
             return TimeShape(ISO, times)
         if found := _text_shape(values, needed):
             return found
-    if any(_SPEAKS_OF_TIME.fullmatch(word) for word in words(name)):
+    if any(_TIME_WORDS.fullmatch(word) for word in words(name)):
         return _digits_shape(values, needed)
     return None
 
@@ -97,14 +97,15 @@ def _text_shape(values: pl.Series, needed: int) -> TimeShape | None:
     # the times are sorted.
     found.sort(key=lambda one: (one.times.null_count(), not one.times.drop_nulls().is_sorted()))
     best = found[0]
-    twins = [one.shape for one in found[1:] if not one.times.equals(best.times)]
-    is_torn = bool(twins) and found[1].times.null_count() == best.times.null_count()
-    return TimeShape(best.shape, best.times, twins[0] if is_torn else "")
+    others = [one.shape for one in found[1:] if not one.times.equals(best.times)]
+    is_ambiguous = bool(others) and found[1].times.null_count() == best.times.null_count()
+    return TimeShape(best.shape, best.times, others[0] if is_ambiguous else "")
 
 
 def _digits_shape(values: pl.Series, needed: int) -> TimeShape | None:
     if values.dtype == pl.String and values.str.contains(r"^\d+(\.\d+)?$").sum() < needed:
         return None
+    # The plausible ranges of two units do not overlap: seconds of 2100 are milliseconds of 1970.
     for unit in ("s", "ms", "us", "ns"):
         times = _between(parse_times(values, unit), _PLAUSIBLE)
         if times.is_not_null().sum() >= needed:

@@ -8,19 +8,10 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 
 from keyfold.errors import KeyfoldError
-from keyfold.project import project_folder
 
 TEMPLATES = files("keyfold.cli.new") / "templates"
-_ENVIRONMENT = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)  # noqa: S701 - Python, no HTML
-
-
-def project_root() -> Path:
-    """Return the root folder of the current project.
-
-    Raises:
-        KeyfoldError: the working directory is not in a project.
-    """
-    return project_folder()
+# Not escaped for HTML: the templates are Python.
+_ENVIRONMENT = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)  # noqa: S701
 
 
 def render(template: str, **values: str) -> str:

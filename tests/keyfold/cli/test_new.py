@@ -110,7 +110,7 @@ def test_ids_with_leading_zeros_too_many_digits_or_a_point_stay_text_and_the_rea
     for reason in (
         "station: its numbers have leading",
         "serial: its numbers have too many",
-        "customer_id: its numbers name",
+        "customer_id: its numbers identify",
     ):
         assert reason in told
 
@@ -390,9 +390,9 @@ def test_a_bad_time_is_borne_as_a_bad_number_is_and_each_thing_is_said_once(tmp_
     assert kinds(proposal)["at"] == kinds(proposal)["epoch_ts"] == "timestamp[us, tz=UTC]"
     assert kinds(proposal)["speed"] == "double"
     assert [note for note in proposal.notes if note.startswith(("at:", "speed:", "epoch"))] == [
-        "at: 1 value is no time, such as 'soon': such rows go to quarantine",
+        "at: 1 value is not a time, such as 'soon': such rows go to quarantine",
         "speed: 1 of its values is of another type than the others",
-        "epoch.ts: 1 value is no time, such as '0': such rows go to quarantine",
+        "epoch.ts: 1 value is not a time, such as '0': such rows go to quarantine",
         "epoch: 1 of its values is no object: such rows go to quarantine",
     ]
     assert len(set(proposal.notes)) == len(proposal.notes)
@@ -514,7 +514,7 @@ def ruff_finds(texts: dict[Path, str]) -> str:
 
 
 def invoke(monkeypatch: pytest.MonkeyPatch, project: Path, *arguments: str):
-    monkeypatch.setattr(commands, "project_root", lambda: project)
+    monkeypatch.setattr(commands, "project_folder", lambda: project)
     return CliRunner().invoke(app, ["new", *arguments])
 
 

@@ -170,7 +170,7 @@ def test_the_commands_show_and_accept_what_a_shipped_stream_does_not_know(tmp_pa
 
 def test_the_module_is_written_or_its_lines_are_shown(tmp_path, monkeypatch):
     module = tmp_path / "spark_jobs" / "streams" / "weather.py"
-    monkeypatch.setattr("keyfold.cli.stream.project_root", lambda: tmp_path)
+    monkeypatch.setattr("keyfold.cli.stream.project_folder", lambda: tmp_path)
     new = {"origin": "EWR", "time_hour": "2026-01-01T06:00:00Z", "snow": {"depth": 2.5}}
     file = json_of(tmp_path, *[new] * 3)
     refused = invoke(monkeypatch, "accept", "weather", "snow", "--from", str(file))

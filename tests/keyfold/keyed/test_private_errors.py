@@ -57,7 +57,7 @@ def failure(without_spark, lakehouse, land, fault):
 def test_of_a_private_column_no_error_quotes_a_value_nor_do_its_causes(failure):
     error = failure("user")
     assert NAME not in "".join(traceback.format_exception(error))
-    assert "what it says is hidden: it may show values of" in str(error)
+    assert "its message is hidden: it may quote values of" in str(error)
     assert "user" in str(error)
 
 

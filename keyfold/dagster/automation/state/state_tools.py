@@ -27,7 +27,7 @@ from keyfold.runs.tools.tool import Work
 
 
 def state_job(tool: type[StateTool]) -> dg.JobDefinition:
-    """The Dagster job of a state tool."""
+    """Build the Dagster job of a state tool."""
 
     def act(context: dg.OpExecutionContext, config: Any, spark: SparkSession, lakehouse: Lakehouse) -> None:
         asked = _asked(tool, config, lakehouse)
@@ -36,10 +36,14 @@ def state_job(tool: type[StateTool]) -> dg.JobDefinition:
         if tool.needs_token:
             check_token(context, config)
         outcome = asked.act(Work(spark, lakehouse, jobs, RunOptions()))
-        told = {name: _shown(value) for name, value in outcome.summary.items() if name not in outcome.previews}
-        told |= issue_token(context, config) if tool.needs_token else {}
-        context.add_output_metadata(told | {name: preview_rows(*one) for name, one in outcome.previews.items()})
+        # A preview replaces the summary's entry of that name, whose rows are not masked.
+        metadata = {name: _shown(value) for name, value in outcome.summary.items() if name not in outcome.previews}
+        metadata |= {name: preview_rows(*one) for name, one in outcome.previews.items()}
+        # Issued after the dry run: one that failed has shown nothing to confirm.
+        metadata |= issue_token(context, config) if tool.needs_token else {}
+        context.add_output_metadata(metadata)
 
+    # Dagster reads a config's type from the annotation, and each tool has its own.
     act.__annotations__ |= {
         "config": _form(tool),
         "spark": dg.ResourceParam[SparkSession],
@@ -50,7 +54,7 @@ def state_job(tool: type[StateTool]) -> dg.JobDefinition:
 
 
 def _form(tool: type[StateTool]) -> type[dg.Config]:
-    """What the launchpad asks for: the tool's fields, its subject once more, and a token where it needs one."""
+    """Build the run config of a tool: its fields, its subject repeated to confirm, and a token if it requires one."""
     fields: dict[str, Any] = {name: (one.annotation, _field(name, one)) for name, one in tool.model_fields.items()}
     fields[tool.subject] = (str, Field(description=f"One of: {', '.join(tool.subjects())}."))
     fields["confirm"] = (str, Field(description=tool.confirm))
@@ -61,19 +65,18 @@ def _form(tool: type[StateTool]) -> type[dg.Config]:
 
 def _field(name: str, field: FieldInfo) -> Any:
     if name == "dry_run":
-        # The other way round than on the command line: a form is sent by one click.
+        # True by default, unlike on the command line: one click sends a form.
         return Field(default=True, description=field.description)
-    # The user of this process is not who sends the form.
-    if field.is_required() or name == "who":
-        return Field(description=field.description)
-    return Field(default=field.get_default(call_default_factory=True), description=field.description)
+    # `who` has no default here: the user of this process is not the person who sends the form.
+    default = ... if field.is_required() or name == "who" else field.get_default(call_default_factory=True)
+    return Field(default=default, description=field.description)
 
 
 def _asked(tool: type[StateTool], config: dg.Config, lakehouse: Lakehouse) -> StateTool:
-    """The tool as a form asks for it.
+    """Build the tool from its run config.
 
     Raises:
-        Misconfigured: it is not confirmed, or a value is none that it can have, or names a file.
+        Misconfigured: the config is not confirmed, a value is invalid, or a value names a file.
     """
     given = config.model_dump(exclude={"token"})
     kind, confirm = tool.subject, given.pop("confirm")
@@ -104,4 +107,4 @@ def _shown(value: Any) -> Any:
 
 
 STATE_TOOLS = [state_job(tool) for tool in tools.STATE_TOOLS.values()]
-"""Every tool, as a job."""
+"""A job for every state tool."""
