@@ -16,11 +16,11 @@ from keyfold.errors import KeyfoldError, NotFound
 from keyfold.ingestion.ingest_records import IngestCounts
 from keyfold.ingestion.ingest_settings import REBUILD, RECORD
 from keyfold.ingestion.inspection import all_known_files, read_topics
-from keyfold.ingestion.run import Landing, ingest_under_lock
+from keyfold.ingestion.run import ingest_under_lock
 from keyfold.ingestion.sources.kafka.offsets import ReadTopic, TopicState
 from keyfold.ingestion.sources.kafka.settings import PREFIX, KafkaSettings
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic, topic_state
-from keyfold.ingestion.sources.landing_names import source_name, source_place
+from keyfold.ingestion.sources.landing_names import Landing, source_name, source_place
 from keyfold.ingestion.summary import IngestSummary
 from keyfold.journal.progress import Progress
 from keyfold.lakehouse import Lakehouse, exclusive, read_json, write_json

@@ -9,26 +9,19 @@ from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError, Misconfigured, NotFound
 from keyfold.ingestion.admission import Admission, select_files
-from keyfold.ingestion.arrays import DamagedArrayError
-from keyfold.ingestion.batch import work
-from keyfold.ingestion.ingest_records import IngestDone, IngestPlan
 from keyfold.ingestion.ingest_settings import REBUILD, RECORD, open_ingest
 from keyfold.ingestion.member import Member
-from keyfold.ingestion.planning import MAX_BYTES_PER_BATCH, cut_new_files, in_step, new_offsets, plan_batches
-from keyfold.ingestion.sources.kafka.offsets import TopicShare, gone_error
-from keyfold.ingestion.sources.kafka.topic import KafkaTopic, topic_id
-from keyfold.ingestion.sources.landing_names import source_name
-from keyfold.ingestion.split import TopicAccess
+from keyfold.ingestion.planning import MAX_BYTES_PER_BATCH, cut_new_files, new_offsets, plan_batches
+from keyfold.ingestion.shared_batches import SharedBatches
+from keyfold.ingestion.sources.kafka.topic import KafkaTopic
+from keyfold.ingestion.sources.landing_names import Landing, source_name
 from keyfold.ingestion.summary import IngestSummary, together
-from keyfold.journal.progress import Progress, seconds_left
+from keyfold.journal.progress import Progress
 from keyfold.lakehouse import Lakehouse, exclusive
-from keyfold.storage.place import Place, local_path
+from keyfold.storage.place import local_path
 from keyfold.storage.reachable import check_conditions
 from keyfold.stream import Stream
 from keyfold.stream.sharing import check_sharing
-
-Landing = Place | KafkaTopic
-"""A source of events: a folder of files, on a disk or in a bucket, or a Kafka topic."""
 
 
 def ingest(
@@ -179,7 +172,7 @@ def ingest_under_lock(
             for one in streams
             if only is None or one.name == only
         ]
-        run = _Run(spark, lakehouse, streams, members, landing, on_batch)
+        run = SharedBatches(spark, lakehouse, streams, members, landing, on_batch)
         for member in members:
             member.begin()
         # Plans of a killed run first: otherwise their files would be found new and planned twice.
@@ -226,88 +219,3 @@ def ingest_under_lock(
         member.summary(admission, reread_changed, seconds)
         for member, admission in zip(members, admissions, strict=True)
     ]
-
-
-class _Run:
-    """A run of several streams: each input is read once for all streams that need it."""
-
-    def __init__(
-        self,
-        spark: SparkSession,
-        lakehouse: Lakehouse,
-        streams: Sequence[Stream],
-        members: Sequence[Member],
-        landing: Landing,
-        on_batch: Callable[[Progress], None] | None,
-    ) -> None:
-        self._spark, self._lakehouse, self._streams, self._on_batch = spark, lakehouse, streams, on_batch
-        self._members, self._landing = members, landing
-
-    @property
-    def conditions(self) -> str:
-        """The conditions that assign rows to streams, for plans; empty for a single stream."""
-        if len(self._streams) == 1:
-            return ""
-        return "; ".join(f"{one.name}: {one.condition}" for one in self._streams)
-
-    def do(self, queues: Sequence[Sequence[IngestPlan]]) -> None:
-        """Work on the members' plans, batch by batch."""
-        steps = in_step(queues)
-        if not steps:
-            return
-        began, done_bytes = time.monotonic(), 0
-        left = [list(plans) for plans in queues]
-        for member, plans in zip(self._members, queues, strict=True):
-            if plans:
-                member.prepare(plans[0])
-        for_steps = [[left[at].pop(0) for at in step] for step in steps]
-        sizes = [plans[0].size for plans in for_steps]
-        for at, (step, plans) in enumerate(zip(steps, for_steps, strict=True)):
-            self._do([self._members[one] for one in step], plans)
-            done_bytes += sizes[at]
-            seconds = seconds_left(done_bytes, sum(sizes), time.monotonic() - began)
-            if self._on_batch is not None:
-                self._on_batch(Progress(at + 1, len(steps), done_bytes, sum(sizes), "bytes", seconds))
-
-    def _do(self, members: Sequence[Member], plans: Sequence[IngestPlan]) -> None:
-        # This order makes ingest exactly once: first rows are written, then a commit record names them, then tables commit.
-        topic = plans[0].topic
-        access = self._access(topic) if topic else None
-        try:
-            dones = self._work(members, plans, access)
-        except DamagedArrayError as error:
-            # Nothing of the batch is committed yet, so it can be repeated with a rebuilt index.
-            for member in members:
-                member.rebuild_index(str(error))
-            dones = self._work(members, plans, access)
-        # Check again after reading: messages of a topic that was replaced meanwhile must not be committed.
-        if topic and access and not access.is_gone and self._access(topic).is_gone:
-            raise gone_error(topic.name, self._members[0].remedy)
-        # All records before the first commit: from then on, an interrupted run is finished from the records.
-        for member, done in zip(members, dones, strict=True):
-            member.journal.write_done(done)
-        for member, done in zip(members, dones, strict=True):
-            member.commit(done)
-
-    def _work(
-        self, members: Sequence[Member], plans: Sequence[IngestPlan], access: TopicAccess | None
-    ) -> list[IngestDone]:
-        shares = [member.share(plan) for member, plan in zip(members, plans, strict=True)]
-        return work(self._spark, self._lakehouse, self._streams, shares, access)
-
-    def _access(self, share: TopicShare) -> TopicAccess:
-        """Return how to read a plan's topic, after a check that it is the topic that was planned."""
-        own = self._landing if isinstance(self._landing, KafkaTopic) and self._landing.name == share.name else None
-        # A killed run may have planned another topic than this run reads.
-        topic = own or KafkaTopic(share.name)
-        is_gone = topic_id(topic) != share.id
-        if is_gone and not topic.anew:
-            raise gone_error(share.name, self._members[0].remedy)
-        return TopicAccess(
-            share.name,
-            topic.settings.bootstrap,
-            tuple(sorted(topic.settings.conf)),
-            topic.on_gap == "record",
-            is_gone,
-            share.arrived_after,
-        )

@@ -7,9 +7,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-import threading
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,13 +18,12 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
 from keyfold.errors import KeyfoldError, Misconfigured, Unreachable
-from keyfold.session.class_archive import with_class_archive
 from keyfold.session.interrupts import signals_kept_waiting
+from keyfold.session.java_options import java_options, quietly_logged, write_properties
+from keyfold.session.java_output import JavaOutput, explained
 from keyfold.session.redaction import shown, without_secrets
 
 OLDEST_JAVA = 17
-
-_OPTIONS = "spark.driver.extraJavaOptions"
 
 FIXED_AT_LAUNCH = ("spark.driver.memory", "spark.jars.packages", "spark.jars.excludes")
 """Settings that Java reads at its start. A later session in the same process cannot change them."""
@@ -90,7 +87,7 @@ def launched(conf: Mapping[str, str]) -> Iterator[None]:
     # At DEBUG, py4j logs all that it sends to Java, which includes secret settings.
     log = logging.getLogger("py4j")
     log.setLevel(max(logging.INFO, log.getEffectiveLevel()))
-    messages = _Messages()
+    messages = JavaOutput()
     with _submitted(java_options(quietly_logged(conf), text)):
         try:
             # stdout too: Java prints some errors there, and a program may read our stdout.
@@ -206,102 +203,6 @@ def _submitted(conf: Mapping[str, str]) -> Iterator[None]:
             os.environ["PYSPARK_SUBMIT_ARGS"] = arguments
 
 
-def quietly_logged(conf: Mapping[str, str]) -> dict[str, str]:
-    """Add settings with which Java logs only warnings and errors, unless they configure logging themselves."""
-    options = conf.get(_OPTIONS, "")
-    if "log4j2.configurationFile" not in options:
-        quiet = Path(__file__).with_name("log4j2.properties").as_uri()
-        options = f"{options} -Dlog4j2.configurationFile={quiet}".strip()
-    return {**conf, _OPTIONS: options}
-
-
-def java_options(conf: Mapping[str, str], java: str) -> dict[str, str]:
-    """Add the options with which Java starts from the archive of Spark's classes, if there is one.
-
-    Args:
-        conf: all settings.
-        java: the output of `java -version`.
-    """
-    return {**conf, _OPTIONS: with_class_archive(conf.get(_OPTIONS, ""), java)}
-
-
-def write_properties(file: Path, conf: Mapping[str, str]) -> None:
-    """Write settings in the format of spark-submit, readable only for this user."""
-    file.touch(mode=0o600)
-    file.write_text("".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in conf.items()), encoding="ascii")
-
-
-def _escaped(text: str) -> str:
-    """Escape text for java.util.Properties."""
-    # java.util.Properties is ASCII; all other characters are \uXXXX escapes of UTF-16 units.
-    units = text.encode("utf-16-be")
-    codes = [int.from_bytes(units[place : place + 2]) for place in range(0, len(units), 2)]
-    return "".join(
-        chr(code)
-        if chr(code).isascii() and (chr(code).isalnum() or chr(code) in ".-_/,*@$+()[]{}")
-        else f"\\u{code:04x}"
-        for code in codes
-    )
-
-
-_DRIVER_WORKER = "Streaming TransformWithStateInPandas Python worker"
-"""PySpark prints five such lines, each followed by a blank one, whenever a stateful query starts. They are dropped."""
-
-
-class _Messages:
-    """Collects what Java prints until it runs, then passes later lines on to stderr."""
-
-    def __init__(self) -> None:
-        read, self.pipe = os.pipe()
-        self._lines: list[str] | None = []
-        self._lock = threading.Lock()
-        self._end, self._end_seen = f"keyfold-{uuid.uuid4().hex}", threading.Event()
-        self._thread = threading.Thread(target=self._read, args=(read,), name="spark-stderr", daemon=True)
-        self._thread.start()
-
-    def until_the_end(self) -> list[str]:
-        """Return all lines of a process that has ended."""
-        os.close(self.pipe)
-        self._thread.join(timeout=10)
-        return self._lines or []
-
-    def forget(self) -> None:
-        """Drop the lines so far: the process runs."""
-        with self._lock:
-            self._lines = []
-
-    def pass_on(self) -> list[str]:
-        """Return the lines so far. Later ones go to this process's stderr."""
-        # Java's output so far is in the pipe, but perhaps not read yet: wait for a marker written after it.
-        os.write(self.pipe, f"{self._end}\n".encode())
-        os.close(self.pipe)
-        self._end_seen.wait(timeout=10)
-        with self._lock:
-            lines, self._lines = self._lines or [], None
-        return lines
-
-    def _read(self, read: int) -> None:
-        after_chatter = False
-        with open(read, encoding="utf-8", errors="replace") as stream:
-            for said in stream:
-                # The marker of `pass_on` may follow other text on its line.
-                line = said
-                if self._end in line:
-                    line = line.replace(f"{self._end}\n", "")
-                with self._lock:
-                    if self._lines is not None:
-                        if line:
-                            self._lines.append(line.rstrip())
-                        if line is not said:
-                            self._end_seen.set()
-                        continue
-                if _DRIVER_WORKER in line:
-                    after_chatter = True
-                elif line.strip() or not after_chatter:
-                    after_chatter = False
-                    os.write(2, line.encode())
-
-
 def _check_launched(conf: Mapping[str, str]) -> None:
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return  # spark-submit started it, with its own options
@@ -313,23 +214,3 @@ def _check_launched(conf: Mapping[str, str]) -> None:
                 f"{shown(name, conf[name])}: "
                 "start a new process"
             )
-
-
-def explained(lines: Sequence[str]) -> str:
-    """Return an error message for the output of a Java process that ended before it was ready."""
-    text = "\n".join(lines)
-    if jars := sorted(set(re.findall(r"\[NOT FOUND +\] (\S+#\S+?;\S+?)!", text))):
-        return (
-            f"Spark could not get the jars of {', '.join(jars)}. If the local Maven repository (~/.m2/repository) has a "
-            "package's POM without its jar, Spark looks nowhere else: run `make setup` with Maven installed, or delete the "
-            "package's folder there"
-        )
-    if packages := sorted(set(re.findall(r":: (\S+#\S+;\S+): not found", text))):
-        return (
-            f"Spark could not get these packages: {', '.join(packages)}. It looks in the local Maven repository, then "
-            "on the network: check the coordinates and the connection; where Maven is installed, `make setup` fetches "
-            "them with it (KEYFOLD_SPARK_PACKAGES names further ones)"
-        )
-    printed = [line for line in lines if line.strip() and not line.startswith("\tat ")]
-    last = "\n".join(printed[-15:]) or "(none)"
-    return f"Spark's Java process ended before it was ready. Its last output:\n{last}"

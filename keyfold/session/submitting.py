@@ -7,7 +7,7 @@ from pathlib import Path
 import pyspark
 
 from keyfold.errors import Misconfigured
-from keyfold.session.gateway import quietly_logged, write_properties
+from keyfold.session.java_options import quietly_logged, write_properties
 from keyfold.session.settings import SparkSettings, spark_conf
 from keyfold.session.targets import check_target
 

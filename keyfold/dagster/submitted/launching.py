@@ -20,7 +20,7 @@ from keyfold.dagster.submitted.messages import Result, reported_failure, reporte
 from keyfold.dagster.submitted.setting import IN_PROCESS, RUNS_VARIABLE
 from keyfold.machine.locks import open_lock, take
 from keyfold.session import SparkSettings
-from keyfold.session.gateway import explained
+from keyfold.session.java_output import explained
 from keyfold.session.redaction import without_secrets
 from keyfold.session.scratch import new_scratch, scratch_of_java
 from keyfold.session.settings import spark_conf

@@ -1,7 +1,11 @@
-"""Names of landing folders in the journal."""
+"""Define landings, and the names of landing folders in the journal."""
 
+from keyfold.ingestion.sources.kafka.topic import KafkaTopic
 from keyfold.lakehouse import Lakehouse
 from keyfold.storage.place import Place, path_below, to_place
+
+Landing = Place | KafkaTopic
+"""A source of events: a folder of files, on a disk or in a bucket, or a Kafka topic."""
 
 
 def source_name(lakehouse: Lakehouse, landing: Place) -> str:

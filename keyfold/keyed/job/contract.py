@@ -32,16 +32,15 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.errors import Misconfigured
-from keyfold.keyed.job.clock import DEADLINE, STALE_AT
-from keyfold.keyed.job.column_checks import require_columns, require_not_null, require_timestamp
 from keyfold.keyed.job.copies import KeysOf
-from keyfold.keyed.job.job_tables import JobTable, name_of_changes, schema_of_changes
+from keyfold.keyed.job.job_checks import check_job
+from keyfold.keyed.job.job_tables import JobTable
 from keyfold.keyed.job.lookups import Lookup
-from keyfold.keyed.job.output_table import OutputTable
-from keyfold.keyed.job.several_inputs import EVENT_TIME, INPUT, Input, check_condition, check_inputs_fit, joined_schema
+from keyfold.keyed.job.output_table import OutputTable, tables_of
+from keyfold.keyed.job.several_inputs import EVENT_TIME, INPUT, Input, check_inputs_fit, joined_schema
 from keyfold.keyed.job.step import StepFunction, StepOfInputs
 from keyfold.keyed.job.waiting import Waiting
-from keyfold.keyed.rows.hashing import PartOf, check_hashable
+from keyfold.keyed.rows.hashing import PartOf
 from keyfold.privacy import private_columns
 from keyfold.stream import Stream
 
@@ -101,6 +100,7 @@ class KeyedJob:
     Example:
         The last place of each user, written after an hour without events of the user.
 
+        >>> from keyfold.keyed.job import DEADLINE
         >>> time = pa.timestamp("us", tz="UTC")
         >>> user = pa.field("user", pa.string(), nullable=False)
         >>> seen = pa.schema([user, ("place", pa.string()), ("at", time)])
@@ -183,6 +183,7 @@ class KeyedJob:
         Example:
             Payments without an order of the same card, written when the watermark has reached them.
 
+            >>> from keyfold.keyed.job import DEADLINE
             >>> time = pa.timestamp("us", tz="UTC")
             >>> card, at = pa.field("card", pa.string(), nullable=False), pa.field("at", time, nullable=False)
             >>> paid = pa.schema([card, at])
@@ -235,43 +236,7 @@ class KeyedJob:
         )
 
     def __post_init__(self) -> None:
-        where = f"job {self.name}"
-        if not isinstance(self.stream, Stream | JobTable):
-            raise Misconfigured(f"{where}: stream is {self.stream!r}; it must be the Stream itself, and not its name")
-        if not self.key:
-            raise Misconfigured(f"{where}: key needs at least one column")
-        require_columns(f"{where}: events", (*self.key, self.event_time), self.events)
-        require_columns(f"{where}: state", self.key, self.state)
-        require_columns(f"{where}: events (derived)", tuple(self.derived), self.events)
-        require_not_null(f"{where}: key", self.key, self.events)
-        # When the job is made, and not by a worker during a run.
-        check_hashable(f"{where}: key", self.key, self.events)
-        if self.event_time in self.derived:
-            raise Misconfigured(
-                f"{where}: event_time {self.event_time} is derived; it must be a column of the event table"
-            )
-        if self.keys_of is not None and (self.keys_of.column not in self.key or self.keys_of.column in self.derived):
-            raise Misconfigured(
-                f"{where}: keys_of is of {self.keys_of.column}; it must be of a column of the key, "
-                f"{', '.join(self.key)}, that is not derived"
-            )
-        if self.where is not None:
-            check_condition(where, self.all_inputs[self.stream.name])
-        if not 1 <= self.key_groups <= 32_768:
-            raise Misconfigured(f"{where}: key_groups is {self.key_groups}; it must be 1 to 32768")
-        if self.watermark_delay < timedelta(0):
-            raise Misconfigured(f"{where}: watermark_delay is negative")
-        require_timestamp(f"{where}: events", self.event_time, self.events)
-        for column in (DEADLINE, STALE_AT):
-            if column in self.state.names:
-                require_timestamp(f"{where}: state", column, self.state)
-        if self.waiting is not None:
-            require_columns(f"{where}: state (waiting)", tuple(self.waiting.rows.meta.root_names()), self.state)
-            if self.inputs:
-                raise Misconfigured(f"{where}: waiting is for a job with one input")
-        names = [table.name for table in self.tables]
-        if len(set(names)) != len(names):
-            raise Misconfigured(f"{where}: two of its tables have one name: {', '.join(names)}")
+        check_job(self)
         # Computed on the driver; workers get it with the job.
         object.__setattr__(self, "private", self.private_of(self.events) | self._private_in_conditions)
 
@@ -305,21 +270,22 @@ class KeyedJob:
     @property
     def streams(self) -> tuple[Stream, ...]:
         """The streams that it reads, each once."""
-        return tuple(one for one in self._sources if isinstance(one, Stream))
+        return tuple(one for one in self.sources if isinstance(one, Stream))
 
     @property
     def producers(self) -> tuple[str, ...]:
         """The jobs whose tables it reads, each once."""
-        return tuple(dict.fromkeys(one.job for one in self._sources if isinstance(one, JobTable)))
+        return tuple(dict.fromkeys(one.job for one in self.sources if isinstance(one, JobTable)))
 
     @property
-    def _sources(self) -> list[Stream | JobTable]:
+    def sources(self) -> list[Stream | JobTable]:
+        """The tables that it reads, each once."""
         return list({one.table: one.stream for one in self.all_inputs.values()}.values())
 
     def private_of(self, schema: pa.Schema) -> frozenset[str]:
         """Return the private columns of one of its tables, or of its state."""
         # `input` has no declaration, and is not private: its values are names of inputs.
-        return private_columns(self._sources, schema) - ({INPUT} if self.inputs else set())
+        return private_columns(self.sources, schema) - ({INPUT} if self.inputs else set())
 
     @property
     def _private_in_conditions(self) -> frozenset[str]:
@@ -329,26 +295,7 @@ class KeyedJob:
     @property
     def tables(self) -> tuple[OutputTable, ...]:
         """All tables that the job writes: main table, side outputs, changes of upsert tables, and the late table."""
-        own = OutputTable(
-            self.name, self.output, self.output_mode, self.output_key, self.output_events, changes=self.output_changes
-        )
-        sources = " and ".join(f"`{one.name}`" for one in self._sources)
-        description = self.late_description or (
-            f"Events of {sources} that came too late for `{self.name}`; they change none of its rows."
-        )
-        late = OutputTable(self.late_table, self.events, events=self.event_count, description=description)
-        tables = (own, *self.side_outputs)
-        known = {name for one in self._sources for name in one.event_schema.names}
-        changes = [
-            OutputTable(
-                name_of_changes(one.name),
-                schema_of_changes(one.schema, one.key, known),
-                description=f"What each batch of `{self.name}` made of each key of `{one.name}`.",
-            )
-            for one in tables
-            if one.changes
-        ]
-        return (*tables, *changes, late)
+        return tables_of(self)
 
     @property
     def stored_time(self) -> str:

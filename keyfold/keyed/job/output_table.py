@@ -1,15 +1,18 @@
-"""Declare a table that a job writes."""
+"""Declare the tables that a job writes."""
 
 import re
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 import pyarrow as pa
 
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.column_checks import require_columns, require_not_null
-from keyfold.keyed.job.job_tables import schema_of_changes
+from keyfold.keyed.job.job_tables import name_of_changes, schema_of_changes
+
+if TYPE_CHECKING:
+    from keyfold.keyed.job.contract import KeyedJob
 
 # Prefixes of the tables that Keyfold adds to those of the job.
 _TABLE_NAME = re.compile(r"((late|changes)\.)?[a-z][a-z0-9_]*")
@@ -59,3 +62,27 @@ class OutputTable:
             raise Misconfigured(
                 f"table {self.name}: its changes would have two columns {', '.join(twice)}; rename its own"
             )
+
+
+def tables_of(job: "KeyedJob") -> tuple[OutputTable, ...]:
+    """Return all tables that a job writes: main table, side outputs, changes of upsert tables, and the late table."""
+    own = OutputTable(
+        job.name, job.output, job.output_mode, job.output_key, job.output_events, changes=job.output_changes
+    )
+    sources = " and ".join(f"`{one.name}`" for one in job.sources)
+    description = job.late_description or (
+        f"Events of {sources} that came too late for `{job.name}`; they change none of its rows."
+    )
+    late = OutputTable(job.late_table, job.events, events=job.event_count, description=description)
+    tables = (own, *job.side_outputs)
+    known = {name for one in job.sources for name in one.event_schema.names}
+    changes = [
+        OutputTable(
+            name_of_changes(one.name),
+            schema_of_changes(one.schema, one.key, known),
+            description=f"What each batch of `{job.name}` made of each key of `{one.name}`.",
+        )
+        for one in tables
+        if one.changes
+    ]
+    return (*tables, *changes, late)
