@@ -8,18 +8,10 @@ EMPTY = ["{}", "[]", '""', "null"]
 
 EXPECTATIONS: Suite = {
     "enrichment_is_there": critical.not_null("enrichment", "Every event has an answer; one without is a dead letter."),
-    "enrichment_is_json": critical(
-        "expect_column_values_to_match_regex",
-        "Every answer is valid JSON.",
-        column="enrichment",
-        regex=JSON,
-    ),
+    "enrichment_is_json": critical.matches("enrichment", JSON, "Every answer is valid JSON."),
     "idempotency_key_is_there": critical.not_null("idempotency_key", "Every event names its batch."),
-    "idempotency_key_is_a_hash": critical(
-        "expect_column_values_to_match_regex",
-        "Keys are SHA-256 in hexadecimal; the same events give the same key.",
-        column="idempotency_key",
-        regex=SHA_256,
+    "idempotency_key_is_a_hash": critical.matches(
+        "idempotency_key", SHA_256, "Keys are SHA-256 in hexadecimal; the same events give the same key."
     ),
     "no_batch_is_too_large": critical.no_rows(
         "SELECT idempotency_key, count(*) AS events FROM {batch} GROUP BY idempotency_key HAVING count(*) > 10000",

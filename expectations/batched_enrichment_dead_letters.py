@@ -10,11 +10,8 @@ WRONG_SETTINGS = [400, 401, 403, 404, 405, 413]
 
 EXPECTATIONS: Suite = {
     "idempotency_key_is_there": critical.not_null("idempotency_key", "Every dead letter names its batch."),
-    "idempotency_key_is_a_hash": critical(
-        "expect_column_values_to_match_regex",
-        "Keys are SHA-256 in hexadecimal; the service's log can be searched by them.",
-        column="idempotency_key",
-        regex=SHA_256,
+    "idempotency_key_is_a_hash": critical.matches(
+        "idempotency_key", SHA_256, "Keys are SHA-256 in hexadecimal; the service's log can be searched by them."
     ),
     "was_tried": critical.between(
         "attempts", "Every event was tried between 1 and 20 times.", min_value=1, max_value=20

@@ -72,6 +72,16 @@ def required(
     return column(name, kind, meaning, unit=unit, made_of=made_of, nullable=False)
 
 
+def plain_columns(kind: pa.DataType, *names: str, nullable: bool = True) -> list[pa.Field]:
+    """Declare columns of one type without meanings, for state.
+
+    Example:
+        >>> [field.name for field in plain_columns(pa.float64(), "latitude", "longitude")]
+        ['latitude', 'longitude']
+    """
+    return [pa.field(name, kind, nullable) for name in names]
+
+
 def passed_on(schema: pa.Schema) -> list[pa.Field]:
     """Return the columns of a stream as columns of a job's table that are copied unchanged."""
     return [field.with_metadata({**(field.metadata or {}), _MADE_OF: json.dumps([field.name])}) for field in schema]

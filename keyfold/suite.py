@@ -71,6 +71,10 @@ class Severity:
         """Expect values of a list."""
         return self("expect_column_values_to_be_in_set", description, column=column, value_set=values, **kwargs)
 
+    def matches(self, column: str, regex: str, description: str, **kwargs: Any) -> Expectation:
+        """Expect text that matches a regular expression."""
+        return self("expect_column_values_to_match_regex", description, column=column, regex=regex, **kwargs)
+
     def greater(self, greater: str, less: str, description: str, **kwargs: Any) -> Expectation:
         """Expect one column to be greater than another in each row."""
         kind = "expect_column_pair_values_a_to_be_greater_than_b"

@@ -5,7 +5,6 @@ files, and the commits to the tables follow from it (`keyfold.journal`).
 """
 
 from keyfold.ingestion.admission import is_known
-from keyfold.ingestion.continuous import ingest_continuously
 from keyfold.ingestion.ingest_records import IngestCounts
 from keyfold.ingestion.ingest_settings import QUARANTINE
 from keyfold.ingestion.inspection import (
@@ -18,8 +17,9 @@ from keyfold.ingestion.inspection import (
 )
 from keyfold.ingestion.known import KnownFile
 from keyfold.ingestion.rebuild import rebuild
-from keyfold.ingestion.run import Landing, ingest
+from keyfold.ingestion.run import ingest
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic
+from keyfold.ingestion.sources.landing_names import Landing
 from keyfold.ingestion.summary import IngestSummary
 
 __all__ = [
@@ -30,7 +30,6 @@ __all__ = [
     "KnownFile",
     "Landing",
     "ingest",
-    "ingest_continuously",
     "ingest_journal",
     "ingest_totals",
     "is_known",

@@ -9,23 +9,18 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
-from pyspark.sql import SparkSession
-
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion.run import Landing, ingest_lock, ingest_under_lock
-from keyfold.ingestion.sources.files import SETTLE, Listing, list_files
+from keyfold.ingestion.run import ingest_lock
+from keyfold.ingestion.sources.files import Listing, list_files
 from keyfold.ingestion.sources.kafka.offsets import TopicState
 from keyfold.ingestion.sources.kafka.outages import PAUSE, Outages, is_unreachable
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic, topic_state
-from keyfold.ingestion.summary import IngestSummary, together
-from keyfold.journal.checksums import NOW_AND_THEN
-from keyfold.journal.clock import LOOK_EVERY
-from keyfold.journal.progress import Progress
+from keyfold.ingestion.sources.landing_names import Landing
+from keyfold.ingestion.summary import IngestSummary
 from keyfold.lakehouse import Lakehouse
 from keyfold.session.gateway import check_java
 from keyfold.storage.place import local_path
 from keyfold.stream import Stream
-from keyfold.stream.sharing import check_sharing
 
 _FULL_LOOK = 10.0
 """Seconds after which a run checks every file, since overwriting a file does not change its folder."""
@@ -34,36 +29,37 @@ _TICK = 50_000_000
 """Nanoseconds. Modification times are only as fine as the kernel's tick, so two changes may have the same time."""
 
 
-def ingest_continuously(
-    spark: SparkSession,
+def follow_landing(
     lakehouse: Lakehouse,
-    stream: Stream,
-    landing: Landing | None = None,
+    streams: Sequence[Stream],
+    landing: Landing | None,
+    ingest: Callable[[Landing], list[IngestSummary]],
     *,
-    sharing: Sequence[Stream] = (),
-    settle: timedelta = SETTLE,
-    every: timedelta = LOOK_EVERY,
-    stop: threading.Event | None = None,
-    on_batch: Callable[[Progress], None] | None = None,
+    settle: timedelta,
+    every: timedelta,
+    stop: threading.Event,
     on_outage: Callable[[str], None] | None = None,
-) -> IngestSummary:
+) -> list[IngestSummary]:
     """Ingest files and messages as they arrive, until `stop` is set. A run in progress is finished first.
 
     If Kafka becomes unreachable after the first run, wait for it and then read what was planned.
 
     Args:
-        spark, lakehouse, stream, landing, sharing, on_batch: as for `ingest`.
-        settle: time since the last change after which a file is complete; 0 if producers rename complete files into the
-            folder.
+        lakehouse: the lakehouse.
+        streams: all streams that share the landing, its own first.
+        landing: the folder or topic; None for the streams' landing folder.
+        ingest: ingests everything new in the folder or topic; called under the locks of the streams' ingest.
+        settle: time since the last change after which a file is complete.
         every: interval between checks of the folder or topic.
         stop: event that ends the ingest.
         on_outage: called once when Kafka becomes unreachable, and once when it is back.
 
+    Returns:
+        The summaries of the streams, over all runs.
+
     Raises:
-        KeyfoldError: as `ingest`.
+        KeyfoldError: as `ingest`, for the first run.
     """
-    stop = stop or threading.Event()
-    streams = check_sharing(sharing or [stream])
     with ingest_lock(lakehouse, streams, landing) as source:
         look, away = _look_at(source), Outages(on_outage)
         look.remember()
@@ -77,15 +73,7 @@ def ingest_continuously(
                     is_due = True
                     # Before the run, so that the next check sees files that land while the run lists the folder.
                     look.remember()
-                    run = ingest_under_lock(
-                        spark,
-                        lakehouse,
-                        streams,
-                        source,
-                        settle=settle,
-                        on_batch=on_batch,
-                        checksums_every=NOW_AND_THEN,
-                    )
+                    run = ingest(source)
                     is_due = False
                     if any(summary.waiting for summary in run):
                         look.remember_until(settle)
@@ -100,7 +88,7 @@ def ingest_continuously(
                 break
             # While waiting, nothing calls Java, so that its end would go unnoticed.
             check_java()
-    return together(summed, stream)
+    return summed
 
 
 class _Look(Protocol):

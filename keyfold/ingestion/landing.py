@@ -4,13 +4,12 @@ import os
 from collections.abc import Mapping
 
 from keyfold.errors import Misconfigured
-from keyfold.ingestion.run import Landing
+from keyfold.ingestion.sources.by_stream import values_by_stream
 from keyfold.ingestion.sources.files import list_files
 from keyfold.ingestion.sources.kafka.settings import PREFIX, KafkaSettings, kafka_topics
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic, OnGap, read_start
+from keyfold.ingestion.sources.landing_names import Landing
 from keyfold.lakehouse import Lakehouse
-from keyfold.project import project_streams
-from keyfold.session.settings import parse_conf
 from keyfold.storage.place import Place, to_place
 from keyfold.stream import Stream
 
@@ -78,16 +77,8 @@ def landing_folders(environment: Mapping[str, str] = os.environ) -> dict[str, st
         >>> landing_folders({"KEYFOLD_LANDING": "ride_points=/data/rides"})
         {'ride_points': '/data/rides'}
     """
-    folders = parse_conf(environment.get(LANDING_VARIABLE, ""), LANDING_VARIABLE)
+    folders = values_by_stream(LANDING_VARIABLE, environment)
     for stream, folder in folders.items():
-        if stream not in project_streams():
-            raise Misconfigured(
-                f"{LANDING_VARIABLE} names {stream}, but there is no such stream; streams: {', '.join(project_streams())}"
-            )
-        if owner := project_streams()[stream].landing:
-            raise Misconfigured(
-                f"{LANDING_VARIABLE} names {stream}, which shares the landing of {owner}: name {owner} instead"
-            )
         if not folder or folder.startswith(PREFIX):
             raise Misconfigured(f"{LANDING_VARIABLE}: {folder!r} is not a folder; topics go into KEYFOLD_KAFKA_TOPICS")
         to_place(folder)  # raises if it is neither a path nor in a bucket

@@ -115,16 +115,10 @@ class Member:
 
     def summary(self, admission: Admission, reread: bool, seconds: float) -> IngestSummary:
         """Summarize the run."""
-        counts = self._counts
         return IngestSummary(
             stream=self._stream.name,
             source=str(self._landing.source if isinstance(self._landing, KafkaTopic) else self._landing),
-            files=counts.files,
-            rows_read=counts.rows_read,
-            accepted=counts.accepted,
-            quarantined=counts.quarantined,
-            duplicates=counts.duplicates,
-            untimed=counts.untimed,
+            **vars(self._counts),
             waiting=admission.waiting + self._deferred,
             changed=dict(admission.changed),
             reread=reread,

@@ -1,6 +1,5 @@
 """Read a split's inputs and validate their rows, in a Spark worker, or in the driver for small batches."""
 
-from collections.abc import Iterator
 from datetime import datetime
 
 import polars as pl
@@ -8,14 +7,7 @@ import polars as pl
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.arrays import DamagedArrayError
 from keyfold.ingestion.ingest_records import AdmittedFile
-from keyfold.ingestion.parsing import (
-    UnreadableFileError,
-    ValidatedRows,
-    parse_file,
-    parse_messages,
-    parse_shared_file,
-    parse_shared_messages,
-)
+from keyfold.ingestion.parsing import UnreadableFileError, parse_shared_file, parse_shared_messages
 from keyfold.ingestion.sources.files import is_as_admitted, refusal
 from keyfold.ingestion.sources.kafka.messages import Messages, TopicReader, message_columns
 from keyfold.ingestion.sources.kafka.offsets import OffsetRange
@@ -82,39 +74,20 @@ def _read_topic(split: Split, access: TopicAccess, writers: SplitWriters) -> Non
                 if isinstance(found, OffsetRange):
                     writers.reject_gap(access, found)
                     continue
-                for stream, rows in _parse(split, access, found):
+                parsed = parse_shared_messages(
+                    split.streams,
+                    split.wanted,
+                    found.values,
+                    found.offsets,
+                    _arrivals(split, access, found),
+                    beside=found.columns,
+                    faults=found.faults,
+                    path=access.name,
+                )
+                for stream, rows in parsed:
                     writers.take(stream, rows, place, access.where(found.partition), first_line=offsets.start)
                 if writers.is_large:
                     writers.write()
-
-
-def _parse(split: Split, access: TopicAccess, found: Messages) -> Iterator[tuple[str, ValidatedRows]]:
-    """Yield the rows of messages, by stream."""
-    arrived = _arrivals(split, access, found)
-    if len(split.streams) > 1:
-        yield from parse_shared_messages(
-            split.streams,
-            split.wanted,
-            found.values,
-            found.offsets,
-            arrived,
-            beside=found.columns,
-            faults=found.faults,
-            path=access.name,
-        )
-        return
-    (output,) = split.outputs
-    rows = parse_messages(
-        output.stream,
-        found.values,
-        found.offsets,
-        arrived,
-        beside=found.columns,
-        faults=found.faults,
-        path=access.name,
-        oldest=output.oldest,
-    )
-    yield output.stream.name, rows
 
 
 def _arrivals(split: Split, access: TopicAccess, messages: Messages) -> datetime | pl.Series:
@@ -139,7 +112,7 @@ def _read(split: Split, place: int, file: AdmittedFile) -> SplitWriters | None:
     if not _is_as_planned(path, file):
         return None
     try:
-        for stream, rows in _rows_of(split, path):
+        for stream, rows in parse_shared_file(split.streams, split.wanted, path, split.arrived, split.landing):
             taken.take(stream, rows, place, str(path))
             # Written separately from other files: if the last line turns out to be broken, all of the file is discarded.
             if taken.is_large:
@@ -157,16 +130,6 @@ def _read(split: Split, place: int, file: AdmittedFile) -> SplitWriters | None:
         return None
     taken.count_file()
     return taken
-
-
-def _rows_of(split: Split, path: Place) -> Iterator[tuple[str, ValidatedRows]]:
-    """Yield the rows of a file, by stream."""
-    if len(split.streams) > 1:
-        yield from parse_shared_file(split.streams, split.wanted, path, split.arrived, split.landing)
-        return
-    (output,) = split.outputs
-    for rows in parse_file(output.stream, path, split.arrived, split.landing, output.oldest):
-        yield output.stream.name, rows
 
 
 def _is_as_planned(path: Place, file: AdmittedFile) -> bool:

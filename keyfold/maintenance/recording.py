@@ -3,6 +3,7 @@
 If a run holds the lock, that run records them.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 
 from keyfold.errors import KeyfoldError
@@ -11,6 +12,7 @@ from keyfold.ingestion.ingest_settings import existing_ingest
 from keyfold.journal.checksums import record_checksums
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.lakehouse import Lakehouse, exclusive
+from keyfold.storage.place import Place
 
 
 def record_ingest(lakehouse: Lakehouse, stream: str) -> None:
@@ -19,13 +21,13 @@ def record_ingest(lakehouse: Lakehouse, stream: str) -> None:
     Raises:
         OSError: the disk is full or fails.
     """
-    # Checked first, since taking a lock creates the folder.
-    if not lakehouse.ingest(stream).is_dir():
-        return
-    with suppress(KeyfoldError), exclusive(lakehouse.ingest(stream), f"maintenance of {stream}"):
+
+    def record() -> None:
         birth, done = existing_ingest(lakehouse, stream), ingest_journal(lakehouse, stream).last_done()
         if birth is not None:
             record_checksums(birth.journal, birth.checksummed, done.batch if done else -1)
+
+    _do_locked(lakehouse.ingest(stream), f"maintenance of {stream}", record)
 
 
 def record_job(lakehouse: Lakehouse, job: str) -> None:
@@ -34,8 +36,16 @@ def record_job(lakehouse: Lakehouse, job: str) -> None:
     Raises:
         OSError: the disk is full or fails.
     """
-    if not lakehouse.job(job).is_dir():
-        return
-    with suppress(KeyfoldError), exclusive(lakehouse.job(job), f"job {job}"):
+
+    def record() -> None:
         if (generation := live_generation(lakehouse, job)) is not None:
             generation.record_checksums()
+
+    _do_locked(lakehouse.job(job), f"job {job}", record)
+
+
+def _do_locked(folder: Place, what: str, do: Callable[[], None]) -> None:
+    # Checked first, since taking a lock creates the folder.
+    if folder.is_dir():
+        with suppress(KeyfoldError), exclusive(folder, what):
+            do()

@@ -3,11 +3,16 @@
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 
 from pyspark.sql import SparkSession
 
-from keyfold.ingestion import IngestSummary, Landing, continuous
+from keyfold.ingestion import IngestSummary, Landing
+from keyfold.ingestion.continuous import follow_landing
+from keyfold.ingestion.run import ingest_under_lock
 from keyfold.ingestion.sources.files import SETTLE
+from keyfold.ingestion.summary import together
+from keyfold.journal.checksums import NOW_AND_THEN
 from keyfold.journal.clock import LOOK_EVERY
 from keyfold.journal.progress import Progress
 from keyfold.lakehouse import Lakehouse
@@ -15,6 +20,7 @@ from keyfold.maintenance.recording import record_ingest
 from keyfold.runs.health import facts_of_ingest, served_on_loopback
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_ingest
 from keyfold.stream import Stream
+from keyfold.stream.sharing import check_sharing
 
 
 def ingest_continuously(
@@ -33,7 +39,8 @@ def ingest_continuously(
 ) -> IngestSummary:
     """Ingest files or messages as they arrive, until `stop` is set; the batch in progress is finished first.
 
-    The small files of the streams' tables are compacted regularly.
+    The small files of the streams' tables are compacted regularly. If Kafka becomes unreachable after the first run, ingest
+    waits for it.
 
     Args:
         spark, lakehouse, stream, landing, sharing, on_batch: as in `ingest`.
@@ -52,7 +59,7 @@ def ingest_continuously(
         >>> stop = threading.Event()
         >>> keyfold.ingest_continuously(spark, lakehouse, STREAMS["rides"], stop=stop)  # doctest: +SKIP
     """
-    streams = sharing or [stream]
+    streams = check_sharing(sharing or [stream])
 
     def record() -> None:
         for one in streams:
@@ -71,15 +78,17 @@ def ingest_continuously(
         maintenance.after_batch()
 
     with maintenance, served_on_loopback(metrics_port, lambda: facts_of_ingest(lakehouse, stream.name)):
-        return continuous.ingest_continuously(
+        ingest = partial(
+            ingest_under_lock,
             spark,
             lakehouse,
-            stream,
-            landing,
-            sharing=sharing,
+            streams,
             settle=settle,
-            every=every,
-            stop=stop,
             on_batch=after_batch,
-            on_outage=on_warning,
+            checksums_every=NOW_AND_THEN,
         )
+        stop = stop or threading.Event()
+        summaries = follow_landing(
+            lakehouse, streams, landing, ingest, settle=settle, every=every, stop=stop, on_outage=on_warning
+        )
+    return together(summaries, stream)

@@ -166,18 +166,3 @@ class Simulator:
     def stem(self) -> str:
         """The prefix of the file names."""
         return self.prefix or self.name
-
-
-def json_field(name: str, value: str) -> pl.Expr:
-    """Make a fault that replaces the value of a JSON field, which must not be a list or an object, by another JSON value."""
-    return pl.col("line").str.replace(rf'"{name}":("[^"]*"|[^,"}}\]]*)', f'"{name}":{value}')
-
-
-def csv_field(position: int, value: str) -> pl.Expr:
-    """Make a fault that replaces the value of a CSV field, counted from 0, or from -1 backwards.
-
-    The fields between it and the end from which it is counted must not be quoted.
-    """
-    if position >= 0:
-        return pl.col("line").str.replace(rf"^((?:[^,]*,){{{position}}})[^,]*", f"${{1}}{value}")
-    return pl.col("line").str.replace(rf"[^,]*((?:,[^,]*){{{-position - 1}}})$", f"{value}${{1}}")

@@ -17,17 +17,8 @@ import numpy as np
 import polars as pl
 
 from keyfold.times import from_micros, to_times
-from spark_jobs.simulation.contract import (
-    DAY,
-    SECOND,
-    Floats,
-    Format,
-    Ints,
-    SimulatedEvents,
-    SimulationRequest,
-    csv_field,
-    json_field,
-)
+from spark_jobs.simulation.contract import DAY, SECOND, Floats, Format, Ints, SimulatedEvents, SimulationRequest
+from spark_jobs.simulation.faults import csv_field, json_faults, json_field
 
 STEP = 300 * SECOND
 """Time between two samples of a series, in microseconds."""
@@ -146,11 +137,8 @@ _CSV_FAULTS = {
     "time in the future": csv_field(0, "2199-12-31 23:55:00"),
 }
 
-_JSON_FAULTS = {
-    "broken JSON": pl.col("line").str.head(40),
+_JSON_FAULTS = json_faults("timestamp") | {
     "empty key": json_field("key", '""'),
     "no value": json_field("value", "null"),
     "value is a word": json_field("value", '"plenty"'),
-    "unreadable time": json_field("timestamp", '"half past nine"'),
-    "time in the future": json_field("timestamp", '"2199-12-31T23:55:00Z"'),
 }

@@ -15,7 +15,8 @@ import numpy as np
 import polars as pl
 
 from keyfold.times import to_times
-from spark_jobs.simulation.contract import HOUR, SECOND, Format, Ints, SimulatedEvents, SimulationRequest, json_field
+from spark_jobs.simulation.contract import HOUR, SECOND, Format, Ints, SimulatedEvents, SimulationRequest
+from spark_jobs.simulation.faults import json_faults, json_field
 from spark_jobs.streams import PAYMENTS
 
 CITIES = (
@@ -151,12 +152,9 @@ def make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvent
     return SimulatedEvents(events, (Format("ndjson", _FAULTS),), frauds)
 
 
-_FAULTS = {
-    "broken JSON": pl.col("line").str.head(40),
+_FAULTS = json_faults("time") | {
     "empty card": json_field("card", '" "'),
     "no city": json_field("city", "null"),
     "amount is nought": json_field("amount", "0.0"),
     "amount is a word": json_field("amount", '"plenty"'),
-    "unreadable time": json_field("time", '"half past nine"'),
-    "time in the future": json_field("time", '"2199-12-31T23:59:59Z"'),
 }

@@ -11,15 +11,8 @@ import numpy as np
 import polars as pl
 
 from keyfold.times import to_times
-from spark_jobs.simulation.contract import (
-    HOUR,
-    SECOND,
-    Format,
-    SimulatedEvents,
-    SimulationRequest,
-    csv_field,
-    json_field,
-)
+from spark_jobs.simulation.contract import HOUR, SECOND, Format, SimulatedEvents, SimulationRequest
+from spark_jobs.simulation.faults import csv_field, json_field
 from spark_jobs.streams import SALES
 
 DEVICES = {

@@ -16,7 +16,8 @@ import numpy as np
 import polars as pl
 
 from keyfold.times import to_times
-from spark_jobs.simulation.contract import SECOND, Floats, Format, Ints, SimulatedEvents, SimulationRequest, json_field
+from spark_jobs.simulation.contract import SECOND, Floats, Format, Ints, SimulatedEvents, SimulationRequest
+from spark_jobs.simulation.faults import json_faults, json_field
 from spark_jobs.streams import TELEMETRY
 
 TICK = 10
@@ -199,16 +200,13 @@ def _until_silent(rng: np.random.Generator, table: pl.DataFrame, muted: list[str
     return joined.filter(pl.col("last").is_null() | (pl.col("time") <= pl.col("last"))).drop("last")
 
 
-_FAULTS = {
-    "broken JSON": pl.col("line").str.head(60),
+_FAULTS = json_faults("time") | {
     "empty vehicle": json_field("vehicle_id", '"  "'),
     "no position": json_field("longitude", "null"),
-    "unreadable time": json_field("time", '"half past nine"'),
     "latitude out of range": json_field("latitude", "95.0"),
     "speed out of range": json_field("speed", "-12.5"),
     "fuel level is negative": json_field("fuel_level", "-3.0"),
     "acceleration out of range": json_field("acceleration", "-412.0"),
     "bearing out of range": json_field("bearing", "361.5"),
     "engine temperature out of range": json_field("engine_temperature", "999.0"),
-    "time in the future": json_field("time", '"2199-12-31T23:59:59Z"'),
 }

@@ -9,16 +9,8 @@ import numpy as np
 import polars as pl
 
 from keyfold.times import to_times
-from spark_jobs.simulation.contract import (
-    DAY,
-    HOUR,
-    Floats,
-    Format,
-    Ints,
-    SimulatedEvents,
-    SimulationRequest,
-    csv_field,
-)
+from spark_jobs.simulation.contract import DAY, HOUR, Floats, Format, Ints, SimulatedEvents, SimulationRequest
+from spark_jobs.simulation.faults import csv_field
 from spark_jobs.streams import WEATHER
 
 AIRPORTS = {

@@ -6,10 +6,11 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
-from keyfold.ingestion import ingest_continuously, ingest_journal
+from keyfold.ingestion import ingest_journal
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.runner import run_continuously
 from keyfold.lakehouse import fail_points
+from keyfold.runs import ingest_continuously
 from tests.keyfold.ingestion.test_continuous import SPARK as SPARK_OF_INGEST
 from tests.keyfold.ingestion.test_run import EVENTS, event, land
 from tests.keyfold.keyed.toy_jobs import clicks, windows

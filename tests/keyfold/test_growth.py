@@ -10,11 +10,12 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable
 
-from keyfold.ingestion import ingest_continuously, ingest_totals
+from keyfold.ingestion import ingest_totals
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.runner import RunOptions, run_continuously
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_ingest, record_job
+from keyfold.runs import ingest_continuously
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_ingest, tables_of_job
 from tests.keyfold.ingestion.test_continuous import SPARK as SPARK_OF_INGEST
 from tests.keyfold.ingestion.test_run import EVENTS, event, land

@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.csv as pc
 
+from keyfold.ingestion.parsing.raw_lines import RawLines
 from keyfold.ingestion.parsing.rows import Reject, Rows
 from keyfold.ingestion.parsing.text import UnreadableFileError
 
@@ -52,7 +53,7 @@ def read_csv(schema: pa.Schema, text: Iterable[bytes]) -> Iterator[Rows]:
             count = data.count(b"\n") + (not data.endswith(b"\n"))
             table = _read(header, schema, data, count)
             if table is not None:
-                yield Rows(table, np.arange(line, line + count, dtype=np.int64), _Raw(data), header=header_text)
+                yield Rows(table, np.arange(line, line + count, dtype=np.int64), RawLines(data), header=header_text)
                 line += count
                 continue
         final = is_last or not data.endswith(b"\n")
@@ -78,19 +79,6 @@ def read_row(text: str) -> list[str] | None:
     lines = text.split("\n")
     values, used, _, _ = _read_one(lines, 0)
     return values if used == len(lines) else None
-
-
-class _Raw:
-    """The raw lines of a chunk, split when the first one is requested."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._lines: list[bytes] | None = None
-
-    def __call__(self, position: int) -> str:
-        if self._lines is None:
-            self._lines = self._data.split(b"\n")
-        return self._lines[position].removesuffix(b"\r").decode()
 
 
 def _with_last(text: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:

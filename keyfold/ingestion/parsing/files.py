@@ -46,11 +46,8 @@ def parse_file(
     Raises:
         UnreadableFileError: the file is rejected as a whole; rows yielded before do not count.
     """
-    value = path_value(path, landing)
-    with _faults_of_files():
-        for rows in _read(stream, path):
-            for part in exploded(stream, rows):
-                yield validate_rows(stream, part, arrived, value, oldest)
+    for _, rows in parse_shared_file([stream], {stream.name: oldest}, path, arrived, landing):
+        yield rows
 
 
 def parse_shared_file(
@@ -60,7 +57,7 @@ def parse_shared_file(
     arrived: datetime,
     landing: Place | None = None,
 ) -> Iterator[tuple[str, ValidatedRows]]:
-    """Parse a file of a shared landing, chunk by chunk, and yield rows with the names of their streams.
+    """Parse a file of a landing that streams may share, chunk by chunk, and yield rows with the names of their streams.
 
     Args:
         streams: the streams that share the landing, its own first, which also gets the rejects that belong to no stream.
@@ -118,6 +115,9 @@ def _route(
     streams: Sequence[Stream], wanted: Mapping[str, datetime | None], path: Place
 ) -> Iterator[tuple[Stream, Rows]]:
     """Read the file once, and assign its rows to streams."""
+    if len(streams) == 1:
+        yield from ((streams[0], rows) for rows in _read(streams[0], path))
+        return
     routes, form, any_of = Routes(streams), file_type(path).format, streams[0]
     if form is None:
         raise UnreadableFileError(f"the file's extension is not one that ingest reads ({READABLE})")

@@ -14,6 +14,7 @@ from pyarrow import types
 
 from keyfold.ingestion.parsing.json_texts import JsonTexts
 from keyfold.ingestion.parsing.json_values import NOT_JSON, is_text, read_object
+from keyfold.ingestion.parsing.raw_lines import RawLines, line_text
 from keyfold.ingestion.parsing.rows import Reject, Rows
 from keyfold.stream.raw_paths import TEXT_OF, path_of
 
@@ -36,7 +37,7 @@ def read_json(schema: pa.Schema, text: Iterable[bytes], missing: tuple[str, ...]
         count = ended + (not chunk.endswith(b"\n"))
         table = read_objects(schema, chunk, count)
         if table is not None:
-            yield Rows(table, np.arange(line, line + count, dtype=np.int64), _RawLine(chunk))
+            yield Rows(table, np.arange(line, line + count, dtype=np.int64), RawLines(chunk))
         else:
             values = chunk.split(b"\n")
             yield read_values(schema, values, np.arange(line, line + len(values), dtype=np.int64), missing)
@@ -101,24 +102,6 @@ def read_values(schema: pa.Schema, values: Sequence[bytes], lines: np.ndarray, m
     table = pa.concat_tables(tables) if tables else text_schema.empty_table()
     table = _with_texts(schema, table, lambda: b"\n".join(there[index] for index in kept))
     return Rows(table, lines[sources], lambda position: line_text(values[sources[position]]), rejects, broken=broken)
-
-
-class _RawLine:
-    """The raw lines of a chunk, split when the first one is requested."""
-
-    def __init__(self, chunk: bytes) -> None:
-        self._chunk = chunk
-        self._lines: list[bytes] | None = None
-
-    def __call__(self, position: int) -> str:
-        if self._lines is None:
-            self._lines = self._chunk.split(b"\n")
-        return line_text(self._lines[position])
-
-
-def line_text(value: bytes) -> str:
-    """Return a line as text for quarantine."""
-    return value.removesuffix(b"\r").decode("utf-8", "replace")
 
 
 def _as_text(schema: pa.Schema) -> pa.Schema:

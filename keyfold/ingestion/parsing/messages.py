@@ -76,7 +76,7 @@ def parse_shared_messages(
     faults: Mapping[int, str],
     path: str | None = None,
 ) -> Iterator[tuple[str, ValidatedRows]]:
-    """Parse messages of a shared topic, and yield rows with the names of their streams.
+    """Parse messages of a topic that streams may share, and yield rows with the names of their streams.
 
     A message whose value cannot be read goes to the first stream, unless the conditions use only columns outside of the value.
 
@@ -85,7 +85,15 @@ def parse_shared_messages(
         wanted: the streams whose rows are needed, each with the oldest event time that is accepted.
         values, numbers, arrived, beside, faults, path: as for `parse_messages`.
     """
-    routes, owner = Routes(streams), streams[0]
+    owner = streams[0]
+    if len(streams) == 1:
+        oldest = wanted[owner.name]
+        yield (
+            owner.name,
+            parse_messages(owner, values, numbers, arrived, beside=beside, faults=faults, path=path, oldest=oldest),
+        )
+        return
+    routes = Routes(streams)
     keys = _keys(routes, owner.max_line_bytes, values, numbers, beside)
     chosen, reason = routes.choose(keys.texts)
     # Messages that belong to no stream, or to several, are rejects of the first stream.

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from keyfold.errors import InvalidData, NotFound
 from keyfold.keyed.calling.step_call import count
-from keyfold.keyed.generation.generations import Generation, Origin, live_generation
+from keyfold.keyed.generation.generations import Generation, Origin, go_live, live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.lakehouse import Lakehouse, exclusive
@@ -102,6 +102,7 @@ def edit_state(
             change,
             events=done.total_events - gone,
         )
+        go_live(lakehouse, rewritten.generation)
     rows = json.dumps({"state": before.height})
     generation = rewritten.generation.name
     # Outside of the job's lock: the table of edits has a lock of its own.

@@ -6,7 +6,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from keyfold.errors import IncompatibleState, KeyfoldError, NotFound
-from keyfold.keyed.generation.generations import Generation, Origin, live_generation
+from keyfold.keyed.generation.generations import Generation, Origin, go_live, live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.plans.inputs import input_tables
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
@@ -83,7 +83,9 @@ def move(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, partitions: i
             session.conf.set("spark.sql.shuffle.partitions", str(partitions))
         settings = ", ".join(one.setting for one in plan.changes)
         origin, done = _origin(live, settings), last_batch(job, live)
-        return rewrite(session, lakehouse, job, live, done, origin, migrate(job, live))
+        rewritten = rewrite(session, lakehouse, job, live, done, origin, migrate(job, live))
+        go_live(lakehouse, rewritten.generation)
+        return rewritten
 
 
 def _plan(lakehouse: Lakehouse, job: KeyedJob, live: Generation | None, partitions: int | None) -> ChangePlan:

@@ -17,7 +17,7 @@ from keyfold.journal.agreement import check_tables, has_taken_all
 from keyfold.keyed.calling.slots import SLOT
 from keyfold.keyed.generation.batch_records import KeyedDone, PlannedFile
 from keyfold.keyed.generation.checkpoint import finished_batch
-from keyfold.keyed.generation.generations import Generation, Origin, go_live
+from keyfold.keyed.generation.generations import Generation, Origin
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.codec import conform
 from keyfold.keyed.running.new_generation import new_generation
@@ -90,30 +90,11 @@ def rewrite(
     done: KeyedDone,
     origin: Origin,
     change: ChangeRows,
-    events: int | None = None,
-) -> Rewritten:
-    """Make a generation from another one, and make it live in one step. The caller must hold the job's lock.
-
-    Arguments and errors are those of `rewrite_beside`.
-    """
-    rewritten = rewrite_beside(spark, lakehouse, job, old, done, origin, change, events=events)
-    go_live(lakehouse, rewritten.generation)
-    return rewritten
-
-
-def rewrite_beside(
-    spark: SparkSession,
-    lakehouse: Lakehouse,
-    job: KeyedJob,
-    old: Generation,
-    done: KeyedDone,
-    origin: Origin,
-    change: ChangeRows,
     change_tables: Callable[[Generation], None] | None = None,
     events: int | None = None,
     positions: Mapping[str, Position] | None = None,
 ) -> Rewritten:
-    """Make a generation from another one, without making it live. The caller must hold the job's lock.
+    """Make a generation from another one, which the caller makes live (`go_live`). The caller must hold the job's lock.
 
     Args:
         spark: the Spark session.

@@ -19,7 +19,7 @@ from keyfold.lakehouse.positions import Position, position_at
 from keyfold.lakehouse.reading import scan_files
 from keyfold.lakehouse.row_erasure import ErasedRows, count_rows_of, erase_rows
 from keyfold.state.changing.editing import origin_after
-from keyfold.state.changing.state_rewriting import map_frames, rewrite_beside
+from keyfold.state.changing.state_rewriting import map_frames, rewrite
 from keyfold.state.erasure.tracing import Trace
 from keyfold.storage.place import Place
 
@@ -128,7 +128,7 @@ class _Rows:
             if (producer := one.producer) is not None and producer in made
         }
         events = self._done.total_events - self._events
-        return rewrite_beside(
+        return rewrite(
             spark,
             ahead,
             job,

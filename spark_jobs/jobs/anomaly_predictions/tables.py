@@ -3,6 +3,7 @@
 import pyarrow as pa
 
 from keyfold import column, required
+from keyfold.columns import plain_columns
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
 
@@ -67,17 +68,14 @@ def state_schema(model: Model) -> pa.Schema:
     """Return the schema of state rows of all roles: columns of events, of all models, and of this model."""
     own = pa.schema(
         [
-            pa.field("role", pa.string(), nullable=False),
-            pa.field("key", pa.string(), nullable=False),
+            *plain_columns(pa.string(), "role", "key", nullable=False),
             pa.field("timestamp", TIMESTAMP),
             pa.field("value", pa.float64()),
             pa.field("events_learned", pa.int64()),
-            pa.field("last_event_time", TIMESTAMP),
-            pa.field("interval", TIMESTAMP),
+            *plain_columns(TIMESTAMP, "last_event_time", "interval"),
             pa.field("label", pa.int8()),
             pa.field("score", pa.float64()),
-            pa.field("deadline", TIMESTAMP),
-            pa.field("stale_at", TIMESTAMP),
+            *plain_columns(TIMESTAMP, "deadline", "stale_at"),
         ]
     )
     return pa.schema([*own, *model.state])

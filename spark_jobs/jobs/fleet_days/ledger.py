@@ -8,6 +8,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from keyfold.columns import plain_columns
 from keyfold.keyed.rows.codec import empty
 from keyfold.keyed.rows.exact_sums import check_sums, narrowed, widened
 from keyfold.stream import TIMESTAMP
@@ -20,17 +21,14 @@ DAY_SUMS = ("distance", "moving", "idle", "stopped", "trips", "fuel_used", "n_re
 
 FLEET_STATE = pa.schema(
     [
-        pa.field("vehicle_id", pa.string(), nullable=False),
-        pa.field("role", pa.string(), nullable=False),
+        *plain_columns(pa.string(), "vehicle_id", "role", nullable=False),
         pa.field("time", TIMESTAMP),
-        pa.field("latitude", pa.float64()),
-        pa.field("longitude", pa.float64()),
-        pa.field("speed", pa.float64()),
+        *plain_columns(pa.float64(), "latitude", "longitude", "speed"),
         pa.field("fuel", pa.int64()),
         pa.field("may_pause", pa.bool_()),
         pa.field("day", pa.date32()),
         pa.field("latest", TIMESTAMP),
-        *(pa.field(name, pa.int64()) for name in DAY_SUMS),
+        *plain_columns(pa.int64(), *DAY_SUMS),
         pa.field("deadline", TIMESTAMP),
     ]
 )

@@ -28,7 +28,7 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from keyfold import Clock, JobTemplate, KeyedJob, Step, column, required
-from keyfold.columns import passed_on
+from keyfold.columns import passed_on, plain_columns
 from keyfold.keyed.job import EventTimeParameters, FilePath
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.ordering import in_order
@@ -43,12 +43,10 @@ POINT = pa.schema([TELEMETRY.schema.field(name) for name in ("vehicle_id", "time
 
 WARNING_STATE = pa.schema(
     [
-        pa.field("vehicle_id", pa.string(), nullable=False),
-        pa.field("role", pa.string(), nullable=False),
+        *plain_columns(pa.string(), "vehicle_id", "role", nullable=False),
         pa.field("time", TIMESTAMP),
-        *(pa.field(name, pa.float64()) for name in _READINGS),
-        pa.field("warning", pa.string()),
-        pa.field("geofence", pa.string()),
+        *plain_columns(pa.float64(), *_READINGS),
+        *plain_columns(pa.string(), "warning", "geofence"),
         pa.field("began_at", TIMESTAMP),
         pa.field("n_points", pa.int64()),
         pa.field("deadline", TIMESTAMP),

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from keyfold.columns import plain_columns
 from keyfold.keyed.rows.exact_sums import narrowed, widened
 from keyfold.operators.ordering import in_order
 from keyfold.stream import TIMESTAMP
@@ -24,16 +25,13 @@ STRETCH = pa.schema(
         pa.field("ride_id", pa.string(), nullable=False),
         pa.field("start_time", TIMESTAMP),
         pa.field("start_status", pa.string()),
-        pa.field("n_points", pa.int64()),
-        pa.field("distance", pa.int64()),
+        *plain_columns(pa.int64(), "n_points", "distance"),
         pa.field("point_idx", pa.int32()),
-        pa.field("latitude", pa.float64()),
-        pa.field("longitude", pa.float64()),
+        *plain_columns(pa.float64(), "latitude", "longitude"),
         pa.field("timestamp", TIMESTAMP),
         pa.field("meter_reading", pa.float64()),
         pa.field("ride_status", pa.string()),
-        pa.field("start_latitude", pa.float64()),
-        pa.field("start_longitude", pa.float64()),
+        *plain_columns(pa.float64(), "start_latitude", "start_longitude"),
     ]
 )
 """Consecutive points of one ride: time, place and status of the first, and all columns of the last.

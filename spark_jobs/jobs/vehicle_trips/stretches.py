@@ -8,6 +8,7 @@ matter.
 import polars as pl
 import pyarrow as pa
 
+from keyfold.columns import plain_columns
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.great_circle import leg_in_micrometres
 from spark_jobs.jobs.vehicle_trips.journey_measures import POINTS_AS_STRETCHES
@@ -17,24 +18,14 @@ STRETCH = pa.schema(
         pa.field("vehicle_id", pa.string(), nullable=False),
         pa.field("start_time", TIMESTAMP, nullable=False),
         pa.field("end_time", TIMESTAMP),
-        pa.field("start_latitude", pa.float64(), nullable=False),
-        pa.field("start_longitude", pa.float64(), nullable=False),
-        pa.field("end_latitude", pa.float64()),
-        pa.field("end_longitude", pa.float64()),
+        *plain_columns(pa.float64(), "start_latitude", "start_longitude", nullable=False),
+        *plain_columns(pa.float64(), "end_latitude", "end_longitude"),
         pa.field("is_moving", pa.bool_(), nullable=False),
         pa.field("top_speed", pa.float64(), nullable=False),
-        pa.field("distance", pa.int64()),
-        pa.field("moving", pa.int64()),
-        pa.field("idle", pa.int64()),
-        pa.field("start_fuel", pa.int64()),
-        pa.field("first_fuel", pa.int64()),
-        pa.field("last_fuel", pa.int64()),
-        pa.field("fuel_used", pa.int64()),
-        pa.field("start_braking", pa.int64()),
-        pa.field("start_accelerating", pa.int64()),
+        *plain_columns(pa.int64(), "distance", "moving", "idle", "start_fuel", "first_fuel", "last_fuel", "fuel_used"),
+        *plain_columns(pa.int64(), "start_braking", "start_accelerating"),
         pa.field("start_heat", pa.float64()),
-        pa.field("braking", pa.int64()),
-        pa.field("accelerating", pa.int64()),
+        *plain_columns(pa.int64(), "braking", "accelerating"),
         pa.field("heat", pa.float64()),
         pa.field("n_points", pa.int64(), nullable=False),
         pa.field("deadline", TIMESTAMP),

@@ -13,8 +13,9 @@ import polars as pl
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import continuous, ingest, ingest_continuously, ingest_totals
+from keyfold.ingestion import continuous, ingest, ingest_totals
 from keyfold.lakehouse import Lakehouse
+from keyfold.runs import ingest_continuously
 from tests.keyfold.ingestion.test_run import EVENTS, event, land
 from tests.waiting import wait_until
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from keyfold.errors import Misconfigured
-from keyfold.project import project_streams
+from keyfold.ingestion.sources.by_stream import values_by_stream
 from keyfold.session.redaction import is_secret, without_secrets
 from keyfold.session.settings import parse_conf
 
@@ -123,16 +123,8 @@ def kafka_topics(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     Raises:
         KeyfoldError: an entry is invalid, there is no such stream, or a name is not valid for a topic.
     """
-    topics = parse_conf(environment.get(TOPICS_VARIABLE, ""), TOPICS_VARIABLE)
+    topics = values_by_stream(TOPICS_VARIABLE, environment)
     for stream, topic in topics.items():
-        if stream not in project_streams():
-            raise Misconfigured(
-                f"{TOPICS_VARIABLE} names {stream}, but there is no such stream; streams: {', '.join(project_streams())}"
-            )
-        if owner := project_streams()[stream].landing:
-            raise Misconfigured(
-                f"{TOPICS_VARIABLE} names {stream}, which shares the landing of {owner}: name {owner} instead"
-            )
         check_topic(topic, f"{TOPICS_VARIABLE}: the topic of {stream}")
     return topics
 

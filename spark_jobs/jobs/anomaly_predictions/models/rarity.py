@@ -19,6 +19,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from keyfold.columns import plain_columns
 from spark_jobs.jobs.anomaly_predictions.models import levels, stays, surprise_history
 from spark_jobs.jobs.anomaly_predictions.models.daily_bands import EDGES, NEAREST_CELL, cell_columns, event_cells
 from spark_jobs.jobs.anomaly_predictions.models.largest import HORIZON
@@ -60,23 +61,14 @@ class Rarity:
     half_at = HALF_AT
     state = pa.schema(
         [
-            pa.field("known", pa.int64()),
-            pa.field("began", pa.int64()),
-            pa.field("newest", pa.int64()),
+            *plain_columns(pa.int64(), "known", "began", "newest"),
             pa.field("previous", pa.float64()),
-            pa.field("same", pa.int64()),
-            pa.field("cell", pa.int64()),
-            *(pa.field(name, pa.list_(pa.float64())) for name in EDGES),
-            pa.field("last_strays", pa.list_(pa.float64())),
-            pa.field("last_change_strays", pa.list_(pa.float64())),
-            pa.field("level_origin", pa.float64()),
-            pa.field("level_step", pa.float64()),
-            pa.field("level_least", pa.float64()),
-            pa.field("level_most", pa.float64()),
+            *plain_columns(pa.int64(), "same", "cell"),
+            *plain_columns(pa.list_(pa.float64()), *EDGES, "last_strays", "last_change_strays"),
+            *plain_columns(pa.float64(), "level_origin", "level_step", "level_least", "level_most"),
             pa.field("level_count", pa.list_(pa.int16())),
             pa.field("size", pa.list_(pa.float64())),
-            pa.field("size_number", pa.list_(pa.int64())),
-            pa.field("size_count", pa.list_(pa.int64())),
+            *plain_columns(pa.list_(pa.int64()), "size_number", "size_count"),
             pa.field("peak", pa.list_(pa.float64())),
             pa.field("peak_number", pa.list_(pa.int64())),
             pa.field("news", pa.float64()),

@@ -16,12 +16,13 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import batch, ingest, ingest_continuously, ingest_journal, ingest_totals, is_unfinished, rebuild
+from keyfold.ingestion import batch, ingest, ingest_journal, ingest_totals, is_unfinished, rebuild
 from keyfold.ingestion.sources.kafka import messages
 from keyfold.ingestion.sources.kafka.offsets import MESSAGE_BYTES
 from keyfold.ingestion.sources.kafka.settings import KafkaSettings
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic
 from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.runs import ingest_continuously
 from keyfold.stream import INGESTED_AT, Source
 from tests.kafka_broker import Broker
 from tests.keyfold.ingestion.test_batch import CRASHES, changed, crash_at, no_spark
@@ -344,7 +345,7 @@ def test_continuous_ingest_waits_for_a_broker_that_is_away_and_loses_and_doubles
     running = threading.Thread(
         target=ingest_continuously,
         args=(SPARK, lakehouse, stream, reading(broker, topic)),
-        kwargs={"stop": stop, "every": timedelta(milliseconds=20), "on_outage": told.append},
+        kwargs={"stop": stop, "every": timedelta(milliseconds=20), "on_warning": told.append},
     )
     running.start()
     try:
