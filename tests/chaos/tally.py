@@ -18,22 +18,15 @@ class Tally:
     Attributes:
         promise: what holds whatever comes.
         fault: its name, for people.
-        tried: how often it was made to happen.
-        came: how often it did; a kill may come after the end.
-        survived: how often nothing was lost or doubled.
-        refused: in how many of these a run said that it does not go on, and what it said to do mended it.
-        lost, doubled: rows, over all.
+        counts: by `COLUMNS`: how often it was made to happen; how often it did, since a kill may come after the end; how often
+            nothing was lost or doubled; in how many of these a run said that it does not go on, and what it said to do mended
+            it; rows that were lost or doubled, over all.
         told: of what went wrong, for the assertion.
     """
 
     promise: str
     fault: str
-    tried: int = 0
-    came: int = 0
-    survived: int = 0
-    refused: int = 0
-    lost: int = 0
-    doubled: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
     told: list[str] = field(default_factory=list)
 
     def count(self, expected: Rows, found: Rows, what: str = "", *, came: bool = True, refused: bool = False) -> None:
@@ -47,13 +40,9 @@ class Tally:
             refused: whether a remedy was asked for, and done.
         """
         lost, doubled = expected - found, found - expected
-        self.tried += 1
-        self.came += came
-        self.lost += lost.total()
-        self.doubled += doubled.total()
+        self.counts.update({"tried": 1, "came": came, "rows lost": lost.total(), "rows doubled": doubled.total()})
         if expected == found:
-            self.survived += came
-            self.refused += refused
+            self.counts.update({"survived": came, "refused": refused})
         else:
             self.fail(f"{what}: lost {_few(lost)}, doubled {_few(doubled)}")
 
@@ -64,13 +53,14 @@ class Tally:
     @property
     def numbers(self) -> tuple[int, ...]:
         """As `COLUMNS` names them."""
-        return (self.tried, self.came, self.survived, self.refused, self.lost, self.doubled)
+        return tuple(self.counts[name] for name in COLUMNS)
 
     def judge(self) -> None:
         """Fail where something was not survived, or where no fault came at all."""
         assert not self.told, "\n".join(self.told[:20])
-        assert self.came, f"{self.fault}: it never came to that"
-        assert (self.survived, self.lost, self.doubled) == (self.came, 0, 0)
+        counts = self.counts
+        assert counts["came"], f"{self.fault}: it never came to that"
+        assert (counts["survived"], counts["rows lost"], counts["rows doubled"]) == (counts["came"], 0, 0)
 
 
 def _few(rows: Rows) -> str:

@@ -133,7 +133,7 @@ def mend_and_count(launcher: Launcher, told: Tally, home: Path, what: str) -> No
             refusals += work_through(launcher, home, TO_THE_END)
         there = found(home)
     except AssertionError as error:
-        told.tried, told.came = told.tried + 1, told.came + 1
+        told.counts.update({"tried": 1, "came": 1})
         told.fail(f"{what}: {error}")
         return
     told.count(expected(home), there, f"{what} (refused: {refusals})", refused=bool(refusals))

@@ -72,9 +72,7 @@ def kill_amid_readings(
         assert len(readings) > 1
         for one in came:
             told.count(expected(home), found(home), f"kills from {first}", came=one)
-        print(
-            f"{told.came} of {told.tried} came, {told.lost} rows lost, {told.doubled} doubled; {len(readings)} readings"
-        )
+        print(f"{dict(told.counts)}; {len(readings)} readings")
         for before, after in zip(readings, [*readings[1:], found(home)], strict=True):
             assert not contradictions(before, after)
         shutil.rmtree(home)

@@ -12,7 +12,15 @@ ModeName = Literal["incremental", "full_refresh", "replay"]
 
 
 @dataclass(frozen=True)
-class Incremental:
+class _Advancing:
+    advance_to: datetime | None = None
+
+    def __post_init__(self) -> None:
+        check_advance("advance_to", self.advance_to)
+
+
+@dataclass(frozen=True)
+class Incremental(_Advancing):
     """Process new events in the live generation.
 
     Attributes:
@@ -23,14 +31,10 @@ class Incremental:
     """
 
     name: ClassVar[ModeName] = "incremental"
-    advance_to: datetime | None = None
-
-    def __post_init__(self) -> None:
-        check_advance("advance_to", self.advance_to)
 
 
 @dataclass(frozen=True)
-class FullRefresh:
+class FullRefresh(_Advancing):
     """Read all events again into a new generation, which goes live when all of them are processed.
 
     Attributes:
@@ -38,10 +42,6 @@ class FullRefresh:
     """
 
     name: ClassVar[ModeName] = "full_refresh"
-    advance_to: datetime | None = None
-
-    def __post_init__(self) -> None:
-        check_advance("advance_to", self.advance_to)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ import gzip
 import io
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,22 +23,15 @@ from keyfold.lakehouse.reading import scan_table
 from keyfold.storage import object_path
 from keyfold.storage.object_path import ObjectPath
 from keyfold.storage.place import Place
-from keyfold.stream import Stream
 from tests.faulty_store import Fault, Request, faulty_store
+from tests.keyfold.ingestion.test_run import EVENTS, START
 from tests.object_store import ObjectStore
 from tests.schemas import schema_of
 
 DRIVER: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
 """As much of a session as ingest asks for where it reads files itself."""
 
-START = datetime(2016, 6, 21, 17, tzinfo=UTC)
-CLICKS = Stream(
-    name="clicks",
-    schema=schema_of("user string!, seq int64!, at time!"),
-    event_time="at",
-    event_id=("user", "seq"),
-    duplicate_window=timedelta(days=1),
-)
+CLICKS = replace(EVENTS, schema=schema_of("user string!, seq int64!, at time!"))
 
 
 def click(seq: int, hours: float = 0, user: str = "u") -> dict[str, Any]:

@@ -59,15 +59,19 @@ HOURLY = counting(
     output_events=pl.col("clicks").sum(),
     state_events=pl.col("clicks").sum(),
 )
-DAILY = counting(
-    "daily",
-    # A row's hour begins up to an hour before the watermark that lets it be written.
-    lambda delay: {"hours": Input(JobTable.of(HOURLY), HOUR, "hour", delay, conserved=False)},
-    "1d",
-    timedelta(hours=1),
-    output_events=pl.lit(0),
-    state_events=pl.lit(0),
-)
+
+
+def adding_up(name, job, every, delay):
+    """A job that adds up the rows of another one; their events are counted there."""
+
+    def source(delay):
+        return {"rows": Input(JobTable.of(job), HOUR, "hour", delay, conserved=False)}
+
+    return counting(name, source, every, delay, output_events=pl.lit(0), state_events=pl.lit(0))
+
+
+# A row's hour begins up to an hour before the watermark that lets it be written.
+DAILY = adding_up("daily", HOURLY, "1d", timedelta(hours=1))
 
 
 class Site:

@@ -3,28 +3,30 @@
 from dataclasses import replace
 from datetime import timedelta
 
-import polars as pl
 import pytest
 
 import keyfold
-from keyfold import Input, JobParameters, JobTable, JobTemplate
+from keyfold import Input, JobParameters, JobTemplate
 from keyfold.keyed.generation.generations import live_generation_name
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, Replay
 from keyfold.lakehouse.locks import exclusive
 from keyfold.runs.chains import consumers_of, promote_with_consumers, refresh_with_consumers
 from tests.keyfold.keyed.conftest import cut_power
-from tests.keyfold.keyed.test_jobs_on_jobs import CLICK, CLICKS, DAILY, HOUR, HOURLY, MINUTE, NOON, Site, counting
+from tests.keyfold.keyed.test_jobs_on_jobs import (
+    CLICK,
+    CLICKS,
+    DAILY,
+    HOURLY,
+    MINUTE,
+    NOON,
+    Site,
+    adding_up,
+    counting,
+)
 
 __all__ = ["cut_power"]
 
-WEEKLY = counting(
-    "weekly",
-    lambda delay: {"days": Input(JobTable.of(DAILY), HOUR, "hour", delay, conserved=False)},
-    "1w",
-    timedelta(days=1),
-    output_events=pl.lit(0),
-    state_events=pl.lit(0),
-)
+WEEKLY = adding_up("weekly", DAILY, "1w", timedelta(days=1))
 OTHER = counting("other", lambda delay: {"clicks": Input(CLICKS, CLICK, "at", delay)}, "1h", MINUTE)
 CHAIN = (HOURLY, DAILY, WEEKLY)
 END = NOON + timedelta(days=40)

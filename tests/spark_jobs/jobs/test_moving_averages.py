@@ -12,18 +12,16 @@ from polars.testing import assert_frame_equal
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
-from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.testing import assert_same, play
 from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
 from spark_jobs.jobs.trailing_windows import trailing_means
 from spark_jobs.streams import WEATHER
 from tests.examples import examples
 from tests.spark_jobs.jobs import moving_average_oracle
-from tests.spark_jobs.jobs.batches import assert_close, in_batches, late_and_on_time
+from tests.spark_jobs.jobs.batches import assert_close, in_batches, late_and_on_time, run_in_two
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_PAST_ALL = NOON + timedelta(days=300)
@@ -420,15 +418,8 @@ def test_on_spark_two_runs_of_small_batches_give_what_one_batch_gives(spark, lak
     rest = [column.name for column in WEATHER.schema if column.name not in readings.columns]
     events = readings.with_columns(pl.lit(None, pl.Float64).alias(name) for name in rest).select(WEATHER.schema.names)
     parts = list(events.iter_slices(1000))
-    lakehouse.events("weather").parent.mkdir(parents=True)
     job, end = averages_job(key_groups=2), datetime(2013, 3, 1, tzinfo=UTC)
-    for run, advance_to in ((parts[:2], None), (parts[2:], end)):
-        for part in run:
-            part.write_delta(str(lakehouse.events("weather")), mode="append")
-        done = run_job(
-            spark, lakehouse, job, Incremental(advance_to=advance_to), options=RunOptions(max_bytes_per_batch=1)
-        )
-        assert done.counts.events == sum(part.height for part in run)
+    run_in_two(spark, lakehouse, job, "weather", parts, end)
     whole = play_readings(job, [readings.to_dicts()], end)
     for table in TABLES:
         found = pl.read_delta(str(lakehouse.table(table)))

@@ -18,7 +18,7 @@ from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.rows.codec import empty, polars_schema
-from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.keyed.runner import run_job
 from keyfold.state.changing.moving import move
 from keyfold.testing import assert_same, play
 from spark_jobs.jobs.vehicle_trips.job import VEHICLE_TRIPS
@@ -28,7 +28,7 @@ from tests.keyfold.keyed.without_spark import without_spark
 from tests.keyfold.state.job_histories import put
 from tests.keyfold.state.local_state import state_without_spark
 from tests.spark_jobs.jobs import trip_oracle
-from tests.spark_jobs.jobs.batches import assert_close, in_batches, late_and_on_time
+from tests.spark_jobs.jobs.batches import assert_close, in_batches, late_and_on_time, run_in_two
 
 __all__ = ["state_without_spark", "without_spark"]
 
@@ -377,15 +377,8 @@ def test_a_fleet_of_drives_agrees_with_the_state_machine_in_small_shuffled_batch
 def test_on_spark_two_runs_of_small_batches_give_what_one_batch_gives(spark, lakehouse):
     fleet = tracks(6, 400, seed=3).sort("time")
     parts = list(fleet.iter_slices(800))
-    lakehouse.events("telemetry").parent.mkdir(parents=True)
     job, end = trips_job(key_groups=2), NOON + timedelta(days=2)
-    for run, advance_to in ((parts[:2], None), (parts[2:], end)):
-        for part in run:
-            part.write_delta(str(lakehouse.events("telemetry")), mode="append")
-        done = run_job(
-            spark, lakehouse, job, Incremental(advance_to=advance_to), options=RunOptions(max_bytes_per_batch=1)
-        )
-        assert done.counts.events == sum(part.height for part in run)
+    run_in_two(spark, lakehouse, job, "telemetry", parts, end)
     whole = play_points(job, [fleet], end)
     for table in ("vehicle_trips", "vehicle_stops"):
         found = pl.read_delta(str(lakehouse.table(table)))
