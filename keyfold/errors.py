@@ -5,6 +5,8 @@
 
 import re
 
+_LONGEST_LINE = 600
+
 
 class KeyfoldError(Exception):
     """A failure that a person can correct; the message says what is wrong, where, and what to do.
@@ -157,10 +159,10 @@ def is_keyfold_error(name: str) -> bool:
     return name.rpartition(".")[2] in names(KeyfoldError)
 
 
-def first_line(error: BaseException, characters: int = 600) -> str:
+def first_line(error: BaseException) -> str:
     """Shorten a library's error to its first line, and to the line with the system's reason or the HTTP status, if any."""
     # Delta's library colours its messages.
     text = re.sub(r"\x1b\[[0-9;]*m|\u21b3", "", str(error))
     lines = [line.strip() for line in text.strip().splitlines()] or [type(error).__name__]
     reason = next((line for line in lines[1:] if "(os error " in line or re.fullmatch(r"[45]\d\d [A-Z].*", line)), "")
-    return f"{lines[0]}: {reason}"[:characters] if reason else lines[0][:characters]
+    return (f"{lines[0]}: {reason}" if reason else lines[0])[:_LONGEST_LINE]

@@ -1,8 +1,7 @@
-"""Write the events of Nexmark as landing files, NDJSON or Parquet: a folder per kind, a file per chunk in order of arrival."""
+"""Write the events of Nexmark as landing files in NDJSON: a folder per kind, a file per chunk in order of arrival."""
 
 import os
 from pathlib import Path
-from typing import Literal
 
 import polars as pl
 
@@ -12,19 +11,16 @@ _TIMES = ("dateTime", "expires")
 _SIDE_ROWS = 10_000
 
 
-def write_events(folder: Path, events: Events, form: Literal["ndjson", "parquet"] = "ndjson") -> Path:
+def write_events(folder: Path, events: Events) -> Path:
     """Write all events, in a folder per kind; returns the folder."""
     for kind in KINDS:
         (folder / kind).mkdir(parents=True)
     for number, came in enumerate(arriving(events)):
         for kind, rows in came.items():
-            path = folder / kind / f"{number:05d}.{form}"
-            if form == "parquet":
-                rows.write_parquet(path)
-            else:
-                rows.with_columns(
-                    pl.col(one).dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ") for one in _TIMES if one in rows.columns
-                ).write_ndjson(path)
+            path = folder / kind / f"{number:05d}.ndjson"
+            rows.with_columns(
+                pl.col(one).dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ") for one in _TIMES if one in rows.columns
+            ).write_ndjson(path)
             # Files are read in order of their modification times, which may be equal if files are written quickly.
             at = int(START.timestamp()) + number
             os.utime(path, (at, at))

@@ -89,13 +89,13 @@ def landing_folders(environment: Mapping[str, str] = os.environ) -> dict[str, st
     return folders
 
 
-def landing_folder(lakehouse: Lakehouse, stream: str, environment: Mapping[str, str] = os.environ) -> Place:
+def landing_folder(lakehouse: Lakehouse, stream: str) -> Place:
     """Return the landing folder of a stream's files: that of KEYFOLD_LANDING, else the default one.
 
     Raises:
         KeyfoldError: as `landing_folders`.
     """
-    folder = landing_folders(environment).get(stream)
+    folder = landing_folders().get(stream)
     return to_place(folder) if folder else lakehouse.landing(stream)
 
 

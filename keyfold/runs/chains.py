@@ -61,17 +61,12 @@ def refresh_with_consumers(
 
 
 def refresh_all(
-    spark: SparkSession,
-    lakehouse: Lakehouse,
-    jobs: Sequence[str],
-    templates: Mapping[str, JobTemplate],
-    *,
-    options: RunOptions | None = None,
+    spark: SparkSession, lakehouse: Lakehouse, jobs: Sequence[str], templates: Mapping[str, JobTemplate]
 ) -> list[JobRun]:
     """Refresh jobs, each once and with its consumers, with the parameters of their live generations.
 
     Args:
-        spark, lakehouse, options: as in `run`.
+        spark, lakehouse: as in `run`.
         jobs: names of the jobs, each after all jobs that it reads.
         templates: the jobs of the project, by name.
 
@@ -84,7 +79,7 @@ def refresh_all(
         if name not in {run.job for run in runs}:
             consumers = consumers_of(lakehouse, name, templates)
             job = configured_job(lakehouse, templates[name])
-            runs += refresh_with_consumers(spark, lakehouse, job, consumers, options=options)
+            runs += refresh_with_consumers(spark, lakehouse, job, consumers)
     return runs
 
 

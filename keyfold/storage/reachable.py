@@ -3,7 +3,6 @@
 import os
 import re
 import uuid
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -55,7 +54,7 @@ _REFUSALS = (
 )
 
 
-def check_reachable(place: object, environment: Mapping[str, str] = os.environ) -> None:
+def check_reachable(place: object) -> None:
     """Check that a place in a bucket can be listed. For other places, do nothing.
 
     Raises:
@@ -69,12 +68,12 @@ def check_reachable(place: object, environment: Mapping[str, str] = os.environ) 
     # One retry only, since retries do not help with wrong settings; more for a store that says it is busy.
     for retries in (1, _TRIES_OF_A_BUSY_STORE):
         try:
-            listed = obstore.list(_store(bucket, environment, retries), prefix=f"{bucket.key}/" if bucket.key else None)
+            listed = obstore.list(_store(bucket, retries), prefix=f"{bucket.key}/" if bucket.key else None)
             next(iter(listed), None)
         except (obstore.exceptions.BaseError, OSError) as error:
             if retries == 1 and _BUSY.search(str(error)):
                 continue
-            raise _explained(bucket, error, environment) from None
+            raise _explained(bucket, error) from None
         return
 
 
@@ -128,8 +127,8 @@ _CHECKED: set[str] = set()
 """Places whose store was found to honour conditional writes."""
 
 
-def _store(place: ObjectPath, environment: Mapping[str, str], retries: int) -> S3Store:
-    plain = environment.get("AWS_ENDPOINT_URL", "").startswith("http://")
+def _store(place: ObjectPath, retries: int) -> S3Store:
+    plain = os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
     return S3Store(
         place.bucket,
         client_options={"allow_http": plain, "connect_timeout": _WITHIN, "timeout": _WITHIN},
@@ -137,9 +136,9 @@ def _store(place: ObjectPath, environment: Mapping[str, str], retries: int) -> S
     )
 
 
-def _explained(place: ObjectPath, error: Exception, environment: Mapping[str, str]) -> KeyfoldError:
+def _explained(place: ObjectPath, error: Exception) -> KeyfoldError:
     said = " ".join(str(error).split("\n\nDebug source:")[0].split())
-    where = environment.get("AWS_ENDPOINT_URL") or f"Amazon S3 in {environment.get('AWS_REGION') or 'us-east-1'}"
+    where = os.environ.get("AWS_ENDPOINT_URL") or f"Amazon S3 in {os.environ.get('AWS_REGION') or 'us-east-1'}"
     if "NoSuchBucket" in said:
         return KeyfoldError(f"{place}: {where} has no bucket {place.bucket}; create it, or name another")
     if "RequestTimeTooSkewed" in said:
@@ -155,7 +154,7 @@ def _explained(place: ObjectPath, error: Exception, environment: Mapping[str, st
         )
     is_refused = any(sign in said for sign in _REFUSALS)
     # Without a key, the client asks for the machine's role at this address: its failure means missing credentials.
-    if (is_refused or _ROLES in said) and not any(environment.get(name) for name in _CREDENTIALS):
+    if (is_refused or _ROLES in said) and not any(os.environ.get(name) for name in _CREDENTIALS):
         return KeyfoldError(
             f"{place}: no credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set, and this machine has no role "
             "of its own; set them (docs/how-to/use-a-bucket.md)"
@@ -165,7 +164,7 @@ def _explained(place: ObjectPath, error: Exception, environment: Mapping[str, st
             f"{place}: {where} refuses these credentials; they must allow listing, reading, writing and deleting there"
         )
     for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID"):
-        if secret := environment.get(name):
+        if secret := os.environ.get(name):
             said = said.replace(secret, "(hidden)")
     return NotAnsweringError(
         f"{place}: {where} does not answer ({said[:200]}); check AWS_ENDPOINT_URL, AWS_REGION and the network"

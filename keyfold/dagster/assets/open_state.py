@@ -1,6 +1,6 @@
 """Build the assets `open.<job>`: the open keys of each job, materialized on request or by a schedule."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import dagster as dg
 from pyspark.sql import SparkSession
@@ -24,13 +24,8 @@ OPEN_STATE = "open_state"
 """The asset group. Not named `GROUP`, by which `groups` finds the project's groups."""
 
 
-def open_state_asset(template: JobTemplate, *, owners: Sequence[str] = ()) -> dg.AssetsDefinition:
-    """Build the asset of a job's open keys: each open key, since when, until when, and its number of events.
-
-    Args:
-        template: the job.
-        owners: people or teams, in Dagster's notation.
-    """
+def open_state_asset(template: JobTemplate) -> dg.AssetsDefinition:
+    """Build the asset of a job's open keys: each open key, since when, until when, and its number of events."""
     name, typical = template.name, build_job(template)
     schema = open_schema(typical)
 
@@ -39,7 +34,6 @@ def open_state_asset(template: JobTemplate, *, owners: Sequence[str] = ()) -> dg
         deps=[table_key(name)],
         group_name=OPEN_STATE,
         kinds={"pyspark", "deltalake"},
-        owners=list(owners),
         pool=f"open_{name}",
         # A job that has not run yet has no state, which is not a failure.
         output_required=False,

@@ -32,7 +32,6 @@ def parse_file(
     path: Place,
     arrived: datetime,
     landing: Place | None = None,
-    oldest: datetime | None = None,
 ) -> Iterator[ValidatedRows]:
     """Parse a file, chunk by chunk.
 
@@ -41,12 +40,11 @@ def parse_file(
         path: the file, whose extension determines its format.
         arrived: when it was admitted (UTC).
         landing: the folder to which the path is relative, for columns taken from it; without it, the file's name is used.
-        oldest: the oldest event time that is accepted; None if any is.
 
     Raises:
         UnreadableFileError: the file is rejected as a whole; rows yielded before do not count.
     """
-    for _, rows in parse_shared_file([stream], {stream.name: oldest}, path, arrived, landing):
+    for _, rows in parse_shared_file([stream], {stream.name: None}, path, arrived, landing):
         yield rows
 
 

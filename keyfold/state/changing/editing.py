@@ -116,11 +116,11 @@ def rows_of(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, keys: Iter
     return rows.select(pl.col(name).cast(kind) for name, kind in polars_schema(job.state).items())
 
 
-def origin_after(live: Generation, what: str, seeded: int, skipped: int = 0) -> Origin:
-    """Return the origin of a generation that is made of the live one, with events added (`seeded`) or left out (`skipped`)."""
+def origin_after(live: Generation, what: str, seeded: int) -> Origin:
+    """Return the origin of a generation that is made of the live one, with events added, or left out (negative)."""
     before = live.origin
     had = (before.events_skipped, before.events_seeded) if before else (0, 0)
-    return Origin("edit", f"{live.name}: {what}", had[0] + skipped, had[1] + seeded)
+    return Origin("edit", f"{live.name}: {what}", had[0], had[1] + seeded)
 
 
 def _change(job: KeyedJob, wanted: WantedKeys, corrections: Mapping[str, str]) -> ChangeRows:

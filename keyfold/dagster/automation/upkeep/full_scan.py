@@ -6,7 +6,7 @@ from keyfold.dagster.automation.starting.schedules import schedule_of
 from keyfold.dagster.quality.checks import SCOPE_TAG, Scope
 
 
-def full_scan(group: str, cron: str = "30 2 * * *") -> dg.ScheduleDefinition:
+def full_scan(group: str) -> dg.ScheduleDefinition:
     """Build a schedule, stopped by default, that runs all checks of an asset group; times are UTC."""
     assets = dg.AssetSelection.groups(group)
     tags = {SCOPE_TAG: Scope.FULL.value}
@@ -17,4 +17,4 @@ def full_scan(group: str, cron: str = "30 2 * * *") -> dg.ScheduleDefinition:
         tags=tags,
         description=f"Runs all checks of {group} over all rows of its tables.",
     )
-    return schedule_of(job, cron, tags=tags)
+    return schedule_of(job, "30 2 * * *", tags=tags)

@@ -9,7 +9,7 @@ from keyfold.maintenance.checking import check
 _SHOWN = 20
 
 
-def lakehouse_check(cron: str = "30 5 * * 0") -> tuple[dg.JobDefinition, dg.ScheduleDefinition]:
+def lakehouse_check() -> tuple[dg.JobDefinition, dg.ScheduleDefinition]:
     """Build the job `check_lakehouse` and its schedule, stopped by default; times are UTC."""
 
     @dg.op(out=dg.Out(dg.Nothing))
@@ -30,4 +30,4 @@ def lakehouse_check(cron: str = "30 5 * * 0") -> tuple[dg.JobDefinition, dg.Sche
     def check_lakehouse() -> None:
         verify_every_file()
 
-    return check_lakehouse, schedule_of(check_lakehouse, cron)
+    return check_lakehouse, schedule_of(check_lakehouse, "30 5 * * 0")

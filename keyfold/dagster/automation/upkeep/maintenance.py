@@ -38,11 +38,7 @@ class MaintenanceConfig(dg.Config):
 
 
 def maintenance(
-    group: str,
-    *,
-    streams: Sequence[Stream] = (),
-    jobs: Sequence[JobTemplate] = (),
-    cron: str = "30 3 * * *",
+    group: str, *, streams: Sequence[Stream] = (), jobs: Sequence[JobTemplate] = ()
 ) -> tuple[dg.JobDefinition, dg.ScheduleDefinition]:
     """Build the job `maintain_<group>` and its schedule, stopped by default; times are UTC.
 
@@ -55,7 +51,7 @@ def maintenance(
         for op in ops:
             op()
 
-    return maintain_group, schedule_of(maintain_group, cron)
+    return maintain_group, schedule_of(maintain_group, "30 3 * * *")
 
 
 def _stream_op(stream: Stream) -> dg.OpDefinition:

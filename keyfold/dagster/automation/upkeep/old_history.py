@@ -43,7 +43,7 @@ class HistoryConfig(dg.Config):
     )
 
 
-def history_purge(cron: str = "30 4 * * *") -> dg.ScheduleDefinition:
+def history_purge() -> dg.ScheduleDefinition:
     """Build the schedule, stopped by default, of the job that deletes old history; times are UTC."""
     keep_days()  # a wrong value must fail when definitions load, not at night
 
@@ -69,4 +69,4 @@ def history_purge(cron: str = "30 4 * * *") -> dg.ScheduleDefinition:
     def purge_history() -> None:
         purge_dagster_history()
 
-    return schedule_of(purge_history, cron)
+    return schedule_of(purge_history, "30 4 * * *")
