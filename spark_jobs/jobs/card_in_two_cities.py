@@ -24,7 +24,7 @@ class CardInTwoCitiesParameters(EventTimeParameters):
 
 
 def build(parameters: CardInTwoCitiesParameters) -> KeyedJob:
-    """Build the job from its parameters."""
+    """Two payments with one card in different cities, ten minutes apart at most."""
     any_payment = pl.lit(value=True)
     return pattern_job(
         "card_in_two_cities",
@@ -41,9 +41,4 @@ def build(parameters: CardInTwoCitiesParameters) -> KeyedJob:
     )
 
 
-CARD_IN_TWO_CITIES = JobTemplate(
-    "card_in_two_cities",
-    "Two payments with one card in different cities, ten minutes apart at most.",
-    CardInTwoCitiesParameters,
-    build,
-)
+CARD_IN_TWO_CITIES = JobTemplate("card_in_two_cities", CardInTwoCitiesParameters, build)

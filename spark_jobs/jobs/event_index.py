@@ -59,7 +59,7 @@ class EventIndexParameters(ExpiringParameters):
 
 
 def build(parameters: EventIndexParameters) -> KeyedJob:
-    """Build the job from its parameters.
+    """Every event with its number among those of its key: from 0, without gaps, in order of event time.
 
     Raises:
         KeyfoldError: the stream is unknown, or cannot have this key; the message lists possible key columns.
@@ -92,12 +92,7 @@ def build(parameters: EventIndexParameters) -> KeyedJob:
     )
 
 
-EVENT_INDEX = JobTemplate(
-    "event_index",
-    "Every event with its number among those of its key: from 0, without gaps, in order of event time.",
-    EventIndexParameters,
-    build,
-)
+EVENT_INDEX = JobTemplate("event_index", EventIndexParameters, build)
 
 
 def number_events(

@@ -47,7 +47,7 @@ class ModelTotalsParameters(JobParameters):
 
 
 def build(parameters: ModelTotalsParameters) -> KeyedJob:
-    """Build the job from its parameters."""
+    """The pieces bought and the purchases of every model; a purchase of several models counts for each."""
     return totals(
         "model_totals",
         {"quantity": total("quantity")},
@@ -65,12 +65,7 @@ def build(parameters: ModelTotalsParameters) -> KeyedJob:
     )
 
 
-MODEL_TOTALS = JobTemplate(
-    "model_totals",
-    "The pieces bought and the purchases of every model; a purchase of several models counts for each.",
-    ModelTotalsParameters,
-    build,
-)
+MODEL_TOTALS = JobTemplate("model_totals", ModelTotalsParameters, build)
 
 
 def _named(models: pl.Expr) -> pl.Expr:

@@ -101,7 +101,7 @@ when it is due by the new order. `expire_after` is not among them: existing tota
 
 
 def build(parameters: PurchaseTotalsParameters) -> KeyedJob:
-    """Build the job from its parameters."""
+    """After every purchase, its item's cumulative quantity and the set of models seen of it."""
     return KeyedJob(
         name="purchase_totals",
         stream=SALES,
@@ -128,12 +128,7 @@ def build(parameters: PurchaseTotalsParameters) -> KeyedJob:
     )
 
 
-PURCHASE_TOTALS = JobTemplate(
-    "purchase_totals",
-    "After every purchase, its item's cumulative quantity and the set of models seen of it.",
-    PurchaseTotalsParameters,
-    build,
-)
+PURCHASE_TOTALS = JobTemplate("purchase_totals", PurchaseTotalsParameters, build)
 
 
 def add_up(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameters: PurchaseTotalsParameters) -> Step:

@@ -26,7 +26,7 @@ class RideMeterJumpsParameters(EventTimeParameters):
 
 
 def build(parameters: RideMeterJumpsParameters) -> KeyedJob:
-    """Build the job from its parameters."""
+    """Two neighbouring readings of a ride's meter, of which the second is far above the first."""
     reading = pl.col("meter_reading")
     is_read = reading.is_not_null()
     return pattern_job(
@@ -48,9 +48,4 @@ def build(parameters: RideMeterJumpsParameters) -> KeyedJob:
     )
 
 
-RIDE_METER_JUMPS = JobTemplate(
-    "ride_meter_jumps",
-    "Two neighbouring readings of a ride's meter, of which the second is far above the first.",
-    RideMeterJumpsParameters,
-    build,
-)
+RIDE_METER_JUMPS = JobTemplate("ride_meter_jumps", RideMeterJumpsParameters, build)

@@ -52,7 +52,7 @@ class SalesWithProductsParameters(JobParameters):
 
 
 def build(parameters: SalesWithProductsParameters) -> KeyedJob:
-    """Build the job from its parameters."""
+    """Each sale with the name, category and list price of its product."""
     return lookup_join(
         "sales_with_products",
         ("sales", Input(SALES, SALE, "time")),
@@ -65,9 +65,4 @@ def build(parameters: SalesWithProductsParameters) -> KeyedJob:
     )
 
 
-SALES_WITH_PRODUCTS = JobTemplate(
-    "sales_with_products",
-    "Each sale with the name, category and list price of its product.",
-    SalesWithProductsParameters,
-    build,
-)
+SALES_WITH_PRODUCTS = JobTemplate("sales_with_products", SalesWithProductsParameters, build)

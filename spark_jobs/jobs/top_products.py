@@ -100,7 +100,7 @@ class TopProductsParameters(EventTimeParameters):
 
 
 def build(parameters: TopProductsParameters) -> KeyedJob:
-    """Build the job from its parameters."""
+    """The best-selling products of each time window, by quantity, with their revenue."""
     return KeyedJob(
         name="top_products",
         stream=SALES,
@@ -142,12 +142,7 @@ def build(parameters: TopProductsParameters) -> KeyedJob:
     )
 
 
-TOP_PRODUCTS = JobTemplate(
-    "top_products",
-    "The best-selling products of each time window, by quantity, with their revenue.",
-    TopProductsParameters,
-    build,
-)
+TOP_PRODUCTS = JobTemplate("top_products", TopProductsParameters, build)
 
 
 def sum_up(sales: pl.DataFrame) -> pl.DataFrame:

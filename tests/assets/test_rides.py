@@ -277,7 +277,7 @@ def test_a_failed_run_reports_no_table(spark, lakehouse):
 def test_a_parameter_may_not_take_the_name_of_a_run_setting():
     wrong = create_model("Wrong", __base__=JobParameters, mode=(str, "x"))
     with pytest.raises(KeyfoldError, match="rename parameter mode"):
-        config_for(JobTemplate("wrong", "", wrong, lambda parameters: parameters))
+        config_for(JobTemplate("wrong", wrong, lambda parameters: parameters))
 
 
 def test_a_replay_writes_a_branch_and_materializes_nothing(spark, first_run, simulated):

@@ -98,7 +98,7 @@ def play_with_toys() -> None:
     journal.KEPT, known.BATCHES_BETWEEN = 2, 1
     STREAMS["clicks"] = CLICKS
     for name, build in (("totals", totals), ("windows", windows)):
-        JOBS[name] = JobTemplate(name, name, _FewGroups, partial(_build, build))
+        JOBS[name] = JobTemplate(name, _FewGroups, partial(_build, build), name)
 
 
 class _FewGroups(JobParameters):

@@ -118,7 +118,7 @@ def house(tmp_path, monkeypatch, without_spark):
         monkeypatch.setattr(f"keyfold.cli.{command}.spark_of_environment", session)
     stream = Stream(name="clicks", schema=CLICK, event_time="at", event_id=("user", "at"))
     monkeypatch.setitem(STREAMS, "clicks", stream)
-    monkeypatch.setitem(JOBS, "totals", JobTemplate("totals", "clicks by user", JobParameters, lambda _: totals()))
+    monkeypatch.setitem(JOBS, "totals", JobTemplate("totals", JobParameters, lambda _: totals(), "clicks by user"))
     house = House(tmp_path, monkeypatch)
     house.land(("ann", 1), ("bob", 2))
     house.ingest()

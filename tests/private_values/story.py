@@ -117,7 +117,7 @@ def template_of(stream: str) -> JobTemplate:
             parameters=parameters.model_dump(mode="json"),
         )
 
-    return JobTemplate(sums_of(stream), "What each person paid.", JobParameters, build)
+    return JobTemplate(sums_of(stream), JobParameters, build, "What each person paid.")
 
 
 def visit(name: str, number: int, amount: Any) -> str:

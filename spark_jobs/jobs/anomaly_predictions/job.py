@@ -166,7 +166,7 @@ predicted and learned, which predictions are emitted, and when the model retires
 
 
 def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
-    """Build the job from its parameters."""
+    """Anomaly scores of each metric's values by an online model; a row when the prediction changes."""
     model = find_model(parameters.model)
     ways = {
         "every_event": every_event(),
@@ -229,9 +229,4 @@ def _threshold(model: Model, parameters: AnomalyPredictionParameters) -> float:
     return model.threshold if parameters.threshold is None else parameters.threshold
 
 
-ANOMALY_PREDICTIONS = JobTemplate(
-    "anomaly_predictions",
-    "Anomaly scores of each metric's values by an online model; a row when the prediction changes.",
-    AnomalyPredictionParameters,
-    build,
-)
+ANOMALY_PREDICTIONS = JobTemplate("anomaly_predictions", AnomalyPredictionParameters, build)

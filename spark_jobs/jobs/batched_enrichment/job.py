@@ -105,7 +105,7 @@ Connect = Callable[[], AbstractContextManager[Call]]
 
 
 def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = None) -> KeyedJob:
-    """Build the job from its parameters.
+    """Every event with the answer of an external service, which is called in batches.
 
     Args:
         connect: opens a client in place of the HTTP client.
@@ -155,12 +155,7 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
     )
 
 
-BATCHED_ENRICHMENT = JobTemplate(
-    NAME,
-    "Every event with the answer of an external service, which is called in batches.",
-    BatchedEnrichmentParameters,
-    build,
-)
+BATCHED_ENRICHMENT = JobTemplate(NAME, BatchedEnrichmentParameters, build)
 
 
 def enriched_schema(stream: Stream, time: str) -> pa.Schema:

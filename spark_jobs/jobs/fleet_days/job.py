@@ -96,7 +96,7 @@ class FleetDaysParameters(EventTimeParameters):
 
 
 def build(parameters: FleetDaysParameters) -> KeyedJob:
-    """Build the job from its parameters."""
+    """One row a vehicle and day: kilometres, trips, moving, idle and stopped time, fuel used; open days are marked."""
     return KeyedJob(
         name="fleet_days",
         stream=TELEMETRY,
@@ -116,12 +116,7 @@ def build(parameters: FleetDaysParameters) -> KeyedJob:
     )
 
 
-FLEET_DAYS = JobTemplate(
-    "fleet_days",
-    "One row a vehicle and day: kilometres, trips, moving, idle and stopped time, fuel used; open days are marked.",
-    FleetDaysParameters,
-    build,
-)
+FLEET_DAYS = JobTemplate("fleet_days", FleetDaysParameters, build)
 
 
 def keep_days(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameters: FleetDaysParameters) -> Step:

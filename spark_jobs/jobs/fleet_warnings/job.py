@@ -103,7 +103,7 @@ _MOVABLE_PARAMETERS = frozenset({"low_fuel", "low_fuel_until", "hot_engine", "ho
 
 
 def build(parameters: FleetWarningsParameters) -> KeyedJob:
-    """Build the job from its parameters.
+    """One row when a vehicle's fuel is low, its engine too hot, or it enters a geofence; and one when that is over.
 
     Raises:
         KeyfoldError: the file of geofences cannot be read or is invalid.
@@ -133,12 +133,7 @@ def build(parameters: FleetWarningsParameters) -> KeyedJob:
     )
 
 
-FLEET_WARNINGS = JobTemplate(
-    "fleet_warnings",
-    "One row when a vehicle's fuel is low, its engine too hot, or it enters a geofence; and one when that is over.",
-    FleetWarningsParameters,
-    build,
-)
+FLEET_WARNINGS = JobTemplate("fleet_warnings", FleetWarningsParameters, build)
 
 
 def warn(

@@ -79,7 +79,7 @@ class MovingAverageParameters(SilentParameters):
 
 
 def build(parameters: MovingAverageParameters) -> KeyedJob:
-    """Build the job from its parameters."""
+    """With each reading of a station: the averages of its last N readings and the time they span."""
     values = [WEATHER.schema.field(column) for column in parameters.columns]
     reading = pa.schema([WEATHER.schema.field("station_id"), WEATHER.schema.field("time"), *values])
     rows = averages_schema(parameters.columns)
@@ -121,9 +121,4 @@ def build(parameters: MovingAverageParameters) -> KeyedJob:
     )
 
 
-MOVING_AVERAGES = JobTemplate(
-    "moving_averages",
-    "With each reading of a station: the averages of its last N readings and the time they span.",
-    MovingAverageParameters,
-    build,
-)
+MOVING_AVERAGES = JobTemplate("moving_averages", MovingAverageParameters, build)

@@ -36,20 +36,9 @@ from spark_jobs.jobs.expiry import SilentParameters
 from spark_jobs.jobs.ride_summaries.stretches import STRETCH, Cut, Rules, cut
 from spark_jobs.streams import RIDE_POINTS
 
-RIDE_POINT = pa.schema(
-    [
-        RIDE_POINTS.schema.field(column)
-        for column in (
-            "ride_id",
-            "point_idx",
-            "latitude",
-            "longitude",
-            "timestamp",
-            "meter_reading",
-            "ride_status",
-        )
-    ]
-)
+_POINT = ("ride_id", "point_idx", "latitude", "longitude", "timestamp", "meter_reading", "ride_status")
+
+RIDE_POINT = pa.schema([RIDE_POINTS.schema.field(name) for name in _POINT])
 
 OPEN_RIDE = pa.schema([*STRETCH, pa.field("closed_at", TIMESTAMP), pa.field("deadline", TIMESTAMP)])
 """A point of an open ride, several points (with `start_time`), or the marker of a closed ride (with `closed_at`)."""
@@ -128,7 +117,7 @@ would have closed it; a closed ride stays closed.
 
 
 def build(parameters: RideSummaryParameters) -> KeyedJob:
-    """Build the job from its parameters."""
+    """One row per ride: start and end, why it closed, distance and fare."""
     return KeyedJob(
         name="ride_summaries",
         stream=RIDE_POINTS,
@@ -154,12 +143,7 @@ def build(parameters: RideSummaryParameters) -> KeyedJob:
     )
 
 
-RIDE_SUMMARIES = JobTemplate(
-    "ride_summaries",
-    "One row per ride: start and end, why it closed, distance and fare.",
-    RideSummaryParameters,
-    build,
-)
+RIDE_SUMMARIES = JobTemplate("ride_summaries", RideSummaryParameters, build)
 
 
 def summarise(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameters: RideSummaryParameters) -> Step:

@@ -74,7 +74,7 @@ class RideWeatherParameters(JobParameters):
 
 
 def build(parameters: RideWeatherParameters) -> KeyedJob:
-    """Build the job from its parameters.
+    """Each ride with the weather of the station nearest to its start, as it was when the ride began.
 
     Raises:
         KeyfoldError: the file of stations cannot be read or is invalid.
@@ -106,9 +106,4 @@ def build(parameters: RideWeatherParameters) -> KeyedJob:
     )
 
 
-RIDE_WEATHER = JobTemplate(
-    "ride_weather",
-    "Each ride with the weather of the station nearest to its start, as it was when the ride began.",
-    RideWeatherParameters,
-    build,
-)
+RIDE_WEATHER = JobTemplate("ride_weather", RideWeatherParameters, build)

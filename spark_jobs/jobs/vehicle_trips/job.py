@@ -160,7 +160,7 @@ and stops end by the new rules, at the latest when the old rules would have ende
 
 
 def build(parameters: VehicleTripParameters) -> KeyedJob:
-    """Build the job from its parameters."""
+    """One row per trip of a vehicle: start, end, distance, speed, fuel, and why it ended."""
     return KeyedJob(
         name="vehicle_trips",
         stream=TELEMETRY,
@@ -188,12 +188,7 @@ def build(parameters: VehicleTripParameters) -> KeyedJob:
     )
 
 
-VEHICLE_TRIPS = JobTemplate(
-    "vehicle_trips",
-    "One row per trip of a vehicle: start, end, distance, speed, fuel, and why it ended.",
-    VehicleTripParameters,
-    build,
-)
+VEHICLE_TRIPS = JobTemplate("vehicle_trips", VehicleTripParameters, build)
 
 
 def follow(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameters: VehicleTripParameters) -> Step:

@@ -69,8 +69,7 @@ def refresh(site):
 
 def test_consumers_are_found_in_the_order_in_which_they_read_each_other(site):
     templates = {
-        job.name: JobTemplate(job.name, "", JobParameters, lambda _, job=job: job)
-        for job in (WEEKLY, OTHER, DAILY, HOURLY)
+        job.name: JobTemplate(job.name, JobParameters, lambda _, job=job: job) for job in (WEEKLY, OTHER, DAILY, HOURLY)
     }
     assert [job.name for job in consumers_of(site.lakehouse, "hourly", templates)] == ["daily", "weekly"]
     assert consumers_of(site.lakehouse, "weekly", templates) == []

@@ -55,7 +55,7 @@ END = NOON + timedelta(days=40)
 PEOPLE = summed("people", JobTable.of(DAILY), ("who",), pa.schema([WHO, AT, COUNT]), who=pl.col("user"))
 HOURS = summed("hours", JobTable.of(HOURLY), ("hour",), pa.schema([AT, COUNT]))
 CHAIN = (HOURLY, DAILY, PEOPLE, HOURS)
-TEMPLATES = {job.name: JobTemplate(job.name, "", JobParameters, lambda _, job=job: job) for job in CHAIN}
+TEMPLATES = {job.name: JobTemplate(job.name, JobParameters, lambda _, job=job: job) for job in CHAIN}
 CAME = [
     [("ann", 0), ("eva", 1), ("eva", 70), ("ann", 200)],
     [("eva", 2), ("eva", 60 * 30), ("ann", 60 * 31), ("eva", 60 * 60)],

@@ -121,7 +121,7 @@ def test_by_arrival_every_stream_goes_by_when_its_events_came(home):
     class Hours(JobParameters):
         pass
 
-    template = JobTemplate("hours", "Orders and payments of each hour", Hours, lambda parameters: job())
+    template = JobTemplate("hours", Hours, lambda parameters: job(), "Orders and payments of each hour")
     home.job = build_job(template, {"time": "arrival"})
     home.land(ORDERS, orders(("a", 600, "tea")))
     home.land(PAYMENTS, payments(("a", 0, 4)))

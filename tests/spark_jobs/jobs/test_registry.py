@@ -13,7 +13,7 @@ MINE = """
 from spark_jobs.jobs.event_index import EVENT_INDEX, EventIndexParameters, build
 from keyfold import JobTemplate
 
-NUMBERS = JobTemplate("my_numbers", "Numbers, another time.", EventIndexParameters, build)
+NUMBERS = JobTemplate("my_numbers", EventIndexParameters, build, "Numbers, another time.")
 """
 _TABLES = [(job, table) for job in map(build_job, JOBS.values()) for table in job.tables]
 

@@ -10,7 +10,7 @@ from keyfold.keyed.generation.generations import live_generation_name
 from tests.keyfold.keyed.test_jobs_on_jobs import DAILY, HOURLY, Site
 
 TEMPLATES = {
-    job.name: JobTemplate(job.name, "Clicks", JobParameters, lambda _, job=job: job) for job in (HOURLY, DAILY)
+    job.name: JobTemplate(job.name, JobParameters, lambda _, job=job: job, "Clicks") for job in (HOURLY, DAILY)
 }
 
 

@@ -32,7 +32,6 @@ def made(name, inputs):
 
 PAID = JobTemplate(
     "paid_orders",
-    "Orders with their payments",
     JobParameters,
     lambda _: made(
         "paid_orders",
@@ -45,7 +44,6 @@ PAID = JobTemplate(
 LATE = JobTable.of(build_job(PAID), "late.paid_orders")
 FURTHER = JobTemplate(
     "followed",
-    "What follows late orders",
     JobParameters,
     lambda _: made(
         "followed",
