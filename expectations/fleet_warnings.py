@@ -1,6 +1,7 @@
 """Expectations on `fleet_warnings`, by check name."""
 
-from keyfold.suite import Suite, critical, info, warning
+from expectations.vehicle_trips import engine_temperature_is_possible
+from keyfold.suite import Suite, critical, info
 
 EXPECTATIONS: Suite = {
     "vehicle_id_is_there": critical.not_null("vehicle_id", "Every warning names its vehicle."),
@@ -25,12 +26,7 @@ EXPECTATIONS: Suite = {
         "(warning = 'LOW_FUEL' AND fuel_level IS NULL) OR (warning = 'ENGINE_TOO_HOT' AND engine_temperature IS NULL)",
         "Every warning has the value that triggered it.",
     ),
-    "engine_temperature_is_possible": warning.between(
-        "engine_temperature",
-        "Engines are not hotter than 200 °C; more means that a sensor is broken.",
-        min_value=-60,
-        max_value=200,
-    ),
+    "engine_temperature_is_possible": engine_temperature_is_possible("engine_temperature"),
     "no_warning_holds_for_a_week": info.never(
         "warning <> 'IN_GEOFENCE' AND time > began_at + INTERVAL 7 DAYS",
         "Warnings of fuel and engine end within a week; longer means that nobody has acted.",

@@ -1,5 +1,6 @@
 """Expectations on `model_totals`, by check name."""
 
+from expectations.purchase_totals import few_are_negative
 from keyfold.suite import Suite, critical, info, warning
 
 EXPECTATIONS: Suite = {
@@ -12,12 +13,7 @@ EXPECTATIONS: Suite = {
         "purchases", "Every total has at least one purchase or return.", min_value=1
     ),
     "latest_is_there": critical.not_null("latest", "Every total has the time of its last purchase or return."),
-    "no_more_is_returned_than_bought": warning.between(
-        "quantity",
-        "At least 90 % of the totals are not negative; fewer means returns of items bought before the data begins.",
-        min_value=0,
-        mostly=0.9,
-    ),
+    "no_more_is_returned_than_bought": few_are_negative("quantity", 0.9),
     "most_purchases_name_a_model": warning.no_rows(
         "SELECT * FROM (SELECT sum(purchases) AS purchases, "
         "sum(CASE WHEN model = '' THEN purchases ELSE 0 END) AS without FROM {batch}) WHERE without * 2 > purchases",

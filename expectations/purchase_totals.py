@@ -1,6 +1,16 @@
 """Expectations on `purchase_totals`, by check name."""
 
-from keyfold.suite import Suite, critical, info, warning
+from keyfold.suite import Expectation, Suite, critical, info, warning
+
+
+def few_are_negative(total: str, mostly: float) -> Expectation:
+    """Expect that most totals are not negative."""
+    share = f"{100 * mostly:.0f} %"
+    what = (
+        f"At least {share} of the totals are not negative; fewer means returns of items bought before the data begins."
+    )
+    return warning.between(total, what, min_value=0, mostly=mostly)
+
 
 EXPECTATIONS: Suite = {
     "item_is_there": critical.not_null("item", "Every purchase names its item."),
@@ -26,12 +36,7 @@ EXPECTATIONS: Suite = {
         min_value=-100_000,
         max_value=100_000,
     ),
-    "no_more_is_returned_than_bought": warning.between(
-        "cumulative_quantity",
-        "At least 95 % of the totals are not negative; fewer means returns of items bought before the data begins.",
-        min_value=0,
-        mostly=0.95,
-    ),
+    "no_more_is_returned_than_bought": few_are_negative("cumulative_quantity", 0.95),
     "mean_delta_is_usual": info.mean_between(
         "delta_quantity", "Purchases have at most 1,000 pieces on average.", min_value=0, max_value=1000
     ),

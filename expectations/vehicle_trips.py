@@ -1,6 +1,13 @@
 """Expectations on `vehicle_trips`, by check name."""
 
-from keyfold.suite import Suite, critical, info, warning
+from keyfold.suite import Expectation, Suite, critical, info, warning
+
+
+def engine_temperature_is_possible(column: str) -> Expectation:
+    """Expect temperatures in °C that an engine can have."""
+    what = "Engines are not hotter than 200 °C; more means that a sensor is broken."
+    return warning.between(column, what, min_value=-60, max_value=200)
+
 
 EXPECTATIONS: Suite = {
     "trip_id_is_unique": critical.unique(
@@ -36,12 +43,7 @@ EXPECTATIONS: Suite = {
         "harsh_braking < 0 OR harsh_acceleration < 0 OR harsh_braking + harsh_acceleration > n_points + 1",
         "A trip has at most one hard braking or acceleration per point, its arrival included.",
     ),
-    "engine_temperature_is_possible": warning.between(
-        "highest_engine_temperature",
-        "Engines are not hotter than 200 °C; more means that a sensor is broken.",
-        min_value=-60,
-        max_value=200,
-    ),
+    "engine_temperature_is_possible": engine_temperature_is_possible("highest_engine_temperature"),
     "most_trips_end_with_a_stop": info.in_set(
         "reason",
         ["STOPPED"],

@@ -32,10 +32,8 @@ from keyfold.keyed.rows.codec import empty
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.fleet_days.days import TimeZone
 from spark_jobs.jobs.fleet_days.ledger import FLEET_STATE, Limits, add_to_days
+from spark_jobs.jobs.motion_columns import FUEL_USED, IDLE_SECONDS, MOTION, MOVING_SECONDS, PLACE
 from spark_jobs.streams import TELEMETRY
-
-_PLACE = ("latitude", "longitude", "time")
-_MOTION = ("speed", "time")
 
 POINT = pa.schema(
     [TELEMETRY.schema.field(name) for name in ("vehicle_id", "time", "latitude", "longitude", "speed", "fuel_level")]
@@ -51,31 +49,19 @@ FLEET_DAY = pa.schema(
             pa.float64(),
             "Great-circle legs of trips; a leg over midnight is split in proportion to time",
             unit="km",
-            made_of=(*_PLACE, "speed"),
+            made_of=(*PLACE, "speed"),
         ),
-        required("trips", pa.int64(), "Trips that start on the day", made_of=_MOTION),
-        required("moving_seconds", pa.float64(), "Time after points that move", unit="seconds", made_of=_MOTION),
-        required(
-            "idle_seconds",
-            pa.float64(),
-            "Time in pauses of trips, shorter than `stop_after`",
-            unit="seconds",
-            made_of=_MOTION,
-        ),
+        required("trips", pa.int64(), "Trips that start on the day", made_of=MOTION),
+        MOVING_SECONDS,
+        IDLE_SECONDS,
         required(
             "stopped_seconds",
             pa.float64(),
             "Time between trips while points arrive",
             unit="seconds",
-            made_of=_MOTION,
+            made_of=MOTION,
         ),
-        column(
-            "fuel_used",
-            pa.float64(),
-            "Sum of falls between consecutive fuel readings; NULL without a reading",
-            unit="litres",
-            made_of="fuel_level time",
-        ),
+        FUEL_USED,
         column("latest", TIMESTAMP, "Event time of its last point; NULL without a point (UTC)", made_of="time"),
         required("n_points", pa.int64(), "Points of the day", made_of="time"),
         required("is_open", pa.bool_(), "Whether more may come to it", made_of="time"),

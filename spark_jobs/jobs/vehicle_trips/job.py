@@ -35,44 +35,37 @@ from keyfold.keyed.job import Duration, Timeout
 from keyfold.keyed.rows.codec import empty
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.expiry import SilentParameters
+from spark_jobs.jobs.motion_columns import FUEL_USED, IDLE_SECONDS, MOTION, MOVING_SECONDS, PLACE
 from spark_jobs.jobs.vehicle_trips.journeys import Limits, cut
 from spark_jobs.jobs.vehicle_trips.stretches import STRETCH
 from spark_jobs.streams import TELEMETRY
 
-_PLACE = ("latitude", "longitude", "time")
-_MOTION = ("speed", "time")
 _ITS_POINTS = "of its points and its arrival"
 
 VEHICLE_TRIP = pa.schema(
     [
         required("trip_id", pa.string(), "Vehicle and start time; the same in every replay", made_of="vehicle_id time"),
         required("vehicle_id", pa.string(), "The vehicle", made_of="vehicle_id"),
-        required("start_time", TIMESTAMP, "Event time of the first point that moves (UTC)", made_of=_MOTION),
+        required("start_time", TIMESTAMP, "Event time of the first point that moves (UTC)", made_of=MOTION),
         required(
             "end_time",
             TIMESTAMP,
             "Event time of the arrival, the first point of the stop (UTC); of the last point, if the vehicle fell silent",
-            made_of=_MOTION,
+            made_of=MOTION,
         ),
-        required("start_latitude", pa.float64(), "Where it began", unit="degrees north", made_of=_PLACE),
-        required("start_longitude", pa.float64(), "Where it began", unit="degrees east", made_of=_PLACE),
-        required("end_latitude", pa.float64(), "Where it ended", unit="degrees north", made_of=_PLACE),
-        required("end_longitude", pa.float64(), "Where it ended", unit="degrees east", made_of=_PLACE),
+        required("start_latitude", pa.float64(), "Where it began", unit="degrees north", made_of=PLACE),
+        required("start_longitude", pa.float64(), "Where it began", unit="degrees east", made_of=PLACE),
+        required("end_latitude", pa.float64(), "Where it ended", unit="degrees north", made_of=PLACE),
+        required("end_longitude", pa.float64(), "Where it ended", unit="degrees east", made_of=PLACE),
         required(
             "distance_in_metres",
             pa.float64(),
             "Sum of the great-circle legs between its points",
             unit="metres",
-            made_of=_PLACE,
+            made_of=PLACE,
         ),
-        required("moving_seconds", pa.float64(), "Time after points that move", unit="seconds", made_of=_MOTION),
-        required(
-            "idle_seconds",
-            pa.float64(),
-            "Time in pauses shorter than `stop_after`",
-            unit="seconds",
-            made_of=_MOTION,
-        ),
+        MOVING_SECONDS,
+        IDLE_SECONDS,
         column(
             "average_speed",
             pa.float64(),
@@ -81,19 +74,13 @@ VEHICLE_TRIP = pa.schema(
             made_of="latitude longitude time speed",
         ),
         required("top_speed", pa.float64(), "Highest speed of its points", unit="km/h", made_of="speed"),
-        column(
-            "fuel_used",
-            pa.float64(),
-            "Sum of falls between consecutive fuel readings; NULL without a reading",
-            unit="litres",
-            made_of="fuel_level time",
-        ),
+        FUEL_USED,
         column(
             "litres_per_100_km",
             pa.float64(),
             "Fuel used divided by distance; NULL without a reading or a distance",
             unit="litres/100 km",
-            made_of=("fuel_level", *_PLACE),
+            made_of=("fuel_level", *PLACE),
         ),
         column(
             "harsh_braking",
@@ -115,19 +102,19 @@ VEHICLE_TRIP = pa.schema(
             made_of="engine_temperature",
         ),
         required("n_points", pa.int64(), "Points from the first to the last that moves", made_of="time"),
-        required("reason", pa.string(), "STOPPED, or FELL_SILENT", made_of=_MOTION),
+        required("reason", pa.string(), "STOPPED, or FELL_SILENT", made_of=MOTION),
     ]
 )
 
 VEHICLE_STOP = pa.schema(
     [
         required("vehicle_id", pa.string(), "The vehicle", made_of="vehicle_id"),
-        required("start_time", TIMESTAMP, "When it stopped (UTC)", made_of=_MOTION),
-        required("end_time", TIMESTAMP, "When it moved on; or its last point before a silence (UTC)", made_of=_MOTION),
+        required("start_time", TIMESTAMP, "When it stopped (UTC)", made_of=MOTION),
+        required("end_time", TIMESTAMP, "When it moved on; or its last point before a silence (UTC)", made_of=MOTION),
         required("latitude", pa.float64(), "Where it stood", unit="degrees north", made_of="latitude"),
         required("longitude", pa.float64(), "Where it stood", unit="degrees east", made_of="longitude"),
         required("n_points", pa.int64(), "Standing points in it; none of them is counted in a trip", made_of="time"),
-        required("reason", pa.string(), "MOVED_ON, or FELL_SILENT", made_of=_MOTION),
+        required("reason", pa.string(), "MOVED_ON, or FELL_SILENT", made_of=MOTION),
     ]
 )
 
