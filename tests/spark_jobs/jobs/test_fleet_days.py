@@ -22,7 +22,7 @@ from tests.keyfold.keyed.without_spark import cut_power, without_spark
 from tests.keyfold.state.job_histories import put
 from tests.spark_jobs.jobs import day_oracle
 from tests.spark_jobs.jobs.batches import in_batches
-from tests.spark_jobs.jobs.test_vehicle_trips import CUTS, frame, point, tracks, trips, trips_job
+from tests.spark_jobs.jobs.test_vehicle_trips import A_DRIVE, CUTS, frame, point, tracks, trips, trips_job
 
 __all__ = ["cut_power", "without_spark"]
 
@@ -51,10 +51,7 @@ def days(batches, end: datetime | None = LONG_PAST_ALL, **parameters):
 
 
 A_DAY = [
-    point(0, 0, 40.0),
-    point(1, 30, 39.5),
-    point(2, 60, 39.0, latitude=0.01),
-    point(3, 0, 38.75, latitude=0.02),
+    *A_DRIVE[:4],
     point(5, 40, 38.5, latitude=0.02),
     point(6, 0, 38.0, latitude=0.03),
     point(20, 0, 37.5, latitude=0.03),

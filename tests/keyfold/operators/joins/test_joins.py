@@ -1,6 +1,6 @@
 """Joins give what DuckDB gives over all rows at once, in any order within a run, any split into runs, and free their state."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, cast
 
 import duckdb
@@ -15,15 +15,11 @@ from keyfold import Input, Lakehouse, Misconfigured, Stream, TestHarness
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.operators.joins import as_of_join, interval_join, unbounded_join, window_join
 from tests.examples import examples
+from tests.keyfold.keyed.job.test_several_inputs import CARD, MINUTE, NOON, PAYMENT, PAYMENTS, TIME
 
-TIME = pa.timestamp("us", tz="UTC")
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
-CARD = pa.field("card", pa.string(), nullable=False)
 ORDER = pa.schema([CARD, pa.field("ordered_at", TIME, nullable=False), pa.field("item", pa.int64())])
-PAYMENT = pa.schema([CARD, pa.field("paid_at", TIME, nullable=False), pa.field("amount", pa.int64())])
 LEFT = ("orders", Input(Stream("orders", ORDER, event_time="ordered_at"), ORDER, "ordered_at"))
-RIGHT = ("payments", Input(Stream("payments", PAYMENT, event_time="paid_at"), PAYMENT, "paid_at"))
+RIGHT = ("payments", Input(PAYMENTS, PAYMENT, "paid_at"))
 KEY = ("card",)
 
 ROWS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 60), st.integers(0, 9)), max_size=15)
