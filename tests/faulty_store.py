@@ -68,35 +68,23 @@ class FaultyStore:
 
     Attributes:
         endpoint: its URL, for AWS_ENDPOINT_URL.
+        choose: which requests fail; may be set anew at any time, and is then a copy of what it was set to. None fail at first.
+        delay: what a slow answer takes, in seconds.
 
     Example:
         with faulty_store(object_store.endpoint) as faulty:
             faulty.choose = lambda request: Fault.LOST if request.writes and request.number % 3 == 0 else None
     """
 
+    endpoint: str
+    choose: Choose
+    delay: float
+
     def __init__(self, endpoint: str) -> None:
-        self.endpoint = endpoint
-        self._choose: Choose = lambda _: None
-        self._delay = 1.0
+        vars(self).update(endpoint=endpoint, choose=lambda _: None, delay=1.0)
 
-    @property
-    def choose(self) -> Choose:
-        """Which requests fail; may be set anew at any time, and is then a copy of what it was set to. None fail at first."""
-        return self._choose
-
-    @choose.setter
-    def choose(self, choose: Choose) -> None:
-        self._choose = choose
-        self._tell()
-
-    @property
-    def delay(self) -> float:
-        """What a slow answer takes, in seconds."""
-        return self._delay
-
-    @delay.setter
-    def delay(self, seconds: float) -> None:
-        self._delay = seconds
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
         self._tell()
 
     @property
@@ -110,7 +98,7 @@ class FaultyStore:
         return sum(one is fault for _, one in self.came)
 
     def _tell(self) -> None:
-        told = cloudpickle.dumps((self._choose, self._delay))
+        told = cloudpickle.dumps((self.choose, self.delay))
         request = urllib.request.Request(f"{self.endpoint}{_CONTROL}", told, method="PUT")  # noqa: S310
         with urllib.request.urlopen(request, timeout=30):  # noqa: S310
             pass
