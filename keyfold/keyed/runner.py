@@ -17,7 +17,7 @@ from keyfold.journal.clock import LOOK_EVERY, read_clock
 from keyfold.keyed.generation.batch_records import ClockRecord, Counts, KeyedPlan
 from keyfold.keyed.generation.checkpoint import finished_batch
 from keyfold.keyed.generation.generations import Generation, go_live
-from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, ModeName, Replay, RunMode
+from keyfold.keyed.generation.run_mode import NEW_EVENTS, FullRefresh, ModeName, Replay, RunMode
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.lookups import KeptLookups
 from keyfold.keyed.plans.inputs import input_tables, produced_until
@@ -29,8 +29,6 @@ from keyfold.keyed.running.opening import check_inputs_exist, generation_of_run
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.session.gateway import check_java
 from keyfold.times import in_utc
-
-_WHAT_IS_NEW = Incremental()
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ def run_job(
     spark: SparkSession,
     lakehouse: Lakehouse,
     job: KeyedJob,
-    mode: RunMode = _WHAT_IS_NEW,
+    mode: RunMode = NEW_EVENTS,
     *,
     options: RunOptions | None = None,
 ) -> RunSummary:
@@ -142,7 +140,7 @@ def run_continuously(
         KeyfoldError: as `run_job`; or Spark's Java process has ended.
     """
     options = options or RunOptions()
-    with _opened(spark, lakehouse, job, _WHAT_IS_NEW, options) as run:
+    with _opened(spark, lakehouse, job, NEW_EVENTS, options) as run:
         run.until(stop or threading.Event(), every, RunBounds(options.max_bytes_per_batch))
         return run.summary()
 

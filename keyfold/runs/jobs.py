@@ -11,7 +11,7 @@ from keyfold.journal.clock import LOOK_EVERY
 from keyfold.journal.progress import Progress
 from keyfold.keyed import runner
 from keyfold.keyed.generation.batch_records import Counts
-from keyfold.keyed.generation.run_mode import Incremental, Replay, RunMode
+from keyfold.keyed.generation.run_mode import NEW_EVENTS, Replay, RunMode
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse
@@ -19,8 +19,6 @@ from keyfold.maintenance.recording import record_job
 from keyfold.runs.health import facts_of_job, served_on_loopback
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_job
 from keyfold.sinks.kafka import Published, Publisher
-
-_NEW_EVENTS = Incremental()
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ def run(
     spark: SparkSession,
     lakehouse: Lakehouse,
     job: KeyedJob,
-    mode: RunMode = _NEW_EVENTS,
+    mode: RunMode = NEW_EVENTS,
     *,
     options: RunOptions | None = None,
 ) -> JobRun:

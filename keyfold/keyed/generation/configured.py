@@ -4,19 +4,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from keyfold.keyed.generation.generations import live_generation
-from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, RunMode
+from keyfold.keyed.generation.run_mode import NEW_EVENTS, FullRefresh, RunMode
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.job.template import JobTemplate
 from keyfold.lakehouse import Lakehouse
 
-_WHAT_IS_NEW = Incremental()
-
 
 def configured_job(
     lakehouse: Lakehouse,
     template: JobTemplate,
-    mode: RunMode = _WHAT_IS_NEW,
+    mode: RunMode = NEW_EVENTS,
     given: Mapping[str, Any] | None = None,
 ) -> KeyedJob:
     """Build the job of a run. Parameters that are not given are those of the live generation, or the defaults in a refresh.
@@ -32,7 +30,7 @@ def configured_job(
     return build_job(template, given, live_parameters(lakehouse, template.name, mode))
 
 
-def live_parameters(lakehouse: Lakehouse, job: str, mode: RunMode = _WHAT_IS_NEW) -> Mapping[str, Any] | None:
+def live_parameters(lakehouse: Lakehouse, job: str, mode: RunMode = NEW_EVENTS) -> Mapping[str, Any] | None:
     """Return the parameters of a job's live generation; None before the first generation, and for a full refresh.
 
     Raises:

@@ -33,6 +33,10 @@ class Incremental(_Advancing):
     name: ClassVar[ModeName] = "incremental"
 
 
+NEW_EVENTS = Incremental()
+"""The default mode of a run."""
+
+
 @dataclass(frozen=True)
 class FullRefresh(_Advancing):
     """Read all events again into a new generation, which goes live when all of them are processed.
