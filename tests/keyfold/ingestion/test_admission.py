@@ -293,16 +293,16 @@ def test_a_file_that_changes_while_it_is_read_counts_for_nothing_and_is_read_by_
 ):
     put(landing / "a.json", metric(1))
     growing = put(landing / "b.json", metric(2))
-    real = split_reader.parse_file
+    real = split_reader.parse_shared_file
 
-    def parse(stream, path, *rest):
-        yield from real(stream, path, *rest)
+    def parse(streams, wanted, path, *rest):
+        yield from real(streams, wanted, path, *rest)
         if path == growing:
             with growing.open("a") as file:
                 file.write(metric(3))
 
     with monkeypatch.context() as patch:
-        patch.setattr(split_reader, "parse_file", parse)
+        patch.setattr(split_reader, "parse_shared_file", parse)
         first = ingest(spark, lakehouse, METRICS, landing)
     assert (first.files, first.accepted, first.waiting) == (1, 1, 1)
     assert list(known_files(lakehouse, "metrics", landing)) == ["a.json"]
