@@ -163,18 +163,18 @@ def test_the_rows_of_the_producer_are_counted_by_its_log_and_by_the_consumer(spa
     site.run(DAILY)
     found = check_conservation(spark, site.lakehouse, DAILY)
     assert found.balanced
-    assert found.by_input == found.by_producer == {"hours": (2, 2)}
+    assert found.by_input == found.by_producer == {"rows": (2, 2)}
     # The producer goes on: what was read is held to what was written by then.
     site.click(("ann", 400))
     site.run(HOURLY)
-    assert check_conservation(spark, site.lakehouse, DAILY).by_producer == {"hours": (2, 2)}
+    assert check_conservation(spark, site.lakehouse, DAILY).by_producer == {"rows": (2, 2)}
     live = live_generation(site.lakehouse, "hourly")
     assert live
     forged = [live.journal.done(batch) for batch in live.journal.kept()]
     live.journal.amend(
         [], [one.model_copy(update={"total_rows": {**one.total_rows, "hourly": 9}}) for one in forged if one]
     )
-    with pytest.raises(AssertionError, match="hours: 2 in its table and 9 written by its job"):
+    with pytest.raises(AssertionError, match="rows: 2 in its table and 9 written by its job"):
         keyfold.assert_nothing_lost(spark, site.lakehouse, DAILY)
 
 

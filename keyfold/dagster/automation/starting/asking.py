@@ -44,7 +44,8 @@ class Asked:
             KeyfoldError: the cursor is invalid, since somebody has changed it.
         """
         try:
-            return cls(**json.loads(cursor or "{}"))
+            content = json.loads(cursor or "{}")
+            return cls() if isinstance(content, int) else cls(**content)  # an older sensor kept one number
         except (ValueError, TypeError):
             raise KeyfoldError(
                 f"the sensor's cursor {cursor!r} is invalid; reset it to empty: files that were read are not read again"
