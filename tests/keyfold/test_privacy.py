@@ -57,7 +57,7 @@ def test_an_error_that_may_quote_a_private_value_tells_its_type_and_place_alone(
     assert told.startswith("job sums: InvalidOperationError at ")
     assert "test_privacy.py" in told
     assert "in fail_on" in told
-    assert "it may show values of customer" in told
+    assert "it may quote values of customer" in told
     assert NAME not in told
     # A traceback, in a log or in Dagster's pages, tells causes too, unless they are suppressed.
     assert caught.value.__cause__ is None

@@ -62,7 +62,7 @@ def tick_schedule(template: JobTemplate, cron: str) -> dg.ScheduleDefinition:
         failed = failed_checks_before(context.instance, context.repository_def, table_key(template.name))
         return f"held back by failed checks: {', '.join(failed)}" if failed else None
 
-    return schedule_of(job, cron, before=held_back)
+    return schedule_of(job, cron, held_back=held_back)
 
 
 def automated(spec: dg.AssetSpec) -> dg.AssetSpec:

@@ -60,6 +60,7 @@ Report = Callable[[Server, int, str], None]
 def supervise(
     servers: Sequence[Server],
     *,
+    grace: float = GRACE_SECONDS,
     at_end: Callable[[], None] = lambda: None,
     report: Report = lambda *_: None,
 ) -> int:
@@ -69,6 +70,7 @@ def supervise(
 
     Args:
         servers: started in this order, each when the file that it waits for exists.
+        grace: seconds that servers get to stop before they are killed.
         at_end: called in another process when all servers have ended, also if this process was killed.
         report: called in another process when a server has ended unexpectedly, with `restarted`, `left` or `ended all`;
             the last is reported before the others are asked to end.
@@ -84,7 +86,7 @@ def supervise(
         os.close(writing)
         code = 1
         try:
-            code = _guard(servers, reading, report)
+            code = _guard(servers, reading, grace, report)
             at_end()
         finally:
             # Not sys.exit, which would run the first process's cleanup in this one.
@@ -95,7 +97,7 @@ def supervise(
     if os.WIFEXITED(status):
         return os.WEXITSTATUS(status)
     _say("the guardian of the servers was killed: ending all servers")
-    _end(set())
+    _end(set(), grace)
     at_end()
     return 1
 
@@ -114,7 +116,7 @@ def _close_on_stop_signal(writing: int) -> None:
             signal.signal(number, close)
 
 
-def _guard(servers: Sequence[Server], life: int, report: Report) -> int:
+def _guard(servers: Sequence[Server], life: int, grace: float, report: Report) -> int:
     os.setsid()  # a terminal's Ctrl-C and hang-up must reach only the first process
     _adopt_orphans()
     for number in _STOP_SIGNALS:
@@ -143,7 +145,7 @@ def _guard(servers: Sequence[Server], life: int, report: Report) -> int:
             _say(f"{server.name} has ended{note}")
             with suppress(Exception):  # a failed report, for example on a full disk, must not end the other servers
                 report(server, exit_code, done)
-    _end(set(running))
+    _end(set(running), grace)
     for _, process in running.values():
         process.returncode = 0  # it was waited for
     return code
@@ -159,20 +161,20 @@ def _start(server: Server) -> subprocess.Popen[bytes]:
     )
 
 
-def _end(asked: set[int]) -> None:
+def _end(asked: set[int], grace: float) -> None:
     """Ask processes to stop, then kill all their and this process's descendants; return when none is left."""
     known = _descendants()
     for process in asked or known:
         # Not the whole group: a server stops its own children in order.
         _signal(process, signal.SIGTERM)
     asked_at = time.monotonic()
-    while time.monotonic() < asked_at + GRACE_SECONDS + _PATIENCE:
+    while time.monotonic() < asked_at + grace + _PATIENCE:
         _reaped()
         there = _alive()
         known = {process for process in known | _descendants(there) if process in there}
         if not known:
             return
-        if time.monotonic() >= asked_at + GRACE_SECONDS:
+        if time.monotonic() >= asked_at + grace:
             for process in known:
                 _signal(process, signal.SIGKILL)
         time.sleep(_STEP)

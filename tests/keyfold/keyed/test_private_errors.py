@@ -71,7 +71,7 @@ def test_of_a_column_that_is_not_private_the_error_says_what_it_said(failure):
 
 def test_that_another_column_is_private_hides_what_an_error_says_and_not_the_key(failure, fault):
     told = str(failure("clicks"))
-    assert "it may show values of" in told
+    assert "it may quote values of" in told
     if "step" in fault:
         assert f"a key of it {{'user': '{NAME}'}}" in told
 

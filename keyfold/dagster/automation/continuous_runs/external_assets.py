@@ -24,7 +24,7 @@ from keyfold.dagster.automation.continuous_runs.standing import (
     standing_of_ingest,
     standing_of_job,
 )
-from keyfold.dagster.automation.starting.schedules import schedule_of
+from keyfold.dagster.automation.starting.sensors import unfinished_run
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.job.template import JobTemplate
@@ -189,15 +189,28 @@ def _schedule(one: Continuous) -> dg.ScheduleDefinition:
         description=f"All checks of the tables that `{one.command}` writes.",
     )
 
-    def report(context: dg.ScheduleEvaluationContext) -> None:
-        standing = one.standing(context.resources.lakehouse)
+    @dg.schedule(
+        name=job.name,
+        job=job,
+        cron_schedule=CHECKS,
+        default_status=dg.DefaultScheduleStatus.STOPPED,
+        description=job.description,
+    )
+    def watch(
+        context: dg.ScheduleEvaluationContext, lakehouse: dg.ResourceParam[Lakehouse]
+    ) -> dg.RunRequest | dg.SkipReason:
+        # Otherwise runs would queue up whenever one takes longer than the interval.
+        if waiting := unfinished_run(context.instance, job.name):
+            return dg.SkipReason(f"run {waiting} of {job.name} has not finished")
+        standing = one.standing(lakehouse)
         # Before the run, since its checks read the rows of the newest materialization.
         for table in one.tables:
             before = last_materialization(context.instance, table_key(table))
             if (event := written_since(standing, table, before)) is not None:
                 context.instance.report_runless_asset_event(event)
+        return dg.RunRequest()
 
-    return schedule_of(job, CHECKS, before=report, resources={"lakehouse"})
+    return watch
 
 
 def _check(one: Continuous) -> dg.AssetChecksDefinition:

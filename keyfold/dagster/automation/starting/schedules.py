@@ -1,6 +1,6 @@
 """Build schedules that start a job only if its previous run has finished."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import dagster as dg
@@ -13,8 +13,7 @@ def schedule_of(
     cron: str,
     *,
     tags: Mapping[str, str] | None = None,
-    before: Callable[[dg.ScheduleEvaluationContext], str | None] | None = None,
-    resources: Collection[str] = (),
+    held_back: Callable[[dg.ScheduleEvaluationContext], str | None] | None = None,
 ) -> dg.ScheduleDefinition:
     """Build a schedule with a job's name and description; stopped by default, since each run starts Spark.
 
@@ -22,8 +21,7 @@ def schedule_of(
         job: the job's definition, resolved or not.
         cron: the cron expression, in UTC.
         tags: tags of the runs.
-        before: called before a run is requested; returns why none may start now, or None.
-        resources: names of the resources that `before` needs.
+        held_back: returns why no run may start now, or None.
     """
 
     @dg.schedule(
@@ -32,13 +30,12 @@ def schedule_of(
         cron_schedule=cron,
         default_status=dg.DefaultScheduleStatus.STOPPED,
         description=job.description,
-        required_resource_keys=set(resources),
     )
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         # Otherwise runs would queue up whenever one takes longer than the interval.
         if waiting := unfinished_run(context.instance, job.name):
             return dg.SkipReason(f"run {waiting} of {job.name} has not finished")
-        if before is not None and (reason := before(context)):
+        if held_back is not None and (reason := held_back(context)):
             return dg.SkipReason(reason)
         return dg.RunRequest(tags=tags)
 
