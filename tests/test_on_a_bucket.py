@@ -76,16 +76,15 @@ before = summaries(lakehouse)
 run_job(spark, lakehouse, job, FullRefresh(advance_to=datetime.fromisoformat(end)))
 assert summaries(lakehouse).equals(before), "a full refresh tells other rides"
 
-# The first delivery alone was in the backup; what is restored of it, in a bucket and on a disk, goes on with the second.
-for place in (f"{home}-again", "on-disk/home"):
-    again = Lakehouse(place)
-    restore(backups, again)
-    assert_whole(again)
-    ingest(spark, again, RIDE_POINTS, to_place(folders[1]))
-    run_job(spark, again, job)
-    run_job(spark, again, job, Incremental(advance_to=datetime.fromisoformat(end)))
-    assert summaries(again).equals(before), "a restored home tells other rides"
-    assert_whole(again)
+# The first delivery alone was in the backup; what is restored of it, on a disk, goes on with the second. Without Spark
+# `tests/chaos/test_object_store_backups.py` restores from wherever to wherever.
+again = Lakehouse("on-disk/home")
+restore(backups, again)
+assert_whole(again)
+ingest(spark, again, RIDE_POINTS, to_place(folders[1]))
+run_job(spark, again, job, Incremental(advance_to=datetime.fromisoformat(end)))
+assert summaries(again).equals(before), "a restored home tells other rides"
+assert_whole(again)
 assert_whole(lakehouse)
 spark.stop()
 print(json.dumps(told))

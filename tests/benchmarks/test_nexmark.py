@@ -99,7 +99,7 @@ def test_in_many_runs_over_events_out_of_order_and_after_a_power_cut_the_answer_
 
 # A join whose rows are another job's events, and a top N with a combiner.
 @pytest.mark.one_machine
-@pytest.mark.parametrize("number", [4, 19])
+@pytest.mark.parametrize("number", [4, pytest.param(19, marks=pytest.mark.slow)])
 def test_on_spark_the_answer_is_duckdbs(spark, whole, number, tmp_path):
     (tmp_path / "events").symlink_to(whole.lakehouse.home / "events")
     lakehouse, query = keyfold.Lakehouse(tmp_path), QUERIES[number]

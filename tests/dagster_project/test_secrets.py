@@ -46,7 +46,9 @@ PROGRAM = textwrap.dedent("""
 """)
 
 
+# `tests/private_values` looks for such a secret in all that runs in Dagster leave, and `session/test_secrets.py` in Spark's.
 @pytest.mark.long
+@pytest.mark.slow
 def test_a_secret_of_spark_reaches_it_and_is_in_no_page_no_record_and_no_error_of_dagster(tmp_path):
     secret = "planted-in-this-test"  # noqa: S105
     home = tmp_path / "dagster"

@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from expectations import anomaly_predictions, latest_predictions, retired_models
 from spark_jobs.jobs.anomaly_predictions.tables import ANOMALY_PREDICTION, LABELS, LATEST_PREDICTION, RETIRED_MODEL
 from tests.expectations.failed_checks import rows_found
@@ -91,6 +93,7 @@ def test_each_faulty_prediction_is_found_by_the_check_that_is_about_it(spark):
     }
 
 
+@pytest.mark.slow
 def test_alarms_without_end_are_told(spark):
     alarms = [prediction(number, **ALARM) for number in range(50, 80)]
     assert found(spark, "anomaly_predictions", *alarms).keys() == {"alarms_end", "scores_are_usual"}
@@ -115,6 +118,7 @@ def test_each_faulty_last_prediction_is_found_by_the_check_that_is_about_it(spar
     }
 
 
+@pytest.mark.slow
 def test_many_anomalous_series_at_once_and_models_that_know_little_are_told(spark):
     alarms = [last_of(f"alarm-{number}", score=0.99, label="anomalous") for number in range(10)]
     assert found(spark, "latest_predictions", *alarms).keys() == {"most_series_are_normal"}
@@ -133,6 +137,7 @@ def test_each_faulty_retired_model_is_found_by_the_check_that_is_about_it(spark)
     }
 
 
+@pytest.mark.slow
 def test_models_that_retire_young_or_again_and_again_are_told(spark):
     young = [retired(f"young-{number}", events_learned=5) for number in range(40)]
     assert found(spark, "retired_models", *young).keys() == {"models_were_worth_it"}

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from expectations import batched_enrichment, batched_enrichment_dead_letters
@@ -39,6 +40,7 @@ def found_letters(spark: SparkSession, rows: list[dict[str, Any]]) -> dict[str, 
     return found(spark, rows, batched_enrichment_dead_letters, dead_letter_schema)
 
 
+@pytest.mark.slow
 def test_good_answers_pass_the_whole_suite(spark):
     others = [enriched(100 + place, enrichment=text) for place, text in enumerate(["3", '"a\nb"', "true", "[1]"])]
     assert found_enriched(spark, [*(enriched(number) for number in range(30)), *others]) == {}
@@ -62,6 +64,7 @@ def test_each_wrong_answer_is_found_by_the_check_that_is_about_it(spark):
     }
 
 
+@pytest.mark.slow
 def test_faults_of_the_whole_table_are_told(spark):
     rows = [enriched(number, enrichment="{}" if number % 5 else '{"n":1}') for number in range(30)]
     assert found_enriched(spark, rows).keys() == {"few_answers_are_empty"}
@@ -71,6 +74,7 @@ def test_faults_of_the_whole_table_are_told(spark):
     assert found_enriched(spark, rows).keys() == {"no_batch_is_too_large"}
 
 
+@pytest.mark.slow
 def test_good_dead_letters_are_told_and_pass_the_rest_of_their_suite(spark):
     unanswered = dead_letter(1, status=None, attempts=5, answer="no answer within 10 s")
     assert found_letters(spark, [dead_letter(0), unanswered]).keys() == {NOTHING_FAILED}
@@ -99,11 +103,13 @@ def test_each_wrong_dead_letter_is_found_by_the_check_that_is_about_it(spark):
     }
 
 
+@pytest.mark.slow
 def test_a_service_that_was_down_is_told(spark):
     letters = [dead_letter(number, status=None if number else 503) for number in range(4)]
     assert found_letters(spark, letters).keys() == {"service_answers", NOTHING_FAILED}
 
 
+@pytest.mark.slow
 def test_tables_without_rows_pass_both_suites(spark):
     assert found_enriched(spark, []) == {}
     assert found_letters(spark, []) == {}

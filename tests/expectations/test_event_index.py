@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from expectations.event_index import EXPECTATIONS, expectations_for
 from keyfold.keyed.job.parameters import build_job
 from spark_jobs.jobs.event_index import EVENT_INDEX
@@ -41,11 +43,13 @@ def test_each_fault_is_found_by_the_check_that_is_about_it(spark):
     }
 
 
+@pytest.mark.slow
 def test_a_key_of_very_many_events_is_told(spark):
     rows = [*ride("a"), point(10**8, "c")]
     assert failed_checks(spark, rows, JOB.output, EXPECTATIONS) == {"no_number_is_skipped", "mean_index_is_usual"}
 
 
+@pytest.mark.slow
 def test_another_key_has_a_suite_of_its_own(spark):
     suite = expectations_for(("item", "quantity"), "time")
     output = build_job(EVENT_INDEX, {"stream": SALES.name, "key": "item,quantity"}).output

@@ -3,6 +3,8 @@
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from expectations.fleet_days import EXPECTATIONS
 from spark_jobs.jobs.fleet_days.job import FLEET_DAY
 from tests.expectations.failed_checks import rows_found
@@ -56,6 +58,7 @@ def test_each_fault_is_found_by_the_check_that_is_about_it(spark):
     }
 
 
+@pytest.mark.slow
 def test_distances_that_are_unusual_in_the_mean_are_told(spark):
     faulty = day(50, kilometres=90_000.0)
     assert rows_found(spark, [*GOOD, faulty], FLEET_DAY, EXPECTATIONS).keys() == {

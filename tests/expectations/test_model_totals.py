@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from expectations.model_totals import EXPECTATIONS
 from spark_jobs.jobs.model_totals import MODEL_TOTAL
 from tests.expectations.failed_checks import failed_checks, rows_found
@@ -34,6 +36,7 @@ def test_each_fault_is_found_by_the_check_that_is_about_it(spark):
     }
 
 
+@pytest.mark.slow
 def test_totals_that_are_unusual_as_a_whole_are_told(spark):
     returned = [total(f"new {one}", quantity=-1) for one in range(3)]
     rows = [*GOOD, *returned, total("new", quantity=-(10**6))]
@@ -43,6 +46,7 @@ def test_totals_that_are_unusual_as_a_whole_are_told(spark):
     }
 
 
+@pytest.mark.slow
 def test_a_shop_that_names_no_models_is_told(spark):
     rows = [total("", purchases=81), *GOOD[1:]]
     assert failed_checks(spark, rows, MODEL_TOTAL, EXPECTATIONS) == {"most_purchases_name_a_model"}

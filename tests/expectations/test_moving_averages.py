@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from expectations import latest_moving_averages, moving_averages, station_sessions
 from keyfold.keyed.job.parameters import build_job
 from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
@@ -84,6 +86,7 @@ def test_each_faulty_average_is_found_by_the_check_that_is_about_it(spark):
     }
 
 
+@pytest.mark.slow
 def test_stations_that_come_and_go_are_told(spark):
     rows = [average(number, n_readings=4, reason="TIMEOUT") for number in range(100, 105)]
     assert found(spark, "moving_averages", rows) == {"most_windows_are_full": 6}
@@ -129,6 +132,7 @@ def test_each_faulty_session_is_found_by_the_check_that_is_about_it(spark):
     }
 
 
+@pytest.mark.slow
 def test_sessions_too_short_for_a_window_are_told(spark):
     rows = [session(number, n_readings=4) for number in range(30, 40)]
     assert found(spark, "station_sessions", rows) == {"most_sessions_fill_a_window": 11}

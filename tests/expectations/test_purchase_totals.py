@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from expectations import latest_purchase_totals, purchase_totals
 from spark_jobs.jobs.purchase_totals import LATEST_PURCHASE_TOTAL, PURCHASE_TOTAL
 from tests.expectations.failed_checks import failed_checks, rows_found
@@ -52,6 +54,7 @@ def test_each_fault_in_the_changes_is_found_by_the_check_that_is_about_it(spark)
     }
 
 
+@pytest.mark.slow
 def test_changes_that_are_unusual_as_a_whole_are_told(spark):
     huge = purchase(0, "pot", delta_quantity=-(10**6), cumulative_quantity=-(10**6))
     returned = [purchase(0, f"pot-{one}", delta_quantity=-1, cumulative_quantity=-1) for one in range(5)]
@@ -85,6 +88,7 @@ def test_each_fault_in_the_totals_is_found_by_the_check_that_is_about_it(spark):
     }
 
 
+@pytest.mark.slow
 def test_totals_that_are_unusual_as_a_whole_are_told(spark):
     returned = [total(90 + one, quantity=-1) for one in range(3)]
     rows = [*(total(number) for number in range(20)), *returned, total(99, quantity=-(10**6))]

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from expectations.ride_summaries import EXPECTATIONS
@@ -68,6 +69,7 @@ def test_each_fault_is_found_by_the_check_that_is_about_it(spark):
     }
 
 
+@pytest.mark.slow
 def test_a_table_whose_rides_start_without_pickups_is_told(spark):
     rides = [ride(n, start_status="pickup" if n % 2 else "enroute") for n in range(20)]
     assert found(spark, rides) == {"most_rides_start_with_a_pickup": 10}

@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from expectations import latest_top_products, sales_windows, top_products
 from spark_jobs.jobs.top_products import LATEST_TOP_PRODUCT, SALES_WINDOW, TOP_PRODUCT
 from tests.expectations.failed_checks import rows_found
@@ -109,6 +111,7 @@ def test_each_fault_in_the_windows_is_found_by_the_check_that_is_about_it(spark)
     }
 
 
+@pytest.mark.slow
 def test_what_is_unusual_as_a_whole_is_told(spark):
     returned = [ranked(rank, 9, quantity=1 - rank) for rank in range(1, 6)]
     lost = [ranked(rank, 10, revenue=-1.0) for rank in range(1, 6)]
@@ -123,6 +126,7 @@ def test_what_is_unusual_as_a_whole_is_told(spark):
     assert told.keys() == {"mean_quantity_is_usual"}
 
 
+@pytest.mark.slow
 def test_windows_that_are_unusual_as_a_whole_are_told(spark):
     good = [window(hour) for hour in range(20)]
     returned = [window(90 + one, quantity=-1) for one in range(3)]

@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from expectations import vehicle_stops, vehicle_trips
 from spark_jobs.jobs.vehicle_trips.job import VEHICLE_STOP, VEHICLE_TRIP
 from tests.expectations.failed_checks import rows_found
@@ -105,6 +107,7 @@ def test_each_faulty_trip_is_found_by_the_check_that_is_about_it(spark):
     }
 
 
+@pytest.mark.slow
 def test_vehicles_that_fall_silent_too_often_are_told(spark):
     rows = [trip(number, reason="FELL_SILENT") for number in range(30, 35)]
     assert found(spark, "vehicle_trips", rows) == {"most_trips_end_with_a_stop": 6}

@@ -164,7 +164,7 @@ def main() -> None:
     project = [part for stream in NAMES for part in assets_of(stream)]
     for stream in NAMES:
         land(lakehouse, stream)
-    spark = build_session(SparkSettings(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}))
+    spark = build_session(SparkSettings.from_environment())
     (folder / "dagster").mkdir()
     with dg.DagsterInstance.local_temp(str(folder / "dagster")) as instance:
 

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 TABLES = ("landing", "events", "quarantine", "ingest", "jobs")
 """Folders of the home that hold rows on purpose, each with its journal and its state."""
 
-WEBHOOK_SECRET, TOKEN = "hook-4f1c77", "token-90aa12"
+WEBHOOK_SECRET, TOKEN, KEY_OF_SPARK = "hook-4f1c77", "token-90aa12", "key-73c2be"
 
 
 @dataclass
@@ -64,6 +64,8 @@ def _told(folder: Path, port: int, bodies: list[bytes]) -> Story:
         **{name: value for name, value in os.environ.items() if not name.startswith(("KEYFOLD_", "DAGSTER_"))},
         "KEYFOLD_ALERT_WEBHOOK": f"http://127.0.0.1:{port}/{WEBHOOK_SECRET}",
         "KEYFOLD_ENRICHMENT_TOKEN": TOKEN,
+        "KEYFOLD_SPARK_MASTER": "local[2]",
+        "KEYFOLD_SPARK_CONF": f"spark.sql.shuffle.partitions=2 spark.hadoop.fs.s3a.secret.key={KEY_OF_SPARK}",
         "DAGSTER_DISABLE_TELEMETRY": "yes",
     }
     command = [sys.executable, "-m", "tests.private_values.story", str(folder)]
@@ -128,6 +130,7 @@ def test_private_values_are_found_nowhere_and_open_ones_wherever_rows_are_shown(
 def test_secrets_are_found_nowhere(story: Story):
     assert story.places_of(WEBHOOK_SECRET) == set()
     assert story.places_of(TOKEN) == set()
+    assert story.places_of(KEY_OF_SPARK) == set()
 
 
 def test_what_is_not_private_is_shown_of_a_private_row_too(story: Story):

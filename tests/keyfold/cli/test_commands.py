@@ -1,4 +1,4 @@
-"""The command line, as people call it: what it does, and how it says what is wrong."""
+"""The command line, as people call it: what it does, and how it says what is wrong. Without Spark."""
 
 import csv
 import io
@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from keyfold.cli.app import app
+from keyfold.testing import local_spark
 
 RIDE = [
     {"ride_id": "r1", "point_idx": 0, "timestamp": "2026-01-01T12:00:00Z", "ride_status": "pickup"},
@@ -20,7 +21,8 @@ POINT = {"latitude": 40.7, "longitude": -74.0, "meter_reading": 1.5, "meter_incr
 
 
 @pytest.fixture
-def keyfold(lakehouse, monkeypatch, spark):
+def keyfold(lakehouse, monkeypatch):
+    spark = local_spark()
     for command in ("ingest", "run"):
         monkeypatch.setattr(f"keyfold.cli.{command}.spark_of_environment", lambda *_: nullcontext(spark))
     monkeypatch.setenv("KEYFOLD_HOME", str(lakehouse.home))

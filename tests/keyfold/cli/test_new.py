@@ -624,7 +624,9 @@ def test_a_stream_without_a_group_of_assets_has_no_place_for_a_job(tmp_path):
         group_of(tmp_path, STREAMS["sales"])
 
 
+# Ruff looks at what is written in each test above, and docs/tutorial/own-stream-and-job.md and the wheel's project run it.
 @pytest.mark.long
+@pytest.mark.slow
 def test_what_is_written_passes_every_check_of_the_project_and_loads(tmp_path):
     # The tests that are written run in tests/docs/test_tutorial.py, and from the wheel in tests/test_wheel.py.
     project = copy_project(tmp_path / "project")

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from deltalake import write_deltalake
 
 from keyfold.errors import Damaged, KeyfoldError
 from keyfold.keyed.generation.generations import live_generation
@@ -12,9 +13,10 @@ from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import data_file_paths
 from keyfold.maintenance.checking import check
+from keyfold.testing import local_spark
 from keyfold.testing.local_batches import local_state
 from tests.folders import copy_folder, move_folder, remove_folder
-from tests.keyfold.keyed.toy_jobs import START, totals, windows
+from tests.keyfold.keyed.toy_jobs import START, clicks, totals, windows
 
 
 def live(lakehouse, job="totals"):
@@ -24,15 +26,25 @@ def live(lakehouse, job="totals"):
     return found
 
 
-@pytest.fixture
-def ran_thrice(without_spark, lakehouse, land):
-    """A job that ran three times, and a copy of its generation as it was after the first run."""
-    backup = lakehouse.home.with_name("backup")
+@pytest.fixture(scope="module")
+def ran_before(new_home):
+    """A lakehouse with a job that ran three times, and a copy of its generation as it was after the first run."""
+    lakehouse, spark = new_home("ran"), local_spark()
+    backup = lakehouse.home.with_name("ran-backup")
+    lakehouse.events("clicks").parent.mkdir(parents=True, exist_ok=True)
     for number, user in enumerate(["ann", "bob", "ann"]):
-        land((user, number))
-        run_job(without_spark, lakehouse, totals())
+        write_deltalake(str(lakehouse.events("clicks")), clicks((user, number)), mode="append")
+        run_job(spark, lakehouse, totals())
         if not number:
             copy_folder(live(lakehouse).folder, backup)
+    return lakehouse, backup
+
+
+@pytest.fixture
+def ran_thrice(lakehouse, ran_before):
+    """Has it copied to the test's own lakehouse; gives the copy of the generation, which no test changes."""
+    before, backup = ran_before
+    copy_folder(before.home, lakehouse.home)
     return backup
 
 

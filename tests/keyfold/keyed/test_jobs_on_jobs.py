@@ -1,5 +1,6 @@
 """Jobs on jobs: the append table of one job is an input of another."""
 
+import shutil
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
@@ -79,6 +80,13 @@ class Site:
 
     def __init__(self, folder, spark=None):
         self.lakehouse, self.spark, self._landed = Lakehouse(folder), spark or local_spark(), 0
+
+    def copied(self, folder, spark):
+        """One like it in another folder."""
+        shutil.copytree(str(self.lakehouse.home), folder)
+        other = Site(folder, spark)
+        other._landed = self._landed
+        return other
 
     def click(self, *clicks):
         landing = self.lakehouse.landing("clicks")

@@ -63,18 +63,32 @@ CAME = [
 LATER = [("ann", 60 * 62), ("bob", 60 * 63)]
 
 
-@pytest.fixture
-def make_site(tmp_path_factory, state_without_spark):
-    def make(who=("ann", "bob", "eva")):
-        site = Site(tmp_path_factory.mktemp("home"), state_without_spark)
-        for clicks in CAME:
-            site.click(*(one for one in clicks if one[0] in who))
-            for job in CHAIN:
-                site.run(job)
-        remove_tree(site.lakehouse.landing("clicks"))
-        return site
+def begin(folder, *who):
+    """A site where the chain has run twice on the clicks of some people."""
+    site = Site(folder)
+    for clicks in CAME:
+        site.click(*(one for one in clicks if one[0] in who))
+        for job in CHAIN:
+            site.run(job)
+    remove_tree(site.lakehouse.landing("clicks"))
+    return site
 
-    return make
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    return begin(tmp_path_factory.mktemp("begun") / "home", "ann", "bob", "eva")
+
+
+@pytest.fixture(scope="module")
+def without_eva(tmp_path_factory):
+    """The tables at the end of a chain that eva never was in."""
+    return played_on(begin(tmp_path_factory.mktemp("without") / "home", "ann", "bob"))
+
+
+@pytest.fixture
+def site(begun, tmp_path, state_without_spark):
+    """A copy of the chain that has begun."""
+    return begun.copied(tmp_path / "home", state_without_spark)
 
 
 def played_on(site):
@@ -110,8 +124,7 @@ def without_sums(tables):
     return {name: rows for name, rows in tables.items() if name != "hours"}
 
 
-def test_a_person_is_erased_all_down_the_chain_which_goes_on_as_if_there_had_been_none(make_site):
-    site = make_site()
+def test_a_person_is_erased_all_down_the_chain_which_goes_on_as_if_there_had_been_none(site, without_eva):
     planned = erased(site, dry_run=True)
     assert set(planned.rows) >= {"events.clicks", "hourly", "late.hourly", "daily", "state of people"}
     assert holding(site)
@@ -120,17 +133,15 @@ def test_a_person_is_erased_all_down_the_chain_which_goes_on_as_if_there_had_bee
     assert holding(site) == []
     assert done.generations == dict.fromkeys(("hourly", "daily", "people", "hours"), "generation-0002")
     assert (done.sums, done.summed_up_by) == (("state of hours", "hours", "late.hours"), ("hours",))
-    never = make_site(("ann", "bob"))
-    assert without_sums(played_on(site)) == without_sums(played_on(never))
+    assert without_sums(played_on(site)) == without_sums(without_eva)
     assert erased(site).rows == {}
 
 
-def test_a_refresh_of_what_was_summed_up_leaves_no_trace(make_site):
-    site = make_site()
+def test_a_refresh_of_what_was_summed_up_leaves_no_trace(site, without_eva):
     assert [run.job for run in refresh_all(site.spark, site.lakehouse, erased(site).summed_up_by, TEMPLATES)] == [
         "hours"
     ]
-    assert played_on(site)["hours"] == played_on(make_site(("ann", "bob")))["hours"]
+    assert played_on(site)["hours"] == without_eva["hours"]
 
 
 @pytest.mark.parametrize(
@@ -144,16 +155,16 @@ def test_a_refresh_of_what_was_summed_up_leaves_no_trace(make_site):
         ("erasure: committed", 3),
     ],
 )
-def test_an_erasure_down_the_chain_that_was_cut_off_is_finished_by_the_same_call(make_site, cut_power, point, count):
-    site = make_site()
+def test_an_erasure_down_the_chain_that_was_cut_off_is_finished_by_the_same_call(
+    site, without_eva, cut_power, point, count
+):
     assert cut_power(point, lambda: erased(site), count)
     erased(site)
     assert holding(site) == []
-    assert without_sums(played_on(site)) == without_sums(played_on(make_site(("ann", "bob"))))
+    assert without_sums(played_on(site)) == without_sums(without_eva)
 
 
-def test_a_consumer_that_is_behind_is_asked_to_run_first(make_site):
-    site = make_site()
+def test_a_consumer_that_is_behind_is_asked_to_run_first(site):
     site.click(*LATER)
     site.run(HOURLY)
     assert erased(site, dry_run=True).rows

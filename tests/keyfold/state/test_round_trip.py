@@ -29,7 +29,15 @@ __all__ = ["local_reader", "state_without_spark", "without_spark"]
 
 pytestmark = pytest.mark.usefixtures("state_without_spark", "local_reader")
 
-every_job = pytest.mark.parametrize("history", HISTORIES, ids=str)
+FIRST = {history.name: history for history in reversed(HISTORIES)}
+every_job = pytest.mark.parametrize(
+    "history",
+    # In `make test` each job once; with its other parameters in `make slow-tests`.
+    [
+        pytest.param(history, id=str(history), marks=() if history is FIRST[history.name] else pytest.mark.slow)
+        for history in HISTORIES
+    ],
+)
 
 
 def test_every_shipped_job_has_a_history():

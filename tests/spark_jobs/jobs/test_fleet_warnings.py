@@ -354,6 +354,8 @@ def test_a_crash_warns_nobody_twice_and_loses_nothing(without_spark, cut_power, 
     assert summary.totals.events == 100
 
 
+# The demo runs every job on Spark in `make test`.
+@pytest.mark.slow
 def test_on_spark_two_runs_give_the_warnings_of_the_definition(spark, lakehouse, fences):
     """The job, its geofences among it, goes to workers; balance of events by the state store."""
     assert math.isclose(warning_oracle.METRES_A_DEGREE, 111_195, rel_tol=1e-4)

@@ -413,6 +413,8 @@ def test_real_weather_agrees_with_duckdb_in_one_batch_and_in_many(real_data, len
     assert harness.written["station_sessions"]["n_readings"].sum() == readings.height
 
 
+# The demo runs every job on Spark in `make test`.
+@pytest.mark.slow
 def test_on_spark_two_runs_of_small_batches_give_what_one_batch_gives(spark, lakehouse, real_data):
     readings = real_readings(real_data).filter(pl.col("time") < datetime(2013, 2, 1, tzinfo=UTC)).sort("time")
     rest = [column.name for column in WEATHER.schema if column.name not in readings.columns]

@@ -263,6 +263,8 @@ def test_every_job_can_go_by_arrival_and_is_what_it_was_where_it_does_not(name):
     assert kept == {table.name for table in usual.tables}
 
 
+# The demo runs every job on Spark in `make test`.
+@pytest.mark.slow
 def test_messages_without_a_time_go_from_files_to_totals_on_spark(spark, lakehouse):
     """End to end on Spark: as its producers send them, by arrival and by event time, with every event accounted for."""
     shop = House(lakehouse, SALES, spark)

@@ -52,7 +52,7 @@ def run_in_parts(spark, lakehouse, job, parts, options=None):
 JOBS = pytest.mark.parametrize(
     ("template", "parameters", "events"),
     [
-        (TOP_PRODUCTS, {"k": 5}, with_window),
+        pytest.param(TOP_PRODUCTS, {"k": 5}, with_window, marks=pytest.mark.slow),
         pytest.param(
             PURCHASE_TOTALS, {"order": "event_time"}, lambda sales: sales.select(PURCHASE.names), marks=pytest.mark.slow
         ),

@@ -374,6 +374,8 @@ def test_a_fleet_of_drives_agrees_with_the_state_machine_in_small_shuffled_batch
     same_rows(stops(harness), answer.stops)
 
 
+# The demo runs every job on Spark in `make test`.
+@pytest.mark.slow
 def test_on_spark_two_runs_of_small_batches_give_what_one_batch_gives(spark, lakehouse):
     fleet = tracks(6, 400, seed=3).sort("time")
     parts = list(fleet.iter_slices(800))

@@ -42,7 +42,9 @@ def comparable(tables):
     }
 
 
+# `test_submitted.py` has what comes back of a process, and `tests/test_on_a_cluster.py` a command under spark-submit.
 @pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.one_machine
 def test_tables_metadata_and_checks_are_those_of_a_run_in_one_process(spark, tmp_path, monkeypatch, capfd):
     here, there = Lakehouse(tmp_path / "here"), Lakehouse(tmp_path / "there")

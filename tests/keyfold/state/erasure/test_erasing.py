@@ -6,7 +6,6 @@ import polars as pl
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import create_table
@@ -127,17 +126,6 @@ def test_events_that_were_never_read_are_erased_before_a_job_sees_them(spark, la
     assert rows("windows") == [("ann", minutes(0), 1), ("bob", minutes(0), 1)]
 
 
-def test_what_is_to_be_erased_must_be_said_in_the_stream_s_own_words(spark, lakehouse, land):
-    land(("ann", 1))
-    run_job(spark, lakehouse, windows())
-    with pytest.raises(KeyfoldError, match="no column name; it has user, at, clicks"):
-        erase(spark, lakehouse, CLICKS, [windows()], Erasure({"name": ["eva"]}, BY))
-    with pytest.raises(KeyfoldError, match="say what is to be erased"):
-        erase(spark, lakehouse, CLICKS, [windows()], Erasure({}, BY))
-    with pytest.raises(KeyfoldError, match=r"clicks is .* and 'eva' is not"):
-        erase(spark, lakehouse, CLICKS, [windows()], Erasure({"clicks": ["eva"]}, BY))
-
-
 def test_an_erased_table_keeps_its_other_rows_and_no_old_version(spark, lakehouse, land):
     land(("ann", 1), ("eva", 2))
     land(("eva", 3))
@@ -171,26 +159,6 @@ def test_a_key_s_state_is_removed(spark, lakehouse, land, rows, minutes):
     summary = run_job(spark, lakehouse, windows(), Incremental(advance_to=minutes(90)))
     assert rows("windows") == [("bob", minutes(0), 1)]
     assert summary.totals.events == 1
-
-
-@pytest.mark.parametrize(
-    ("keys", "corrections", "why"),
-    [
-        ((), {}, "no keys are given"),
-        (("zoe",), {}, "none of these keys has state"),
-        (("ann",), {"user": "'bob'"}, "user cannot be set; the state's own columns are window, clicks, deadline"),
-        (("ann",), {"visits": "1"}, "visits cannot be set"),
-        (("ann",), {"clicks": "visits + 1"}, "--set clicks=visits"),
-    ],
-)
-def test_an_edit_that_cannot_be_is_refused_before_anything_changes(spark, lakehouse, land, keys, corrections, why):
-    land(("ann", 1))
-    run_job(spark, lakehouse, windows())
-    with pytest.raises(KeyfoldError, match=why):
-        edit_state(spark, lakehouse, windows(), Edit(keys, corrections, BY))
-    live = live_generation(lakehouse, "windows")
-    assert live is not None
-    assert live.name == "generation-0001"
 
 
 def test_who_and_why_are_asked_for():

@@ -18,11 +18,11 @@ from keyfold.lakehouse.foreign import check_files_are_inside
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.making.sources import open_source
 from tests.examples import examples
-from tests.keyfold.keyed.conftest import cut_power, land, minutes, rows, without_spark
+from tests.keyfold.keyed.conftest import land, minutes, rows, without_spark
 from tests.keyfold.keyed.toy_jobs import START, clicks, windows
 from tests.keyfold.keyed.without_spark import SPARK
 
-__all__ = ["cut_power", "land", "minutes", "rows", "without_spark"]
+__all__ = ["land", "minutes", "rows", "without_spark"]
 
 
 @pytest.fixture
@@ -138,46 +138,6 @@ def test_a_source_that_is_not_there_is_told_with_those_that_are(lakehouse, witho
     land(("ann", 1))
     with pytest.raises(KeyfoldError, match=r"neither a path nor a table of .*events.clicks"):
         bootstrap(without_spark, lakehouse, windows(), Bootstrap("events.klicks"))
-
-
-@pytest.mark.parametrize(
-    "point",
-    [
-        "generation: tables made",
-        "generation: born",
-        "seed: staged",
-        "plan: after",
-        "work: before",
-        "done: before",
-        "done: after",
-        "commit: after",
-        "seed: taken in",
-        "generation: before it goes live",
-        "generation: live",
-    ],
-)
-def test_a_kill_leaves_the_old_generation_live_or_the_new_one_whole(
-    lakehouse, without_spark, land, rows, minutes, cut_power, tmp_path, point
-):
-    land(("ann", 1), ("bob", 2))
-    run_job(without_spark, lakehouse, windows())
-    path = tmp_path / "seed.jsonl"
-    path.write_text(
-        '{"user": "zoe", "window": "2026-01-01T00:00:00Z", "clicks": 5, "deadline": "2026-01-01T00:10:00Z"}'
-    )
-
-    def seed():
-        bootstrap(without_spark, lakehouse, windows(), Bootstrap(str(path)))
-
-    assert cut_power(point, seed)
-    live = live_generation(lakehouse, "windows")
-    assert live is not None
-    is_new = point == "generation: live"
-    assert live.name == ("generation-0002" if is_new else "generation-0001")
-    if not is_new:
-        seed()
-    run_job(without_spark, lakehouse, windows(), Incremental(advance_to=minutes(60)))
-    assert rows("windows") == [("zoe", minutes(0), 5)]
 
 
 CLICKS = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 80)), min_size=1, max_size=25)

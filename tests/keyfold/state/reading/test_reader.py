@@ -117,7 +117,7 @@ def compared(before, after):
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [(0, 1), pytest.param(1, 2, marks=pytest.mark.slow), pytest.param(2, 0, marks=pytest.mark.slow), (1, 1)],
+    [(0, 1), *(pytest.param(*one, marks=pytest.mark.slow) for one in ((1, 2), (2, 0), (1, 1)))],
 )
 def test_two_batches_differ_as_plain_python_says(spark, made, first, second):
     lakehouse, states = made
@@ -165,6 +165,8 @@ def test_a_state_is_compared_with_a_table_in_the_columns_that_both_have(spark, m
         diff_with_table(read_state(spark, lakehouse, JOB), lakehouse, "nowhere")
 
 
+# `test_reader_without_spark.py` has every form of files on a disk.
+@pytest.mark.slow
 def test_another_file_system_gets_the_same_lines(spark, made, tmp_path):
     lakehouse, _ = made
     read = read_state(spark, lakehouse, JOB)

@@ -4,6 +4,7 @@ import os
 from datetime import timedelta
 
 import polars as pl
+import pytest
 
 from keyfold.ingestion import ingest
 from keyfold.keyed.generation.run_mode import Incremental
@@ -21,6 +22,8 @@ from tests.spark_jobs.jobs.anomaly_predictions.test_anomaly_predictions import (
 )
 
 
+# The demo runs every job on Spark in `make test`.
+@pytest.mark.slow
 def test_real_series_over_restarts_give_what_the_definition_says(spark, new_home, tmp_path, real_data):
     readings = real_series(real_data, SERIES[:2])
     end = max(reading["timestamp"] for reading in readings) + timedelta(days=31)

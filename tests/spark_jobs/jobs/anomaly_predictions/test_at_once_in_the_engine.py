@@ -51,8 +51,15 @@ UNBROKEN = {}
 """What runs that nothing broke have given, by how models learn: each is run once."""
 
 
-@pytest.mark.parametrize("learn", ["every_event", "refresh"])
-@pytest.mark.parametrize("point", OF_A_BATCH)
+@pytest.mark.parametrize(
+    ("point", "learn"),
+    [
+        # Each point with one way to learn, by turns; `make slow-tests` has the others.
+        pytest.param(point, learn, marks=() if (place + turn) % 2 else pytest.mark.slow)
+        for place, point in enumerate(OF_A_BATCH)
+        for turn, learn in enumerate(("every_event", "refresh"))
+    ],
+)
 def test_a_power_cut_at_any_point_changes_no_answer(tmp_path, parts, cut_power, point, learn):
     # A refresh that is never due, but by number: what the clock says at each run differs between the two homes.
     job = anomaly_job(**AT_ONCE, learn=learn, refresh_after="9h")
@@ -77,7 +84,7 @@ def test_the_files_that_a_batch_lies_in_change_no_answer_and_other_batches_do(tm
             put(other, "metrics", piece)
         run_job(SPARK, other, job)
     assert tables(other) == expected
-    assert run_of(split, job, [part for both in parts for part in both.iter_slices(10)]) != expected
+    assert run_of(split, job, [part for both in parts for part in both.iter_slices(30)]) != expected
 
 
 def test_a_full_refresh_takes_history_in_order_of_event_time(tmp_path, parts):

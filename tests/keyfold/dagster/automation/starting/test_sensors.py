@@ -107,7 +107,7 @@ MINUTE = 60
 def asked_at(files_at, until: int, *, read=(), cursor: str | None = None, since: int = 1_000) -> list[int]:
     """When runs are asked for, of which none reads anything, in seconds since the first tick."""
     asked = list[int]()
-    for now in range(since, until, 5):
+    for now in range(since, until, 20):
         decision = decided(files_at(now), known(*read), cursor, now=now)
         cursor = decision.cursor
         if decision.new:

@@ -131,7 +131,9 @@ def test_the_shipped_settings_take_less_than_two_minutes():
     assert polls + free + polls + 5 < 120
 
 
+# A killed run is judged above as the daemon does it, and `alerts/test_with_the_daemon.py` starts daemons.
 @pytest.mark.long
+@pytest.mark.slow
 def test_under_the_live_daemon_a_run_of_a_machine_that_went_down_is_over_in_two_minutes(tmp_path, environment, mark):
     """Started by the daemon's own code server, and killed together with it: nobody who has seen it start is left."""
     home = Path(environment["DAGSTER_HOME"])
