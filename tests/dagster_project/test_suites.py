@@ -12,10 +12,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from assets import rides
+from keyfold.dagster.assets.groups import find_groups
+from keyfold.dagster.quality.row_queries import query_of
+from keyfold.dagster.quality.usual_expectations import meaning_of
 from keyfold.dagster.suites import SUITES, rows_written
 from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.job.parameters import build_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance import maintain
+from keyfold.project import current_project
 
 ASSETS = rides.ASSETS[:-1]
 SUITE = next(suite for suite in SUITES if dg.AssetKey("ride_summaries") in {key.asset_key for key in suite.check_keys})
@@ -91,3 +96,14 @@ def test_of_rows_of_one_key_that_several_batches_wrote_the_last_counts(spark: Sp
     assert written(files, "user") == [("ann", 2), ("bob", 1)]
     assert written(files) == [("ann", 1), ("ann", 2), ("bob", 1)]
     assert written({}) == []
+
+
+def test_no_shipped_suite_waits_for_great_expectations_to_be_imported():
+    tables = [table for group in find_groups() for template in group.jobs for table in build_job(template).tables]
+    others = [
+        f"{table.name}: {check}"
+        for table in tables
+        for check, one in (current_project().suite(table.name) or {}).items()
+        if query_of(one) is None and meaning_of(one, pl.DataFrame(table.schema.empty_table())) is None
+    ]
+    assert others == []

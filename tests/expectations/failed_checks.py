@@ -6,7 +6,6 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from keyfold.dagster.quality.checks import validate
-from keyfold.dagster.quality.serialised import build_expectations
 from keyfold.suite import Suite
 
 
@@ -27,9 +26,7 @@ def rows_found(
     # Of an Arrow table the rows lie in the plan; of tuples Spark would start Python workers to read them.
     frame = spark.createDataFrame(pa.Table.from_pylist(rows, nullable))
     return {
-        one.expectation_config.meta["dagster_check"]: one.result.get(
-            "unexpected_count", one.result.get("observed_value")
-        )
-        for one in validate(frame, build_expectations(expectations)).results
-        if not one.success and one.expectation_config is not None and one.expectation_config.meta
+        one.check: one.result.get("unexpected_count", one.result.get("observed_value"))
+        for one in validate(frame, expectations).outcomes
+        if not one.success
     }

@@ -1,7 +1,7 @@
 """Build Dagster asset checks from Great Expectations 1.x: one check per expectation, one read of the table for all.
 
 The modules of this package import nothing else of this project, so another project can copy them. Expectations are given as
-values in GX's serialised form (`serialised.py`); GX is imported only when a check runs.
+values in GX's serialised form (`serialised.py`); GX is imported only when an expectation needs it (`validation.py`).
 
 - **Severity.** `critical` becomes ERROR and blocks what is downstream; `warning` and `info` become WARN, which never
   blocks.
@@ -16,24 +16,16 @@ values in GX's serialised form (`serialised.py`); GX is imported only when a che
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import dagster as dg
 from pyspark.sql import DataFrame
 
+from keyfold.dagster.quality.outcome import Outcome, Validation
 from keyfold.dagster.quality.rows import Rows
-from keyfold.dagster.quality.samples import SAMPLE, failure_reason
-from keyfold.dagster.quality.serialised import (
-    SerialisedExpectation,
-    build_expectations,
-    class_name,
-    needs_whole_table,
-    severity_of,
-)
+from keyfold.dagster.quality.samples import SAMPLE
+from keyfold.dagster.quality.serialised import SerialisedExpectation, class_name, needs_whole_table, severity_of
 from keyfold.dagster.quality.validation import Engine, validate
-
-if TYPE_CHECKING:
-    from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
 
 __all__ = ["SCOPE_TAG", "Read", "Scope", "gx_checks", "validate"]
 
@@ -63,7 +55,7 @@ class Read(Protocol):
 class DataDocs(Protocol):
     """Publishes validation results for people; see `pages.py`."""
 
-    def add(self, result: "ExpectationSuiteValidationResult", *, run: str) -> str:
+    def add(self, validated: Validation, *, run: str) -> str:
         """Publish the validation of a suite or a part of it, and return its address."""
         ...
 
@@ -119,43 +111,38 @@ def gx_checks(
     def evaluate(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         wanted = {key.name for key in context.selected_asset_check_keys}
         chosen = [one for one in planned if one.name in wanted]
-        built = build_expectations({one.name: expectations[one.name] for one in chosen})
         docs = data_docs(context) if data_docs else None
         hidden = masked(context) if callable(masked) else masked
         for rows, scope, checks in _reads(context, read, chosen, whole):
             found = validate(
                 rows,
-                {one.name: built[one.name] for one in checks},
+                {one.name: expectations[one.name] for one in checks},
                 engine=engine,
                 masked=hidden,
                 name="__".join(asset.path),
             )
             found.meta |= {"scope": scope.value, "run": context.run.run_id}
             address = _shown(context, docs, found)
-            # `validate` returns one result per check, in the suite's order.
-            for one, result in zip(checks, found.results, strict=True):
+            # `validate` returns one outcome per check, in the suite's order.
+            for one, result in zip(checks, found.outcomes, strict=True):
                 yield _result(one, result, scope, address)
 
     return evaluate
 
 
-def _result(
-    spec: dg.AssetCheckSpec, found: "ExpectationValidationResult", scope: Scope, address: str | None
-) -> dg.AssetCheckResult:
-    problem = failure_reason(found)
-    if problem:
-        description = f"could not be evaluated: {_literal(problem)}"
+def _result(spec: dg.AssetCheckSpec, found: Outcome, scope: Scope, address: str | None) -> dg.AssetCheckResult:
+    if found.problem:
+        description = f"could not be evaluated: {_literal(found.problem)}"
     else:
         description = None if found.success else _violation(found.result)
     return dg.AssetCheckResult(
-        # A real bool: GX may give numpy's, which Dagster refuses.
-        passed=bool(found.success) and not problem,
+        passed=found.success and not found.problem,
         asset_key=spec.asset_key,
         check_name=spec.name,
         severity=dg.AssetCheckSeverity.ERROR if spec.blocking else dg.AssetCheckSeverity.WARN,
         description=description,
         metadata={
-            "evaluated": not problem,
+            "evaluated": not found.problem,
             "scope": scope.value,
             **_metadata(found.result),
             **({"data_docs": _link(address)} if address else {}),
@@ -180,11 +167,7 @@ def _reads(
         yield table, Scope.FULL, chosen
 
 
-def _shown(
-    context: dg.AssetCheckExecutionContext,
-    docs: DataDocs | None,
-    found: "ExpectationSuiteValidationResult",
-) -> str | None:
+def _shown(context: dg.AssetCheckExecutionContext, docs: DataDocs | None, found: Validation) -> str | None:
     if docs is None:
         return None
     try:

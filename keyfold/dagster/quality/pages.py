@@ -20,13 +20,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, urlsplit
 
-from keyfold.dagster.quality.samples import SAMPLE, failure_reason
-
-if TYPE_CHECKING:
-    from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
+from keyfold.dagster.quality.outcome import Outcome, Validation
+from keyfold.dagster.quality.samples import SAMPLE
+from keyfold.dagster.quality.serialised import arguments_of
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -52,18 +51,18 @@ class ResultPages:
     base_url: str | None = None
     keep: int = 50
 
-    def add(self, result: "ExpectationSuiteValidationResult", *, run: str, at: datetime | None = None) -> str:
+    def add(self, validated: Validation, *, run: str, at: datetime | None = None) -> str:
         """Write the page of a validation, and return its address.
 
         Args:
-            result: the validation result, already masked.
+            validated: the validation, already masked.
             run: the id of its run; a run may validate a suite more than once.
             at: the time of the validation; default: now.
         """
         moment = (at or datetime.now(UTC)).astimezone(UTC)
-        suite = self.folder / _safe(result.suite_name)
+        suite = self.folder / _safe(validated.suite)
         page = suite / f"{moment:%Y%m%dT%H%M%S.%fZ}-{_safe(run)}.html"
-        _put(page, _page(result, run, moment))
+        _put(page, _page(validated, run, moment))
         # Names begin with the time, so sorting by name sorts by time.
         for old in sorted(suite.glob("*.html"), reverse=True)[self.keep :]:
             old.unlink(missing_ok=True)
@@ -94,34 +93,34 @@ def base_url_from(text: str | None) -> str | None:
     return text
 
 
-def _page(validated: "ExpectationSuiteValidationResult", run: str, moment: datetime) -> str:
-    held = sum(bool(one.success) for one in validated.results)
+def _page(validated: Validation, run: str, moment: datetime) -> str:
+    held = sum(one.success for one in validated.outcomes)
     about = {**validated.meta, "run": run, "at": moment.isoformat(sep=" ", timespec="seconds")}
     facts = " · ".join(f"{name} {value}" for name in ("at", "run", "scope") if (value := about.get(name)))
-    outcome = "Succeeded" if held == len(validated.results) else "Failed"
+    outcome = "Succeeded" if held == len(validated.outcomes) else "Failed"
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{escape(CONTENT_SECURITY_POLICY)}">
 <meta name="referrer" content="no-referrer">
-<title>{_text(validated.suite_name)}</title><style>{_STYLE}</style></head><body>
-<h1>{_text(validated.suite_name)}: {outcome}</h1>
-<p>{_text(facts)} · {held} of {len(validated.results)} expectations hold</p>
-{"".join(map(_section, validated.results))}
+<title>{_text(validated.suite)}</title><style>{_STYLE}</style></head><body>
+<h1>{_text(validated.suite)}: {outcome}</h1>
+<p>{_text(facts)} · {held} of {len(validated.outcomes)} expectations hold</p>
+{"".join(map(_section, validated.outcomes))}
 </body></html>
 """
 
 
-def _section(found: "ExpectationValidationResult") -> str:
+def _section(found: Outcome) -> str:
     """Render an expectation: expected values, found values, and violating rows."""
-    config: Any = found.expectation_config
-    problem = failure_reason(found)
-    outcome = f"could not be evaluated: {problem}" if problem else "holds" if found.success else "violated"
+    kind = found.expectation["type"]
+    outcome = f"could not be evaluated: {found.problem}" if found.problem else "holds" if found.success else "violated"
     rows = found.result.get(SAMPLE) or []
+    expected = _lines({"type": kind, **arguments_of(found.expectation)})
     results = {name: found.result[name] for name in _FOUND if found.result.get(name) is not None}
     return (
-        f'<section class="{"good" if found.success and not problem else "bad"}">'
-        f"<h2>{_text(config.description or config.type)}</h2><p><b>{_text(outcome)}</b></p>"
-        + _table(("expected", "found"), [(_lines({"type": config.type, **config.kwargs}), _lines(results))])
+        f'<section class="{"good" if found.success and not found.problem else "bad"}">'
+        f"<h2>{_text(found.expectation.get('description') or kind)}</h2><p><b>{_text(outcome)}</b></p>"
+        + _table(("expected", "found"), [(expected, _lines(results))])
         + (_table(rows[0], [row.values() for row in rows]) if rows else "")
         + "</section>"
     )

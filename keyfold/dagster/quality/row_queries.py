@@ -1,90 +1,104 @@
-"""Evaluate the `UnexpectedRowsExpectation`s of a suite on Spark: all conditions on rows in one query, and other queries alone.
+"""Find the rows that violate expectations with queries on Spark: all conditions on rows in one query, all others in a second.
 
 Great Expectations runs each query twice, for the rows and for their number, over a view name that the whole session shares.
-Here, one query tells whether any row meets one of the conditions; the number is known from the rows if they all fit the
-sample; and every view has its own name. The meaning is the same as in GX: the expectation holds if the query returns no row.
+Here, one query tells whether any row meets one of the conditions, another one counts the rows of all other queries, and every
+view has its own name. The meaning is the same as in GX: the expectation holds if the query returns no row.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 from uuid import uuid4
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from keyfold.dagster.quality.samples import SAMPLED_ROWS
+from keyfold.dagster.quality.serialised import SerialisedExpectation, arguments_of
 
-if TYPE_CHECKING:
-    from great_expectations.core import ExpectationValidationResult
-    from great_expectations.expectations import Expectation
-
-ROWS = "unexpected_rows"
 _CONDITION = re.compile(r"\s*select\s+\*\s+from\s+\{batch\}\s+where\s(.*)", re.IGNORECASE | re.DOTALL)
 
 
-def is_plain_query(expectation: "Expectation") -> bool:
-    """Whether an expectation is GX's own `UnexpectedRowsExpectation`, not a subclass, with a query as text."""
-    # Compared by name, since importing the class takes seconds.
-    kind = type(expectation)
-    ours = kind.__name__ == "UnexpectedRowsExpectation" and kind.__module__.startswith("great_expectations.")
-    return ours and isinstance(getattr(expectation, "unexpected_rows_query", None), str)
+@dataclass(frozen=True)
+class Violations:
+    """What a query found: the number of rows, some of them, and why it could not be evaluated."""
+
+    number: int = 0
+    rows: Sequence[Mapping[str, Any]] = ()
+    problem: str | None = None
 
 
-def evaluate_queries(
-    frame: DataFrame, expectations: Mapping[str, "Expectation"]
-) -> dict[str, "ExpectationValidationResult"]:
-    """Return results by name, in GX's form, with the first rows in `details`."""
-    if not expectations:
+def query_of(expectation: SerialisedExpectation) -> str | None:
+    """Return the query of GX's own `UnexpectedRowsExpectation`; None for another expectation."""
+    arguments = arguments_of(expectation)
+    text = arguments.get("unexpected_rows_query")
+    if expectation["type"] != "unexpected_rows_expectation" or set(arguments) != {"unexpected_rows_query"}:
+        return None
+    # As GX takes it.
+    return text.rstrip("; \t\r\n\v\f") if isinstance(text, str) else None
+
+
+def find_violations(frame: DataFrame, queries: Mapping[str, str]) -> dict[str, Violations]:
+    """Return what each query finds, by name; `{batch}` in a query is the table."""
+    if not queries:
         return {}
     spark = frame.sparkSession
     with _view(frame) as view:
-        hold = _conditions_that_hold(spark, view, expectations)
-        return {
-            name: _result(one) if name in hold else _evaluate(spark, one, view) for name, one in expectations.items()
+        hold = _conditions_that_hold(spark, view, queries)
+        others = {name: one for name, one in queries.items() if name not in hold}
+        numbers = _count_all(spark, view, others)
+        return {name: Violations() for name in hold} | {
+            name: Violations() if numbers.get(name) == 0 else _evaluate(spark, view, one, numbers.get(name))
+            for name, one in others.items()
         }
 
 
-def _conditions_that_hold(spark: SparkSession, view: str, expectations: Mapping[str, Any]) -> Collection[str]:
+def _conditions_that_hold(spark: SparkSession, view: str, queries: Mapping[str, str]) -> set[str]:
     """Return the names of all queries that are one condition on rows, if no row meets any of these conditions; else none."""
-    found = {name: _CONDITION.match(one.unexpected_rows_query) for name, one in expectations.items()}
-    conditions = {name: match[1] for name, match in found.items() if match and not {"{", "}"} & set(match[1])}
+    found = {name: _CONDITION.match(one) for name, one in queries.items()}
+    conditions = {name: match[1] for name, match in found.items() if match and "{batch}" not in match[1]}
     if len(conditions) < 2:
-        return ()
+        return set()
     # On lines of its own, as a condition may end with a comment.
     any_of_them = " OR ".join(f"(\n{condition}\n)" for condition in conditions.values())
+    text = f"SELECT 1 FROM {{batch}} WHERE {any_of_them} LIMIT 1"  # noqa: S608 - a suite's own
     try:
-        is_met = spark.sql(f"SELECT 1 FROM {view} WHERE {any_of_them} LIMIT 1").collect()  # noqa: S608 - a suite's own
-    except PySparkException:
+        return set() if spark.sql(text.format(batch=view)).collect() else set(conditions)
+    except (PySparkException, KeyError, IndexError, ValueError):
         # One of them is wrong, or more than a condition, such as one with a limit.
-        return ()
-    return () if is_met else conditions
+        return set()
 
 
-def _evaluate(spark: SparkSession, expectation: Any, view: str) -> "ExpectationValidationResult":
+def _count_all(spark: SparkSession, view: str, queries: Mapping[str, str]) -> dict[str, int]:
+    """Return the number of rows of each query; empty if one of them is wrong."""
+    if len(queries) < 2:
+        return {}
+    names = list(queries)
+    counts = [
+        f"SELECT {place} AS place, count(*) AS number FROM (\n{one}\n)"  # noqa: S608 - a suite's own
+        for place, one in enumerate(queries.values())
+    ]
     try:
-        found = spark.sql(expectation.unexpected_rows_query.format(batch=view))
+        found = spark.sql(" UNION ALL ".join(counts).format(batch=view)).collect()
+        return {names[place]: number for place, number in found}
+    except (PySparkException, KeyError, IndexError, ValueError):
+        return {}
+
+
+def _evaluate(spark: SparkSession, view: str, query: str, number: int | None) -> Violations:
+    try:
+        found = spark.sql(query.format(batch=view))
         rows = [row.asDict() for row in found.limit(SAMPLED_ROWS + 1).collect()]
-        return _result(expectation, rows, len(rows) if len(rows) <= SAMPLED_ROWS else found.count())
+        if number is None:
+            number = len(rows) if len(rows) <= SAMPLED_ROWS else found.count()
+        return Violations(number, rows)
     except PySparkException as problem:
-        return _result(expectation, error=str(problem))
+        return Violations(problem=str(problem))
     except (KeyError, IndexError, ValueError) as problem:
-        error = f"the query has braces other than {{batch}} ({problem}); write a literal brace twice: {{{{ }}}}"
-        return _result(expectation, error=error)
-
-
-def _result(
-    expectation: Any, rows: Sequence[Mapping[str, Any]] = (), number: int = 0, error: str | None = None
-) -> "ExpectationValidationResult":
-    from great_expectations.core import ExpectationValidationResult  # noqa: PLC0415 - takes seconds
-
-    return ExpectationValidationResult(
-        success=error is None and number == 0,
-        expectation_config=expectation.configuration,
-        result={} if error else {"observed_value": number, "details": {ROWS: list(rows)}},
-        exception_info={"raised_exception": error is not None, "exception_message": error, "exception_traceback": ""},
-    )
+        told = f"the query has braces other than {{batch}} ({problem}); write a literal brace twice: {{{{ }}}}"
+        return Violations(problem=told)
 
 
 @contextmanager

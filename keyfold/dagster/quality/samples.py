@@ -9,14 +9,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.logger import PySparkLogger
 from pyspark.sql.types import StructType, TimestampType
 
-if TYPE_CHECKING:
-    from great_expectations.core import ExpectationValidationResult
-    from great_expectations.expectations import Expectation
+from keyfold.dagster.quality.outcome import Outcome
+from keyfold.dagster.quality.serialised import SerialisedExpectation, arguments_of
 
 SAMPLE = "sample_rows"
 """Key in a result's `result`: up to ten violating rows, as text, masked."""
@@ -36,15 +35,6 @@ _NOT_FOR_PEOPLE = (
 )
 
 
-def failure_reason(result: "ExpectationValidationResult") -> str | None:
-    """Return why an expectation could not be evaluated; None if it was."""
-    info: Mapping[str, Any] = result.exception_info or {}
-    # If metrics failed, GX nests one record per metric; else there is one flat record.
-    records = [info] if "raised_exception" in info else list(info.values())
-    messages = [str(record.get("exception_message")) for record in records if record.get("raised_exception")]
-    return "; ".join(dict.fromkeys(messages)) or None
-
-
 @contextmanager
 def no_values_in_logs() -> Iterator[None]:
     """Keep PySpark from logging query errors, which quote values of rows, even if the error is caught later."""
@@ -62,16 +52,16 @@ def _drop(_: logging.LogRecord) -> bool:
     return False
 
 
-def is_query(expectation: "Expectation") -> bool:
+def is_query(expectation: SerialisedExpectation) -> bool:
     """Whether an expectation is a free query, which may use any column."""
-    return hasattr(expectation, "unexpected_rows_query")
+    return "unexpected_rows_query" in arguments_of(expectation)
 
 
-def columns_of(expectation: "Expectation") -> list[str]:
+def columns_of(expectation: SerialisedExpectation) -> list[str]:
     """Return the columns that an expectation names, in its order; a query names none."""
     found: list[str] = []
     for key in ("column", "column_A", "column_B", "column_list"):
-        value = getattr(expectation, key, None)
+        value = arguments_of(expectation).get(key)
         found += [value] if isinstance(value, str) else list(value or ())
     return found
 
@@ -88,55 +78,41 @@ class Sampling:
     schema: StructType
     masked: Collection[str] = field(default=())
 
-    def show(
-        self,
-        result: "ExpectationValidationResult",
-        expectation: "Expectation",
-        rows: Sequence[Mapping[str, Any]] | None = None,
-    ) -> None:
-        """Put sample rows into a result, and remove everything that may contain masked values.
+    def show(self, outcome: Outcome, rows: Sequence[Mapping[str, Any]] | None = None) -> None:
+        """Put sample rows into an outcome, and remove everything that may contain masked values.
 
         Args:
-            result: the engine's result; it is changed in place.
-            expectation: the expectation that was evaluated.
+            outcome: the engine's outcome; it is changed in place.
             rows: the violating rows; default: those in the result.
         """
-        found = rows if rows is not None else _rows_of(result.result)
-        message = failure_reason(result)
+        expectation = outcome.expectation
+        found = rows if rows is not None else _rows_of(outcome.result)
         for key in _NOT_FOR_PEOPLE:
-            result.result.pop(key, None)
-        if is_query(expectation):
-            result.result.pop("details", None)
+            outcome.result.pop(key, None)
         if self._touches_masked(expectation):
-            observed = {key: value for key, value in result.result.items() if key == "observed_value"}
-            result.result = {
-                **{key: value for key, value in result.result.items() if _NUMBERS_OF_ROWS.match(key)},
+            observed = {key: value for key, value in outcome.result.items() if key == "observed_value"}
+            outcome.result = {
+                **{key: value for key, value in outcome.result.items() if _NUMBERS_OF_ROWS.match(key)},
                 # The observed value of a query is its number of rows.
                 **(observed if is_query(expectation) else {}),
             }
-            message = _without_values(message)
-        if found and not message:
-            result.result[SAMPLE] = self._as_text(found, expectation)
-        result.exception_info = {
-            "raised_exception": message is not None,
-            "exception_message": message,
-            # A traceback would repeat the unmasked message.
-            "exception_traceback": "",
-        }
+            outcome.problem = _without_values(outcome.problem)
+        if found and not outcome.problem:
+            outcome.result[SAMPLE] = self._as_text(found, expectation)
 
-    def _touches_masked(self, expectation: "Expectation") -> bool:
+    def _touches_masked(self, expectation: SerialisedExpectation) -> bool:
         return (bool(self.masked) and is_query(expectation)) or self._names_masked(expectation)
 
-    def _names_masked(self, expectation: "Expectation") -> bool:
-        about = " ".join(str(value) for value in expectation.configuration.kwargs.values())
+    def _names_masked(self, expectation: SerialisedExpectation) -> bool:
+        about = " ".join(str(value) for value in arguments_of(expectation).values())
         return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", about, re.IGNORECASE) for name in self.masked)
 
-    def _may_rename_masked(self, expectation: "Expectation") -> bool:
+    def _may_rename_masked(self, expectation: SerialisedExpectation) -> bool:
         """Whether a query may return a masked column under another name."""
-        query = str(getattr(expectation, "unexpected_rows_query", ""))
+        query = str(arguments_of(expectation).get("unexpected_rows_query", ""))
         return is_query(expectation) and self._names_masked(expectation) and not _OF_ITS_OWN_ROWS.match(query)
 
-    def _as_text(self, rows: Sequence[Mapping[str, Any]], expectation: "Expectation") -> list[dict[str, str]]:
+    def _as_text(self, rows: Sequence[Mapping[str, Any]], expectation: SerialisedExpectation) -> list[dict[str, str]]:
         """Convert rows to text, with the expectation's columns first."""
         order = list(dict.fromkeys([*(name for name in columns_of(expectation) if name in rows[0]), *rows[0]]))
         # A column computed by a query may contain a masked column under another name.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SerialisedExpectation = Mapping[str, object]
 """One expectation in GX's serialised form."""
 
+SEVERITIES = ("critical", "warning", "info")
 DEFAULT_SEVERITY = "critical"
 """GX's default severity."""
 
@@ -42,6 +43,15 @@ def class_name(value: SerialisedExpectation) -> str:
     return _OTHERWISE_NAMED.get(name) or "".join(word[:1].upper() + word[1:] for word in name.split("_"))
 
 
+def arguments_of(value: SerialisedExpectation) -> Mapping[str, Any]:
+    """Return the arguments of an expectation.
+
+    >>> arguments_of({"type": "expect_column_to_exist", "kwargs": {"column": "fare"}})
+    {'column': 'fare'}
+    """
+    return cast(Mapping[str, Any], value["kwargs"])
+
+
 def severity_of(value: SerialisedExpectation) -> str:
     """Return the severity: `critical`, `warning` or `info`.
 
@@ -61,7 +71,7 @@ def needs_whole_table(value: SerialisedExpectation) -> bool:
     >>> needs_whole_table({"type": "expect_column_values_to_be_unique", "kwargs": {"column": "ride"}})
     True
     """
-    query = cast(Mapping[str, Any], value["kwargs"]).get("unexpected_rows_query")
+    query = arguments_of(value).get("unexpected_rows_query")
     if query is not None:
         return _OVER_ROWS_TOGETHER.search(str(query)) is not None
     kind = str(value["type"])

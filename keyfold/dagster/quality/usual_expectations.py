@@ -1,218 +1,248 @@
 """Evaluate the usual expectations on a few rows with Polars, in one pass over the table for all of a suite.
 
-Great Expectations computes every metric of every expectation by itself, which takes far longer than to look at a few rows. The
-meaning here is that of GX on Spark, with which the tests compare it. An expectation that might differ is not evaluated here.
+Great Expectations computes every metric of every expectation by itself, which takes far longer than to look at a few rows, and
+takes seconds to import. The meaning here is that of GX on Spark, with which the tests compare it. An expectation that might
+differ has no meaning here. Regular expressions are Java's, so Spark finds the rows that do not match.
 """
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
-from keyfold.dagster.quality.samples import SAMPLED_ROWS, columns_of
+from keyfold.dagster.quality.outcome import Outcome
+from keyfold.dagster.quality.row_queries import Violations
+from keyfold.dagster.quality.samples import SAMPLED_ROWS, Sampling, columns_of
+from keyfold.dagster.quality.serialised import SEVERITIES, SerialisedExpectation, arguments_of, severity_of
 
-if TYPE_CHECKING:
-    from great_expectations.core import ExpectationValidationResult
-    from great_expectations.expectations import Expectation
+_Arguments = Mapping[str, Any]
+_FIELDS = {"type", "kwargs", "severity", "description", "meta", "notes"}
 
 
 @dataclass(frozen=True)
-class _OfRows:
-    """An expectation on each row: whether the row violates it, and the column without whose value the row does not count."""
+class OfRows:
+    """An expectation on each row: an expression or a query that finds the rows that violate it, and the column that they have."""
 
-    violated: pl.Expr
+    violated: pl.Expr | str
     needed: str | None
 
 
 @dataclass(frozen=True)
-class _OfTable:
+class OfTable:
     """An expectation on one number of the table."""
 
     number: pl.Expr
 
 
-_Meaning = _OfRows | _OfTable | None
+Meaning = OfRows | OfTable
 
 
-def is_usual(expectation: "Expectation", table: pl.DataFrame) -> bool:
-    """Whether an expectation certainly has the same meaning here as in GX on Spark."""
-    return _meaning(expectation, table) is not None
-
-
-def evaluate_usual(
-    table: pl.DataFrame, expectations: Mapping[str, "Expectation"]
-) -> dict[str, tuple["ExpectationValidationResult", list[dict[str, Any]]]]:
-    """Evaluate the expectations that are usual; return by name the result in GX's form, and the first violating rows."""
-    meanings = {name: meaning for name, one in expectations.items() if (meaning := _meaning(one, table)) is not None}
-    if not meanings:
-        return {}
-    numbers = table.select(
-        (one.number if isinstance(one, _OfTable) else one.violated.sum().cast(pl.Int64)).alias(name)
-        for name, one in meanings.items()
-    ).row(0, named=True)
-    found = {}
-    for name, meaning in meanings.items():
-        one, number = expectations[name], numbers[name]
-        if isinstance(meaning, _OfTable):
-            found[name] = _result(one, _is_as_wanted(one, number), {"observed_value": number}), []
-        else:
-            rows = table.filter(meaning.violated).head(SAMPLED_ROWS).to_dicts() if number else []
-            missing = None if meaning.needed is None else table[meaning.needed].null_count()
-            considered = table.height - (missing or 0)
-            success = not considered or (considered - number) / considered >= _mostly(one)
-            values = [tuple(row[column] for column in columns_of(one)) for row in rows]
-            shown = {"partial_unexpected_list": [value[0] if len(value) == 1 else value for value in values]}
-            found[name] = _result(one, success, _counts(table.height, missing, number) | shown), rows
-    return found
-
-
-def _counts(rows: int, missing: int | None, unexpected: int) -> dict[str, Any]:
-    """Return the counts and shares of a result, as GX defines them."""
-    considered = rows - (missing or 0)
-    share = unexpected / considered * 100 if considered else None
-    counts = {"element_count": rows, "unexpected_count": unexpected, "unexpected_percent": share}
-    if missing is None:
-        return counts
-    return counts | {
-        "missing_count": missing,
-        "missing_percent": missing / rows * 100 if rows else None,
-        "unexpected_percent_total": unexpected / rows * 100 if rows else None,
-        "unexpected_percent_nonmissing": share,
-    }
-
-
-def _result(expectation: Any, success: bool, result: dict[str, Any]) -> "ExpectationValidationResult":
-    from great_expectations.core import ExpectationValidationResult  # noqa: PLC0415 - takes seconds
-
-    return ExpectationValidationResult(
-        success=success,
-        expectation_config=expectation.configuration,
-        result=result,
-        exception_info={"raised_exception": False, "exception_message": None, "exception_traceback": ""},
-    )
-
-
-def _meaning(expectation: Any, table: pl.DataFrame) -> _Meaning:
-    """Return what an expectation says; None if that is not certain."""
-    find = _MEANINGS.get(type(expectation).__name__)
-    # GX's own class only: a subclass may do anything.
-    if find is None or not type(expectation).__module__.startswith("great_expectations."):
+def meaning_of(expectation: SerialisedExpectation, table: pl.DataFrame) -> Meaning | None:
+    """Return what an expectation says of a table; None if it is not certain that GX says the same on Spark."""
+    arguments = arguments_of(expectation)
+    known, find = _MEANINGS.get(str(expectation["type"]), ("", None))
+    # GX refuses unknown fields and arguments.
+    if find is None or set(arguments) - set(known.split()) or set(expectation) - _FIELDS:
+        return None
+    if severity_of(expectation) not in SEVERITIES or not _are_certain(arguments):
         return None
     columns = dict.fromkeys(columns_of(expectation))
     # In Spark, a dot in a name refers to a field of a struct.
     if any("." in name or name not in table.columns for name in columns):
         return None
-    if getattr(expectation, "row_condition", None) is not None or not _is_number(_mostly(expectation)):
-        return None
-    return find(expectation, table.select(list(columns)))
+    return find(arguments, table.select(list(columns)))
+
+
+def evaluate_usual(
+    table: pl.DataFrame,
+    expectations: Mapping[str, SerialisedExpectation],
+    meanings: Mapping[str, Meaning],
+    violations: Mapping[str, Violations],
+    sampling: Sampling,
+) -> dict[str, Outcome]:
+    """Evaluate expectations whose meaning is known; return the outcomes by name, with samples.
+
+    Args:
+        table: the rows.
+        expectations: the expectations by name.
+        meanings: what they say, by name.
+        violations: what the queries among the meanings found, by name.
+        sampling: how violating rows are shown.
+    """
+    found, wanted = {}, {name: number for name, one in meanings.items() if (number := _number(one)) is not None}
+    numbers = table.select(one.alias(name) for name, one in wanted.items()).row(0, named=True) if wanted else {}
+    for name, meaning in meanings.items():
+        one, seen = expectations[name], Violations()
+        if isinstance(meaning, OfTable):
+            number = numbers[name]
+            # Without any value there is no mean, which is not as wanted.
+            success = number is not None and bool(_is_as_wanted(arguments_of(one), number))
+            found[name] = Outcome(name, one, success, {"observed_value": number})
+        else:
+            by = meaning.violated
+            seen = violations[name] if isinstance(by, str) else _violations(table, by, numbers[name])
+            found[name] = _outcome(name, one, table, meaning, seen)
+        sampling.show(found[name], seen.rows)
+    return found
+
+
+def _number(meaning: Meaning) -> pl.Expr | None:
+    """Return what counts the violating rows, or is the number of the table; None where Spark counts."""
+    if isinstance(meaning, OfTable):
+        return meaning.number
+    return None if isinstance(meaning.violated, str) else meaning.violated.sum().cast(pl.Int64)
+
+
+def _violations(table: pl.DataFrame, violated: pl.Expr, number: int) -> Violations:
+    return Violations(number, table.filter(violated).head(SAMPLED_ROWS).to_dicts() if number else [])
+
+
+def _outcome(
+    name: str, expectation: SerialisedExpectation, table: pl.DataFrame, meaning: OfRows, seen: Violations
+) -> Outcome:
+    """Return the outcome of an expectation on rows, with counts and shares as GX defines them."""
+    if seen.problem:
+        return Outcome(name, expectation, success=False, problem=seen.problem)
+    rows, unexpected = table.height, seen.number
+    missing = 0 if meaning.needed is None else table[meaning.needed].null_count()
+    considered = rows - missing
+    share = unexpected / considered * 100 if considered else None
+    columns = columns_of(expectation)
+    values = [tuple(row[column] for column in columns) for row in seen.rows[:SAMPLED_ROWS]]
+    result: dict[str, Any] = {
+        "element_count": rows,
+        "unexpected_count": unexpected,
+        "unexpected_percent": share,
+        "partial_unexpected_list": [value[0] if len(value) == 1 else value for value in values],
+    }
+    if meaning.needed is not None:
+        result |= {
+            "missing_count": missing,
+            "missing_percent": missing / rows * 100 if rows else None,
+            "unexpected_percent_total": unexpected / rows * 100 if rows else None,
+            "unexpected_percent_nonmissing": share,
+        }
+    mostly = arguments_of(expectation).get("mostly", 1)
+    return Outcome(name, expectation, not considered or (considered - unexpected) / considered >= mostly, result)
 
 
 def _of_values(
-    violated: Callable[[Any, pl.Expr, pl.DataType], pl.Expr | None],
-) -> Callable[[Any, pl.DataFrame], _Meaning]:
+    violated: Callable[[_Arguments, pl.Expr, pl.DataType], pl.Expr | None],
+) -> Callable[[_Arguments, pl.DataFrame], Meaning | None]:
     """Make the meaning of an expectation on the values of one column."""
 
-    def find(expectation: Any, table: pl.DataFrame) -> _Meaning:
+    def find(arguments: _Arguments, table: pl.DataFrame) -> Meaning | None:
         ((name, kind),) = table.schema.items()
         # GX counts NaN on Spark, but leaves it out of samples.
         if kind.is_float() and table[name].is_nan().any():
             return None
-        found = violated(expectation, pl.col(name), kind)
-        return None if found is None else _OfRows(found & pl.col(name).is_not_null(), name)
+        found = violated(arguments, pl.col(name), kind)
+        return None if found is None else OfRows(found & pl.col(name).is_not_null(), name)
 
     return find
 
 
-def _not_unique(_: Any, column: pl.Expr, kind: pl.DataType) -> pl.Expr | None:
+def _not_unique(_: _Arguments, column: pl.Expr, kind: pl.DataType) -> pl.Expr | None:
     return pl.len().over(column) > 1 if _is_simple(kind) else None
 
 
-def _not_between(expectation: Any, column: pl.Expr, kind: pl.DataType) -> pl.Expr | None:
-    if not (kind.is_integer() or kind.is_float()) or not _is_limited(expectation):
-        return None
-    # Spark widens 32-bit floats, and compares integers with fractions as 64-bit floats.
-    is_exact = kind.is_integer() and float not in {type(expectation.min_value), type(expectation.max_value)}
-    return ~_is_as_wanted(expectation, column.cast(pl.Int64 if is_exact else pl.Float64))
+def _not_between(arguments: _Arguments, column: pl.Expr, kind: pl.DataType) -> pl.Expr | None:
+    # GX takes bounds as 64-bit floats, and Spark widens what it compares with them.
+    is_certain = (kind.is_integer() or kind.is_float()) and _is_limited(arguments)
+    return ~_is_as_wanted(arguments, column.cast(pl.Float64)) if is_certain else None
 
 
-def _not_as_long(expectation: Any, column: pl.Expr, kind: pl.DataType) -> pl.Expr | None:
-    is_certain = kind == pl.String and _is_limited(expectation)
-    return ~_is_as_wanted(expectation, column.str.len_chars().cast(pl.Int64)) if is_certain else None
+def _not_as_long(arguments: _Arguments, column: pl.Expr, kind: pl.DataType) -> pl.Expr | None:
+    is_certain = kind == pl.String and _is_limited(arguments, by_integers=True)
+    return ~_is_as_wanted(arguments, column.str.len_chars().cast(pl.Int64)) if is_certain else None
 
 
-def _in_set(expectation: Any, column: pl.Expr, kind: pl.DataType) -> pl.Expr | None:
-    values = expectation.value_set
-    if not isinstance(values, list | tuple | set) or not values:
+def _in_set(arguments: _Arguments, column: pl.Expr, kind: pl.DataType) -> pl.Expr | None:
+    values = arguments.get("value_set")
+    if not isinstance(values, list) or not values:
         return None
     if kind == pl.String and all(type(value) is str for value in values):
-        return column.is_in(list(values))
+        return column.is_in(values)
     if kind.is_integer() and all(type(value) is int and _is_number(value) for value in values):
-        return column.cast(pl.Int64).is_in(list(values))
+        return column.cast(pl.Int64).is_in(values)
     return None
 
 
-def _not_in_set(expectation: Any, column: pl.Expr, kind: pl.DataType) -> pl.Expr | None:
-    inside = _in_set(expectation, column, kind)
+def _not_in_set(arguments: _Arguments, column: pl.Expr, kind: pl.DataType) -> pl.Expr | None:
+    inside = _in_set(arguments, column, kind)
     return None if inside is None else ~inside
 
 
+def _of_pattern(arguments: _Arguments, table: pl.DataFrame, *, wanted: bool) -> Meaning | None:
+    ((name, kind),) = table.schema.items()
+    if kind != pl.String or type(arguments.get("regex")) is not str:
+        return None
+    column = f"`{name.replace('`', '``')}`".replace("{", "{{").replace("}", "}}")
+    # In hexadecimal: how to quote a text depends on the session's settings.
+    pattern = f"CAST(unhex('{arguments['regex'].encode().hex()}') AS STRING)"
+    condition = f"{column} IS NOT NULL AND {'NOT ' if wanted else ''}{column} RLIKE {pattern}"
+    return OfRows(f"SELECT * FROM {{batch}} WHERE {condition}", name)  # noqa: S608 - a column's name, quoted
+
+
 def _of_complete_rows(
-    violated: Callable[[Any, list[str]], pl.Expr], *, of_pair: bool
-) -> Callable[[Any, pl.DataFrame], _Meaning]:
+    violated: Callable[[_Arguments, list[str]], pl.Expr], *, of_pair: bool
+) -> Callable[[_Arguments, pl.DataFrame], Meaning | None]:
     """Make the meaning of an expectation on several columns in which no value is missing; those of a pair have one type."""
 
-    def find(expectation: Any, table: pl.DataFrame) -> _Meaning:
+    def find(arguments: _Arguments, table: pl.DataFrame) -> Meaning | None:
         is_certain = all(map(_is_simple, table.dtypes)) and not any(table.null_count().row(0))
         if not is_certain or (of_pair and (table.width != 2 or len(set(table.dtypes)) > 1)):
             return None
-        return _OfRows(violated(expectation, table.columns), table.columns[0])
+        return OfRows(violated(arguments, table.columns), table.columns[0])
 
     return find
 
 
-def _not_greater(expectation: Any, names: list[str]) -> pl.Expr:
+def _not_greater(arguments: _Arguments, names: list[str]) -> pl.Expr:
     first, second = map(pl.col, names)
-    return first < second if expectation.or_equal else first <= second
+    return first < second if arguments.get("or_equal") else first <= second
 
 
-def _of_numbers(number: Callable[[pl.Expr], pl.Expr]) -> Callable[[Any, pl.DataFrame], _Meaning]:
-    """Make the meaning of an expectation on one number of a column that has a value."""
+def _of_numbers(number: Callable[[pl.Expr], pl.Expr]) -> Callable[[_Arguments, pl.DataFrame], Meaning | None]:
+    """Make the meaning of an expectation on one number of a column."""
 
-    def find(expectation: Any, table: pl.DataFrame) -> _Meaning:
+    def find(arguments: _Arguments, table: pl.DataFrame) -> Meaning | None:
         column = table.to_series()
-        is_number = column.dtype.is_integer() or (column.dtype == pl.Float64 and not column.is_nan().any())
-        is_certain = is_number and column.null_count() < len(column) and _is_limited(expectation)
-        return _OfTable(number(pl.col(column.name))) if is_certain else None
+        is_number = column.dtype in (pl.Int32, pl.Int64) or (column.dtype == pl.Float64 and not column.is_nan().any())
+        return OfTable(number(pl.col(column.name))) if is_number and _is_limited(arguments) else None
 
     return find
 
 
-def _row_count(expectation: Any, _: pl.DataFrame) -> _Meaning:
-    return _OfTable(pl.len().cast(pl.Int64)) if _is_limited(expectation) else None
+def _row_count(arguments: _Arguments, _: pl.DataFrame) -> Meaning | None:
+    return OfTable(pl.len().cast(pl.Int64)) if _is_limited(arguments, by_integers=True) else None
 
 
-def _is_as_wanted(expectation: Any, value: Any) -> Any:
+def _is_as_wanted(arguments: _Arguments, value: Any) -> Any:
     """Whether a number, or each number of a column, is the one that is wanted, or within the bounds."""
-    if hasattr(expectation, "value"):
-        return value == expectation.value
-    least, most = expectation.min_value, expectation.max_value
+    if "value" in arguments:
+        return value == arguments["value"]
+    least, most = arguments.get("min_value"), arguments.get("max_value")
     conditions = []
     if least is not None:
-        conditions.append(value > least if getattr(expectation, "strict_min", False) else value >= least)
+        conditions.append(value > least if arguments.get("strict_min") else value >= least)
     if most is not None:
-        conditions.append(value < most if getattr(expectation, "strict_max", False) else value <= most)
+        conditions.append(value < most if arguments.get("strict_max") else value <= most)
     return reduce(and_, conditions)
 
 
-def _is_limited(expectation: Any) -> bool:
+def _is_limited(arguments: _Arguments, *, by_integers: bool = False) -> bool:
     """Whether an expectation wants a number, or has at least one bound, the lower one first."""
-    wanted = [expectation.value] if hasattr(expectation, "value") else [expectation.min_value, expectation.max_value]
-    given = [number for number in wanted if number is not None]
-    return bool(given) and all(map(_is_number, given)) and given == sorted(given)
+    given = [one for name in ("value", "min_value", "max_value") if (one := arguments.get(name)) is not None]
+    return (
+        bool(given)
+        and all(_is_number(one) and (type(one) is int or not by_integers) for one in given)
+        and given == sorted(given)
+    )
 
 
 def _is_number(value: Any) -> bool:
@@ -223,28 +253,56 @@ def _is_simple(kind: pl.DataType) -> bool:
     return kind.is_integer() or kind.is_float() or kind in (pl.String, pl.Boolean, pl.Datetime, pl.Date)
 
 
-def _mostly(expectation: Any) -> Any:
-    return getattr(expectation, "mostly", 1)
+def _are_certain(arguments: _Arguments) -> bool:
+    """Whether GX takes the arguments that several expectations have."""
+    mostly = arguments.get("mostly", 1)
+    names = [*(arguments.get("column_list") or ()), *(arguments[key] for key in _COLUMNS if key in arguments)]
+    return (
+        (_is_number(mostly) and 0 <= mostly <= 1)
+        and all(type(arguments.get(key, False)) is bool for key in ("strict_min", "strict_max", "or_equal"))
+        and all(type(name) is str for name in names)
+        and isinstance(arguments.get("column_list", []), list)
+    )
 
 
-_MEANINGS: dict[str, Callable[[Any, pl.DataFrame], _Meaning]] = {
-    "ExpectColumnValuesToNotBeNull": lambda _, table: _OfRows(pl.col(table.columns).is_null(), None),
-    "ExpectColumnValuesToBeNull": lambda _, table: _OfRows(pl.col(table.columns).is_not_null(), None),
-    "ExpectColumnValuesToBeUnique": _of_values(_not_unique),
-    "ExpectColumnValuesToBeBetween": _of_values(_not_between),
-    "ExpectColumnValuesToBeInSet": _of_values(_not_in_set),
-    "ExpectColumnValuesToNotBeInSet": _of_values(_in_set),
-    "ExpectColumnValueLengthsToBeBetween": _of_values(_not_as_long),
-    "ExpectColumnValueLengthsToEqual": _of_values(_not_as_long),
-    "ExpectColumnPairValuesAToBeGreaterThanB": _of_complete_rows(_not_greater, of_pair=True),
-    "ExpectColumnPairValuesToBeEqual": _of_complete_rows(
-        lambda _, names: pl.col(names[0]) != pl.col(names[1]), of_pair=True
+_COLUMNS = ("column", "column_A", "column_B")
+_BOUNDS = "min_value max_value strict_min strict_max"
+_MEANINGS: dict[str, tuple[str, Callable[[_Arguments, pl.DataFrame], Meaning | None]]] = {
+    "expect_column_values_to_not_be_null": (
+        "column mostly",
+        lambda _, table: OfRows(pl.col(table.columns).is_null(), None),
     ),
-    "ExpectCompoundColumnsToBeUnique": _of_complete_rows(lambda _, names: pl.len().over(names) > 1, of_pair=False),
+    "expect_column_values_to_be_null": (
+        "column mostly",
+        lambda _, table: OfRows(pl.col(table.columns).is_not_null(), None),
+    ),
+    "expect_column_values_to_be_unique": ("column mostly", _of_values(_not_unique)),
+    "expect_column_values_to_be_between": (f"column mostly {_BOUNDS}", _of_values(_not_between)),
+    "expect_column_values_to_be_in_set": ("column mostly value_set", _of_values(_not_in_set)),
+    "expect_column_values_to_not_be_in_set": ("column mostly value_set", _of_values(_in_set)),
+    "expect_column_values_to_match_regex": ("column mostly regex", partial(_of_pattern, wanted=True)),
+    "expect_column_values_to_not_match_regex": ("column mostly regex", partial(_of_pattern, wanted=False)),
+    "expect_column_value_lengths_to_be_between": (f"column mostly {_BOUNDS}", _of_values(_not_as_long)),
+    "expect_column_value_lengths_to_equal": ("column mostly value", _of_values(_not_as_long)),
+    "expect_column_pair_values_a_to_be_greater_than_b": (
+        "column_A column_B mostly or_equal",
+        _of_complete_rows(_not_greater, of_pair=True),
+    ),
+    "expect_column_pair_values_to_be_equal": (
+        "column_A column_B mostly",
+        _of_complete_rows(lambda _, names: pl.col(names[0]) != pl.col(names[1]), of_pair=True),
+    ),
+    "expect_compound_columns_to_be_unique": (
+        "column_list mostly",
+        _of_complete_rows(lambda _, names: pl.len().over(names) > 1, of_pair=False),
+    ),
     # Spark adds 64-bit floats.
-    "ExpectColumnMeanToBeBetween": _of_numbers(lambda column: column.cast(pl.Float64).mean()),
-    "ExpectColumnMinToBeBetween": _of_numbers(pl.Expr.min),
-    "ExpectColumnMaxToBeBetween": _of_numbers(pl.Expr.max),
-    "ExpectTableRowCountToBeBetween": _row_count,
-    "ExpectTableRowCountToEqual": _row_count,
+    "expect_column_mean_to_be_between": (
+        f"column {_BOUNDS}",
+        _of_numbers(lambda column: column.cast(pl.Float64).mean()),
+    ),
+    "expect_column_min_to_be_between": (f"column {_BOUNDS}", _of_numbers(pl.Expr.min)),
+    "expect_column_max_to_be_between": (f"column {_BOUNDS}", _of_numbers(pl.Expr.max)),
+    "expect_table_row_count_to_be_between": (_BOUNDS, _row_count),
+    "expect_table_row_count_to_equal": ("value", _row_count),
 }

@@ -8,14 +8,12 @@ lists in the event table, so that a lost copy is noticed.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import NamedTuple
 
 import polars as pl
 import pyarrow as pa
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.job.contract import KeyedJob
@@ -26,7 +24,6 @@ from keyfold.keyed.plans.inputs import changes_for, input_tables, rebuild_comman
 from keyfold.keyed.running.settled import Settled, settled
 from keyfold.keyed.running.state_manifests import state_manifests
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.frames import table_frame
 from keyfold.lakehouse.log_changes import Changes
 from keyfold.lakehouse.presence import check_files_are_there
 from keyfold.lakehouse.reading import count_rows, data_file_paths, scan_files
@@ -34,7 +31,6 @@ from keyfold.storage.place import Place
 
 _STATE = ""
 """Stands for the state among the names of tables."""
-_COUNTED = "name string, events long"
 
 
 @dataclass(frozen=True)
@@ -234,49 +230,36 @@ def events_in_table(table: Place, name: str, job: KeyedJob, version: int) -> int
 
 def _count_results(spark: SparkSession, generation: Generation, job: KeyedJob, at: Settled) -> Counter[str]:
     """Return the number of events in each of a job's tables, and in its state."""
-    counts: Counter[str] = Counter()
+    counts = Counter(
+        {
+            table.name: _events_in(generation.table(table.name), at.versions[table.name], table.events)
+            for table in job.tables
+        }
+    )
     manifests = state_manifests(spark, generation, at.done.batch).select("manifest")
-    counted = [manifests.mapInArrow(_counting(_STATE, job.state_events, _states(generation.parts)), _COUNTED)]
-    for table in job.tables:
-        path, version = generation.table(table.name), at.versions[table.name]
-        # One event per row: the log has the number.
-        if table.events.meta.eq(pl.len()):
-            counts[table.name] = count_rows(path, version)
-        elif not table.events.meta.eq(pl.lit(0)):
-            rows = table_frame(spark, path, version)
-            # Only these columns are read; an expression may name none.
-            used = [F.col(f"`{name}`") for name in rows.columns if name in table.events.meta.root_names()]
-            rows = rows.select(*used) if used else rows
-            counted.append(rows.mapInArrow(_counting(table.name, table.events, _frames), _COUNTED))
-    # All in one Spark job: the smallest takes tens of milliseconds.
-    for name, events in reduce(DataFrame.unionAll, counted).collect():
-        counts[name] += events
+    for (events,) in manifests.mapInArrow(_counting(job.state_events, generation.parts), "events long").collect():
+        counts[_STATE] += events
     return counts
 
 
-def _frames(batch: pa.RecordBatch) -> Iterator[pl.DataFrame]:
-    frame = pl.from_arrow(batch)
-    assert isinstance(frame, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union
-    yield frame
+def _events_in(table: Place, version: int, events: pl.Expr) -> int:
+    # One event per row: the log has the number.
+    if events.meta.eq(pl.len()):
+        return count_rows(table, version)
+    if events.meta.eq(pl.lit(0)):
+        return 0
+    # Without Spark, which takes longer to read a table than Polars to sum up one or two of its columns.
+    rows = scan_files(table, data_file_paths(table, version)).select(events)
+    return int(rows.collect(engine="streaming").item() or 0)
 
 
-def _states(parts: Place) -> Callable[[pa.RecordBatch], Iterator[pl.DataFrame]]:
-    """Make the function that reads the state rows of manifests."""
-
-    def read(batch: pa.RecordBatch) -> Iterator[pl.DataFrame]:
-        for manifest in batch.column("manifest"):
-            yield from state_frames(Manifest.unpack(manifest.as_buffer()), parts)
-
-    return read
-
-
-def _counting(
-    name: str, events: pl.Expr, frames: Callable[[pa.RecordBatch], Iterator[pl.DataFrame]]
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Make the function that counts the events of a partition, under a name."""
+def _counting(events: pl.Expr, parts: Place) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Make the function that counts the events in the state of a partition, by its manifests."""
 
     def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        total = sum(int(frame.select(events).item() or 0) for batch in batches for frame in frames(batch))
-        yield pa.RecordBatch.from_arrays([pa.array([name]), pa.array([total], pa.int64())], names=["name", "events"])
+        manifests = [manifest.as_buffer() for batch in batches for manifest in batch.column("manifest")]
+        frames = (frame for manifest in manifests for frame in state_frames(Manifest.unpack(manifest), parts))
+        total = sum(int(frame.select(events).item() or 0) for frame in frames)
+        yield pa.RecordBatch.from_arrays([pa.array([total], pa.int64())], names=["events"])
 
     return count

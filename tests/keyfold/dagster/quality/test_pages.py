@@ -11,7 +11,6 @@ from typing import Any
 import great_expectations as gx
 import pandas as pd
 import pytest
-from great_expectations.core import ExpectationSuiteValidationResult
 from great_expectations.expectations import (
     ExpectColumnDistinctValuesToBeInSet,
     ExpectColumnMeanToBeBetween,
@@ -19,6 +18,8 @@ from great_expectations.expectations import (
     ExpectColumnValuesToBeInSet,
 )
 
+from keyfold.dagster.quality.gx_on_spark import outcome_of
+from keyfold.dagster.quality.outcome import Validation
 from keyfold.dagster.quality.pages import ResultPages, base_url_from
 
 FARES = {
@@ -63,9 +64,7 @@ class PageText(HTMLParser):
         self._parts.append(data)
 
 
-def validation(
-    fares: list[Any], suite: str = "rides", expectations: Mapping[str, Any] = FARES
-) -> ExpectationSuiteValidationResult:
+def validation(fares: list[Any], suite: str = "rides", expectations: Mapping[str, Any] = FARES) -> Validation:
     context = gx.get_context(mode="ephemeral")
     batch = (
         context.data_sources.add_pandas("pandas")
@@ -73,21 +72,21 @@ def validation(
         .add_batch_definition_whole_dataframe("all")
         .get_batch(batch_parameters={"dataframe": pd.DataFrame({"fare": fares})})
     )
-    copies = [one.copy(update={"id": None}) for one in expectations.values()]
-    return batch.validate(gx.ExpectationSuite(name=suite, expectations=copies))
+    copies = {name: one.copy(update={"id": None}) for name, one in expectations.items()}
+    return Validation(suite, [outcome_of(name, one, batch.validate(one)) for name, one in copies.items()])
 
 
 @pytest.fixture(scope="module")
-def good() -> ExpectationSuiteValidationResult:
+def good() -> Validation:
     return validation([3.0, 4.0])
 
 
 @pytest.fixture(scope="module")
-def bad() -> ExpectationSuiteValidationResult:
+def bad() -> Validation:
     return validation([3.0, -123.5])
 
 
-def page_of(pages: ResultPages, result: ExpectationSuiteValidationResult, run: str = "run") -> PageText:
+def page_of(pages: ResultPages, result: Validation, run: str = "run") -> PageText:
     return PageText(Path(pages.add(result, run=run)).read_text(encoding="utf-8"))
 
 
@@ -116,11 +115,7 @@ def test_values_are_on_the_page_as_they_are_and_none_is_markup(tmp_path):
 
 def test_what_an_engine_says_of_an_error_is_text(tmp_path):
     result = validation(["x"], expectations={"lost": ExpectColumnValuesToBeBetween(column="<b>lost</b>", min_value=0)})
-    result.results[0].exception_info = {
-        "raised_exception": True,
-        "exception_message": "no column <img src=x>",
-        "exception_traceback": "",
-    }
+    result.outcomes[0].problem = "no column <img src=x>"
     page = page_of(ResultPages(tmp_path), result)
     assert "no column <img src=x>" in page.text
     assert "img" not in {tag for tag, _ in page.tags}
