@@ -12,6 +12,13 @@ from keyfold.keyed.parts.manifest import Manifest, Part
 from keyfold.storage.place import Place
 
 
+def bytes_read(before: Manifest, after: Manifest, *, count: bool) -> int:
+    """Return about how many bytes of parts `differences` reads, without reading any."""
+    if count and not _has_a_row_per_key(before):
+        return before.size + after.size
+    return sum(part.size for part in _unshared(before, after))
+
+
 class Different(NamedTuple):
     """All rows of keys that may differ, without `SLOT`; and the number of keys in the same range that are equal."""
 
@@ -34,9 +41,8 @@ def differences(
         count: whether to count equal keys. This reads the slots of all rows if there are many changes, or if the base has
             several rows per slot.
     """
-    unshared = tuple(part for one, other in ((before, after), (after, before)) for part in _not_of(one, other))
     # These parts alone show which slots may differ.
-    marks = Layers(Manifest(0, 0, (), unshared), folder)
+    marks = Layers(Manifest(0, 0, (), _unshared(before, after)), folder)
     was, now = Layers(before, folder), Layers(after, folder)
     compared = NO_SLOTS
     for begin, end in marks.ranges():
@@ -52,11 +58,7 @@ def differences(
     for source in was.changes:
         changed = union(changed, distinct(source.between(0, _END, [SLOT])[SLOT].to_numpy()))
     keys_in_base = sum(part.slots for part in before.base)
-    if (
-        before.waiting is None
-        and all(part.rows == part.slots for part in before.base)
-        and changed.size + compared.size < keys_in_base // _FEW
-    ):
+    if _has_a_row_per_key(before) and changed.size + compared.size < keys_in_base // _FEW:
         base = Layers(Manifest(0, base=before.base), folder)
         yield Different(_NONE, _NONE, keys_in_base + _keys_above(was, base, changed, compared, key))
     else:
@@ -68,6 +70,15 @@ _NONE = pl.DataFrame()
 _END = 1 << 63
 _FEW = 8
 """Equal keys are counted from the manifest if less than one slot in this many has changed."""
+
+
+def _has_a_row_per_key(manifest: Manifest) -> bool:
+    """Whether the number of slots of the base is its number of keys."""
+    return manifest.waiting is None and all(part.rows == part.slots for part in manifest.base)
+
+
+def _unshared(before: Manifest, after: Manifest) -> tuple[Part, ...]:
+    return tuple(part for one, other in ((before, after), (after, before)) for part in _not_of(one, other))
 
 
 def _not_of(one: Manifest, other: Manifest) -> list[Part]:

@@ -1,6 +1,6 @@
 """Compare two states, or a state and a table: which keys were added, removed and changed, and how.
 
-Spark joins the typed rows; the driver compares nothing.
+Spark joins the typed rows. The driver counts a small difference of two batches itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,6 +18,7 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.foreign import check_files_are_inside, check_no_link_leads_out
 from keyfold.lakehouse.frames import table_frame
 from keyfold.state.differences.diff_by_parts import EQUAL, SIDE, differing_rows, share_parts
+from keyfold.state.differences.small_difference import counts_of_small_difference
 from keyfold.state.making.sources import ENDINGS
 from keyfold.state.reading.export import Export, Format, write_frame
 from keyfold.state.reading.failures import explained
@@ -76,6 +77,7 @@ class StateDiff:
     columns: tuple[str, ...]
     not_compared: tuple[str, ...]
     _joined: Callable[[bool], DataFrame]
+    _counted: Callable[[], dict[str, int] | None] = lambda: None
 
     def summary(self) -> DiffSummary:
         """Count added, removed, changed and unchanged keys.
@@ -83,27 +85,10 @@ class StateDiff:
         Raises:
             KeyfoldError: one of the two cannot be read.
         """
-        was, same = F.col("before").isNotNull(), F.col("before").eqNullSafe(F.col("after"))
-        is_now = F.col("after").isNotNull()
-        stays = was & is_now
-        counts = {
-            "keys_before": was,
-            "keys_after": is_now,
-            "added": ~was & is_now,
-            "removed": was & ~is_now,
-            "changed": stays & ~same,
-            "unchanged": stays & same,
-            **{f"column {name}": stays & ~same & ~self._alike(name) for name in self.columns},
-        }
         with explained(self._where):
-            joined = self._joined(True)
-            sums = [F.count_if(condition).alias(name) for name, condition in counts.items()]
-            row = joined.agg(*sums, F.coalesce(F.sum(EQUAL), F.lit(0)).alias(EQUAL)).collect()[0]
-        columns = {name: row[f"column {name}"] for name in self.columns if row[f"column {name}"]}
-        keys = {name: row[name] for name in counts if not name.startswith("column ")}
-        # Keys that are equal by their shared parts are counted without being joined.
-        for name in ("keys_before", "keys_after", "unchanged"):
-            keys[name] += row[EQUAL]
+            counts = self._counted() or self._counts()
+        columns = {name: counts[f"column {name}"] for name in self.columns if counts[f"column {name}"]}
+        keys = {name: count for name, count in counts.items() if not name.startswith("column ")}
         return DiffSummary(self.before, self.after, **keys, columns=columns, not_compared=self.not_compared)
 
     def rows(self) -> DataFrame:
@@ -135,6 +120,26 @@ class StateDiff:
     @property
     def _where(self) -> str:
         return f"{self.before} against {self.after}"
+
+    def _counts(self) -> dict[str, int]:
+        """Count keys, and as `column NAME` the changed keys in which a column differs."""
+        was, same = F.col("before").isNotNull(), F.col("before").eqNullSafe(F.col("after"))
+        is_now = F.col("after").isNotNull()
+        stays = was & is_now
+        conditions = {
+            "keys_before": was,
+            "keys_after": is_now,
+            "added": ~was & is_now,
+            "removed": was & ~is_now,
+            "changed": stays & ~same,
+            "unchanged": stays & same,
+            **{f"column {name}": stays & ~same & ~self._alike(name) for name in self.columns},
+        }
+        sums = [F.count_if(condition).alias(name) for name, condition in conditions.items()]
+        row = self._joined(True).agg(*sums, F.coalesce(F.sum(EQUAL), F.lit(0)).alias(EQUAL)).collect()[0]
+        # Keys that are equal by their shared parts are counted without being joined.
+        shared: dict[str, int] = dict.fromkeys(("keys_before", "keys_after", "unchanged"), row[EQUAL])
+        return {name: row[name] + shared.get(name, 0) for name in conditions}
 
     def _alike(self, column: str) -> Column:
         def values(side: str) -> Column:
@@ -176,7 +181,15 @@ def _diff_by_parts(before: StateRows, after: StateRows) -> StateDiff:
         key = [F.col(f"`{name}`") for name in before.key]
         return rows.groupBy(*key).agg(side(0, "before"), side(1, "after"), F.sum(EQUAL).alias(EQUAL))
 
-    return StateDiff(before.where, after.where, before.key, columns, (), joined)
+    return StateDiff(
+        before.where,
+        after.where,
+        before.key,
+        columns,
+        (),
+        joined,
+        lambda: counts_of_small_difference(before, after),
+    )
 
 
 def diff_with_table(state: StateRows, lakehouse: Lakehouse, table: str) -> StateDiff:
