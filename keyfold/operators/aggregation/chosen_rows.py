@@ -74,10 +74,7 @@ def top_rows(
     descending = [one == highest for one in order]
 
     def top(rows: pl.DataFrame) -> pl.DataFrame:
-        # Rows that already have a rank keep it among equal rows, so that they are not written again.
-        before = [pl.col("#before").fill_null(n + 1)] if "#before" in rows.columns else []
-        by_rank = pl.arg_sort_by([*order, *before], descending=[*descending, *(False for _ in before)])
-        ordered = rows[rows.select(by_rank).to_series()]
+        ordered = rows[rows.select(pl.arg_sort_by(order, descending=descending)).to_series()]
         rank = pl.int_range(1, pl.len() + 1, dtype=pl.Int64).over(by)
         ranked = ordered.with_columns(rank.alias(RANK), pl.col(counted).sum().over(by))
         # The first row has the number of events of all rows of the key, also of those that are dropped here.
@@ -85,8 +82,9 @@ def top_rows(
         return ranked.filter(pl.col(RANK) <= n).with_columns(first)
 
     def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        kept = top(pl.concat([state.rename({RANK: "#before"}), events], how="diagonal"))
-        changed = kept.filter(pl.col("#before").is_null() | (pl.col("#before") != pl.col(RANK)))
+        kept = top(pl.concat([state.drop(RANK), events], how="diagonal"))
+        # By value: a row may move to a rank where the table has an equal row.
+        changed = kept.join(state, on=output.names, how="anti", nulls_equal=True, maintain_order="left")
         return Step(state=kept.select(state.columns), output=changed.select(output.names))
 
     output = events.append(
