@@ -54,8 +54,11 @@ def _encoded(stream: Stream, events: pl.DataFrame) -> pl.Expr:
 
 def _as_integer(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
     if dtype.is_float():
-        # The bits, since the text of a float may change with a version. Adding 0.0 turns -0.0 into 0.0.
-        return (column.cast(pl.Float64) + 0.0).map_batches(_bits, return_dtype=pl.Int64)
+        number = column.cast(pl.Float64)
+        # Equal ids have equal fingerprints, and -0.0 equals 0.0. Adding 0.0 does not change the sign in Polars.
+        number = pl.when(number == 0).then(0.0).otherwise(number)
+        # The bits, since the text of a float may change with a version.
+        return number.map_batches(_bits, return_dtype=pl.Int64)
     if dtype.is_temporal():
         return column.to_physical()
     return column.cast(pl.Int8) if dtype == pl.Boolean else column

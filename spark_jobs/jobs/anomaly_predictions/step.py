@@ -79,7 +79,8 @@ class AnomalyStep:
     def __call__(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
         is_late = events.select((pl.col("timestamp") <= clock.late_watermark) & (not self.at_arrival)).to_series()
         # Negative zero becomes zero: they are equal, and would otherwise keep their order of arrival.
-        on_time = events.filter(~is_late).with_columns(pl.col("value") + 0.0)
+        value = pl.col("value")
+        on_time = events.filter(~is_late).with_columns(pl.when(value == 0).then(0.0).otherwise(value).alias("value"))
         over, going_on = self._part(state, clock)
         turns = [self._turn(over, on_time.clear(), clock, _forgotten_at(over))] if over.height else []
         turns.append(self._turn(going_on, on_time, clock))

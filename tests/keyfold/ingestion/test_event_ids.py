@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from keyfold.ingestion.event_ids import event_ids
@@ -42,7 +42,11 @@ def fingerprints(ids: list[tuple]) -> list[tuple[int, int]]:
     return list(zip(found.first.tolist(), found.second.tolist(), strict=True))
 
 
+ZERO = ("", "", 1, 0.0, True, [], START)
+
+
 @examples(300)
+@example([ZERO, (*ZERO[:3], -0.0, *ZERO[4:])])
 @given(st.lists(ID, min_size=2, max_size=20))
 def test_fingerprints_are_equal_where_ids_are(ids):
     found = fingerprints(ids)
