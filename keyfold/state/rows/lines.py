@@ -38,6 +38,9 @@ def json_lines(rows: pl.DataFrame, key: Sequence[str], style: LineFormat) -> pl.
     values = [name for name in converted.columns if name not in key]
     content = pl.struct(values).struct.json_encode() if values else pl.lit("{}")
     keyed = converted.select(_name(key).alias("name"), content.alias("content"))
+    # Grouping texts takes longer than encoding them, and most states have one row per key.
+    if keyed["name"].hash().n_unique() == keyed.height:
+        return keyed.select(pl.concat_str(pl.lit("{"), "name", pl.lit(":"), "content", pl.lit("}"))).to_series()
     lines = keyed.group_by("name", maintain_order=True).agg("content", pl.len().alias("rows"))
     several = pl.concat_str(pl.lit("["), pl.col("content").list.join(","), pl.lit("]"))
     value = pl.when(pl.col("rows") == 1).then(pl.col("content").list.first()).otherwise(several)
@@ -93,15 +96,15 @@ def _rows_in_line(file: str, lines: pl.Series) -> str:
 def _name(key: Sequence[str]) -> pl.Expr:
     """Return the key as a JSON string."""
     if len(key) == 1:
-        return _quoted(pl.col(key[0]).cast(pl.String))
+        return _json(pl.col(key[0]).cast(pl.String))
     # The text of a JSON array with the values in the order of the columns.
-    values = [pl.struct(pl.col(column).alias("v")).struct.json_encode().str.slice(5).str.head(-1) for column in key]
-    return _quoted(pl.concat_str(pl.lit("["), pl.concat_str(values, separator=","), pl.lit("]")))
+    values = [_json(pl.col(column)) for column in key]
+    return _json(pl.concat_str(pl.lit("["), pl.concat_str(values, separator=","), pl.lit("]")))
 
 
-def _quoted(text: pl.Expr) -> pl.Expr:
-    """Return text as a JSON string: encode an object with one field, and cut off `{"v":` and `}`."""
-    return pl.struct(text.alias("v")).struct.json_encode().str.slice(5).str.head(-1)
+def _json(value: pl.Expr) -> pl.Expr:
+    """Return a value as JSON: encode an object with one field, and cut off its name and braces."""
+    return pl.struct(value.alias("v")).struct.json_encode().str.strip_prefix('{"v":').str.strip_suffix("}")
 
 
 def _as_json_type(value: pl.Expr, kind: pl.DataType) -> pl.Expr:
