@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from keyfold.errors import Damaged
 from keyfold.keyed.generation.checkpoint import finished_batch, state_identities
-from keyfold.keyed.generation.generations import RETAINED_BATCHES
+from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation
 from keyfold.keyed.plans.inputs import input_tables
 from keyfold.keyed.running.batches import Batches, NoneLeft, readable
 from keyfold.keyed.running.commit import forget
-from keyfold.keyed.running.processor import EMITTED, PartitionProcessor
+from keyfold.keyed.running.processor import EMITTED, STATE_VARIABLE, PartitionProcessor
 from keyfold.keyed.running.read import read_slices
 from keyfold.keyed.running.write import write_tables
 from keyfold.lakehouse.files import write_once
@@ -113,6 +113,12 @@ class LocalBatches(Batches):
 def local_state(checkpoint: Place, batch: int) -> Place:
     """Return the file with the state after a batch."""
     return checkpoint / "state" / f"{batch}{state_identities(checkpoint, batch).get('0', '')}"
+
+
+def local_manifests(generation: Generation, batch: int) -> dict[int, bytes]:
+    """Return the manifests of a generation's state after a batch, by the labels of its partitions."""
+    stored: State = pickle.loads(local_state(generation.checkpoint, batch).read_bytes())  # noqa: S301 - LocalBatches wrote it
+    return {label: value[0] for (label, name), value in sorted(stored.items()) if name == STATE_VARIABLE}
 
 
 def _finished_by(attempt: str) -> bytes:

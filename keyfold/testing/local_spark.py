@@ -4,16 +4,18 @@ from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace, TracebackType
 from typing import Any, Self, cast
 
-from pyspark.sql import SparkSession
+import pyarrow as pa
+from pyspark.sql import Row, SparkSession
 
-from keyfold.testing.local_batches import LocalBatches
+from keyfold.keyed.generation.generations import Generation
+from keyfold.testing.local_batches import LocalBatches, local_manifests
 
 
 class LocalSpark:
     """A stand-in for a Spark session: ingest and runs of jobs work in this process. `local_spark` makes one.
 
     It stores state in its own format. A generation that ran on it cannot run on Spark, nor the other way round, and
-    `read_state` reads only Spark's state.
+    `read_state` reads only Spark's state. `assert_nothing_lost` counts both.
     """
 
     batches = LocalBatches
@@ -22,6 +24,16 @@ class LocalSpark:
         # Read for the number of shuffle partitions only.
         self.conf = SimpleNamespace(get=lambda _: "2")
         self.sparkContext = _LocalContext()
+
+    def newSession(self) -> Self:
+        """Return this object, which has no settings of a session."""
+        return self
+
+    def state_manifests(self, generation: Generation, batch: int) -> "_LocalFrame":
+        """Read the manifests of the state after a batch: columns `partition` and `manifest`."""
+        stored = local_manifests(generation, batch)
+        columns = [pa.array(list(stored), pa.int32()), pa.array(list(stored.values()), pa.binary())]
+        return _LocalFrame(pa.table(columns, names=["partition", "manifest"]))
 
     def stop(self) -> None:
         """Do nothing: there is nothing to stop."""
@@ -38,7 +50,8 @@ class LocalSpark:
 def local_spark() -> SparkSession:
     r"""Return a stand-in for a Spark session, for fast tests of whole runs.
 
-    `keyfold.ingest` and `keyfold.run` accept it, for any job. Tables, journals and counts are those that Spark would make.
+    `keyfold.ingest`, `keyfold.run` and `keyfold.assert_nothing_lost` accept it, for any job. Tables, journals and counts are
+    those that Spark would make.
 
     Example:
         >>> from datetime import UTC, datetime, timedelta
@@ -80,6 +93,28 @@ class _LocalContext:
 
     def parallelize(self, values: Iterable[Any], count: int = 1) -> "_LocalValues":
         return _LocalValues(list(values))
+
+
+class _LocalFrame:
+    """The part of a DataFrame that readers of manifests use."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows = rows
+
+    def select(self, *names: str) -> "_LocalFrame":
+        return _LocalFrame(self._rows.select(names))
+
+    def mapInArrow(
+        self, function: Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]], schema: Any
+    ) -> "_LocalFrame":
+        # In two tasks, as on Spark.
+        half = self._rows.num_rows // 2
+        tasks = self._rows.slice(0, half), self._rows.slice(half)
+        made = [batch for task in tasks for batch in function(iter(task.to_batches()))]
+        return _LocalFrame(pa.Table.from_batches(made) if made else pa.table({}))
+
+    def collect(self) -> list[Row]:
+        return [Row(**row) for row in self._rows.to_pylist()]
 
 
 class _LocalValues:

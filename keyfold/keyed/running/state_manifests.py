@@ -15,6 +15,9 @@ def state_manifests(spark: SparkSession, generation: Generation, batch: int) -> 
     Raises:
         KeyfoldError: the checkpoint was moved in an object store after the last run.
     """
+    # A local runner stores state in its own format.
+    if (local := getattr(spark, "state_manifests", None)) is not None:
+        return local(generation, batch)
     check_is_readable(generation.checkpoint)
     state = read_source(spark, generation.checkpoint, "statestore", batchId=batch, stateVarName=STATE_VARIABLE)
     return state.select(F.col("key.partition").alias("partition"), F.col("value.manifest").alias("manifest"))

@@ -171,12 +171,12 @@ def test_an_event_table_that_is_older_than_the_job_or_another_one_is_refused(wit
     assert rows("totals") == [("eve", 1)]
 
 
-def test_a_home_that_was_moved_goes_on(spark, lakehouse, land):
+def test_a_home_that_was_moved_goes_on(without_spark, lakehouse, land):
     land(("ann", 0), ("ann", 1))
-    run_job(spark, lakehouse, windows())
+    run_job(without_spark, lakehouse, windows())
     moved = Lakehouse(lakehouse.home.parent / "moved")
     move_folder(lakehouse.home, moved.home)
-    summary = run_job(spark, moved, windows(), Incremental(advance_to=START.replace(hour=1)))
+    summary = run_job(without_spark, moved, windows(), Incremental(advance_to=START.replace(hour=1)))
     assert (summary.generation, summary.counts.rows["windows"]) == ("generation-0001", 1)
 
 

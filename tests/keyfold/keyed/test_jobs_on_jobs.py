@@ -164,18 +164,18 @@ def test_a_cut_of_the_power_in_either_job_loses_and_doubles_nothing(site, cut_po
     assert site.table("daily") == [("ann", NOON.replace(hour=0), 3), ("bob", NOON.replace(hour=0), 1)]
 
 
-def test_the_rows_of_the_producer_are_counted_by_its_log_and_by_the_consumer(spark, tmp_path):
-    site = Site(tmp_path, spark)
+def test_the_rows_of_the_producer_are_counted_by_its_log_and_by_the_consumer(tmp_path):
+    site = Site(tmp_path)
     site.click(("ann", 0), ("bob", 70), ("ann", 200))
     site.run(HOURLY)
     site.run(DAILY)
-    found = check_conservation(spark, site.lakehouse, DAILY)
+    found = check_conservation(site.spark, site.lakehouse, DAILY)
     assert found.balanced
     assert found.by_input == found.by_producer == {"rows": (2, 2)}
     # The producer goes on: what was read is held to what was written by then.
     site.click(("ann", 400))
     site.run(HOURLY)
-    assert check_conservation(spark, site.lakehouse, DAILY).by_producer == {"rows": (2, 2)}
+    assert check_conservation(site.spark, site.lakehouse, DAILY).by_producer == {"rows": (2, 2)}
     live = live_generation(site.lakehouse, "hourly")
     assert live
     forged = [live.journal.done(batch) for batch in live.journal.kept()]
@@ -183,7 +183,7 @@ def test_the_rows_of_the_producer_are_counted_by_its_log_and_by_the_consumer(spa
         [], [one.model_copy(update={"total_rows": {**one.total_rows, "hourly": 9}}) for one in forged if one]
     )
     with pytest.raises(AssertionError, match="rows: 2 in its table and 9 written by its job"):
-        keyfold.assert_nothing_lost(spark, site.lakehouse, DAILY)
+        keyfold.assert_nothing_lost(site.spark, site.lakehouse, DAILY)
 
 
 def test_a_table_that_is_updated_in_place_or_the_jobs_own_is_no_input():

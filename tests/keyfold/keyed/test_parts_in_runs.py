@@ -19,10 +19,11 @@ from keyfold.keyed.running import batches, operator
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.lakehouse.reading import scan_table
 from keyfold.maintenance.checking import check
+from keyfold.testing.local_batches import local_manifests
 from tests.examples import examples
 from tests.keyfold.keyed.toy_jobs import clicks, windows
 from tests.keyfold.keyed.without_spark import Cut, PowerCut
-from tests.keyfold.state.local_state import frames_of_state, manifests
+from tests.keyfold.state.local_state import frames_of_state
 
 USERS = [f"user-{number}" for number in range(9)]
 RUN = st.lists(st.tuples(st.sampled_from(USERS), st.integers(0, 30)), min_size=1, max_size=8)
@@ -94,7 +95,7 @@ def test_files_of_an_attempt_that_was_cut_off_are_removed_by_the_next_run(
     named = {
         name
         for batch in (0, 1)
-        for packed in manifests(generation, batch).values()
+        for packed in local_manifests(generation, batch).values()
         for name in Manifest.unpack(packed).files
     }
     there = {path.name for path in generation.parts.iterdir()}
@@ -118,7 +119,7 @@ def test_files_that_no_retained_batch_needs_are_deleted(lakehouse, without_spark
     named = {
         name
         for batch in range(8, 12)
-        for packed in manifests(generation, batch).values()
+        for packed in local_manifests(generation, batch).values()
         for name in Manifest.unpack(packed).files
     }
     assert {path.name for path in generation.parts.iterdir()} <= named

@@ -59,14 +59,14 @@ def test_a_run_before_any_ingest_says_what_to_do(without_spark, lakehouse):
         run_job(without_spark, lakehouse, windows())
 
 
-def test_on_spark_state_closes_when_its_timer_is_due_and_not_before(spark, lakehouse, land, rows, minutes):
+def test_state_closes_when_its_timer_is_due_and_not_before(without_spark, lakehouse, land, rows, minutes):
     land(("ann", 0), ("ann", 4), ("bob", 12))
-    summary = run_job(spark, lakehouse, windows())
+    summary = run_job(without_spark, lakehouse, windows())
     assert summary.watermark == minutes(7)
     assert (summary.counts.events, summary.totals.open_events) == (3, 3)
-    run_job(spark, lakehouse, windows(), Incremental(advance_to=minutes(10) - timedelta(milliseconds=1)))
+    run_job(without_spark, lakehouse, windows(), Incremental(advance_to=minutes(10) - timedelta(milliseconds=1)))
     assert rows("windows") == []
-    run_job(spark, lakehouse, windows(), Incremental(advance_to=minutes(10)))
+    run_job(without_spark, lakehouse, windows(), Incremental(advance_to=minutes(10)))
     assert rows("windows") == [("ann", START, 2)]
 
 
@@ -79,17 +79,15 @@ def test_new_events_close_what_is_due_within_the_same_run(without_spark, lakehou
     assert len(summary.batch_seconds) == 1
 
 
-# `keyfold/testing/test_contract.py` has late events, runs of several batches, and what they count, on Spark too.
-@pytest.mark.slow
-def test_on_spark_a_late_event_goes_to_its_open_state_or_else_to_the_late_table(spark, lakehouse, land, rows, minutes):
+def test_a_late_event_goes_to_its_open_state_or_else_to_the_late_table(without_spark, lakehouse, land, rows, minutes):
     land(("ann", 0), ("bob", 12))
-    run_job(spark, lakehouse, windows())
+    run_job(without_spark, lakehouse, windows())
     land(("ann", 1), ("eve", 2), ("eve", 3))
-    summary = run_job(spark, lakehouse, windows(), Incremental(advance_to=minutes(60)))
+    summary = run_job(without_spark, lakehouse, windows(), Incremental(advance_to=minutes(60)))
     assert rows("windows") == [("ann", START, 2), ("bob", minutes(10), 1)]
     assert [row[:2] for row in rows("late.windows")] == [("eve", minutes(2)), ("eve", minutes(3))]
     assert summary.totals.rows["late.windows"] == 2
-    found = check_conservation(spark, lakehouse, windows())
+    found = check_conservation(without_spark, lakehouse, windows())
     assert (found.events_read, found.in_outputs, found.open_events, found.late) == (5, 3, 0, 2)
     assert found.balanced
 
@@ -164,12 +162,12 @@ def test_an_idle_after_that_is_shorter_than_the_usual_gap_is_warned_of(without_s
     assert re.search(r"events usually come every 1:00:0\d, and idle_after is 0:10:00", warned[0])
 
 
-def test_on_spark_processing_time_flushes_what_is_stale_though_no_event_comes(spark, lakehouse, land, rows, minutes):
+def test_processing_time_flushes_what_is_stale_though_no_event_comes(without_spark, lakehouse, land, rows, minutes):
     land(("ann", 0), ("bob", 1))
-    run_job(spark, lakehouse, stale_buffer())
+    run_job(without_spark, lakehouse, stale_buffer())
     assert rows("stale_buffer") == []
     time.sleep(WAIT.total_seconds())
-    summary = run_job(spark, lakehouse, stale_buffer())
+    summary = run_job(without_spark, lakehouse, stale_buffer())
     assert rows("stale_buffer") == [("ann", 1), ("bob", 1)]
     assert summary.watermark == minutes(-4)
 
@@ -191,16 +189,6 @@ def test_one_batch_or_many_combined_or_not_by_table_or_by_key_the_answer_is_one(
         ("eve", START, 1),
         ("eve", minutes(40), 1),
     ]
-
-
-@pytest.mark.slow
-def test_on_spark_a_run_of_several_batches_gives_what_one_gives_and_balances(spark, lakehouse, land, rows, minutes):
-    for event in BUSY:
-        land(event)
-    summary = run_job(spark, lakehouse, windows(**COMBINED), Incremental(advance_to=minutes(600)), options=FILE_BY_FILE)
-    assert len(summary.batch_seconds) > 4
-    assert sum(row[2] for row in rows("windows")) == len(BUSY)
-    assert check_conservation(spark, lakehouse, windows(**COMBINED)).balanced
 
 
 def test_a_combined_batch_reaches_the_step_with_fewer_rows(without_spark, lakehouse, land, rows, minutes):
@@ -285,25 +273,23 @@ def test_two_runs_never_share_a_journal(without_spark, lakehouse, land):
         run_job(without_spark, lakehouse, windows())
 
 
-# `assets/test_rides.py` deletes rows that Spark wrote, too.
-@pytest.mark.slow
-def test_on_spark_a_lost_row_or_a_doubled_one_breaks_conservation(spark, lakehouse, land):
+def test_a_lost_row_or_a_doubled_one_breaks_conservation(without_spark, lakehouse, land):
     land(("ann", 0), ("bob", 60))
-    run_job(spark, lakehouse, windows())
-    assert check_conservation(spark, lakehouse, windows()).balanced
+    run_job(without_spark, lakehouse, windows())
+    assert check_conservation(without_spark, lakehouse, windows()).balanced
     output = str(lakehouse.table("windows"))
     pl.read_delta(output).write_delta(output, mode="append")
-    assert not check_conservation(spark, lakehouse, windows()).balanced
+    assert not check_conservation(without_spark, lakehouse, windows()).balanced
     pl.read_delta(output).clear().write_delta(output, mode="overwrite")
-    assert not check_conservation(spark, lakehouse, windows()).balanced
+    assert not check_conservation(without_spark, lakehouse, windows()).balanced
 
 
-def test_events_before_1970_are_not_late_and_are_counted(spark, lakehouse, land, rows, minutes):
+def test_events_before_1970_are_not_late_and_are_counted(without_spark, lakehouse, land, rows, minutes):
     sixty_years = 60 * 365 * 24 * 60
     land(("ann", -sixty_years), ("bob", 60 - sixty_years))
-    summary = run_job(spark, lakehouse, windows())
+    summary = run_job(without_spark, lakehouse, windows())
     assert (summary.counts.rows["windows"], summary.counts.rows["late.windows"]) == (1, 0)
-    found = check_conservation(spark, lakehouse, windows())
+    found = check_conservation(without_spark, lakehouse, windows())
     assert (found.events_read, found.in_outputs, found.open_events) == (2, 1, 1)
     assert not found.is_empty
 

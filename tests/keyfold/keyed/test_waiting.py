@@ -19,10 +19,11 @@ from keyfold.keyed.runner import run_job
 from keyfold.keyed.running import operator
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import scan_table
+from keyfold.testing.local_batches import local_manifests
 from tests.examples import examples
 from tests.keyfold.keyed.cut_off_runs import POINTS, SIZES, clicks_of, run_cut_off
 from tests.keyfold.keyed.toy_jobs import CLICK, LENGTH, NOTE, clicks, windows
-from tests.keyfold.state.local_state import frames_of_state, manifests
+from tests.keyfold.state.local_state import frames_of_state
 
 USERS = [f"user-{number}" for number in range(5)]
 RUN = clicks_of(USERS)
@@ -138,7 +139,7 @@ def test_state_that_waits_is_in_parts_of_its_own(tmp_path, without_spark, monkey
         run_job(without_spark, lakehouse, visits())
     generation = live_generation(lakehouse, "visits")
     assert generation is not None
-    for packed in manifests(generation, 2).values():
+    for packed in local_manifests(generation, 2).values():
         manifest = Manifest.unpack(packed)
         assert {part.batch for part in (*manifest.base, *manifest.changes)} == {0}
         assert manifest.waiting is not None

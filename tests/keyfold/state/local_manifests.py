@@ -8,7 +8,7 @@ import pytest
 
 from keyfold.keyed.generation.checkpoint import finished_batch
 from keyfold.state.reading import reader
-from tests.keyfold.state.local_state import manifests
+from keyfold.testing.local_batches import local_manifests
 
 TASKS = 2
 
@@ -62,7 +62,7 @@ SESSION: Any = SimpleNamespace(
 def local_reader(monkeypatch):
     """The reader reads what runs without Spark have kept; give this for the session."""
     monkeypatch.setattr(
-        reader, "state_manifests", lambda _, generation, batch: LocalManifests(manifests(generation, batch))
+        reader, "state_manifests", lambda _, generation, batch: LocalManifests(local_manifests(generation, batch))
     )
     monkeypatch.setattr(
         reader,

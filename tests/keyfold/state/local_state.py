@@ -1,33 +1,24 @@
 """State without Spark: what `LocalBatches` keeps, in the hands of those who read the state store."""
 
-import pickle
-
 import polars as pl
-import pyarrow as pa
 import pytest
 
 from keyfold.keyed.calling.slots import SLOT
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.parts.folding import state_frames
 from keyfold.keyed.parts.manifest import Manifest
-from keyfold.keyed.running.processor import STATE_VARIABLE
+from keyfold.keyed.running.state_manifests import state_manifests
 from keyfold.state.changing import editing, moving
 from keyfold.state.changing import state_rewriting as rewriting
 from keyfold.state.reading.state_rows import partition_frames
-from keyfold.testing.local_batches import local_state
-
-
-def manifests(generation, batch):
-    """The manifests of a generation's state, by the labels of its partitions."""
-    stored = pickle.loads(local_state(generation.checkpoint, batch).read_bytes())  # noqa: S301 - LocalBatches wrote it
-    return {label: value[0] for (label, name), value in sorted(stored.items()) if name == STATE_VARIABLE}
+from keyfold.testing.local_batches import local_manifests
 
 
 def frames_of_state(generation, batch):
     """The rows of a generation's state, a frame or more a partition."""
     return [
         frame.drop(SLOT)
-        for packed in manifests(generation, batch).values()
+        for packed in local_manifests(generation, batch).values()
         for frame in state_frames(Manifest.unpack(packed), generation.parts)
     ]
 
@@ -43,23 +34,15 @@ def rows_of_keys(_spark, lakehouse, job, keys):
     where = f"job {job.name}, {live.name}, batch {done.batch}"
     frames = [
         frame.drop(SLOT)
-        for packed in manifests(live, done.batch).values()
+        for packed in local_manifests(live, done.batch).values()
         for frame in partition_frames(where, live.parts, packed)
     ]
     return wanted.of(pl.concat(frames))
 
 
-def map_manifests(_spark, generation, batch, function):
-    """In two tasks, as many manifests at a time as there are."""
-    found = list(manifests(generation, batch).items())
-    told = []
-    for task in range(2):
-        part = found[task::2]
-        columns = [pa.array([label for label, _ in part]), pa.array([packed for _, packed in part], pa.binary())]
-        batches = [pa.record_batch(columns, names=["partition", "manifest"])]
-        for answer in function(batches):
-            told += answer.to_pylist()
-    return told
+def map_manifests(spark, generation, batch, function):
+    """Without a look at the checkpoint's files, which are not Spark's."""
+    return state_manifests(spark, generation, batch).mapInArrow(function, "").collect()
 
 
 @pytest.fixture

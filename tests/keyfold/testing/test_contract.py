@@ -72,7 +72,7 @@ def story(spark: Any, lakehouse: keyfold.Lakehouse, job: KeyedJob) -> list[Any]:
         FullRefresh(closed),
     ):
         reported += after(keyfold.run(spark, lakehouse, job, mode), lakehouse, job)
-    return reported
+    return [*reported, keyfold.assert_nothing_lost(spark, lakehouse, job)]
 
 
 def after(done: Any, lakehouse: keyfold.Lakehouse, job: KeyedJob) -> list[Any]:

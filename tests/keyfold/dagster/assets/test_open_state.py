@@ -1,4 +1,4 @@
-"""What is open in a job, as an asset: read from its state, held against its journal and its tables."""
+"""What is open in a job, as an asset: read from its state, held against its journal and its tables. The demo has it on Spark."""
 
 from typing import Any
 
@@ -20,15 +20,24 @@ from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
 from spark_jobs.streams import RIDE_POINTS
 from tests.folders import simulate_into
+from tests.keyfold.keyed.without_spark import SPARK
+from tests.keyfold.state.local_manifests import local_reader
+
+__all__ = ["local_reader"]
+
+
+@pytest.fixture
+def spark(local_reader: SparkSession) -> SparkSession:
+    return local_reader
 
 
 @pytest.fixture(scope="module")
-def ran(spark: SparkSession, new_home) -> tuple[Lakehouse, KeyedDone]:
+def ran(new_home) -> tuple[Lakehouse, KeyedDone]:
     """Rides that were ingested and summarized, and the journal's last word of them."""
     lakehouse = new_home("open")
     simulate_into(lakehouse.landing("ride_points"), "ride_points", size=40, seed=3, files=4)
-    ingest(spark, lakehouse, RIDE_POINTS)
-    run_job(spark, lakehouse, build_job(RIDE_SUMMARIES))
+    ingest(SPARK, lakehouse, RIDE_POINTS)
+    run_job(SPARK, lakehouse, build_job(RIDE_SUMMARIES))
     live = live_generation(lakehouse, RIDE_SUMMARIES.name)
     done = live.journal.last_done() if live else None
     assert done is not None

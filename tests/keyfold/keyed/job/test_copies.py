@@ -201,17 +201,17 @@ def test_state_is_read_and_seeded_and_what_it_begins_behind_is_counted_in_copies
     assert (origin.events_skipped, origin.events_seeded, told.new_rows) == (3, 3, 3)
 
 
-def test_on_spark_copies_are_conserved_and_a_lost_one_shows(spark, lakehouse, land, rows, minutes):
+def test_copies_are_conserved_and_a_lost_one_shows(without_spark, lakehouse, land, rows, minutes):
     job = tags(combine=joined)
     land((0, ["a", "b"]), (1, ["b", "b", None]))
     land((2, []), (40, ["c", "d", "e"]))
-    run_job(spark, lakehouse, job, options=FILE_BY_FILE)
+    run_job(without_spark, lakehouse, job, options=FILE_BY_FILE)
     assert rows("tags") == [(UNTAGGED, 1), ("a", 1), ("b", 2)]
     land((3, ["a", "e"]))
-    run_job(spark, lakehouse, job)
+    run_job(without_spark, lakehouse, job)
     assert rows("late.tags") == [("a", minutes(3), 1)]
     # Not read yet: the job knows nothing of it.
     land((50, ["a", "b", "c", "d"]))
-    assert check_conservation(spark, lakehouse, job) == Conservation(9, 4, 4, 1, 9, rows_read=5)
+    assert check_conservation(without_spark, lakehouse, job) == Conservation(9, 4, 4, 1, 9, rows_read=5)
     blind = tags(combine=joined, keys_of=KeysOf("tag", pl.col("tags").list.head(1), otherwise=UNTAGGED))
-    assert not check_conservation(spark, lakehouse, blind).balanced
+    assert not check_conservation(without_spark, lakehouse, blind).balanced

@@ -285,8 +285,8 @@ def test_harness_and_run_give_the_same(tmp_path):
     harness.assert_nothing_lost()
 
 
-def test_an_event_that_is_lost_on_the_way_shows_in_its_input(spark, tmp_path):
-    home = Home(tmp_path, spark=spark)
+def test_an_event_that_is_lost_on_the_way_shows_in_its_input(tmp_path):
+    home = Home(tmp_path)
     home.land(ORDERS, orders(("a", 0, "tea")))
     home.land(PAYMENTS, payments(("a", 5, 4)))
     home.run()

@@ -75,15 +75,15 @@ HOURLY = KeyedJob(
 )
 
 
-def test_a_key_may_be_derived_and_rows_may_stand_for_many_events_wherever_they_end(spark, lakehouse):
+def test_a_key_may_be_derived_and_rows_may_stand_for_many_events_wherever_they_end(without_spark, lakehouse):
     land(lakehouse, *[("ann", minute) for minute in range(10)], ("bob", 70), ("bob", 71))
-    summary = run_job(spark, lakehouse, HOURLY)
+    summary = run_job(without_spark, lakehouse, HOURLY)
     assert summary.counts.events == 12
-    assert check_conservation(spark, lakehouse, HOURLY) == Conservation(12, 10, 2, 0, 12)
+    assert check_conservation(without_spark, lakehouse, HOURLY) == Conservation(12, 10, 2, 0, 12)
     # Behind the watermark but in an hour that is still open, and in one that is over.
     land(lakehouse, ("cid", 65), ("ann", 20), ("ann", 21))
-    run_job(spark, lakehouse, HOURLY)
-    assert check_conservation(spark, lakehouse, HOURLY) == Conservation(15, 10, 3, 2, 15)
+    run_job(without_spark, lakehouse, HOURLY)
+    assert check_conservation(without_spark, lakehouse, HOURLY) == Conservation(15, 10, 3, 2, 15)
     late = pl.read_delta(str(lakehouse.table("late.hourly")))
     assert late["n_events"].sum() == 2
     assert late["hour"].unique().to_list() == [START]

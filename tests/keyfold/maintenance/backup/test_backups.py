@@ -18,6 +18,7 @@ from keyfold.maintenance.backup import back_up, list_backups, restore
 from keyfold.maintenance.checking import check
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import RIDE_POINTS, SALES
+from tests.keyfold.keyed.without_spark import SPARK
 
 DELIVERIES = 3
 JOB = build_job(JOBS["ride_summaries"], {"close": "complete", "key_groups": 2})
@@ -32,12 +33,12 @@ def deliver(lakehouse, stream, name, content):
     aside.rename(path)
 
 
-def work(spark, lakehouse):
+def work(lakehouse):
     """Ingest what has landed, and run both jobs: one with timers, one that replaces rows of a table."""
     for stream in (RIDE_POINTS, SALES):
-        ingest(spark, lakehouse, stream, settle=timedelta(0))
+        ingest(SPARK, lakehouse, stream, settle=timedelta(0))
     for job in (JOB, TOTALS):
-        run_job(spark, lakehouse, job)
+        run_job(SPARK, lakehouse, job)
 
 
 def rows(lakehouse):
@@ -58,8 +59,7 @@ def sales(number):
     return "".join(json.dumps(line) + "\n" for line in lines).encode()
 
 
-@pytest.mark.long
-def test_a_backup_that_was_taken_in_the_midst_of_runs_goes_on_to_the_same_tables(spark, tmp_path, real_data):
+def test_a_backup_that_was_taken_in_the_midst_of_runs_goes_on_to_the_same_tables(tmp_path, real_data):
     lakehouse, backups = Lakehouse(tmp_path / "home"), tmp_path / "backups"
     points = [path.read_bytes() for path in sorted((real_data / "rides").glob("*.gz"))[2 : 2 + DELIVERIES]]
 
@@ -70,7 +70,7 @@ def test_a_backup_that_was_taken_in_the_midst_of_runs_goes_on_to_the_same_tables
     def all_of_it():
         for number in range(DELIVERIES):
             delivery(lakehouse, number)
-            work(spark, lakehouse)
+            work(lakehouse)
 
     made = []
     with ThreadPoolExecutor(1) as thread:
@@ -88,7 +88,7 @@ def test_a_backup_that_was_taken_in_the_midst_of_runs_goes_on_to_the_same_tables
     for missing in range(DELIVERIES):
         if not (again.landing(SALES.name) / f"{missing}.ndjson").exists():
             delivery(again, missing)
-    work(spark, again)
+    work(again)
     assert rows(again) == expected
 
 
