@@ -5,7 +5,7 @@
 # make browser-tests        run all browser tests; make test opens each kind of page once
 # make slow-tests           run slower variants of tests on Spark and of whole systems; make test has one of each kind
 # make chaos [TRIES=10]     inject faults of all kinds, and count faults, lost rows and duplicates (0)
-# make examples             run property-based tests with all examples; make test runs 10 % of them
+# make examples             run property-based tests with all examples; make test runs 5 % of them
 # make cluster-tests        run cluster tests, and the other Spark tests on two workers (ONLY=folder; HOMES=bucket: in a bucket)
 # make docs                 regenerate the tables of the pages from the code, and build the site in site/
 # make bench                run the benchmarks behind the figures in docs/

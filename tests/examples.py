@@ -1,6 +1,6 @@
-"""How many examples hypothesis makes: a tenth of a test's number in `make test`, all of them in `make examples`.
+"""How many examples hypothesis makes: a twentieth of a test's number in `make test`, all of them in `make examples`.
 
-What is tried differs from run to run, so that runs add up; and no test tries fewer than ten, or than its number.
+What is tried differs from run to run, so that runs add up; and no test tries fewer than five, or than its number.
 """
 
 import os
@@ -23,7 +23,7 @@ def examples(
         suppress_health_check: as of hypothesis.
         shrinks: whether a smaller example is looked for where one fails; not where each takes seconds.
     """
-    tried = number if ALL else max(number // 10, min(number, 10))
+    tried = number if ALL else max(number // 20, min(number, 5))
 
     def mark(test: Any) -> Any:
         phases = [phase for phase in Phase if shrinks or phase not in (Phase.shrink, Phase.explain)]

@@ -86,6 +86,8 @@ def cut_off(play: Play, query: Query) -> None:
         fail_points.act = before
 
 
+# Below, the same answers of more runs, of events out of order.
+@pytest.mark.slow
 @numbered
 def test_in_one_run_over_events_in_order_the_answer_is_duckdbs(whole, query):
     run_query(whole.spark, whole.lakehouse, query, close=whole.end)

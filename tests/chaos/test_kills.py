@@ -35,7 +35,7 @@ SCENE_OF = {
 }
 
 
-@pytest.mark.parametrize("point", in_short(POINTS[::4], POINTS))
+@pytest.mark.parametrize("point", in_short(POINTS[::8], POINTS))
 def test_a_process_that_is_killed_at_a_named_point_is_made_good_by_the_next(
     launcher: Launcher, homes: Homes, tally, point: str
 ):

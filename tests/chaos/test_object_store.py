@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.conftest import TRIES, in_short
+from tests.chaos.conftest import TRIES
 from tests.chaos.launcher import Command, Launcher
 from tests.chaos.story import END, INGEST, TOTALS, WINDOWS, Homes, expected, found
 from tests.faulty_store import Fault, FaultyStore, faulty_store
@@ -35,10 +35,10 @@ def from_folder(landed: Path) -> tuple[Command, ...]:
     return ((*INGEST, "--from", str(landed / "landing" / "clicks")), TOTALS, WINDOWS)
 
 
-@pytest.mark.parametrize("fault", in_short([Fault.LOST], Fault))
-@pytest.mark.parametrize(
-    "tries", [pytest.param(1, marks=pytest.mark.long), pytest.param(max(1, TRIES // 5), marks=pytest.mark.chaos)]
-)
+# `tests/keyfold/storage/test_faulty_store.py` meets each fault once in `make test`.
+@pytest.mark.chaos
+@pytest.mark.parametrize("fault", Fault)
+@pytest.mark.parametrize("tries", [max(1, TRIES // 5)])
 def test_requests_that_fail_lose_and_double_nothing(
     launcher: Launcher, homes: Homes, tally, object_store: ObjectStore, bucket: str, behind, fault: Fault, tries: int
 ):

@@ -168,9 +168,10 @@ def main() -> None:
     (folder / "dagster").mkdir()
     with dg.DagsterInstance.local_temp(str(folder / "dagster")) as instance:
 
-        def materialize() -> dg.ExecuteInProcessResult:
+        def materialize(selection: dg.AssetSelection | None = None) -> dg.ExecuteInProcessResult:
             return dg.materialize(
                 project,
+                selection=selection,
                 instance=instance,
                 resources={"spark": spark, "lakehouse": lakehouse},
                 run_config={"ops": {f"ingest_{stream}": {"config": {"settle_seconds": 0.0}} for stream in NAMES}},
@@ -187,7 +188,9 @@ def main() -> None:
         }
         for stream, name in NAMES.items():
             (lakehouse.landing(stream) / "unlucky.ndjson").write_text(visit(name, 70, UNLUCKY))
-        failed = materialize()
+        # Without checks, which have shown what they show.
+        made = [key for stream in NAMES for key in (f"{stream}_events", sums_of(stream))]
+        failed = materialize(dg.AssetSelection.assets(*made).required_multi_asset_neighbors().without_checks())
         watch.look()
     spark.stop()
     steps = [event.step_key for event in failed.all_node_events if event.is_step_failure]

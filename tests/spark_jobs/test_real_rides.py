@@ -18,7 +18,8 @@ from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import RIDE_POINTS
 from tests.spark_jobs.jobs import ride_oracle
 
-pytestmark = pytest.mark.long
+# `make test` has these rides without Spark, in both ways to close, in `jobs/test_ride_summaries.py`.
+pytestmark = [pytest.mark.long, pytest.mark.slow]
 
 END = datetime(2016, 6, 23, tzinfo=UTC)
 ONE_BATCH, SMALL_BATCHES = 128 << 20, 1
@@ -41,11 +42,10 @@ def answer(real_files):
 @pytest.mark.parametrize(
     ("close", "shuffled", "split"),
     [
-        # Without Spark, `test_ride_summaries.py` has these rides in both ways to close.
-        pytest.param("fast", False, ONE_BATCH, marks=pytest.mark.slow),
-        pytest.param("fast", True, SMALL_BATCHES, marks=pytest.mark.slow),
-        pytest.param("complete", False, SMALL_BATCHES, marks=pytest.mark.slow),
-        pytest.param("complete", True, ONE_BATCH, marks=pytest.mark.slow),
+        ("fast", False, ONE_BATCH),
+        ("fast", True, SMALL_BATCHES),
+        ("complete", False, SMALL_BATCHES),
+        ("complete", True, ONE_BATCH),
         # Files are up to three quarters of an hour out of order: a run reads them in order of time all the same.
         ("complete", True, SMALL_BATCHES),
     ],

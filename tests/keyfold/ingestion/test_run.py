@@ -287,7 +287,7 @@ def unbroken(spark: SparkSession, new_home, tmp_path_factory: pytest.TempPathFac
 @pytest.mark.parametrize(
     "point", [point for point in POINTS if point.partition(":")[0] in ("plan", "work", "done", "commit")]
 )
-@pytest.mark.parametrize("max_bytes", [1, 1 << 20])
+@pytest.mark.parametrize("max_bytes", [1, pytest.param(1 << 20, marks=pytest.mark.slow)])
 def test_a_crash_between_any_two_writes_changes_nothing_in_the_end(
     spark: SparkSession,
     lakehouse: Lakehouse,

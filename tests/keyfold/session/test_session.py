@@ -139,8 +139,6 @@ def test_a_session_starts_quietly_with_its_memory_keeps_handlers_and_refuses_oth
         tell["handler kept"] = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
         tell["megabytes"] = session._jvm.Runtime.getRuntime().maxMemory() / 1e6
         tell["threads"] = session.range(1).mapInArrow(threads, "threads string").first()[0]
-        session.range(5).write.format("delta").save("five")
-        tell["rows"] = session.read.format("delta").load("five").count()
         tell["same"] = build_session(settings) is session
         tell["other"] = refused(SparkSettings(master="local[2]", conf={"spark.driver.memory": "600m"}))
         session.stop()
@@ -150,7 +148,7 @@ def test_a_session_starts_quietly_with_its_memory_keeps_handlers_and_refuses_oth
     )
     assert told["handler kept"]
     assert told["megabytes"] == pytest.approx(600 * 1.048576, rel=0.2)
-    assert (told["threads"], told["rows"], told["same"], told["again"]) == ("1", 5, True, 3)
+    assert (told["threads"], told["same"], told["again"]) == ("1", True, 3)
     assert '{"spark.master": "local[1] is running, local[2] is requested"}' in told["other"]
     assert "started with spark.driver.memory=600m and cannot change to 2g" in told["after stop"]
     assert errors == ""
@@ -159,10 +157,8 @@ def test_a_session_starts_quietly_with_its_memory_keeps_handlers_and_refuses_oth
 REFUSED = [
     ({"packages": ("io.delta:no-such-thing:0.0.1",)}, "could not get these packages: io.delta#no-such-thing;0.0.1"),
     ({"conf": {"spark.driver.memory": "banana"}}, "Invalid maximum heap size: -Xmxbanana"),
-    ({"conf": {"spark.driver.memory": "1k"}}, "Too small maximum heap"),
     # Java reads it at its start, and would refuse it again in the next session.
     ({"conf": {"spark.serializer": "no.such.Class"}}, "ClassNotFoundException: no.such.Class"),
-    ({"conf": {"spark.local.dir": "/proc/nowhere"}}, "Failed to create any local dir"),
     (
         {"conf": {"spark.sql.shuffle.partitions": "many"}},
         "value 'many' in the config \"spark.sql.shuffle.partitions\"",

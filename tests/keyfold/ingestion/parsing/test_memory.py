@@ -54,7 +54,7 @@ def test_hundreds_of_megabytes_of_line_ends_are_parsed_in_2_gb(tmp_path: Path, n
     assert (ended.stdout, ended.stderr) == ("1\n" if "csv" in name else "2\n", "")
 
 
-@pytest.mark.parametrize(("size", "told"), [(100_000, "20000\n"), (20 << 20, "")])
+@pytest.mark.parametrize(("size", "told"), [pytest.param(100_000, "20000\n", marks=pytest.mark.slow), (20 << 20, "")])
 def test_a_long_text_that_parquet_stores_once_is_parsed_in_2_gb(tmp_path: Path, size: int, told: str):
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * 20_000, pa.int32()), pa.array(["x" * size]))
     pq.write_table(pa.table({"note": texts}), tmp_path / "a.parquet", store_schema=False, write_statistics=False)
@@ -72,7 +72,7 @@ HOSTILE = {
     "a quoted field that never ends": (b"x,\n", b'"x,\n'),
 }
 """What a hostile file goes on with, of CSV and of JSON."""
-HOSTILE_MIB = {"a quoted field that never ends": 3}
+HOSTILE_MIB = {"a quoted field that never ends": 1}
 """Of lines that each have a reason; of all else 200."""
 
 TO_QUARANTINE = """

@@ -82,6 +82,8 @@ def test_late_events_are_redriven_looked_at_and_promoted_and_a_move_keeps_what_c
     assert counted.events_read == 5
 
 
+# As above: a redriven job is tried on all of history.
+@pytest.mark.slow
 def test_a_tried_job_tells_what_it_makes_of_history(spark, lakehouse, land, rows, minutes):
     land(("ann", 1), ("bob", 25))
     run_job(spark, lakehouse, windows())

@@ -237,6 +237,8 @@ def keyfold(spark, made, monkeypatch):
     return call
 
 
+# `tests/docs/test_state_page.py` types commands that read and compare state.
+@pytest.mark.slow
 def test_the_commands_print_what_the_functions_give(keyfold, made, tmp_path):
     _, states = made
     printed = [json.loads(line) for line in keyfold("read", "windows", "--batch", "1").splitlines()]
