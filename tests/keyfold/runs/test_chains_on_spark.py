@@ -33,13 +33,13 @@ def test_chains_are_refreshed_and_erased_together_and_nothing_is_lost(spark, tmp
     for job in CHAINS:
         site.run(job)
     assert levels(site) == {"level 0": 2, "level 1": 1}
-    assert counted(site) == [{}, {"hours": (3, 3)}, {}, {"to": (5, 5), "away": (5, 5)}]
+    assert counted(site) == [{}, {"rows": (3, 3)}, {}, {"to": (5, 5), "away": (5, 5)}]
     refresh_with_consumers(spark, site.lakehouse, HOURLY, [DAILY])
     remove_tree(site.lakehouse.landing("clicks"))
     person = Erasure({"user": ["eva"]}, Author("dpo@example.org", "request 17"))
     assert erase(spark, site.lakehouse, CLICKS, CHAINS, person).rows["changes.totals"] == 2
     assert files_that_hold(site.lakehouse, "eva") == []
-    assert counted(site) == [{}, {"hours": (2, 2)}, {}, {"to": (3, 3), "away": (3, 3)}]
+    assert counted(site) == [{}, {"rows": (2, 2)}, {}, {"to": (3, 3), "away": (3, 3)}]
     assert "eva" not in read_state(spark, site.lakehouse, TOTALS).polars()["user"].to_list()
     site.run(HOURLY, Incremental(NOON + timedelta(days=2)))
     site.run(DAILY)
