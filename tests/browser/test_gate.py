@@ -193,5 +193,5 @@ def test_a_link_from_elsewhere_asks_for_one_click_more(page: Page, guarded: Serv
         page.goto(f"http://evil.example:{port}/")
         page.evaluate("address => { location = address }", f"{guarded.url}/runs")
         # Strict cookies do not come along with another site's link.
-        page.get_by_role("link", name="go on").click()
+        page.get_by_role("link", name="continue").click()
     expect(page.get_by_role("link", name="Runs").first).to_be_visible()
