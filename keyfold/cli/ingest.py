@@ -9,7 +9,7 @@ import typer
 
 from keyfold.cli.known_names import require_stream
 from keyfold.cli.options import DEFAULT_EVERY, DEFAULT_HOME, AsJson, Every, Home, MetricsPort
-from keyfold.cli.spark import spark_of_environment
+from keyfold.cli.spark import spark_of_environment, when_needed
 from keyfold.cli.terminal import failures, progress_of, report, stop_on_signal, warn
 from keyfold.ingestion import IngestSummary
 from keyfold.ingestion import ingest as ingest_files
@@ -81,8 +81,8 @@ def ingest(
         landing = find_landing(streams[0].name, source, start=start, on_gap=on_gap, anew=topic_anew)
         if not rebuild:  # a rebuild reads the folders and topics of earlier runs
             require_landing(lakehouse, streams[0], landing)
-        # Spark takes seconds to start, so everything that can be checked without it is checked first.
-        spark = stack.enter_context(spark_of_environment(home))
+        # Small batches are read in this process.
+        spark = stack.enter_context(when_needed(lambda: spark_of_environment(home), home))
         show = stack.enter_context(progress_of("ingest"))
         read = (spark, lakehouse, project_streams()[stream], landing)
         if rebuild:

@@ -1,8 +1,9 @@
 """Start Spark for a command, and stop it when the command ends."""
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from typing import Any, cast
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
@@ -43,3 +44,34 @@ def spark_of_environment(*places: object) -> Iterator[SparkSession]:
             # If Java has ended, nothing is left to stop.
             with suppress(Py4JError, OSError):
                 spark.stop()
+
+
+@contextmanager
+def when_needed(start: Callable[[], AbstractContextManager[SparkSession]], *places: object) -> Iterator[SparkSession]:
+    """Start a session when it is first used, for a command that often does without: Spark takes seconds to start.
+
+    Args:
+        start: starts the session, and stops it at the end (`spark_of_environment`).
+        places: what the command reads and writes. These and the settings are checked at once.
+
+    Raises:
+        KeyfoldError: as `spark_of_environment`.
+    """
+    SparkSettings.from_environment()
+    for place in places:
+        check_reachable(place)
+    with ExitStack() as running:
+        yield cast("SparkSession", _WhenNeeded(lambda: running.enter_context(start())))
+
+
+class _WhenNeeded:
+    """Stands for a session until an attribute of it is used."""
+
+    def __init__(self, start: Callable[[], SparkSession]) -> None:
+        self._start = start
+        self._session: SparkSession | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if self._session is None:
+            self._session = self._start()
+        return getattr(self._session, name)

@@ -100,6 +100,8 @@ def work(
     began = time.monotonic()
     reached("work: before")
     plan = shares[0].plan
+    # A small batch does not ask Spark, which the command line starts when it is first asked.
+    parallelism = 1 if plan.size <= _SPLIT_BYTES else spark.sparkContext.defaultParallelism
     splits = [
         Split(
             tuple(streams),
@@ -110,7 +112,7 @@ def work(
             tuple((place, one) for place, one in inputs if isinstance(one, AdmittedFile)),
             tuple((place, one) for place, one in inputs if isinstance(one, OffsetRange)),
         )
-        for inputs in _splits(plan, spark.sparkContext.defaultParallelism)
+        for inputs in _splits(plan, parallelism)
     ]
     for share in shares:
         # Created here, once, and not by each of the workers that write to it.

@@ -3,8 +3,9 @@
 import errno
 import subprocess
 import sys
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import typer
@@ -14,9 +15,10 @@ from typer.testing import CliRunner
 
 from keyfold.cli import spark
 from keyfold.cli.app import app
-from keyfold.cli.spark import spark_of_environment
+from keyfold.cli.spark import spark_of_environment, when_needed
 from keyfold.cli.terminal import failures
 from keyfold.errors import KeyfoldError
+from spark_jobs.simulation import simulate
 
 WORDS = "Spark's Java process has ended: somebody killed it, or the machine ran out of memory"
 
@@ -101,3 +103,27 @@ def test_while_java_runs_an_error_is_what_it_is(java):
 def test_what_went_wrong_before_java_ended_is_told_and_not_hidden(java):
     with pytest.raises(KeyfoldError, match="the step raised"), spark_of_environment():
         fail(KeyfoldError("the step raised"), java)
+
+
+def test_a_few_files_are_ingested_without_java(monkeypatch, tmp_path):
+    monkeypatch.setattr(spark, "build_session", lambda _: pytest.fail("Java was started"))
+    simulate("ride_points", tmp_path / "landing" / "ride_points", size=2, files=4)
+    answer = CliRunner().invoke(app, ["ingest", "ride_points", "--settle", "0", "--home", str(tmp_path)])
+    assert answer.exit_code == 0, answer.output
+
+
+def test_a_session_is_started_when_it_is_first_used_and_then_stopped():
+    told = []
+    spark: Any = SimpleNamespace(version="4.2.0")
+
+    @contextmanager
+    def start():
+        told.append("started")
+        yield spark
+        told.append("stopped")
+
+    with when_needed(start) as session:
+        assert told == []
+        assert session.version == session.version == "4.2.0"
+        assert told == ["started"]
+    assert told == ["started", "stopped"]
