@@ -15,7 +15,8 @@ from tests.keyfold.dagster.serving.marked import VARIABLE, kill_all, marked, new
 from tests.ports import free_port
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.long
+# `make test` starts one `make ui` in `browser/test_each_page.py`, and kills servers in `dagster/serving/test_supervisor.py`.
+pytestmark = [pytest.mark.long, pytest.mark.slow]
 
 PROMISE = "However the servers of `make ui` end, no process of theirs is left (rows are processes here)."
 
