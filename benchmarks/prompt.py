@@ -1,4 +1,4 @@
-"""`python -m benchmarks.prompt [--seconds N] [--every S] [--rows N]`: latency from a landed event to its committed prediction.
+"""`python -m benchmarks.prompt [--seconds N] [--key-groups N]`: latency from a landed event to its committed prediction.
 
 Two processes as they are shipped, `keyfold ingest metrics --continuous` and `keyfold run anomaly_predictions
 --continuous`; this one lands a small file every so often. Nothing is asked of them: when all is over, the log of the
@@ -23,15 +23,13 @@ from benchmarks.memory import memory, processor_seconds
 from keyfold import Lakehouse
 from keyfold.times import to_iso
 
+EVERY_SECONDS, ROWS_A_FILE, SERIES = 0.5, 20, 100
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.prompt", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="that are measured")
     parser.add_argument("--warm-up", type=float, default=30, help="seconds before")
-    parser.add_argument("--every", type=float, default=0.5, help="seconds from one file to the next")
-    parser.add_argument("--rows", type=int, default=20, help="of a file")
-    parser.add_argument("--keys", type=int, default=100, help="series")
-    parser.add_argument("--learn", default="every_event", choices=["every_event", "refresh"])
     parser.add_argument("--key-groups", type=int, default=64)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="keyfold-bench-") as folder:
@@ -43,14 +41,14 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> None:
     landing.mkdir()
     home = ("--home", str(lakehouse.home))
     with ExitStack() as stack:
-        landed = _Landing(landing, arguments)
+        landed = _Landing(landing)
         landed.start()
         stack.callback(landed.end)
         processes = Processes(folder, os.environ)
         stack.callback(processes.end)
         processes.start("ingest", "ingest", "metrics", "--continuous", "--from", str(landing), "--settle", "0", *home)
         processes.wait(lambda: any(commits(Path(str(lakehouse.events("metrics"))))))
-        given = {"order": "arrival", "emit": "all", "learn": arguments.learn, "key_groups": arguments.key_groups}
+        given = {"order": "arrival", "emit": "all", "key_groups": arguments.key_groups}
         parameters = [text for name, value in given.items() for text in ("--param", f"{name}={value}")]
         processes.start("job", "run", "anomaly_predictions", "--continuous", *parameters, *home)
         processes.wait((lakehouse.job("anomaly_predictions") / "current.json").exists)
@@ -77,9 +75,9 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> None:
 class _Landing(threading.Thread):
     """Lands files, each under a name that is not seen and renamed when it is whole; its rows have the time it had then."""
 
-    def __init__(self, folder: Path, arguments: argparse.Namespace) -> None:
+    def __init__(self, folder: Path) -> None:
         super().__init__(daemon=True)
-        self._folder, self._arguments, self._rng = folder, arguments, np.random.default_rng(1)
+        self._folder, self._rng = folder, np.random.default_rng(1)
         self._ended, self.rows = threading.Event(), 0
 
     def end(self) -> None:
@@ -89,14 +87,14 @@ class _Landing(threading.Thread):
     def run(self) -> None:
         began = time.monotonic()
         while not self._ended.wait(max(0.0, began - time.monotonic())):
-            began += self._arguments.every
+            began += EVERY_SECONDS
             self._land()
 
     def _land(self) -> None:
-        values = self._rng.normal(100, 5, self._arguments.rows).tolist()
+        values = self._rng.normal(100, 5, ROWS_A_FILE).tolist()
         now = datetime.now(UTC)
         lines = [
-            json.dumps({"key": f"series-{at % self._arguments.keys}", "timestamp": to_iso(now), "value": value})
+            json.dumps({"key": f"series-{at % SERIES}", "timestamp": to_iso(now), "value": value})
             for at, value in enumerate(values, self.rows)
         ]
         aside = self._folder / f".{self.rows}.ndjson"

@@ -1,4 +1,4 @@
-"""Compare throughput, cold start and memory of ride summaries with Spark's own ways: `make bench`."""
+"""Compare throughput, cold start and memory of ride summaries with Spark's own aggregation: `make bench`."""
 
 import argparse
 import json
@@ -31,7 +31,6 @@ def main() -> None:
     parser.add_argument("--large", type=int, default=8_000_000, help="points of the large set")
     parser.add_argument("--repeat", type=int, default=3, help="warm runs of each size; the fastest counts")
     parser.add_argument("--scattered", action="store_true", help="every file spans all of the time: the worst case")
-    parser.add_argument("--only", nargs="*", default=list(CONTESTANTS), choices=list(CONTESTANTS))
     parser.add_argument("--contestant", choices=list(CONTESTANTS), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -41,7 +40,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="keyfold-bench-") as folder:
         for size in ("small", "large"):
             _write_points(Path(folder) / size, getattr(arguments, size), scattered=arguments.scattered)
-        results = {name: _in_a_process(name, Path(folder), arguments.repeat) for name in arguments.only}
+        results = {name: _in_a_process(name, Path(folder), arguments.repeat) for name in CONTESTANTS}
     report(results, arguments.small, arguments.large)
 
 
@@ -83,8 +82,8 @@ def report(results: dict[str, dict[str, Any]], small: int, large: int) -> None:
     ):
         table.add_column(column, justify="left" if column == "contestant" else "right")
     for name, result in results.items():
-        ratios = [rates["keyfold"] / rates[name]] if "keyfold" in rates else []
-        ratios += [best[name][size] / best["keyfold"][size] for size in ("small", "large")] if ratios else []
+        ratios = [rates["keyfold"] / rates[name]]
+        ratios += [best[name][size] / best["keyfold"][size] for size in ("small", "large")]
         ratio = " ".join(f"{one:.2f}" for one in ratios)
         table.add_row(
             name,

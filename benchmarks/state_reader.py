@@ -1,4 +1,4 @@
-"""How fast a job's state is made of a table, and read to files: `python -m benchmarks.state_reader [--keys 1000000] [--repeat 3]`.
+"""How fast a job's state is made of a table, and read to files: `python -m benchmarks.state_reader [--keys 1000000]`.
 
 The state is made by a bootstrap of totals, one row a key, from Parquet: every row checked, written as the new generation's
 seed, hashed, cut into key groups, and taken in by Spark's state store. Beside it stands what Polars alone takes to read the
@@ -37,18 +37,16 @@ MB = 1_000_000
 
 def main() -> None:
     """Build the state, read it in each form, and print a line for each."""
-    arguments = argparse.ArgumentParser(prog="python -m benchmarks.state_reader", description=__doc__)
-    arguments.add_argument("--keys", type=int, default=1_000_000)
-    arguments.add_argument("--key-groups", type=int, default=256)
-    arguments.add_argument("--repeat", type=int, default=3, help="reads of each form; the median is printed")
-    given = arguments.parse_args()
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.state_reader", description=__doc__)
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    keys = parser.parse_args().keys
     spark = build_session(SparkSettings.from_environment())
     with tempfile.TemporaryDirectory(prefix="keyfold-") as folder:
         lakehouse = Lakehouse(Path(folder) / "home")
         create_table(lakehouse.events(SALES.name), SALES.schema)
         table = Path(folder) / "totals.parquet"
-        totals(given.keys).sink_parquet(table)
-        job = build_job(JOBS["purchase_totals"], {"key_groups": given.key_groups})
+        totals(keys).sink_parquet(table)
+        job = build_job(JOBS["purchase_totals"], {"key_groups": 256})
         began = time.monotonic()
         pl.scan_parquet(table).sort("item").sink_parquet(Path(folder) / "sorted.parquet")
         sorting, began = time.monotonic() - began, time.monotonic()
@@ -76,13 +74,14 @@ def main() -> None:
             "diff with itself": lambda: diff_states(state(), state()).summary(),
         }
         for name, read in forms.items():
-            _measure(name, read, out, size, given.repeat)
+            _measure(name, read, out, size)
     spark.stop()
 
 
-def _measure(name: str, read: Callable[[], Any], out: Path, size: float, repeat: int) -> None:
+def _measure(name: str, read: Callable[[], Any], out: Path, size: float) -> None:
+    """Print the medians of three reads."""
     seconds, processor, peaks = [], [], []
-    for _ in range(repeat):
+    for _ in range(3):
         memory = PeakMemory(os.getpid())
         memory.start()
         used, began = processor_seconds(os.getpid()), time.monotonic()

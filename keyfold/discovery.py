@@ -57,7 +57,6 @@ def declarations(modules: list[ModuleType], kind: type[T], *, first: tuple[str, 
     """Return the values of a type that modules define at their top level, by their names.
 
     Args:
-        modules: the modules.
         kind: type of the values.
         first: names that come first, in this order; the others follow by name.
 

@@ -44,7 +44,6 @@ def private_columns(streams: Collection[HasPrivate], schema: pa.Schema) -> froze
 
     Args:
         streams: the streams that the table is made of.
-        schema: the declared schema of the table.
 
     Example:
         >>> from keyfold.columns import column

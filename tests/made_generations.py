@@ -33,6 +33,7 @@ def put_done(generation: Generation, batch: int, *, finished: bool = True, **fie
         "seconds": 1.0,
         "tables": {},
         "last_written": {},
+        "last_files": {},
         "positions": {},
         "watermark": NOW,
         "rows": {job: 0},

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from keyfold.cli.known_names import require_stream
-from keyfold.cli.options import DEFAULT_EVERY, DEFAULT_HOME, AsJson, Every, Home, MetricsPort
+from keyfold.cli.options import DEFAULT_EVERY, DEFAULT_HOME, AsJson, Continuous, Every, Home, MetricsPort
 from keyfold.cli.spark import spark_of_environment, when_needed
-from keyfold.cli.terminal import failures, progress_of, report, stop_on_signal, warn
+from keyfold.cli.terminal import failures, progress_of, report, until_signal, warn
 from keyfold.ingestion import IngestSummary
 from keyfold.ingestion import ingest as ingest_files
 from keyfold.ingestion import rebuild as rebuild_tables
@@ -57,9 +57,7 @@ def ingest(
         bool,
         typer.Option("--rebuild", help="Set the stream's tables aside, and read its landing files and topics again."),
     ] = False,
-    continuous: Annotated[
-        bool, typer.Option(help="Run until interrupted (SIGINT, SIGTERM); the current batch is finished first.")
-    ] = False,
+    continuous: Continuous = False,
     every: Every = DEFAULT_EVERY,
     metrics_port: MetricsPort = None,
     home: Home = DEFAULT_HOME,
@@ -73,8 +71,7 @@ def ingest(
         raise typer.BadParameter("--continuous excludes --rebuild and --reread-changed")
     if metrics_port is not None and not continuous:
         raise typer.BadParameter("--metrics-port requires --continuous")
-    # Set before Spark starts: a signal that arrives while Spark starts must end the run, too.
-    stop = stop_on_signal() if continuous else None
+    until_stopped = until_signal(every, metrics_port) if continuous else {}
     with failures(), ExitStack() as stack:
         lakehouse, length = Lakehouse(home), timedelta(seconds=settle)
         streams = sharing(project_streams(), stream)
@@ -89,16 +86,7 @@ def ingest(
             summary = rebuild_tables(*read, sharing=streams, settle=length, on_batch=show)
             warn([f"jobs that have read events.{stream} start over now: `keyfold run JOB --full-refresh`"])
         elif continuous:
-            summary = ingest_continuously(
-                *read,
-                sharing=streams,
-                settle=length,
-                every=timedelta(seconds=every),
-                stop=stop,
-                on_batch=show,
-                metrics_port=metrics_port,
-                on_warning=lambda line: warn([line]),
-            )
+            summary = ingest_continuously(*read, sharing=streams, settle=length, on_batch=show, **until_stopped)
         else:
             summary = ingest_files(*read, sharing=streams, settle=length, reread_changed=reread_changed, on_batch=show)
         summaries = (summary, *summary.shared)

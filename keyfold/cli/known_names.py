@@ -31,7 +31,6 @@ def require_known(kind: str, name: str, known: Collection[str]) -> None:
 
     Args:
         kind: what the name stands for, in the singular.
-        name: the name that was given.
         known: all known names.
 
     Raises:

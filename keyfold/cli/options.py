@@ -30,6 +30,11 @@ WithConsumers = Annotated[
     ),
 ]
 
+Continuous = Annotated[
+    bool,
+    typer.Option(help="Run until interrupted (SIGINT, SIGTERM); the current batch is finished first."),
+]
+
 Every = Annotated[
     float,
     typer.Option(min=0.01, metavar="SECONDS", help="With --continuous: how often to look for new input."),

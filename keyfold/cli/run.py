@@ -1,6 +1,5 @@
 """`keyfold run`: run a keyed job over new events."""
 
-from datetime import timedelta
 from typing import Annotated
 
 import typer
@@ -10,6 +9,7 @@ from keyfold.cli.options import (
     DEFAULT_EVERY,
     DEFAULT_HOME,
     AsJson,
+    Continuous,
     Every,
     Home,
     MetricsPort,
@@ -18,7 +18,7 @@ from keyfold.cli.options import (
     given_pairs,
 )
 from keyfold.cli.spark import spark_of_environment
-from keyfold.cli.terminal import failures, progress_of, report, stop_on_signal, usage_faults, warn
+from keyfold.cli.terminal import failures, progress_of, report, until_signal, usage_faults, warn
 from keyfold.errors import KeyfoldError
 from keyfold.journal.progress import Progress
 from keyfold.keyed.generation.batch_records import Counts
@@ -49,9 +49,7 @@ def run(
     ] = None,
     since: Annotated[str | None, typer.Option(metavar="ISO_TIME", help="Replay events from this time on.")] = None,
     until: Annotated[str | None, typer.Option(metavar="ISO_TIME", help="Replay events before this time.")] = None,
-    continuous: Annotated[
-        bool, typer.Option(help="Run until interrupted (SIGINT, SIGTERM); the current batch is finished first.")
-    ] = False,
+    continuous: Continuous = False,
     every: Every = DEFAULT_EVERY,
     metrics_port: MetricsPort = None,
     batch_mib: Annotated[
@@ -83,8 +81,7 @@ def run(
         born_with = live_parameters(lakehouse, job, mode)
         with usage_faults():
             keyed_job = build_job(project_jobs()[job], given, born_with)
-        # Set before Spark starts: a signal that arrives while Spark starts must end the run, too.
-        stop = stop_on_signal() if continuous else None
+        until_stopped = until_signal(every, metrics_port) if continuous else {}
         with spark_of_environment(home) as spark, progress_of(job) as report_progress:
 
             def on_batch(progress: Progress, _: Counts) -> None:
@@ -98,16 +95,7 @@ def run(
                     spark, lakehouse, keyed_job, consumers, mode, options=options
                 )
             elif continuous:
-                done = run_continuously(
-                    spark,
-                    lakehouse,
-                    keyed_job,
-                    every=timedelta(seconds=every),
-                    stop=stop,
-                    options=options,
-                    metrics_port=metrics_port,
-                    on_warning=lambda line: warn([line]),
-                )
+                done = run_continuously(spark, lakehouse, keyed_job, options=options, **until_stopped)
             else:
                 done = run_job(spark, lakehouse, keyed_job, mode, options=options)
         runs = [done, *consumer_runs]

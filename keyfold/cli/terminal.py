@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import typer
@@ -100,6 +100,19 @@ def stop_on_signal() -> threading.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     return stop
+
+
+def until_signal(every: float, metrics_port: int | None) -> dict[str, Any]:
+    """Return the arguments of a continuous run that SIGINT and SIGTERM end after its batch, and that prints its warnings.
+
+    Call it before Spark starts: a signal that arrives while Spark starts must end the run, too.
+    """
+    return {
+        "every": timedelta(seconds=every),
+        "stop": stop_on_signal(),
+        "metrics_port": metrics_port,
+        "on_warning": lambda line: warn([line]),
+    }
 
 
 def _message_of_system_error(error: Exception) -> str | None:

@@ -73,7 +73,6 @@ def open_array(path: Place, checksum: str = "") -> Array:
     """Memory-map a file of numbers.
 
     Args:
-        path: the file.
         checksum: its checksum, verified once per process; empty if it is not known.
 
     Raises:

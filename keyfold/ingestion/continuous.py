@@ -45,7 +45,6 @@ def follow_landing(
     If Kafka becomes unreachable after the first run, wait for it and then read what was planned.
 
     Args:
-        lakehouse: the lakehouse.
         streams: all streams that share the landing, its own first.
         landing: the folder or topic; None for the streams' landing folder.
         ingest: ingests everything new in the folder or topic; called under the locks of the streams' ingest.

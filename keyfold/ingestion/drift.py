@@ -45,7 +45,6 @@ def find_drift(stream: Stream, files: Iterable[Place], *, sharing: Sequence[Stre
     Files that cannot be read are skipped.
 
     Args:
-        stream: the stream.
         files: its newest landing files.
         sharing: the streams that share its landing. Columns that any of them knows are not drift, and no column is lacking,
             since a file may have no row of this stream.
@@ -98,7 +97,7 @@ def _is_stood_in_for(stream: Stream, column: str) -> bool:
 
 def _has_source(stream: Stream, column: str, columns: frozenset[Path]) -> bool:
     source = stream.source(column)
-    if source.path or source.constant is not None or source.place or TEXT_OF in source.raw_names:
+    if source.path or source.place or TEXT_OF in source.raw_names:
         return True
     wanted = {path for name in source.names for path in _paths(name)}
     return any(path[:end] in wanted for path in columns for end in range(1, len(path) + 1))

@@ -35,7 +35,6 @@ def find_landing(
         stream: the stream's name.
         given: a folder, `s3a://BUCKET/FOLDER`, or `kafka://TOPIC`.
         start, on_gap, anew: options of a topic, see `KafkaTopic`; `start` as text.
-        environment: environment variables.
 
     Raises:
         KeyfoldError: options of a topic are given for a folder, an option is invalid, or Kafka is not configured.

@@ -25,7 +25,6 @@ def plan_batches(
     """Make the plans of batches, and write them to the journal.
 
     Args:
-        journal: the journal.
         source: the landing folder or topic.
         parts: the inputs of each batch.
         oldest: the oldest event time that the batches accept; None if any.

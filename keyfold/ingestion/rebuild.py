@@ -47,9 +47,7 @@ def rebuild(
     read the old event table need a full refresh.
 
     Args:
-        spark: the session.
         lakehouse: the lakehouse of the tables.
-        stream: the stream.
         landing: a landing folder or topic to read besides those read before. If there are none, the default landing folder
             is read.
         sharing: all streams that share the stream's landing, its own first. The tables of the others stay.

@@ -20,7 +20,6 @@ def oldest_accepted(stream: Stream, events: Place, last: IngestDone | None) -> d
     """Return the oldest event time that a run planned now accepts; None if it accepts any.
 
     Args:
-        stream: the stream.
         events: its event table.
         last: the newest commit record.
     """

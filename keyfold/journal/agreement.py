@@ -28,7 +28,6 @@ def check_tables(
     leaves, is removed.
 
     Args:
-        journal: the journal.
         tables: folders of the tables, by name.
         ids: Delta's ids of the tables when the journal began.
         identity: name of the generation in Delta's transactions, which are named `identity/table`.

@@ -77,14 +77,7 @@ def run_job(
     *,
     options: RunOptions | None = None,
 ) -> RunSummary:
-    """Process all new events, advance time, and return.
-
-    Args:
-        spark: the Spark session.
-        lakehouse: the lakehouse of the input tables and of the job's own tables.
-        job: the job.
-        mode: `Incremental`, `FullRefresh` or `Replay`.
-        options: options that change no result.
+    """Process all new events, advance time, and return; `keyfold.run` also sends the new rows to their topics.
 
     Raises:
         KeyfoldError: nothing was ingested yet, another run has locked the job, a setting does not fit the generation, journal,
@@ -131,10 +124,8 @@ def run_continuously(
     """Process events as they arrive, until `stop` is set. Time advances and timers fire without events too.
 
     Args:
-        spark, lakehouse, job: as in `run_job`.
         every: interval between two looks at the input tables.
         stop: ends the run when it is set; the batch in progress is finished first.
-        options: options that change no result.
 
     Raises:
         KeyfoldError: as `run_job`; or Spark's Java process has ended.
@@ -160,30 +151,28 @@ def _opened(
             yield _Run(spark, lakehouse, job, generation, mode.name, options)
 
 
+@dataclass
 class _Run:
     """One run of a job on one generation."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        lakehouse: Lakehouse,
-        job: KeyedJob,
-        generation: Generation,
-        mode: ModeName,
-        options: RunOptions,
-    ) -> None:
-        self.generation = generation
-        self._spark, self._lakehouse, self._job = spark, lakehouse, job
-        self._mode: ModeName = mode
-        self._options = options
-        self._journal = generation.journal
+    spark: SparkSession
+    lakehouse: Lakehouse
+    job: KeyedJob
+    generation: Generation
+    mode: ModeName
+    options: RunOptions
+
+    def __post_init__(self) -> None:
+        self._journal = self.generation.journal
         self._began = time.monotonic()
         self._before = self._totals()
         # An ordered set: a continuous run plans every few seconds, and repeats its warnings.
         self._warnings: dict[str, None] = {}
         self._batch_seconds: list[float] = []
         self._clock: ClockRecord | None = None
-        self._lookups = KeptLookups(f"job {job.name}", job.lookups, lakehouse.home, generation.folder)
+        self._lookups = KeptLookups(
+            f"job {self.job.name}", self.job.lookups, self.lakehouse.home, self.generation.folder
+        )
 
     def to_the_end(self, wanted: RunBounds) -> None:
         """Finish the batches that an earlier run left, process all new events, and advance time."""
@@ -207,7 +196,7 @@ class _Run:
 
     def until(self, stop: threading.Event, every: timedelta, wanted: RunBounds) -> None:
         """Process new events as they arrive, until `stop` is set."""
-        tables = input_tables(self._lakehouse, self._job)
+        tables = input_tables(self.lakehouse, self.job)
         last: LastPlanned | None = None
 
         def next_plan() -> KeyedPlan | None:
@@ -234,9 +223,9 @@ class _Run:
         """Summarize the run so far."""
         totals = self._totals()
         return RunSummary(
-            job=self._job.name,
+            job=self.job.name,
             generation=self.generation.name,
-            mode=self._mode,
+            mode=self.mode,
             counts=totals - self._before,
             totals=totals,
             watermark=watermark(self.generation),
@@ -248,7 +237,7 @@ class _Run:
     def _totals(self) -> Counts:
         """Return the counts of the generation so far."""
         done = self._journal.last_done()
-        return done.totals if done else Counts(rows={table.name: 0 for table in self._job.tables})
+        return done.totals if done else Counts(rows={table.name: 0 for table in self.job.tables})
 
     def _is_behind(self) -> bool:
         """Whether an earlier run left a planned batch that is not finished."""
@@ -260,14 +249,14 @@ class _Run:
 
     def _plan(self, wanted: RunBounds) -> PlannedRun:
         """Plan the new events, and write the plans to the journal."""
-        tables = input_tables(self._lakehouse, self._job)
+        tables = input_tables(self.lakehouse, self.job)
         # Read the producers' watermarks before their tables: rows that are committed in between would otherwise be late.
-        produced = produced_until(self._lakehouse, self._job)
+        produced = produced_until(self.lakehouse, self.job)
         # Earlier plans are finished when a run plans again, so their lookups may be deleted.
         done, lookups = self._journal.last_done(), self._lookups.plan()
         # A continuous run writes the clock file only when there is nothing to plan: the last plan's clock may be newer.
         clock = self._clock or self.generation.clock()
-        planned = plan_run(self._job, tables, done, clock, read_clock(), wanted, lookups, produced)
+        planned = plan_run(self.job, tables, done, clock, read_clock(), wanted, lookups, produced)
         self._clock = planned.clock
         self._warnings |= dict.fromkeys(planned.warnings)
         if planned.plans:
@@ -275,13 +264,13 @@ class _Run:
         return planned
 
     def _work(self, next_plan: Callable[[], KeyedPlan | None], *, is_single: bool = False) -> None:
-        batches = batches_of(self._spark)(
-            self._spark,
-            self._lakehouse,
-            self._job,
+        batches = batches_of(self.spark)(
+            self.spark,
+            self.lakehouse,
+            self.job,
             self.generation,
             next_plan,
-            self._options.on_batch,
+            self.options.on_batch,
             is_single=is_single,
         )
         try:

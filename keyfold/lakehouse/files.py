@@ -30,7 +30,6 @@ def read_json(path: Place, remedy: str = "") -> dict[str, Any]:
     """Read a small JSON object.
 
     Args:
-        path: the file.
         remedy: what can be done other than restoring it, for the error message.
 
     Raises:
@@ -109,7 +108,6 @@ def replace(path: Place, content: bytes, tag: str) -> None:
     """Replace the file that has a tag, durably; without a tag, create it.
 
     Args:
-        path: the file.
         content: its new content. Finding this content is a success too: the answer to an earlier write may have been lost.
         tag: the tag as read. Not used on a disk, where a run holds its lock as long as it lives.
 
@@ -153,7 +151,6 @@ def open_for_reading(path: Place, read_ahead: int = 0) -> IO[bytes]:
     """Open a file for reading. From a store, only the ranges that are read are fetched.
 
     Args:
-        path: the file.
         read_ahead: bytes that are fetched from a store at a time, for callers that read large pieces in order.
     """
     return storage_of(path).open(path, read_ahead)
@@ -205,7 +202,6 @@ def remove_tree(folder: Place, *, missing_ok: bool = False) -> None:
     """Remove a folder and everything in it.
 
     Args:
-        folder: the folder.
         missing_ok: whether the folder, or files in it, may be missing already.
 
     Raises:

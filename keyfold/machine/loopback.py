@@ -8,7 +8,6 @@ import math
 import socket
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -97,15 +96,13 @@ class LoopbackHandler(BaseHTTPRequestHandler, ABC):
     def answer(self) -> None:
         """Answer the request with `send`."""
 
-    def send(self, status: int, kind: str, text: str, headers: Mapping[str, str] = {}) -> None:
+    def send(self, status: int, kind: str, text: str) -> None:
         """Send a response; `kind` is its media type."""
         body = text.encode()
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("X-Content-Type-Options", "nosniff")
-        for name, value in headers.items():
-            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
 

@@ -12,6 +12,6 @@ them. So:
 Readers outside of Keyfold are not known: choose a retention period that is long enough for them.
 """
 
-from keyfold.maintenance.one_table import RETENTION, Maintained, maintain
+from keyfold.maintenance.one_table import RETENTION, Maintained, MaintainedTable, maintain
 
-__all__ = ["RETENTION", "Maintained", "maintain"]
+__all__ = ["RETENTION", "Maintained", "MaintainedTable", "maintain"]

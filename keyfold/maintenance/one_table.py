@@ -49,46 +49,55 @@ class Maintained:
     not_deleted: str | None = None
 
 
-def maintain(
-    lakehouse: Lakehouse,
-    name: str,
-    table: Place,
-    retention: timedelta = RETENTION,
-    *,
-    time: str | None = None,
-    written: Sequence[Sequence[WrittenFile]] = (),
-) -> Maintained:
+@dataclass(frozen=True)
+class MaintainedTable:
+    """A table that is maintained.
+
+    Attributes:
+        name: its name in plans: `events.<stream>`, or that of a job's table.
+        path: its folder.
+        written: its files in each commit record that its writer's journal keeps, oldest first.
+        time: the column of event times of an event table, by which its files are ordered; None for others.
+        is_upsert: whether batches change its rows.
+    """
+
+    name: str
+    path: Place
+    written: Sequence[Sequence[WrittenFile]] = ()
+    time: str | None = None
+    is_upsert: bool = False
+
+
+def maintain(lakehouse: Lakehouse, table: MaintainedTable, retention: timedelta = RETENTION) -> Maintained:
     """Compact a table, then delete files that are no longer needed.
 
     Only appends may go on meanwhile: a concurrent upsert or this would fail. So hold the lock of a job with upsert tables.
 
     Args:
         lakehouse: the lakehouse of the jobs that read the table.
-        name: the table's name in plans: `events.<stream>`, or that of a job's table.
-        table: the table's folder.
+        table: the table.
         retention: how long replaced files are kept. They are kept longer while a job still has to read them.
-        time: the column of times of an event table, by which its files are ordered.
-        written: the table's files in each commit record that its writer's journal keeps, oldest first.
     """
-    before = DeltaTable(str(table))
-    files_before, bytes_before = len(before.file_uris()), _bytes_on_disk(table)
-    compact(table, time)
+    path, written = table.path, table.written
+    before = DeltaTable(str(path))
+    files_before, bytes_before = len(before.file_uris()), _bytes_on_disk(path)
+    compact(path, table.time)
     reached("maintenance: files joined")
     deleted, kept_for, obstacle = 0, None, None
     try:
-        kept, kept_for, versions = _kept(lakehouse, name, table, retention)
-        deleted = _delete(table, kept, versions, written)
+        kept, kept_for, versions = _kept(lakehouse, table.name, path, retention)
+        deleted = _delete(path, kept, versions, written)
         # Vacuum ignores folders that begin with _.
-        deleted += _delete_staged(table, retention, _paths(written))
+        deleted += _delete_staged(path, retention, _paths(written))
         retention = max(retention, kept)
     except (KeyfoldError, DeltaError) as error:
         obstacle = str(error)
     reached("maintenance: files deleted")
     return Maintained(
         files_before=files_before,
-        files_after=len(DeltaTable(str(table)).file_uris()),
+        files_after=len(DeltaTable(str(path)).file_uris()),
         bytes_before=bytes_before,
-        bytes_after=_bytes_on_disk(table),
+        bytes_after=_bytes_on_disk(path),
         deleted=deleted,
         retention=retention,
         kept_for=kept_for,

@@ -5,22 +5,19 @@ seconds. Upsert tables are compacted between two batches: a merge and a compacti
 """
 
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 
 from deltalake.exceptions import DeltaError
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest_journal
-from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse, is_table
-from keyfold.lakehouse.data_files import WrittenFile
-from keyfold.maintenance import maintain
+from keyfold.maintenance import MaintainedTable, maintain
 from keyfold.maintenance.log import KEPT_VERSIONS, trim_log
 from keyfold.maintenance.removals import remember_removals
-from keyfold.storage.place import Place
 from keyfold.stream import Stream
 
 EVERY = 250
@@ -30,25 +27,6 @@ RETENTION = timedelta(hours=1)
 """How long replaced files are kept; longer if a job has yet to read them. A week, Delta's default, would be a million files."""
 
 
-@dataclass(frozen=True)
-class MaintainedTable:
-    """A table that is maintained.
-
-    Attributes:
-        name: its name: `events.<stream>`, or the name of a job's table.
-        path: its folder.
-        written: files of the recent commit records, oldest first.
-        time: the column of event times of an event table; None for others.
-        is_upsert: whether batches change its rows.
-    """
-
-    name: str
-    path: Place
-    written: Sequence[Sequence[WrittenFile]]
-    time: str | None = None
-    is_upsert: bool = False
-
-
 class TableMaintenance:
     """Compacts tables, and deletes replaced files and old log entries, after every `every` batches.
 
@@ -56,7 +34,6 @@ class TableMaintenance:
     the files that were written.
 
     Args:
-        lakehouse: the lakehouse.
         tables: returns the tables. The caller writes them, and holds their lock.
         record: records checksums; called after the run has released that lock, which it takes itself.
         every: number of batches between two maintenances.
@@ -125,24 +102,25 @@ class TableMaintenance:
         remember_removals(table.path, self._retention)
 
     def _maintain(self, table: MaintainedTable) -> None:
-        maintain(self._lakehouse, table.name, table.path, self._retention, time=table.time, written=table.written)
+        maintain(self._lakehouse, table, self._retention)
         trim_log(self._lakehouse, table.name, table.path, self._versions)
 
 
 def tables_of_job(lakehouse: Lakehouse, job: KeyedJob) -> list[MaintainedTable]:
     """Return the tables of a job's live generation."""
     generation = live_generation(lakehouse, job.name)
-    if generation is None:
-        return []
+    upserts = [table.name for table in job.tables if table.mode == "upsert"]
+    return [] if generation is None else tables_of_generation(generation, upserts)
+
+
+def tables_of_generation(generation: Generation, upserts: Collection[str] = ()) -> list[MaintainedTable]:
+    """Return the tables of a generation, also those that the job no longer has; `upserts` names its upsert tables."""
     batches = generation.journal.recent()
     return [
         MaintainedTable(
-            table.name,
-            generation.table(table.name),
-            [done.tables.get(table.name, ()) for done in batches],
-            is_upsert=table.mode == "upsert",
+            path.name, path, [done.tables.get(path.name, ()) for done in batches], is_upsert=path.name in upserts
         )
-        for table in job.tables
+        for path in sorted((generation.folder / "tables").glob("*"))
     ]
 
 

@@ -82,7 +82,6 @@ def check_target(
         master: the Spark master.
         conf: the given settings.
         home: the lakehouse directory, if known.
-        environment: environment variables.
 
     Raises:
         KeyfoldError: settings are missing, or contradict Keyfold's guarantees; the message lists all of them.

@@ -85,7 +85,6 @@ def publish(lakehouse: Lakehouse, job: KeyedJob, environment: Mapping[str, str] 
 
     Args:
         lakehouse: the lakehouse of the tables.
-        job: the job.
         environment: environment variables with the topics and Kafka's settings.
 
     Raises:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -22,7 +21,6 @@ class Source:
             message also has `kafka_key`, `kafka_header.NAME`, `kafka_headers`, `kafka_topic`, `kafka_partition`,
             `kafka_offset` and `kafka_timestamp`.
         path: whether the file's path is used: below its landing folder, without its suffixes (`.csv.gz`).
-        constant: a value for every row.
         time: format of times that are not ISO 8601: `s`, `ms`, `us` or `ns` for numbers that count from 1970, or a
             format such as `%d/%m/%Y %H:%M` (as Polars takes it), read as UTC unless it has an offset (`%z`). It is never
             guessed: a number does not tell its unit, and a date may be day first or month first.
@@ -38,7 +36,6 @@ class Source:
 
     names: tuple[str, ...]
     path: bool
-    constant: Any
     time: str
     json: bool
     place: bool
@@ -47,13 +44,12 @@ class Source:
         self,
         names: str | Sequence[str] = (),
         path: bool = False,
-        constant: Any = None,
         time: str = "",
         *,
         json: bool = False,
         place: bool = False,
     ) -> None:
-        given = {"path": path, "constant": constant, "time": time, "json": json, "place": place}
+        given = {"path": path, "time": time, "json": json, "place": place}
         for name, value in {"names": (names,) if isinstance(names, str) else tuple(names), **given}.items():
             object.__setattr__(self, name, value)
 

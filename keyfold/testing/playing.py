@@ -30,7 +30,6 @@ def play(
     decoded. As in the engine (`keyed.plans.slices.cut`), all late events of a run are in one slice.
 
     Args:
-        job: the job.
         runs: the events of each run, as `TestHarness.batch` takes them.
         end: event time to which the last run, without events, advances the watermark.
         parts: number of parts of a batch that the job's combiner is applied to.

@@ -65,10 +65,7 @@ PURCHASE_TOTAL = pa.schema(
         required("item", pa.string(), "The item", made_of="item"),
         required("delta_quantity", pa.int64(), "Pieces in this purchase; negative for a return", made_of="quantity"),
         required(
-            "cumulative_quantity",
-            pa.int64(),
-            "Pieces of the item so far, this purchase included",
-            made_of="quantity time",
+            "cumulative_quantity", pa.int64(), "Pieces of the item so far, with this purchase", made_of="quantity time"
         ),
         required("models", MODELS, "Variants of the item seen so far, sorted", made_of="models time"),
         required("event_time", TIMESTAMP, "When it was bought (UTC)", made_of="time"),
@@ -77,7 +74,7 @@ PURCHASE_TOTAL = pa.schema(
 
 LATEST_PURCHASE_TOTAL = pa.schema(
     [
-        required("item", pa.string(), "The item", made_of="item"),
+        PURCHASE_TOTAL.field("item"),
         required("quantity", pa.int64(), "Pieces bought less pieces returned, in all", made_of="quantity"),
         required("models", MODELS, "Variants of the item seen, sorted", made_of="models"),
     ]

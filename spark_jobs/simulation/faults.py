@@ -25,3 +25,11 @@ def csv_field(position: int, value: str) -> pl.Expr:
     if position >= 0:
         return pl.col("line").str.replace(rf"^((?:[^,]*,){{{position}}})[^,]*", f"${{1}}{value}")
     return pl.col("line").str.replace(rf"[^,]*((?:,[^,]*){{{-position - 1}}})$", f"{value}${{1}}")
+
+
+def csv_time_faults(position: int, future: str) -> dict[str, pl.Expr]:
+    """Make the faults of the event time of CSV lines; `future` is a time in the future."""
+    return {
+        "unreadable time": csv_field(position, "half past nine"),
+        "time in the future": csv_field(position, future),
+    }

@@ -36,7 +36,6 @@ def feed(rng: np.random.Generator, made: SimulatedEvents, arrival: Arrival, file
     """Make the lines of clean events, with faults.
 
     Args:
-        rng: the random generator.
         made: the clean events.
         arrival: the arrival of the events.
         files: number of files, at most that of events.

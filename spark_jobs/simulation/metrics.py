@@ -18,7 +18,7 @@ import polars as pl
 
 from keyfold.times import from_micros, to_times
 from spark_jobs.simulation.contract import DAY, SECOND, Floats, Format, Ints, SimulatedEvents, SimulationRequest
-from spark_jobs.simulation.faults import csv_field, json_faults, json_field
+from spark_jobs.simulation.faults import csv_field, csv_time_faults, json_faults, json_field
 
 STEP = 300 * SECOND
 """Time between two samples of a series, in microseconds."""
@@ -60,7 +60,6 @@ def metrics_table(
     """Make clean samples of every series at every time, sorted by time, with planted anomalies.
 
     Args:
-        rng: the random generator.
         series: number of series.
         times: sample times five minutes apart, in microseconds since 1970.
 
@@ -133,9 +132,7 @@ _CSV_FAULTS = {
     "too few fields": pl.col("line").str.head(19),
     "no value": csv_field(1, ""),
     "value is a word": csv_field(1, "plenty"),
-    "unreadable time": csv_field(0, "half past nine"),
-    "time in the future": csv_field(0, "2199-12-31 23:55:00"),
-}
+} | csv_time_faults(0, "2199-12-31 23:55:00")
 
 _JSON_FAULTS = json_faults("timestamp") | {
     "empty key": json_field("key", '""'),

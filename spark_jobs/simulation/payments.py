@@ -51,7 +51,6 @@ def payments_table(rng: np.random.Generator, cards: int, begin: int, end: int) -
     """Make clean payments sorted by time, including frauds.
 
     Args:
-        rng: the random generator.
         cards: number of cards.
         begin: no payment is earlier, in microseconds since 1970.
         end: every payment is earlier.

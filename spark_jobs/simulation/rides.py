@@ -74,7 +74,6 @@ def ride_points(
     """Make the points of many rides, sorted by event time.
 
     Args:
-        rng: the random generator.
         ids: the rides' ids.
         lengths: number of points of each ride, at least two.
         elapsed: the result of `seconds_into_ride` for these lengths.

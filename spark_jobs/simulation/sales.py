@@ -72,7 +72,6 @@ def sales_table(rng: np.random.Generator, size: int, begin: int, end: int) -> pl
     """Make clean sold lines sorted by time.
 
     Args:
-        rng: the random generator.
         size: number of lines.
         begin: no order is earlier, in microseconds since 1970.
         end: every order is earlier.

@@ -50,7 +50,6 @@ def telemetry_table(rng: np.random.Generator, vehicles: int, ticks: Ints) -> pl.
     """Make clean reports sorted by vehicle and time; no vehicle stops reporting.
 
     Args:
-        rng: the random generator.
         vehicles: number of vehicles.
         ticks: times ten seconds apart, in microseconds since 1970.
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from keyfold.times import to_times
 from spark_jobs.simulation.contract import DAY, HOUR, Floats, Format, Ints, SimulatedEvents, SimulationRequest
-from spark_jobs.simulation.faults import csv_field
+from spark_jobs.simulation.faults import csv_field, csv_time_faults
 from spark_jobs.streams import WEATHER
 
 AIRPORTS = {
@@ -39,7 +39,6 @@ def weather_table(rng: np.random.Generator, stations: int, hours: Ints) -> pl.Da
     """Make clean readings of every station at every hour, sorted by time.
 
     Args:
-        rng: the random generator.
         stations: number of stations.
         hours: full hours, in microseconds since 1970.
 
@@ -128,6 +127,4 @@ _FAULTS = {
     "temperature is a word": csv_field(5, "cold"),
     "humidity out of range": csv_field(7, "250"),
     "pressure out of range": csv_field(12, "1.2"),
-    "unreadable time": csv_field(14, "half past nine"),
-    "time in the future": csv_field(14, "2199-12-31T23:00:00Z"),
-}
+} | csv_time_faults(14, "2199-12-31T23:00:00Z")

@@ -5,12 +5,14 @@ import polars as pl
 
 from assets import payments
 from assets.plots.payments import LABELS
+from keyfold.dagster.assets.groups import find_groups
 from keyfold.dagster.suites import SUITES
 from keyfold.lakehouse import write_json
 from keyfold.privacy import MASK
 from spark_jobs.simulation.fraud_score import score_fraud
 from tests.folders import simulate_into
 
+GROUP = next(group for group in find_groups() if group.name == payments.GROUP)
 TABLES = {"card_in_two_cities", "card_in_two_cities_checked"}
 
 
@@ -21,7 +23,7 @@ def test_planted_fraud_is_found_every_payment_accounted_for_and_no_card_shown(sp
     suites = [suite for suite in SUITES if {key.asset_key.to_user_string() for key in suite.check_keys} <= TABLES]
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize(
-            [*payments.ASSETS, *payments.CHECKS, *suites],
+            [*GROUP.assets, *GROUP.checks, *suites],
             instance=instance,
             resources={"spark": spark, "lakehouse": lakehouse},
             run_config={

@@ -12,7 +12,9 @@ from pydantic import create_model
 from pyspark.sql import SparkSession
 
 from assets import rides
+from keyfold.dagster.assets.keyed_asset import conservation_check, keyed_assets
 from keyfold.dagster.assets.keyed_config import config_for
+from keyfold.dagster.assets.streams import stream_assets, stream_check
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.parameters import JobParameters
@@ -20,12 +22,14 @@ from keyfold.keyed.job.template import JobTemplate
 from keyfold.lakehouse import Lakehouse
 from keyfold.runs import run
 from keyfold.testing import local_spark
+from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
 from spark_jobs.simulation import SimulationSummary, simulate
+from spark_jobs.streams import RIDE_POINTS
 from tests.folders import empty_folder, simulate_into
 
 # Without the event index: these tests are of the streams, the rides and the checks.
-ASSETS = [asset for asset in rides.ASSETS if asset not in rides.ASSETS[-1:]]
-CHECKS = rides.CHECKS[:2]
+ASSETS = [*stream_assets(RIDE_POINTS, group="rides"), keyed_assets(rides.JOBS[0], group="rides")]
+CHECKS = [stream_check(RIDE_POINTS), conservation_check(RIDE_SUMMARIES)]
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.parameters import JobParameters
 from keyfold.keyed.job.template import JobTemplate
 from keyfold.lakehouse import Lakehouse, exclusive, fail_points
-from keyfold.maintenance import maintain
+from keyfold.maintenance import MaintainedTable, maintain
 from keyfold.maintenance.recording import record_ingest
 from keyfold.state.changing import moving
 from keyfold.state.changing import state_rewriting as rewriting
@@ -130,7 +130,7 @@ def maintain_all(home: Path) -> None:
         ("quarantine.clicks", lakehouse.quarantine("clicks"), None),
     ):
         written = [done.tables.get(name.partition(".")[0], ()) for done in batches]
-        maintain(lakehouse, name, path, timedelta(days=7), time=time, written=written)
+        maintain(lakehouse, MaintainedTable(name, path, written, time), timedelta(days=7))
     record_ingest(lakehouse, "clicks")
     for job in ("totals", "windows"):
         with exclusive(lakehouse.job(job), f"job {job}"):
@@ -139,7 +139,7 @@ def maintain_all(home: Path) -> None:
                 continue
             for path in sorted((generation.folder / "tables").glob("*")):
                 written = [done.tables.get(path.name, ()) for done in generation.journal.recent()]
-                maintain(lakehouse, path.name, path, timedelta(days=7), written=written)
+                maintain(lakehouse, MaintainedTable(path.name, path, written), timedelta(days=7))
             generation.record_checksums()
 
 

@@ -24,7 +24,7 @@ from keyfold.lakehouse.log_changes import changes_since, snapshot
 from keyfold.lakehouse.positions import Position, position_at
 from keyfold.lakehouse.reading import data_file_paths
 from keyfold.lakehouse.tables import create_table, table_id
-from keyfold.maintenance import Maintained, maintain
+from keyfold.maintenance import Maintained, MaintainedTable, maintain
 from keyfold.maintenance.checking_tables import Seen, findings_of_table
 from keyfold.maintenance.readers import Reader, readers
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks, totals, windows
@@ -44,7 +44,7 @@ def table(lakehouse: Lakehouse) -> Path:
 
 
 def care(lakehouse: Lakehouse, table: Path, **settings) -> Maintained:
-    return maintain(lakehouse, EVENTS, table, **{"time": "at", **settings})
+    return maintain(lakehouse, MaintainedTable(EVENTS, table, **{"time": "at", **settings}))
 
 
 def read_to(table: Path, version: int) -> dict[str, Position]:
@@ -454,7 +454,7 @@ def test_a_run_that_was_cut_off_finds_its_files_and_its_rows_after_maintenance(
     assert care(lakehouse, table).deleted == 0
     for name in ("totals", "changes"):
         written = [done.tables.get(name, ()) for done in live.journal.recent()]
-        assert maintain(lakehouse, name, live.table(name), written=written).deleted == 0
+        assert maintain(lakehouse, MaintainedTable(name, live.table(name), written)).deleted == 0
     assert run_job(without_spark, lakehouse, totals()).totals.events == 60
     assert pl.read_delta(str(live.table("totals"))).rows() == [("ann", 60)]
     assert pl.read_delta(str(live.table("changes")))["clicks"].sum() == 60

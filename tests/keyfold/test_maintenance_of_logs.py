@@ -15,7 +15,7 @@ from keyfold.lakehouse.data_files import write_data_file
 from keyfold.lakehouse.log_changes import changes_since
 from keyfold.lakehouse.positions import position_at
 from keyfold.lakehouse.tables import create_table, table_id
-from keyfold.maintenance import maintain
+from keyfold.maintenance import MaintainedTable, maintain
 from keyfold.maintenance.log import trim_log
 from keyfold.maintenance.removals import remember_removals
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks
@@ -96,7 +96,7 @@ def test_checkpoints_forget_replaced_files_after_the_retention_and_who_reads_the
     lakehouse, table
 ):
     before = position_at(table, DeltaTable(str(table)).version())
-    maintain(lakehouse, EVENTS, table, time="at")
+    maintain(lakehouse, MaintainedTable(EVENTS, table, time="at"))
     appended = append_until_checkpoint(table, 41)
     assert removals(table) == 39
     remember_removals(table, timedelta(0))

@@ -10,7 +10,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse
-from keyfold.maintenance import maintain
+from keyfold.maintenance import MaintainedTable, maintain
 from keyfold.storage.place import Place
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
@@ -34,7 +34,8 @@ def test_a_refresh_and_a_replay_after_maintenance_make_the_tables_of_before(lake
 
     before = len(DeltaTable(str(events)).file_uris())
     DeltaTable(str(events)).alter.set_table_properties({"delta.targetFileSize": str(files_size(events) // 3)})
-    assert 1 < maintain(lakehouse, f"events.{stream.name}", events, time=stream.event_time).files_after < before
+    table = MaintainedTable(f"events.{stream.name}", events, time=stream.event_time)
+    assert 1 < maintain(lakehouse, table).files_after < before
     assert run_job(SPARK, lakehouse, job).counts.events == 0
 
     refreshed = run_job(SPARK, lakehouse, job, FullRefresh(), options=small_batches)

@@ -18,7 +18,7 @@ from keyfold.columns import column, required
 from keyfold.dagster.alerts.settings import AlertSettings
 from keyfold.dagster.alerts.watch import Watch
 from keyfold.dagster.assets.health import drift_check
-from keyfold.dagster.assets.keyed_asset import conservation_check, keyed_assets
+from keyfold.dagster.assets.keyed_asset import JobAssets, conservation_check, keyed_assets
 from keyfold.dagster.assets.streams import stream_assets, stream_check
 from keyfold.dagster.suites import suite_checks
 from keyfold.keyed.job.clock import Clock
@@ -150,7 +150,7 @@ def assets_of(name: str) -> list[Any]:
     return [
         landing_asset,
         ingest,
-        keyed_assets(template, group=name),
+        keyed_assets(JobAssets(template), group=name),
         stream_check(stream),
         drift_check(stream),
         conservation_check(template),

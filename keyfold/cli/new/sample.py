@@ -67,7 +67,6 @@ def read_sample(path: Path, elements: Keys | None = None) -> Sample:
     """Read a file of CSV, JSON lines or Parquet.
 
     Args:
-        path: the file.
         elements: for JSON, the path of a list whose elements are read as rows.
 
     Raises:

@@ -27,7 +27,6 @@ def daemon(
     """Check by its heartbeats whether the daemon is alive.
 
     Args:
-        instance: the Dagster instance.
         now: the clock, in seconds since 1970.
         since: when this process started; a daemon that starts at the same time gets time to write its first heartbeat.
         raised: conditions raised before; a daemon that was reported dead gets no such time.

@@ -64,7 +64,6 @@ def deliver(
     """Send the waiting alerts, oldest first, until a message is not accepted.
 
     Args:
-        queue: the queue.
         send: sends alerts.
         most: largest number of alerts in one message.
         save: stores the remaining queue after every message, so that an accepted message is not sent again.

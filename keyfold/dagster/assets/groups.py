@@ -3,13 +3,15 @@
 To add a group, add a file `<name>.py` to that package, with
 
     GROUP    the group's name in Dagster; modules with the same GROUP are joined
+    OWNERS   people or teams, in Dagster's notation; may be left out
     STREAM   the stream that the group ingests; omit it if the group reads a stream of another group
-    JOBS     the job templates of the group
-    ASSETS   the assets, built by `stream_assets` and `keyed_assets`
-    CHECKS   the blocking checks, built by `stream_check` and `conservation_check`
+    JOBS     the jobs of the group, each as `JobAssets`
+    ASSETS   further assets of your own; may be left out
+    CHECKS   further checks of your own; may be left out
 
-Nothing else is registered: sensors, schedules, maintenance, automation, suites and health checks are derived from these.
-A module without `GROUP` is ignored. A module that lacks JOBS, ASSETS or CHECKS, or cannot be imported, is an error.
+Nothing else is registered: the assets of the stream and the jobs, the checks that no row is lost, sensors, schedules, maintenance,
+automation, suites and health checks are derived from these. A module without `GROUP` is ignored. A module that lacks JOBS, or cannot
+be imported, is an error.
 """
 
 from collections.abc import Sequence
@@ -18,11 +20,14 @@ from types import ModuleType
 
 import dagster as dg
 
+from keyfold.dagster.assets.keyed_asset import conservation_check, keyed_assets
+from keyfold.dagster.assets.streams import stream_assets, stream_check
 from keyfold.discovery import import_modules
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.template import JobTemplate
-from keyfold.project import current_project
+from keyfold.project import current_project, project_streams
 from keyfold.stream import Stream
+from keyfold.stream.sharing import streams_with
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class Group:
         name: the group's name in Dagster.
         jobs: the job templates whose tables it contains.
         assets: all its assets.
-        checks: its blocking checks.
+        checks: that no row of a stream or job is lost, and the group's own checks.
         stream: the stream that it ingests; None if it reads a stream of another group.
     """
 
@@ -88,14 +93,17 @@ def join_groups(groups: Sequence[Group]) -> list[Group]:
 
 
 def _group(module: ModuleType) -> Group:
-    if lacking := [name for name in ("JOBS", "ASSETS", "CHECKS") if not hasattr(module, name)]:
-        raise Misconfigured(f"{module.__file__} has GROUP but no {', '.join(lacking)}; a group of assets has all four")
-    if (stream := getattr(module, "STREAM", None)) is not None and stream.landing:
-        raise Misconfigured(
-            f"{module.__file__}: STREAM is {stream.name}, which shares the landing of {stream.landing} and is ingested with "
-            "it: omit STREAM"
-        )
-    return Group(module.GROUP, module.JOBS, module.ASSETS, module.CHECKS, getattr(module, "STREAM", None))
+    if not hasattr(module, "JOBS"):
+        raise Misconfigured(f"{module.__file__} has GROUP but no JOBS; a group of assets has both")
+    name, owners = module.GROUP, getattr(module, "OWNERS", ())
+    stream: Stream | None = getattr(module, "STREAM", None)
+    jobs: list[JobTemplate] = [one.template for one in module.JOBS]
+    assets = [*(keyed_assets(one, group=name, owners=owners) for one in module.JOBS), *getattr(module, "ASSETS", ())]
+    checks = [*map(conservation_check, jobs), *getattr(module, "CHECKS", ())]
+    if stream is not None:
+        assets[:0] = stream_assets(stream, group=name, owners=owners)
+        checks[:0] = map(stream_check, streams_with(stream, project_streams()))
+    return Group(name, jobs, assets, checks, stream)
 
 
 def _require_different(what: str, names: Sequence[str | None], modules: Sequence[ModuleType]) -> None:

@@ -1,6 +1,7 @@
 """Build the assets and the conservation check of a keyed job from its template."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import dagster as dg
 from pyspark.sql import SparkSession
@@ -36,34 +37,37 @@ from keyfold.sinks.kafka import Published
 Plot = Callable[[Lakehouse], Mapping[str, dg.MetadataValue]]
 
 
-def keyed_assets(
-    template: JobTemplate,
-    *,
-    group: str,
-    owners: Sequence[str] = (),
-    plot: Plot | None = None,
-    plot_of_counts: bool = False,
-    priority: int = 1,
-) -> dg.AssetsDefinition:
-    """Build an asset for every table of a job; one step runs the job and reports all of them.
+@dataclass(frozen=True)
+class JobAssets:
+    """A job of a group of assets, and how Dagster shows it.
 
-    Args:
+    Attributes:
         template: the job; the run config sets its parameters.
-        group: the asset group.
-        owners: people or teams, in Dagster's notation.
         plot: draws plots for the main table's metadata.
         plot_of_counts: the plots show only counts, so they are drawn also if the job has private columns.
         priority: of the steps that are ready, Dagster starts those with the highest priority first; non-blocking checks have 0.
+        owners: people or teams, in Dagster's notation; by default those of the group.
     """
+
+    template: JobTemplate
+    plot: Plot | None = None
+    plot_of_counts: bool = False
+    priority: int = 1
+    owners: Sequence[str] = ()
+
+
+def keyed_assets(shown: JobAssets, *, group: str, owners: Sequence[str] = ()) -> dg.AssetsDefinition:
+    """Build an asset for every table of a job; one step runs the job and reports all of them."""
+    template = shown.template
     config_type = config_for(template)
     typical = build_job(template)
 
     @dg.multi_asset(
         name=template.name,
-        specs=[_spec(typical, table, group, template.description, owners) for table in typical.tables],
+        specs=[_spec(typical, table, group, template.description, shown.owners or owners) for table in typical.tables],
         config_schema=config_type.to_fields_dict(),
         pool=f"job_{template.name}",
-        op_tags={"dagster/priority": str(priority)},
+        op_tags={"dagster/priority": str(shown.priority)},
         description=template.description,
     )
     def run_keyed_job(
@@ -94,7 +98,7 @@ def keyed_assets(
             _observe_branch(context, lakehouse, job, summary, mode.branch)
             return
         published = {one.table: one for one in summary.published}
-        plots = _plots(context, lakehouse, job, plot, of_counts=plot_of_counts)
+        plots = _plots(context, lakehouse, job, shown.plot, of_counts=shown.plot_of_counts)
         batch = last_batch(lakehouse, job.name)
         for table in job.tables:
             yield dg.MaterializeResult(

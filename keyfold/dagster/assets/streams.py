@@ -80,8 +80,8 @@ def stream_assets(
     streams = streams_with(stream, project_streams())
     if stream.landing:
         raise Misconfigured(
-            f"stream {stream.name} shares the landing of {stream.landing}, whose stream_assets include its tables: omit "
-            f"stream_assets of {stream.name}, and keep its stream_check"
+            f"stream {stream.name} shares the landing of {stream.landing}, whose assets include its tables: omit the STREAM of "
+            f"{stream.name} in its group of assets"
         )
     topic = kafka_topics().get(stream.name)
     landing = dg.AssetSpec(

@@ -36,11 +36,8 @@ def as_set(
     """Return the definitions unchanged, or, as KEYFOLD_RUNS says, with steps that submit those that need Spark.
 
     Args:
-        assets: all assets.
-        checks: all checks.
         module: the module that has the definitions as `defs`, for the child process.
         settings: returns the settings of the Spark session; called when a step begins.
-        environment: the environment variables.
 
     Raises:
         KeyfoldError: as `is_submitted`.
@@ -60,8 +57,6 @@ def submitted(
     """Replace the assets that need Spark by steps that launch a process; the returned checks lack those of such steps.
 
     Args:
-        assets: all assets.
-        checks: all checks.
         module: the module that has the definitions as `defs`, for the child process.
         launcher: builds the launch.
 

@@ -1,4 +1,4 @@
-"""Map raw columns to event columns: rename them, fill in constants, and make texts that mean a missing value NULL."""
+"""Map raw columns to event columns: rename them, fill in the path, and make texts that mean a missing value NULL."""
 
 from pathlib import PurePath
 
@@ -34,9 +34,8 @@ def map_columns(stream: Stream, raw: pa.Table, path: str | None) -> dict[str, li
         candidates = [_present(one, stream.missing) for name in source.raw_names for one in raw_values(raw, name)]
         if source.time:
             candidates = [_iso_times(one, source.time) for one in candidates]
-        fallback = path if source.path else source.constant
-        if fallback is not None:
-            candidates.append(pa.chunked_array([pa.repeat(pa.scalar(fallback), raw.num_rows)]))
+        if source.path and path is not None:
+            candidates.append(pa.chunked_array([pa.repeat(pa.scalar(path), raw.num_rows)]))
         columns[field.name] = candidates
     return columns
 

@@ -129,17 +129,23 @@ def _keys(routes: Routes, limit: int, values: Sequence[bytes | None], numbers: N
     inside = [name for name in routes.columns if name not in beside.column_names]
     keys = Keys(pl.DataFrame(), np.arange(len(values)))
     if inside:
-        reasons = [_reason(value, limit) for value in values]
-        rejects = [
-            Reject(_shown(value), int(number), reason)
-            for value, number, reason in zip(values, numbers, reasons, strict=True)
-            if reason
-        ]
-        good = np.array([at for at, reason in enumerate(reasons) if not reason], np.int64)
+        rejects, good = _parted(values, numbers, [_reason(value, limit) for value in values])
         inner = read_keys(inside, [value for at in good.tolist() if (value := values[at]) is not None], numbers[good])
         keys = Keys(inner.texts, good[inner.at], [*rejects, *inner.rejects])
     outside = {name: text_of(beside, name).gather(keys.at) for name in routes.columns if name in beside.column_names}
     return replace(keys, texts=pl.DataFrame({**keys.texts.to_dict(), **outside}))
+
+
+def _parted(
+    values: Sequence[bytes | None], numbers: Numbers, reasons: Sequence[str | None]
+) -> tuple[list[Reject], Numbers]:
+    """Return the messages with a reason to reject them, and the positions of the others."""
+    rejects = [
+        Reject(_shown(value), int(number), reason)
+        for value, number, reason in zip(values, numbers, reasons, strict=True)
+        if reason
+    ]
+    return rejects, np.array([at for at, reason in enumerate(reasons) if not reason], np.int64)
 
 
 def _together(parts: Sequence[ValidatedRows]) -> ValidatedRows:
@@ -172,14 +178,9 @@ def _read_one_by_one(
 ) -> Rows:
     """Check each message, and read those without a fault."""
     reasons = [faults.get(at) or _reason(value, stream.max_line_bytes) for at, value in enumerate(values)]
-    rejects = [
-        Reject(_shown(value), int(number), reason)
-        for value, number, reason in zip(values, numbers, reasons, strict=True)
-        if reason
-    ]
-    good = [at for at, reason in enumerate(reasons) if not reason]
-    taken = [value for at in good if (value := values[at]) is not None]
-    rows = read_values(schema, taken, numbers[good] if good else numbers[:0], stream.missing)
+    rejects, good = _parted(values, numbers, reasons)
+    taken = [value for at in good.tolist() if (value := values[at]) is not None]
+    rows = read_values(schema, taken, numbers[good], stream.missing)
     return replace(rows, rejects=[*rows.rejects, *rejects])
 
 

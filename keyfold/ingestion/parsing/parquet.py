@@ -30,7 +30,6 @@ def read_parquet(schema: pa.Schema, path: Place, max_bytes: int, max_row: int) -
 
     Args:
         schema: the raw columns of the stream.
-        path: the file.
         max_bytes: maximum bytes of all values, decompressed, with repeated values counted in each row.
         max_row: maximum bytes of a row.
 

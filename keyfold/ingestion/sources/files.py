@@ -160,7 +160,6 @@ def is_as_admitted(file: Place, size: int, times: tuple[int, int], digest: str) 
     """Whether a file has not changed since it was admitted.
 
     Args:
-        file: the file.
         size: its size then, in bytes.
         times: its modification time and inode change time then, in nanoseconds since 1970.
         digest: its `fingerprint` then.

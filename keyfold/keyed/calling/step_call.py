@@ -34,7 +34,6 @@ class Called(NamedTuple):
         """Apply the result to rows of state, and return the rows after it.
 
         Args:
-            job: the job.
             before: the rows that the step was called with, or all rows of some of the keys.
         """
         if self.dropped is None:
@@ -53,10 +52,8 @@ def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: C
     """Call the step with all events but those that are late by the engine's rule.
 
     Args:
-        job: the job.
         state: the rows of keys with events or a due timer.
         events: the events of these keys.
-        clock: the clock of the batch.
 
     Raises:
         AnswerError: the step did not return a `Step` of frames, or columns or tables differ from the declared ones; names

@@ -24,12 +24,10 @@ def waiting_events(
     """Return for each event whether it only waits (`job.waiting`); of each slot all events wait, or none does.
 
     Args:
-        job: the job.
         state: the rows of the events' keys that do not wait, with `SLOT`, sorted by it.
         events: the events, sorted by slot.
         slots: slots of the events.
         due: slots with a due timer.
-        clock: the clock of the batch.
         rows_a_key: estimated number of waiting rows per key.
     """
     waits = np.zeros(events.height, bool)

@@ -21,7 +21,6 @@ def read_source(spark: SparkSession, checkpoint: Place | str, source: str, **opt
     """Load one of Spark's state data sources.
 
     Args:
-        spark: the Spark session.
         checkpoint: checkpoint of a query: a folder, or a URL of another file system.
         source: `statestore` or `state-metadata`.
         options: options of the source; those that are None are left out.

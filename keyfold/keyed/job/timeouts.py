@@ -135,7 +135,6 @@ class Timeout:
             heard: events that the step has processed; the timers of their keys start again. A key without a timer, in seeded
                 or moved state, counts as heard of now.
             key: the job's key.
-            clock: the batch's clock.
         """
         if self.in_event_time:
             return state

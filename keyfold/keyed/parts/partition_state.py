@@ -20,10 +20,8 @@ class PartitionState:
     """The rows of a partition before a batch, and the changes by the batch.
 
     Args:
-        job: the job.
         folder: folder of the parts.
         before: the manifest before the batch; None for an empty partition.
-        batch: the batch.
         sizes: sizes of parts.
 
     Raises:

@@ -31,7 +31,6 @@ class Store:
     Args:
         before: the manifest before the batch; its waiting rows are ignored.
         folder: folder of the parts.
-        batch: the batch.
         sizes: sizes of parts.
         waits: whether these are waiting rows, which are rarely read.
 

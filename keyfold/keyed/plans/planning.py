@@ -75,7 +75,6 @@ def plan_run(
     """Plan a run that continues after the last batch.
 
     Args:
-        job: the job.
         tables: the folders of its input tables, by name.
         done: the last commit record.
         clock: the clock record after it.

@@ -21,7 +21,6 @@ def files_written(
     """Return the files that batches of a job wrote to a table, by batch; a batch without files is left out.
 
     Args:
-        lakehouse: the lakehouse.
         job: name of the job.
         table: name of the table.
         generation: the generation that must be live: another generation has other tables.

@@ -30,7 +30,6 @@ class TotalTooLargeError(MaskableError, ArithmeticError):
     Args:
         column: name of the total.
         key: key of the total, by column.
-        total: the total.
         kind: describes the type of the column.
     """
 

@@ -52,7 +52,6 @@ class Batches:
 
     Args:
         spark, lakehouse, job: as in `run_job`.
-        generation: the generation.
         next_plan: plans more batches and returns the first of them; None if there is nothing more to do.
         on_batch: is called after each batch.
         is_single: whether exactly one batch is planned, and none was left by an earlier run.

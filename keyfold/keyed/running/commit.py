@@ -44,8 +44,6 @@ def forget(job: KeyedJob, generation: Generation, batch: int, kept: int) -> None
     """Remove files that no later batch needs, after Spark has finished a batch.
 
     Args:
-        job: the job.
-        generation: its generation.
         batch: the batch that Spark has finished; its stored answers of external services are removed.
         kept: number of batches whose staged upsert rows and state stay readable.
     """

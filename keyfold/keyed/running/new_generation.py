@@ -49,9 +49,6 @@ def new_branch(
     """Create a branch with empty tables; it replaces a branch of the same name.
 
     Args:
-        spark: the Spark session.
-        lakehouse: the lakehouse.
-        job: the job.
         name: the branch's name.
         span: the event times that it will read: from the first, before the second; None where it is open.
 

@@ -47,7 +47,6 @@ class PartitionOperator:
     """Calls a job's step for one state partition at a time, with its events, the rows of their keys, and the clock.
 
     Args:
-        job: the job.
         answers: folder of stored answers of external services, with a folder for each batch.
         parts: folder of state parts.
         manifest: Spark's value with the manifest of the current partition.

@@ -77,7 +77,6 @@ def read_slices(
     """Make the function for `mapInArrow`: it takes numbers of splits and returns rows of `blobs.BLOBS`.
 
     Args:
-        job: the job.
         journal: the folder of its journal.
         tables: the folders of its input tables, by name.
         partitions: number of state partitions of the generation.

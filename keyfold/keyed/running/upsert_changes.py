@@ -33,7 +33,6 @@ def write_changes(
     """Write the changes that a batch makes in upsert tables.
 
     Args:
-        job: the job.
         generation: its generation; the tables have all earlier batches, and not this one.
         plan: the plan of the batch.
         files: the files that the batch wrote, by table.

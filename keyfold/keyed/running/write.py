@@ -48,7 +48,6 @@ def write_tables(
     """Make the function for `mapInArrow` that takes rows of `processor.EMITTED`, writes data files, and returns `WORKED`.
 
     Args:
-        job: the job.
         folders: the folders of its tables, by name; rows of an upsert table are staged there.
     """
     tables = {table.name: table for table in job.tables}

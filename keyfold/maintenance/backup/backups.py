@@ -61,7 +61,6 @@ def back_up(lakehouse: Lakehouse, to: Place, *, keep: int | None = None) -> Back
     """Back up a lakehouse. Runs, also continuous ones, and maintenance may go on meanwhile.
 
     Args:
-        lakehouse: the lakehouse.
         to: a folder or bucket for backups, outside of the lakehouse; created if missing.
         keep: number of backups to keep there; None keeps all.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 import pyarrow as pa
@@ -10,6 +10,7 @@ from pyarrow import types
 
 from keyfold.columns import column
 from keyfold.errors import Misconfigured
+from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.exact_sums import check_sums, may_overflow
 from keyfold.stream import TIMESTAMP
 
@@ -109,6 +110,23 @@ class Aggregates:
         A partial sum may overflow where the total with the state does not, so the step decides.
         """
         return rows if may_overflow(rows, self._sums) else self.joined(rows, by, *more)
+
+
+def counting_job(
+    counted: str, settings: Mapping[str, Any], derived: Mapping[str, pl.Expr], **declared: Any
+) -> KeyedJob:
+    """Make a job whose rows of events, state and output have in `counted` the number of events that they stand for.
+
+    Args:
+        counted: the column.
+        settings: arguments of `KeyedJob` that the user gave; they come before `declared`.
+        derived: the columns of events that are computed, besides those of `settings`.
+        declared: other arguments of `KeyedJob`.
+    """
+    number = pl.col(counted).sum()
+    counts = dict.fromkeys(("event_count", "output_events", "state_events"), number)
+    arguments = {**counts, "step_decides_late": True, **declared, **settings}
+    return KeyedJob(**{**arguments, "derived": {**settings.get("derived", {}), **derived}})
 
 
 def newest(event_time: str) -> pa.Field:

@@ -11,7 +11,7 @@ from keyfold.errors import Misconfigured
 from keyfold.keyed.job.clock import Clock
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.step import Step, StepFunction
-from keyfold.operators.aggregation.aggregates import COUNTED, number_of_events
+from keyfold.operators.aggregation.aggregates import COUNTED, counting_job, number_of_events
 from keyfold.operators.ordering import in_order
 
 RANK = "rank"
@@ -179,8 +179,10 @@ def _kept(
 ) -> KeyedJob:
     """Make a job that never drops keys; one row of each key has the number of events of all its rows."""
     number = number_of_events(counted, event_time)
-    more = {**settings, "derived": {**settings.get("derived", {}), counted: pl.lit(1, pl.Int64)}}
-    return KeyedJob(
+    return counting_job(
+        counted,
+        settings,
+        {counted: pl.lit(1, pl.Int64)},
         name=name,
         key=key,
         event_time=event_time,
@@ -189,12 +191,8 @@ def _kept(
         output=output,
         step=step,
         combine=combine,
-        event_count=pl.col(counted).sum(),
         # State keeps the number of all events of its keys, so the conservation check must not count them in the table too.
         output_events=pl.lit(0),
-        state_events=pl.col(counted).sum(),
-        step_decides_late=True,
         output_mode="upsert",
         output_key=output_key,
-        **more,
     )

@@ -9,7 +9,7 @@ import pyarrow as pa
 from keyfold.keyed.job.clock import Clock
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.step import Step
-from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, Aggregates, newest
+from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, Aggregates, counting_job, newest
 
 
 def totals(
@@ -23,7 +23,6 @@ def totals(
     latest: str = "",
     counted: str = COUNTED,
     events: pa.Schema | None = None,
-    derived: Mapping[str, pl.Expr] | None = None,
     **settings: Any,
 ) -> KeyedJob:
     """Make a job that aggregates all events of each key, and upserts the key's row when it changes.
@@ -32,16 +31,12 @@ def totals(
     the shuffle.
 
     Args:
-        name: the job's name.
-        of: the aggregates by column.
-        key: the key columns.
-        event_time: the events' time column.
+        name, of, key, event_time, settings: as for `windows`.
         output: columns of the table: the key, and any of `of`, `then`, `latest` and `counted`.
         then: columns computed from the others, such as an average.
         latest: the column with the time of the newest event; none by default.
         counted: the column with the number of events.
         events: columns of the late table; by default the key, the event time, the aggregates and `counted`.
-        derived, settings: other arguments of `KeyedJob`, including `stream` and `watermark_delay`.
 
     Raises:
         Misconfigured: a sum is over floats, or a column is not declared.
@@ -81,26 +76,21 @@ def totals(
         rows = sums.joined(pl.concat([state, came.select(state.columns)]), by, *last).select(state.columns)
         return Step(state=rows, output=rows.with_columns(**then or {}).select(output.names))
 
-    more: dict[str, Any] = {
-        "events": events or pa.schema([*(output.field(one) for one in key), newest(event_time), *sums.fields]),
-        "derived": {**(derived or {}), **sums.derived},
-        "output_events": pl.lit(0),
-        # True for all rows: each key has one.
-        "one_per_key": pl.col(counted).is_not_null(),
-        **settings,
-    }
-    return KeyedJob(
+    return counting_job(
+        counted,
+        settings,
+        sums.derived,
         name=name,
         key=key,
         event_time=event_time,
+        events=events or pa.schema([*(output.field(one) for one in key), newest(event_time), *sums.fields]),
         state=pa.schema(kept),
         output=output,
         step=step,
         combine=combine,
-        event_count=pl.col(counted).sum(),
-        state_events=pl.col(counted).sum(),
-        step_decides_late=True,
+        output_events=pl.lit(0),
+        # True for all rows: each key has one.
+        one_per_key=pl.col(counted).is_not_null(),
         output_mode="upsert",
         output_key=key,
-        **more,
     )

@@ -12,7 +12,7 @@ from keyfold.errors import Misconfigured
 from keyfold.keyed.job.clock import DEADLINE, Clock
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.step import Step
-from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, Aggregates, newest
+from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, Aggregates, counting_job, newest
 from keyfold.operators.periods import period_start
 from keyfold.stream import TIMESTAMP
 
@@ -28,7 +28,6 @@ def sessions(
     gap: timedelta,
     output: pa.Schema,
     counted: str = COUNTED,
-    derived: Mapping[str, pl.Expr] | None = None,
     **settings: Any,
 ) -> KeyedJob:
     """Make a job that writes one row per session of a key: events at most `gap` apart.
@@ -37,14 +36,10 @@ def sessions(
     already have ended when it arrived, and it joins no open session.
 
     Args:
-        name: the job's name.
-        of: the aggregates by column.
-        key: the key columns.
-        event_time: the events' time column.
+        name, of, key, event_time, settings: as for `windows`.
         gap: the longest time between two events of a session.
         output: columns of the table: the key, `window_start` (the first event), `window_end`, any of `of`, and `counted`.
         counted: the column with the number of events.
-        derived, settings: other arguments of `KeyedJob`, including `stream` and `watermark_delay`.
 
     Raises:
         Misconfigured: `gap` is not positive, a sum is over floats, or `output` lacks `counted`.
@@ -101,19 +96,16 @@ def sessions(
         for one, what in ((START, "Event time of the first of them (UTC)"), (DEADLINE, "End of the session (UTC)"))
     )
     rows = [*keyed, newest(event_time), first, *sums.fields]
-    return KeyedJob(
+    return counting_job(
+        counted,
+        settings,
+        {START: pl.col(event_time), **sums.derived},
         name=name,
         key=key,
         event_time=event_time,
         events=pa.schema(rows),
-        derived={**(derived or {}), START: pl.col(event_time), **sums.derived},
         state=pa.schema([*rows, deadline]),
         output=output,
         step=step,
         combine=combine,
-        event_count=pl.col(counted).sum(),
-        output_events=pl.col(counted).sum(),
-        state_events=pl.col(counted).sum(),
-        step_decides_late=True,
-        **settings,
     )

@@ -12,7 +12,7 @@ from keyfold.errors import Misconfigured
 from keyfold.keyed.job.clock import DEADLINE, Clock
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.step import Step
-from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, Aggregates, newest
+from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, Aggregates, counting_job, newest
 from keyfold.operators.periods import period_start
 from keyfold.stream import TIMESTAMP
 from keyfold.times import micros
@@ -35,7 +35,6 @@ def windows(
     most: str = "",
     output: pa.Schema,
     counted: str = COUNTED,
-    derived: Mapping[str, pl.Expr] | None = None,
     **settings: Any,
 ) -> KeyedJob:
     """Make a job that aggregates the events of each key and window, and writes a window when the watermark passes its end.
@@ -54,7 +53,7 @@ def windows(
         most: write only the rows with the greatest value of this column in each window of a key, including ties.
         output: columns of the table: the key, `by`, `window_start` or `window_end`, any of `of`, and `counted`.
         counted: the column with the number of events whose last window this is, including rows that `most` drops.
-        derived, settings: other arguments of `KeyedJob`, including `stream` and `watermark_delay`.
+        settings: other arguments of `KeyedJob`, including `stream` and `watermark_delay`.
 
     Raises:
         Misconfigured: `length` is not a multiple of `every`, a sum is over floats, or `output` lacks `counted`.
@@ -131,21 +130,18 @@ def windows(
         column(one, TIMESTAMP, what, made_of=(event_time,), nullable=False)
         for one, what in zip((PANE, DEADLINE), descriptions, strict=True)
     )
-    return KeyedJob(
+    return counting_job(
+        counted,
+        settings,
+        {PANE: period_start(pl.col(event_time), every), **sums.derived},
         name=name,
         key=key,
         event_time=event_time,
         events=pa.schema([*keyed, newest(event_time), pane, *sums.fields]),
-        derived={**(derived or {}), PANE: period_start(pl.col(event_time), every), **sums.derived},
         state=pa.schema([*keyed, pane, *sums.fields, deadline]),
         output=output,
         step=step,
         combine=combine,
-        event_count=pl.col(counted).sum(),
-        output_events=pl.col(counted).sum(),
-        state_events=pl.col(counted).sum(),
-        step_decides_late=True,
-        **settings,
     )
 
 

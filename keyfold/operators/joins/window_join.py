@@ -31,12 +31,9 @@ def window_join(
     at the start of the run is late.
 
     Args:
-        name: name of the job.
-        left, right: the inputs with their names.
-        key: columns of the join, which both inputs have.
+        name, left, right, key, settings: as for `interval_join`.
         length: length of a window.
         how: `inner`, `left` or `outer`, as in `interval_join`; or `semi`: each left row that has a match, once.
-        settings: other settings of `KeyedJob`.
 
     Raises:
         Misconfigured: `length` is not positive, or the inputs do not fit together.

@@ -87,7 +87,6 @@ def mask_keys(
     """Mask keys in `monitoring.edits` that have one of the values in every named column of the key.
 
     Args:
-        lakehouse: the lakehouse.
         values: values by column.
         not_of: jobs whose entries are not changed.
         dry_run: only count.

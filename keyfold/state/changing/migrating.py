@@ -74,7 +74,6 @@ class Migration:
     """Migrates rows of state from an older version to the job's, one version after another.
 
     Args:
-        job: the job.
         version: version of the rows' schema.
 
     Raises:

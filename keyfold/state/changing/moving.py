@@ -46,7 +46,6 @@ def plan_change(lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = No
     """Compare a job's settings and schemas with its live generation. Changes of its step's code are not noticed.
 
     Args:
-        lakehouse: the lakehouse.
         job: the changed job.
         partitions: new number of state partitions; None keeps the number.
     """

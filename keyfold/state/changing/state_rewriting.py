@@ -97,8 +97,6 @@ def rewrite(
     """Make a generation from another one, which the caller makes live (`go_live`). The caller must hold the job's lock.
 
     Args:
-        spark: the Spark session.
-        lakehouse: the lakehouse.
         job: the job of the new generation.
         old: the live generation.
         done: its last batch, from `last_batch` under the same lock.

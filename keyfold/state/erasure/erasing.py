@@ -98,9 +98,6 @@ def erase(
     """Erase rows of a stream everywhere in the lakehouse; see the module's documentation.
 
     Args:
-        spark: the Spark session.
-        lakehouse: the lakehouse.
-        stream: the stream.
         jobs: every job of the project that has run, with the parameters of its live generation. Jobs that do not read the
             stream are not changed.
         erasure: the values, and who erases them and why.

@@ -35,8 +35,6 @@ def erase_in_jobs(
     """Erase rows in states and tables of jobs. The caller must hold the locks of all of them.
 
     Args:
-        spark: the Spark session.
-        lakehouse: the lakehouse.
         live: the jobs, each after all jobs that it reads, with the live generation and its last commit record.
         trace: the columns with the values.
         dry_run: only count.

@@ -47,7 +47,6 @@ def as_state(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) ->
     """Map the source's rows to the columns of the job's state; values that do not fit become NULL (see `check_rows`).
 
     Args:
-        job: the job.
         source: rows of the source.
         mapping: SQL expressions over the source's columns, by column of state; a column that is not named is copied from
             the source's column of the same name.

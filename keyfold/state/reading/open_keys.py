@@ -77,7 +77,6 @@ def write_open_keys(lakehouse: Lakehouse, job: KeyedJob, rows: StateRows) -> Exp
     """Write the open keys of a state as a new version of the table `open.<job>`.
 
     Args:
-        lakehouse: the lakehouse.
         job: the job, with the parameters of the generation.
         rows: rows of its state, with all keys.
 

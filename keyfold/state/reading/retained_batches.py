@@ -82,7 +82,6 @@ def find_batch(generation: Generation, batch: int | None = None) -> int | None:
     """Return the batch to read, after a check that its files exist and have their sizes.
 
     Args:
-        generation: the generation.
         batch: the batch; None for the last finished one.
 
     Returns:

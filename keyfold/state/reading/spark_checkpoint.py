@@ -104,7 +104,6 @@ def read_checkpoint(
     """Read a part of a checkpoint's state as a Spark frame, for all operators that have it.
 
     Args:
-        spark: the Spark session.
         checkpoint: its folder, or a URL of another file system.
         part: name of the part; may be left out if there is only one.
         operator: read this operator only; if it does not have the part and another one does, the frame is empty.

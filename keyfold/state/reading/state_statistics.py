@@ -114,7 +114,6 @@ def state_statistics(lakehouse: Lakehouse, rows: StateRows, last: int = 20) -> S
     """Compute the statistics of a state in workers, which read only the columns of the key and the timers.
 
     Args:
-        lakehouse: the lakehouse.
         rows: rows of the job's state, with all keys.
         last: number of batches in `growth`.
 

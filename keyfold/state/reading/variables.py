@@ -86,7 +86,6 @@ def read_variables(
     `value`. Timers and times to live are left out.
 
     Args:
-        spark: the Spark session.
         checkpoint: its folder, or a URL of another file system.
         operator: the operator; may be left out if there is only one.
         batch: the batch after which the state is read; the last by default.

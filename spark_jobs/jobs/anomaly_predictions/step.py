@@ -11,9 +11,9 @@ import polars as pl
 from keyfold import Clock, Step
 from keyfold.keyed.job import STALE_AT, Parted, Timeout
 from keyfold.keyed.rows.codec import empty
-from keyfold.operators.ordering import in_order
+from keyfold.operators.ordering import Ordered, in_order
 from keyfold.operators.periods import period_start
-from keyfold.times import micros, shifted
+from keyfold.times import shifted
 from spark_jobs.jobs.anomaly_predictions.changes import NONE, emit_all, find_changes
 from spark_jobs.jobs.anomaly_predictions.learning import Learn
 from spark_jobs.jobs.anomaly_predictions.model_state import Kept
@@ -28,9 +28,9 @@ from spark_jobs.jobs.anomaly_predictions.tables import (
     WAITING,
     state_schema,
 )
+from spark_jobs.jobs.key_lifetimes import cut_lifetimes
 from spark_jobs.streams import METRICS
 
-_LONG_AGO = -(2**63)
 _KEY = ("key",)
 
 
@@ -125,11 +125,11 @@ class AnomalyStep:
             (pl.col("deadline") <= clock.watermark) | self.at_arrival | (over is not None)
         ).to_series()
         due = waiting.filter(is_due).select("key", "value", event_time="timestamp")
-        ready = in_order(due, _KEY, "event_time").events
+        ready = in_order(due, _KEY, "event_time")
         waiting = waiting.filter(~is_due)
 
         kept = self._refreshed(Kept.of(state, self.model), clock, over)
-        kept = kept.with_new(self.model, _keys(ready))
+        kept = kept.with_new(self.model, _keys(ready.events))
         output, latest, retired = [empty(ANOMALY_PREDICTION)], [empty(LATEST_PREDICTION)], []
         # The first lifetime continues the models; before each later one, the models of its keys retire.
         for life, part in self._lifetimes(kept.models, ready):
@@ -165,32 +165,23 @@ class AnomalyStep:
             waits = waits.filter(pl.col(STALE_AT) <= (clock.processing_time if until is None else until))
         return kept.refreshed(self.model, waits["key"].unique())
 
-    def _lifetimes(self, models: pl.DataFrame, events: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
+    def _lifetimes(self, models: pl.DataFrame, ordered: Ordered) -> Iterator[tuple[int, pl.DataFrame]]:
         """Split events by the lifetime of their key: 0 continues the key's state, and each silence starts the next.
 
         A silence in processing time is between batches, never between two events of one batch.
         """
-        if not events.height:
+        if not ordered.events.height:
             return
-        if not self.forget.in_event_time:
-            yield 0, events
-            return
-        runs = key_runs(models, events)
-        times = events["event_time"].to_physical().to_numpy()
-        last = models["last_event_time"].to_physical().fill_null(_LONG_AGO).to_numpy()[runs.model]
-        before = np.roll(times, 1)
-        # Before a key's first event there is no silence.
-        before[runs.starts] = np.where(last == _LONG_AGO, times[runs.starts], last)
-        # A late event, before the key's newest event, does not end a silence.
-        before = np.maximum(before, last[runs.run])
-        is_silence = times - before > micros(self.forget.after)
-        silences = np.cumsum(is_silence)
-        lives = silences - (silences - is_silence)[runs.starts][runs.run]
-        if not silences[-1]:
-            yield 0, events
-            return
-        for life in range(int(lives.max()) + 1):
-            yield life, events.filter(pl.Series(lives == life))
+        keys = ordered.events.select(_KEY)[ordered.starts]
+        last = keys.join(models.select("key", "last_event_time"), on=_KEY, how="left", maintain_order="left")[
+            "last_event_time"
+        ]
+        cut = cut_lifetimes(ordered, "event_time", last + self.forget.after, self.forget)
+        first = np.searchsorted(cut.key_number, cut.key_number)
+        life = np.arange(len(first)) - first + np.where(cut.goes_on[first], 0, 1)
+        lives = pl.Series(life[cut.ordered.key_number])
+        for number in range(int(life.max()) + 1):
+            yield number, ordered.events.filter(lives == number)
 
     def _process(self, kept: Kept, events: pl.DataFrame, clock: Clock) -> _Processed:
         """Predict and learn events, and find the predictions to emit."""

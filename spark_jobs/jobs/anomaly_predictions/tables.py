@@ -49,10 +49,7 @@ RETIRED_MODEL = pa.schema(
         required("events_learned", pa.int64(), "Number of values that it had learned", made_of="timestamp"),
         required("last_event_time", TIMESTAMP, "When the last of them was measured (UTC)", made_of="timestamp"),
         required(
-            "retired_at",
-            TIMESTAMP,
-            "When it retired (UTC), in the time that `timeout_in` selects",
-            made_of="timestamp",
+            "retired_at", TIMESTAMP, "When it retired (UTC), in the time that `timeout_in` selects", made_of="timestamp"
         ),
     ]
 )

@@ -55,11 +55,7 @@ FLEET_DAY = pa.schema(
         MOVING_SECONDS,
         IDLE_SECONDS,
         required(
-            "stopped_seconds",
-            pa.float64(),
-            "Time between trips while points arrive",
-            unit="seconds",
-            made_of=MOTION,
+            "stopped_seconds", pa.float64(), "Time between trips while points arrive", unit="seconds", made_of=MOTION
         ),
         FUEL_USED,
         column("latest", TIMESTAMP, "Event time of its last point; NULL without a point (UTC)", made_of="time"),

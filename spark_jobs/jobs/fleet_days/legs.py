@@ -23,7 +23,6 @@ class Legs:
         moving_speed: speed above which a point is moving.
         stop_after: duration from which a stand is not a pause of a trip.
         silence: longest time between two points of a leg.
-        watermark: the watermark.
 
     Attributes:
         vehicles: the vehicle of each point.

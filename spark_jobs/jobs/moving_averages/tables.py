@@ -24,11 +24,9 @@ def averages_schema(columns: tuple[str, ...]) -> pa.Schema:
     """Return the schema of the table with averages of these columns."""
     return pa.schema(
         [
-            required("station_id", pa.string(), "Station that took the readings", made_of="station_id"),
+            STATION_SESSION.field("station_id"),
             required("start_time", TIMESTAMP, "Event time of the window's first reading (UTC)", made_of="time"),
-            required(
-                "end_time", TIMESTAMP, "Event time of its last reading, which the row came with (UTC)", made_of="time"
-            ),
+            required("end_time", TIMESTAMP, "Event time of its last reading (UTC)", made_of="time"),
             *(_average_of(WEATHER.schema.field(name)) for name in columns),
             required("n_readings", pa.int64(), "Readings in the window", made_of="time"),
             required(

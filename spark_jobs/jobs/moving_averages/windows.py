@@ -79,7 +79,6 @@ class _Stations:
 
     Args:
         passed: the readings.
-        clock: the batch's clock.
         window: the job's settings.
         is_over: whether the stations timed out in processing time, so that every session has ended.
     """

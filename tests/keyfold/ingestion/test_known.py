@@ -35,6 +35,7 @@ def batch(pair: Pair, number: int, *files: AdmittedFile, source: str = "landing/
         seconds=1,
         tables={},
         last_written={},
+        last_files={},
         counts=IngestCounts(),
         totals=IngestCounts(),
         deferred=deferred,

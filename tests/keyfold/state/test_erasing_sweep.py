@@ -25,7 +25,7 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.row_erasure import erased_rows
 from keyfold.maintenance.checking import check
 from keyfold.maintenance.compaction import compact
-from keyfold.maintenance.one_table import maintain
+from keyfold.maintenance.one_table import MaintainedTable, maintain
 from keyfold.privacy import MASK
 from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, edit_state
@@ -192,7 +192,7 @@ def test_tools_that_change_files_on_purpose_leave_nothing_that_looks_damaged(spa
         "bootstrap": lambda: bootstrap(spark, lakehouse, job, Bootstrap(str(seed))),
         "promote": lambda: promote(lakehouse, "windows", "again"),
         "prune": lambda: prune(lakehouse, "windows", branches=True),
-        "maintain": lambda: maintain(lakehouse, "events.clicks", lakehouse.events("clicks")),
+        "maintain": lambda: maintain(lakehouse, MaintainedTable("events.clicks", lakehouse.events("clicks"))),
         "rebuild": lambda: rebuild(spark, lakehouse, CLICKS, settle=timedelta(0)),
         "refresh": lambda: run_job(spark, lakehouse, job, FullRefresh()),
         "move": lambda: move(spark, lakehouse, windows(stream=CLICKS, key_groups=9)),

@@ -15,14 +15,14 @@ from pydantic import Field
 from keyfold.dagster.assets.metadata import table_key
 from keyfold.dagster.automation.starting.schedules import schedule_of
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generation.generations import Generation, live_generation
+from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.template import JobTemplate
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
-from keyfold.maintenance import RETENTION, Maintained, maintain
+from keyfold.maintenance import RETENTION, Maintained, MaintainedTable, maintain
 from keyfold.maintenance.log import trim_log
 from keyfold.maintenance.recording import record_ingest
 from keyfold.maintenance.removals import remember_removals
-from keyfold.runs.table_maintenance import MaintainedTable, tables_of_ingest
+from keyfold.runs.table_maintenance import tables_of_generation, tables_of_ingest
 from keyfold.stream import Stream
 
 
@@ -87,7 +87,7 @@ def _job_op(template: JobTemplate) -> dg.OpDefinition:
                 generation = live_generation(lakehouse, template.name)
                 if generation is None:
                     return
-                tables = _tables(generation)
+                tables = tables_of_generation(generation)
                 try:
                     _remember(config, tables)
                     _maintain(context, config, lakehouse, tables)
@@ -99,14 +99,6 @@ def _job_op(template: JobTemplate) -> dg.OpDefinition:
             context.log.warning(f"the tables of {template.name} are skipped this time: {busy}")
 
     return maintain_job
-
-
-def _tables(generation: Generation) -> list[MaintainedTable]:
-    batches = generation.journal.recent()
-    return [
-        MaintainedTable(path.name, path, [done.tables.get(path.name, ()) for done in batches])
-        for path in sorted((generation.folder / "tables").glob("*"))
-    ]
 
 
 def _remember(config: MaintenanceConfig, tables: Sequence[MaintainedTable]) -> None:
@@ -123,14 +115,7 @@ def _maintain(
         if not is_table(table.path):
             context.log.info(f"{name} does not exist yet")
             continue
-        done = maintain(
-            lakehouse,
-            name,
-            table.path,
-            timedelta(days=config.retention_days),
-            time=table.time,
-            written=table.written,
-        )
+        done = maintain(lakehouse, table, timedelta(days=config.retention_days))
         try:
             trim_log(lakehouse, name, table.path)
         except KeyfoldError as error:
@@ -147,14 +132,14 @@ def _maintain(
         context.log_event(dg.AssetObservation(table_key(name), metadata=_metadata(done)))
 
 
-def _metadata(done: Maintained) -> dict[str, dg.MetadataValue]:
+def _metadata(done: Maintained) -> dict[str, int | float | str]:
     return {
-        "files_before": dg.MetadataValue.int(done.files_before),
-        "files_after": dg.MetadataValue.int(done.files_after),
-        "bytes_on_disk_before": dg.MetadataValue.int(done.bytes_before),
-        "bytes_on_disk_after": dg.MetadataValue.int(done.bytes_after),
-        "files_deleted": dg.MetadataValue.int(done.deleted),
-        "retention_days": dg.MetadataValue.float(round(done.retention / timedelta(days=1), 2)),
-        **({"kept_for": dg.MetadataValue.text(done.kept_for)} if done.kept_for else {}),
-        **({"not_deleted_because": dg.MetadataValue.text(done.not_deleted)} if done.not_deleted else {}),
+        "files_before": done.files_before,
+        "files_after": done.files_after,
+        "bytes_on_disk_before": done.bytes_before,
+        "bytes_on_disk_after": done.bytes_after,
+        "files_deleted": done.deleted,
+        "retention_days": round(done.retention / timedelta(days=1), 2),
+        **({"kept_for": done.kept_for} if done.kept_for else {}),
+        **({"not_deleted_because": done.not_deleted} if done.not_deleted else {}),
     }

@@ -47,7 +47,6 @@ def purge(instance: dg.DagsterInstance, keep: timedelta, location: str | None = 
     """Delete runs that ended longer ago than `keep`, and events without a run that are as old.
 
     Args:
-        instance: the Dagster instance.
         keep: how long to keep runs after their end.
         location: the code location whose runs are deleted; runs without a code location are deleted too.
     """

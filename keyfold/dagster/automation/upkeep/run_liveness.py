@@ -25,7 +25,6 @@ def lock_run(instance: dg.DagsterInstance, run_id: str) -> None:
     """Lock a run for this process until the process ends.
 
     Args:
-        instance: the Dagster instance.
         run_id: the run, which need not have started.
 
     Raises:

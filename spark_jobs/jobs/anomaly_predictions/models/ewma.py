@@ -5,7 +5,7 @@ the squared prediction errors. Both are corrected for the bias of a short histor
 daily pattern.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -22,30 +22,25 @@ from spark_jobs.jobs.anomaly_predictions.models.recursion import (
 from spark_jobs.jobs.anomaly_predictions.models.runs import KeyRuns, at_end, at_number, before_each, key_runs
 from spark_jobs.jobs.anomaly_predictions.models.scoring import SEVEN_DEVIATIONS, WIDEST, predictions
 
+_LEVEL_SHARE = 0.05
+"""Weight of the newest value in the mean."""
+
+_SPREAD_SHARE = 0.01
+"""Weight of the newest squared error in the variance."""
+
+_LEVEL_WEIGHTS, _SPREAD_WEIGHTS = total_weights(_LEVEL_SHARE), total_weights(_SPREAD_SHARE)
+
 
 @dataclass(frozen=True)
 class Ewma:
-    """The model `ewma`.
+    """The model `ewma`."""
 
-    Attributes:
-        level_share: weight of the newest value in the mean.
-        spread_share: weight of the newest squared error in the variance.
-    """
-
-    level_share: float = 0.05
-    spread_share: float = 0.01
     name = "ewma"
     version = 1
     threshold = SEVEN_DEVIATIONS
     half_at = None
     state = pa.schema([pa.field("n", pa.int64()), pa.field("level", pa.float64()), pa.field("spread", pa.float64())])
     """Number of values learned; decaying sum of values; decaying sum of squared errors (of all values but the first)."""
-    _level_weights: Floats = field(init=False, repr=False, compare=False)
-    _spread_weights: Floats = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_level_weights", total_weights(self.level_share))
-        object.__setattr__(self, "_spread_weights", total_weights(self.spread_share))
 
     def initial(self, keys: pl.Series) -> pl.DataFrame:
         return pl.DataFrame({"key": keys}).with_columns(n=pl.lit(0, pl.Int64), level=pl.lit(0.0), spread=pl.lit(0.0))
@@ -74,14 +69,13 @@ class Ewma:
         runs = key_runs(models, events)
         number, level, spread = (models[column].to_numpy()[runs.model] for column in self.state.names)
         values = np.clip(events["value"].to_numpy(), -WIDEST, WIDEST)
-        share, keep = self.level_share, 1.0 - self.level_share
-        levels = decaying_sums(share * values, runs.starts, runs.counts, level, keep)
+        levels = decaying_sums(_LEVEL_SHARE * values, runs.starts, runs.counts, level, 1.0 - _LEVEL_SHARE)
         so_far = number[runs.run] + runs.rank
         expected = self._mean(so_far, before_each(levels, level, runs))
         error = values - expected
         # The first value has no prediction, and so no error.
-        squares = np.where(so_far > 0, self.spread_share * (error * error), 0.0)
-        spreads = decaying_sums(squares, runs.starts, runs.counts, spread, 1.0 - self.spread_share)
+        squares = np.where(so_far > 0, _SPREAD_SHARE * (error * error), 0.0)
+        spreads = decaying_sums(squares, runs.starts, runs.counts, spread, 1.0 - _SPREAD_SHARE)
         return _Path(runs, number, level, spread, levels, spreads, expected)
 
     def _learned(self, models: pl.DataFrame, path: "_Path") -> pl.DataFrame:
@@ -105,12 +99,12 @@ class Ewma:
     def _mean(self, number: Integers, level: Floats) -> Floats:
         """Return the weighted mean of this number of values; NaN if there are none."""
         with np.errstate(invalid="ignore"):
-            return level / of_number(self._level_weights, number)
+            return level / of_number(_LEVEL_WEIGHTS, number)
 
     def _deviation(self, number: Integers, spread: Floats) -> Floats:
         """Return the standard deviation of the errors of all values but the first, which has none; NaN if there are none."""
         with np.errstate(invalid="ignore"):
-            return np.sqrt(spread / of_number(self._spread_weights, np.maximum(number - 1, 0)))
+            return np.sqrt(spread / of_number(_SPREAD_WEIGHTS, np.maximum(number - 1, 0)))
 
 
 class _Path(NamedTuple):

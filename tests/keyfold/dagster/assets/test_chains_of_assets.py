@@ -4,7 +4,7 @@ import dagster as dg
 
 from keyfold import JobParameters, JobTemplate
 from keyfold.dagster.assets import keyed_asset
-from keyfold.dagster.assets.keyed_asset import keyed_assets
+from keyfold.dagster.assets.keyed_asset import JobAssets, keyed_assets
 from keyfold.dagster.assets.metadata import table_key
 from keyfold.keyed.generation.generations import live_generation_name
 from tests.keyfold.keyed.test_jobs_on_jobs import DAILY, HOURLY, Site
@@ -22,7 +22,7 @@ def test_a_refresh_with_consumers_reports_every_table(tmp_path, monkeypatch):
     site.run(DAILY)
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize(
-            [keyed_assets(TEMPLATES["hourly"], group="clicks")],
+            [keyed_assets(JobAssets(TEMPLATES["hourly"]), group="clicks")],
             instance=instance,
             resources={"spark": site.spark, "lakehouse": site.lakehouse},
             run_config={"ops": {"hourly": {"config": {"mode": "full_refresh", "with_consumers": True}}}},

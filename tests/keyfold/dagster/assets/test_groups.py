@@ -15,7 +15,7 @@ JOINED = {rides: (ride_meters,)}
 
 MINE = """
 from spark_jobs.streams import {stream}
-GROUP, STREAM, JOBS, ASSETS, CHECKS = {group!r}, {stream}, (), [], []
+GROUP, STREAM, JOBS = {group!r}, {stream}, ()
 """
 
 
@@ -41,14 +41,17 @@ def test_the_shipped_groups_stand_in_the_order_of_the_pages_and_are_what_their_m
     assert [group.name for group in groups][: len(SHIPPED)] == [module.GROUP for module in SHIPPED]
     for group, module in zip(groups, SHIPPED, strict=False):
         modules = (module, *JOINED.get(module, ()))
-        for of_group, name in ((group.jobs, "JOBS"), (group.assets, "ASSETS"), (group.checks, "CHECKS")):
-            assert list(of_group) == [one for part in modules for one in getattr(part, name)]
+        declared = [one.template for part in modules for one in part.JOBS]
+        assert list(group.jobs) == declared
         assert group.stream is getattr(module, "STREAM", None)
+        # The landing and the ingest of the stream, whose check comes first; then each job's assets, whose rows are counted.
+        assert len(group.assets) == len(declared) + (2 if group.stream else 0)
+        assert len(group.checks) == len(declared) + (1 if group.stream else 0)
     assert groups[len(SHIPPED) - 1].stream is None
 
 
 def test_a_file_that_is_put_there_is_a_group_and_comes_last(put):
-    put("a_parking_lot", "GROUP, JOBS, ASSETS, CHECKS = 'parking', (), [], []\n")
+    put("a_parking_lot", "GROUP, JOBS = 'parking', ()\n")
     put("a_helper", "LIMIT = 3\n")
     groups = [group.name for group in find_groups()]
     assert groups[: len(SHIPPED)] == [module.GROUP for module in SHIPPED]
@@ -56,18 +59,18 @@ def test_a_file_that_is_put_there_is_a_group_and_comes_last(put):
 
 
 def test_a_group_that_is_not_whole_is_refused(put):
-    put("parking", "GROUP, ASSETS = 'parking', []\n")
-    with pytest.raises(KeyfoldError, match=r"parking\.py has GROUP but no JOBS, CHECKS"):
+    put("parking", "GROUP = 'parking'\n")
+    with pytest.raises(KeyfoldError, match=r"parking\.py has GROUP but no JOBS"):
         find_groups()
 
 
 def test_a_module_with_the_group_of_another_joins_it(put):
-    put("more_rides", "GROUP, JOBS, ASSETS, CHECKS = 'rides', ('job',), ['asset'], ['check']\n")
+    put("more_rides", "GROUP, JOBS, ASSETS, CHECKS = 'rides', (), ['asset'], ['check']\n")
     joined = find_groups()[0]
     assert joined.stream is rides.STREAM
-    assert joined.jobs == (*rides.JOBS, *ride_meters.JOBS, "job")
+    assert list(joined.jobs) == [one.template for one in (*rides.JOBS, *ride_meters.JOBS)]
     assert (joined.assets[-1], joined.checks[-1]) == ("asset", "check")
-    assert len(joined.assets) == len(rides.ASSETS) + len(ride_meters.ASSETS) + 1
+    assert len(joined.assets) == 2 + len(rides.JOBS) + len(ride_meters.JOBS) + 1
 
 
 def test_two_modules_of_one_group_that_begin_with_a_stream_each_are_refused(put):

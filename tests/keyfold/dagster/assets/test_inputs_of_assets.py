@@ -7,7 +7,7 @@ import pyarrow as pa
 from keyfold import Input, JobParameters, JobTable, JobTemplate, KeyedJob, Step, Stream, build_job
 from keyfold.columns import column, required
 from keyfold.dagster.assets.columns import column_lineage
-from keyfold.dagster.assets.keyed_asset import keyed_assets
+from keyfold.dagster.assets.keyed_asset import JobAssets, keyed_assets
 from keyfold.dagster.assets.metadata import table_key
 
 TIME = pa.timestamp("us", tz="UTC")
@@ -56,7 +56,7 @@ FURTHER = JobTemplate(
 
 
 def dependencies(template):
-    (spec,) = [one for one in keyed_assets(template, group="g", owners=()).specs if one.key.path[-1] == template.name]
+    (spec,) = [one for one in keyed_assets(JobAssets(template), group="g").specs if one.key.path[-1] == template.name]
     return {dependency.asset_key.to_user_string() for dependency in spec.deps}
 
 

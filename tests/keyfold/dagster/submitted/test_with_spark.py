@@ -6,16 +6,23 @@ import dagster as dg
 import pytest
 
 from assets import rides
+from keyfold.dagster.assets.keyed_asset import conservation_check, keyed_assets
 from keyfold.dagster.submitted.spark_steps import as_set
 from keyfold.dagster.suites import SUITES
 from keyfold.ingestion import ingest
 from keyfold.lakehouse import Lakehouse
 from keyfold.session import SparkSettings
+from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
 from spark_jobs.simulation import simulate
 from spark_jobs.streams import RIDE_POINTS
 
 SUMMARIES = dg.AssetKey("ride_summaries")
-CHECKS = [check for check in [*rides.CHECKS, *SUITES] if {key.asset_key for key in check.check_keys} == {SUMMARIES}]
+ASSETS = [keyed_assets(rides.JOBS[0], group="rides")]
+CHECKS = [
+    check
+    for check in [conservation_check(RIDE_SUMMARIES), *SUITES]
+    if {key.asset_key for key in check.check_keys} == {SUMMARIES}
+]
 SECRET = "planted-in-this-test"  # noqa: S105
 OF_THE_HOME_OR_THE_CLOCK = {"dagster/uri", "seconds", "batch_seconds", "throughput_and_state"}
 
@@ -55,9 +62,9 @@ def test_tables_metadata_and_checks_are_those_of_a_run_in_one_process(spark, tmp
     monkeypatch.setenv("KEYFOLD_SPARK_MASTER", "local[2]")
     monkeypatch.setenv("KEYFOLD_SPARK_CONF", f"spark.driver.memory=1g spark.hadoop.fs.s3a.secret.key={SECRET}")
     with dg.DagsterInstance.ephemeral() as instance:
-        expected, checked = ran(rides.ASSETS, CHECKS, instance, spark=spark, lakehouse=here)
+        expected, checked = ran(ASSETS, CHECKS, instance, spark=spark, lakehouse=here)
     assets, left = as_set(
-        rides.ASSETS,
+        ASSETS,
         CHECKS,
         module="dagster_project.definitions",
         settings=SparkSettings.from_environment,

@@ -108,7 +108,7 @@ def test_a_stream_of_another_layout_is_a_value_and_no_code(tmp_path: Path) -> No
         sources={
             "meter": Source(("MeterNo", "id")),
             "kwh": Source(("KWh", "reading")),
-            "country": Source(("Country",), constant="DE"),
+            "country": Source("Country"),
         },
         missing=("-", "n/a"),
     )
@@ -127,7 +127,7 @@ def test_a_stream_of_another_layout_is_a_value_and_no_code(tmp_path: Path) -> No
         path,
     )
     rows = [(row["meter"], row["kwh"], row["country"]) for row in parsed(stream, path)]
-    assert rows == [("m1", 1.5, "DE"), ("M-2", 2.5, "FR")]
+    assert rows == [("m1", 1.5, None), ("M-2", 2.5, "FR")]
 
 
 def test_the_real_weather_and_sales_are_read_as_another_reader_reads_them(real_data: Path) -> None:

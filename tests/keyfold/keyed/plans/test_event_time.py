@@ -58,6 +58,7 @@ class Runs:
                 seconds=0,
                 tables={},
                 last_written={},
+                last_files={},
                 positions={one.table: one.position for one in plan.inputs},
                 watermark=plan.clock.watermark,
                 rows={},
