@@ -188,13 +188,14 @@ def _mostly_late(lakehouse: Lakehouse, job: str) -> str:
 
 def _times(result: dg.ExecuteInProcessResult, instance: dg.DagsterInstance, seconds: float) -> str:
     checks = {
-        f"{found.asset_key.to_python_identifier()}_{found.check_name}" for found in result.get_asset_check_evaluations()
+        event.step_key for event in result.all_events if event.event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION
     }
     took = {"ingest": 0.0, "jobs": 0.0, "checks": 0.0}
     for stats in instance.get_run_step_stats(result.run_id):
         if stats.start_time and stats.end_time:
-            is_check = stats.step_key in checks or stats.step_key.endswith("_expectations")
-            name = "checks" if is_check else "ingest" if stats.step_key.startswith("ingest_") else "jobs"
+            name = (
+                "checks" if stats.step_key in checks else "ingest" if stats.step_key.startswith("ingest_") else "jobs"
+            )
             took[name] += stats.end_time - stats.start_time
     started = seconds - sum(took.values())
     parts = ", ".join(f"{name} {time:.0f} s" for name, time in took.items())

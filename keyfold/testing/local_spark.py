@@ -113,6 +113,9 @@ class _LocalFrame:
         made = [batch for task in tasks for batch in function(iter(task.to_batches()))]
         return _LocalFrame(pa.Table.from_batches(made) if made else pa.table({}))
 
+    def toArrow(self) -> pa.Table:
+        return self._rows
+
     def collect(self) -> list[Row]:
         return [Row(**row) for row in self._rows.to_pylist()]
 

@@ -22,10 +22,10 @@ import dagster as dg
 from pyspark.sql import DataFrame
 
 from keyfold.dagster.quality.outcome import Outcome, Validation
-from keyfold.dagster.quality.rows import Rows
+from keyfold.dagster.quality.rows import FEW, Rows
 from keyfold.dagster.quality.samples import SAMPLE
 from keyfold.dagster.quality.serialised import SerialisedExpectation, class_name, needs_whole_table, severity_of
-from keyfold.dagster.quality.validation import Engine, validate
+from keyfold.dagster.quality.validation import validate
 
 __all__ = ["SCOPE_TAG", "Read", "Scope", "gx_checks", "validate"]
 
@@ -68,7 +68,7 @@ def gx_checks(
     required_resource_keys: set[str],
     masked: Collection[str] | Callable[[dg.AssetCheckExecutionContext], Collection[str]] = (),
     data_docs: Callable[[dg.AssetCheckExecutionContext], DataDocs | None] | None = None,
-    engine: Engine = "auto",
+    few: int = FEW,
 ) -> dg.AssetChecksDefinition:
     """Build asset checks from expectations on a table.
 
@@ -87,7 +87,7 @@ def gx_checks(
         masked: columns whose values show nowhere, or what tells them in a run: not in samples, observed values, errors
             or Data Docs.
         data_docs: gives what shows validations to people, if anything does.
-        engine: "auto" or "spark", see `validation.py`.
+        few: number of rows from which Spark evaluates all expectations.
     """
     whole = {name for name, one in expectations.items() if needs_whole_table(one)}
     planned = [
@@ -117,7 +117,7 @@ def gx_checks(
             found = validate(
                 rows,
                 {one.name: expectations[one.name] for one in checks},
-                engine=engine,
+                few=few,
                 masked=hidden,
                 name="__".join(asset.path),
             )

@@ -1,8 +1,8 @@
-"""Find the rows that violate expectations with queries on Spark: all conditions on rows in one query, all others in a second.
+"""Find the rows that violate expectations with queries on Spark.
 
 Great Expectations runs each query twice, for the rows and for their number, over a view name that the whole session shares.
-Here, one query tells whether any row meets one of the conditions, another one counts the rows of all other queries, and every
-view has its own name. The meaning is the same as in GX: the expectation holds if the query returns no row.
+Here, one query tells which of all queries return a row, and every view has its own name. The meaning is the same as in GX: the
+expectation holds if the query returns no row.
 """
 
 import re
@@ -44,56 +44,40 @@ def find_violations(frame: DataFrame, queries: Mapping[str, str]) -> dict[str, V
     """Return what each query finds, by name; `{batch}` in a query is the table."""
     if not queries:
         return {}
-    spark = frame.sparkSession
     with _view(frame) as view:
-        hold = _conditions_that_hold(spark, view, queries)
-        others = {name: one for name, one in queries.items() if name not in hold}
-        numbers = _count_all(spark, view, others)
-        return {name: Violations() for name in hold} | {
-            name: Violations() if numbers.get(name) == 0 else _evaluate(spark, view, one, numbers.get(name))
-            for name, one in others.items()
+        hold = _without_a_row(frame.sparkSession, view, queries) if len(queries) > 1 else set[str]()
+        return {
+            name: Violations() if name in hold else _evaluate(frame.sparkSession, view, one)
+            for name, one in queries.items()
         }
 
 
-def _conditions_that_hold(spark: SparkSession, view: str, queries: Mapping[str, str]) -> set[str]:
-    """Return the names of all queries that are one condition on rows, if no row meets any of these conditions; else none."""
+def _without_a_row(spark: SparkSession, view: str, queries: Mapping[str, str]) -> set[str]:
+    """Return the names of queries that return no row, by one query; none if one of them is wrong."""
     found = {name: _CONDITION.match(one) for name, one in queries.items()}
     conditions = {name: match[1] for name, match in found.items() if match and "{batch}" not in match[1]}
-    if len(conditions) < 2:
-        return set()
-    # On lines of its own, as a condition may end with a comment.
-    any_of_them = " OR ".join(f"(\n{condition}\n)" for condition in conditions.values())
-    text = f"SELECT 1 FROM {{batch}} WHERE {any_of_them} LIMIT 1"  # noqa: S608 - a suite's own
+    together: dict[tuple[str, ...], str] = {(name,): one for name, one in queries.items() if name not in conditions}
+    if conditions:
+        # In one pass over the table. On lines of its own, as a condition may end with a comment.
+        any_of_them = " OR ".join(f"(\n{condition}\n)" for condition in conditions.values())
+        together[tuple(conditions)] = f"SELECT * FROM {{batch}} WHERE {any_of_them}"  # noqa: S608 - a suite's own
+    one_of_each = " UNION ALL ".join(
+        f"(SELECT {place} FROM (\n{one}\n) LIMIT 1)"  # noqa: S608 - a suite's own
+        for place, one in enumerate(together.values())
+    )
     try:
-        return set() if spark.sql(text.format(batch=view)).collect() else set(conditions)
+        violated = {place for (place,) in spark.sql(one_of_each.format(batch=view)).collect()}
     except (PySparkException, KeyError, IndexError, ValueError):
         # One of them is wrong, or more than a condition, such as one with a limit.
         return set()
+    return {name for place, names in enumerate(together) if place not in violated for name in names}
 
 
-def _count_all(spark: SparkSession, view: str, queries: Mapping[str, str]) -> dict[str, int]:
-    """Return the number of rows of each query; empty if one of them is wrong."""
-    if len(queries) < 2:
-        return {}
-    names = list(queries)
-    counts = [
-        f"SELECT {place} AS place, count(*) AS number FROM (\n{one}\n)"  # noqa: S608 - a suite's own
-        for place, one in enumerate(queries.values())
-    ]
-    try:
-        found = spark.sql(" UNION ALL ".join(counts).format(batch=view)).collect()
-        return {names[place]: number for place, number in found}
-    except (PySparkException, KeyError, IndexError, ValueError):
-        return {}
-
-
-def _evaluate(spark: SparkSession, view: str, query: str, number: int | None) -> Violations:
+def _evaluate(spark: SparkSession, view: str, query: str) -> Violations:
     try:
         found = spark.sql(query.format(batch=view))
         rows = [row.asDict() for row in found.limit(SAMPLED_ROWS + 1).collect()]
-        if number is None:
-            number = len(rows) if len(rows) <= SAMPLED_ROWS else found.count()
-        return Violations(number, rows)
+        return Violations(len(rows) if len(rows) <= SAMPLED_ROWS else found.count(), rows)
     except PySparkException as problem:
         return Violations(problem=str(problem))
     except (KeyError, IndexError, ValueError) as problem:

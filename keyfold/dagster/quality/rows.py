@@ -6,6 +6,7 @@ A Spark job takes tens of milliseconds however little it reads. Whoever can read
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +19,14 @@ FEW = 100_000
 """Number of rows below which they are validated as a table."""
 
 _BYTES_IN_A_PLAN = 2 * 1024 * 1024
+
+_FAST_PLANS = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+"""For a few rows: to compile Java for a query takes longer than to interpret it. The results are the same."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +68,24 @@ class Rows:
         if self.table is not None and is_plain and self.table.nbytes <= _BYTES_IN_A_PLAN:
             # Any column may have NULL: of one that may not, Spark would not look for any.
             schema = StructType([StructField(one.name, one.dataType) for one in self.schema.fields])
+            # Great Expectations, which reads a frame many times, makes its views in the default session.
+            spark = _session_for_few(self.spark) if once else self.spark
             # In one partition, which Spark need not exchange to group or to sort.
-            yield self.spark.createDataFrame(self.table, schema).coalesce(1)
+            yield spark.createDataFrame(self.table, schema).coalesce(1)
         elif once:
             # Of files, only the columns that are used are read.
             yield self.frame()
         else:
             with _cached(self.frame()) as frame:
                 yield frame
+
+
+@lru_cache(maxsize=1)
+def _session_for_few(spark: SparkSession) -> SparkSession:
+    session = spark.newSession()
+    for name, value in _FAST_PLANS.items():
+        session.conf.set(name, value)
+    return session
 
 
 @contextmanager

@@ -15,7 +15,6 @@ expectations by GX on Spark (`gx_on_spark.py`).
 
 from collections.abc import Collection, Mapping
 from contextlib import nullcontext
-from typing import Literal
 
 import polars as pl
 from pyspark.sql import DataFrame
@@ -28,14 +27,11 @@ from keyfold.dagster.quality.samples import Sampling, no_values_in_logs
 from keyfold.dagster.quality.serialised import SerialisedExpectation
 from keyfold.dagster.quality.usual_expectations import OfRows, evaluate_usual, meaning_of
 
-Engine = Literal["auto", "spark"]
-
 
 def validate(
     rows: Rows | DataFrame,
     expectations: Mapping[str, SerialisedExpectation],
     *,
-    engine: Engine = "auto",
     few: int = FEW,
     masked: Collection[str] = (),
     name: str = "suite",
@@ -45,8 +41,7 @@ def validate(
     Args:
         rows: the rows, or a batch frame that has them; it is cached during the validation, unless it is cached already.
         expectations: the expectations, by name of their checks.
-        engine: "auto" evaluates usual expectations on a few rows without Spark; "spark" evaluates all on Spark.
-        few: number of rows from which they are not few.
+        few: number of rows from which Spark evaluates all expectations.
         masked: columns whose values must not appear.
         name: the suite's name.
 
@@ -56,7 +51,7 @@ def validate(
     given = rows if isinstance(rows, Rows) else Rows.of(rows)
     sampling = Sampling(given.schema, masked)
     with (
-        given.collected(few if engine == "auto" else 0) as (collected, number),
+        given.collected(few) as (collected, number),
         no_values_in_logs() if masked else nullcontext(),
     ):
         found = _evaluate(collected, expectations, sampling)

@@ -15,6 +15,7 @@ from typing import Any
 import dagster as dg
 from dagster._core.launcher.base import CheckRunHealthResult, WorkerStatus
 
+from keyfold.dagster.automation.upkeep.open_databases import databases_kept_open
 from keyfold.dagster.run_config import check_names_no_variable
 from keyfold.machine.locks import is_locked, lock_for_life
 
@@ -101,7 +102,8 @@ class _Watched(dg.Executor):
         check_names_no_variable(
             plan_context.job.get_definition().run_config_schema.config_type, plan_context.dagster_run.run_config
         )
-        yield from self._executor.execute(plan_context, execution_plan)
+        with databases_kept_open(plan_context.instance, plan_context.run_id):
+            yield from self._executor.execute(plan_context, execution_plan)
 
 
 def _lock_of(instance: dg.DagsterInstance, run_id: str) -> Path:

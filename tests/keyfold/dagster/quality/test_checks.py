@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from keyfold.dagster.quality.checks import SCOPE_TAG, Scope, gx_checks
 from keyfold.dagster.quality.pages import ResultPages
+from keyfold.dagster.quality.rows import FEW
 from keyfold.dagster.quality.serialised import serialise
 
 TABLE = dg.AssetKey("table")
@@ -39,7 +40,7 @@ def downstream() -> None: ...
 
 
 # `test_validation.py` compares what the engines say of the same rows, of none too.
-EITHER_ENGINE = pytest.mark.parametrize("engine", ["auto", pytest.param("spark", marks=pytest.mark.slow)])
+FEW_OR_MANY = pytest.mark.parametrize("few", [FEW, pytest.param(0, marks=pytest.mark.slow)], ids=["few", "many"])
 
 
 class Run:
@@ -120,9 +121,9 @@ def test_every_expectation_is_a_check_and_all_share_one_read(fares):
     assert run.reads == [Scope.FULL]
 
 
-@EITHER_ENGINE
-def test_a_failed_check_says_how_many_and_shows_whole_rows(fares, engine):
-    run = Run(fares, {"fare": ExpectColumnValuesToBeBetween(column="fare", min_value=0)}, engine=engine)
+@FEW_OR_MANY
+def test_a_failed_check_says_how_many_and_shows_whole_rows(fares, few):
+    run = Run(fares, {"fare": ExpectColumnValuesToBeBetween(column="fare", min_value=0)}, few=few)
     check = run.found["fare"]
     assert check.description == "1 of 4 rows violate the expectation (25 %)"
     assert check.metadata["rows"].value == 4
@@ -138,14 +139,14 @@ def test_a_query_that_finds_rows_says_how_many_and_shows_them(fares):
     assert run.sample("query") == [{"ride": "b", "fare": "5.0"}, {"ride": "null", "fare": "4.0"}]
 
 
-@EITHER_ENGINE
-def test_of_many_bad_rows_ten_are_shown(spark, engine):
+@FEW_OR_MANY
+def test_of_many_bad_rows_ten_are_shown(spark, few):
     frame = spark.range(1000).selectExpr("id", "-1.0D as fare")
     expectations = {
         "fare": ExpectColumnValuesToBeBetween(column="fare", min_value=0),
         "query": UnexpectedRowsExpectation(unexpected_rows_query="SELECT * FROM {batch} WHERE fare < 0"),
     }
-    run = Run(frame, expectations, engine=engine)
+    run = Run(frame, expectations, few=few)
     assert run.found["fare"].metadata["unexpected"].value == 1000
     assert len(run.sample("fare")) == len(run.sample("query")) == 10
 
@@ -165,15 +166,15 @@ def test_a_lesser_failure_warns_and_holds_nothing_back(fares, severity):
     assert run.made == {TABLE, downstream.key}
 
 
-@pytest.mark.parametrize("engine", ["auto", "spark"])
-def test_a_missing_column_could_not_be_evaluated_and_spoils_no_other_check(fares, engine):
+@pytest.mark.parametrize("few", [FEW, 0], ids=["few", "many"])
+def test_a_missing_column_could_not_be_evaluated_and_spoils_no_other_check(fares, few):
     run = Run(
         fares,
         {
             "tip": ExpectColumnValuesToBeBetween(column="tip", min_value=0),
             "fare": ExpectColumnValuesToBeBetween(column="fare", max_value=10),
         },
-        engine=engine,
+        few=few,
     )
     assert not run.found["tip"].passed
     assert (run.found["tip"].description or "").startswith("could not be evaluated: ")
@@ -194,15 +195,15 @@ def test_a_query_that_is_wrong_could_not_be_evaluated(fares):
     assert run.found["right"].passed
 
 
-@pytest.mark.parametrize("engine", ["auto", "spark"])
-def test_an_error_that_the_data_makes_is_told_of_its_own_check_alone(fares, engine):
+@pytest.mark.parametrize("few", [FEW, 0], ids=["few", "many"])
+def test_an_error_that_the_data_makes_is_told_of_its_own_check_alone(fares, few):
     expectations = {
         # Not a number: Spark refuses the one query in which it counts for all of them.
         "number": ExpectColumnValuesToBeBetween(column="ride", min_value=0),
         "fare": ExpectColumnValuesToBeBetween(column="fare", max_value=10),
         "mean": ExpectColumnMeanToBeBetween(column="fare", min_value=0),
     }
-    run = Run(fares, expectations, engine=engine)
+    run = Run(fares, expectations, few=few)
     assert {name: one.metadata["evaluated"].value for name, one in run.found.items()} == {
         "number": False,
         "fare": True,
@@ -242,13 +243,13 @@ def test_one_check_runs_on_its_own(fares):
     assert not run.made
 
 
-@EITHER_ENGINE
-def test_an_empty_table_passes(fares, engine):
+@FEW_OR_MANY
+def test_an_empty_table_passes(fares, few):
     expectations = {
         "fare": ExpectColumnValuesToBeBetween(column="fare", min_value=0),
         "query": UnexpectedRowsExpectation(unexpected_rows_query="SELECT * FROM {batch} WHERE fare < 0"),
     }
-    assert all(Run(fares.limit(0), expectations, engine=engine).passed().values())
+    assert all(Run(fares.limit(0), expectations, few=few).passed().values())
 
 
 def test_the_table_is_not_left_cached(spark, fares):
@@ -336,13 +337,13 @@ LEAKY = {
 }
 
 
-@pytest.mark.parametrize("engine", ["auto", "spark"])
-def test_no_value_of_a_masked_column_shows_anywhere(spark, tmp_path, engine):
+@pytest.mark.parametrize("few", [FEW, 0], ids=["few", "many"])
+def test_no_value_of_a_masked_column_shows_anywhere(spark, tmp_path, few):
     frame = spark.createDataFrame(
         [(f"card-{CARD}", 4711, -1.0), (f"card-{CARD}", 4711, -2.0)], "card string, number int, fare double"
     )
     docs = ResultPages(tmp_path)
-    run = Run(frame, LEAKY, engine=engine, masked=["card", "number"], data_docs=lambda _: docs)
+    run = Run(frame, LEAKY, few=few, masked=["card", "number"], data_docs=lambda _: docs)
     assert not any(run.passed().values())
     assert run.sample("other_column")[0] == {"fare": "-1.0", "card": "(private)", "number": "(private)"}
     assert run.sample("query")[0] == {"card": "(private)", "number": "(private)", "fare": "-1.0"}

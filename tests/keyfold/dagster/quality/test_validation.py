@@ -11,6 +11,7 @@ import pytest
 from great_expectations.expectations.row_conditions import Column
 from pyspark.sql import DataFrame, SparkSession
 
+from keyfold.dagster.quality.rows import FEW
 from keyfold.dagster.quality.samples import SAMPLE
 from keyfold.dagster.quality.serialised import serialise
 from keyfold.dagster.quality.usual_expectations import meaning_of
@@ -77,10 +78,10 @@ def is_usual(expectation: Any, table: pl.DataFrame) -> bool:
     return meaning_of(serialise(expectation), table) is not None
 
 
-def outcomes(frame: DataFrame, chosen: Mapping[str, Any], engine: Any) -> dict[str, Any]:
+def outcomes(frame: DataFrame, chosen: Mapping[str, Any], few: int = FEW) -> dict[str, Any]:
     found = {}
     values = {name: serialise(one) for name, one in chosen.items()}
-    for one in validate(frame, values, engine=engine).outcomes:
+    for one in validate(frame, values, few=few).outcomes:
         counts = {key: value for key, value in one.result.items() if key.endswith(("_count", "_value", "_percent"))}
         sample = sorted(str(sorted(row.items())) for row in one.result.get(SAMPLE, []))
         found[one.check] = (one.success, bool(one.problem), counts, sample)
@@ -103,7 +104,7 @@ def test_both_engines_say_the_same_of_the_same_rows(spark: SparkSession, rows, o
     # All others are evaluated on Spark by either.
     usual = [name for name, one in expectations().items() if is_usual(one, table)]
     chosen = {name: expectations()[name] for name in usual[::one_in]}
-    by_polars, on_spark = outcomes(frame, chosen, "auto"), outcomes(frame, chosen, "spark")
+    by_polars, on_spark = outcomes(frame, chosen), outcomes(frame, chosen, few=0)
     assert {name: (one, on_spark[name]) for name, one in by_polars.items() if one != on_spark[name]} == {}
 
 
@@ -114,7 +115,7 @@ def test_what_each_engine_evaluates_comes_back_in_the_order_of_the_suite(spark):
         "spark": gxe.ExpectColumnValuesToMatchRegex(column="word", regex="^[ab]$"),
         "some rows": gxe.ExpectColumnValuesToBeBetween(column="whole", min_value=5, row_condition=Column("whole") > 2),
     }
-    found = outcomes(spark.createDataFrame(ROWS, COLUMNS), suite, "auto")
+    found = outcomes(spark.createDataFrame(ROWS, COLUMNS), suite)
     assert [(name, success) for name, (success, *_) in found.items()] == [
         ("a query", False),
         ("polars", True),

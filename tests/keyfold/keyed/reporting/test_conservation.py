@@ -10,6 +10,7 @@ from keyfold.keyed.job.clock import Clock
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.output_table import OutputTable
 from keyfold.keyed.job.step import Step
+from keyfold.keyed.reporting import conservation
 from keyfold.keyed.reporting.conservation import Conservation, check_conservation
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
@@ -29,11 +30,13 @@ def land(lakehouse: Lakehouse, *rows: tuple[str, int]) -> None:
 
 # On a cluster such a folder is refused, since Spark's state reader needs links there that only this machine sees.
 @pytest.mark.one_machine
-def test_state_is_counted_in_a_folder_of_any_name(spark, tmp_path):
+def test_state_is_counted_in_a_folder_of_any_name(spark, tmp_path, monkeypatch):
     lakehouse = Lakehouse(tmp_path / "a home, 100% é")
     land(lakehouse, ("ann", 0), ("bob", 30))
     run_job(spark, lakehouse, windows())
     assert check_conservation(spark, lakehouse, windows()) == Conservation(2, 1, 1, 0, 2)
+    monkeypatch.setattr(conservation, "_SMALL_BYTES", -1)
+    assert check_conservation(spark, lakehouse, windows()) == Conservation(2, 1, 1, 0, 2), "by workers too"
 
 
 def join(events: pl.DataFrame) -> pl.DataFrame:
