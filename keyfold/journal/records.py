@@ -43,7 +43,7 @@ class Done(Record):
         seconds: duration of the work.
         tables: the files that it wrote, by table.
         last_written: the newest batch that wrote to each table, this one or an earlier one.
-        last_files: digest of the files of that batch, by table.
+        last_files: digest of the files of that batch, by table; missing if an earlier version wrote it.
     """
 
     batch: int
@@ -52,7 +52,7 @@ class Done(Record):
     seconds: float
     tables: dict[str, tuple[WrittenFile, ...]]
     last_written: dict[str, int]
-    last_files: dict[str, int]
+    last_files: dict[str, int] = {}
 
     def describe(self) -> str:
         """Describe the batch's results in a line."""

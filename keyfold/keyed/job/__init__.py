@@ -3,10 +3,15 @@
 The names that every job needs are in `keyfold` itself. These are the names that some jobs need.
 """
 
-from keyfold.keyed.job.clock import DEADLINE, STALE_AT
-from keyfold.keyed.job.copies import KeysOf
-from keyfold.keyed.job.parameters import Delay, Duration, EventTimeParameters, FilePath, Names, Window, WindowShape
-from keyfold.keyed.job.timeouts import Parted, TimeKind, Timeout
+from typing import TYPE_CHECKING
+
+from keyfold.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from keyfold.keyed.job.clock import DEADLINE, STALE_AT
+    from keyfold.keyed.job.copies import KeysOf
+    from keyfold.keyed.job.parameters import Delay, Duration, EventTimeParameters, FilePath, Names, Window, WindowShape
+    from keyfold.keyed.job.timeouts import Parted, TimeKind, Timeout
 
 __all__ = [
     "DEADLINE",
@@ -23,3 +28,19 @@ __all__ = [
     "Window",
     "WindowShape",
 ]
+
+_MODULES = {
+    "keyfold.keyed.job.clock": ("DEADLINE", "STALE_AT"),
+    "keyfold.keyed.job.copies": ("KeysOf",),
+    "keyfold.keyed.job.parameters": (
+        "Delay",
+        "Duration",
+        "EventTimeParameters",
+        "FilePath",
+        "Names",
+        "Window",
+        "WindowShape",
+    ),
+    "keyfold.keyed.job.timeouts": ("Parted", "TimeKind", "Timeout"),
+}
+__getattr__ = lazy_names(globals(), _MODULES)

@@ -23,7 +23,7 @@ def plans(first, count, at=NOW):
 
 
 def done(batch):
-    return Done(batch=batch, run=batch, finished_at=NOW, seconds=1.5, tables={}, last_written={}, last_files={})
+    return Done(batch=batch, run=batch, finished_at=NOW, seconds=1.5, tables={}, last_written={})
 
 
 @pytest.fixture

@@ -101,6 +101,18 @@ def test_a_table_of_another_history_that_has_taken_the_same_batch_is_refused_and
     assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
 
 
+def test_a_record_without_a_digest_of_its_files_which_an_older_keyfold_wrote_is_taken(
+    without_spark, lakehouse, rows, land, ran_thrice
+):
+    for record in live(lakehouse).folder.glob("journal/*.done.json"):
+        told = json.loads(record.read_bytes())
+        del told["last_files"]
+        record.write_text(json.dumps(told))
+    land(("eve", 9))
+    run_job(without_spark, lakehouse, totals())
+    assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
+
+
 @pytest.mark.parametrize("damage", ["deleted", "cut short"])
 @pytest.mark.parametrize("whose", ["changes", "events.clicks"])
 def test_a_data_file_that_is_gone_or_of_another_size_is_named_with_its_remedy(
