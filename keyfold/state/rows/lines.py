@@ -38,9 +38,6 @@ def json_lines(rows: pl.DataFrame, key: Sequence[str], style: LineFormat) -> pl.
     values = [name for name in converted.columns if name not in key]
     content = pl.struct(values).struct.json_encode() if values else pl.lit("{}")
     keyed = converted.select(_name(key).alias("name"), content.alias("content"))
-    # Grouping texts takes longer than encoding them, and most states have one row per key.
-    if keyed["name"].hash().n_unique() == keyed.height:
-        return keyed.select(pl.concat_str(pl.lit("{"), "name", pl.lit(":"), "content", pl.lit("}"))).to_series()
     lines = keyed.group_by("name", maintain_order=True).agg("content", pl.len().alias("rows"))
     several = pl.concat_str(pl.lit("["), pl.col("content").list.join(","), pl.lit("]"))
     value = pl.when(pl.col("rows") == 1).then(pl.col("content").list.first()).otherwise(several)
