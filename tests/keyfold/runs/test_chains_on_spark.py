@@ -26,21 +26,21 @@ def counted(site):
 @pytest.mark.slow
 def test_chains_are_refreshed_and_erased_together_and_nothing_is_lost(spark, tmp_path):
     site = Site(tmp_path, spark)
-    site.click(("ann", 0), ("eva", 30), ("bob", 70), ("eva", 200))
+    site.click(("ann", 0), ("evangeline", 30), ("bob", 70), ("evangeline", 200))
     for job in CHAINS:
         site.run(job)
-    site.click(("ann", 201), ("eva", 202), ("eva", 203))
+    site.click(("ann", 201), ("evangeline", 202), ("evangeline", 203))
     for job in CHAINS:
         site.run(job)
     assert levels(site) == {"level 0": 2, "level 1": 1}
     assert counted(site) == [{}, {"rows": (3, 3)}, {}, {"to": (5, 5), "away": (5, 5)}]
     refresh_with_consumers(spark, site.lakehouse, HOURLY, [DAILY])
     remove_tree(site.lakehouse.landing("clicks"))
-    person = Erasure({"user": ["eva"]}, Author("dpo@example.org", "request 17"))
+    person = Erasure({"user": ["evangeline"]}, Author("dpo@example.org", "request 17"))
     assert erase(spark, site.lakehouse, CLICKS, CHAINS, person).rows["changes.totals"] == 2
-    assert files_that_hold(site.lakehouse, "eva") == []
+    assert files_that_hold(site.lakehouse, "evangeline") == []
     assert counted(site) == [{}, {"rows": (2, 2)}, {}, {"to": (3, 3), "away": (3, 3)}]
-    assert "eva" not in read_state(spark, site.lakehouse, TOTALS).polars()["user"].to_list()
+    assert "evangeline" not in read_state(spark, site.lakehouse, TOTALS).polars()["user"].to_list()
     site.run(HOURLY, Incremental(NOON + timedelta(days=2)))
     site.run(DAILY)
     assert site.table("daily") == [("ann", NOON.replace(hour=0), 2), ("bob", NOON.replace(hour=0), 1)]

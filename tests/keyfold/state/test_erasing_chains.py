@@ -21,7 +21,7 @@ from tests.keyfold.state.local_state import frames_of_state, state_without_spark
 
 __all__ = ["cut_power", "state_without_spark", "without_spark"]
 
-EVA = Erasure({"user": ["eva"]}, Author("dpo@example.org", "request 17"))
+EVA = Erasure({"user": ["evangeline"]}, Author("dpo@example.org", "request 17"))
 WHO = pa.field("who", pa.string(), nullable=False)
 AT, COUNT = HOUR.field("hour"), pa.field("clicks", pa.int64())
 
@@ -57,8 +57,8 @@ HOURS = summed("hours", JobTable.of(HOURLY), ("hour",), pa.schema([AT, COUNT]))
 CHAIN = (HOURLY, DAILY, PEOPLE, HOURS)
 TEMPLATES = {job.name: JobTemplate(job.name, JobParameters, lambda _, job=job: job) for job in CHAIN}
 CAME = [
-    [("ann", 0), ("eva", 1), ("eva", 70), ("ann", 200)],
-    [("eva", 2), ("eva", 60 * 30), ("ann", 60 * 31), ("eva", 60 * 60)],
+    [("ann", 0), ("evangeline", 1), ("evangeline", 70), ("ann", 200)],
+    [("evangeline", 2), ("evangeline", 60 * 30), ("ann", 60 * 31), ("evangeline", 60 * 60)],
 ]
 LATER = [("ann", 60 * 62), ("bob", 60 * 63)]
 
@@ -76,12 +76,12 @@ def begin(folder, *who):
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory):
-    return begin(tmp_path_factory.mktemp("begun") / "home", "ann", "bob", "eva")
+    return begin(tmp_path_factory.mktemp("begun") / "home", "ann", "bob", "evangeline")
 
 
 @pytest.fixture(scope="module")
 def without_eva(tmp_path_factory):
-    """The tables at the end of a chain that eva never was in."""
+    """The tables at the end of a chain that evangeline never was in."""
     return played_on(begin(tmp_path_factory.mktemp("without") / "home", "ann", "bob"))
 
 
@@ -102,8 +102,8 @@ def played_on(site):
 
 
 def holding(site):
-    """Whatever holds eva, state decoded."""
-    found = [str(path) for path in files_that_hold(site.lakehouse, "eva")]
+    """Whatever holds evangeline, state decoded."""
+    found = [str(path) for path in files_that_hold(site.lakehouse, "evangeline")]
     for job in CHAIN:
         live = live_generation(site.lakehouse, job.name)
         assert live is not None
@@ -111,7 +111,7 @@ def holding(site):
             found += [
                 job.name
                 for frame in frames_of_state(live, int(batch.name.partition("_")[0]))
-                if "eva" in str(frame.rows())
+                if "evangeline" in str(frame.rows())
             ]
     return found
 

@@ -85,15 +85,15 @@ def home(tmp_path, state_without_spark):
 
 
 def test_a_person_is_erased_of_both_inputs_and_the_others_are_counted_on(home, state_without_spark):
-    home.land(ORDERS, orders(("amy", 0, "tea"), ("bob", 70, "jam"), ("amy", 75, "pie")))
-    home.land(PAYMENTS, payments(("amy", 5, 4), ("bob", 80, 9)))
+    home.land(ORDERS, orders(("amaryllis", 0, "tea"), ("bob", 70, "jam"), ("amaryllis", 75, "pie")))
+    home.land(PAYMENTS, payments(("amaryllis", 5, 4), ("bob", 80, 9)))
     home.run()
-    home.land(PAYMENTS, payments(("amy", 6, 1), ("amy", 85, 3)))
+    home.land(PAYMENTS, payments(("amaryllis", 6, 1), ("amaryllis", 85, 3)))
     remove_tree(home.lakehouse.landing("orders").parent)
     for stream in (ORDERS, PAYMENTS):
-        erased = erase(state_without_spark, home.lakehouse, stream, [home.job], Erasure({"card": ["amy"]}, BY))
+        erased = erase(state_without_spark, home.lakehouse, stream, [home.job], Erasure({"card": ["amaryllis"]}, BY))
         assert erased.rows[f"events.{stream.name}"]
-    assert files_that_hold(home.lakehouse, "amy") == []
+    assert files_that_hold(home.lakehouse, "amaryllis") == []
     home.run(NOON + timedelta(days=1))
     assert counted(home) == [("bob", NOON + 60 * MINUTE, 1, 1, 9)]
     assert (home.done.total_events, home.done.open_events) == (2, 0)

@@ -24,7 +24,7 @@ __all__ = ["cut_power", "minutes", "rows", "state_without_spark", "without_spark
 
 CLICKS = Stream("clicks", CLICK.set(1, CLICK.field("at").with_nullable(False)), "at")
 BY = Author("dpo@example.org", "request 17")
-EVA = Erasure({"user": ["eva"]}, BY)
+EVA = Erasure({"user": ["evangeline"]}, BY)
 
 
 @pytest.fixture
@@ -62,20 +62,20 @@ def test_a_person_is_erased_from_state_tables_events_and_history_and_all_counts_
     spark, lakehouse, land, rows, minutes
 ):
     job = windows()
-    land(("ann", 1), ("eva", 2), ("eva", 13), ("bob", 31))
+    land(("ann", 1), ("evangeline", 2), ("evangeline", 13), ("bob", 31))
     run_job(spark, lakehouse, job)
-    land(("eva", 3), ("ann", 4))
+    land(("evangeline", 3), ("ann", 4))
     run_job(spark, lakehouse, job)
-    land(("eva", 32))
+    land(("evangeline", 32))
     run_job(spark, lakehouse, job)
-    land(("eva", 33), ("ann", 34))
-    assert files_that_hold(lakehouse, "eva")
+    land(("evangeline", 33), ("ann", 34))
+    assert files_that_hold(lakehouse, "evangeline")
     counted = erase(spark, lakehouse, CLICKS, [job], EVA, dry_run=True)
     assert counted.rows == {"state of windows": 1, "windows": 2, "late.windows": 1, "events.clicks": 5}
-    assert files_that_hold(lakehouse, "eva")
+    assert files_that_hold(lakehouse, "evangeline")
     erased = erase(spark, lakehouse, CLICKS, [job], EVA)
     assert (erased.rows, erased.generations, erased.sums) == (counted.rows, {"windows": "generation-0002"}, ())
-    assert files_that_hold(lakehouse, "eva") == []
+    assert files_that_hold(lakehouse, "evangeline") == []
     assert rows("windows") == [("ann", minutes(0), 1)]
     summary = run_job(spark, lakehouse, job, Incremental(advance_to=minutes(90)))
     assert summary.counts.events == 1
@@ -84,7 +84,7 @@ def test_a_person_is_erased_from_state_tables_events_and_history_and_all_counts_
     assert erased_rows(lakehouse.events("clicks")) == 5
     audited = pl.read_delta(str(lakehouse.monitoring("edits"))).row(0, named=True)
     assert (audited["who"], audited["why"], audited["what"]) == (BY.who, BY.why, "erased")
-    assert json.loads(audited["keys"]) == {"user": digest('["eva"]')}
+    assert json.loads(audited["keys"]) == {"user": digest('["evangeline"]')}
     assert json.loads(audited["rows"])["events.clicks"] == 5
 
 
@@ -105,11 +105,11 @@ def test_an_erasure_that_was_cut_off_is_finished_by_the_same_call(
     spark, lakehouse, land, rows, minutes, cut_power, point, count
 ):
     job = windows()
-    land(("ann", 1), ("eva", 2), ("bob", 31), ("eva", 32))
+    land(("ann", 1), ("evangeline", 2), ("bob", 31), ("evangeline", 32))
     run_job(spark, lakehouse, job)
     cut_power(point, lambda: erase(spark, lakehouse, CLICKS, [job], EVA), count)
     erase(spark, lakehouse, CLICKS, [job], EVA)
-    assert files_that_hold(lakehouse, "eva") == []
+    assert files_that_hold(lakehouse, "evangeline") == []
     summary = run_job(spark, lakehouse, job, Incremental(advance_to=minutes(90)))
     assert rows("windows") == [("ann", minutes(0), 1), ("bob", minutes(30), 1)]
     assert (summary.totals.events, summary.totals.open_events) == (2, 0)
@@ -119,19 +119,19 @@ def test_events_that_were_never_read_are_erased_before_a_job_sees_them(spark, la
     job = windows()
     land(("ann", 1))
     run_job(spark, lakehouse, job)
-    land(("eva", 2), ("bob", 3))
-    land(("eva", 4))
+    land(("evangeline", 2), ("bob", 3))
+    land(("evangeline", 4))
     erase(spark, lakehouse, CLICKS, [job], EVA)
     run_job(spark, lakehouse, job, Incremental(advance_to=minutes(90)))
     assert rows("windows") == [("ann", minutes(0), 1), ("bob", minutes(0), 1)]
 
 
 def test_an_erased_table_keeps_its_other_rows_and_no_old_version(spark, lakehouse, land):
-    land(("ann", 1), ("eva", 2))
-    land(("eva", 3))
+    land(("ann", 1), ("evangeline", 2))
+    land(("evangeline", 3))
     table = lakehouse.events("clicks")
-    assert erase_rows(table, pl.col("user") == "eva").rows == 2
-    assert erase_rows(table, pl.col("user") == "eva").rows == 0
+    assert erase_rows(table, pl.col("user") == "evangeline").rows == 2
+    assert erase_rows(table, pl.col("user") == "evangeline").rows == 0
     assert forget(table) == 2
     assert pl.read_delta(str(table))["user"].to_list() == ["ann"]
     assert len(list(table.glob("*.parquet"))) == 1
