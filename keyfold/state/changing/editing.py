@@ -136,9 +136,12 @@ def _change(job: KeyedJob, wanted: WantedKeys, corrections: Mapping[str, str]) -
     expressions = {}
     for name, text in corrections.items():
         try:
-            expressions[name] = pl.sql_expr(text)
-            # Apply it to an empty frame, to report a wrong name before Spark starts.
-            _corrected(pl.DataFrame(schema=kinds), {name: expressions[name]})
+            expression = pl.sql_expr(text)
+            has_columns = bool(expression.meta.root_names())
+            # An aggregate is of its key: how many keys a frame has depends on the state partitions.
+            expressions[name] = expression.over(job.key) if has_columns else expression
+            # Apply it to an empty frame, or a constant to one row, to report a wrong name or value before Spark starts.
+            _corrected(pl.DataFrame(schema=kinds).clear(0 if has_columns else 1), {name: expressions[name]})
         except (pl.exceptions.PolarsError, ValueError) as error:
             raise InvalidData(
                 f"--set {name}={text}: {str(error).splitlines()[0]}; write SQL that gives {kinds[name]}, over "
@@ -163,7 +166,7 @@ def _corrected(rows: pl.DataFrame, expressions: Mapping[str, pl.Expr]) -> pl.Dat
     Raises:
         ValueError: a correction does not fit the type of its column.
     """
-    given = rows.select(**expressions)
+    given = rows.with_columns(**expressions).select(*expressions)
     fits = given.select(
         fitted(pl.col(name), kind, rows.schema[name]).alias(name) for name, kind in given.schema.items()
     )
@@ -171,7 +174,4 @@ def _corrected(rows: pl.DataFrame, expressions: Mapping[str, pl.Expr]) -> pl.Dat
     for name in given.columns:
         if fits[name].null_count() > given[name].null_count():
             raise ValueError(f"{name} is no {rows.schema[name]} in some rows")
-    # Expressions without columns, such as a number, give one row for all.
-    if given.height != rows.height:
-        return rows.with_columns(fits[name].item() for name in fits.columns)
     return rows.with_columns(fits)

@@ -1,0 +1,54 @@
+"""Corrections of state change each row as plain Python does, wherever its key lies. Without Spark."""
+
+from datetime import timedelta
+
+import polars as pl
+import pytest
+
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.runner import run_job
+from keyfold.state.changing.audit import Author
+from keyfold.state.changing.editing import Edit, edit_state
+from tests.keyfold.keyed.toy_jobs import START, clicks, windows
+from tests.keyfold.keyed.without_spark import without_spark
+from tests.keyfold.state.local_state import frames_of_state, state_without_spark
+
+__all__ = ["state_without_spark", "without_spark"]
+
+USERS = [f"user-{number}" for number in range(9)]
+# User n clicked n + 1 times in the first ten minutes, and once in the next ten.
+COUNTS = {(user, window): (number if window == 0 else 0) + 1 for number, user in enumerate(USERS) for window in (0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("7", lambda user, count: 7),
+        ("NULL", lambda user, count: None),
+        ("clicks * 2", lambda user, count: count * 2),
+        ("clicks + MAX(clicks)", lambda user, count: count + COUNTS[user, 0]),
+    ],
+)
+def test_a_correction_is_what_its_preview_shows_in_every_partition(
+    lakehouse, state_without_spark, expression, expected
+):
+    lakehouse.events("clicks").parent.mkdir(parents=True, exist_ok=True)
+    rows = [(user, 10 * window) for (user, window), count in COUNTS.items() for _ in range(count)]
+    clicks(*rows).write_delta(str(lakehouse.events("clicks")))
+    job = windows(watermark_delay=timedelta(hours=1))
+    run_job(state_without_spark, lakehouse, job)
+    wanted = {
+        (user, START + timedelta(minutes=10 * window)): count if user == "user-0" else expected(user, count)
+        for (user, window), count in COUNTS.items()
+    }
+    edit = Edit(tuple(USERS[1:]), {"clicks": expression}, Author("a test", "to try it"))
+    edited = edit_state(state_without_spark, lakehouse, job, edit)
+    live = live_generation(lakehouse, job.name)
+    assert live is not None
+    state = pl.concat(frames_of_state(live, 0))
+    found = {(user, window): count for user, window, count in state.select("user", "window", "clicks").iter_rows()}
+    assert found == wanted
+    shown = edited.rows_after.filter(pl.col("user") != "user-0").select("user", "window", "clicks")
+    assert {(user, window): count for user, window, count in shown.iter_rows()} == {
+        key: count for key, count in wanted.items() if key[0] != "user-0"
+    }
