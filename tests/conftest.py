@@ -15,7 +15,7 @@ from keyfold.session import SparkSettings, build_session
 from tests.chaos.table import lines_of
 from tests.chaos.tally import Tally
 from tests.inherited_signals import hear_signals
-from tests.java_for_tests import use_fast_starts
+from tests.java_for_tests import long_lived_java, use_fast_starts
 from tests.memory_for_files import use_memory
 from tests.object_store import ObjectStore, running_store
 from tests.standalone_cluster import standalone_cluster
@@ -119,7 +119,8 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             settings = settings.model_copy(
                 update={"master": cluster.master, "conf": cluster.conf | two, "ship": ("tests",)}
             )
-        session = build_session(settings)
+        with long_lived_java():
+            session = build_session(settings)
         running.callback(session.stop)
         yield session
 

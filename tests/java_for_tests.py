@@ -1,10 +1,12 @@
-"""Options by which a Java of Spark's comes up fast: tests start some fifty, each for seconds.
+"""Options with which the Java processes of tests start fast: tests start some fifty, each for seconds.
 
-Code does not run long enough there to pay for Java's slower compiler. Classes come from the archive that `make setup` wrote
-(`keyfold.session.class_archive`).
+Code does not run long enough there to pay for Java's optimizing compiler. Only the session that all tests of a process share
+lives long enough. Classes come from the archive that `make setup` wrote (`keyfold.session.class_archive`).
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from keyfold.session.class_archive import with_class_archive
 from keyfold.session.gateway import java_text
@@ -26,3 +28,14 @@ def use_fast_starts() -> None:
     """Have every Spark that this process and its children start come up fast."""
     for name, options in fast_starts().items():
         os.environ.setdefault(name, options)
+
+
+@contextmanager
+def long_lived_java() -> Iterator[None]:
+    """Start a Java within the context with the optimizing compiler: it pays for itself over hundreds of tests."""
+    before = os.environ["SPARK_SUBMIT_OPTS"]
+    os.environ["SPARK_SUBMIT_OPTS"] = before.replace(_QUICK, "")
+    try:
+        yield
+    finally:
+        os.environ["SPARK_SUBMIT_OPTS"] = before

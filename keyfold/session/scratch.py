@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from keyfold.machine.locks import is_locked, lock_for_life
+from keyfold.session.spark_home import make_spark_home
 
 _PREFIX, _LOCK = "keyfold-scratch-", ".lock"
 _AN_HOUR = 3600
@@ -45,19 +46,23 @@ def sweep_scratch() -> int:
 def scratch_of_java(conf: Mapping[str, str]) -> Iterator[None]:
     """Put the temporary files of a Java process that is started within the context into a scratch folder.
 
-    The folder is passed by environment variables, since settings are compared when a run attaches to a warm Spark. If Spark's
-    local folders are set, they are used: they may be on a separate disk.
+    In local mode, the folder also has the Spark home (`keyfold.session.spark_home`), unless SPARK_HOME is set. Both are passed
+    by environment variables, since settings are compared when a run attaches to a warm Spark. If Spark's local folders are
+    set, they are used: they may be on a separate disk.
 
     Args:
         conf: Spark's settings.
     """
     sweep_scratch()
     folder = new_scratch()
-    before = {name: os.environ.get(name) for name in ("SPARK_SUBMIT_OPTS", "SPARK_LOCAL_DIRS")}
+    before = {name: os.environ.get(name) for name in ("SPARK_SUBMIT_OPTS", "SPARK_LOCAL_DIRS", "SPARK_HOME")}
     own = shlex.quote(f"-Djava.io.tmpdir={folder}")
     os.environ["SPARK_SUBMIT_OPTS"] = f"{before['SPARK_SUBMIT_OPTS'] or ''} {own}".strip()
     if "spark.local.dir" not in conf:
         os.environ.setdefault("SPARK_LOCAL_DIRS", str(folder))
+    # On a cluster, workers run on other machines and have no such folder.
+    if conf.get("spark.master", "").startswith("local") and before["SPARK_HOME"] is None:
+        os.environ["SPARK_HOME"] = str(make_spark_home(folder))
     try:
         yield
     finally:

@@ -42,6 +42,8 @@ _DEFAULTS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
     # No limit: with one, Spark measures every column after every row, which costs as much as writing the row.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    # Spark starts a second worker daemon for jobs without a SQL plan if this is set for the others, as it is by default.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "2",
     # Hadoop ignores the process's umask and sets the modes of checkpoints and state itself.
     "spark.hadoop.fs.permissions.umask-mode": "077",
