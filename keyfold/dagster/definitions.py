@@ -17,7 +17,8 @@ from keyfold.dagster.automation.state.open_state import open_state_assets
 from keyfold.dagster.automation.upkeep.run_liveness import watched_in_process_executor
 from keyfold.dagster.resources import check_home, lakehouse_home, resources_from, spark_settings
 from keyfold.dagster.run_config import closed
-from keyfold.dagster.submitted.spark_steps import as_set
+from keyfold.dagster.submitted.setting import is_submitted
+from keyfold.dagster.submitted.spark_steps import submitted
 from keyfold.dagster.suites import SUITES
 from keyfold.machine.private_files import keep_files_private
 from keyfold.project import current_project, project_streams
@@ -37,23 +38,21 @@ def build_definitions() -> dg.Definitions:
     keep_files_private()
     check_home(lakehouse_home())
     AlertSettings.from_environment()  # a wrong setting must fail here, not when an alert is sent
-    assets, checks = as_set(
-        [*(asset for group in GROUPS for asset in ASSETS[group.name]), *open_state_assets(GROUPS), *health.ASSETS],
-        [
-            *(check for group in GROUPS for check in group.checks),
-            *(health.health_checks(template) for group in GROUPS for template in group.jobs),
-            *(
-                health.drift_check(stream)
-                for group in GROUPS
-                if group.stream is not None
-                for stream in streams_with(group.stream, project_streams())
-            ),
-            *SUITES,
-            *CONTINUOUS_CHECKS,
-        ],
-        module=current_project().definitions,
-        settings=spark_settings,
-    )
+    assets = [*(asset for group in GROUPS for asset in ASSETS[group.name]), *open_state_assets(GROUPS), *health.ASSETS]
+    checks = [
+        *(check for group in GROUPS for check in group.checks),
+        *(health.health_checks(template) for group in GROUPS for template in group.jobs),
+        *(
+            health.drift_check(stream)
+            for group in GROUPS
+            if group.stream is not None
+            for stream in streams_with(group.stream, project_streams())
+        ),
+        *SUITES,
+        *CONTINUOUS_CHECKS,
+    ]
+    if is_submitted():
+        assets, checks = submitted(assets, checks, module=current_project().definitions, settings=spark_settings)
     return dg.Definitions(
         assets=dg.map_asset_specs(automated, assets),
         asset_checks=checks,

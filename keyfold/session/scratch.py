@@ -25,9 +25,14 @@ _AN_HOUR = 3600
 def new_scratch() -> Path:
     """Create a folder for this process. It is deleted at its end; if it is killed, by the next process's `sweep_scratch`."""
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))  # mode 0700
-    lock_for_life(folder / _LOCK)
+    lock_for_life(lock_of(folder))
     atexit.register(_delete_own, folder, os.getpid())
     return folder
+
+
+def lock_of(folder: Path) -> Path:
+    """Return the file that the process of a scratch folder keeps locked as long as it lives."""
+    return folder / _LOCK
 
 
 def sweep_scratch() -> int:
@@ -74,10 +79,10 @@ def scratch_of_java(conf: Mapping[str, str]) -> Iterator[None]:
 
 
 def _is_abandoned(folder: Path) -> bool:
-    if not (folder / _LOCK).exists():
+    if not lock_of(folder).exists():
         # Created just now, or by a process that was killed before it had the lock.
         return time.time() - folder.stat().st_mtime > _AN_HOUR
-    return not is_locked(folder / _LOCK)
+    return not is_locked(lock_of(folder))
 
 
 def _delete_own(folder: Path, process: int) -> None:

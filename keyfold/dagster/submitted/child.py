@@ -2,6 +2,9 @@
 
 The child has an in-memory Dagster instance. The step passes it the run's tags, the config, and the last materialization of
 each table. Its Spark session is that of `resources.py`; spark-submit has already started its Java process.
+
+Pipes carries the logs and the stack of an error. Tables, checks and observations go as custom messages, in Dagster's
+serialisation: Pipes' own messages leave out a check's description, and know fewer kinds of metadata.
 """
 
 import logging
@@ -9,6 +12,8 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
@@ -17,14 +22,15 @@ from typing import Any
 import dagster as dg
 from dagster._utils.error import SerializableErrorInfo
 from dagster_pipes import PipesContext, PipesException, open_dagster_pipes
-from pydantic import BaseModel
 
-from keyfold.dagster.submitted.messages import report_event, report_failure, report_process
 from keyfold.errors import is_keyfold_error
 from keyfold.machine.locks import is_locked
 from keyfold.machine.private_files import keep_files_private
 from keyfold.session import SparkSettings
 from keyfold.session.redaction import without_secrets
+
+FAILURE = "failure"
+"""Key of the custom message that says why the work failed."""
 
 _JOB = "of_one_step"
 _LOOKS_EVERY = 1.0
@@ -33,92 +39,76 @@ _BLOCKED = "DagsterAssetCheckFailedError"
 """Dagster's error of a failed blocking check. It is not reported: the check's result already fails the launching step."""
 
 
-class Task(BaseModel):
+@dataclass(frozen=True)
+class Task:
     """The work of the child process.
 
     Attributes:
         module: the module that has the definitions as `defs`.
-        step: the name of the op that writes the tables.
-        assets: keys of its tables; empty if only checks run.
-        checks: asset key and name of each check.
-        config: config of the op.
-        resources: run config of the resources.
+        selection: its tables and checks, in Dagster's serialisation.
+        run_config: config of the op that writes the tables.
         tags: tags of the run.
         before: the last materialization of each table, in Dagster's serialisation.
-        alive: a file that the launching process keeps locked while it lives.
+        alive: a file that is locked until the launching process ends or interrupts the work.
     """
 
     module: str
-    step: str
-    assets: list[str]
-    checks: list[tuple[str, str]]
-    config: dict[str, Any]
-    resources: dict[str, Any]
-    tags: dict[str, str]
-    before: list[str]
-    alive: Path
+    selection: str
+    run_config: Mapping[str, Any]
+    tags: Mapping[str, str]
+    before: Sequence[str]
+    alive: str
 
 
 def main() -> None:
     """Execute the task in the Pipes context; exit with code 1 if it fails."""
     keep_files_private()
     with open_dagster_pipes() as pipes:
-        task = Task.model_validate(pipes.extras)
-        Thread(target=_end_with, args=(task.alive,), name="end-with-the-run", daemon=True).start()
-        report_process(pipes, os.getpid())
+        task = Task(**pipes.extras)
+        Thread(target=_end_with, args=(Path(task.alive),), name="end-with-the-run", daemon=True).start()
         error = _execute(task, pipes)
         if error is None:
             return
-        report_failure(pipes, _words(error), _as_exception(error))
+        pipes.report_custom_message({FAILURE: _words(error)})
+        pipes.close(_as_exception(error))
     sys.exit(1)
 
 
 def _execute(task: Task, pipes: PipesContext) -> SerializableErrorInfo | None:
     """Execute the task and report its events; return its error, if any."""
     definitions: dg.Definitions = import_module(task.module).defs
-    tables = dg.AssetSelection.assets(*map(dg.AssetKey.from_escaped_user_string, task.assets)).without_checks()
-    checks = dg.AssetSelection.checks(
-        *(dg.AssetCheckKey(dg.AssetKey.from_escaped_user_string(asset), name) for asset, name in task.checks)
-    )
-    wanted = dg.define_asset_job(_JOB, selection=tables | checks if task.assets else checks)
+    selection: Any = dg.deserialize_value(task.selection)
+    wanted = dg.define_asset_job(_JOB, selection)
     job = dg.Definitions.merge(definitions, dg.Definitions(jobs=[wanted])).resolve_job_def(_JOB)
-    errors: list[SerializableErrorInfo] = []
+    # Events are reported by Pipes, so the console stays silent.
+    silent = {"console": {"config": {"log_level": "CRITICAL"}}}
     with dg.DagsterInstance.ephemeral() as instance:
         for text in task.before:
             instance.report_runless_asset_event(dg.deserialize_value(text, dg.AssetMaterialization))
         # Added only now, so that the earlier materializations are not reported.
-        instance.add_event_listener(pipes.run_id, lambda entry, *_: _report(entry, pipes, errors))
+        instance.add_event_listener(pipes.run_id, lambda entry, *_: _report(entry, pipes))
         done = job.execute_in_process(
-            run_config={
-                "resources": task.resources,
-                # Events are reported by Pipes, so the console stays silent.
-                "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
-                "ops": {task.step: {"config": task.config}} if task.assets and task.config else {},
-            },
+            run_config={**task.run_config, "loggers": silent},
             instance=instance,
             run_id=pipes.run_id,
             tags=task.tags,
             raise_on_error=False,
         )
-    if done.success:
-        return None
-    failed = [error for error in errors if error.cls_name != _BLOCKED]
-    return failed[0] if failed else None
+    errors = (getattr(event.event_specific_data, "error", None) for event in done.all_events if event.is_failure)
+    return next((error for error in errors if error is not None and error.cls_name != _BLOCKED), None)
 
 
-def _report(entry: dg.EventLogEntry, pipes: PipesContext, errors: list[SerializableErrorInfo]) -> None:
+def _report(entry: dg.EventLogEntry, pipes: PipesContext) -> None:
     event = entry.dagster_event
     if event is None:
         level = entry.level if isinstance(entry.level, int) else logging.getLevelNamesMapping()[entry.level.upper()]
         pipes.log.log(level, _without_secrets(entry.user_message))
     elif event.is_step_materialization:
-        report_event(pipes, event.step_materialization_data.materialization)
+        pipes.report_custom_message(dg.serialize_value(event.step_materialization_data.materialization))
     elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
-        report_event(pipes, event.asset_check_evaluation_data)
+        pipes.report_custom_message(dg.serialize_value(event.asset_check_evaluation_data))
     elif event.is_asset_observation:
-        report_event(pipes, event.asset_observation_data.asset_observation)
-    elif event.is_failure and (error := getattr(event.event_specific_data, "error", None)) is not None:
-        errors.append(error)
+        pipes.report_custom_message(dg.serialize_value(event.asset_observation_data.asset_observation))
 
 
 def _words(error: SerializableErrorInfo) -> str:
@@ -148,9 +138,10 @@ def _without_secrets(text: str) -> str:
 
 
 def _end_with(alive: Path) -> None:
-    """End this process when the process that launched it has ended in any way."""
+    """Interrupt this process when the file is no longer locked, and kill it after a while."""
     while is_locked(alive):
         time.sleep(_LOOKS_EVERY)
+    # Python cancels Spark's work and stops Spark, which ends Java.
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(_GRACE_SECONDS)
     # The launching process has put this process and its Java into one group.

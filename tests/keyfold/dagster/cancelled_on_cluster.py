@@ -12,7 +12,8 @@ import dagster as dg
 from pyspark.sql import SparkSession
 
 from keyfold.dagster.resources import resources_from, spark_settings
-from keyfold.dagster.submitted.spark_steps import as_set
+from keyfold.dagster.submitted.setting import is_submitted
+from keyfold.dagster.submitted.spark_steps import submitted
 
 
 @dg.asset
@@ -27,7 +28,9 @@ def long_work(spark: dg.ResourceParam[SparkSession]) -> None:
     spark.sparkContext.parallelize(range(1), 1).mapPartitions(work).collect()
 
 
-assets, _ = as_set([long_work], [], module=__name__, settings=spark_settings)
+assets = [long_work]
+if is_submitted():
+    assets, _ = submitted([long_work], [], module=__name__, settings=spark_settings)
 defs = dg.Definitions(
     assets=assets,
     resources={"spark": resources_from()["spark"]},

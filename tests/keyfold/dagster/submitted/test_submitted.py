@@ -11,9 +11,8 @@ import pytest
 
 from keyfold.dagster.automation.starting.automation_conditions import on_checked_events
 from keyfold.dagster.quality.checks import SCOPE_TAG
-from keyfold.dagster.submitted.launching import PROGRAM, Launch
 from keyfold.dagster.submitted.setting import is_submitted
-from keyfold.dagster.submitted.spark_steps import as_set, submitted
+from keyfold.dagster.submitted.spark_steps import submitted
 from keyfold.errors import KeyfoldError
 from keyfold.session import SparkSettings
 from tests.keyfold.dagster.submitted import counted
@@ -25,22 +24,25 @@ SECRET = "planted-in-this-test"  # noqa: S105
 CHECKS = [dg.AssetCheckKey(COUNTS, name) for name in ("counts_add_up", "counts_are_small")]
 
 
-def launched(folder, **environment):
+SETTINGS = {"spark.hadoop.fs.s3a.secret.key": SECRET}
+
+
+def by_python(settings, program, arguments, folder):
     """The program that spark-submit would run, by Python."""
-    secret = {"A_SECRET_OF_SPARK": SECRET, "KEYFOLD_SPARK_CONF": f"spark.hadoop.fs.s3a.secret.key={SECRET}"}
-    return Launch(
-        [sys.executable, "-c", PROGRAM], {"spark.hadoop.fs.s3a.secret.key": SECRET}, {**secret, **environment}
-    )
+    return [sys.executable, "-c", program]
 
 
-def definitions(**environment):
-    assets, checks = submitted(
-        counted.ASSETS,
-        counted.CHECKS,
-        module=counted.__name__,
-        launcher=lambda folder: launched(folder, **environment),
+def definitions(assets=counted.ASSETS, checks=counted.CHECKS, command=by_python):
+    steps, others = submitted(
+        assets, checks, module=counted.__name__, settings=lambda: SparkSettings(conf=SETTINGS), command=command
     )
-    return dg.Definitions(assets=assets, asset_checks=checks)
+    return dg.Definitions(assets=steps, asset_checks=others)
+
+
+@pytest.fixture(autouse=True)
+def secret_of_spark(monkeypatch):
+    monkeypatch.setenv("A_SECRET_OF_SPARK", SECRET)
+    monkeypatch.setenv("KEYFOLD_SPARK_CONF", f"spark.hadoop.fs.s3a.secret.key={SECRET}")
 
 
 def ran(defs, instance, *, selection=None, do="count", tags=None, told=""):
@@ -119,8 +121,11 @@ def test_checks_run_alone_and_one_table_stands_for_all_of_its_step(instance):
     assert not evaluations(late)
 
 
-def test_a_blocking_check_that_fails_holds_back_what_is_built_on_the_table_and_the_table_is_reported(instance):
-    got = ran(definitions(COUNTS_ARE_WRONG="yes"), instance)
+def test_a_blocking_check_that_fails_holds_back_what_is_built_on_the_table_and_the_table_is_reported(
+    instance, monkeypatch
+):
+    monkeypatch.setenv("COUNTS_ARE_WRONG", "yes")
+    got = ran(definitions(), instance)
     assert not got.success
     assert materializations(got).keys() == {COUNTS, LATE}
     assert evaluations(got)["counts_add_up"].description == "3 ≠ 2"
@@ -129,15 +134,15 @@ def test_a_blocking_check_that_fails_holds_back_what_is_built_on_the_table_and_t
 
 def test_new_events_start_a_step_once_with_its_checks_in_its_process(instance):
     """The automation sensor's ticks, and the run that it would start."""
-    assets, checks = submitted(counted.ASSETS, counted.CHECKS, module=counted.__name__, launcher=launched)
     automated = [COUNTS, LATE]
-    assets = dg.map_asset_specs(
-        lambda spec: (
-            spec.replace_attributes(automation_condition=on_checked_events()) if spec.key in automated else spec
+    defs, cursor = (
+        definitions().map_asset_specs(
+            func=lambda spec: (
+                spec.replace_attributes(automation_condition=on_checked_events()) if spec.key in automated else spec
+            )
         ),
-        assets,
+        None,
     )
-    defs, cursor = dg.Definitions(assets=assets, asset_checks=checks), None
 
     def wanted():
         nonlocal cursor
@@ -186,13 +191,8 @@ def test_a_process_that_dies_is_told_with_its_last_words(instance):
 
 
 def test_a_process_that_does_not_begin_is_told_with_what_it_printed(instance):
-    assets, _ = submitted(
-        counted.ASSETS,
-        [],
-        module=counted.__name__,
-        launcher=lambda folder: Launch([sys.executable, "-c", "raise SystemExit('Java is gone')"]),
-    )
-    got = ran(dg.Definitions(assets=assets), instance)
+    defs = definitions(checks=[], command=lambda *_: [sys.executable, "-c", "raise SystemExit('Java is gone')"])
+    got = ran(defs, instance)
     assert str(failure(got)[1]).endswith("Its last output:\nJava is gone")
 
 
@@ -220,7 +220,7 @@ def test_a_setting_that_is_none_is_told_when_definitions_load(tmp_path, monkeypa
     assert not is_submitted({})
     assert is_submitted({"KEYFOLD_RUNS": "spark-submit"})
     with pytest.raises(KeyfoldError, match=r"KEYFOLD_RUNS is 'pipes': give in-process .* or spark-submit"):
-        as_set([], [], module="", settings=SparkSettings, environment={"KEYFOLD_RUNS": "pipes"})
+        is_submitted({"KEYFOLD_RUNS": "pipes"})
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     with pytest.raises(KeyfoldError, match=r"no bin/spark-submit"):
         is_submitted({"KEYFOLD_RUNS": "spark-submit"})

@@ -7,7 +7,7 @@ import pytest
 
 from assets import rides
 from keyfold.dagster.assets.keyed_asset import conservation_check, keyed_assets
-from keyfold.dagster.submitted.spark_steps import as_set
+from keyfold.dagster.submitted.spark_steps import submitted
 from keyfold.dagster.suites import SUITES
 from keyfold.ingestion import ingest
 from keyfold.lakehouse import Lakehouse
@@ -63,12 +63,11 @@ def test_tables_metadata_and_checks_are_those_of_a_run_in_one_process(spark, tmp
     monkeypatch.setenv("KEYFOLD_SPARK_CONF", f"spark.driver.memory=1g spark.hadoop.fs.s3a.secret.key={SECRET}")
     with dg.DagsterInstance.ephemeral() as instance:
         expected, checked = ran(ASSETS, CHECKS, instance, spark=spark, lakehouse=here)
-    assets, left = as_set(
+    assets, left = submitted(
         ASSETS,
         CHECKS,
         module="dagster_project.definitions",
         settings=SparkSettings.from_environment,
-        environment={"KEYFOLD_RUNS": "spark-submit"},
     )
     assert not left
     with dg.DagsterInstance.ephemeral() as instance:
