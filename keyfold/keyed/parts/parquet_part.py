@@ -2,8 +2,11 @@
 
 import base64
 import io
+import re
+import zlib
 from collections.abc import Sequence
 from functools import cached_property
+from typing import IO
 
 import numpy as np
 import polars as pl
@@ -17,6 +20,11 @@ from keyfold.storage.place import local_path
 
 _STARTS = b"keyfold.starts"
 _IDENTITY = b"keyfold.part"
+_TAIL = 64 << 10
+"""Bytes at the end of a file that are read first. Most footers are shorter."""
+_ENDING = 8
+"""Bytes behind a footer: its length, and Parquet's mark."""
+_CHECKSUM_OF_FOOTER = re.compile(r"_([0-9a-f]{8})_[0-9a-f]{16}\.parquet$")
 
 
 def parquet_content(rows: pl.DataFrame, slots: np.ndarray, identity: str, sizes: Sizes) -> bytes:
@@ -37,6 +45,19 @@ def parquet_content(rows: pl.DataFrame, slots: np.ndarray, identity: str, sizes:
         write_page_checksum=True,
     )
     return buffer.getvalue()
+
+
+def name_with_footer(stem: str, content: bytes) -> str:
+    """Add the checksum of a Parquet file's footer to the stem of its name.
+
+    Readers read few pages of a part, so they cannot verify the checksum of the whole file, and Parquet has checksums of pages
+    alone.
+    """
+    return f"{stem}_{zlib.crc32(content[-_ENDING - _length(content) :]):08x}"
+
+
+def _length(content: bytes) -> int:
+    return int.from_bytes(content[-_ENDING : -_ENDING // 2], "little")
 
 
 class ParquetPart(WrittenPart):
@@ -94,8 +115,10 @@ class ParquetPart(WrittenPart):
             if size != part.size:
                 raise self._damaged(f"it has {size:,} bytes and should have {part.size:,}")
             local = local_path(path)
-            file = pq.ParquetFile(local or open_for_reading(path), memory_map=local is not None, **options)
-            identity = (file.schema_arrow.metadata or {}).get(_IDENTITY, b"").decode()
+            source = pa.memory_map(str(local)) if local else open_for_reading(path)
+            metadata = pq.read_metadata(pa.BufferReader(self._footer(source)))
+            file = pq.ParquetFile(source, metadata=metadata, **options)
+            identity = (file.schema_arrow.metadata or {}).get(_IDENTITY, b"").decode(errors="replace")
         except FileNotFoundError:
             raise self._damaged("it is missing") from None
         except (OSError, pa.ArrowException) as error:
@@ -104,3 +127,18 @@ class ParquetPart(WrittenPart):
         if not part.file.startswith(f"{identity}_"):
             raise self._damaged("it is another part, under this one's name")
         return file
+
+    def _footer(self, source: IO[bytes] | pa.NativeFile) -> bytes:
+        """Read the footer, and verify its checksum if the file's name has one."""
+        read = min(_TAIL, self._part.size)
+        source.seek(self._part.size - read)
+        tail = source.read()
+        if read < (needed := min(_length(tail) + _ENDING, self._part.size)):
+            source.seek(self._part.size - needed)
+            tail = source.read()
+        footer = tail[-_ENDING - _length(tail) :]
+        wanted = _CHECKSUM_OF_FOOTER.search(self._part.file)
+        # Older versions wrote names without it.
+        if wanted and f"{zlib.crc32(footer):08x}" != wanted[1]:
+            raise self._damaged("the checksum of its footer is another one")
+        return footer

@@ -12,7 +12,7 @@ from keyfold.keyed.calling.slots import SLOT
 from keyfold.keyed.job.clock import DEADLINE, STALE_AT
 from keyfold.keyed.parts.arrow_part import ArrowPart, arrow_content
 from keyfold.keyed.parts.manifest import NEVER, Part
-from keyfold.keyed.parts.parquet_part import ParquetPart, parquet_content
+from keyfold.keyed.parts.parquet_part import ParquetPart, name_with_footer, parquet_content
 from keyfold.keyed.parts.part_rows import SIZES, Sizes
 from keyfold.lakehouse.checksums import name_with_checksum
 from keyfold.lakehouse.files import new_file
@@ -43,7 +43,8 @@ def write_part(rows: pl.DataFrame, batch: int, folder: Place, sizes: Sizes = SIZ
     part = Part(batch, rows.height, _different(slots), int(slots[0]), len(content), deadline, stale_at)
     if len(content) <= sizes.inline_bytes:
         return replace(part, payload=content)
-    path = folder / f"{identity}{ending}"
+    stem = identity if ending == ARROW else name_with_footer(identity, content)
+    path = folder / f"{stem}{ending}"
     named: list[str] = []
 
     def name(file: Any) -> str:
