@@ -2,6 +2,7 @@
 
 import re
 import threading
+import time
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -36,10 +37,14 @@ def test_the_link_opens_the_pages_with_their_websocket_and_nothing_else_does(pag
         assert refused is not None
         assert refused.status == 401
         expect(page.get_by_role("heading", name="Log in")).to_be_visible()
-        with page.expect_websocket(lambda one: one.url == f"{pages.url.replace('http', 'ws')}/graphql") as opened:
-            page.goto(pages.link)
-        with opened.value.expect_event("framereceived", lambda frame: "connection_ack" in str(frame)):
-            pass
+        # From the start: the frame comes while the page loads.
+        frames: list[tuple[str, str]] = []
+        page.on("websocket", lambda one: one.on("framereceived", lambda frame: frames.append((one.url, str(frame)))))
+        page.goto(pages.link)
+        address, end = f"{pages.url.replace('http', 'ws')}/graphql", time.monotonic() + 60
+        while not any(url == address and "connection_ack" in frame for url, frame in frames):
+            assert time.monotonic() < end, frames
+            page.wait_for_timeout(100)
         assert "token" not in page.url
         expect(page.get_by_role("link", name="Runs").first).to_be_visible()
         assert page.goto(f"{pages.url}/runs").status == 200  # type: ignore[union-attr]
