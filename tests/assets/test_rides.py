@@ -202,10 +202,6 @@ def test_a_folder_of_ones_own_is_read_in_place_of_the_landing_folder(spark, lake
     assert checks(result)["every_row_is_accounted_for"].passed
 
 
-def test_a_landing_folder_that_is_not_there_is_named(spark, lakehouse):
-    assert str(lakehouse.landing("ride_points")) in failure(materialize(spark, lakehouse))
-
-
 def test_events_that_vanish_turn_the_check_red_and_hold_the_summaries_back(spark, lakehouse):
     simulate_into(lakehouse.landing("ride_points"), "ride_points", size=10, files=4)
     assert materialize(
@@ -307,16 +303,3 @@ def test_a_replay_writes_a_branch_and_materializes_nothing(spark, first_run, sim
     assert observed == {"ride_summaries", "long_rides", "ride_summaries_late"}
     assert pl.read_delta(str(lakehouse.table("ride_summaries@what-if"))).height > 0
     assert pl.read_delta(str(lakehouse.table("ride_summaries"))).height == before
-
-
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        ({"mode": "replay"}, "needs a branch"),
-        ({"branch": "x"}, "set mode to replay"),
-        ({"mode": "replay", "branch": "x", "since": "then"}, "since is 'then'"),
-    ],
-)
-def test_a_replay_that_is_not_told_where_to_is_refused(spark, lakehouse, config, message):
-    only = dg.AssetSelection.assets("ride_summaries").required_multi_asset_neighbors().without_checks()
-    assert message in failure(materialize(spark, lakehouse, job_config=config, selection=only))

@@ -86,14 +86,6 @@ def cut_off(play: Play, query: Query) -> None:
         fail_points.act = before
 
 
-# Below, the same answers of more runs, of events out of order.
-@pytest.mark.slow
-@numbered
-def test_in_one_run_over_events_in_order_the_answer_is_duckdbs(whole, query):
-    run_query(whole.spark, whole.lakehouse, query, close=whole.end)
-    whole.assert_right(query)
-
-
 @numbered
 def test_in_many_runs_over_events_out_of_order_and_after_a_power_cut_the_answer_is_duckdbs(piecemeal, query):
     piecemeal.assert_right(query)

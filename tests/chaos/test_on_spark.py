@@ -49,7 +49,7 @@ def count(spark, unbroken):
     return count
 
 
-# `tests/keyfold/session/test_warm.py` kills a run with Spark in `make test`, and `test_crash_points.py` cuts its power.
+# `tests/keyfold/session/test_warm.py` kills a run with Spark in `make test`.
 @pytest.mark.chaos
 @pytest.mark.parametrize("tries", [TRIES])
 def test_the_process_is_killed_at_a_random_moment(unbroken, count, tally, tmp_path, tries):

@@ -132,14 +132,6 @@ def test_the_definitions_load_through_the_workspace_file():
     assert origin.loadable_target_origin.module_name == "dagster_project.definitions"
 
 
-# tests/test_wheel.py has Dagster validate a project too, and the demo loads these.
-@pytest.mark.slow
-def test_dagster_finds_the_definitions_valid(tmp_path):
-    environment = {"PATH": "/usr/bin:/bin", "DAGSTER_HOME": str(tmp_path), "KEYFOLD_HOME": str(tmp_path / "home")}
-    command = [sys.executable, "-m", "dagster", "definitions", "validate", "-w", "workspace.yaml"]
-    ended_well(*command, folder=ROOT, environment=environment)
-
-
 def test_the_shipped_instance_settings_make_one_run_at_a_time_of_a_pool(tmp_path, monkeypatch):
     settings = ROOT / "keyfold" / "dagster" / "dagster.yaml"
     (tmp_path / "dagster.yaml").write_text(settings.read_text())

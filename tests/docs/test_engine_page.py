@@ -1,13 +1,11 @@
-"""The examples in the pages on writing jobs are run as they stand: without Spark, and the first one with it."""
+"""The examples in the pages on writing jobs are run as they stand, without Spark."""
 
 import re
 from datetime import UTC, datetime
 from pathlib import Path
 
-import polars as pl
 import pytest
 
-from keyfold.keyed.runner import run_job
 from tests.keyfold.keyed.without_spark import without_spark  # noqa: F401 - a fixture
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -43,39 +41,10 @@ def test_the_example_runs_in_memory_and_tells_of_the_session_that_is_over(capsys
     assert "ann" in capsys.readouterr().out
 
 
-def test_the_example_runs_on_spark_and_says_the_same(spark, lakehouse):
-    module = {"spark": spark, "lakehouse": lakehouse}
-    exec(example(0), module)  # noqa: S102 - our own page
-    lakehouse.events("clicks").parent.mkdir(parents=True)
-    module["clicks"].write_delta(str(lakehouse.events("clicks")))
-    exec(example(1), module)  # noqa: S102 - our own page
-    (row,) = pl.read_delta(str(lakehouse.table("sessions"))).to_dicts()
-    assert {name: row[name] for name in ANN} == ANN
-    assert module["summary"].totals.open_events == 1
-
-
 @pytest.mark.parametrize(("prelude", "code", "printed"), SHAPES)
 def test_a_shape_of_state_prints_what_the_page_says(prelude, code, printed, capsys):
     exec(prelude + code, {})  # noqa: S102 - our own page
     assert capsys.readouterr().out == printed
-
-
-@pytest.mark.parametrize(("prelude", "code", "printed"), SHAPES)
-def test_a_shape_of_state_runs_in_the_engine_and_says_the_same(prelude, code, printed, lakehouse, without_spark):  # noqa: F811
-    played = []
-    module = {}
-    exec(prelude, module)  # noqa: S102 - our own page
-    play = module["play"]
-    module["play"] = lambda *given: played.extend((*given, play(*given))) or played[-1]
-    exec(code, module)  # noqa: S102 - our own page
-    job, *batches, said = played
-    table = lakehouse.events("sales")
-    table.parent.mkdir(parents=True)
-    for batch in batches:
-        batch.write_delta(str(table), mode="append")
-        run_job(without_spark, lakehouse, job)
-    written = pl.read_delta(str(lakehouse.table("shown"))).rows()
-    assert sorted(written) == sorted(said)
 
 
 @pytest.mark.parametrize("page", [TIMEOUT_PAGE, HARNESS_PAGE], ids=lambda page: page.stem)

@@ -24,7 +24,7 @@ from keyfold.lakehouse.paths import Lakehouse
 from keyfold.stream import Stream
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
-from tests.keyfold.keyed.toy_jobs import CLICK, START, totals
+from tests.keyfold.keyed.toy_jobs import CLICK, totals
 from tests.keyfold.keyed.without_spark import SPARK, cut_power, without_spark
 
 __all__ = ["cut_power", "without_spark"]
@@ -414,15 +414,6 @@ def test_a_rebuild_that_broke_off_is_finished_by_the_same_command(house, cut_pow
     (aside,) = (house.lakehouse.home / "aside").iterdir()
     assert sorted(rows_of(aside / "events")["user"]) == ["ann", "ann", "bob"]
     assert "0 rows from 0 files" in house.ingest()
-
-
-def test_a_file_that_has_changed_is_read_again_by_the_option_that_the_warning_names(house):
-    path = sorted(house.landing.iterdir())[0]
-    path.write_text(path.read_text() + json.dumps({"user": "eve", "at": START.isoformat(), "clicks": 1}) + "\n")
-    said = " ".join(house.ingest().split())
-    (option,) = re.findall(r"it was not read again; (--\S+)", said)
-    assert "1 accepted, 0 quarantined, 2 duplicates" in house.keyfold("ingest", "clicks", "--settle", "0", option)
-    assert house.events() == ["ann", "ann", "bob", "eve"]
 
 
 def test_a_lost_index_of_files_is_rebuilt_by_the_command_that_its_error_names(house):

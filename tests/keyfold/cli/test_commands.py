@@ -55,31 +55,6 @@ def test_files_are_ingested_summarised_and_shown(keyfold, tmp_path):
     assert batch["made"].startswith("5 rows: 3 accepted, 1 quarantined, 1 duplicates")
 
 
-def test_a_replay_leaves_the_live_tables_alone(keyfold, tmp_path):
-    (tmp_path / "landing").mkdir()
-    (tmp_path / "landing" / "rides.ndjson").write_text("\n".join(json.dumps(POINT | point) for point in RIDE))
-    keyfold("ingest", "ride_points", "--settle", "0", "--from", tmp_path / "landing")
-    keyfold("run", "ride_summaries")
-    told = keyfold("run", "ride_summaries", "--replay", "early", "--until", "2026-01-01T12:04:00Z", "--json")
-    assert json.loads(told.stdout)["events"] == 1
-    assert json.loads(keyfold("show", "ride_summaries", "--json").stdout)["rows"] == 1
-    assert json.loads(keyfold("show", "ride_summaries@early", "--json").stdout)["rows"] == 0
-
-
-def test_a_file_that_changed_after_it_was_read_is_warned_of_and_read_again_where_that_is_asked_for(keyfold, tmp_path):
-    (tmp_path / "landing").mkdir()
-    file = tmp_path / "landing" / "rides.ndjson"
-    arguments = ("ingest", "ride_points", "--settle", "0", "--from", tmp_path / "landing")
-    for count in (1, 3):
-        file.write_text("".join(json.dumps(POINT | point) + "\n" for point in RIDE[:count]))
-        told = keyfold(*arguments)
-    assert "warning: rides.ndjson grew from" in told.stderr
-    assert "--reread-changed" in told.stderr
-    again = keyfold(*arguments, "--reread-changed", "--json")
-    counts = json.loads(again.stdout)
-    assert (counts["accepted"], counts["duplicates"]) == (2, 1)
-
-
 def test_the_command_line_gives_files_the_time_to_settle(keyfold, tmp_path):
     (tmp_path / "landing").mkdir()
     (tmp_path / "landing" / "rides.ndjson").write_text(json.dumps(POINT | RIDE[0]))
@@ -91,22 +66,13 @@ def test_the_command_line_gives_files_the_time_to_settle(keyfold, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("ingest", "tides"), "no stream 'tides'. Known: ride_points"),
-        (("run", "tides"), "no job 'tides'. Known: ride_summaries"),
         (("run", "ride_summaries", "--param", "timeout"), "write it as name=value"),
         (("run", "ride_summaries", "--param", "timeout=soon"), "timeout='soon'"),
         (("run", "ride_summaries", "--param", "patience=1h"), "patience"),
         (("run", "ride_summaries", "--advance-to", "noon"), "--advance-to is 'noon'; give an ISO 8601 time"),
-        (("run", "ride_summaries", "--since", "2026-01-01"), "name a branch with --replay"),
         (("run", "ride_summaries", "--full-refresh", "--replay", "b"), "give one of the two"),
         (("run", "ride_summaries", "--with-consumers"), "--with-consumers requires --full-refresh"),
         (("run", "ride_summaries", "--continuous", "--full-refresh"), "--continuous excludes"),
-        (
-            ("run", "ride_summaries", "--replay", "b", "--since", "2026-01-02", "--until", "2026-01-01"),
-            "is not before until",
-        ),
-        (("show", "tides"), "no table 'tides'. Known: events.ride_points"),
-        (("journal", "tides"), "no job or stream 'tides'. Known: ride_summaries"),
     ],
 )
 def test_bad_usage_is_told_with_the_remedy_and_changes_nothing(keyfold, lakehouse, arguments, message):

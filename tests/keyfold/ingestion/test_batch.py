@@ -21,7 +21,6 @@ from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import IngestSummary, batch, ingest, ingest_journal, ingest_totals, is_unfinished, split_writer
-from keyfold.journal import Journal
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.lakehouse.fail_points import POINTS
 from keyfold.lakehouse.reading import data_file_paths
@@ -195,26 +194,6 @@ def test_files_of_which_every_row_is_a_copy_are_not_in_the_table(tmp_path: Path,
     check_counts(lakehouse, summary)
     assert (summary.accepted, summary.duplicates) == (50, 100)
     assert len(list(lakehouse.events("clicks").glob("*.parquet"))) == 1
-
-
-@pytest.mark.parametrize("owner", [split_writer, batch, Journal])
-def test_a_full_disk_is_one_message_and_the_next_run_goes_on(tmp_path: Path, monkeypatch, owner):
-    lakehouse = Lakehouse(tmp_path / "home")
-    several(lakehouse.landing("clicks"))
-
-    def full(*_: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        if owner is Journal:
-            patch.setattr(Journal, "write_done", full)
-        else:
-            patch.setattr(owner, "write_segment" if owner is split_writer else "merge_segments", full)
-        with pytest.raises(KeyfoldError, match="No space left on device"):
-            ingest(no_spark(2), lakehouse, EVENTS)
-    summary = ingest(no_spark(2), lakehouse, EVENTS)
-    check_counts(lakehouse, summary)
-    assert (summary.accepted, summary.files) == (330, 6)
 
 
 @pytest.mark.parametrize("point", CRASHES)

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import ingest, ingest_totals, rebuild
+from keyfold.ingestion import ingest, rebuild
 from keyfold.lakehouse import Lakehouse
 from keyfold.stream import TIMESTAMP
 from tests.folders import copy_folder, remove_folder
@@ -79,34 +79,12 @@ def test_a_table_of_another_history_that_has_taken_the_same_batch_is_refused(spa
     check_refused(spark, lakehouse, "is not the one in its journal")
 
 
-def test_a_table_that_is_gone_or_another_one_is_refused(spark, lakehouse):
-    ingest(spark, lakehouse, EVENTS)
-    remove_folder(lakehouse.events("clicks"))
-    with pytest.raises(KeyfoldError, match="its table events is gone"):
-        ingest(spark, lakehouse, EVENTS)
-    DeltaTable.create(str(lakehouse.events("clicks")), EVENTS.schema)
-    check_refused(spark, lakehouse, "is not the table it wrote to")
-
-
-def test_rows_that_no_journal_knows_are_refused(spark, lakehouse):
-    ingest(spark, lakehouse, EVENTS)
-    remove_folder(lakehouse.ingest("clicks"))
-    check_refused(spark, lakehouse, "has no record of the files they came from")
-
-
 def test_an_event_table_that_does_not_say_when_events_arrived_is_refused_once_and_read_anew(spark, lakehouse):
     # Another program made the table before ingest begins, without the column.
     DeltaTable.create(str(lakehouse.events("clicks")), EVENTS.schema)
     check_refused(spark, lakehouse, "ingested_at is new and not nullable")
     rows = DeltaTable(str(lakehouse.events("clicks"))).to_pyarrow_table()
     assert rows["ingested_at"].null_count == 0
-
-
-def test_a_record_of_a_later_version_is_refused(spark, lakehouse):
-    ingest(spark, lakehouse, EVENTS)
-    record = lakehouse.ingest("clicks") / "ingest.json"
-    record.write_text(record.read_text().replace('"format": 1', '"format": 2'))
-    check_refused(spark, lakehouse, "of another version of Keyfold")
 
 
 @pytest.mark.parametrize(
@@ -162,13 +140,3 @@ def test_a_part_of_the_index_that_is_gone_or_zeroed_is_made_anew_and_told(spark,
     land(lakehouse.landing("clicks") / "c.json", [event("u", 2)])
     again = ingest(spark, lakehouse, EVENTS)
     assert (again.duplicates, again.describe()) == (1, [])
-
-
-def test_damage_to_the_journal_is_one_message(spark, lakehouse):
-    ingest(spark, lakehouse, EVENTS)
-    (record,) = (lakehouse.ingest("clicks") / "journal").glob("*.done.json")
-    record.write_bytes(b"")
-    with pytest.raises(KeyfoldError, match="is damaged"):
-        ingest(spark, lakehouse, EVENTS)
-    with pytest.raises(KeyfoldError, match="is damaged"):
-        ingest_totals(lakehouse, EVENTS)

@@ -1,16 +1,11 @@
-"""Ingest from landing folder to tables: counts, duplicates, crashes. DuckDB and plain Python are the oracles."""
+"""Ingest from landing folder to tables: counts, copies, and what a run left that broke off. DuckDB and plain Python are the oracles."""
 
 import gzip
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,13 +17,10 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import IngestCounts, IngestSummary, ingest, ingest_journal, ingest_totals
-from keyfold.lakehouse import Lakehouse, exclusive, fail_points
-from keyfold.lakehouse.fail_points import POINTS
-from keyfold.lakehouse.log_changes import snapshot
+from keyfold.ingestion import IngestCounts, IngestSummary, ingest, ingest_totals
+from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.storage.place import Place
 from keyfold.stream import INGESTED_AT, TIMESTAMP, Source, Stream
-from keyfold.times import micros
 from spark_jobs.streams import RIDE_POINTS
 from tests.schemas import schema_of
 
@@ -61,29 +53,6 @@ def rows(path: Place) -> list[tuple[Any, ...]]:
     table = DeltaTable(str(path)).to_pyarrow_table()
     kept = table.select([name for name in table.schema.names if name != INGESTED_AT])
     return sorted((tuple(row.values()) for row in kept.to_pylist()), key=repr)
-
-
-def planned_arrivals(lakehouse: Lakehouse) -> dict[int, datetime]:
-    """When the files of each batch were admitted, as the plans have it."""
-    journal = ingest_journal(lakehouse, "clicks")
-    found: dict[int, datetime] = {}
-    while (plan := journal.plan(len(found))) is not None:
-        found[plan.batch] = plan.planned_at
-    return found
-
-
-def check_arrivals(lakehouse: Lakehouse, planned: dict[int, datetime]) -> None:
-    """Each event arrived when its batch was planned, by the rows and by the log's statistics, from which jobs plan."""
-    journal, events = ingest_journal(lakehouse, "clicks"), lakehouse.events("clicks")
-    stated = {file.path: (file.first, file.last) for file in snapshot(events, INGESTED_AT).files}
-    for batch, at in planned.items():
-        done = journal.done(batch)
-        assert done is not None
-        for file in done.tables["events"]:
-            rows = pq.read_table(BytesIO((events / file.path).read_bytes()), columns=[INGESTED_AT]).column(0)
-            assert rows.unique().to_pylist() == [at]
-            assert stated.pop(file.path) == (micros(at), micros(at))
-    assert not stated
 
 
 def tables(lakehouse: Lakehouse, stream: Stream = EVENTS) -> tuple[list[Any], list[Any], IngestCounts]:
@@ -153,21 +122,6 @@ def test_all_formats_in_nested_folders_with_odd_names_come_in_together(
     assert (summary.rows_read, summary.accepted, summary.quarantined) == (10, 8, 2)
 
 
-def test_copies_are_dropped_in_a_file_across_files_and_across_runs(
-    spark: SparkSession, lakehouse: Lakehouse, landing: Path
-):
-    land(landing / "b.json", [event("u", 1, note="later file"), event("w", None)])
-    land(landing / "a.json", [event("u", 1, note="kept"), event("u", 1, 1), event("v", 1), event("w", None)])
-    summary = ingest(spark, lakehouse, EVENTS, landing)
-    check_counts(lakehouse, summary)
-    assert (summary.accepted, summary.duplicates) == (3, 3)
-    assert ("u", 1, START, "kept") in tables(lakehouse)[0]
-    land(landing / "c.json", [event("u", 1, -24), event("x", 1), event("w", None, 24)], "rubbish")
-    summary = ingest(spark, lakehouse, EVENTS, landing)
-    check_counts(lakehouse, summary)
-    assert (summary.rows_read, summary.accepted, summary.duplicates, summary.quarantined) == (4, 1, 2, 1)
-
-
 def test_elements_of_a_list_are_events_each_once_and_all_are_counted(
     spark: SparkSession, lakehouse: Lakehouse, landing: Path
 ):
@@ -196,25 +150,6 @@ def test_elements_of_a_list_are_events_each_once_and_all_are_counted(
         "not valid JSON",
         "values is missing",
     }
-
-
-def test_copies_beyond_the_window_are_kept_however_the_files_are_split(spark: SparkSession, new_home, tmp_path: Path):
-    hours = [0, 20, 25, 45, -24, -24.1, 50, 0]
-    kept: list[float] = []
-    for hour in hours:
-        if all(abs(hour - other) > 24 for other in kept):
-            kept.append(hour)
-    results = []
-    for name, in_batch in (("one-batch", 1 << 20), ("a-batch-a-file", 1)):
-        lakehouse, landing = new_home(name), tmp_path / name / "landing"
-        for index, hour in enumerate(hours):
-            land(landing / f"{index}.json", [event("u", 1, hour)])
-        summary = ingest(spark, lakehouse, EVENTS, landing, max_bytes_per_batch=in_batch)
-        check_counts(lakehouse, summary)
-        assert summary.batches == (1 if name == "one-batch" else len(hours))
-        results.append([at for _, _, at, _ in tables(lakehouse)[0]])
-    expected = sorted((START + timedelta(hours=hour) for hour in kept), key=repr)
-    assert [sorted(result, key=repr) for result in results] == [expected, expected]
 
 
 def test_a_stream_without_an_event_id_keeps_every_row(spark: SparkSession, lakehouse: Lakehouse, landing: Path):
@@ -284,38 +219,6 @@ def unbroken(spark: SparkSession, new_home, tmp_path_factory: pytest.TempPathFac
     return outcome(lakehouse)
 
 
-@pytest.mark.parametrize(
-    "point", [point for point in POINTS if point.partition(":")[0] in ("plan", "work", "done", "commit")]
-)
-@pytest.mark.parametrize("max_bytes", [1, pytest.param(1 << 20, marks=pytest.mark.slow)])
-def test_a_crash_between_any_two_writes_changes_nothing_in_the_end(
-    spark: SparkSession,
-    lakehouse: Lakehouse,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    unbroken: tuple[Any, ...],
-    point: str,
-    max_bytes: int,
-):
-    landing = tmp_path / "landing"
-    history(landing, 0)
-    ingest(spark, lakehouse, EVENTS, landing)
-    history(landing, 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(fail_points, "act", crash_at(point))
-        if point == "plan: one of several" and max_bytes > 1:
-            ingest(spark, lakehouse, EVENTS, landing, max_bytes_per_batch=max_bytes)
-        else:
-            with pytest.raises(Crash):
-                ingest(spark, lakehouse, EVENTS, landing, max_bytes_per_batch=max_bytes)
-    planned = planned_arrivals(lakehouse)
-    check_counts(lakehouse, ingest(spark, lakehouse, EVENTS, landing, max_bytes_per_batch=max_bytes))
-    assert outcome(lakehouse) == unbroken
-    # What was planned before the crash has arrived then, however much later it was read.
-    check_arrivals(lakehouse, planned_arrivals(lakehouse) | planned)
-    assert ingest(spark, lakehouse, EVENTS, landing).rows_read == 0
-
-
 def crash_at(point: str) -> Callable[[str], None]:
     def act(reached: str) -> None:
         if reached == point:
@@ -339,39 +242,6 @@ def test_another_source_finishes_what_a_crash_left_and_brings_no_copies(
     assert ingest(spark, lakehouse, EVENTS, tmp_path / "one").files == 0
 
 
-@pytest.mark.parametrize(("batches", "seconds"), [(0, 0.1), (1, 0.0), (3, 0.05)])
-def test_a_run_killed_outright_is_made_good_by_the_next(
-    spark: SparkSession, lakehouse: Lakehouse, tmp_path: Path, batches: int, seconds: float
-):
-    landing = tmp_path / "landing"
-    for index in range(6):
-        land(landing / f"{index}.json", [event("u", seq) for seq in range(index * 9, index * 9 + 10)], "x")
-    # Batches as small as these are read by the run's own process: Spark is asked for nothing but how much it would do.
-    program = (
-        "import sys; from pathlib import Path; from keyfold.ingestion import ingest; "
-        "from keyfold.lakehouse import Lakehouse; from tests.keyfold.ingestion.test_batch import no_spark; "
-        "from tests.keyfold.ingestion.test_run import EVENTS; print('ready', flush=True); "
-        "ingest(no_spark(2), Lakehouse(sys.argv[1]), EVENTS, Path(sys.argv[2]), max_bytes_per_batch=1, "
-        "on_batch=lambda *_: print('batch', flush=True))"
-    )
-    root = Path(__file__).resolve().parents[3]
-    command = [sys.executable, "-c", program, str(lakehouse.home), str(landing)]
-    killed = subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, start_new_session=True)
-    assert killed.stdout is not None
-    for expected in ["ready", *["batch"] * batches]:
-        assert killed.stdout.readline().decode().strip() == expected
-    time.sleep(seconds)
-    os.killpg(killed.pid, signal.SIGKILL)
-    killed.wait()
-    killed.stdout.close()
-    # In a bucket the dead one's lease lasts for half a minute.
-    with exclusive(lakehouse.ingest("clicks"), "another run", patience=timedelta(minutes=2)):
-        pass
-    summary = ingest(spark, lakehouse, EVENTS, landing, max_bytes_per_batch=1)
-    check_counts(lakehouse, summary)
-    assert summary.totals == IngestCounts(files=6, rows_read=66, accepted=55, quarantined=6, duplicates=5)
-
-
 # what people get wrong
 
 
@@ -390,11 +260,3 @@ def test_an_empty_landing_folder_leaves_empty_tables_that_can_be_read(
         *EVENTS.schema.names,
         INGESTED_AT,
     ]
-
-
-def test_a_stream_is_ingested_by_one_run_at_a_time(spark: SparkSession, lakehouse: Lakehouse, landing: Path):
-    with (
-        exclusive(lakehouse.ingest("clicks"), "another run"),
-        pytest.raises(KeyfoldError, match="already running"),
-    ):
-        ingest(spark, lakehouse, EVENTS, landing)

@@ -123,20 +123,6 @@ def test_an_event_at_the_bound_is_accepted_and_one_before_it_says_why_it_is_not(
     assert reasons == ["at is too old, before 2016-06-23T21:00:00.000000Z (max_age): 2016-06-23T20:30:00.000000Z"]
 
 
-def test_one_run_takes_events_of_any_age_in_any_order(tmp_path: Path):
-    lakehouse = Lakehouse(tmp_path / "home")
-    for number, hour in enumerate((1_000, 0, 500)):
-        land(lakehouse.landing("clicks") / f"{number:02}.json", [event("u", number, hour)])
-    assert ingest(no_spark(1), lakehouse, WINDOWED, max_bytes_per_batch=1).accepted == 3
-
-
-def test_a_copy_older_than_the_window_is_quarantined_and_not_accepted_twice(tmp_path: Path):
-    lakehouse = lakehouse_with(tmp_path, 0, 500, 501)
-    land(lakehouse.landing("clicks") / "again.json", [event("u0", 1, 0), event("u1", 1, 500)])
-    summary = ingest(no_spark(1), lakehouse, WINDOWED)
-    assert (summary.accepted, summary.quarantined, summary.duplicates) == (0, 1, 1)
-
-
 def test_the_index_stays_as_small_as_the_window(tmp_path: Path):
     lakehouse = lakehouse_with(tmp_path, *range(0, 24 * 30, 12))
     done = ingest_journal(lakehouse, "clicks").last_done()
@@ -160,12 +146,6 @@ def test_a_window_that_is_made_longer_makes_the_index_anew_from_the_event_table(
         summary = ingest(no_spark(1), lakehouse, stream)
         assert summary.duplicates == 1
     assert "max_age or duplicate_window is longer now; it was rebuilt" in str(summary.warnings)
-
-
-def test_a_stream_that_is_given_a_max_age_goes_by_the_newest_event_of_its_table(tmp_path: Path):
-    lakehouse = lakehouse_with(tmp_path, 0, 500, stream=EVENTS)
-    land(lakehouse.landing("clicks") / "late.json", [event("v", 1, 450), event("v", 2, 453)])
-    assert ingest(no_spark(1), lakehouse, WINDOWED).quarantined == 1
 
 
 def test_a_rebuild_takes_events_of_any_age_from_all_its_folders(tmp_path: Path):

@@ -215,34 +215,3 @@ def test_what_a_killed_first_batch_left_of_a_checkpoint_stops_no_later_run(witho
     (generation.checkpoint / "offsets" / ".0.tmp").write_text("half")
     (generation.checkpoint / "commits" / "0").unlink()
     assert run_job(without_spark, lakehouse, windows()).totals.events == 1
-
-
-def test_a_lost_pointer_is_no_fresh_start(without_spark, lakehouse, rows, ran_thrice):
-    pointer = lakehouse.job("totals") / "current.json"
-    pointer.unlink()
-    with pytest.raises(KeyfoldError, match=r'current.json is lost, while generation-0001 exists.*"generation-0001"'):
-        run_job(without_spark, lakehouse, totals())
-    pointer.write_text(json.dumps({"generation": "generation-0001"}))
-    run_job(without_spark, lakehouse, totals())
-    assert rows("totals") == [("ann", 2), ("bob", 1)]
-    pointer.unlink()
-    assert run_job(without_spark, lakehouse, totals(), FullRefresh()).generation == "generation-0002"
-    assert rows("totals") == [("ann", 2), ("bob", 1)]
-
-
-def test_a_damaged_record_is_named(without_spark, lakehouse, ran_thrice):
-    journal = live(lakehouse).folder / "journal"
-    (journal / "000000002.done.json").write_text("{")
-    with pytest.raises(KeyfoldError, match=r"000000002.done.json is damaged.*--full-refresh"):
-        run_job(without_spark, lakehouse, totals())
-
-
-def test_a_generation_of_the_first_form_asks_for_one_full_refresh(without_spark, lakehouse, land):
-    land(("ann", 0))
-    run_job(without_spark, lakehouse, windows())
-    record = lakehouse.job("windows") / "generation-0001" / "generation.json"
-    old = {name: value for name, value in json.loads(record.read_text()).items() if name != "format"}
-    record.write_text(json.dumps(old))
-    with pytest.raises(KeyfoldError, match=r"an earlier version of Keyfold.*keyfold run windows --full-refresh"):
-        run_job(without_spark, lakehouse, windows())
-    assert run_job(without_spark, lakehouse, windows(), FullRefresh()).generation == "generation-0002"

@@ -1,9 +1,7 @@
-"""A run that dies at any named point, or on a full disk, leaves tables as an unbroken run's once it is run again.
+"""A run that dies at any named point leaves tables as an unbroken run's once it is run again.
 
 Processes that are killed there are `tests/chaos/test_kills.py`'s.
 """
-
-import shutil
 
 import polars as pl
 import pytest
@@ -11,11 +9,9 @@ import pytest
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.step import Step
-from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import RunOptions, run_job
-from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.lakehouse import fail_points
 from tests.keyfold.keyed.toy_jobs import START, clicks, totals, windows, windows_step
-from tests.small_disk import mounted
 
 OF_A_BATCH = [point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit", "merge"))]
 OF_A_GENERATION = [point for point in fail_points.POINTS if point.startswith("generation")]
@@ -57,26 +53,6 @@ def test_a_power_cut_in_the_first_batch_of_all_stops_no_later_run(
     cut_power(point, lambda: run_job(without_spark, lakehouse, totals()))
     run_job(without_spark, lakehouse, totals())
     assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
-
-
-@pytest.mark.parametrize(
-    "point",
-    [
-        "commit: one table",
-        *(pytest.param(point, marks=pytest.mark.chaos) for point in ("work: after", "done: after", "commit: after")),
-    ],
-)
-def test_on_spark_a_power_cut_at_the_points_after_the_work_loses_and_doubles_nothing(
-    spark, lakehouse, land, rows, cut_power, point
-):
-    land(("ann", 0), ("bob", 1))
-    run_job(spark, lakehouse, totals())
-    land(("ann", 2))
-    land(("eve", 3))
-    assert cut_power(point, lambda: run_job(spark, lakehouse, totals()))
-    run_job(spark, lakehouse, totals())
-    as_unbroken(rows, lakehouse)
-    assert check_conservation(spark, lakehouse, totals()).journalled == 4
 
 
 @pytest.mark.parametrize("point", OF_A_GENERATION)
@@ -144,15 +120,6 @@ def test_a_service_that_answers_otherwise_after_a_crash_changes_no_row(
     assert len(asked()) == 4
 
 
-# a full disk
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    with mounted(tmp_path, megabytes=4) as disk:
-        yield disk
-
-
 def test_a_first_batch_whose_commit_entry_is_empty_is_worked_on_again(without_spark, lakehouse):
     events = lakehouse.events("clicks")
     events.parent.mkdir(parents=True)
@@ -163,28 +130,3 @@ def test_a_first_batch_whose_commit_entry_is_empty_is_worked_on_again(without_sp
     clicks(("ann", 2), ("eve", 3)).write_delta(str(events), mode="append")
     run_job(without_spark, lakehouse, totals())
     assert sorted(pl.read_delta(str(lakehouse.table("totals"))).rows()) == [("ann", 2), ("bob", 1), ("eve", 1)]
-
-
-@pytest.mark.on_disk("a bucket has no room that ends")
-@pytest.mark.parametrize("room_left", range(0, 30_000, 2_000))
-def test_a_disk_that_is_full_at_any_moment_of_a_batch_stops_no_later_run(
-    without_spark, small_disk, lakehouse, rows, room_left
-):
-    on_disk = Lakehouse(small_disk / "home")
-    events = on_disk.events("clicks")
-    events.parent.mkdir(parents=True)
-    clicks(("ann", 0), ("bob", 1)).write_delta(str(events))
-    clicks(("ann", 2), ("eve", 3)).write_delta(str(events), mode="append")
-    ballast = small_disk / "ballast"
-    free = shutil.disk_usage(small_disk).free
-    ballast.write_bytes(b"\0" * max(0, free - 4096 - room_left * 4))
-    failed: Exception | None = None
-    try:
-        run_job(without_spark, on_disk, totals())
-    except Exception as error:
-        failed = error
-    assert failed is None or "space" in str(failed) or "disk" in str(failed)
-    ballast.unlink()
-    run_job(without_spark, on_disk, totals())
-    found = sorted(pl.read_delta(str(on_disk.table("totals"))).rows())
-    assert found == [("ann", 2), ("bob", 1), ("eve", 1)]

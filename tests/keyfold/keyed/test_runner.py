@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import polars as pl
 import pytest
-from deltalake import DeltaTable
 from pyspark import SparkContext
 
 from keyfold.errors import KeyfoldError
@@ -19,7 +18,6 @@ from keyfold.journal.clock import read_clock
 from keyfold.keyed import runner
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
-from keyfold.keyed.job.step import Step
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import RunOptions, run_continuously, run_job
 from keyfold.lakehouse import exclusive
@@ -31,7 +29,6 @@ from tests.keyfold.keyed.toy_jobs import (
     totals,
     windows,
     windows_per_key,
-    windows_step,
 )
 
 FILE_BY_FILE = RunOptions(max_bytes_per_batch=1)
@@ -142,26 +139,6 @@ def test_a_clock_that_jumps_moves_no_event_time_and_is_said(without_spark, lakeh
     assert run_job(without_spark, lakehouse, job).counts.rows["late.windows"] == 0
 
 
-def test_one_tick_moves_event_time_by_a_day_at_most(without_spark, lakehouse, land, hours_later, minutes):
-    job = windows(idle_after=timedelta(minutes=2))
-    land(("ann", 0))
-    run_job(without_spark, lakehouse, job)
-    hours_later(24 * 10)
-    assert run_job(without_spark, lakehouse, job).watermark == minutes(24 * 60 - 5)
-    assert run_job(without_spark, lakehouse, job).watermark == minutes(2 * 24 * 60 - 5)
-
-
-def test_an_idle_after_that_is_shorter_than_the_usual_gap_is_warned_of(without_spark, lakehouse, land, hours_later):
-    job = windows(idle_after=timedelta(minutes=10))
-    warned: list[str] = []
-    for hour in range(5):
-        hours_later(hour)
-        land(("ann", hour * 60))
-        warned = [*run_job(without_spark, lakehouse, job).warnings]
-    # Give or take the seconds that the runs themselves take, from a bucket and on a busy machine.
-    assert re.search(r"events usually come every 1:00:0\d, and idle_after is 0:10:00", warned[0])
-
-
 def test_processing_time_flushes_what_is_stale_though_no_event_comes(without_spark, lakehouse, land, rows, minutes):
     land(("ann", 0), ("bob", 1))
     run_job(without_spark, lakehouse, stale_buffer())
@@ -230,16 +207,6 @@ def test_on_spark_a_step_that_raises_names_job_key_group_and_a_key_and_the_next_
     ):
         run_job(spark, lakehouse, windows(step=fail))
     assert run_job(spark, lakehouse, windows()).totals.events == 1
-
-
-def test_a_step_that_answers_in_other_columns_is_told_which(without_spark, lakehouse, land):
-    def misspelt(state, events, clock):
-        step = windows_step(state, events, clock)
-        return Step(state=step.state.rename({"clicks": "clix"}), output=step.output)
-
-    land(("ann", 0))
-    with pytest.raises(KeyfoldError, match="state misses clicks; has clix besides its columns"):
-        run_job(without_spark, lakehouse, windows(step=misspelt))
 
 
 def test_a_row_without_a_key_is_refused_with_its_file(without_spark, lakehouse, land):
@@ -363,15 +330,6 @@ def wait_for(is_so):
             pass  # the tables are not there yet
         time.sleep(0.1)
     raise AssertionError("it did not come to that within a minute")
-
-
-def test_events_that_were_changed_behind_a_job_s_back_are_named_with_the_remedy(without_spark, lakehouse, land):
-    land(("ann", 0), ("bob", 12))
-    run_job(without_spark, lakehouse, windows())
-    DeltaTable(str(lakehouse.events("clicks"))).delete("user = 'ann'")
-    with pytest.raises(KeyfoldError, match=r"by other than ingest.*--full-refresh"):
-        run_job(without_spark, lakehouse, windows())
-    assert run_job(without_spark, lakehouse, windows(), FullRefresh()).counts.events == 1
 
 
 def test_a_clock_that_is_set_amid_a_continuous_run_is_said_and_not_followed(

@@ -182,20 +182,6 @@ def test_a_warm_spark_that_hangs_or_dies_is_told_in_seconds_and_leaves_the_run_f
     assert "no warm Spark serves" in try_to_attach(address)
 
 
-# `test_warm_address.py` has an address that nobody holds.
-@pytest.mark.slow
-def test_a_warm_spark_that_was_killed_leaves_an_address_that_nobody_falls_for(tmp_path):
-    address = tmp_path / "warm-spark.json"
-    with subprocess.Popen([sys.executable, "-c", SERVE, str(address)], stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None
-            assert server.stdout.readline() == "ready\n"
-        finally:
-            server.kill()
-    assert address.exists()
-    assert "has ended" in try_to_attach(address)
-
-
 def test_on_a_cluster_there_is_no_warm_spark(tmp_path):
     settings = SparkSettings(master="spark://127.0.0.1:7077")
     with pytest.raises(

@@ -1,7 +1,6 @@
 """On Spark: state that is read, seeded and moved goes on as if it had never stopped; a damaged store is told, not rewritten."""
 
 import hashlib
-from typing import Any
 
 import polars as pl
 import pytest
@@ -12,20 +11,15 @@ from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
-from keyfold.state.changing.audit import Author
-from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
-from keyfold.state.erasure.erasing import Erasure, erase
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.reading.export import write_state
 from keyfold.state.reading.reader import read_state
 from keyfold.storage.place import local_path
-from spark_jobs.streams import RIDE_POINTS
 from tests.folders import copy_folder
 from tests.keyfold.state.job_histories import END, History, put
 
 RIDES = History("ride_summaries", {"close": "complete"})
-BY = Author("test", "a damaged disk")
 
 
 def everything(spark, lakehouse, job):
@@ -105,50 +99,22 @@ DAMAGE = {
     "a flipped file": (lambda live: flip(newest(live, "state/0/*/SSTs/*")), "generation-0001, batch 0"),
 }
 
-WRITERS = {
-    "move": lambda spark, lakehouse: move(spark, lakehouse, RIDES.job(key_groups=9)),
-    "edit": lambda spark, lakehouse: edit_state(
-        spark, lakehouse, RIDES.job(), Edit(("no such ride",), {"meter_reading": "1.0"}, BY)
-    ),
-    "erase": lambda spark, lakehouse: erase(
-        spark, lakehouse, RIDE_POINTS, [RIDES.job()], Erasure({"ride_id": ["no such ride"]}, BY)
-    ),
-}
-
-
 FLIPPED = pytest.mark.on_disk("of the checksums that Hadoop writes beside files; a store keeps its own")
 
 
-IN_SHORT = {("a cut file", "move"), ("a flipped file", "move")}
-"""Pairs of a damage that the file's size shows, and of one that it does not."""
-
-
-def each_with_each() -> list[Any]:
-    """A move meets a damage of each kind, and each writer a lost archive; `make slow-tests` has the other pairs."""
-    return [
-        pytest.param(
-            *damage,
-            write,
-            id=f"{name}-{writer}",
-            marks=[
-                *([FLIPPED] if name == "a flipped file" else []),
-                *([] if (name, writer) in IN_SHORT or name == "a lost archive" else [pytest.mark.slow]),
-            ],
-        )
-        for name, damage in DAMAGE.items()
-        for writer, write in WRITERS.items()
-    ]
-
-
-@pytest.mark.parametrize(("damage", "why", "write"), each_with_each())
-def test_a_damaged_state_store_is_named_and_nothing_is_rewritten(spark, copied, damage, why, write):
+# `test_damage.py` has each writer refuse state that cannot be read.
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [pytest.param(*one, id=name, marks=FLIPPED if name == "a flipped file" else ()) for name, one in DAMAGE.items()],
+)
+def test_a_damaged_state_store_is_named_and_nothing_is_rewritten(spark, copied, damage, why):
     lakehouse = copied("damaged")
     live = live_generation(lakehouse, "ride_summaries")
     assert live is not None
     damage(live)
     before = contents(live.folder)
     with pytest.raises(KeyfoldError, match=why):
-        write(spark, lakehouse)
+        move(spark, lakehouse, RIDES.job(key_groups=9))
     assert contents(live.folder) == before
     assert live_generation(lakehouse, "ride_summaries") == live
 

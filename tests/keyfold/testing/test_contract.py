@@ -24,19 +24,13 @@ HISTORY = [
 """Clicks of each run. Some come late, some twice, and keys come and go."""
 
 JOBS: dict[str, Callable[[], KeyedJob]] = {
-    "append": windows,
     "append, with a combiner": lambda: windows(combine=sum_clicks, event_count=pl.col("clicks").sum()),
     "upsert": totals,
-    "few key groups": lambda: windows(key_groups=2),
 }
 FILE_BY_FILE = RunOptions(max_bytes_per_batch=1)
 
 
-# What the plain jobs do, one with a combiner does too.
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.slow if name in ("append", "few key groups") else ()) for name in JOBS],
-)
+@pytest.mark.parametrize("name", JOBS)
 def test_spark_and_the_local_runner_give_the_same_tables_and_counts(spark, tmp_path, name):
     job = JOBS[name]()
     found = [story(session, keyfold.Lakehouse(tmp_path / where), job) for session, where in sessions(spark)]

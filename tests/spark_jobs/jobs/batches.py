@@ -7,11 +7,8 @@ from typing import Any
 
 import polars as pl
 import pytest
-from pyspark.sql import SparkSession
 
-from keyfold import KeyedJob, Lakehouse, TestHarness
-from keyfold.keyed.generation.run_mode import Incremental
-from keyfold.keyed.runner import RunOptions, run_job
+from keyfold import KeyedJob, TestHarness
 
 BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 """The watermark of a job that has seen nothing."""
@@ -54,18 +51,6 @@ def played_with_a_crash(
         broken.batch(frame(random.sample(batch, len(batch))))
         after_batch(broken)
     return unbroken, broken
-
-
-def run_in_two(
-    spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, stream: str, parts: Sequence[pl.DataFrame], end: datetime
-) -> None:
-    """Run a job on Spark over two parts of its events, and then over the others and to the end, a part a batch."""
-    lakehouse.events(stream).parent.mkdir(parents=True)
-    for run, advance_to in ((parts[:2], None), (parts[2:], end)):
-        for part in run:
-            part.write_delta(str(lakehouse.events(stream)), mode="append")
-        mode, options = Incremental(advance_to=advance_to), RunOptions(max_bytes_per_batch=1)
-        assert run_job(spark, lakehouse, job, mode, options=options).counts.events == sum(part.height for part in run)
 
 
 def assert_close(

@@ -49,11 +49,6 @@ def test_a_card_in_two_cities_is_told_with_both_payments():
     }  # fmt: skip
 
 
-def test_a_payment_of_a_copied_card_between_two_of_its_owner_is_told_with_each():
-    payments = [payment(0, "a", 0, "Ulm"), payment(1, "a", 4, "Trier"), payment(2, "a", 8, "Ulm")]
-    assert pairs(play(JOB, [frame(payments)], END)) == [("p0", "p1"), ("p1", "p2")]
-
-
 PAYMENTS_MADE = st.lists(
     st.tuples(st.sampled_from("ab"), st.integers(0, 30), st.sampled_from(["Ulm", "Trier", "Mainz"])), max_size=14
 ).map(lambda made: [payment(number, *one) for number, one in enumerate(made)])

@@ -1,10 +1,9 @@
 """The step of the event index, without Spark, against a sort and a count in plain Python."""
 
-import random
 from collections import defaultdict
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import accumulate, chain
+from itertools import accumulate
 
 import polars as pl
 import pyarrow as pa
@@ -13,22 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.operators.periods import period_starts
 from keyfold.testing import assert_same, play
 from keyfold.times import EPOCH
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.streams import RIDE_POINTS, SALES, STREAMS
 from tests.examples import examples
-from tests.keyfold.keyed.without_spark import cut_power, without_spark
-from tests.keyfold.state.job_histories import put
 from tests.spark_jobs.jobs.expiry_oracle import Expiring
 from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame
-
-__all__ = ["cut_power", "without_spark"]
 
 LONG_PAST_ALL = NOON + timedelta(days=30)
 HOUR, HALF = timedelta(hours=1), timedelta(minutes=30)
@@ -86,64 +79,10 @@ def test_all_columns_of_the_stream_are_in_the_output():
         assert index_job(stream=name, key=key).output.names == [*stream.schema.names, "event_index"]
 
 
-def test_numbers_go_on_where_they_stopped_in_the_next_batch_and_after_a_restart():
-    batches = [[point("a", 0, 0), point("a", 1, 20)], [point("a", 2, 40)], [point("a", 3, 60)]]
-    assert indexes(play_points(index_job(), batches), "point_idx") == [(0, 0), (1, 1), (2, 2), (3, 3)]
-
-
-def test_an_event_waits_until_the_watermark_has_passed_it():
-    batch = [[point("a", 0, 0), point("a", 1, 5)]]
-    assert play_points(index_job(), batch, end=NOON - timedelta(seconds=1)).written["event_index"].height == 0
-    at_its_time = play_points(index_job(), batch, end=NOON)
-    assert indexes(at_its_time, "point_idx") == [(0, 0)]
-    assert at_its_time.state["deadline"].to_list() == [None, NOON + timedelta(minutes=5)]
-
-
-def test_an_event_behind_the_watermark_takes_the_next_number_at_once():
-    batches = [[point("a", 0, 0), point("a", 1, 60)], [point("a", 2, 61)], [point("a", 3, 1), point("b", 0, 1)]]
-    harness = play_points(index_job(), batches, end=None)
-    assert indexes(harness, "ride_id", "point_idx") == [("a", 0, 0), ("a", 3, 1), ("b", 0, 0)]
-    assert harness.written["late.event_index"].height == 0
-
-
-def test_ties_are_broken_by_all_other_columns_with_what_is_missing_first():
-    tied = [
-        sale("cup", 2, models=["b"]),
-        sale("cup", 2, models=["a", "c"]),
-        sale("cup", 2, price=1.0),
-        sale("cup", 2),
-        sale("cup", 1, country="Wales"),
-    ]
-    orders = []
-    for seed in range(5):
-        shuffled = random.Random(seed).sample(tied, len(tied))
-        orders.append(
-            indexes(play(sales_index(), [sales_frame(shuffled)], LONG_PAST_ALL), "quantity", "price", "models")
-        )
-    assert orders == [orders[0]] * 5
-    assert [row[:3] for row in orders[0]] == [
-        (1, None, None),
-        (2, None, None),
-        (2, 1.0, None),
-        (2, None, ["a", "c"]),
-        (2, None, ["b"]),
-    ]
-
-
-def test_events_that_are_the_same_each_have_a_number():
-    harness = play(sales_index(), [sales_frame([sale()] * 3), sales_frame([sale()] * 2)], LONG_PAST_ALL)
-    assert indexes(harness) == [(0,), (1,), (2,), (3,), (4,)]
-
-
 def test_a_key_may_have_many_columns():
     sales = [sale("cup", quantity, minutes) for minutes, quantity in enumerate([1, 2, 1, 2, 1])]
     harness = play(index_job(stream="sales", key="item, quantity"), [sales_frame(sales)], LONG_PAST_ALL)
     assert sorted(indexes(harness, "quantity")) == [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1)]
-
-
-def test_counters_stay_for_ever_without_a_timer():
-    state = play_points(index_job(), [[point("a", 0, 0), point("b", 0, 0), point("a", 1, 1)]]).state
-    assert state.select("ride_id", "next_index", "deadline").sort("ride_id").rows() == [("a", 2, None), ("b", 1, None)]
 
 
 @pytest.mark.parametrize(
@@ -203,13 +142,6 @@ def found(harness):
 
 
 @examples(120)
-@given(sales_in_batches())
-def test_every_order_and_split_within_the_delay_gives_the_same_numbers(batches):
-    harness = play(sales_index(watermark_delay="1h"), [sales_frame(batch) for batch in batches], LONG_PAST_ALL)
-    assert found(harness) == numbered(list(chain(*batches)))
-
-
-@examples(120)
 @given(sales_in_batches(), st.integers(1, 20))
 def test_whatever_comes_late_numbers_are_unique_and_without_gaps_as_in_plain_python(batches, delay):
     delay = timedelta(minutes=delay)
@@ -257,15 +189,6 @@ def test_numbers_that_expire_in_either_time_begin_at_nought_in_each_life_of_a_ke
     harness = play(job, [sales_frame(run) for run in runs], cuts=cuts, times=times)
     assert found(harness) == sorted((*order(one), place) for _, place, one in oracle.told)
     assert sorted(set(harness.state["item"])) == oracle.kept()
-
-
-def test_a_key_expires_when_nothing_came_of_it_for_so_long_in_processing_time():
-    job = sales_index(expire_after="30s", timeout_in="processing_time", watermark_delay="1d")
-    runs = [[sale(minutes=1), sale(minutes=0)], [], [sale(minutes=2)]]
-    harness = play(job, [sales_frame(run) for run in runs], times=[NOON + n * timedelta(seconds=15) for n in range(3)])
-    # What waited for the watermark was numbered first.
-    assert harness.written["event_index"]["event_index"].to_list() == [0, 1]
-    assert harness.state["time"].to_list() == [NOON + timedelta(minutes=2)]
 
 
 def test_a_window_does_not_expire_by_itself_too():
@@ -336,58 +259,6 @@ def test_a_window_is_written_down_as_it_may_be_given_again(window, told):
 def test_a_window_that_cannot_be_is_refused_with_what_can(window, told):
     with pytest.raises(KeyfoldError, match=told):
         index_job(window=window)
-
-
-def test_without_a_window_a_table_has_no_column_of_one():
-    assert index_job().state.names == [*RIDE_POINTS.schema.names, "next_index", "deadline"]
-    assert index_job().output.names == [*RIDE_POINTS.schema.names, "event_index"]
-
-
-def test_numbers_start_at_nought_in_each_window():
-    points = [point("a", 0, 1), point("a", 1, 59), point("a", 2, 60), point("b", 0, 61), point("a", 3, 62)]
-    harness = play_points(index_job(window="1h"), [points])
-    assert sorted(indexes(harness, "ride_id", "point_idx", "window_start", "window_end")) == [
-        ("a", 0, NOON, NOON + HOUR, 0),
-        ("a", 1, NOON, NOON + HOUR, 1),
-        ("a", 2, NOON + HOUR, NOON + 2 * HOUR, 0),
-        ("a", 3, NOON + HOUR, NOON + 2 * HOUR, 1),
-        ("b", 0, NOON + HOUR, NOON + 2 * HOUR, 0),
-    ]
-
-
-def test_an_event_in_several_windows_has_a_row_and_a_number_in_each():
-    points = [point("a", 0, 10), point("a", 1, 50)]
-    harness = play_points(index_job(window="1h every 30m"), [points])
-    assert sorted(indexes(harness, "window_start", "point_idx")) == [
-        (NOON - HALF, 0, 0),
-        (NOON, 0, 0),
-        (NOON, 1, 1),
-        (NOON + HALF, 1, 0),
-    ]
-
-
-def test_a_counter_leaves_state_when_the_watermark_has_reached_the_end_of_its_window():
-    def kept(until):
-        state = play_points(index_job(window="1h"), [[point("a", 0, 1), point("a", 1, 2)]], end=until).state
-        return state.select("ride_id", "window_start", "next_index", "deadline").rows()
-
-    assert kept(NOON + HOUR - timedelta(microseconds=1)) == [("a", NOON, 2, NOON + HOUR)]
-    assert kept(NOON + HOUR) == []
-
-
-def test_what_comes_when_its_window_is_over_is_late_and_in_a_window_that_is_open_takes_the_next_number():
-    batches = [[point("a", 0, 50), point("a", 1, 85)], [point("a", 2, 20), point("b", 0, 55)]]
-    harness = play_points(index_job(window="1h every 30m"), batches)
-    late = harness.written["late.event_index"].select("ride_id", "point_idx", "window_start").rows()
-    # The watermark was at 13:15: the windows from 11:30 and from 12:00 were over, and that from 12:30 was not.
-    assert sorted(late) == [("a", 2, NOON - HALF), ("a", 2, NOON), ("b", 0, NOON)]
-    assert sorted(indexes(harness, "ride_id", "point_idx", "window_start")) == [
-        ("a", 0, NOON, 0),
-        ("a", 0, NOON + HALF, 0),
-        ("a", 1, NOON + HALF, 1),
-        ("a", 1, NOON + HOUR, 0),
-        ("b", 0, NOON + HALF, 0),
-    ]
 
 
 def test_a_stream_with_a_column_of_a_window_s_name_is_refused_where_there_are_windows(monkeypatch):
@@ -463,42 +334,6 @@ def test_a_run_in_windows_in_any_slices_of_event_time_gives_what_one_batch_gives
     job = sales_index(watermark_delay=timedelta(minutes=delay), window=f"{window[0]}m every {window[1]}m")
     runs = [in_windows(job, sales_frame(batch)) for batch in batches]
     assert_same(job, play(job, runs, cuts=cuts), play(job, runs))
-
-
-@examples(60)
-@given(sales_in_batches(), WINDOWS)
-def test_in_windows_every_order_and_split_within_the_delay_gives_the_same_numbers(batches, window):
-    job = sales_index(watermark_delay="1h", window=f"{window[0]}m every {window[1]}m")
-    harness = play(job, [in_windows(job, sales_frame(batch)) for batch in batches], LONG_PAST_ALL)
-    at_once = play(job, [in_windows(job, sales_frame(list(chain(*batches))))], LONG_PAST_ALL)
-    assert_same(job, harness, at_once)
-    assert harness.written["late.event_index"].is_empty()
-
-
-@pytest.mark.parametrize("point", ["work: before", "work: files written", "done: after", "commit: one table"])
-@pytest.mark.parametrize("count", [1, 2])
-def test_in_windows_a_crash_numbers_nothing_twice_and_skips_no_number(
-    without_spark, cut_power, lakehouse, point, count
-):
-    job = sales_index(window="10m every 4m", watermark_delay="3m", key_groups=3)
-    expected = WindowedCounters(timedelta(minutes=10), timedelta(minutes=4), timedelta(minutes=3))
-    random = [sale("ch"[place % 2], place % 3, place * 7 % 31) for place in range(30)]
-    runs = [[random[20:], random[5:20]], [random[:5]]]
-    options = RunOptions(max_bytes_per_batch=1)
-    for number, run in enumerate(runs):
-        for file in run:
-            put(lakehouse, "sales", sales_frame(file))
-        if number == 0 or count == 1:
-            assert cut_power(point, lambda: run_job(without_spark, lakehouse, job, options=options), count)
-        run_job(without_spark, lakehouse, job, options=options)
-        expected.batch(list(chain(*run)))
-    run_job(without_spark, lakehouse, job, Incremental(advance_to=LONG_PAST_ALL))
-    expected.number(LONG_PAST_ALL)
-    rows = pl.read_delta(str(lakehouse.table("event_index"))).to_dicts()
-    assert sorted((row["window_start"], *order(row), row["event_index"]) for row in rows) == sorted(expected.rows)
-    late = pl.read_delta(str(lakehouse.table("late.event_index"))).to_dicts()
-    assert late
-    assert len(late) == len(expected.late)
 
 
 def test_every_sale_of_the_real_shop_has_the_numbers_in_its_windows_that_a_sort_gives_it(real_data):

@@ -12,19 +12,14 @@ from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.parameters import build_job
-from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.testing import assert_same, merged, play
 from keyfold.times import from_micros, micros
 from spark_jobs.jobs.fleet_days.days import days_around
 from spark_jobs.jobs.fleet_days.job import FLEET_DAYS
 from tests.examples import examples
-from tests.keyfold.keyed.without_spark import cut_power, without_spark
-from tests.keyfold.state.job_histories import put
 from tests.spark_jobs.jobs import day_oracle
 from tests.spark_jobs.jobs.batches import in_batches
 from tests.spark_jobs.jobs.test_vehicle_trips import A_DRIVE, CUTS, frame, point, tracks, trips, trips_job
-
-__all__ = ["cut_power", "without_spark"]
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -78,15 +73,6 @@ def test_a_day_has_the_kilometres_trips_times_and_fuel_of_its_vehicle():
     }
 
 
-def test_a_leg_over_midnight_is_split_by_its_time():
-    drive = [point(TO_MIDNIGHT - 3, 60, 10.0, latitude=0.0), point(TO_MIDNIGHT + 9, 60, 9.0, latitude=0.12)]
-    before, after = days([drive])
-    assert (before["moving_seconds"], after["moving_seconds"]) == (180.0, 540.0)
-    assert after["kilometres"] == pytest.approx(3 * before["kilometres"])
-    assert before["kilometres"] + after["kilometres"] == pytest.approx(13.343, abs=1e-3)
-    assert [(one["trips"], one["fuel_used"], one["n_points"]) for one in (before, after)] == [(1, 0.0, 1), (0, 1.0, 1)]
-
-
 def test_a_day_is_open_until_all_of_it_is_known_and_its_row_is_replaced():
     drive = [point(TO_MIDNIGHT - 1, 50), point(TO_MIDNIGHT + 1, 50, latitude=0.01)]
     closes = NOON + 12 * HOUR + 30 * MINUTE
@@ -95,12 +81,6 @@ def test_a_day_is_open_until_all_of_it_is_known_and_its_row_is_replaced():
     job = days_job()
     written = play_points(job, [drive], closes).written["fleet_days"]
     assert written.filter(~pl.col("is_open"))["day"].to_list() == [date(2026, 1, 1)]
-
-
-def test_an_open_day_shows_what_the_watermark_has_passed():
-    harness = play_points(days_job(), [A_DAY], end=None)
-    (day,) = harness.written["fleet_days"].to_dicts()
-    assert (day["n_points"], day["latest"], day["is_open"]) == (7, NOON + 20 * MINUTE, True)
 
 
 def test_days_are_those_of_the_time_zone_also_where_clocks_are_set():
@@ -125,17 +105,6 @@ def test_the_calendar_agrees_with_the_clocks_of_the_zone(zone):
     assert (begins <= times).all()
     assert (calendar.of(begins) == calendar.of(times)).all()
     assert (calendar.of(begins - 1) == calendar.of(times) - 1).all()
-
-
-def test_what_lies_behind_a_silence_is_not_counted():
-    rows = days([[point(0, 50, 40.0), point(31, 50, 30.0, latitude=1.0)]])
-    assert [(row["kilometres"], row["trips"], row["moving_seconds"], row["fuel_used"]) for row in rows] == [
-        (0, 2, 0, 0)
-    ]
-
-
-def test_a_day_without_a_fuel_reading_has_no_fuel_used():
-    assert [row["fuel_used"] for row in days([[point(0, 50), point(1, 50)]])] == [None]
 
 
 def test_a_point_at_the_watermark_is_late():
@@ -230,18 +199,3 @@ def test_the_days_of_a_fleet_add_up_to_its_trips():
     assert {(row["vehicle_id"], row["day"]): row["trips"] for row in found if row["trips"]} == begun
     assert len(found) > 40
     assert sum(row["n_points"] for row in found) == fleet.height
-
-
-@pytest.mark.parametrize("at", ["work: before", "work: files written", "done: after", "commit: before"])
-@pytest.mark.parametrize("count", [1, 2])
-def test_a_crash_adds_nothing_twice_and_loses_nothing(without_spark, cut_power, lakehouse, at, count):
-    drive = [point(10 * place, 50 if place % 3 else 0, 60.0 - place, latitude=place / 100) for place in range(100)]
-    for part in (drive[1::2], drive[::2]):
-        put(lakehouse, "telemetry", frame(part))
-    job, options = days_job(key_groups=2), RunOptions(max_bytes_per_batch=1)
-    assert cut_power(at, lambda: run_job(without_spark, lakehouse, job, options=options), count)
-    summary = run_job(without_spark, lakehouse, job, options=options)
-    found = pl.read_delta(str(lakehouse.table("fleet_days"))).sort("day")
-    expected = merged(play_points(job, [drive], end=None), job, "fleet_days")
-    assert found.equals(expected.select(found.columns))
-    assert summary.totals.events == 100

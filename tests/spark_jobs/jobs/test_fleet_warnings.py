@@ -1,7 +1,6 @@
 """Fleet warnings, without Spark, against plain Python that judges point by point, with geometry by hand."""
 
 import json
-import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,10 +13,8 @@ from polars.testing import assert_frame_equal
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.generations import live_generation
-from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.parameters import build_job
-from keyfold.keyed.reporting.conservation import check_conservation
-from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.keyed.runner import run_job
 from keyfold.state.changing.migrating import changes_to
 from keyfold.testing import assert_same, play
 from keyfold.times import micros
@@ -25,14 +22,14 @@ from spark_jobs.jobs.fleet_warnings.geofences import load_geofences
 from spark_jobs.jobs.fleet_warnings.job import FLEET_WARNINGS
 from spark_jobs.simulation.telemetry import GEOFENCES, LITTLE_FUEL, TOO_HOT, telemetry_table
 from tests.examples import examples
-from tests.keyfold.keyed.without_spark import cut_power, without_spark
+from tests.keyfold.keyed.without_spark import without_spark
 from tests.keyfold.state.job_histories import put
 from tests.spark_jobs.jobs import warning_oracle
 from tests.spark_jobs.jobs.batches import in_batches
 from tests.spark_jobs.jobs.test_vehicle_trips import CUTS, frame
 from tests.spark_jobs.jobs.test_vehicle_trips import point as telemetry_point
 
-__all__ = ["cut_power", "without_spark"]
+__all__ = ["without_spark"]
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -106,53 +103,6 @@ def told(batches, **parameters):
     ]
 
 
-@pytest.mark.parametrize("split", [False, True])
-def test_low_fuel_is_told_once_and_its_end_once_however_the_level_trembles(split):
-    levels = [30.0, 10.0, 9.9, 10.1, 9.8, None, 11.9, 9.5, 12.0, 11.0, 9.0]
-    drive = [point(minute, fuel=level) for minute, level in enumerate(levels)]
-    assert told([[one] for one in drive] if split else [drive[::-1]]) == [
-        (2, "LOW_FUEL", None, "BEGAN", 2),
-        (8, "LOW_FUEL", None, "ENDED", 2),
-        (10, "LOW_FUEL", None, "BEGAN", 10),
-    ]
-
-
-@pytest.mark.parametrize("split", [False, True])
-def test_an_engine_that_is_too_hot_is_told_once_and_when_it_has_cooled_down(split):
-    drive = [point(minute, heat=heat) for minute, heat in enumerate([110.0, 110.5, 106.0, 115.0, None, 105.0, 90.0])]
-    assert told([[one] for one in drive] if split else [drive]) == [
-        (1, "ENGINE_TOO_HOT", None, "BEGAN", 1),
-        (5, "ENGINE_TOO_HOT", None, "ENDED", 1),
-    ]
-
-
-@pytest.mark.parametrize("split", [False, True])
-def test_geofences_are_entered_and_left_with_their_holes_and_their_parts(fences, split):
-    way = [(0, 1), (1, 1), (3, 3), (5, 3), (6, 4), (7, 4), (9, 3), (10, 1), (13, 1)]
-    drive = [point(minute, place=place) for minute, place in enumerate(way)]
-    assert told([[one] for one in drive] if split else [drive], geofences=fences, geofence_margin=0) == [
-        (1, "IN_GEOFENCE", "yard", "BEGAN", 1),
-        (2, "IN_GEOFENCE", "yard", "ENDED", 1),
-        (3, "IN_GEOFENCE", "yard", "BEGAN", 3),
-        (4, "IN_GEOFENCE", "docks", "BEGAN", 4),
-        (5, "IN_GEOFENCE", "yard", "ENDED", 3),
-        (6, "IN_GEOFENCE", "docks", "ENDED", 4),
-        (7, "IN_GEOFENCE", "docks", "BEGAN", 7),
-        (8, "IN_GEOFENCE", "docks", "ENDED", 7),
-    ]
-
-
-@pytest.mark.parametrize("split", [False, True])
-def test_a_vehicle_at_a_border_has_left_only_behind_the_margin_and_entered_only_inside(fences, split):
-    """Outside by half a cell, 55 m, and by one and a half, 167 m."""
-    drive = [point(minute, place=(1, y)) for minute, y in enumerate([0, 1, 0, 1, 0, -1, 0, 1])]
-    assert told([[one] for one in drive] if split else [drive], geofences=fences, geofence_margin=100) == [
-        (1, "IN_GEOFENCE", "yard", "BEGAN", 1),
-        (5, "IN_GEOFENCE", "yard", "ENDED", 1),
-        (7, "IN_GEOFENCE", "yard", "BEGAN", 7),
-    ]
-
-
 def test_a_vehicle_that_is_first_seen_inside_has_entered_and_a_silence_changes_nothing(fences):
     drive = [point(0, place=(1, 1)), point(60 * 24 * 9, place=(1, 2)), point(60 * 24 * 10, place=(-5, 0))]
     assert told([[one] for one in drive], geofences=fences) == [
@@ -182,16 +132,6 @@ def test_a_point_at_the_watermark_is_late_and_not_judged():
     harness = play_points(warnings_job(), [[point(10)], [point(0, fuel=1.0)]])
     assert harness.written["late.fleet_warnings"]["time"].to_list() == [NOON]
     assert harness.written["fleet_warnings"].is_empty()
-
-
-def test_state_has_what_holds_and_how_many_points_were_judged(fences):
-    drive = [point(minute, fuel=5.0, place=(1, 1)) for minute in range(50)]
-    state = play_points(warnings_job(geofences=fences), [drive]).state
-    assert state.select("role", "warning", "geofence", "n_points").sort("role", "warning").rows() == [
-        ("holds", "IN_GEOFENCE", "yard", None),
-        ("holds", "LOW_FUEL", None, None),
-        ("judged", None, None, 50),
-    ]
 
 
 PLACES = st.tuples(st.integers(-2, 13), st.integers(-2, 10))
@@ -337,39 +277,3 @@ def test_another_file_of_the_same_areas_goes_on_and_a_changed_one_asks_for_a_ref
         assert ("contents", "refresh") in [(one.setting, one.verdict) for one in changes_to(changed, live)]
         with pytest.raises(KeyfoldError, match=r"was born with contents .*sha256.*--full-refresh"):
             run_job(without_spark, lakehouse, changed)
-
-
-@pytest.mark.parametrize("at_point", ["work: before", "work: files written", "done: after", "commit: before"])
-@pytest.mark.parametrize("count", [1, 2])
-def test_a_crash_warns_nobody_twice_and_loses_nothing(without_spark, cut_power, lakehouse, fences, at_point, count):
-    drive = [point(minute, fuel=20.0 - minute % 17, place=(minute % 14, minute % 9)) for minute in range(100)]
-    for part in (drive[1::2], drive[::2]):
-        put(lakehouse, "telemetry", frame(part))
-    job, options = warnings_job(geofences=fences, key_groups=2), RunOptions(max_bytes_per_batch=1)
-    assert cut_power(at_point, lambda: run_job(without_spark, lakehouse, job, options=options), count)
-    summary = run_job(without_spark, lakehouse, job, options=options)
-    found = pl.read_delta(str(lakehouse.table("fleet_warnings")))
-    expected = play_points(job, [drive], end=None).written["fleet_warnings"]
-    assert_frame_equal(found, expected, check_row_order=False)
-    assert summary.totals.events == 100
-
-
-# The demo runs every job on Spark in `make test`.
-@pytest.mark.slow
-def test_on_spark_two_runs_give_the_warnings_of_the_definition(spark, lakehouse, fences):
-    """The job, its geofences among it, goes to workers; balance of events by the state store."""
-    assert math.isclose(warning_oracle.METRES_A_DEGREE, 111_195, rel_tol=1e-4)
-    drive = [
-        point(minute, fuel=20.0 - (minute + len(vehicle)) % 17, place=(minute % 14, minute % 9), vehicle=vehicle)
-        for minute in range(60)
-        for vehicle in ("bus", "lorry", "car-12")
-    ]
-    job, end = warnings_job(geofences=fences, geofence_margin=80, key_groups=2), NOON + timedelta(days=1)
-    for part, advance_to in ((drive[:90], None), (drive[90:], end)):
-        put(lakehouse, "telemetry", frame(part))
-        run_job(spark, lakehouse, job, Incremental(advance_to=advance_to))
-    found = pl.read_delta(str(lakehouse.table("fleet_warnings")))
-    expected = pl.DataFrame(warning_oracle.watch(drive, end, FENCES, 80).warnings, schema=found.schema)
-    assert_frame_equal(found, expected, check_row_order=False)
-    balance = check_conservation(spark, lakehouse, job)
-    assert (balance.events_read, balance.open_events, balance.balanced) == (180, 180, True)

@@ -5,26 +5,25 @@ from datetime import datetime, timedelta
 from itertools import chain
 
 import polars as pl
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.keyed.runner import run_job
 from keyfold.state.changing.audit import Author
 from keyfold.state.erasure.erasing import Erasure, erase
 from keyfold.testing import assert_same, merged, play
 from spark_jobs.jobs.model_totals import MODEL_TOTALS
 from spark_jobs.streams import SALES
 from tests.examples import examples
-from tests.keyfold.keyed.without_spark import cut_power, without_spark
+from tests.keyfold.keyed.without_spark import without_spark
 from tests.keyfold.state.job_histories import put
 from tests.keyfold.state.local_state import state_without_spark
 from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame
 
-__all__ = ["cut_power", "state_without_spark", "without_spark"]
+__all__ = ["state_without_spark", "without_spark"]
 
 JOB = build_job(MODEL_TOTALS)
 
@@ -45,24 +44,6 @@ def test_a_purchase_of_several_models_counts_for_each():
         sale("Phone", 1, 1, models=["7"]),
     ]
     assert totals([sales]) == [("7", 3, 2, minutes(1)), ("8", 5, 2, minutes(2))]
-
-
-def test_a_model_that_is_named_twice_is_of_one_purchase():
-    assert totals([[sale("Watch", 2, 0, models=["7", "7", None])]]) == [("7", 2, 1, NOON)]
-
-
-@pytest.mark.parametrize("models", [None, [], [None], [""], ["", None, ""]])
-def test_what_names_no_model_is_in_the_total_of_none(models):
-    assert totals([[sale("Watch", 2, 0, models=models), sale("Watch", 5, 1, models=["7"])]]) == [
-        ("", 2, 1, NOON),
-        ("7", 5, 1, minutes(1)),
-    ]
-
-
-def test_returns_count_down():
-    assert totals([[sale("Watch", 2, 0, models=["7"])], [sale("Watch", -3, 1, models=["7"])]]) == [
-        ("7", -1, 2, minutes(1))
-    ]
 
 
 def test_only_models_that_were_bought_are_written_again():
@@ -112,20 +93,6 @@ def test_the_words_of_every_description_of_the_real_shop_are_totalled_as_duckdb_
         found = merged(play(JOB, batches, parts=3), JOB, "model_totals")
         assert found.equals(expected.select(found.columns))
     assert expected["purchases"].sum() > 3 * 209_029
-
-
-@pytest.mark.parametrize("point", ["work: before", "work: files written", "done: after", "commit: before"])
-@pytest.mark.parametrize("count", [1, 2])
-def test_a_crash_adds_nothing_twice_and_loses_nothing(without_spark, cut_power, lakehouse, point, count):
-    sales = [sale("cup", place, place, models=["abc"[place % 3], "a", None][: place % 4]) for place in range(12)]
-    for part in (sales[6:], sales[:6]):
-        put(lakehouse, "sales", sales_frame(part))
-    options = RunOptions(max_bytes_per_batch=1)
-    assert cut_power(point, lambda: run_job(without_spark, lakehouse, JOB, options=options), count)
-    summary = run_job(without_spark, lakehouse, JOB, options=options)
-    expected = in_plain_python(sales)
-    assert pl.read_delta(str(lakehouse.table("model_totals"))).sort("model").rows() == expected
-    assert summary.totals.events == sum(row[2] for row in expected)
 
 
 def test_what_is_erased_of_a_stream_counts_as_often_as_its_totals_hold_it(state_without_spark, lakehouse):

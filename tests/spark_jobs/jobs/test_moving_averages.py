@@ -1,4 +1,4 @@
-"""Moving averages, without Spark but for one test, against plain Python and, on real weather, against DuckDB."""
+"""Moving averages, without Spark, against plain Python and, on real weather, against DuckDB."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -13,15 +13,13 @@ from polars.testing import assert_frame_equal
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.job.parameters import build_job
-from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import assert_same, play
 from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
 from spark_jobs.jobs.trailing_windows import trailing_means
-from spark_jobs.streams import WEATHER
 from tests.examples import examples
 from tests.spark_jobs.jobs import moving_average_oracle
-from tests.spark_jobs.jobs.batches import assert_close, in_batches, late_and_on_time, run_in_two
+from tests.spark_jobs.jobs.batches import assert_close, in_batches, late_and_on_time
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_PAST_ALL = NOON + timedelta(days=300)
@@ -50,18 +48,6 @@ def averages(harness):
     return harness.written["moving_averages"].to_dicts()
 
 
-def test_the_default_columns_are_these_in_this_order():
-    assert averages_job().output.names == [
-        "station_id",
-        "start_time",
-        "end_time",
-        "pressure_avg",
-        "temp_avg",
-        "n_readings",
-        "reason",
-    ]
-
-
 def test_nothing_is_told_before_n_readings_are_there_and_then_one_row_a_reading():
     harness = play_readings(
         averages_job(n_readings=3, watermark_delay="2h"), [[reading(n, 1000 + n, 10 * n) for n in range(4)]], NOON
@@ -82,29 +68,6 @@ def test_nothing_is_told_before_n_readings_are_there_and_then_one_row_a_reading(
     ]
 
 
-def test_a_reading_counts_when_the_watermark_has_reached_it_and_not_before():
-    job = averages_job(n_readings=1)
-    just_before = play_readings(job, [[reading(2)]], NOON + timedelta(hours=2) - timedelta(microseconds=1))
-    assert averages(just_before) == []
-    assert len(averages(play_readings(job, [[reading(2)]], NOON + timedelta(hours=2)))) == 1
-
-
-def test_a_reading_that_came_out_of_order_takes_its_place():
-    job = averages_job(n_readings=2, watermark_delay="3h")
-    ordered = play_readings(job, [[reading(0, 1), reading(1, 2), reading(2, 4)]])
-    shuffled = play_readings(job, [[reading(2, 4)], [reading(0, 1)], [reading(1, 2)]])
-    assert averages(shuffled) == averages(ordered)
-    assert [row["pressure_avg"] for row in averages(ordered)] == [1.5, 3.0]
-
-
-def test_a_reading_at_the_watermark_is_late_and_one_after_it_is_not():
-    job = averages_job(n_readings=1, watermark_delay="1h")
-    after = NOON + timedelta(microseconds=1)
-    harness = play_readings(job, [[reading(1)], [reading(0), {**reading(0), "time": after}]])
-    assert harness.written["late.moving_averages"]["time"].to_list() == [NOON]
-    assert [row["end_time"] for row in averages(harness)] == [after, NOON + timedelta(hours=1)]
-
-
 def test_a_missing_value_is_left_out_of_its_column_and_all_missing_give_null():
     values = [(None, 1.0), (float("nan"), None), (1010.0, 4.0)]
     batch = [reading(n, pressure, temp) for n, (pressure, temp) in enumerate(values)]
@@ -114,42 +77,6 @@ def test_a_missing_value_is_left_out_of_its_column_and_all_missing_give_null():
         (2, "WINDOW_FILLING"),
         (3, "WINDOW_FULL"),
     ]
-
-
-def test_a_session_that_never_filled_gives_what_it_held_once():
-    job = averages_job(n_readings=5, timeout="6h")
-    before = play_readings(
-        job, [[reading(0, 1000), reading(1, 1004)]], NOON + timedelta(hours=7) - timedelta(seconds=1)
-    )
-    assert averages(before) == []
-    assert before.state.height == 2
-    due = play_readings(job, [[reading(0, 1000), reading(1, 1004)]], NOON + timedelta(hours=7))
-    (row,) = averages(due)
-    assert (row["start_time"], row["end_time"]) == (NOON, NOON + timedelta(hours=1))
-    assert (row["pressure_avg"], row["n_readings"], row["reason"]) == (1002.0, 2, "TIMEOUT")
-    assert due.state.height == 0
-    (session,) = due.written["station_sessions"].to_dicts()
-    assert (session["n_readings"], session["reason"]) == (2, "TIMEOUT")
-
-
-def test_a_session_that_has_filled_leaves_without_another_row():
-    harness = play_readings(averages_job(n_readings=2), [[reading(n) for n in range(4)]])
-    assert {row["reason"] for row in averages(harness)} == {"WINDOW_FULL"}
-    assert harness.written["station_sessions"]["n_readings"].to_list() == [4]
-    assert harness.state.height == 0
-
-
-@pytest.mark.parametrize("batches", [[[0, 1, 8, 9]], [[0, 1], [8, 9]], [[0], [1], [8], [9]]])
-def test_a_window_never_spans_a_silence_whether_or_not_a_timer_fired_in_it(batches):
-    job = averages_job(n_readings=2, timeout="6h")
-    harness = play_readings(job, [[reading(hour, hour) for hour in batch] for batch in batches])
-    assert [row["pressure_avg"] for row in averages(harness)] == [0.5, 8.5]
-    assert harness.written["station_sessions"]["n_readings"].to_list() == [2, 2]
-
-
-def test_a_silence_of_just_the_timeout_does_not_end_a_session():
-    harness = play_readings(averages_job(n_readings=2, timeout="6h"), [[reading(0, 1)], [reading(6, 2)]])
-    assert [row["pressure_avg"] for row in averages(harness)] == [1.5]
 
 
 def test_the_state_of_a_station_is_bounded_by_the_window():
@@ -164,40 +91,6 @@ def test_any_numeric_columns_may_be_averaged():
     harness.batch(pl.DataFrame([("JFK", NOON, 44.0)], schema=polars_schema(job.events), orient="row"))
     harness.batch(advance_to=NOON)
     assert harness.written["moving_averages"]["humid_avg"].to_list() == [44.0]
-
-
-def test_a_station_that_is_silent_for_30_seconds_of_processing_time_leaves_and_its_next_reading_begins_anew():
-    job = averages_job(n_readings=3, min_readings=2, timeout="30s", timeout_in="processing_time", watermark_delay="0s")
-    harness = TestHarness(job)
-
-    def at(seconds, *readings):
-        events = pl.DataFrame(list(readings), schema=polars_schema(job.events))
-        harness.batch(events, processing_time=NOON + timedelta(seconds=seconds))
-        return [(row["pressure_avg"], row["n_readings"]) for row in averages(harness)]
-
-    assert at(0, reading(0, 1000), reading(1, 1002)) == [(1001.0, 2)]
-    assert at(29.9) == [(1001.0, 2)]
-    # A reading of a day later ends no session: what counts is when it came.
-    assert at(29.9, reading(25, 1004)) == [(1001.0, 2), (1002.0, 3)]
-    assert harness.state.height == 2
-    assert at(59.9) == [(1001.0, 2), (1002.0, 3)]
-    assert harness.state.is_empty()
-    assert harness.written["station_sessions"]["n_readings"].to_list() == [3]
-    assert at(60, reading(26, 1100), reading(27, 1200))[2:] == [(1150.0, 2)]
-
-
-def test_a_silent_station_takes_its_waiting_readings_along_and_what_comes_then_is_late_behind_the_watermark_alone():
-    job = averages_job(n_readings=2, timeout="30s", timeout_in="processing_time", watermark_delay="2h")
-    harness = TestHarness(job)
-    for seconds, batch in (
-        (0, [reading(4, 1), reading(3, 2)]),
-        (31, [reading(3, 10), reading(2, 20), reading(2.5, 30)]),
-    ):
-        events = pl.DataFrame(batch, schema=polars_schema(job.events))
-        harness.batch(events, processing_time=NOON + timedelta(seconds=seconds))
-    assert [(row["pressure_avg"], row["end_time"].hour) for row in averages(harness)] == [(1.5, 16)]
-    assert harness.written["late.moving_averages"]["pressure"].to_list() == [20]
-    assert sorted(harness.state["pressure"]) == [10, 30]
 
 
 @pytest.mark.parametrize(
@@ -411,23 +304,3 @@ def test_real_weather_agrees_with_duckdb_in_one_batch_and_in_many(real_data, len
     assert (timeout == 24) == (expected["reason"].n_unique() == 1)
     assert_frame_equal(found, expected, rel_tol=0, abs_tol=1e-9)
     assert harness.written["station_sessions"]["n_readings"].sum() == readings.height
-
-
-# The demo runs every job on Spark in `make test`.
-@pytest.mark.slow
-def test_on_spark_two_runs_of_small_batches_give_what_one_batch_gives(spark, lakehouse, real_data):
-    readings = real_readings(real_data).filter(pl.col("time") < datetime(2013, 2, 1, tzinfo=UTC)).sort("time")
-    rest = [column.name for column in WEATHER.schema if column.name not in readings.columns]
-    events = readings.with_columns(pl.lit(None, pl.Float64).alias(name) for name in rest).select(WEATHER.schema.names)
-    parts = list(events.iter_slices(1000))
-    job, end = averages_job(key_groups=2), datetime(2013, 3, 1, tzinfo=UTC)
-    run_in_two(spark, lakehouse, job, "weather", parts, end)
-    whole = play_readings(job, [readings.to_dicts()], end)
-    for table in TABLES:
-        found = pl.read_delta(str(lakehouse.table(table)))
-        expected = whole.written[table]
-        if table == "latest_moving_averages":
-            expected = expected.unique("station_id", keep="last", maintain_order=True)
-        assert_frame_equal(found, expected.select(found.columns), check_row_order=False, check_exact=True)
-    balance = check_conservation(spark, lakehouse, job)
-    assert (balance.events_read, balance.in_outputs, balance.late) == (events.height, events.height, 0)

@@ -3,33 +3,28 @@
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
-import duckdb
 import polars as pl
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import IngestCounts, ingest, ingest_journal, ingest_totals
+from keyfold.ingestion import ingest, ingest_journal, ingest_totals
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.generation.generations import RECORD, live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.parameters import build_job
-from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse.log_changes import snapshot
 from keyfold.stream import INGESTED_AT, Stream
 from keyfold.times import micros
 from spark_jobs.jobs.event_index import EVENT_INDEX
-from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.top_products import TOP_PRODUCTS
-from spark_jobs.streams import SALES, WEATHER
+from spark_jobs.streams import SALES
 from tests.keyfold.keyed.without_spark import cut_power, without_spark
-from tests.spark_jobs.jobs.moving_average_oracle import move
 from tests.spark_jobs.jobs.sales_oracle import Totals
 
 __all__ = ["cut_power", "without_spark"]
@@ -113,24 +108,6 @@ def test_purchase_totals_by_arrival_add_up_in_the_order_in_which_files_were_admi
     assert shop.rows("purchase_totals") == sorted(expected, key=repr)
 
 
-def test_an_event_index_by_arrival_numbers_events_as_they_came_and_keeps_their_own_times(without_spark, shop):
-    job = build_job(
-        EVENT_INDEX, {"stream": "sales", "key": "item", "time": "arrival", "watermark_delay": "0s", "key_groups": 2}
-    )
-    assert job.output.names == [*SALES.schema.names, INGESTED_AT, "event_index"]
-    for messages in FILES:
-        shop.come(*messages)
-        run_job(without_spark, shop.lakehouse, job)
-    events, numbered = (pl.read_delta(str(shop.lakehouse.table(name))) for name in ("events.sales", "event_index"))
-    # What came in one file may stand in any order; each number once, and all of a file before the next.
-    for_oracle = "SELECT item, ingested_at, row_number() OVER (PARTITION BY item ORDER BY ingested_at) - 1 FROM events"
-    assert sorted(numbered.select("item", INGESTED_AT, "event_index").rows()) == sorted(
-        (item, at.astimezone(UTC), number) for item, at, number in duckdb.execute(for_oracle).fetchall()
-    )
-    assert sorted(numbered.select(events.columns).rows(), key=repr) == sorted(events.rows(), key=repr)
-    assert (events["time"] == events[INGESTED_AT]).sum() == 4, "messages without a time are of their arrival"
-
-
 def test_messages_without_a_time_lie_in_files_apart_so_that_none_spans_the_years_between(shop):
     arrived = shop.come(*FILES[0])
     files = snapshot(shop.lakehouse.events("sales"), "time").files
@@ -164,31 +141,6 @@ def test_windows_of_an_event_index_by_arrival_are_windows_of_arrivals(without_sp
     run_job(without_spark, shop.lakehouse, job, Incremental(advance_to=AHEAD))
     starts = {row[job.output.names.index("window_start")] for row in shop.rows("event_index")}
     assert starts == {arrived.replace(minute=0, second=0, microsecond=0)}
-
-
-def test_moving_averages_by_arrival_are_of_the_readings_as_they_came(without_spark, lakehouse):
-    house = House(lakehouse, WEATHER)
-    job = build_job(MOVING_AVERAGES, {"time": "arrival", "n_readings": 3, "watermark_delay": "0s", "timeout": "1h"})
-    # Each older than the one before: by their own times all but the first would be late.
-    pressures = [1000.0, 1010.0, None, 1030.0, 1040.0]
-    files = [
-        [reading("EWR", one, OLD - timedelta(days=day)), reading("JFK", 990.0 + day, OLD - timedelta(days=day))]
-        for day, one in enumerate(pressures)
-    ]
-    for readings in files:
-        house.come(*readings)
-        run_job(without_spark, lakehouse, job)
-    taken = [
-        {"station_id": one["origin"], "time": at, "pressure": one["pressure"], "temp": one["temp"]}
-        for readings, at in zip(files, house.arrivals, strict=True)
-        for one in readings
-    ]
-    reached = house.arrivals[-1] + timedelta(hours=2)
-    run_job(without_spark, lakehouse, job, Incremental(advance_to=reached))
-    oracle = move(taken, reached, 3, 3, timedelta(hours=1))
-    assert house.rows("moving_averages") == sorted((tuple(row.values()) for row in oracle.averages), key=repr)
-    assert house.rows("station_sessions") == sorted((tuple(row.values()) for row in oracle.sessions), key=repr)
-    assert house.rows("late.moving_averages") == []
 
 
 def test_an_arrival_beside_history_makes_none_of_it_late(without_spark, shop):
@@ -261,32 +213,3 @@ def test_every_job_can_go_by_arrival_and_is_what_it_was_where_it_does_not(name):
     assert usual.parameters["time"] == "event"
     kept = {table.name for table in arrived.tables}
     assert kept == {table.name for table in usual.tables}
-
-
-# The demo runs every job on Spark in `make test`.
-@pytest.mark.slow
-def test_messages_without_a_time_go_from_files_to_totals_on_spark(spark, lakehouse):
-    """End to end on Spark: as its producers send them, by arrival and by event time, with every event accounted for."""
-    shop = House(lakehouse, SALES, spark)
-    jobs = [
-        build_job(PURCHASE_TOTALS, {"time": "arrival", "watermark_delay": "0s", "key_groups": 2}),
-        build_job(EVENT_INDEX, {"stream": "sales", "key": "item", "watermark_delay": "0s", "key_groups": 2}),
-    ]
-    for messages in FILES[:2]:
-        shop.come(*messages)
-        for job in jobs:
-            run_job(spark, lakehouse, job)
-    oracle, expected = Totals(), []
-    for messages in as_arrived(FILES[:2], shop.arrivals):
-        expected += oracle.add(messages)
-    assert shop.rows("purchase_totals") == sorted(expected, key=repr)
-    # By event time the two that are of their arrival wait for the others, which have come to 2010.
-    numbered = shop.rows("event_index")
-    assert [row[SALES.schema.names.index("time")] for row in numbered].count(OLD) == 2
-    assert len(numbered) == 3
-    for job in jobs:
-        balance = check_conservation(spark, lakehouse, job)
-        assert balance.balanced
-        assert (balance.events_read, balance.late) == (5, 0)
-    assert all(earlier < later for earlier, later in pairwise(shop.arrivals))
-    assert ingest_totals(lakehouse, SALES) == IngestCounts(files=2, rows_read=5, accepted=5, untimed=2)

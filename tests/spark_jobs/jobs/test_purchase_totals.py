@@ -57,10 +57,6 @@ WATCHES = [
 ]
 
 
-def test_the_columns_are_those_that_were_asked_for():
-    assert PURCHASE_TOTAL.names == ["item", "delta_quantity", "cumulative_quantity", "models", "event_time"]
-
-
 @BOTH
 def test_each_purchase_says_what_its_item_has_come_to(order):
     rows = play_sales(totals_job(order=order), [WATCHES]).written["purchase_totals"].filter(item="Watch").rows()
@@ -71,46 +67,12 @@ def test_each_purchase_says_what_its_item_has_come_to(order):
     ]
 
 
-@BOTH
-def test_the_latest_totals_are_one_row_an_item(order):
-    job = totals_job(order=order)
-    assert latest(play_sales(job, [WATCHES[:1], WATCHES[1:]], end=None), job) == [
-        ("Phone", 1, ["14"]),
-        ("Watch", 4, ["Series 6", "Series 7", "Series 8"]),
-    ]
-
-
-def test_an_item_of_which_no_model_was_told_has_an_empty_set():
-    untold = [sale(models=None), sale(models=[]), sale(models=[""]), sale(models=[None])]
-    assert [row[3] for row in changes(play_sales(totals_job(), [untold]))] == [[]] * 4
-
-
-def test_within_a_batch_purchases_are_added_in_order_of_event_time():
-    batch = [sale("cup", 5, 9, models=["b"]), sale("cup", 1, 1, models=["a"])]
-    assert [row[1:4] for row in changes(play_sales(totals_job(), [batch]))] == [(1, 1, ["a"]), (5, 6, ["a", "b"])]
-
-
 def test_by_arrival_rows_come_out_at_once_and_by_event_time_when_the_watermark_has_passed():
     batch = [sale("cup", 1, 0), sale("cup", 2, 30)]
     assert len(changes(play_sales(totals_job(), [batch], end=None))) == 2
     waits = play_sales(totals_job(order="event_time"), [batch], end=None)
     assert [row[1] for row in changes(waits)] == [1]
     assert waits.state["deadline"].to_list() == [None, NOON + timedelta(minutes=30)]
-
-
-@BOTH
-def test_a_purchase_behind_the_watermark_is_counted_and_comes_out_at_once(order):
-    harness = play_sales(totals_job(order=order), [[sale("cup", 1, 100)], [sale("cup", 2, 0)]], end=None)
-    expected = [(1, 1), (2, 3)] if order == "arrival" else [(2, 2)]
-    assert [row[1:3] for row in changes(harness)] == expected
-    assert harness.written["late.purchase_totals"].height == 0
-
-
-def test_the_latest_totals_count_what_still_waits():
-    job = totals_job(order="event_time")
-    harness = play_sales(job, [[sale("cup", 1, models=["a"])], [sale("cup", 2, models=["b"])]], end=None)
-    assert changes(harness) == []
-    assert latest(harness, job) == [("cup", 3, ["a", "b"])]
 
 
 @BOTH
@@ -217,25 +179,6 @@ def test_totals_that_expire_in_either_time_are_those_of_each_item_s_life(runs, d
 
 def last_life(oracle, item):
     return next(life for life, _, one in reversed(oracle.told) if one["item"] == item)
-
-
-def test_a_total_expires_when_nothing_was_bought_for_so_long_in_processing_time_and_begins_anew():
-    job = totals_job(expire_after="30s", timeout_in="processing_time", watermark_delay="1h")
-    runs = [[sale("cup", 2), sale("cup", 3, 5000)], [], [], [sale("cup", 1, 4990)]]
-    times = [NOON + timedelta(seconds=seconds) for seconds in (0, 29, 30, 31)]
-    harness = play(job, [sales_frame(run).select(PURCHASE.names) for run in runs], times=times)
-    assert [row[2] for row in changes(harness)] == [2, 5, 1]
-    assert latest(harness, job) == [("cup", 1, [])]
-
-
-@pytest.mark.parametrize("split", [False, True])
-def test_a_total_expires_in_a_silence_of_event_time_whether_or_not_a_run_lay_in_it(split):
-    sales = [sale("cup", 2, models=["a"]), sale("cup", 3, 60), sale("cup", 4, 121, models=["b"])]
-    job = totals_job(order="event_time", expire_after="1h", watermark_delay="0s")
-    harness = play_sales(job, [[one] for one in sales] if split else [sales], end=NOON + timedelta(minutes=181))
-    assert [(row[2], row[3]) for row in changes(harness)] == [(2, ["a"]), (5, ["a"]), (4, ["b"])]
-    assert latest(harness, job) == [("cup", 4, ["b"])]
-    assert harness.state.is_empty()
 
 
 def test_a_job_without_an_expiry_keeps_no_column_for_it():

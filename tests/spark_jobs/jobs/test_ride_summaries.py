@@ -20,7 +20,6 @@ from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.ride_summaries.job import RIDE_POINT
 from tests.examples import examples
 from tests.spark_jobs.jobs import ride_oracle
-from tests.spark_jobs.jobs.batches import played_with_a_crash
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TIMEOUT = timedelta(minutes=30)
@@ -78,37 +77,6 @@ def test_a_ride_with_a_dropoff_is_summarised_from_pickup_to_dropoff(close):
     assert row["distance_in_metres"] == pytest.approx(222.39, abs=0.01)
 
 
-def test_fast_closes_at_once_and_complete_waits_for_the_watermark():
-    assert play_rides(ride_job(close="fast"), [A_RIDE], end=None).written["ride_summaries"].height == 1
-    assert play_rides(ride_job(close="complete"), [A_RIDE], end=None).written["ride_summaries"].height == 0
-
-
-@pytest.mark.parametrize("close", ["fast", "complete"])
-def test_a_ride_without_a_dropoff_closes_when_its_timer_is_due(close):
-    just_before = play_rides(ride_job(close=close), [A_RIDE[:2]], end=NOON + timedelta(minutes=34, seconds=59))
-    assert just_before.written["ride_summaries"].height == 0
-    due = play_rides(ride_job(close=close), [A_RIDE[:2]], end=NOON + timedelta(minutes=35))
-    (row,) = due.written["ride_summaries"].to_dicts()
-    assert (row["reason"], row["n_points"], row["end_time"]) == ("GARBAGE_COLLECTION", 2, NOON + timedelta(minutes=5))
-
-
-@pytest.mark.parametrize("close", ["fast", "complete"])
-def test_points_after_the_close_are_late_in_the_same_batch_and_in_a_later_one(close):
-    straggler = point("a", 7, 12)
-    harness = play_rides(ride_job(close=close), [[*A_RIDE, straggler], [point("a", 8, 11)]])
-    assert harness.written["ride_summaries"]["n_points"].to_list() == [3]
-    assert sorted(harness.written["late.ride_summaries"]["point_idx"]) == [7, 8]
-
-
-@pytest.mark.parametrize("close", ["fast", "complete"])
-@pytest.mark.parametrize("split", [False, True])
-def test_a_ride_that_falls_silent_has_ended_though_a_dropoff_comes_long_after(close, split):
-    points = [point("a", 0, 0, "pickup"), point("a", 1, 5), point("a", 2, 60, "dropoff")]
-    harness = play_rides(ride_job(close=close), [[one] for one in points] if split else [points])
-    assert harness.written["ride_summaries"].select("n_points", "reason").rows() == [(2, "GARBAGE_COLLECTION")]
-    assert harness.written["late.ride_summaries"]["point_idx"].to_list() == [2]
-
-
 @pytest.mark.parametrize("close", ["fast", "complete"])
 def test_a_point_at_or_behind_the_late_watermark_is_late_whether_its_ride_is_open_or_not(close):
     late = [point("a", 1, -10), point("a", 2, 10), point("b", 0, 10)]
@@ -117,43 +85,12 @@ def test_a_point_at_or_behind_the_late_watermark_is_late_whether_its_ride_is_ope
     assert harness.written["ride_summaries"]["n_points"].to_list() == [2]
 
 
-def test_complete_counts_a_point_that_came_after_the_dropoff_but_happened_before():
-    batches = [[A_RIDE[0], A_RIDE[2]], [A_RIDE[1]]]
-    assert play_rides(ride_job(close="complete"), batches).written["ride_summaries"]["n_points"].to_list() == [3]
-    fast = play_rides(ride_job(close="fast"), batches)
-    assert fast.written["ride_summaries"]["n_points"].to_list() == [2]
-    assert fast.written["late.ride_summaries"].height == 1
-
-
 def test_a_closed_ride_is_forgotten_after_closed_for():
     job = ride_job()
     harness = play_rides(job, [A_RIDE], end=NOON + timedelta(minutes=10) + CLOSED_FOR - timedelta(seconds=1))
     assert harness.state.height == 1
     harness.batch(advance_to=NOON + timedelta(minutes=10) + CLOSED_FOR)
     assert harness.state.height == 0
-
-
-@pytest.mark.parametrize("close", ["fast", "complete"])
-def test_a_ride_that_no_run_hears_of_for_so_long_closes_in_processing_time_and_a_point_that_comes_then_begins_anew(
-    close,
-):
-    job = ride_job(close=close, timeout="30m", timeout_in="processing_time", watermark_delay="10m")
-    # Points of a day lie in one run: they are no silence, and one of them is ahead of the watermark.
-    runs = [[point("a", 0, 0, "pickup"), point("a", 1, 1440), point("b", 0, 1445)], [], [point("a", 2, 1436)]]
-    harness = play_rides(job, runs, None, times=[NOON, NOON + 29 * MINUTE, NOON + 30 * MINUTE])
-    told = harness.written["ride_summaries"].select("ride_id", "n_points", "reason").rows()
-    assert sorted(told) == [("a", 2, "GARBAGE_COLLECTION"), ("b", 1, "GARBAGE_COLLECTION")]
-    assert harness.state.select("ride_id", "point_idx", "stale_at").rows() == [("a", 2, NOON + 60 * MINUTE)]
-    harness.batch(frame([point("a", 3, 1400)]), NOON + 61 * MINUTE)
-    assert harness.written["late.ride_summaries"]["point_idx"].to_list() == [3]
-    assert harness.state.is_empty()
-
-
-def test_a_dropoff_that_waits_when_its_ride_falls_silent_closes_it_and_what_comes_then_is_late():
-    job = ride_job(close="complete", timeout="30m", timeout_in="processing_time", watermark_delay="1d")
-    harness = play_rides(job, [A_RIDE, [point("a", 3, 11)]], None, times=[NOON, NOON + 30 * MINUTE])
-    assert harness.written["ride_summaries"].select("n_points", "reason").rows() == [(3, "DROPOFF_SEEN")]
-    assert harness.written["late.ride_summaries"]["point_idx"].to_list() == [3]
 
 
 def test_a_ride_that_was_open_when_its_job_moved_to_processing_time_counts_as_heard_of_when_it_was_due():
@@ -255,16 +192,6 @@ def test_in_processing_time_runs_in_any_slices_agree_with_a_state_machine_that_i
         oracle.run(now, run, watermark, reached)
         watermark = reached
     assert_agree(play_rides(job, runs, None, cuts, times), oracle.result())
-
-
-@examples(75)
-@given(rides_in_batches(), CLOSE, st.integers(0, 5), st.randoms())
-def test_a_batch_that_is_replayed_after_a_crash_gives_the_same_answer(batches, close, crash, random):
-    job = ride_job(close=close)
-    unbroken, broken = played_with_a_crash(job, batches, frame, crash, random)
-    for table, rows in unbroken.written.items():
-        ordered = rows.sort(rows.columns)
-        assert ordered.equals(broken.written[table].sort(rows.columns))
 
 
 @pytest.mark.parametrize("close", ["fast", "complete"])

@@ -219,16 +219,13 @@ class Town:
         return pl.read_delta(str(self.lakehouse.table(name)))
 
 
-@pytest.mark.parametrize("point", ["commit: before", "work: after", "done: after"])
-def test_real_rides_get_the_real_weather_in_three_runs_that_break_off(
-    tmp_path, without_spark, real_data, cut_power, point
-):
+def test_real_rides_get_the_real_weather_in_three_runs_that_break_off(tmp_path, without_spark, real_data, cut_power):
     town, end = Town(tmp_path, without_spark, real_data), datetime(2013, 6, 23, tzinfo=UTC)
     town.land(slice(None), WEATHER)
     for some in (slice(0, 8), slice(8, 16), slice(16, None)):
         town.land(some)
         town.run("ride_summaries")
-        assert cut_power(point, lambda: town.run("ride_weather"))
+        assert cut_power("work: after", lambda: town.run("ride_weather"))
     town.run("ride_summaries", Incremental(end))
     town.run("ride_weather", Incremental(end))
     rides = town.table("ride_summaries")

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import keyfold
-from keyfold import KeyfoldError, Lakehouse
+from keyfold import Lakehouse
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.parameters import build_job
 from keyfold.times import micros
@@ -16,9 +16,9 @@ from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.sales_with_products import PRODUCTS_AT
 from spark_jobs.simulation.sales import products_table, sales_table
 from spark_jobs.streams import SALES
-from tests.keyfold.keyed.without_spark import cut_power, without_spark
+from tests.keyfold.keyed.without_spark import without_spark
 
-__all__ = ["cut_power", "without_spark"]
+__all__ = ["without_spark"]
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LEFT_JOIN = """
@@ -92,15 +92,6 @@ def test_a_table_of_products_that_changes_counts_from_the_next_run_on_and_by_a_r
     assert shop.rows == sorted(joined(pl.concat([first, second]), dearer), key=repr)
 
 
-@pytest.mark.parametrize("point", ["commit: before", "work: after", "done: after"])
-def test_a_run_that_broke_off_goes_on_with_the_table_that_it_was_planned_with(shop, cut_power, point):
-    sales = shop.sell(1)
-    assert cut_power(point, shop.run)
-    shop.sell_by(products_table().with_columns(category=pl.lit("other")))
-    shop.run()
-    assert shop.rows == sorted(joined(sales, products_table()), key=repr)
-
-
 def test_the_table_may_lie_elsewhere_and_move(shop, tmp_path, monkeypatch):
     shop.sell(1)
     shop.run()
@@ -110,16 +101,3 @@ def test_the_table_may_lie_elsewhere_and_move(shop, tmp_path, monkeypatch):
     shop.sell(2)
     shop.run()
     assert {row[6] for row in shop.rows} >= {"moved", "Devices"}
-
-
-def test_a_table_that_is_gone_or_has_an_item_twice_is_refused_and_nothing_is_written(shop):
-    shop.sell(1)
-    shop.sell_by(pl.concat([products_table(), products_table().head(1)]))
-    with pytest.raises(KeyfoldError, match="has the key item='20000A' more than once"):
-        shop.run()
-    (shop.lakehouse.home / PRODUCTS_AT).unlink()
-    with pytest.raises(KeyfoldError, match=r"sales_with_products: lookup products .*products\.csv\) is not there"):
-        shop.run()
-    shop.sell_by(products_table())
-    shop.run()
-    assert len(shop.rows) == 300

@@ -1,12 +1,13 @@
 """The step of top products, without Spark, against sums in plain Python and in DuckDB."""
 
+import math
 from datetime import UTC, datetime, timedelta
-from itertools import chain
 
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.parameters import build_job
@@ -45,72 +46,17 @@ def test_products_are_ranked_by_quantity_with_their_revenue():
     ]
 
 
-def test_a_window_is_silent_until_the_watermark_has_reached_its_end():
-    just_before = play_sales(top_job(), [[sale()]], end=NOON + HOUR - timedelta(microseconds=1))
-    assert just_before.written["top_products"].height == 0
-    at_its_end = play_sales(top_job(), [[sale()]], end=NOON + HOUR)
-    assert at_its_end.written["top_products"].height == 1
-    assert at_its_end.state.height == 0
-
-
-def test_a_sale_at_the_moment_a_window_ends_belongs_to_the_next():
-    harness = play_sales(top_job(), [[sale(minutes=0), sale(minutes=59.99), sale(minutes=60)]])
-    assert harness.written["top_products"].select("window_start", "quantity").rows() == [(NOON, 2), (NOON + HOUR, 1)]
-
-
-def test_windows_are_aligned_to_1970_utc():
-    harness = play_sales(top_job(window="7h"), [[sale()]], window=timedelta(hours=7))
-    (start,) = harness.written["top_products"]["window_start"]
-    assert (start - datetime(1970, 1, 1, tzinfo=UTC)) % timedelta(hours=7) == timedelta(0)
-    assert start <= NOON < start + timedelta(hours=7)
-
-
-def test_ties_are_ranked_by_name_and_the_rest_is_cut_off():
-    sales = [sale(item, 3) for item in ("pot", "cup", "hat")]
-    assert [row[2:4] for row in ranked(play_sales(top_job(k=2), [sales]))] == [(1, "cup"), (2, "hat")]
-
-
-def test_returns_count_down_and_what_is_at_nothing_or_below_is_ranked_too():
-    sales = [sale("cup", 2, price=4.0), sale("cup", -5, price=4.0), sale("hat", 3), sale("hat", -3)]
-    assert [row[2:] for row in ranked(play_sales(top_job(), [sales]))] == [(1, "hat", 0, 0.0), (2, "cup", -3, -12.0)]
-
-
-def test_sales_without_a_price_add_to_the_quantity_alone():
-    harness = play_sales(top_job(), [[sale("cup", 2), sale("cup", 1, price=0.1), sale("hat", 1)]])
-    assert [row[3:] for row in ranked(harness)] == [("cup", 3, 0.1), ("hat", 1, 0.0)]
-
-
-def test_a_sale_behind_the_watermark_counts_while_its_window_is_open():
-    harness = play_sales(top_job(), [[sale(minutes=50)], [sale(minutes=1)]])
-    assert harness.watermark > NOON + timedelta(minutes=1)
-    assert [row[4] for row in ranked(harness)] == [2]
-    assert harness.written["late.top_products"].height == 0
-
-
-def test_a_sale_of_a_window_that_is_over_is_late_though_nobody_sold_in_it_before():
-    harness = play_sales(top_job(), [[sale(minutes=200)], [sale(minutes=50), sale(minutes=185)]])
-    assert harness.written["late.top_products"].select("time").rows() == [(NOON + timedelta(minutes=50),)]
-    assert harness.written["top_products"].select("window_start", "quantity").rows() == [(NOON + 3 * HOUR, 2)]
-
-
-def test_latest_shows_open_windows_and_then_their_final_rows():
-    job = top_job(k=2)
-    first = play_sales(job, [[sale("cup", 1), sale("hat", 2)]], end=None)
-    latest = merged(first, job, "latest_top_products")
-    assert latest.select("rank", "product", "is_open").rows() == [(1, "hat", True), (2, "cup", True)]
-    batches = [[sale("cup", 1), sale("hat", 2)], [sale("cup", 9), sale("pot", 3)], [sale("cup", 1, 120)]]
-    second = play_sales(job, batches, end=None)
-    latest = merged(second, job, "latest_top_products")
-    assert latest.select("window_start", "rank", "product", "quantity", "is_open").rows() == [
-        (NOON, 1, "cup", 10, False),
-        (NOON, 2, "pot", 3, False),
-        (NOON + 2 * HOUR, 1, "cup", 1, True),
-    ]
-
-
 def test_a_closed_window_has_one_row_that_accounts_for_its_sales():
     harness = play_sales(top_job(k=1), [[sale("cup", 2, price=0.1), sale("hat", 1, price=0.2), sale("cup", -1)]])
     assert harness.written["sales_windows"].rows() == [(NOON, NOON + HOUR, 3, 2, 2, 0.4)]
+
+
+def test_prices_become_exact_revenue_and_those_that_cannot_none():
+    prices = [None, math.nan, math.inf, 1e9, -1e9, 999_999_999.0, 0.1, 1e-9, 2.675]
+    sales = sales_frame([sale("cup", 3, minutes, price=price) for minutes, price in enumerate(prices)])
+    job = top_job()
+    derived = {name: how for name, how in job.derived.items() if isinstance(how, pl.Expr)}
+    assert_frame_equal(sales.with_columns(**derived).select(job.events.names), with_window(sales))
 
 
 def test_revenue_is_exact_where_sums_of_floats_are_not():
@@ -172,17 +118,6 @@ def test_any_order_and_split_agrees_with_plain_python_fed_the_same_batches(batch
     latest = merged(harness, job, "latest_top_products").sort("window_start", "rank")
     assert latest.drop("is_open").rows() == oracle.top({**oracle.closed, **oracle.open})
     assert set(latest.filter("is_open")["window_start"]) == set(oracle.open)
-
-
-@examples(80)
-@given(sales_in_batches())
-def test_within_the_delay_every_order_and_split_gives_one_answer(batches):
-    job = top_job(watermark_delay="30d", window="1h")
-    apart = play_sales(job, batches, parts=2)
-    at_once = play_sales(job, [list(chain(*batches))])
-    assert ranked(apart) == ranked(at_once)
-    for table in ("top_products", "sales_windows"):
-        assert apart.written[table].equals(at_once.written[table])
 
 
 CUTS = st.lists(st.integers(0, 300).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)

@@ -1,4 +1,4 @@
-"""Vehicle trips, without Spark but for one test, against a state machine in plain Python."""
+"""Vehicle trips, without Spark, against a state machine in plain Python."""
 
 import math
 from dataclasses import replace
@@ -16,7 +16,6 @@ from polars.testing import assert_frame_equal
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.parameters import build_job
-from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.rows.codec import empty, polars_schema
 from keyfold.keyed.runner import run_job
 from keyfold.state.changing.moving import move
@@ -28,7 +27,7 @@ from tests.keyfold.keyed.without_spark import without_spark
 from tests.keyfold.state.job_histories import put
 from tests.keyfold.state.local_state import state_without_spark
 from tests.spark_jobs.jobs import trip_oracle
-from tests.spark_jobs.jobs.batches import assert_close, in_batches, late_and_on_time, run_in_two
+from tests.spark_jobs.jobs.batches import assert_close, in_batches, late_and_on_time
 
 __all__ = ["state_without_spark", "without_spark"]
 
@@ -117,66 +116,6 @@ def test_a_trip_runs_from_the_first_moving_point_to_the_first_at_which_the_vehic
     assert (second["n_points"], second["reason"], second["average_speed"]) == (1, "FELL_SILENT", None)
 
 
-def test_stops_run_from_arrival_to_departure_and_each_point_is_in_one_trip_or_stop():
-    harness = play_points(trips_job(), [A_DRIVE])
-    assert [(stop["start_time"], stop["end_time"], stop["n_points"], stop["reason"]) for stop in stops(harness)] == [
-        (NOON, NOON + MINUTE, 1, "MOVED_ON"),
-        (NOON + 3 * MINUTE, NOON + 20 * MINUTE, 2, "MOVED_ON"),
-    ]
-    assert stops(harness)[1]["latitude"] == 0.02
-
-
-def test_a_stand_shorter_than_stop_after_is_idle_time_of_one_trip():
-    drive = [point(0, 50), point(1, 0), point(3, 3), point(5.99, 50), point(7, 0)]
-    (trip,) = trips(play_points(trips_job(), [drive]))
-    assert (trip["end_time"], trip["n_points"]) == (NOON + 7 * MINUTE, 4)
-    assert trip["moving_seconds"] == pytest.approx(60 + 60.6)
-    assert trip["idle_seconds"] == pytest.approx(299.4)
-
-
-def test_a_stand_of_just_stop_after_ends_the_trip_and_so_do_points_that_only_stand():
-    assert len(trips(play_points(trips_job(), [[point(0, 50), point(1, 0), point(6, 50)]]))) == 2
-    ended = play_points(trips_job(), [[point(0, 50), point(1, 0), point(6, 0)]], NOON + 6 * MINUTE)
-    assert [trip["end_time"] for trip in trips(ended)] == [NOON + MINUTE]
-    assert ended.state["n_points"].to_list() == [2]
-
-
-def test_a_trip_ends_when_the_watermark_has_reached_its_deadline_and_not_before():
-    drive = [point(0, 50), point(1, 0)]
-    assert trips(play_points(trips_job(), [drive], NOON + 6 * MINUTE - timedelta(microseconds=1))) == []
-    assert len(trips(play_points(trips_job(), [drive], NOON + 6 * MINUTE))) == 1
-
-
-@pytest.mark.parametrize("split", [False, True])
-def test_a_vehicle_that_falls_silent_on_its_way_ends_its_trip_at_its_last_point(split):
-    drive = [point(0, 50, latitude=1.0), point(10, 50, latitude=1.01), point(40.5, 50, latitude=2.0), point(70.5, 50)]
-    harness = play_points(trips_job(), [[one] for one in drive] if split else [drive])
-    first, second = trips(harness)
-    assert (first["end_time"], first["end_latitude"], first["reason"]) == (NOON + 10 * MINUTE, 1.01, "FELL_SILENT")
-    assert (second["start_time"], second["n_points"]) == (NOON + 40.5 * MINUTE, 2)
-    assert harness.state.height == 0
-
-
-def test_a_vehicle_that_no_run_hears_of_for_so_long_ends_its_trip_in_processing_time_and_begins_anew():
-    job = trips_job(silence="30m", timeout_in="processing_time", watermark_delay="10m")
-    # Two points a day apart that come together are no silence; the second waits for the watermark.
-    runs = [[point(0, 50), point(1440, 60)], [], [], [point(1441, 70)]]
-    harness = play_points(job, runs, None, times=[NOON + minutes * MINUTE for minutes in (0, 29, 30, 31)])
-    assert [(trip["end_time"], trip["n_points"], trip["reason"]) for trip in trips(harness)] == [
-        (NOON + 1440 * MINUTE, 2, "FELL_SILENT")
-    ]
-    assert harness.state["start_time"].to_list() == [NOON + 1441 * MINUTE]
-
-
-def test_a_vehicle_that_falls_silent_in_processing_time_had_stopped_before_where_it_moved_on_again():
-    job = trips_job(stop_after="22m", silence="1m", timeout_in="processing_time", watermark_delay="2m")
-    # The watermark stands before 74, where the stand has lasted long enough, when nothing more is heard.
-    runs = [[point(0, 50), point(52, 0), point(74, 50)], []]
-    harness = play_points(job, runs, None, times=[NOON, NOON + MINUTE])
-    assert [trip["reason"] for trip in trips(harness)] == ["STOPPED", "FELL_SILENT"]
-    assert [stop["reason"] for stop in stops(harness)] == ["MOVED_ON"]
-
-
 def test_fuel_that_is_filled_in_is_no_use_and_readings_that_miss_are_passed_over():
     fuels = [40.0, None, 39.4, 60.0, None, 59.9]
     drive = [point(minute, 50, fuel) for minute, fuel in enumerate(fuels)]
@@ -184,15 +123,6 @@ def test_fuel_that_is_filled_in_is_no_use_and_readings_that_miss_are_passed_over
     assert trip["fuel_used"] == 0.7
     (unread,) = trips(play_points(trips_job(), [[point(0, 50), point(1, 50, math.nan)]]))
     assert unread["fuel_used"] is None
-
-
-def test_fuel_burnt_on_the_way_to_the_arrival_counts_and_fuel_burnt_while_standing_does_not():
-    drive = [point(0, 50, 40.0), point(1, 0, None), point(2, 0, 39.0), point(20, 0, 38.0)]
-    (unread_there,) = trips(play_points(trips_job(), [drive]))
-    assert unread_there["fuel_used"] == 0.0
-    drive[1]["fuel_level"] = 39.75
-    (read_there,) = trips(play_points(trips_job(), [drive]))
-    assert read_there["fuel_used"] == 0.25
 
 
 def test_hard_points_are_counted_from_the_first_that_moves_to_the_arrival_where_they_say_so():
@@ -204,19 +134,6 @@ def test_hard_points_are_counted_from_the_first_that_moves_to_the_arrival_where_
     assert (trip["harsh_braking"], trip["harsh_acceleration"], trip["highest_engine_temperature"]) == (2, 1, 101.5)
     (harder,) = trips(play_points(trips_job(harsh_braking=3.6, harsh_acceleration=2.9), [[one] for one in drive]))
     assert (harder["harsh_braking"], harder["harsh_acceleration"]) == (1, 2)
-
-
-def test_a_trip_that_goes_nowhere_or_tells_no_fuel_has_no_efficiency():
-    (still,) = trips(play_points(trips_job(), [[point(0, 50, 40.0), point(1, 50, 39.0)]]))
-    (mute,) = trips(play_points(trips_job(), [[point(0, 50), point(1, 50, latitude=0.1)]]))
-    assert (still["fuel_used"], still["litres_per_100_km"], mute["litres_per_100_km"]) == (1.0, None, None)
-
-
-def test_a_point_at_the_watermark_is_late_and_one_after_it_is_not():
-    after = {**point(0, 50), "time": NOON + timedelta(microseconds=1)}
-    harness = play_points(trips_job(), [[point(10, 50)], [point(0, 50), after]])
-    assert harness.written["late.vehicle_trips"]["time"].to_list() == [NOON]
-    assert [trip["n_points"] for trip in trips(harness)] == [2]
 
 
 def test_state_keeps_sums_and_not_the_points_that_have_passed():
@@ -372,21 +289,6 @@ def test_a_fleet_of_drives_agrees_with_the_state_machine_in_small_shuffled_batch
     assert {trip["reason"] for trip in answer.trips} == {"STOPPED", "FELL_SILENT"}
     same_rows(trips(harness), answer.trips)
     same_rows(stops(harness), answer.stops)
-
-
-# The demo runs every job on Spark in `make test`.
-@pytest.mark.slow
-def test_on_spark_two_runs_of_small_batches_give_what_one_batch_gives(spark, lakehouse):
-    fleet = tracks(6, 400, seed=3).sort("time")
-    parts = list(fleet.iter_slices(800))
-    job, end = trips_job(key_groups=2), NOON + timedelta(days=2)
-    run_in_two(spark, lakehouse, job, "telemetry", parts, end)
-    whole = play_points(job, [fleet], end)
-    for table in ("vehicle_trips", "vehicle_stops"):
-        found = pl.read_delta(str(lakehouse.table(table)))
-        assert_frame_equal(found, whole.written[table], check_row_order=False, check_exact=True)
-    balance = check_conservation(spark, lakehouse, job)
-    assert (balance.events_read, balance.in_outputs, balance.late) == (fleet.height, fleet.height, 0)
 
 
 NEW_IN_EVENTS = ("acceleration", "bearing", "engine_temperature")

@@ -40,13 +40,6 @@ def queue_of(*names: str) -> Queue:
     return Queue().add([{"condition": name} for name in names])
 
 
-def test_alerts_arrive_in_their_order_and_each_is_forgotten_when_it_was_taken():
-    service = Service()
-    assert service.deliver(queue_of("a", "b", "c")) == Queue()
-    assert service.got == ["a", "b", "c"]
-    assert [len(saved.waiting) for saved in service.saved] == [2, 1, 0]
-
-
 def test_one_that_cannot_be_delivered_holds_the_later_ones_until_it_can():
     service = Service(["taken", "away"])
     left = service.deliver(queue_of("a", "b", "c"))

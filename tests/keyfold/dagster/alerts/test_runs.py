@@ -211,17 +211,6 @@ def test_while_the_webhook_is_away_nothing_is_lost_and_later_alerts_arrive_with_
     assert webhook.tried == 3
 
 
-def test_what_is_raised_survives_a_restart_and_is_reported_once(story, webhook):
-    story.run("rows_add_up")
-    story.look()
-    story.restart()
-    assert story.look() == []
-    story.run()
-    assert story.look() == ["cleared check events: rows_add_up"]
-    assert len(webhook.got) == 2
-    assert State.load(story.instance).raised["runs"] == {}
-
-
 def test_no_run_is_read_again_and_more_than_a_page_of_them_are_read_in_their_order(story, monkeypatch):
     monkeypatch.setattr(runs, "_PAGE", 3)
     read, read_one = list[str](), runs._of_run

@@ -40,43 +40,10 @@ def reasons(rows) -> list[str]:
     return [reject.reason for reject in rows.rejects]
 
 
-def test_every_row_says_when_its_file_was_admitted_to_the_microsecond(tmp_path):
-    rows = read(SALES, tmp_path / "a.json", f'{MAC[:-1]},"time":"2026-02-28T12:00:00Z"}}', MAC)
-    assert rows.accepted[INGESTED_AT].to_list() == [ARRIVED, ARRIVED]
-
-
-def test_messages_as_their_producers_send_them_are_sales_of_the_moment_of_their_arrival(tmp_path):
-    rows = read(SALES, tmp_path / "a.json", MAC, '{"item":"Mac","quantity":7,"model":["Macbook pro"]}')
-    assert rows.accepted.select("item", "quantity", "models", "time").rows() == [
-        ("Mac", 5, ["Macbook air"], ARRIVED),
-        ("Mac", 7, ["Macbook pro"], ARRIVED),
-    ]
-    assert not rows.rejects
-
-
-@pytest.mark.parametrize("time", ["null", '"2026-02-28T12:00:00Z"'])
-def test_a_time_of_its_own_is_kept_and_null_is_none(tmp_path, time):
-    rows = read(SALES, tmp_path / "a.json", f'{{"item":"Mac","quantity":5,"time":{time}}}')
-    assert rows.accepted["time"].to_list() == [ARRIVED if time == "null" else SOLD]
-
-
-@pytest.mark.parametrize("time", ['"half past nine"', '""', "5", "true", '"2026-02-30T12:00:00Z"', '["2026"]', "{}"])
-def test_a_time_that_is_there_and_cannot_be_read_is_never_stood_in_for(tmp_path, time):
-    rows = read(SALES, tmp_path / "a.json", MAC, f'{{"item":"Mac","quantity":5,"time":{time}}}')
-    assert rows.accepted.height == 1
-    (reason,) = reasons(rows)
-    assert reason.startswith("time is not an ISO 8601 time") or "not valid" in reason
-
-
 def test_a_csv_field_that_is_empty_is_no_time_and_a_word_is_a_wrong_one(tmp_path):
     rows = read(SALES, tmp_path / "a.csv", "StockCode,Quantity,InvoiceDate", "1,2,", "1,2,soon", f"1,2,{SOLD}")
     assert rows.accepted["time"].to_list() == [ARRIVED, SOLD]
     assert reasons(rows) == ["time is not an ISO 8601 time: soon"]
-
-
-def test_a_csv_file_without_a_column_of_times_is_sales_of_its_arrival(tmp_path):
-    rows = read(SALES, tmp_path / "a.csv", "item,quantity", "Mac,5")
-    assert rows.accepted["time"].to_list() == [ARRIVED]
 
 
 def test_parquet_may_lack_times_too(tmp_path):
@@ -86,11 +53,6 @@ def test_parquet_may_lack_times_too(tmp_path):
     pq.write_table(table, tmp_path / "a.parquet")
     (rows,) = parse_file(SALES, tmp_path / "a.parquet", ARRIVED)
     assert rows.accepted["time"].to_list() == [ARRIVED, SOLD]
-
-
-def test_what_else_is_missing_is_still_missing(tmp_path):
-    rows = read(SALES, tmp_path / "a.json", '{"quantity":5}', '{"item":"Mac"}')
-    assert [reason.partition(":")[0] for reason in reasons(rows)] == ["item is missing", "quantity is missing"]
 
 
 def test_a_stream_that_does_not_say_so_wants_the_time(tmp_path):

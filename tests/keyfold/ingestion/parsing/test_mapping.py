@@ -41,21 +41,6 @@ def test_a_missing_mark_in_a_number_of_json_is_null_too(tmp_path: Path) -> None:
     assert (row["station_id"], row["temp"], row["pressure"], row["reason"]) == ("EWR", None, 1000.5, None)
 
 
-def test_other_texts_in_a_number_go_to_quarantine_with_their_column(tmp_path: Path) -> None:
-    path = tmp_path / "w.csv"
-    path.write_text("origin,temp,time_hour\nEWR,cold,2026-01-01T06:00:00Z\n")
-    (row,) = parsed(WEATHER, path)
-    assert row["reason"] == "temp is not a finite number: cold"
-    assert row["line"] == 2
-
-
-def test_a_column_that_no_source_gives_is_named_with_its_sources(tmp_path: Path) -> None:
-    path = tmp_path / "w.csv"
-    path.write_text("temp,time_hour\n39.02,2026-01-01T06:00:00Z\n")
-    (row,) = parsed(WEATHER, path)
-    assert row["reason"] == "station_id is missing: no value in station_id or origin"
-
-
 def test_the_key_is_the_path_below_the_landing_folder_where_no_column_gives_it(tmp_path: Path) -> None:
     folder = tmp_path / "servers" / "eu"
     folder.mkdir(parents=True)

@@ -8,7 +8,6 @@ import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,18 +31,9 @@ print(sum(rows.read for rows in parse_file(RIDE_POINTS, Path(sys.argv[1]), datet
 """
 
 
-def zipped_or_not(name: str) -> list[Any]:
-    """A file that unpacks to much; the same as it is goes the same way, and is for `make slow-tests`."""
-    return [f"{name}.gz", pytest.param(name, marks=pytest.mark.slow)]
-
-
-def opened(path: Path) -> Any:
-    return gzip.open(path, "wb", compresslevel=1) if path.suffix == ".gz" else path.open("wb")
-
-
-@pytest.mark.parametrize("name", [*zipped_or_not("a.ndjson"), *zipped_or_not("a.csv")])
+@pytest.mark.parametrize("name", ["a.ndjson.gz", "a.csv.gz"])
 def test_hundreds_of_megabytes_of_line_ends_are_parsed_in_2_gb(tmp_path: Path, name: str):
-    with opened(tmp_path / name) as file:
+    with gzip.open(tmp_path / name, "wb", compresslevel=1) as file:
         file.write(b"ride_id,point_idx\n" if "csv" in name else b"{}\n")
         for _ in range(20):
             file.write(b"\n" * (10 << 20))
@@ -54,16 +44,13 @@ def test_hundreds_of_megabytes_of_line_ends_are_parsed_in_2_gb(tmp_path: Path, n
     assert (ended.stdout, ended.stderr) == ("1\n" if "csv" in name else "2\n", "")
 
 
-@pytest.mark.parametrize(("size", "told"), [pytest.param(100_000, "20000\n", marks=pytest.mark.slow), (20 << 20, "")])
-def test_a_long_text_that_parquet_stores_once_is_parsed_in_2_gb(tmp_path: Path, size: int, told: str):
-    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 20_000, pa.int32()), pa.array(["x" * size]))
+def test_a_long_text_that_parquet_stores_once_is_rejected_in_2_gb(tmp_path: Path):
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 20_000, pa.int32()), pa.array(["x" * (20 << 20)]))
     pq.write_table(pa.table({"note": texts}), tmp_path / "a.parquet", store_schema=False, write_statistics=False)
     command = [sys.executable, "-c", PARSE, tmp_path / "a.parquet"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=BARE)
-    assert ended.stdout == told
-    if not told:
-        reason = "UnreadableFileError: the file has a row of more than 16 MiB, which is its limit: row 1"
-        assert ended.stderr.splitlines()[-1].endswith(reason)
+    reason = "UnreadableFileError: the file has a row of more than 16 MiB, which is its limit: row 1"
+    assert (ended.stdout, ended.stderr.splitlines()[-1][-len(reason) :]) == ("", reason)
 
 
 HOSTILE = {
@@ -95,13 +82,13 @@ print(accepted, rejected, *sorted(reasons)[:3], sep=chr(10))
 
 
 @pytest.mark.parametrize("content", HOSTILE)
-@pytest.mark.parametrize("name", [*zipped_or_not("a.csv"), *zipped_or_not("a.ndjson")])
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.ndjson.gz"])
 def test_a_hostile_file_ends_in_quarantine_with_a_reason_in_2_gb(tmp_path: Path, name: str, content: str):
     is_csv = "csv" in name
     of_csv, of_json = HOSTILE[content]
     part = of_csv if is_csv else of_json
     begin = {"one line": b"", "a quoted field that never ends": b'"'}.get(content, b"") if is_csv else b""
-    with opened(tmp_path / name) as file:
+    with gzip.open(tmp_path / name, "wb", compresslevel=1) as file:
         file.write((b"ride_id,point_idx\n" if is_csv else b"") + begin)
         block = part * ((1 << 20) // len(part))
         for _ in range(HOSTILE_MIB.get(content, 200)):

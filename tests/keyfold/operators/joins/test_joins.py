@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import keyfold
-from keyfold import Input, Lakehouse, Misconfigured, Stream, TestHarness
-from keyfold.keyed.generation.run_mode import Incremental
+from keyfold import Input, Misconfigured, Stream, TestHarness
 from keyfold.operators.joins import as_of_join, interval_join, unbounded_join, window_join
 from tests.examples import examples
 from tests.keyfold.keyed.job.test_several_inputs import CARD, MINUTE, NOON, PAYMENT, PAYMENTS, TIME
@@ -203,23 +201,3 @@ def test_a_join_that_makes_no_sense_is_refused_where_it_is_made(fault):
     make, reason = FAULTS[fault]
     with pytest.raises(Misconfigured, match=reason):
         make()
-
-
-def test_a_join_on_spark_gives_what_the_harness_gives(spark, tmp_path):
-    lakehouse = Lakehouse(tmp_path)
-    job = as_of_join("joined", LEFT, RIGHT, KEY, within=timedelta(hours=1), key_groups=4)
-    rows = {
-        "orders": frame(ORDER, [(card, at, at) for card in "abc" for at in range(0, 60, 7)]),
-        "payments": frame(PAYMENT, [(card, at, at) for card in "abd" for at in range(0, 60, 5)]),
-    }
-    for name, one in job.inputs.items():
-        landing = lakehouse.landing(name)
-        landing.mkdir(parents=True)
-        rows[name].write_parquet(str(landing / "1.parquet"))
-        keyfold.ingest(spark, lakehouse, cast("Stream", one.stream))
-    keyfold.run(spark, lakehouse, job, Incremental(advance_to=NOON + timedelta(days=1)))
-    harness = TestHarness(job)
-    harness.batch(rows)
-    harness.batch(advance_to=NOON + timedelta(days=1))
-    assert_same_rows(pl.read_delta(str(lakehouse.table("joined"))), harness.written["joined"])
-    assert keyfold.assert_nothing_lost(spark, lakehouse, job).by_input == {"orders": (27, 27), "payments": (36, 36)}

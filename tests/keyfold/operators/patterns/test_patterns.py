@@ -1,4 +1,4 @@
-"""Patterns against plain Python, whatever the order of arrival, the split into runs, and where the power is cut."""
+"""Patterns against plain Python, whatever the order of arrival and the split into runs."""
 
 from datetime import timedelta
 from itertools import pairwise
@@ -9,18 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generation.run_mode import Incremental
-from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.operators.patterns import FollowedBy, Times, Without, pattern_job
 from keyfold.testing import assert_same, play
 from spark_jobs.streams import SALES
 from tests.examples import examples
-from tests.keyfold.keyed.without_spark import cut_power, without_spark
 from tests.keyfold.operators.patterns.pattern_oracle import Spelled, in_order, matches
-from tests.keyfold.state.job_histories import put
 from tests.spark_jobs.jobs.sales_data import NOON, sale, sales_frame
-
-__all__ = ["cut_power", "without_spark"]
 
 MINUTE = timedelta(minutes=1)
 END = NOON + timedelta(days=2)
@@ -148,42 +142,6 @@ def test_what_is_late_is_told_and_the_rest_is_matched_as_if_it_had_never_been(sa
     assert rows(harness) == expected(on_time)
 
 
-@examples(60)
-@given(st.lists(SALES_AT, min_size=1, max_size=25), st.sampled_from(["returned", "dearer"]))
-def test_followed_by_and_without_say_opposite_things_of_every_first_event(sales, name):
-    followed = PATTERNS[name][0]
-    assert isinstance(followed, FollowedBy)
-    without = Without(followed.a, followed.b, followed.within, followed.where)
-    job = pattern_job(
-        "found", stream=SALES, key=["item"], patterns={"yes": followed, "no": without}, keep=["quantity"],
-        watermark_delay=DELAY,
-    )  # fmt: skip
-    found = play(job, [sales_frame(sales).select(job.events.names)], END).written["found"]
-    firsts = sorted((one["item"], one["time"], one["quantity"]) for one in sales if one["quantity"] > 0)
-    assert found.select("item", "first_time", "first_quantity").sort(pl.all()).rows() == firsts
-
-
-@pytest.mark.parametrize("point", ["work: before", "work: files written", "done: after", "commit: one table"])
-def test_a_crash_anywhere_changes_no_row(without_spark, cut_power, lakehouse, point):
-    job, options = job_of(key_groups=3), RunOptions(max_bytes_per_batch=1)
-    sales = [
-        sale("ch"[place % 2], place * 7 % 5 - 1, place * 13 % 89, price=[1.0, 2.0, None][place % 3])
-        for place in range(80)
-    ]
-    sales.sort(key=lambda one: one["time"] + one["quantity"] * MINUTE)
-    for part in (sales[:30], sales[30:55], sales[55:]):
-        put(lakehouse, "sales", sales_frame(part[1::2]))
-        put(lakehouse, "sales", sales_frame(part[::2]))
-        assert cut_power(point, lambda: run_job(without_spark, lakehouse, job, options=options))
-        run_job(without_spark, lakehouse, job, options=options)
-    run_job(without_spark, lakehouse, job, Incremental(advance_to=END))
-    table = pl.read_delta(str(lakehouse.table("found"))).select(job.output.names)
-    assert sorted(table.rows(), key=repr) == expected(sales)
-    checked = pl.read_delta(str(lakehouse.table("found_checked")))
-    assert checked["events"].sum() == len(sales)
-    assert pl.read_delta(str(lakehouse.table("late.found"))).is_empty()
-
-
 def test_both_ends_of_the_time_count_and_one_microsecond_more_does_not():
     tick = timedelta(microseconds=1) / MINUTE
     sales = [sale("cup", 1, 0), sale("cup", -1, 5), sale("hat", 1, 0), sale("hat", -1, 5 + tick)]
@@ -191,15 +149,6 @@ def test_both_ends_of_the_time_count_and_one_microsecond_more_does_not():
     assert sorted(found.select("item", "pattern").rows()) == [("cup", "returned"), ("hat", "kept")]
     returns = [sale("cup", -1, 0), sale("cup", -1, 3), sale("hat", -1, 0), sale("hat", -1, 3 + tick)]
     assert play(job_of("twice"), [frame(returns)], END).written["found"]["item"].to_list() == ["cup"]
-
-
-def test_of_two_events_of_one_moment_the_one_that_says_less_comes_first():
-    sales = [sale("cup", 2, 0, price=1.0), sale("cup", 1, 0, price=2.0), sale("cup", 1, 0)]
-    found = play(job_of("dearer"), [frame(sales)], END).written["found"]
-    # By quantity, then price: (1, None), (1, 2.0), (2, 1.0); none is dearer than one before it.
-    assert found.is_empty()
-    dearer_later = [sale("cup", 2, 0, price=2.0), sale("cup", 1, 0, price=1.0)]
-    assert play(job_of("dearer"), [frame(dearer_later)], END).written["found"].height == 1
 
 
 def test_without_is_told_when_the_watermark_reaches_the_end_of_its_time_and_not_before():

@@ -14,11 +14,11 @@ from keyfold.keyed.job.step import Step
 from keyfold.keyed.runner import run_job
 from keyfold.state.changing.moving import move, plan_change
 from keyfold.state.changing.pruning import prune
-from tests.keyfold.keyed.conftest import cut_power, land, minutes, rows, without_spark
+from tests.keyfold.keyed.conftest import land, minutes, rows, without_spark
 from tests.keyfold.keyed.toy_jobs import TIME, WINDOW, WINDOW_TOTAL, windows, windows_step
 from tests.keyfold.state.local_state import state_without_spark
 
-__all__ = ["cut_power", "land", "minutes", "rows", "state_without_spark", "without_spark"]
+__all__ = ["land", "minutes", "rows", "state_without_spark", "without_spark"]
 
 
 def live_name(lakehouse):
@@ -123,37 +123,6 @@ def test_a_move_that_needs_a_refresh_says_so_and_changes_nothing(lakehouse, stat
     with pytest.raises(KeyfoldError, match=r"no setting of .* has changed"):
         move(state_without_spark, lakehouse, windows())
     assert live_name(lakehouse) == "generation-0001"
-
-
-@pytest.mark.parametrize(
-    "point",
-    [
-        "generation: tables made",
-        "generation: born",
-        "seed: staged",
-        "seed: tables carried",
-        "plan: after",
-        "done: after",
-        "seed: taken in",
-        "generation: before it goes live",
-        "generation: live",
-    ],
-)
-def test_a_killed_move_can_be_made_again_and_loses_nothing(
-    lakehouse, state_without_spark, land, rows, minutes, cut_power, point
-):
-    spark, job = state_without_spark, windows(key_groups=9)
-    land(("ann", 1), ("bob", 2), ("cat", 12))
-    run_job(spark, lakehouse, windows())
-    assert cut_power(point, lambda: move(spark, lakehouse, job))
-    if point == "generation: live":
-        assert live_name(lakehouse) == "generation-0002"
-    else:
-        assert live_name(lakehouse) == "generation-0001"
-        run_job(spark, lakehouse, windows())
-        move(spark, lakehouse, job)
-    run_job(spark, lakehouse, job, Incremental(advance_to=minutes(60)))
-    assert rows("windows") == [("ann", minutes(0), 1), ("bob", minutes(0), 1), ("cat", minutes(10), 1)]
 
 
 def test_the_old_generation_stays_until_it_is_pruned_and_the_new_one_keeps_its_rows(

@@ -67,23 +67,6 @@ def test_a_branch_that_is_not_there_is_told_with_those_that_are(lakehouse, witho
         promote(lakehouse, "windows", "other")
 
 
-@pytest.mark.parametrize("point", ["promote: renamed", "generation: before it goes live", "generation: live"])
-def test_a_killed_promotion_leaves_the_old_one_live_and_can_be_made_again(
-    lakehouse, without_spark, land, rows, minutes, cut_power, point
-):
-    land(("ann", 1), ("bob", 25))
-    run_job(without_spark, lakehouse, windows())
-    run_job(without_spark, lakehouse, patient(), Replay("patient"))
-    assert cut_power(point, lambda: promote(lakehouse, "windows", "patient"))
-    if point != "generation: live":
-        assert live_name(lakehouse) == "generation-0001"
-        run_job(without_spark, lakehouse, windows())
-        promote(lakehouse, "windows", "patient")
-    assert live_name(lakehouse) == "generation-0002"
-    run_job(without_spark, lakehouse, patient(), Incremental(advance_to=minutes(90)))
-    assert rows("windows") == [("ann", minutes(0), 1), ("bob", minutes(20), 1)]
-
-
 def test_a_branch_whose_promotion_was_killed_outlives_a_new_generation_that_fails(
     lakehouse, without_spark, land, rows, minutes, cut_power
 ):

@@ -85,101 +85,6 @@ def test_each_event_is_predicted_before_it_is_learned():
     assert third["score"] == pytest.approx(1 / (1 + (4 / (4 - 2.95 / 1.95)) ** 4))
 
 
-def test_a_prediction_is_emitted_when_its_label_changes_and_again_when_it_changes_back():
-    events = [*steady("a", 100), reading("a", 500, 100), reading("a", 505, 11)]
-    rows = predictions(play_readings(anomaly_job(min_change=1), [events])).to_dicts()
-    assert [(row["label"], row["previous_label"]) for row in rows] == [
-        ("normal", None),
-        ("anomalous", "normal"),
-        ("normal", "anomalous"),
-    ]
-    assert rows[1]["value"] == 100
-    assert rows[1]["score"] > 0.99
-    assert rows[1]["events_learned"] == 100
-
-
-def test_a_score_that_moves_far_from_the_last_emitted_one_is_emitted_and_small_steps_add_up():
-    events = [*steady("a", 100), reading("a", 500, 19), reading("a", 505, 18.8), reading("a", 510, 12)]
-    scores = predictions(play_readings(anomaly_job(emit="all", threshold=1), [events]))["score"].to_list()[-3:]
-    assert scores[0] - scores[1] < 0.4 < scores[0] - scores[2]
-    rows = predictions(play_readings(anomaly_job(min_change=0.4, threshold=1), [events])).to_dicts()
-    assert [row["value"] for row in rows] == [10, 19, 12]
-
-
-def test_nothing_is_anomalous_before_the_model_has_learned_enough():
-    events = [*steady("a", 40), reading("a", 200, 100)]
-    assert predictions(play_readings(anomaly_job(min_events=40), [events]))["label"].to_list()[-1] == "anomalous"
-    rows = predictions(play_readings(anomaly_job(min_events=41, emit="all"), [events]))
-    assert set(rows["label"]) == {"normal"}
-    assert set(rows["score"]) == {0}
-
-
-def test_every_interval_predicts_by_the_model_as_it_was_when_the_interval_began():
-    events = [reading("a", minutes, 10 + minutes % 7) for minutes in range(0, 180, 10)]
-    rows = predictions(play_readings(anomaly_job(learn="every_interval", interval="1h", emit="all"), [events]))
-    assert rows["events_learned"].to_list() == [0] * 6 + [6] * 6 + [12] * 6
-    assert rows["expected"].n_unique() == 3
-
-
-def test_a_burst_gets_used_to_after_every_event_and_not_within_an_interval():
-    events = [*steady("a", 108), *(reading("a", 540 + minute, 100) for minute in range(0, 50, 5))]
-    by_event = predictions(play_readings(anomaly_job(emit="all"), [events]))["score"].to_list()
-    by_interval = predictions(play_readings(anomaly_job(emit="all", learn="every_interval"), [events]))[
-        "score"
-    ].to_list()
-    assert by_event[-1] < 0.5 < 0.99 < min(by_interval[-10:])
-
-
-def test_complete_window_predicts_an_event_by_those_after_it_too():
-    job = anomaly_job(learn="complete_window", window="1d", emit="all")
-    events = [reading("a", minutes, 10) for minutes in range(0, 60, 10)]
-    open_window = play_readings(job, [events], end=NOON + timedelta(hours=11, minutes=59))
-    assert predictions(open_window).height == 0
-    assert open_window.state["role"].to_list() == ["waiting"] * 6
-    rows = predictions(play_readings(job, [events], end=NOON + timedelta(hours=12)))
-    assert rows["events_learned"].to_list() == [6] * 6
-    assert rows["expected"].to_list() == pytest.approx([10] * 6)
-
-
-@EVERY_WAY
-def test_an_event_waits_until_the_watermark_has_passed_it(way):
-    harness = play_readings(anomaly_job(learn=way, window="1m"), [[reading("a", 0, 1), reading("a", 15, 1)]], end=None)
-    assert harness.written["latest_predictions"]["event_time"].to_list() == [NOON]
-    assert harness.state.filter(role="waiting")["timestamp"].to_list() == [NOON + timedelta(minutes=15)]
-
-
-@EVERY_WAY
-def test_an_event_at_or_behind_the_watermark_is_late_whether_its_key_is_known_or_not(way):
-    job = anomaly_job(learn=way)
-    late = [reading("a", 49, 1), reading("a", 50, 1), reading("new", 50, 1)]
-    harness = play_readings(job, [[reading("a", 0, 1), reading("a", 60, 1)], [*late, reading("a", 51, 2)]])
-    assert harness.written["late.anomaly_predictions"].to_dicts() == late
-    assert harness.written["retired_models"]["events_learned"].to_list() == [3]
-
-
-@EVERY_WAY
-def test_a_silent_model_retires_and_its_key_begins_anew(way):
-    month = 30 * 24 * 60
-    batches = [[reading("a", 0, 1), reading("a", 1, 1)], [reading("a", month + 2, 5)]]
-    for split in (batches, [list(chain(*batches))]):
-        harness = play_readings(anomaly_job(learn=way), split, end=NOON + timedelta(days=31))
-        gone_at = NOON + timedelta(days=30, minutes=1)
-        assert harness.written["retired_models"].rows() == [("a", 2, NOON + timedelta(minutes=1), gone_at)]
-        assert harness.state.filter(role="learning")["events_learned"].to_list() == [1]
-        rows = predictions(harness)
-        assert rows["previous_label"].to_list() == [None, None]
-        assert rows["events_learned"][-1] == (1 if way == "complete_window" else 0)
-
-
-@EVERY_WAY
-def test_a_model_that_is_heard_of_just_in_time_goes_on(way):
-    events = [reading("a", 0, 1), reading("a", 30 * 24 * 60, 1)]
-    for split in ([events], [[event] for event in events]):
-        harness = play_readings(anomaly_job(learn=way), split, end=NOON + timedelta(days=31))
-        assert harness.written["retired_models"].height == 0
-        assert harness.state.filter(role="learning")["events_learned"].to_list() == [2]
-
-
 def test_the_threshold_is_the_models_own_unless_another_is_given():
     events = [*steady("a", 100), reading("a", 500, 19)]
     last = latest(play_readings(anomaly_job(), [events]))
@@ -284,17 +189,6 @@ def test_events_that_are_late_are_told_and_the_others_give_what_the_definition_s
     late, on_time, watermark = late_and_on_time(batches, "timestamp", timedelta(minutes=delay))
     assert harness.written["late.anomaly_predictions"].to_dicts() == late
     assert_agree(harness, anomaly_oracle.answer(on_time, watermark, definition))
-
-
-@examples(60)
-@given(readings_in_batches(), st.sampled_from(list(MODELS)), definitions)
-def test_of_every_model_any_split_gives_the_same_bits(batches, model, definition):
-    job = job_of(definition, watermark_delay="30d", model=model)
-    at_once, parted = play_readings(job, [list(chain(*batches))]), play_readings(job, batches)
-    assert predictions(parted).equals(predictions(at_once))
-    assert latest(parted).equals(latest(at_once))
-    gone = [each.written["retired_models"].sort("key", "retired_at") for each in (parted, at_once)]
-    assert gone[0].equals(gone[1])
 
 
 CUTS = st.lists(st.integers(0, 9000).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)

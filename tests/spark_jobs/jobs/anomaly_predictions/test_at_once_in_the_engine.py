@@ -12,11 +12,11 @@ from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.runner import run_continuously, run_job
 from keyfold.lakehouse import Lakehouse, fail_points
-from tests.keyfold.keyed.without_spark import SPARK, cut_power, without_spark
+from tests.keyfold.keyed.without_spark import SPARK, without_spark
 from tests.keyfold.state.job_histories import History, put
 from tests.spark_jobs.jobs.anomaly_predictions.test_anomaly_predictions import anomaly_job
 
-__all__ = ["cut_power", "without_spark"]
+__all__ = ["without_spark"]
 
 pytestmark = pytest.mark.usefixtures("without_spark")
 
@@ -45,34 +45,6 @@ def run_of(lakehouse, job, parts):
         put(lakehouse, "metrics", part)
         run_job(SPARK, lakehouse, job)
     return tables(lakehouse)
-
-
-UNBROKEN = {}
-"""What runs that nothing broke have given, by how models learn: each is run once."""
-
-
-@pytest.mark.parametrize(
-    ("point", "learn"),
-    [
-        # Each point with one way to learn, by turns; `make slow-tests` has the others.
-        pytest.param(point, learn, marks=() if (place + turn) % 2 else pytest.mark.slow)
-        for place, point in enumerate(OF_A_BATCH)
-        for turn, learn in enumerate(("every_event", "refresh"))
-    ],
-)
-def test_a_power_cut_at_any_point_changes_no_answer(tmp_path, parts, cut_power, point, learn):
-    # A refresh that is never due, but by number: what the clock says at each run differs between the two homes.
-    job = anomaly_job(**AT_ONCE, learn=learn, refresh_after="9h")
-    if learn not in UNBROKEN:
-        UNBROKEN[learn] = run_of(Lakehouse(tmp_path / "one"), job, parts[:3])
-    expected = UNBROKEN[learn]
-    broken = Lakehouse(tmp_path / "other")
-    run_of(broken, job, parts[:2])
-    put(broken, "metrics", parts[2])
-    cut_power(point, lambda: run_job(SPARK, broken, job))
-    run_job(SPARK, broken, job)
-    assert tables(broken) == expected
-    assert pl.read_delta(str(broken.table("late.anomaly_predictions"))).height == 0
 
 
 def test_the_files_that_a_batch_lies_in_change_no_answer_and_other_batches_do(tmp_path, parts):

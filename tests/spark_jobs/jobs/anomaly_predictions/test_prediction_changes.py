@@ -33,21 +33,6 @@ def walk(keys, lasts, min_change, all_of_them=False):
     return find_changes(labels, scores, starts, counts, last_labels, np.array([s for _, s in lasts]), min_change)
 
 
-def test_small_steps_add_up_until_they_are_worth_telling():
-    emitted = walk([[(0, 0.1), (0, 0.2), (0, 0.3), (0, 0.4), (0, 0.3)]], [(0, 0.0)], 0.25)
-    assert emitted.is_emitted.tolist() == [False, False, True, False, False]
-
-
-def test_a_step_of_exactly_the_least_change_is_not_told():
-    assert walk([[(0, 0.25)]], [(0, 0.0)], 0.25).is_emitted.tolist() == [False]
-
-
-def test_another_label_is_told_however_near_the_score():
-    emitted = walk([[(1, 0.5), (0, 0.5)]], [(0, 0.5)], 0.25)
-    assert emitted.is_emitted.tolist() == [True, True]
-    assert emitted.label_before.tolist() == [0, 1]
-
-
 @st.composite
 def keys_and_lasts(draw):
     prediction = st.tuples(st.integers(0, 1), st.sampled_from([0.0, 0.1, 0.25, 0.3, 0.6, 1.0]))

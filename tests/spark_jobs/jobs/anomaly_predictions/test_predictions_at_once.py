@@ -22,7 +22,6 @@ from tests.spark_jobs.jobs.anomaly_predictions.test_anomaly_predictions import (
     frame,
     latest,
     reading,
-    steady,
 )
 from tests.spark_jobs.jobs.anomaly_predictions.test_anomaly_predictions import anomaly_job as job_of
 
@@ -50,85 +49,12 @@ def test_a_value_is_predicted_in_the_batch_in_which_it_comes_and_learned_then():
     assert harness.state.filter(role="waiting").height == 0
 
 
-def test_what_comes_late_is_predicted_by_the_model_so_far_and_is_in_no_late_table():
-    batches = [steady("a", 100), [reading("a", 3, 100)], [reading("a", 500, 11)]]
-    harness = play(job_of(order="arrival", min_change=1), batches)
-    late, after = harness.written["anomaly_predictions"].to_dicts()[1:]
-    assert (late["event_time"], late["label"], late["events_learned"]) == (
-        NOON + timedelta(minutes=3),
-        "anomalous",
-        100,
-    )
-    assert (after["label"], after["previous_label"], after["events_learned"]) == ("normal", "anomalous", 101)
-    assert harness.written["late.anomaly_predictions"].height == 0
-
-
-def test_what_comes_late_leaves_the_newest_value_in_latest_predictions():
-    harness = play(job_of(order="arrival"), [[reading("a", 60, 1)], [reading("a", 3, 2)], [reading("b", 1, 3)]])
-    assert latest(harness).select("key", "value").rows() == [("a", 1), ("b", 3)]
-
-
-def test_what_comes_late_breaks_no_silence():
-    batches = [[reading("a", 600, 1)], [reading("a", 0, 2), reading("a", 610, 3)]]
-    harness = play(job_of(order="arrival", emit="all", forget_after="1h"), batches)
-    assert values(harness) == [(1, 0), (2, 1), (3, 2)]
-    assert harness.written["retired_models"].height == 0
-
-
-def test_what_comes_so_late_that_its_model_has_retired_is_a_life_of_its_own():
-    batches = [[reading("a", 0, 1)], [reading("b", 900, 1)], [reading("a", 3, 2)]]
-    harness = play(job_of(order="arrival", emit="all", forget_after="1h"), batches)
-    assert harness.written["retired_models"].select("key", "events_learned").rows() == [("a", 1), ("a", 1)]
-
-
-def test_between_two_refreshes_all_are_predicted_by_one_model_and_then_it_learns_all_of_them():
-    events = [[reading("a", minute, 10 + minute % 3)] for minute in range(8)]
-    harness = play(job_of(order="arrival", learn="refresh", refresh_after="3s", emit="all"), events)
-    assert values(harness) == [(10, 0), (11, 0), (12, 0), (10, 3), (11, 3), (12, 3), (10, 6), (11, 6)]
-
-
-def test_the_refresh_is_due_in_processing_time_though_nothing_comes():
-    job = job_of(order="arrival", learn="refresh", refresh_after="90s")
-    harness = play(job, [steady("a", 20)])
-    assert harness.state["stale_at"].drop_nulls().unique().to_list() == [NOON + timedelta(seconds=90)]
-    harness.batch(processing_time=NOON + timedelta(seconds=89))
-    assert harness.state.filter(role="learning")["events_learned"].to_list() == [0]
-    harness.batch(processing_time=NOON + timedelta(seconds=90))
-    assert harness.state.filter(role="learning")["events_learned"].to_list() == [20]
-    assert harness.state["stale_at"].null_count() == harness.state.height
-
-
 def test_more_values_of_a_key_than_may_wait_are_learned_with_their_batch():
     job = job_of(order="arrival", learn="refresh", refresh_after="1h")
     many = [reading("a", minute, minute % 5) for minute in range(MOST_UNLEARNED + 1)]
     harness = play(job, [[*many, reading("b", 0, 1)]])
     assert harness.state.filter(role="unlearned")["key"].to_list() == ["b"]
     assert harness.state.filter(role="learning", key="a")["events_learned"].to_list() == [MOST_UNLEARNED + 1]
-
-
-def test_a_model_that_retires_has_learned_what_it_had_predicted():
-    job = job_of(order="arrival", learn="refresh", refresh_after="1d", forget_after="1h")
-    harness = play(job, [[reading("a", 0, 1), reading("a", 1, 1)], [reading("b", 900, 1)]])
-    assert harness.written["retired_models"].select("key", "events_learned").rows() == [("a", 2)]
-    assert harness.state.filter(key="a").height == 0
-
-
-def test_a_model_of_which_nothing_came_for_so_long_in_processing_time_retires_and_its_key_begins_anew():
-    harness = TestHarness(job_of(emit="all", forget_after="30s", timeout_in="processing_time", watermark_delay="10m"))
-    # A value of a day later is no silence; what waits for the watermark is learned before the model retires.
-    for seconds, events in (
-        (0, [reading("a", 0, 1)]),
-        (20, [reading("a", 1440, 2)]),
-        (49, []),
-        (60, [reading("a", 1441, 3)]),
-    ):
-        harness.batch(frame(events), NOON + seconds * SECOND)
-    (retired,) = harness.written["retired_models"].to_dicts()
-    assert (retired["events_learned"], retired["retired_at"]) == (2, NOON + 50 * SECOND)
-    assert values(harness) == [(1, 0), (2, 1)]
-    assert harness.state["role"].to_list() == ["waiting"]
-    harness.batch(advance_to=reading("a", 1441, 3)["timestamp"], processing_time=NOON + 61 * SECOND)
-    assert values(harness)[2:] == [(3, 0)]
 
 
 @pytest.mark.parametrize("learn", ["every_interval", "complete_window"])

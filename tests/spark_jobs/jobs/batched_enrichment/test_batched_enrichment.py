@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
-from pyspark import cloudpickle
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
@@ -23,7 +22,6 @@ from keyfold.keyed.rows.answers import AnswersInFiles, AnswersInMemory
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.rows.hashing import PartOf
 from keyfold.testing import accounted_for, play, restart
-from keyfold.times import EPOCH
 from spark_jobs.jobs.batched_enrichment.job import (
     BATCHED_ENRICHMENT,
     DEAD_LETTERS,
@@ -113,43 +111,6 @@ def test_a_full_buffer_goes_at_once_and_the_rest_waits():
     assert harness.state["point_idx"].to_list() == [6]
 
 
-def test_batches_go_by_event_time_whatever_the_order_of_arrival():
-    service, _ = play_points([point(2, 30), point(0, 10)], [point(9, 5), point(1, 20)])
-    assert service.calls() == [ids(9, 0, 1)]
-
-
-def test_the_rest_goes_when_its_oldest_has_waited_in_event_time():
-    one_second_short = NOON + timedelta(minutes=9, seconds=59)
-    assert play_points([point(0), point(1, 300)], end=one_second_short)[0].calls() == []
-    service, harness = play_points([point(0), point(1, 300)], end=NOON + timedelta(minutes=10))
-    assert service.calls() == [ids(0, 1)]
-    assert harness.state.height == 0
-
-
-def test_the_rest_goes_when_its_first_has_waited_in_processing_time():
-    service = Service()
-    job = job_with(service, **SMALL)
-    harness = TestHarness(job)
-    harness.batch(frame([point(0)], job), NOW)
-    harness.batch(frame([point(1)], job), NOW + timedelta(minutes=4))
-    harness.batch(None, NOW + timedelta(minutes=5) - timedelta(milliseconds=1))
-    assert service.calls() == []
-    harness.batch(None, NOW + timedelta(minutes=5))
-    assert service.calls() == [ids(0, 1)]
-
-
-def test_shards_wait_each_for_itself():
-    service, harness = play_points([*(point(number, shard=number % 2) for number in range(5))])
-    assert service.calls() == [ids(0, 2, 4)]
-    assert harness.state["point_idx"].to_list() == [1, 3]
-
-
-def test_an_event_far_behind_the_watermark_is_enriched_too():
-    service, harness = play_points([point(0, 7200)], [point(1, 0)])
-    assert service.calls() == [ids(1, 0)]
-    assert harness.written["late.batched_enrichment"].height == 0
-
-
 def test_a_row_is_its_event_with_the_answer_and_the_key_of_its_batch():
     service, harness = play_points([point(number, number) for number in range(3)])
     rows = harness.written[NAME].to_dicts()
@@ -200,21 +161,6 @@ def test_nobody_is_asked_for_a_connection_while_there_is_nothing_to_ask():
     harness.batch(frame([point(number) for number in range(5)], job), NOW)
     harness.batch(None, NOW)
     assert harness.state.height == 5
-
-
-def ten_thousand():
-    return [point(number, number / 50, shard=(number * 2654435761 >> 7) % 4) for number in range(10_000)]
-
-
-@pytest.mark.parametrize("split", [10_000, 3_333, 997, 101])
-def test_ten_thousand_events_are_twenty_calls_and_at_most_one_more_a_shard(split):
-    points = ten_thousand()
-    batches = [points[at : at + split] for at in range(0, len(points), split)]
-    service, harness = play_points(*batches, max_size=500, end=NOON + timedelta(hours=1))
-    assert len(service.batches) <= 20 + 4
-    assert max(len(events) for _, _, events in service.batches) == 500
-    assert sorted(harness.written[NAME]["point_idx"]) == list(range(10_000))
-    assert harness.state.height == 0
 
 
 MINUTES = st.integers(0, 40)
@@ -406,14 +352,6 @@ def test_wrong_settings_are_refused_when_the_job_is_built(parameters, reason):
     with pytest.raises(KeyfoldError, match=reason) as raised:
         build_job(BATCHED_ENRICHMENT, parameters)
     assert "pa55word" not in str(raised.value)
-
-
-def test_the_job_travels_to_the_workers_as_bytes():
-    job = build_job(BATCHED_ENRICHMENT)
-    travelled = cloudpickle.loads(cloudpickle.dumps(job))
-    harness = TestHarness(travelled)
-    harness.batch(frame([point(0)], job), EPOCH)
-    assert harness.state.height == 1
 
 
 def test_recorded_parameters_build_the_same_job():

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import IsolationLevel, TopicPartition
-from confluent_kafka.admin import NewPartitions
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
@@ -162,19 +161,6 @@ def test_holes_that_compaction_leaves_are_passed_over(broker: Broker, lakehouse:
     assert found == [4, 5]
 
 
-def test_partitions_that_appear_are_read_from_their_beginning(broker: Broker, lakehouse: Lakehouse):
-    topic = broker.topic()
-    produce(broker, topic, [event("u", 1)])
-    source = reading(broker, topic, start="latest")
-    assert ingest(SPARK, lakehouse, EVENTS, source).batches == 1
-    broker.admin.create_partitions([NewPartitions(topic, 2)])[topic].result()
-    produce(broker, topic, [event("u", 2)])
-    wait_until(lambda: len(broker.admin.list_topics(topic, timeout=5).topics[topic].partitions) == 2)
-    produce(broker, topic, [event("u", 3)], 1)
-    check_counts(lakehouse, ingest(SPARK, lakehouse, EVENTS, source))
-    assert numbers(lakehouse) == [2, 3]
-
-
 def test_a_first_run_begins_at_a_time(broker: Broker, lakehouse: Lakehouse):
     topic = broker.topic()
     noon = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -269,27 +255,6 @@ def test_keys_headers_and_the_broker_s_time_come_along(broker: Broker, lakehouse
     assert next(one[INGESTED_AT] for one in found if one["seq"] == 3) == before_last.planned_at
 
 
-def test_a_topic_and_a_folder_give_the_same_events_and_rejects(broker: Broker, tmp_path: Path):
-    topic = broker.topic(partitions=1)
-    good = [event(f"u{seq % 7}", seq, seq / 50) for seq in range(300)]
-    lines = [*(json.dumps(one) for one in [*good, *good[:50]]), "rubbish", '{"user": 1}', '{"seq": 4}']
-    produce(broker, topic, lines)
-    by_topic, by_file = Lakehouse(tmp_path / "topic"), Lakehouse(tmp_path / "file")
-    land(by_file.landing("clicks") / "a.json", [], *lines)
-    with changed(batch, _SPLIT_BYTES=50 * MESSAGE_BYTES):
-        topic_run = ingest(SPARK, by_topic, EVENTS, reading(broker, topic))
-    file_run = ingest(SPARK, by_file, EVENTS)
-    for lakehouse, run in ((by_topic, topic_run), (by_file, file_run)):
-        check_counts(lakehouse, run)
-    names = ["user", "seq", "at", "note"]
-    tables = [DeltaTable(str(one.events("clicks"))).to_pyarrow_table().select(names) for one in (by_topic, by_file)]
-    assert sorted(map(repr, tables[0].to_pylist())) == sorted(map(repr, tables[1].to_pylist()))
-    told = [[(row["raw"], row["reason"]) for row in quarantine(one)] for one in (by_topic, by_file)]
-    assert told[0] == told[1]
-    # Lines count from 1, offsets from 0.
-    assert [row["line"] + 1 for row in quarantine(by_topic)] == [row["line"] for row in quarantine(by_file)]
-
-
 def test_spark_s_workers_read_their_shares(spark: SparkSession, broker: Broker, lakehouse: Lakehouse):
     topic = broker.topic(partitions=3)
     for partition in range(3):
@@ -312,27 +277,6 @@ def test_a_rebuild_reads_topics_and_folders_again(broker: Broker, lakehouse: Lak
         summary = rebuild(SPARK, lakehouse, EVENTS)
     assert numbers(lakehouse) == [2, 3, 4, 20]
     assert any("Kafka has partition 0 only from offset 2 on" in one for one in summary.warnings)
-
-
-def test_continuous_ingest_reads_what_comes(broker: Broker, lakehouse: Lakehouse):
-    topic, stop = broker.topic(), threading.Event()
-    running = threading.Thread(
-        target=ingest_continuously,
-        args=(SPARK, lakehouse, EVENTS, reading(broker, topic)),
-        kwargs={"stop": stop, "every": timedelta(milliseconds=20)},
-    )
-    running.start()
-    try:
-        for seq in range(4):
-            produce(broker, topic, [event("u", seq)])
-            until = time.monotonic() + 30
-            while ingest_totals(lakehouse, EVENTS).accepted <= seq:
-                assert time.monotonic() < until, "it does not come"
-                time.sleep(0.02)
-    finally:
-        stop.set()
-        running.join(30)
-    assert numbers(lakehouse) == [*range(4)]
 
 
 def test_continuous_ingest_waits_for_a_broker_that_is_away_and_loses_and_doubles_nothing(

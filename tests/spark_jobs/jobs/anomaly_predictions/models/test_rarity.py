@@ -5,18 +5,13 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from benchmarks.generated_anomalies import ANOMALIES
 from benchmarks.generated_bases import BASES
-from benchmarks.generated_series import labelled, unlabelled
-from keyfold.keyed.rows.codec import decode, encode
+from benchmarks.generated_series import unlabelled
 from spark_jobs.jobs.anomaly_predictions.models.daily_bands import KEPT_CELLS
 from spark_jobs.jobs.anomaly_predictions.models.largest import REMEMBERED
 from spark_jobs.jobs.anomaly_predictions.models.rarity import Rarity
 from spark_jobs.jobs.anomaly_predictions.models.surprise_history import MEMORIES
-from tests.examples import examples
 
 MODEL = Rarity()
 MONDAY = datetime(2026, 1, 5, tzinfo=UTC)
@@ -124,15 +119,6 @@ def test_metrics_of_any_pace_are_judged(minutes):
     assert found == pytest.approx(days_to_score(since_it_began + 2016 * minutes / 1440))
 
 
-def test_events_become_days_by_the_metrics_own_mean_interval():
-    values = np.random.default_rng(3).normal(100, 5, 20 * A_DAY)
-    values[15 * A_DAY] = 300
-    every_five, every_twenty = (scores(values, step=timedelta(minutes=minutes)) for minutes in (5, 20))
-    days = 15 + 7
-    assert every_five[15 * A_DAY] == pytest.approx(days_to_score(days))
-    assert every_twenty[15 * A_DAY] == pytest.approx(days_to_score(4 * days))
-
-
 def test_a_value_on_a_level_that_was_never_there_alarms_though_it_lies_within_its_band():
     values = np.where(np.random.default_rng(2).random(14 * A_DAY) < 0.5, 10.0, 90.0)
     values[11 * A_DAY + 70] = 50.0
@@ -232,45 +218,3 @@ def test_state_is_bounded_whatever_the_metric(calm):
 
 
 # Splits.
-
-
-@examples(15)
-@given(
-    kind=st.sampled_from(list(ANOMALIES)),
-    base=st.sampled_from(list(BASES)),
-    seed=st.integers(0, 1000),
-    cuts=st.lists(st.floats(0, 1), min_size=1, max_size=6),
-)
-def test_any_split_of_any_metric_gives_the_same_bits(kind, base, seed, cuts):
-    frame = labelled(base, kind, seed).readings.rename({"timestamp": "event_time"}).sort("event_time", "value")
-    whole, at_once = learned(frame)
-    models, parts = MODEL.initial(frame["key"].unique()), []
-    rows = sorted(int(cut * frame.height) for cut in cuts)
-    for start, end in zip([0, *rows], [*rows, frame.height], strict=True):
-        predicted, models = MODEL.predict_then_learn(models, frame[start:end])
-        models = decode(encode(models))
-        parts.append(predicted)
-    assert pl.concat(parts).equals(whole)
-    assert models.equals(at_once)
-
-
-@examples(20)
-@given(cut=st.integers(1, 4 * A_DAY - 1))
-def test_what_comes_later_changes_no_score(cut):
-    values = daily(4)
-    values[2 * A_DAY + 50] = 300
-    assert (scores(values)[:cut] == scores(values[:cut])).all()
-
-
-def test_one_event_after_the_other_is_what_all_at_once_is():
-    values = daily(3, noise=5.0)
-    values[2 * A_DAY + 50] = 300
-    frame = events(values)
-    whole, at_once = learned(frame)
-    _, models = learned(frame[: 2 * A_DAY + 40])
-    for row in range(2 * A_DAY + 40, 2 * A_DAY + 80):
-        frozen = MODEL.predict(models, frame[row : row + 1])
-        predicted, models = MODEL.predict_then_learn(models, frame[row : row + 1])
-        assert predicted.equals(whole[row : row + 1])
-        assert frozen.equals(predicted)
-    assert MODEL.learn(models, frame[2 * A_DAY + 80 :]).equals(at_once)
