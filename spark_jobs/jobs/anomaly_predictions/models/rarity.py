@@ -29,7 +29,6 @@ from spark_jobs.jobs.anomaly_predictions.models.scoring import WIDEST
 from spark_jobs.jobs.anomaly_predictions.models.surprise_history import History
 from spark_jobs.jobs.anomaly_predictions.models.views import (
     LASTING,
-    VIEWS,
     Path,
     Sight,
     Trail,
@@ -42,19 +41,13 @@ HALF_AT = 3.5
 """Return period in days at which the score is one half."""
 LONGEST = 60
 """Days after which a surprise is forgotten; at least `largest.HORIZON` events."""
-PARTS = (*VIEWS, "level", "stay")
 _DAY = 86_400_000_000
 
 
 @dataclass(frozen=True)
 class Rarity:
-    """The model `rarity`.
+    """The model `rarity`."""
 
-    Attributes:
-        parts: the detectors of `PARTS` to use; fewer than all only to measure the value of each.
-    """
-
-    parts: tuple[str, ...] = PARTS
     name = "rarity"
     version = 1
     threshold = 0.5
@@ -101,7 +94,7 @@ class Rarity:
             return _nothing_predicted()
         seen, nothing = _Seen.of(models, events), np.zeros(events.height, np.int64)
         sight = score_frozen(models, seen.runs, seen.times, seen.values, _trail(models, seen.runs))
-        pace, surprises = seen.pace(nothing), seen.surprises(sight, nothing, self.parts)
+        pace, surprises = seen.pace(nothing), seen.surprises(sight, nothing)
         rarities = np.zeros(events.height)
         for run, rows in seen.surprised(surprises):
             history = History.of(models.row(int(seen.runs.model[run]), named=True))
@@ -114,7 +107,7 @@ class Rarity:
             return _nothing_predicted(), models
         seen = _Seen.of(models, events)
         path = score_and_learn(models, seen.runs, seen.times, seen.values, _trail(models, seen.runs))
-        pace, surprises = seen.pace(seen.runs.rank), seen.surprises(path.sight, seen.runs.rank, self.parts)
+        pace, surprises = seen.pace(seen.runs.rank), seen.surprises(path.sight, seen.runs.rank)
         rarities = np.zeros(events.height)
         changed: dict[int, dict[str, Any]] = {}
         for run, rows in seen.surprised(surprises):
@@ -134,10 +127,7 @@ class Rarity:
         trail = _trail(models, seen.runs)
         path = score_and_learn(models, seen.runs, seen.times, seen.values, trail)
         sight = score_as_of(models, seen.runs, seen.times, seen.values, trail, path, wanted)
-        past, surprises = (
-            seen.surprises(path.sight, seen.runs.rank, self.parts),
-            seen.surprises(sight, wanted, self.parts),
-        )
+        past, surprises = seen.surprises(path.sight, seen.runs.rank), seen.surprises(sight, wanted)
         past_pace, pace = seen.pace(seen.runs.rank), seen.pace(wanted)
         past_rows = np.flatnonzero((past > 0.0).any(axis=0))
         rarities = np.zeros(events.height)
@@ -203,14 +193,15 @@ class _Seen(NamedTuple):
             stays.learn(values, runs, *before),
         )
 
-    def surprises(self, sight: Sight, learned: Integers, parts: tuple[str, ...]) -> Floats:
-        """Compute the surprises of each event, one row per part, by a model that has learned this number of its events here."""
+    def surprises(self, sight: Sight, learned: Integers) -> Floats:
+        """Compute the surprises of each event by a model that has learned this number of its events here.
+
+        The rows are one for each of `VIEWS`, the surprise of the level, and that of the stay.
+        """
         has_changed = self.levels.grid.step[levels.piece_after(self.levels, self.runs, learned)] > 0.0
         of_levels = levels.surprises(self.levels, self.runs, self.known, self.values, learned)
         of_stays = stays.surprises(self.stays, self.runs, learned, has_changed)
-        surprises = np.vstack([sight.surprises, of_levels, of_stays])
-        surprises[[part not in parts for part in PARTS]] = 0.0
-        return surprises
+        return np.vstack([sight.surprises, of_levels, of_stays])
 
     def pace(self, learned: Integers) -> _Pace:
         """Compute the pace of each event's metric, if the model has learned this number of its events here."""
