@@ -1,20 +1,19 @@
 """Number the calendar days of a time zone (days since 1970-01-01), with the moment at which each begins."""
 
-from calendar import isleap
-from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from datetime import timedelta
 from typing import Annotated, Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 from pydantic import AfterValidator
 
-from keyfold.times import EPOCH, from_micros, in_utc, micros
+from keyfold.times import micros
 
 Numbers = npt.NDArray[np.int64]
 
-_DAY = micros(timedelta(days=1))
+_HOUR, _DAY = micros(timedelta(hours=1)), micros(timedelta(days=1))
 
 
 class Days(NamedTuple):
@@ -41,30 +40,23 @@ def days_around(earliest: int, latest: int, zone: str) -> Days:
     """Return the days of a zone from `earliest` to `latest`, and some days before and after.
 
     Example:
+        >>> from datetime import UTC, datetime
         >>> night = micros(datetime(2026, 3, 29, 22, 30, tzinfo=UTC))
         >>> berlin = days_around(night, night, "Europe/Berlin")
         >>> int(berlin.of(np.array([night]))[0]) == night // _DAY + 1
         True
     """
     # Every zone's offset is less than a day. One more day is needed for the end of the last.
-    first, last = earliest // _DAY - 2, latest // _DAY + 3
-    if zone == "UTC":
-        return Days(first, np.arange(first, last + 1) * _DAY)
-    years = range(from_micros(first * _DAY).year, from_micros(last * _DAY).year + 1)
-    begins = np.concatenate([_year(zone, year) for year in years])
-    return Days((datetime(years[0], 1, 1, tzinfo=UTC) - EPOCH).days, begins)
+    days = np.arange(earliest // _DAY - 2, latest // _DAY + 4)
+    begins, hour_before = (_moments(days * _DAY - before, zone) for before in (0, _HOUR))
+    # A midnight that does not exist is taken as an hour after 23:00, which is the moment of the jump.
+    return Days(int(days[0]), begins.fill_null(hour_before + _HOUR).to_numpy())
 
 
-@lru_cache(maxsize=1024)
-def _year(zone: str, year: int) -> Numbers:
-    """Return when the days of a year begin."""
-    there = ZoneInfo(zone)
-    begins = []
-    for day in range(366 if isleap(year) else 365):
-        midnight = datetime(year, 1, 1) + timedelta(days=day)  # noqa: DTZ001 - of the zone's own clocks
-        # A midnight that does not exist is taken with the offset before it, which gives the moment of the jump.
-        begins.append(micros(in_utc(midnight.replace(tzinfo=there))))
-    return np.array(begins, dtype=np.int64)
+def _moments(clock: Numbers, zone: str) -> pl.Series:
+    """Return when clocks of the zone first show these times; NULL if they never do."""
+    shown = pl.Series(clock).cast(pl.Datetime("us"))
+    return shown.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null").to_physical()
 
 
 def _known_zone(name: Any) -> Any:
