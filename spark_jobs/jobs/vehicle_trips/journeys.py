@@ -10,8 +10,7 @@ import polars as pl
 from keyfold.keyed.rows.exact_sums import narrowed, widened
 from keyfold.operators.ordering import in_order
 from keyfold.times import ISO_FORMAT, micros, to_micros, to_times
-from spark_jobs.jobs.vehicle_trips.journey_measures import COMBINED_BY, measure
-from spark_jobs.jobs.vehicle_trips.stretches import LEG, POINT_AS_STRETCH
+from spark_jobs.jobs.vehicle_trips.stretches import LEG, POINT_AS_STRETCH, TOTALS
 
 _NEVER = 2**62
 
@@ -95,13 +94,12 @@ class _Journeys:
         self._deadline = due_at
         self._goes_on = np.ones(rows.height, dtype=bool)
         self._goes_on[self._first] = False
-        self._n_points = np.add.reduceat(rows["n_points"].to_numpy(), self._first)
-        self._top_speed = np.maximum.reduceat(rows["top_speed"].to_numpy(), self._first)
+        self._number = np.cumsum(~self._goes_on) - 1
+        self._totals = (
+            rows.group_by(pl.Series("journey", self._number), maintain_order=True).agg(TOTALS).drop("journey")
+        )
         self._sum_legs()
         self._sum_fuel()
-        measures = {name: measure(rows, name, self._first, self._arrival, self._arrives) for name in COMBINED_BY}
-        self._measures = pl.DataFrame({name: one.by_points for name, one in measures.items()})
-        self._measures_with_arrival = pl.DataFrame({name: one.with_arrival for name, one in measures.items()})
 
     def _sum_legs(self) -> None:
         """Sum distance and time of each journey, and separately of the leg to its arrival."""
@@ -118,7 +116,6 @@ class _Journeys:
     def _sum_fuel(self) -> None:
         """Sum the fuel used by each journey, and separately what a reading at its arrival adds."""
         rows, first, there = self._rows, self._first, self._arrival
-        journey = np.cumsum(~self._goes_on) - 1
         last_read = np.where(rows["last_fuel"].is_null().to_numpy(), -1, np.arange(rows.height))
         last_read = np.append(-1, np.maximum.accumulate(last_read)[:-1])
         columns = ("start_fuel", "first_fuel", "last_fuel")
@@ -127,8 +124,7 @@ class _Journeys:
 
         is_read = rows["first_fuel"].is_not_null().to_numpy()
         burnt = np.maximum(before - now_read, 0)
-        self._fuel_used = self._total("fuel_used", np.where(is_read & (last_read >= first[journey]), burnt, 0))
-        self._first_fuel, self._last_fuel = _first_and_last(rows, journey)
+        self._fuel_used = self._total("fuel_used", np.where(is_read & (last_read >= first[self._number]), burnt, 0))
 
         is_read_there = self._arrives & rows["start_fuel"].is_not_null().to_numpy()[there]
         burnt_there = np.maximum(before[there] - there_read[there], 0)
@@ -156,7 +152,13 @@ class _Journeys:
         fuel_used = pl.Series(fuel / 1e6)
         is_instant = pl.Series(end == start)
         is_unused = pl.Series(~self._has_fuel[ended] | (distance == 0))
-        measures = self._measures_with_arrival[ended]
+        totals = self._totals[ended]
+        arrival = self._rows[there].select(pl.when(pl.Series(arrives)).then(pl.col("^start_.*$")))
+        known = totals.hstack(arrival).select(
+            _sum_of_known("braking", "start_braking"),
+            _sum_of_known("accelerating", "start_accelerating"),
+            pl.max_horizontal("heat", "start_heat"),
+        )
         return pl.DataFrame(
             {
                 "vehicle_id": self._rows["vehicle_id"].gather(first),
@@ -171,14 +173,14 @@ class _Journeys:
                 "moving_seconds": moving / 1e6,
                 "idle_seconds": idle / 1e6,
                 "average_speed": pl.Series(distance / np.maximum(end - start, 1) * 3.6).set(is_instant, None),
-                "top_speed": self._top_speed[ended],
+                "top_speed": totals["top_speed"],
                 "fuel_used": fuel_used.set(pl.Series(~self._has_fuel[ended]), None),
                 # Microlitres over micrometres are litres over metres.
                 "litres_per_100_km": pl.Series(fuel / np.maximum(distance, 1) * 1e5).set(is_unused, None),
-                "harsh_braking": measures["braking"],
-                "harsh_acceleration": measures["accelerating"],
-                "highest_engine_temperature": measures["heat"],
-                "n_points": self._n_points[ended],
+                "harsh_braking": known["braking"],
+                "harsh_acceleration": known["accelerating"],
+                "highest_engine_temperature": known["heat"],
+                "n_points": totals["n_points"],
                 "reason": _text(self._stopped[ended], "STOPPED", "FELL_SILENT"),
             }
         ).with_columns(trip_id=pl.format("{}@{}", "vehicle_id", pl.col("start_time").dt.strftime(ISO_FORMAT)))
@@ -194,7 +196,7 @@ class _Journeys:
                 "end_time": to_times(np.where(moves_on, self._start[departure], self._end[self._last[ended]])),
                 "latitude": self._rows["start_latitude"].gather(first),
                 "longitude": self._rows["start_longitude"].gather(first),
-                "n_points": self._n_points[ended],
+                "n_points": self._totals["n_points"][ended],
                 "reason": _text(moves_on, "MOVED_ON", "FELL_SILENT"),
             }
         )
@@ -207,15 +209,11 @@ class _Journeys:
             last["end_time"],
             last["end_latitude"],
             last["end_longitude"],
-            self._first_fuel.gather(kept),
-            self._last_fuel.gather(kept),
-            top_speed=pl.Series(self._top_speed[kept]),
+            *self._totals[kept],
             distance=pl.Series(self._held("distance", self._distance, kept)),
             moving=pl.Series(self._held("moving", self._moving, kept)),
             idle=pl.Series(self._held("idle", self._idle, kept)),
             fuel_used=pl.Series(self._held("fuel_used", self._fuel_used, kept)),
-            **self._measures[kept].to_dict(),
-            n_points=pl.Series(self._n_points[kept]),
             deadline=to_times(self._deadline[kept]).set(pl.Series(self._deadline[kept] == _NEVER), None),
         )
 
@@ -243,14 +241,9 @@ def _group(start: Numbers, moves: Flags, after_silence: Flags, stop_after: int) 
     return first, np.append(~after_silence[first[1:]], False)
 
 
-def _first_and_last(rows: pl.DataFrame, journey: Numbers) -> tuple[pl.Series, pl.Series]:
-    """Return the first and the last fuel reading of each journey."""
-    n_journeys = int(journey[-1]) + 1
-    read = rows.select("first_fuel", "last_fuel", journey=journey).drop_nulls("first_fuel")
-    known = read.group_by("journey").agg(pl.col("first_fuel").first(), pl.col("last_fuel").last())
-    every = pl.DataFrame({"journey": np.arange(n_journeys)})
-    joined = every.join(known, on="journey", how="left", maintain_order="left")
-    return joined["first_fuel"], joined["last_fuel"]
+def _sum_of_known(*names: str) -> pl.Expr:
+    """Add columns; NULL if all of them are."""
+    return pl.when(pl.any_horizontal(pl.col(names).is_not_null())).then(pl.sum_horizontal(names)).alias(names[0])
 
 
 def _text(condition: Flags, yes: str, no: str) -> pl.Series:

@@ -11,7 +11,6 @@ import pyarrow as pa
 from keyfold.columns import plain_columns
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.great_circle import leg_in_micrometres
-from spark_jobs.jobs.vehicle_trips.journey_measures import POINTS_AS_STRETCHES
 
 STRETCH = pa.schema(
     [
@@ -43,12 +42,29 @@ POINT_AS_STRETCH = (
     pl.col("end_time").fill_null(pl.col("start_time")),
     pl.col("end_latitude").fill_null(pl.col("start_latitude")),
     pl.col("end_longitude").fill_null(pl.col("start_longitude")),
-    pl.when(pl.col("end_time").is_null()).then("start_fuel").otherwise("first_fuel").alias("first_fuel"),
-    pl.when(pl.col("end_time").is_null()).then("start_fuel").otherwise("last_fuel").alias("last_fuel"),
+    *(
+        pl.when(pl.col("end_time").is_null()).then(of_first).otherwise(name).alias(name)
+        for name, of_first in (
+            ("first_fuel", "start_fuel"),
+            ("last_fuel", "start_fuel"),
+            ("braking", "start_braking"),
+            ("accelerating", "start_accelerating"),
+            ("heat", "start_heat"),
+        )
+    ),
     pl.col("distance", "moving", "idle", "fuel_used").fill_null(0),
-    *POINTS_AS_STRETCHES,
 )
 """Columns that turn a point into a stretch, and do not change a stretch."""
+
+TOTALS = (
+    pl.col("n_points").sum(),
+    pl.col("top_speed", "heat").max(),
+    pl.col("first_fuel").drop_nulls().first(),
+    pl.col("last_fuel").drop_nulls().last(),
+    # NULL if no point has a value.
+    *(pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()) for name in ("braking", "accelerating")),
+)
+"""Columns of a longer stretch, from those of the stretches that it consists of, in order of time."""
 
 LEG = leg_in_micrometres(
     pl.col("end_latitude").shift(), pl.col("end_longitude").shift(), pl.col("start_latitude"), pl.col("start_longitude")
