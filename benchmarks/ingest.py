@@ -10,30 +10,24 @@ empty): first new events among them in time, then the same events again.
 import argparse
 import os
 import shutil
-import tempfile
 import time
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 from pyspark.sql import SparkSession
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.memory import PeakMemory, processor_seconds
-from keyfold import Lakehouse, build_session, ingest
+from benchmarks.runs import START, by_turns, listed, print_table, ride_files, spark_and_folder
+from benchmarks.usage import PeakMemory
+from keyfold import Lakehouse, ingest
+from keyfold.ingestion import KafkaTopic
 from keyfold.ingestion.duplicates import Ids
 from keyfold.ingestion.inspection import ingest_journal
 from keyfold.ingestion.segments import write_segment
-from keyfold.session import SparkSettings
-from spark_jobs.simulation import ride_points_table
 from spark_jobs.streams import RIDE_POINTS
 
-FILES = 16
-POINTS_A_RIDE = 50
-START = datetime(2026, 1, 1, tzinfo=UTC)
 SEGMENT_ROWS = 8 << 20
 _SCHEMA = (
     "ride_id string, point_idx int, latitude double, longitude double, timestamp timestamp, meter_reading double, "
@@ -48,73 +42,64 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5, help="warm runs of each size")
     parser.add_argument("--history", type=int, default=0, help="earlier events to find duplicates among")
     arguments = parser.parse_args()
-    spark = build_session(SparkSettings.from_environment())
-    with tempfile.TemporaryDirectory(prefix="keyfold-bench-") as folder:
+    with spark_and_folder() as (spark, folder):
         if arguments.history:
-            against_history(spark, Path(folder), arguments.history, arguments.repeat)
+            against_history(spark, folder, arguments.history, arguments.repeat)
         else:
-            against_spark(spark, Path(folder), arguments.small, arguments.large, arguments.repeat)
-    spark.stop()
+            against_spark(spark, folder, arguments.small, arguments.large, arguments.repeat)
 
 
 def against_spark(spark: SparkSession, folder: Path, small: int, large: int, repeat: int) -> None:
     """Print whole warm runs, the slope between the two sizes, and the ratios."""
-    sets = {size: _write_points(folder / f"{size}", size, 1) for size in (small, large)}
-    contestants: dict[str, Callable[[SparkSession, Path, Path], int]] = {"ingest": _ingest, "spark": _spark}
-    seconds: dict[tuple[str, int], list[float]] = {(name, size): [] for name in contestants for size in sets}
-    cold: dict[str, float] = {}
-    used: dict[str, list[float]] = {name: [] for name in contestants}
-    for turn in range(repeat + 1):
-        for size, landing in sets.items():
-            for name, contestant in contestants.items():
-                before = processor_seconds(os.getpid())
-                took = _timed(lambda home, run=contestant, at=landing: run(spark, home, at), folder, size)
-                if turn and size == large:
-                    used[name].append(processor_seconds(os.getpid()) - before)
-                if turn:
-                    seconds[name, size].append(took)
-                else:
-                    cold.setdefault(name, took)
-    table = Table(title=f"NDJSON to Delta, {small:,} and {large:,} rows, {os.cpu_count()} cores")
-    for column in (
-        "contestant",
-        "small s",
-        "large s",
-        "rows/s, best large",
-        "rows/s, slope",
-        "cold small s",
-        "processor s, large",
-    ):
-        table.add_column(column, justify="left" if column == "contestant" else "right")
-    best = {key: min(runs) for key, runs in seconds.items()}
-    slope = {name: (large - small) / (best[name, large] - best[name, small]) for name in contestants}
-    for name in contestants:
-        table.add_row(
-            name,
-            *(" ".join(f"{one:.2f}" for one in seconds[name, size]) for size in sets),
-            f"{large / best[name, large]:,.0f}",
-            f"{slope[name]:,.0f}",
-            f"{cold[name]:.1f}",
-            " ".join(f"{one:.1f}" for one in used[name]),
-        )
-    console = Console(width=170)
-    console.print(table)
-    median = {key: float(np.median(runs)) for key, runs in seconds.items()}
-    console.print(
-        f"ingest is {best['spark', large] / best['ingest', large]:.2f} x as fast, best of large runs; "
-        f"{median['spark', large] / median['ingest', large]:.2f} x, median of large runs; "
+    landed = {size: ride_files(folder / f"{size}", size) for size in (small, large)}
+    contestants = {"ingest": ingest_files, "spark": _spark}
+    found = by_turns(
+        {
+            (name, size): partial(run, spark, landing, size)
+            for size, landing in landed.items()
+            for name, run in contestants.items()
+        },
+        folder,
+        repeat,
+    )
+    slope = {name: (large - small) / (found[name, large].best - found[name, small].best) for name in contestants}
+    print_table(
+        f"NDJSON to Delta, {small:,} and {large:,} rows, {os.cpu_count()} cores",
+        (
+            "contestant",
+            "small s",
+            "large s",
+            "rows/s, best large",
+            "rows/s, slope",
+            "cold small s",
+            "processor s, large",
+        ),
+        (
+            (
+                name,
+                *(listed(found[name, size].seconds) for size in landed),
+                f"{large / found[name, large].best:,.0f}",
+                f"{slope[name]:,.0f}",
+                f"{found[name, small].cold:.1f}",
+                listed(found[name, large].processor, 1),
+            )
+            for name in contestants
+        ),
+    )
+    ours, theirs = found["ingest", large], found["spark", large]
+    print(
+        f"ingest is {theirs.best / ours.best:.2f} x as fast, best of large runs; "
+        f"{np.median(theirs.seconds) / np.median(ours.seconds):.2f} x, median of large runs; "
         f"{slope['ingest'] / slope['spark']:.2f} x by the slope; "
-        f"{np.median(used['spark']) / np.median(used['ingest']):.2f} x by processor time, median of large runs"
+        f"{np.median(theirs.processor) / np.median(ours.processor):.2f} x by processor time, median of large runs"
     )
 
 
 def against_history(spark: SparkSession, folder: Path, events: int, repeat: int) -> None:
     """Print the time of runs in a lakehouse with this many earlier events."""
-    table = Table(title=f"runs of ingest with {events:,} earlier events in 30 days, seconds, {os.cpu_count()} cores")
-    for column in ("rows", "what", "without history", "with it", "peak GiB of this process"):
-        table.add_column(column, justify="left" if column == "what" else "right")
+    lines: list[tuple[str, ...]] = []
     homes = {0: Lakehouse(folder / "none"), events: Lakehouse(folder / "many")}
-    warm_up = _write_points(folder / "warm-up", 10_000, 2)
+    warm_up = ride_files(folder / "warm-up", 10_000, 2)
     for lakehouse in homes.values():
         ingest(spark, lakehouse, RIDE_POINTS, warm_up)
     _make_up(homes[events], events)
@@ -123,7 +108,7 @@ def against_history(spark: SparkSession, folder: Path, events: int, repeat: int)
         memory = PeakMemory(os.getpid())
         memory.start()
         for turn in range(repeat):
-            landing = _write_points(folder / f"{rows}-{turn}", rows, 10 + turn)
+            landing = ride_files(folder / f"{rows}-{turn}", rows, 10 + turn)
             again = folder / f"{rows}-{turn}-again"
             shutil.copytree(landing, again)
             for history, lakehouse in homes.items():
@@ -132,11 +117,15 @@ def against_history(spark: SparkSession, folder: Path, events: int, repeat: int)
                     summary = ingest(spark, lakehouse, RIDE_POINTS, source)
                     seconds.setdefault((what, history), []).append(time.monotonic() - began)
                     assert summary.duplicates == (0 if what == "new" else summary.rows_read)  # noqa: S101
-        peak = memory.stop()
+        peak = memory.stop()["all"]
         for what in ("new", "sent again"):
-            runs = [" ".join(f"{one:.2f}" for one in seconds[what, history]) for history in homes]
-            table.add_row(f"{rows:,}", what, *runs, f"{peak / 2**30:.1f}")
-    Console(width=150).print(table)
+            runs = [listed(seconds[what, history]) for history in homes]
+            lines.append((what, f"{rows:,}", *runs, f"{peak / 2**30:.1f}"))
+    print_table(
+        f"runs of ingest with {events:,} earlier events in 30 days, seconds, {os.cpu_count()} cores",
+        ("what", "rows", "without history", "with it", "peak GiB of this process"),
+        lines,
+    )
 
 
 def _make_up(lakehouse: Lakehouse, events: int) -> None:
@@ -157,33 +146,15 @@ def _make_up(lakehouse: Lakehouse, events: int) -> None:
     journal.write_done(done.model_copy(update={"segments": tuple(segments)}))
 
 
-def _ingest(spark: SparkSession, home: Path, landing: Path) -> int:
-    return ingest(spark, Lakehouse(home), RIDE_POINTS, landing).accepted
+def ingest_files(spark: SparkSession, source: Path | KafkaTopic, rows: int, home: Path) -> None:
+    """Ingest files, or a topic, into a new lakehouse."""
+    assert ingest(spark, Lakehouse(home), RIDE_POINTS, source).accepted == rows  # noqa: S101
 
 
-def _spark(spark: SparkSession, home: Path, landing: Path) -> int:
+def _spark(spark: SparkSession, landing: Path, rows: int, home: Path) -> None:
     table = str(home / "events")
     spark.read.schema(_SCHEMA).json(str(landing)).write.format("delta").mode("append").save(table)
-    return pl.scan_delta(table).select(pl.len()).collect().item()
-
-
-def _timed(run: Callable[[Path], int], folder: Path, rows: int) -> float:
-    home = Path(tempfile.mkdtemp(dir=folder))
-    began = time.monotonic()
-    written = run(home)
-    took = time.monotonic() - began
-    assert written == rows  # noqa: S101
-    shutil.rmtree(home)
-    return took
-
-
-def _write_points(folder: Path, rows: int, seed: int) -> Path:
-    points = ride_points_table(rows // POINTS_A_RIDE, POINTS_A_RIDE, seed=seed, start=START)
-    text = points.with_columns(pl.col("timestamp").dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ"))
-    folder.mkdir(parents=True)
-    for number, part in enumerate(text.iter_slices(-(-text.height // FILES))):
-        part.write_ndjson(folder / f"{number:03d}.ndjson")
-    return folder
+    assert pl.scan_delta(table).select(pl.len()).collect().item() == rows  # noqa: S101
 
 
 if __name__ == "__main__":

@@ -7,22 +7,19 @@ from a produced message to its committed row.
 
 import argparse
 import os
-import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.ingest import _timed, _write_points
-from benchmarks.memory import processor_seconds
-from keyfold import Lakehouse, build_session, ingest
+from benchmarks.ingest import ingest_files
+from benchmarks.runs import by_turns, listed, print_table, ride_files, spark_and_folder
+from keyfold import Lakehouse, ingest
 from keyfold.ingestion import KafkaTopic
 from keyfold.ingestion.sources.kafka.settings import KafkaSettings
-from keyfold.session import SparkSettings
 from spark_jobs.streams import RIDE_POINTS
 from tests.kafka_broker import Broker, running_broker, why_not
 
@@ -35,48 +32,35 @@ def main() -> None:
     arguments = parser.parse_args()
     if why_not():
         raise SystemExit(why_not())
-    spark = build_session(SparkSettings.from_environment())
-    with tempfile.TemporaryDirectory(prefix="keyfold-bench-") as folder:
-        kafka = Path(folder) / "kafka"
+    with spark_and_folder() as (spark, folder):
+        kafka = folder / "kafka"
         kafka.mkdir()
         with running_broker(kafka) as broker:
-            beside_files(spark, broker, Path(folder), arguments.rows, arguments.repeat)
-            small_runs(spark, broker, Path(folder), arguments.small)
-    spark.stop()
+            beside_files(spark, broker, folder, arguments.rows, arguments.repeat)
+            small_runs(spark, broker, folder, arguments.small)
 
 
 def beside_files(spark: SparkSession, broker: Broker, folder: Path, rows: int, repeat: int) -> None:
     """Print the times of whole warm runs of both, and the ratio."""
-    landing = _write_points(folder / "files", rows, 1)
+    landing = ride_files(folder / "files", rows)
     topic = KafkaTopic(broker.topic(os.cpu_count() or 1), settings=KafkaSettings(broker.bootstrap))
     _produce(broker.producer(**{"linger.ms": 50, "compression.type": "lz4"}), topic.name, landing)
-    seconds: dict[str, list[float]] = {"files": [], "topic": []}
-    used: dict[str, list[float]] = {"files": [], "topic": []}
-    for turn in range(repeat + 1):
-        for name, source in (("files", landing), ("topic", topic)):
-            before = processor_seconds(os.getpid())
-            took = _timed(
-                lambda home, source=source: ingest(spark, Lakehouse(home), RIDE_POINTS, source).accepted, folder, rows
-            )
-            if turn:
-                seconds[name].append(took)
-                used[name].append(processor_seconds(os.getpid()) - before)
-    table = Table(title=f"{rows:,} ride points into Delta, {os.cpu_count()} cores, the broker on the same ones")
-    for column in ("source", "s", "rows/s, best", "processor s (the broker's too)"):
-        table.add_column(column, justify="left" if column == "source" else "right")
-    for name, runs in seconds.items():
-        table.add_row(
-            name,
-            " ".join(f"{one:.2f}" for one in runs),
-            f"{rows / min(runs):,.0f}",
-            " ".join(f"{one:.1f}" for one in used[name]),
-        )
-    console = Console(width=150)
-    console.print(table)
-    best, median = ({name: float(of(runs)) for name, runs in seconds.items()} for of in (min, np.median))
-    console.print(
-        f"a topic is read {best['files'] / best['topic']:.2f} x as fast as files, best runs; "
-        f"{median['files'] / median['topic']:.2f} x, median runs"
+    sources = {"files": landing, "topic": topic}
+    found = by_turns(
+        {name: partial(ingest_files, spark, source, rows) for name, source in sources.items()}, folder, repeat
+    )
+    print_table(
+        f"{rows:,} ride points into Delta, {os.cpu_count()} cores, the broker on the same ones",
+        ("source", "s", "rows/s, best", "processor s (the broker's too)"),
+        (
+            (name, listed(one.seconds), f"{rows / one.best:,.0f}", listed(one.processor, 1))
+            for name, one in found.items()
+        ),
+    )
+    files, of_topic = found["files"], found["topic"]
+    print(
+        f"a topic is read {files.best / of_topic.best:.2f} x as fast as files, best runs; "
+        f"{np.median(files.seconds) / np.median(of_topic.seconds):.2f} x, median runs"
     )
 
 
@@ -86,14 +70,14 @@ def small_runs(spark: SparkSession, broker: Broker, folder: Path, count: int) ->
     lakehouse, took = Lakehouse(folder / "small"), []
     producer = broker.producer()
     for number in range(count + 1):
-        landing = _write_points(folder / f"few-{number}", 100, 100 + number)
+        landing = ride_files(folder / f"few-{number}", 100, 100 + number)
         began = time.monotonic()
         _produce(producer, topic.name, landing)
         assert ingest(spark, lakehouse, RIDE_POINTS, topic).accepted == 100  # noqa: S101
         if number:
             took.append(time.monotonic() - began)
     figures = ", ".join(f"{name} {np.percentile(took, part):.3f}" for name, part in (("median", 50), ("99th", 99)))
-    Console(width=150).print(f"100 messages produced, read, committed; s: {figures} of {count} runs")
+    print(f"100 messages produced, read, committed; s: {figures} of {count} runs")
 
 
 def _produce(producer: Producer, topic: str, landing: Path) -> None:

@@ -1,11 +1,13 @@
-"""`python -m benchmarks.kafka_prompt [--job J] [--rate N] [--seconds N]`: latency from an event in Kafka to its committed row.
+"""`python -m benchmarks.latency [--job J] [--seconds N]`: the time from an event to its committed row, in continuous mode.
 
-All processes are real: a broker, a producer at a steady rate, `keyfold ingest STREAM --continuous` and `keyfold run JOB
---continuous`. They are not disturbed by the measurement: at the end, the logs of the Delta tables say when each row was
-committed (the modification time of the log entry that names its file), and the rows say when they were due.
+All processes are real: a source of events, `keyfold ingest STREAM --continuous` and `keyfold run JOB --continuous`. They are
+not disturbed by the measurement: at the end, the logs of the Delta tables say when each row was committed (the modification
+time of the log entry that names its file), and the rows say when they were due.
 
-- `moving_averages`: each reading has a row, which is due at the time of the reading's message.
-- `vehicle_trips`: trips end by a timer once their vehicles are silent; a row is due this long after the trip's last point.
+- `anomaly_predictions`: a small file lands every half second; each value has a row, which is due when the file lands.
+- `moving_averages`: readings come from Kafka at a steady rate; each has a row, which is due at the time of its message.
+- `vehicle_trips`: points come from Kafka; trips end by a timer once their vehicles are silent, and a row is due that long after
+  the trip's last point.
 
 The benchmark fails unless every event is counted exactly once at the end.
 """
@@ -13,12 +15,9 @@ The benchmark fails unless every event is counted exactly once at the end.
 import argparse
 import json
 import os
-import signal
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
@@ -28,15 +27,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from benchmarks.kafka_events import MakeEvent, SteadyProducer
-from benchmarks.memory import memory, processor_seconds
+from benchmarks.events import LandingFiles, MakeEvent, SteadyProducer
+from benchmarks.processes import Processes
+from benchmarks.usage import memory, processor_seconds
 from keyfold import Lakehouse
 from keyfold.ingestion.sources.kafka.settings import BOOTSTRAP_VARIABLE
 from keyfold.times import to_micros
+from spark_jobs.streams import STREAMS
 from tests.kafka_broker import running_broker, why_not
 
-_KEYFOLD = Path(sys.executable).parent / "keyfold"
-_PATIENCE = 180.0
 _KEYS = 10_000
 _POINTS_A_TRIP = 20
 _SILENCE = timedelta(seconds=5)
@@ -71,17 +70,17 @@ class Workload:
 
     Attributes:
         job, stream: names of the job and its stream.
-        make: makes an event.
+        make: makes an event for Kafka; None if files land.
         given: parameters besides the common ones.
-        due_after: how long after `end_time` a row of the job's table is due.
+        due: when a row of the job's table is due.
         events: for each table, the number of events that its rows stand for. With late events they make all events.
     """
 
     job: str
     stream: str
-    make: MakeEvent
+    make: MakeEvent | None
     given: Mapping[str, str]
-    due_after: timedelta
+    due: pl.Expr
     events: Mapping[str, pl.Expr]
 
 
@@ -89,11 +88,19 @@ WORKLOADS = {
     one.job: one
     for one in (
         Workload(
+            "anomaly_predictions",
+            "metrics",
+            None,
+            {"order": "arrival", "emit": "all"},
+            pl.col("event_time"),
+            {"anomaly_predictions": pl.len()},
+        ),
+        Workload(
             "moving_averages",
             "weather",
             reading,
             {"min_readings": "1", "timeout": "10m"},
-            timedelta(0),
+            pl.col("end_time"),
             {"moving_averages": pl.len()},
         ),
         Workload(
@@ -101,7 +108,7 @@ WORKLOADS = {
             "telemetry",
             point,
             {"silence": f"{_SILENCE.seconds}s", "stop_after": "1h"},
-            _SILENCE,
+            pl.col("end_time") + _SILENCE,
             {"vehicle_trips": pl.col("n_points").sum(), "vehicle_stops": pl.col("n_points").sum()},
         ),
     )
@@ -109,46 +116,57 @@ WORKLOADS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.kafka_prompt", description=__doc__)
-    parser.add_argument("--job", default="moving_averages", choices=list(WORKLOADS))
-    parser.add_argument("--rate", type=float, default=20_000, help="events a second")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.latency", description=__doc__)
+    parser.add_argument("--job", default="anomaly_predictions", choices=list(WORKLOADS))
+    parser.add_argument("--rate", type=float, default=20_000, help="events a second from Kafka")
     parser.add_argument("--seconds", type=float, default=60, help="that are measured")
     parser.add_argument("--warm-up", type=float, default=45, help="seconds before, Spark's start not among them")
-    parser.add_argument("--partitions", type=int, default=2)
+    parser.add_argument("--partitions", type=int, default=2, help="of the topic")
     parser.add_argument("--delay", default="0.1s", help="watermark_delay: how far out of order events may come")
     parser.add_argument("--key-groups", type=int, default=8)
     parser.add_argument("--keep", type=Path, help="folder to work in, which is kept")
     arguments = parser.parse_args()
-    if why_not():
-        raise SystemExit(why_not())
     with tempfile.TemporaryDirectory(prefix="keyfold-bench-") as folder:
         measure(arguments, arguments.keep or Path(folder))
 
 
 def measure(arguments: argparse.Namespace, folder: Path) -> None:
     """Run the benchmark once, and print the results."""
-    work, lakehouse = WORKLOADS[arguments.job], Lakehouse(folder / "home")
-    (folder / "kafka").mkdir(parents=True)
+    work, lakehouse, environment = WORKLOADS[arguments.job], Lakehouse(folder / "home"), dict(os.environ)
+    events = Path(str(lakehouse.events(work.stream)))
     with ExitStack() as stack:
-        broker = stack.enter_context(running_broker(folder / "kafka"))
-        topic = broker.topic(arguments.partitions)
-        producer = SteadyProducer(broker.bootstrap, topic, work.make, arguments.rate)
-        stack.enter_context(producer)
+        pids: dict[str, int] = {}
+        producer: LandingFiles | SteadyProducer
+        if work.make is None:
+            producer, source = LandingFiles(folder / "landing"), (str(folder / "landing"), "--settle", "0")
+            stack.enter_context(producer)
+        elif reason := why_not():
+            raise SystemExit(reason)
+        else:
+            (folder / "kafka").mkdir(parents=True)
+            broker = stack.enter_context(running_broker(folder / "kafka"))
+            environment[BOOTSTRAP_VARIABLE] = broker.bootstrap
+            topic = broker.topic(arguments.partitions)
+            producer, source = SteadyProducer(broker.bootstrap, topic, work.make, arguments.rate), (f"kafka://{topic}",)
+            stack.enter_context(producer)
+            pids = {"broker": broker.process.pid, "producer": producer.pid}
         # Both processes handle signals while they start, so an error before the end can stop them too.
-        processes = Processes(folder, {**os.environ, BOOTSTRAP_VARIABLE: broker.bootstrap})
+        processes = Processes(folder, environment)
         stack.callback(processes.end)
         home = ("--home", str(lakehouse.home))
-        processes.start("ingest", "ingest", work.stream, "--continuous", "--from", f"kafka://{topic}", *home)
-        processes.wait(lambda: any(commits(Path(str(lakehouse.events(work.stream))))))
+        processes.start("ingest", "ingest", work.stream, "--continuous", "--from", *source, *home)
+        processes.wait(lambda: any(commits(events)))
         # With an idle timeout, event time advances when no more events come, so that the last rows do not wait.
         given = {"watermark_delay": arguments.delay, "idle_after": "3s", "key_groups": str(arguments.key_groups)}
         parameters = [
             text for name, value in {**given, **work.given}.items() for text in ("--param", f"{name}={value}")
         ]
         processes.start("job", "run", work.job, "--continuous", *parameters, *home)
-        processes.wait(lambda: work.job in lakehouse.tables() and any(commits(Path(str(lakehouse.table(work.job))))))
+        processes.wait(lambda: work.job in lakehouse.tables())
+        table = Path(str(lakehouse.table(work.job)))
+        processes.wait(lambda: any(commits(table)))
         time.sleep(arguments.warm_up)
-        pids = {**processes.pids, "broker": broker.process.pid, "producer": producer.pid}
+        pids |= processes.pids
         used = {name: processor_seconds(pid) for name, pid in pids.items()}
         since, began = time.time(), time.monotonic()
         time.sleep(arguments.seconds)
@@ -158,55 +176,14 @@ def measure(arguments: argparse.Namespace, folder: Path) -> None:
                 f"{name}: {(processor_seconds(pid) - used[name]) / took:.2f} processors, memory {memory(pid) >> 20} MiB"
             )
         producer.stop()
-        tell(arguments, lakehouse, work, since, until, load)
         processes.wait(lambda: counted(lakehouse, work) >= producer.sent)
+    print(f"{work.job}, {os.cpu_count()} processors, load {load:.1f}")
+    tell(f"events.{work.stream}", events, pl.col(STREAMS[work.stream].event_time or ""), since, until)
+    tell(work.job, table, work.due, since, until)
     found = counted(lakehouse, work)
     print(f"{producer.sent:,} events sent, {found:,} found in tables; {repeated(lakehouse, work):,} rows twice")
     if found != producer.sent or repeated(lakehouse, work):
         raise SystemExit("events are lost, or doubled")
-
-
-class Processes:
-    """Commands that run until they are stopped.
-
-    Args:
-        folder: the folder for their logs.
-        environment: their environment variables.
-    """
-
-    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
-        self._folder, self._environment = folder, dict(environment)
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
-
-    @property
-    def pids(self) -> dict[str, int]:
-        """By name."""
-        return {name: process.pid for name, process in self._running.items()}
-
-    def start(self, name: str, *command: str) -> None:
-        """Start `keyfold COMMAND`."""
-        with open(self._folder / f"{name}.log", "wb") as log:
-            self._running[name] = subprocess.Popen(
-                [str(_KEYFOLD), *command], stdout=log, stderr=subprocess.STDOUT, env=self._environment
-            )
-
-    def wait(self, is_so: Callable[[], bool], patience: float = _PATIENCE) -> None:
-        """Wait for a condition. If it takes longer than `patience` seconds, stop the benchmark."""
-        end = time.monotonic() + patience
-        while not is_so():
-            for name, process in self._running.items():
-                if process.poll() is not None:
-                    raise SystemExit(f"{name} has ended: {(self._folder / f'{name}.log').read_text()[-2000:]}")
-            if time.monotonic() > end:
-                raise SystemExit("it did not come to that")
-            time.sleep(0.1)
-
-    def end(self) -> None:
-        """Stop all processes, and check that they end."""
-        for process in self._running.values():
-            process.send_signal(signal.SIGTERM)
-        for name, process in self._running.items():
-            print(f"{name} ended with {process.wait(120)}")
 
 
 @dataclass(frozen=True)
@@ -243,25 +220,15 @@ def delays(table: Path, due: pl.Expr, since: float, until: float) -> tuple[Times
     return np.concatenate(found), times
 
 
-def tell(
-    arguments: argparse.Namespace, lakehouse: Lakehouse, work: Workload, since: float, until: float, load: float
-) -> None:
-    """Print the delays of rows in the event table and in the job's table."""
-    # The span ends earlier, so that its last rows had time to be committed.
-    time.sleep(20)
-    print(f"{work.job} at {arguments.rate:,.0f} events/s, {os.cpu_count()} processors, load {load:.1f}")
-    hops = {
-        f"events.{work.stream}": (lakehouse.events(work.stream), pl.col("time")),
-        work.job: (lakehouse.table(work.job), pl.col("end_time") + work.due_after),
-    }
-    for name, (table, due) in hops.items():
-        took, times = delays(Path(str(table)), due, since, until)
-        half, most = np.quantile(took, [0.5, 0.99]) if len(took) else (np.nan, np.nan)
-        print(
-            f"{name}: {len(took):,} rows, {len(times)} commits; due to committed: p50 {half:.2f} s, p99 {most:.2f} s, from "
-            f"{took.min(initial=np.inf):.2f} to {took.max(initial=0):.2f}; longest pause between commits "
-            f"{max(np.diff(times), default=np.nan):.2f} s"
-        )
+def tell(name: str, table: Path, due: pl.Expr, since: float, until: float) -> None:
+    """Print the delays of the rows of a table."""
+    took, times = delays(table, due, since, until)
+    half, most = np.quantile(took, [0.5, 0.99]) if len(took) else (np.nan, np.nan)
+    print(
+        f"{name}: {len(took):,} rows, {len(times)} commits; due to committed: p50 {half:.2f} s, p99 {most:.2f} s, from "
+        f"{took.min(initial=np.inf):.2f} to {took.max(initial=0):.2f}; longest pause between commits "
+        f"{max(np.diff(times), default=np.nan):.2f} s"
+    )
 
 
 def counted(lakehouse: Lakehouse, work: Workload) -> int:

@@ -3,26 +3,19 @@
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks.contestants import CONTESTANTS
-from benchmarks.memory import PeakMemory
+from benchmarks.runs import FILES, Figures, by_turns, listed, print_table, ride_points
+from benchmarks.usage import PeakMemory
 from keyfold import Lakehouse, build_session
 from keyfold.session import SparkSettings
-from spark_jobs.simulation import ride_points_table
-
-POINTS_A_RIDE = 50
-FILES = 16
 
 
 def main() -> None:
@@ -50,59 +43,58 @@ def compete(name: str, folder: Path, repeat: int) -> dict[str, Any]:
     memory.start()
     began = time.monotonic()
     spark = build_session(SparkSettings.from_environment())
-    session = time.monotonic() - began
-    rows, cold = _timed(name, spark, folder, "small")
-    warm: dict[str, list[float]] = {"small": [], "large": []}
-    for _ in range(repeat):
-        for size, seconds in warm.items():
-            rows, took = _timed(name, spark, folder, size)
-            seconds.append(took)
+    session, rows = time.monotonic() - began, 0
+
+    def run(size: str, home: Path) -> None:
+        nonlocal rows
+        # A new lakehouse shares the points.
+        (home / "events").symlink_to(folder / size / "events")
+        rows = CONTESTANTS[name](spark, home)
+
+    found = by_turns({size: partial(run, size) for size in ("small", "large")}, folder, repeat)
     spark.stop()
-    return {"session": session, "cold": cold, "rows": rows, "warm": warm, "peak_bytes": memory.stop()}
+    figures = {size: vars(one) for size, one in found.items()}
+    return {"session": session, "rows": rows, "peak_bytes": memory.stop()["all"], **figures}
 
 
 def report(results: dict[str, dict[str, Any]], small: int, large: int) -> None:
     """Print the figures and the ratios to Keyfold."""
-    rates = {
-        name: (large - small) / (min(result["warm"]["large"]) - min(result["warm"]["small"]))
-        for name, result in results.items()
-    }
-    best = {name: {size: min(runs) for size, runs in result["warm"].items()} for name, result in results.items()}
-    table = Table(title=f"ride summaries, {small:,} and {large:,} points, {os.cpu_count()} cores")
-    for column in (
-        "contestant",
-        "points/s by slope",
-        "Keyfold is: slope, small, large",
-        "small s",
-        "large s",
-        "cold s",
-        "session s",
-        "peak GiB",
-        "rows",
-    ):
-        table.add_column(column, justify="left" if column == "contestant" else "right")
-    for name, result in results.items():
-        ratios = [rates["keyfold"] / rates[name]]
-        ratios += [best[name][size] / best["keyfold"][size] for size in ("small", "large")]
-        ratio = " ".join(f"{one:.2f}" for one in ratios)
-        table.add_row(
-            name,
-            f"{rates[name]:,.0f}",
-            ratio,
-            " ".join(f"{seconds:.1f}" for seconds in result["warm"]["small"]),
-            " ".join(f"{seconds:.1f}" for seconds in result["warm"]["large"]),
-            f"{result['cold']:.1f}",
-            f"{result['session']:.1f}",
-            f"{result['peak_bytes'] / 2**30:.1f}",
-            f"{result['rows']:,}",
-        )
-    Console(width=130).print(table)
+    figures = {name: {size: Figures(**result[size]) for size in ("small", "large")} for name, result in results.items()}
+    rates = {name: (large - small) / (one["large"].best - one["small"].best) for name, one in figures.items()}
+    print_table(
+        f"ride summaries, {small:,} and {large:,} points, {os.cpu_count()} cores",
+        (
+            "contestant",
+            "points/s by slope",
+            "Keyfold is: slope, small, large",
+            "small s",
+            "large s",
+            "cold s",
+            "session s",
+            "peak GiB",
+            "rows",
+        ),
+        (
+            (
+                name,
+                f"{rates[name]:,.0f}",
+                listed(
+                    [rates["keyfold"] / rates[name], *(one[size].best / figures["keyfold"][size].best for size in one)]
+                ),
+                *(listed(one[size].seconds, 1) for size in one),
+                f"{one['small'].cold:.1f}",
+                f"{results[name]['session']:.1f}",
+                f"{results[name]['peak_bytes'] / 2**30:.1f}",
+                f"{results[name]['rows']:,}",
+            )
+            for name, one in figures.items()
+        ),
+    )
 
 
 def _write_points(home: Path, points: int, *, scattered: bool = False) -> None:
     """Write points as ingest does, in order of time within each file; scattered, every file spans all of the time."""
-    rides = points // POINTS_A_RIDE
-    table = ride_points_table(rides, POINTS_A_RIDE, seed=1, start=datetime(2026, 1, 1, tzinfo=UTC))
+    table = ride_points(points)
     folder = Lakehouse(home).events("ride_points")
     folder.parent.mkdir(parents=True)
     rows = -(-table.height // FILES)
@@ -111,30 +103,10 @@ def _write_points(home: Path, points: int, *, scattered: bool = False) -> None:
         part.write_delta(str(folder), mode="append")
 
 
-def _timed(name: str, spark: Any, folder: Path, size: str) -> tuple[int, float]:
-    """Run a contestant in a new lakehouse that shares the points."""
-    home = Path(tempfile.mkdtemp(dir=folder, prefix=f"{name}-"))
-    (home / "events").symlink_to(folder / size / "events")
-    began = time.monotonic()
-    rows = CONTESTANTS[name](spark, home)
-    took = time.monotonic() - began
-    shutil.rmtree(home)
-    return rows, took
-
-
 def _in_a_process(name: str, folder: Path, repeat: int) -> dict[str, Any]:
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks",
-        "--contestant",
-        name,
-        "--folder",
-        str(folder),
-        "--repeat",
-        str(repeat),
-    ]
-    Console(stderr=True).print(f"{name} …")
+    own = [sys.executable, "-m", "benchmarks", "--contestant", name]
+    command = [*own, "--folder", str(folder), "--repeat", str(repeat)]
+    print(f"{name} …", file=sys.stderr)
     finished = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
     return json.loads(finished.stdout.splitlines()[-1])
 

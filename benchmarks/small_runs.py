@@ -5,48 +5,40 @@ The N-th run is compared with the tenth run of a new job in the same minute, sin
 
 import argparse
 import statistics
-import tempfile
 import time
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 
 from pyspark.sql import SparkSession
 
-from keyfold import Lakehouse, build_job, build_session
+from benchmarks.runs import POINTS_A_RIDE, START, spark_and_folder
+from keyfold import Lakehouse, build_job
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import create_table
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file
-from keyfold.session import SparkSettings
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.simulation import ride_points_table
 from spark_jobs.streams import RIDE_POINTS
 
-EVENTS = 1_000
-START = datetime(2026, 1, 1, tzinfo=UTC)
+JOB, EVENTS = "ride_summaries", 1_000
 _SAMPLE = 10
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.small_runs", description=__doc__)
     parser.add_argument("--runs", type=int, default=1_000, help="runs of the job that grows old")
-    parser.add_argument("--job", default="ride_summaries", choices=list(JOBS), help="of ride points")
     arguments = parser.parse_args()
-    spark = build_session(SparkSettings.from_environment())
-    with tempfile.TemporaryDirectory(prefix="keyfold-bench-") as folder:
-        old = Lakehouse(Path(folder) / "old")
-        young = [_timed(spark, old, arguments.job, number) for number in range(2 * _SAMPLE)][_SAMPLE:]
+    with spark_and_folder() as (spark, folder):
+        old = Lakehouse(folder / "old")
+        young = [_timed(spark, old, number) for number in range(2 * _SAMPLE)][_SAMPLE:]
         for number in range(2 * _SAMPLE, arguments.runs - _SAMPLE):
-            _timed(spark, old, arguments.job, number)
-        aged = [_timed(spark, old, arguments.job, arguments.runs - _SAMPLE + number) for number in range(_SAMPLE)]
-        new = Lakehouse(Path(folder) / "new")
-        fresh = [_timed(spark, new, arguments.job, number) for number in range(2 * _SAMPLE)][_SAMPLE:]
-        empty = [_timed(spark, old, arguments.job, None) for _ in range(_SAMPLE)]
-        files = sum(1 for _ in (old.job(arguments.job) / "generation-0001" / "journal").iterdir())
-        state = sum(
-            1 for path in (old.job(arguments.job) / "generation-0001" / "checkpoint").rglob("*") if path.is_file()
-        )
-    spark.stop()
+            _timed(spark, old, number)
+        aged = [_timed(spark, old, arguments.runs - _SAMPLE + number) for number in range(_SAMPLE)]
+        new = Lakehouse(folder / "new")
+        fresh = [_timed(spark, new, number) for number in range(2 * _SAMPLE)][_SAMPLE:]
+        empty = [_timed(spark, old, None) for _ in range(_SAMPLE)]
+        files = sum(1 for _ in (old.job(JOB) / "generation-0001" / "journal").iterdir())
+        state = sum(1 for path in (old.job(JOB) / "generation-0001" / "checkpoint").rglob("*") if path.is_file())
     for name, seconds in (
         ("runs 10 to 20", young),
         (f"runs {arguments.runs - _SAMPLE} to {arguments.runs}", aged),
@@ -58,20 +50,20 @@ def main() -> None:
     print(f"files of the journal: {files}, of the checkpoint: {state}")
 
 
-def _timed(spark: SparkSession, lakehouse: Lakehouse, job: str, number: int | None) -> float:
+def _timed(spark: SparkSession, lakehouse: Lakehouse, number: int | None) -> float:
     """Seconds of a run after some new events have landed (None: after none)."""
     if number is not None:
         _land(lakehouse, number)
     began = time.monotonic()
-    run_job(spark, lakehouse, build_job(JOBS[job]))
+    run_job(spark, lakehouse, build_job(JOBS[JOB]))
     return time.monotonic() - began
 
 
 def _land(lakehouse: Lakehouse, number: int) -> None:
     table = lakehouse.events(RIDE_POINTS.name)
     create_table(table, RIDE_POINTS.schema)
-    points = ride_points_table(EVENTS // 50, 50, seed=number, start=START + number * timedelta(minutes=20))
-    points = points.select(RIDE_POINTS.schema.names)
+    start = START + number * timedelta(minutes=20)
+    points = ride_points_table(EVENTS // POINTS_A_RIDE, POINTS_A_RIDE, seed=number, start=start)
     append_files(table, [write_data_file(points, table, RIDE_POINTS.schema)], "benchmark", number)
 
 

@@ -1,9 +1,7 @@
 """`python -m benchmarks.soak [--batches 10000]`: find what grows over many batches of continuous runs.
 
 All processes are real: a broker, a producer of a few readings at a time, `keyfold ingest weather --continuous` and `keyfold run
-moving_averages --continuous`. They run at full speed until both have done this many batches. `--without-spark` runs only the
-job in this process: the engine's code, with a loop instead of Spark (`tests.keyfold.keyed.without_spark`), which does ten times
-as many batches in the same time.
+moving_averages --continuous`. They run at full speed until both have done this many batches.
 
 At intervals it prints memory by kind of process (shared memory counted once), open files, and files by folder. What must not
 grow should be the same from line to line.
@@ -12,30 +10,21 @@ grow should be the same from line to line.
 import argparse
 import os
 import tempfile
-import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
-import polars as pl
 from deltalake import DeltaTable
 
-from benchmarks.kafka_events import SteadyProducer
-from benchmarks.kafka_prompt import Processes
-from benchmarks.memory import family, set_size
-from keyfold import Lakehouse, build_job
+from benchmarks.events import SteadyProducer
+from benchmarks.processes import Processes
+from benchmarks.usage import family, role, set_size
+from keyfold import Lakehouse
 from keyfold.ingestion.sources.kafka.settings import BOOTSTRAP_VARIABLE
-from keyfold.keyed.rows.codec import polars_schema
-from keyfold.keyed.runner import RunOptions, run_continuously
-from keyfold.maintenance.recording import record_job
-from keyfold.runs.table_maintenance import TableMaintenance, tables_of_job
 from keyfold.storage.place import Place
-from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
-from spark_jobs.streams import WEATHER
 from tests.kafka_broker import running_broker, why_not
-from tests.keyfold.keyed.without_spark import SPARK
 
 JOB = "moving_averages"
 MARKS = (100, 300, 1_000, 2_000, 3_000, 5_000, 7_500, 10_000)
@@ -45,20 +34,16 @@ _GIVEN = {"min_readings": "1", "timeout": "10s", "watermark_delay": "0.1s", "idl
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
-    parser.add_argument("--batches", type=int, default=10_000, help="of each process; of the job without Spark")
+    parser.add_argument("--batches", type=int, default=10_000, help="of each process")
     parser.add_argument("--rate", type=float, default=200, help="readings a second")
-    parser.add_argument("--without-spark", action="store_true")
     parser.add_argument("--keep", type=Path, help="folder to work in, which is kept")
     arguments = parser.parse_args()
+    if why_not():
+        raise SystemExit(why_not())
     with tempfile.TemporaryDirectory(prefix="keyfold-bench-") as temporary:
         folder = arguments.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        if arguments.without_spark:
-            without_spark(folder, arguments.batches)
-        elif why_not():
-            raise SystemExit(why_not())
-        else:
-            as_shipped(folder, arguments.batches, arguments.rate)
+        as_shipped(folder, arguments.batches, arguments.rate)
 
 
 def reading(number: int, time: str) -> bytes:
@@ -95,51 +80,6 @@ def as_shipped(folder: Path, batches: int, rate: float) -> None:
             print(f"  files: {in_a_line(of_files(lakehouse))}", flush=True)
 
 
-def without_spark(folder: Path, batches: int) -> None:
-    """Run the job in this process, with a loop instead of Spark."""
-    lakehouse, job = Lakehouse(folder / "home"), build_job(MOVING_AVERAGES, _GIVEN)
-    stop, maintenance = (
-        threading.Event(),
-        TableMaintenance(lakehouse, lambda: tables_of_job(lakehouse, job), lambda: record_job(lakehouse, JOB)),
-    )
-    land(lakehouse, 0)
-    options = RunOptions(on_batch=lambda *_: maintenance.after_batch())
-    running = threading.Thread(
-        target=run_continuously,
-        args=(SPARK, lakehouse, job),
-        kwargs={"stop": stop, "options": options, "every": timedelta(milliseconds=10)},
-    )
-    running.start()
-    try:
-        for mark in marks(batches):
-            while (done := job_batches(lakehouse)) < mark:
-                if not running.is_alive():
-                    raise SystemExit("the run has ended")
-                land(lakehouse, done + 1)
-                while job_batches(lakehouse) == done and running.is_alive():
-                    time.sleep(0.005)
-            print(f"{JOB} at {mark:,} batches")
-            print(f"  process: {in_a_line(of_process(os.getpid()))}")
-            print(f"  files: {in_a_line(of_files(lakehouse))}", flush=True)
-    finally:
-        stop.set()
-        running.join()
-
-
-def land(lakehouse: Lakehouse, number: int) -> None:
-    """Add a few readings to the event table."""
-    rows = [
-        {"station_id": f"S{(number * 5 + at) % _KEYS}", "time": datetime.now(UTC), "temp": 51.5, "pressure": 1013.25}
-        for at in range(5)
-    ]
-    schema = polars_schema(WEATHER.event_schema)
-    frame = pl.DataFrame(rows, schema={name: kind for name, kind in schema.items() if name in rows[0]})
-    frame = frame.with_columns(pl.lit(None, kind).alias(name) for name, kind in schema.items() if name not in rows[0])
-    table = lakehouse.events("weather")
-    table.parent.mkdir(parents=True, exist_ok=True)
-    frame.select(list(schema)).write_delta(str(table), mode="append")
-
-
 def marks(batches: int) -> Iterator[int]:
     """The batches after which to print, with the last one."""
     yield from (mark for mark in MARKS if mark < batches)
@@ -159,16 +99,12 @@ def job_batches(lakehouse: Lakehouse) -> int:
 
 def of_process(pid: int) -> Mapping[str, float]:
     """Memory in MiB by kind of process, and open files of all."""
-    found: dict[str, float] = {"driver": 0, "java": 0, "workers": 0, "open files": 0}
+    found: Counter[str] = Counter()
     for one in family(pid):
-        try:
-            name = Path(f"/proc/{one}/comm").read_text().strip()
+        with suppress(OSError):
             found["open files"] += len(os.listdir(f"/proc/{one}/fd"))
-        except OSError:
-            continue
-        kind = "driver" if one == pid else "java" if name == "java" else "workers"
-        found[kind] += set_size(one) >> 20
-    return {name: count for name, count in found.items() if count}
+            found[role(one, pid)] += set_size(one) >> 20
+    return found
 
 
 def of_files(lakehouse: Lakehouse) -> Mapping[str, float]:

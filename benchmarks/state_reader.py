@@ -12,7 +12,6 @@ import argparse
 import os
 import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,10 +19,10 @@ from typing import Any
 
 import polars as pl
 
-from benchmarks.memory import PeakMemory, processor_seconds
-from keyfold import Lakehouse, build_job, build_session, read_state
+from benchmarks.runs import spark_and_folder
+from benchmarks.usage import PeakMemory, processor_seconds
+from keyfold import Lakehouse, build_job, read_state
 from keyfold.lakehouse import create_table
-from keyfold.session import SparkSettings
 from keyfold.state.differences.diff import diff_states
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.reading.export import write_state
@@ -40,15 +39,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.state_reader", description=__doc__)
     parser.add_argument("--keys", type=int, default=1_000_000)
     keys = parser.parse_args().keys
-    spark = build_session(SparkSettings.from_environment())
-    with tempfile.TemporaryDirectory(prefix="keyfold-") as folder:
-        lakehouse = Lakehouse(Path(folder) / "home")
+    with spark_and_folder() as (spark, folder):
+        lakehouse = Lakehouse(folder / "home")
         create_table(lakehouse.events(SALES.name), SALES.schema)
-        table = Path(folder) / "totals.parquet"
+        table = folder / "totals.parquet"
         totals(keys).sink_parquet(table)
         job = build_job(JOBS["purchase_totals"], {"key_groups": 256})
         began = time.monotonic()
-        pl.scan_parquet(table).sort("item").sink_parquet(Path(folder) / "sorted.parquet")
+        pl.scan_parquet(table).sort("item").sink_parquet(folder / "sorted.parquet")
         sorting, began = time.monotonic() - began, time.monotonic()
         told = bootstrap(spark, lakehouse, job, Bootstrap(str(table), read_from="latest"))
         seconds = time.monotonic() - began
@@ -63,7 +61,7 @@ def main() -> None:
         size = sum(rows.estimated_size() for rows in state().frames())
         found = state_statistics(lakehouse, state())
         print(f"{found.keys:,} keys, {size / MB:,.0f} MB of state, {found.bytes / MB:,.0f} MB as it is stored")
-        out = Path(folder) / "out"
+        out = folder / "out"
         forms: dict[str, Callable[[], Any]] = {
             "keyed-json": lambda: write_state(state(), out, "keyed-json"),
             "jsonl": lambda: write_state(state(), out, "jsonl"),
@@ -75,7 +73,6 @@ def main() -> None:
         }
         for name, read in forms.items():
             _measure(name, read, out, size)
-    spark.stop()
 
 
 def _measure(name: str, read: Callable[[], Any], out: Path, size: float) -> None:
@@ -88,7 +85,7 @@ def _measure(name: str, read: Callable[[], Any], out: Path, size: float) -> None
         read()
         seconds.append(time.monotonic() - began)
         processor.append(processor_seconds(os.getpid()) - used)
-        peaks.append(memory.stop())
+        peaks.append(memory.stop()["all"])
         shutil.rmtree(out, ignore_errors=True)
     wall, work = statistics.median(seconds), statistics.median(processor)
     print(

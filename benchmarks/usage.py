@@ -1,13 +1,12 @@
 """Measure processor seconds, memory and bytes written of a process and all its children, by role, from /proc."""
 
+import os
 import threading
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from benchmarks.memory import family, seconds_of, set_size
-
-_EVERY_SECONDS = 1.0
+_EVERY_SECONDS = 0.25
 
 
 def role(process: int, root: int) -> str:
@@ -23,6 +22,11 @@ def role(process: int, root: int) -> str:
     if b"CoarseGrainedExecutorBackend" in command:
         return "executors"
     return "daemons" if b"org.apache.spark.deploy.master" in command or b"deploy.worker" in command else "java"
+
+
+def processor_seconds(root: int) -> float:
+    """Processor seconds of all roles, also of ended children; other programs do not count."""
+    return sum(processor_seconds_of(root).values())
 
 
 def processor_seconds_of(root: int) -> dict[str, float]:
@@ -45,7 +49,7 @@ def bytes_written(root: int) -> int:
     return total
 
 
-class PeakByRole(threading.Thread):
+class PeakMemory(threading.Thread):
     """Samples memory by role, and keeps the peaks. Proportional set sizes count memory shared by forked workers once."""
 
     def __init__(self, root: int) -> None:
@@ -65,8 +69,50 @@ class PeakByRole(threading.Thread):
                 self.peaks[name] = max(self.peaks[name], size)
             self.seconds = time.thread_time()
 
-    def stop(self) -> dict[str, int]:
-        """Stop sampling, and return the peaks in bytes."""
+    def stop(self) -> Counter[str]:
+        """Stop sampling, and return the peaks in bytes, by role and of `all`."""
         self._done.set()
         self.join()
-        return dict(self.peaks)
+        return self.peaks
+
+
+def memory(root: int) -> int:
+    """Bytes that a process and its children use now. Memory shared by forked workers counts once."""
+    return sum(map(set_size, family(root)))
+
+
+def seconds_of(process: int) -> float:
+    """What one process, and its children that have ended, have used of the processors; 0 of one that is gone."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def family(root: int) -> set[int]:
+    """A process and its descendants, as long as their parents live."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        children[int(fields[1])].append(int(stat.parent.name))
+    family, waiting = set(), [root]
+    while waiting:
+        process = waiting.pop()
+        family.add(process)
+        waiting += children[process]
+    return family
+
+
+def set_size(process: int) -> int:
+    """Bytes of a process's memory, with its share of shared memory; 0 if it has ended."""
+    try:
+        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        return 0
+    return 0

@@ -4,13 +4,9 @@ Both read the same Delta event table and write Delta, in turn, in one warm sessi
 run's fixed costs (starting a stream, planning) are in both times and cancel out.
 """
 
-import gc
-import shutil
 import sys
-import tempfile
-import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -18,15 +14,13 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from keyfold import Lakehouse, build_job, build_session
+from benchmarks.runs import START, by_turns, ride_points, spark_and_folder
+from keyfold import Lakehouse, build_job
 from keyfold.keyed.runner import run_job
-from keyfold.session import SparkSettings
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.simulation import ride_points_table
 from spark_jobs.streams import RIDE_POINTS, SALES, WEATHER
 
 SMALL, LARGE, REPEAT = 500_000, 2_500_000, 2
-START = datetime(2026, 1, 1, tzinfo=UTC)
 _MICROS = 1_000_000
 
 NATIVE = {
@@ -79,10 +73,6 @@ def sales(rows: int) -> pl.DataFrame:
     ).with_columns(pl.lit(None, pl.String).alias(name) for name in ("invoice", "customer", "country"))
 
 
-def ride_points(rows: int) -> pl.DataFrame:
-    return ride_points_table(rows // 50, 50, 0, START)
-
-
 MADE: dict[str, Callable[[int], pl.DataFrame]] = {
     WEATHER.name: weather,
     SALES.name: sales,
@@ -94,17 +84,14 @@ def main() -> None:
     wanted = sys.argv[1:] or list(NATIVE)
     if unknown := set(wanted) - set(NATIVE):
         sys.exit(f"no benchmark of {', '.join(sorted(unknown))}; there are: {', '.join(NATIVE)}")
-    spark = build_session(SparkSettings(conf={"spark.driver.memory": "4g"}))
-    try:
+    with spark_and_folder() as (spark, folder):
         for name in wanted:
-            race(spark, name)
-    finally:
-        spark.stop()
+            race(spark, folder, name)
 
 
-def race(spark: SparkSession, name: str) -> None:
-    our_small, native_small = measure(spark, name, SMALL)
-    our_large, native_large = measure(spark, name, LARGE)
+def race(spark: SparkSession, folder: Path, name: str) -> None:
+    our_small, native_small = measure(spark, folder, name, SMALL)
+    our_large, native_large = measure(spark, folder, name, LARGE)
     our_rate = (LARGE - SMALL) / (our_large - our_small)
     native_rate = (LARGE - SMALL) / (native_large - native_small)
     print(
@@ -115,36 +102,23 @@ def race(spark: SparkSession, name: str) -> None:
     )
 
 
-def measure(spark: SparkSession, name: str, rows: int) -> tuple[float, float]:
+def measure(spark: SparkSession, folder: Path, name: str, rows: int) -> tuple[float, float]:
     """Seconds of the job and of the query for a number of events: the best of several runs in turn."""
     job = build_job(JOBS[name])
-    with tempfile.TemporaryDirectory(prefix="keyfold-bench-", ignore_cleanup_errors=True) as folder:
-        home = Path(folder) / "home"
-        lakehouse = Lakehouse(home)
-        table = lakehouse.events(job.stream.name)
-        table.parent.mkdir(parents=True)
-        MADE[job.stream.name](rows).write_delta(str(table))
-        spark.read.format("delta").load(str(table)).createOrReplaceTempView("events")
+    table = Lakehouse(folder / f"{name}-{rows}").events(job.stream.name)
+    table.parent.mkdir(parents=True)
+    MADE[job.stream.name](rows).write_delta(str(table))
+    spark.read.format("delta").load(str(table)).createOrReplaceTempView("events")
 
-        def ours() -> None:
-            shutil.rmtree(home / "jobs", ignore_errors=True)
-            run_job(spark, lakehouse, job)
+    def ours(home: Path) -> None:
+        (home / "events").symlink_to(str(table.parent))
+        run_job(spark, Lakehouse(home), job)
 
-        def native() -> None:
-            spark.sql(NATIVE[name]).write.format("delta").mode("overwrite").save(f"{folder}/native")
+    def native(home: Path) -> None:
+        spark.sql(NATIVE[name]).write.format("delta").save(f"{home}/native")
 
-        ours()
-        native()
-        times = [(seconds_of(ours), seconds_of(native)) for _ in range(REPEAT)]
-    return min(our for our, _ in times), min(their for _, their in times)
-
-
-def seconds_of(run: Callable[[], object]) -> float:
-    """How long a call takes, in seconds of wall time, with what earlier calls left collected first."""
-    gc.collect()
-    began = time.perf_counter()
-    run()
-    return time.perf_counter() - began
+    found = by_turns({"ours": ours, "native": native}, folder, REPEAT)
+    return found["ours"].best, found["native"].best
 
 
 def _micros(moment: datetime) -> int:

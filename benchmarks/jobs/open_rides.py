@@ -78,11 +78,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.jobs.open_rides", description=__doc__)
     parser.add_argument("--points", type=int, default=40, help="that each open ride has sent")
     parser.add_argument("--batches", type=int, default=20, help="that are timed, all that they join among it")
-    parser.add_argument("--delay", default="10m", help="of the watermark")
     parser.add_argument("--ends", action="store_true", help="rides end after that many points, and others begin")
-    parser.add_argument("--close", choices=["fast", "complete"], default="fast")
     arguments = parser.parse_args()
-    job = build_job(RIDE_SUMMARIES, {"watermark_delay": arguments.delay, "close": arguments.close})
+    job = build_job(RIDE_SUMMARIES, {"watermark_delay": "10m", "close": "fast"})
     speeds, life = {}, arguments.points if arguments.ends else None
     for rides in (10_000, 100_000, 1_000_000):
         of_share, each = rides // SHARE, NEW // rides

@@ -1,6 +1,7 @@
 """Declare the three streams of Nexmark and the inputs of its queries."""
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -8,31 +9,16 @@ import pyarrow as pa
 
 from benchmarks.nexmark.events import LATEST
 from keyfold import Input, Stream
+from keyfold.columns import plain_columns
 from keyfold.stream import TIMESTAMP
 
 TIME = "dateTime"
 WINDOW = timedelta(seconds=10)
 
 
-def required(name: str, kind: pa.DataType) -> pa.Field:
-    """Return a column that is never NULL."""
-    return pa.field(name, kind, nullable=False)
-
-
-def whole(*names: str) -> list[pa.Field]:
-    """Return integer columns that are never NULL."""
-    return [required(name, pa.int64()) for name in names]
-
-
-def text(*names: str) -> list[pa.Field]:
-    """Return text columns that are never NULL."""
-    return [required(name, pa.string()) for name in names]
-
-
-def times(*names: str) -> list[pa.Field]:
-    """Return timestamp columns that are never NULL."""
-    return [required(name, TIMESTAMP) for name in names]
-
+required = partial(pa.field, nullable=False)
+whole, text, times = (partial(plain_columns, kind, nullable=False) for kind in (pa.int64(), pa.string(), TIMESTAMP))
+"""Make columns that are never NULL: `required` one of any type, the others some of integers, text or timestamps."""
 
 _ITEM = [*text("itemName", "description"), *whole("initialBid", "reserve"), *times(TIME, "expires")]
 _PERSON = text("name", "emailAddress", "creditCard", "city", "state")

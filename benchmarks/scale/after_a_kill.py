@@ -15,9 +15,9 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.memory import family, processor_seconds
 from benchmarks.scale.balances import BOOKING, STREAM, balances
 from benchmarks.scale.cell import Cell, book, seed
+from benchmarks.usage import family, processor_seconds
 from keyfold import Lakehouse, build_session, read_state
 from keyfold.journal.progress import Progress
 from keyfold.keyed.generation.batch_records import Counts

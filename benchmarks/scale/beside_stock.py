@@ -18,8 +18,8 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
-from benchmarks.memory import processor_seconds
 from benchmarks.scale.balances import bookings, first_state
+from benchmarks.usage import processor_seconds
 from keyfold import build_session
 from keyfold.session import SparkSettings
 
@@ -69,10 +69,10 @@ def _measure(spark: SparkSession, folder: Path, keys: int, events: int, batches:
     for name in ("seed", "events"):
         (folder / name).mkdir()
     for first in range(0, keys, _KEYS_A_FILE):
-        first_state(first, min(first + _KEYS_A_FILE, keys), 1).write_parquet(folder / "seed" / f"{first:012d}.parquet")
+        first_state(first, min(first + _KEYS_A_FILE, keys)).write_parquet(folder / "seed" / f"{first:012d}.parquet")
     for batch in range(batches + _COLD):
         path = folder / "events" / f"{batch:06d}.parquet"
-        bookings(batch, events, keys, 1, 1, 1).write_parquet(path)
+        bookings(batch, events, keys).write_parquet(path)
         # Spark orders files by their modification times.
         os.utime(path, (batch, batch))
     walls, used, sizes, known = [time.monotonic()], [processor_seconds(os.getpid())], [0], set[str]()

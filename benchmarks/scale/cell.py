@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from benchmarks.scale.balances import BOOKING, START, STREAM, balances, bookings, first_state
-from benchmarks.usage import PeakByRole, bytes_written, processor_seconds_of
+from benchmarks.usage import PeakMemory, bytes_written, processor_seconds_of
 from keyfold import Lakehouse, build_session
 from keyfold.journal.progress import Progress
 from keyfold.keyed.generation.batch_records import Counts
@@ -42,9 +42,6 @@ class Cell:
         keys: number of open keys.
         key_groups: key groups of the job.
         events: events per batch.
-        keys_touched: share of the keys that may have events.
-        groups_touched: share of the key groups that may have events.
-        rows_a_key: state rows per key.
         partitions: state partitions.
         batches: number of warm batches.
         executors: number of executors on loopback, with one core each; 0 for Spark in the driver's process, on all cores.
@@ -54,9 +51,6 @@ class Cell:
     keys: int = 1_000_000
     key_groups: int = 64
     events: int = 100_000
-    keys_touched: float = 1.0
-    groups_touched: float = 1.0
-    rows_a_key: int = 1
     partitions: int = 2
     batches: int = 4
     executors: int = 0
@@ -68,7 +62,7 @@ class _Samples:
     """Resources used and bytes written up to the end of each batch."""
 
     generation: Path
-    memory: PeakByRole
+    memory: PeakMemory
     wall: list[float] = field(default_factory=list)
     used: list[dict[str, float]] = field(default_factory=list)
     written: list[int] = field(default_factory=list)
@@ -104,7 +98,7 @@ def measure(cell: Cell, folder: Path) -> dict[str, Any]:
         folder: an empty folder for all files.
     """
     with ExitStack() as running:
-        memory = PeakByRole(os.getpid())
+        memory = PeakMemory(os.getpid())
         spark, result = _session(cell, folder, running), asdict(cell)
         lakehouse, job = Lakehouse(folder / "home"), balances(cell.key_groups)
         create_table(lakehouse.events(STREAM), BOOKING)
@@ -143,9 +137,8 @@ def seed(spark: SparkSession, lakehouse: Lakehouse, cell: Cell, folder: Path) ->
     """Build the full state, and return the time and size of that."""
     source = folder / "seed"
     source.mkdir()
-    step = max(1, _KEYS_A_FILE // cell.rows_a_key)
-    for first in range(0, cell.keys, step):
-        rows = first_state(first, min(first + step, cell.keys), cell.rows_a_key)
+    for first in range(0, cell.keys, _KEYS_A_FILE):
+        rows = first_state(first, min(first + _KEYS_A_FILE, cell.keys))
         rows.write_parquet(source / f"{first:012d}.parquet")
     before, began = sum(processor_seconds_of(os.getpid()).values()), time.monotonic()
     wanted = Bootstrap(str(source), watermark=START, read_from="latest")
@@ -160,10 +153,8 @@ def seed(spark: SparkSession, lakehouse: Lakehouse, cell: Cell, folder: Path) ->
 def book(lakehouse: Lakehouse, cell: Cell) -> int:
     """Write the events of all batches, and return the maximum bytes of a batch that keep these batches separate."""
     table, landed, total = lakehouse.events(STREAM), [], 0
-    groups = max(1, round(cell.key_groups * cell.groups_touched))
-    keys = max(1, round(cell.keys * cell.keys_touched))
     for batch in range(cell.batches + _COLD):
-        rows = bookings(batch, cell.events, keys, cell.rows_a_key, cell.key_groups, groups)
+        rows = bookings(batch, cell.events, cell.keys)
         # Each file spans the whole batch, so that the engine does not cut between files.
         landed += [write_data_file(rows.gather_every(cell.files, one), table, BOOKING) for one in range(cell.files)]
     total = sum(file.bytes for file in landed)

@@ -1,7 +1,7 @@
 """`python -m benchmarks.scale.upserts`: measure batches of changed keys on a table with one row per key (`latest_` tables).
 
-The table is built by merges of a million new keys each. Then follow batches of `--changed` keys, spread evenly over all keys,
-or the same keys each time (`--same`). For each batch it prints bytes of data files and log written, files, seconds, and
+The table is built by merges of a million new keys each. Then follow batches of `--changed` keys, spread evenly over all keys.
+For each batch it prints bytes of data files and log written, files, seconds, and
 processor seconds of this process and its workers. `--whole` merges without leaves.
 """
 
@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 import keyfold
-from benchmarks.memory import processor_seconds
+from benchmarks.usage import processor_seconds
 from keyfold.keyed.rows.hashing import key_hash
 from keyfold.lakehouse import create_table
 from keyfold.lakehouse.data_files import STAGED, WrittenFile, write_data_file
@@ -42,7 +42,6 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=10_000_000)
     parser.add_argument("--changed", type=int, nargs="*", default=[1_000, 100_000])
     parser.add_argument("--batches", type=int, default=5)
-    parser.add_argument("--same", action="store_true", help="the same keys change in each batch")
     parser.add_argument("--whole", action="store_true", help="merge without leaves")
     arguments = parser.parse_args()
     with keyfold.build_session() as spark, tempfile.TemporaryDirectory(prefix="keyfold-upserts-") as made:
@@ -52,10 +51,8 @@ def main() -> None:
         print(f"{arguments.keys:,} keys: {table.describe()}", flush=True)
         chance = np.random.default_rng(1)
         for changed in arguments.changed:
-            keys = chance.choice(arguments.keys, changed, replace=False)
             for _ in range(arguments.batches):
-                if not arguments.same:
-                    keys = chance.choice(arguments.keys, changed, replace=False)
+                keys = chance.choice(arguments.keys, changed, replace=False)
                 print(f"  {changed:,} changed: {table.take(keys)}", flush=True)
             print(f"  {table.describe()}", flush=True)
 

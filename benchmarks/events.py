@@ -1,0 +1,129 @@
+"""Sources of events at a steady rate: messages to Kafka from a separate process, or landing files from a thread.
+
+Event and message have the time at which it was due. If the machine delays the producer, it sends due events late, and this
+delay counts like any other.
+"""
+
+import json
+import math
+import multiprocessing
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from confluent_kafka import Producer
+
+from keyfold.times import to_iso
+
+MakeEvent = Callable[[int, str], bytes]
+"""Takes an event's number and its time in ISO 8601, and returns a message's value."""
+
+_CHUNK_SECONDS = 0.02
+_FILE_SECONDS, _ROWS_A_FILE, _SERIES = 0.5, 20, 100
+
+
+class SteadyProducer:
+    """Sends events at a rate until it is stopped; a context manager.
+
+    Args:
+        bootstrap: address of the broker.
+        topic: the topic, whose partitions get events in turn.
+        make: makes an event; a module's function, since another process calls it.
+        rate: events per second.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, make: MakeEvent, rate: float) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._stop, self._sent = context.Event(), context.Value("q", 0)
+        self._process = context.Process(
+            target=_produce, args=(bootstrap, topic, make, rate, self._stop, self._sent), daemon=True
+        )
+
+    def __enter__(self) -> Self:
+        self._process.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._process.pid or 0
+
+    @property
+    def sent(self) -> int:
+        """How many events it has sent."""
+        return int(self._sent.value)
+
+    def stop(self) -> None:
+        """Send the events that are due, and stop.
+
+        Raises:
+            RuntimeError: some events could not be sent.
+        """
+        self._stop.set()
+        self._process.join(90)
+        if self._process.exitcode != 0:
+            raise RuntimeError(f"the producer ended with {self._process.exitcode}")
+
+
+def _produce(bootstrap: str, topic: str, make: MakeEvent, rate: float, stop: Any, sent: Any) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "compression.type": "lz4", "log_level": 0})
+    partitions = len(producer.list_topics(topic, timeout=10).topics[topic].partitions)
+    began, number = time.time(), 0
+    while not stop.is_set():
+        time.sleep(max(0.0, began + number / rate + _CHUNK_SECONDS - time.time()))
+        until = math.floor((time.time() - began) * rate)
+        for at in range(number, until):
+            due = began + at / rate
+            value = make(at, datetime.fromtimestamp(due, UTC).isoformat())
+            producer.produce(topic, value, partition=at % partitions, timestamp=int(due * 1000))
+        number = until
+        producer.poll(0)
+        sent.value = number
+    if producer.flush(60):
+        raise RuntimeError("Kafka did not take all events")
+
+
+class LandingFiles(threading.Thread):
+    """Lands a file of metrics every half second until it is stopped; a context manager.
+
+    A file is renamed when it is whole; its rows have the time of that moment.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(daemon=True)
+        self._folder, self._rng = folder, np.random.default_rng(1)
+        self._ended, self.sent = threading.Event(), 0
+        folder.mkdir(parents=True)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop; the last file is whole."""
+        self._ended.set()
+        self.join()
+
+    def run(self) -> None:
+        due = time.monotonic()
+        while not self._ended.wait(max(0.0, due - time.monotonic())):
+            due += _FILE_SECONDS
+            values, now = self._rng.normal(100, 5, _ROWS_A_FILE).tolist(), to_iso(datetime.now(UTC))
+            lines = [
+                json.dumps({"key": f"series-{at % _SERIES}", "timestamp": now, "value": value})
+                for at, value in enumerate(values, self.sent)
+            ]
+            aside = self._folder / f".{self.sent}.ndjson"
+            aside.write_text("\n".join(lines) + "\n")
+            aside.rename(self._folder / f"{self.sent}.ndjson")
+            self.sent += len(lines)
