@@ -21,13 +21,10 @@ DAY = 24 * HOUR
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimulationSummary:
-    """The counts of what one call wrote.
+class LineCounts:
+    """The counts of the lines of all readable files.
 
     Attributes:
-        stream: the stream's name.
-        size: number of rides, stations, series, vehicles, sales or cards; see `Simulator.counted`.
-        files: number of readable files. `unreadable_files` are not included, and their lines are not counted below.
         rows: lines without headers; the sum of `events`, `duplicates` and `malformed`.
         events: well-formed events, each counted once.
         duplicates: further exact copies of events.
@@ -35,6 +32,26 @@ class SimulationSummary:
         out_of_order: events that arrive after one that is newer by more than `Arrival.out_of_order`; includes the late ones.
         late: events that arrive after one that is newer by more than `Arrival.late`.
         untimed: events whose line has no time, so a reader cannot detect that they are out of order.
+    """
+
+    rows: int
+    events: int
+    duplicates: int
+    malformed: int
+    malformed_by_fault: Mapping[str, int]
+    out_of_order: int
+    late: int
+    untimed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationSummary(LineCounts):
+    """What one call wrote.
+
+    Attributes:
+        stream: the stream's name.
+        size: number of rides, stations, series, vehicles, sales or cards; see `Simulator.counted`.
+        files: number of readable files. `unreadable_files` are not included, and their lines are not counted.
         start: no event is earlier.
         end: no well-formed event is later; the next call into the same folder starts here.
         planted: what a job should detect, depending on the stream: jumps of meters, anomalies or frauds.
@@ -44,14 +61,6 @@ class SimulationSummary:
     size: int
     files: int
     unreadable_files: int
-    rows: int
-    events: int
-    duplicates: int
-    malformed: int
-    malformed_by_fault: Mapping[str, int]
-    out_of_order: int
-    late: int
-    untimed: int
     start: datetime
     end: datetime
     planted: tuple[Any, ...] = ()

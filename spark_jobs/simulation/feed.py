@@ -1,38 +1,16 @@
 """Turn clean events into lines in the order of arrival, add faults, and count them."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 import polars as pl
 
-from spark_jobs.simulation.contract import MINUTE, SECOND, Arrival, Floats, Format, Ints, SimulatedEvents
+from spark_jobs.simulation.contract import MINUTE, SECOND, Arrival, Floats, Format, Ints, LineCounts, SimulatedEvents
 
 
-@dataclass(frozen=True)
-class Feed:
-    """Lines in the order of arrival, and their counts.
-
-    Attributes:
-        lines: the columns `file` (a number), `place` (the order of the lines within a file), `line` and `key`.
-        events: well-formed events, each counted once.
-        duplicates: exact copies.
-        malformed: malformed lines by fault.
-        out_of_order: events that are out of order.
-        late: events that are late.
-        untimed: events whose line has no time.
-    """
-
-    lines: pl.DataFrame
-    events: int
-    duplicates: int
-    malformed: Mapping[str, int]
-    out_of_order: int
-    late: int
-    untimed: int
-
-
-def feed(rng: np.random.Generator, made: SimulatedEvents, arrival: Arrival, files: int, *, copies: bool) -> Feed:
+def feed(
+    rng: np.random.Generator, made: SimulatedEvents, arrival: Arrival, files: int, *, copies: bool
+) -> tuple[pl.DataFrame, LineCounts]:
     """Make the lines of clean events, with faults.
 
     Args:
@@ -40,6 +18,10 @@ def feed(rng: np.random.Generator, made: SimulatedEvents, arrival: Arrival, file
         arrival: the arrival of the events.
         files: number of files, at most that of events.
         copies: whether to duplicate some lines.
+
+    Returns:
+        The lines in the order of arrival (`file`, a number; `place`, the order of the lines within a file; `line`; `key`), and
+        their counts.
     """
     events, out_of_order, late = _in_order_of_arrival(rng, made, arrival, files)
     parts, duplicates = [events], 0
@@ -48,8 +30,17 @@ def feed(rng: np.random.Generator, made: SimulatedEvents, arrival: Arrival, file
         duplicates = len(parts[-1])
     malformed, faults = _malformed(rng, events, made)
     lines = pl.concat([part.select("file", "place", "line", "key") for part in (*parts, malformed)])
-    untimed = int(events["untimed"].sum())
-    return Feed(lines.sort("file", "place"), len(events), duplicates, faults, out_of_order, late, untimed)
+    counts = LineCounts(
+        rows=len(lines),
+        events=len(events),
+        duplicates=duplicates,
+        malformed=len(malformed),
+        malformed_by_fault=faults,
+        out_of_order=out_of_order,
+        late=late,
+        untimed=int(events["untimed"].sum()),
+    )
+    return lines.sort("file", "place"), counts
 
 
 def _in_order_of_arrival(

@@ -123,10 +123,10 @@ def simulate(
     rng = np.random.default_rng(seed)
     made = simulator.make(rng, SimulationRequest(size, micros(begin), micros(end), first))
     files = made.events["key"].n_unique() if made.file_by_key else min(files, len(made.events))
-    lines = feed(rng, made, simulator.arrival, files, copies=simulator.copies)
+    lines, counts = feed(rng, made, simulator.arrival, files, copies=simulator.copies)
     stem = f"{simulator.stem}-{begin:%Y%m%dT%H%M%SZ}-{end:%Y%m%dT%H%M%SZ}-seed{seed}"
     to.mkdir(parents=True, exist_ok=True)
-    for number, (name, ending, text) in enumerate(_texts(made, lines.lines, stem)):
+    for number, (name, ending, text) in enumerate(_texts(made, lines, stem)):
         write_whole(to / f"{name}{ending}{'.gz' * compress}", _zipped(text) if compress else text)
         if number == files // 2:
             cut = _zipped(text)
@@ -136,17 +136,10 @@ def simulate(
         size=size,
         files=files,
         unreadable_files=1,
-        rows=len(lines.lines),
-        events=lines.events,
-        duplicates=lines.duplicates,
-        malformed=sum(lines.malformed.values()),
-        malformed_by_fault=lines.malformed,
-        out_of_order=lines.out_of_order,
-        late=lines.late,
-        untimed=lines.untimed,
         start=begin,
         end=end,
         planted=made.planted,
+        **vars(counts),
     )
 
 

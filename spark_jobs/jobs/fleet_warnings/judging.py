@@ -107,23 +107,12 @@ def judge_places(ordered: Ordered, held: pl.DataFrame, geofences: Geofences) -> 
 
 def _changes(rows: Any, warning: str, change: str, began_at: Any, geofence: pl.Series | None = None) -> pl.DataFrame:
     columns = {"row": rows, "warning": warning, "geofence": geofence, "change": change, "began_at": began_at}
-    return _frame(columns, len(rows), CHANGE)
+    return pl.DataFrame(columns, schema=CHANGE)
 
 
 def _held(vehicle: Any, warning: str, began_at: Any, geofence: pl.Series | None = None) -> pl.DataFrame:
     columns = {"vehicle": vehicle, "warning": warning, "geofence": geofence, "began_at": began_at}
-    return _frame(columns, len(vehicle), HELD)
-
-
-def _frame(columns: dict[str, Any], height: int, schema: dict[str, Any]) -> pl.DataFrame:
-    """Build a frame; a single text, or None, is repeated in every row."""
-    series = [
-        pl.Series(name, [columns[name]], dtype=kind).new_from_index(0, height)
-        if columns[name] is None or isinstance(columns[name], str)
-        else pl.Series(name, columns[name], dtype=kind)
-        for name, kind in schema.items()
-    ]
-    return pl.DataFrame(series)
+    return pl.DataFrame(columns, schema=HELD)
 
 
 _NEVER = np.iinfo(np.int64).min
