@@ -49,9 +49,8 @@ def run_child(
     Raises:
         Failure: the process failed. The message is the process's own, or the end of its output if it sent none.
     """
-    folder, conf = new_scratch(), spark_conf(settings)
-    lines, given = deque[str](maxlen=_LAST_LINES), 0
-    with _session(context, {**task, "alive": str(lock_of(folder))}) as session:
+    conf, lines, given = spark_conf(settings), deque[str](maxlen=_LAST_LINES), 0
+    with _folder() as folder, _session(context, {**task, "alive": str(lock_of(folder))}) as session:
         launch = command(settings, _PROGRAM, [], folder)
         with _launched(launch, folder, conf, session.get_bootstrap_env_vars(), lines) as process:
             while not _has_ended(process, _LOOKS_EVERY):
@@ -65,6 +64,16 @@ def run_child(
         words = _last_words(process.returncode, list(lines), opened=session.message_handler.received_opened_message)
     if words is not None:
         raise dg.Failure(without_secrets(words, conf))
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """Create a private folder that this process keeps locked, and delete it: it contains settings, which may be secret."""
+    folder = new_scratch()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

@@ -196,6 +196,18 @@ def test_a_process_that_does_not_begin_is_told_with_what_it_printed(instance):
     assert str(failure(got)[1]).endswith("Its last output:\nJava is gone")
 
 
+def test_a_command_that_cannot_be_built_leaves_no_settings_behind(instance):
+    folders = []
+
+    def written_and_refused(settings, program, arguments, folder):
+        folders.append(folder)
+        (folder / "spark.properties").write_text(SECRET)
+        raise KeyfoldError("no bin/spark-submit")
+
+    assert not ran(definitions(checks=[], command=written_and_refused), instance).success
+    assert [folder.exists() for folder in folders] == [False]
+
+
 def test_an_interrupted_run_interrupts_its_process_which_ends_its_work_in_order(tmp_path):
     told = tmp_path / "told"
     with run_in_a_process(tmp_path, told) as run:
