@@ -174,19 +174,16 @@ def _with_jumps(
 ) -> tuple[pl.DataFrame, tuple[tuple[str, int], ...]]:
     """Add a jump of the meter to some rides; return the points, and the ride and first affected point of each jump."""
     rides = rng.choice(len(ids), max(1, len(ids) // 40), replace=False)
+    names = [ids[int(ride)] for ride in rides]
     # Before the last point, since a ride may have no dropoff.
-    since = rng.integers(1, lengths[rides] - 1)
-    by = pl.DataFrame(
-        {
-            "ride_id": [ids[ride] for ride in rides],
-            "since": since,
-            "by": np.round(rng.uniform(5, 20, len(rides)), 2),
-        }
+    since = dict(zip(names, rng.integers(1, lengths[rides] - 1).tolist(), strict=True))
+    by = dict(zip(names, np.round(rng.uniform(5, 20, len(rides)), 2).tolist(), strict=True))
+    first, size = (
+        pl.col("ride_id").replace_strict(of_ride, default=None, return_dtype=kind)
+        for of_ride, kind in ((since, pl.Int64), (by, pl.Float64))
     )
-    jumped = points.join(by, on="ride_id", how="left", maintain_order="left")
-    added = pl.when(pl.col("point_idx") >= pl.col("since")).then("by").fill_null(0)
-    jumped = jumped.with_columns((pl.col("meter_reading") + added).round(4).alias("meter_reading"))
-    return jumped.select(points.columns), tuple(sorted(by.select("ride_id", "since").iter_rows()))
+    added = pl.when(pl.col("point_idx") >= first).then(size).fill_null(0)
+    return points.with_columns((pl.col("meter_reading") + added).round(4)), tuple(sorted(since.items()))
 
 
 # Malformed lines have a point_idx of their own, so that none is a duplicate of a good point. Every good line contains the text

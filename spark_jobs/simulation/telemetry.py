@@ -187,16 +187,11 @@ def make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvent
 
 def _until_silent(rng: np.random.Generator, table: pl.DataFrame, muted: list[str]) -> pl.DataFrame:
     """Drop the reports of the muted vehicles after a random point, while driving, in the second half of their way."""
-    drives = table.filter(pl.col("vehicle_id").is_in(muted) & (pl.col("speed") > 0)).sort("vehicle_id", "time")
-    share = pl.DataFrame(
-        {"vehicle_id": pl.Series(sorted(muted), dtype=pl.String), "share": rng.uniform(0.5, 0.9, len(muted))}
-    )
-    nth = (pl.col("share").first() * pl.len()).cast(pl.UInt32)
-    last = (
-        drives.join(share, on="vehicle_id").group_by("vehicle_id").agg(last=pl.col("time").sort().gather(nth).first())
-    )
-    joined = table.join(last, on="vehicle_id", how="left", maintain_order="left")
-    return joined.filter(pl.col("last").is_null() | (pl.col("time") <= pl.col("last"))).drop("last")
+    share = dict(zip(sorted(muted), rng.uniform(0.5, 0.9, len(muted)).tolist(), strict=True))
+    drives = pl.col("speed") > 0
+    so_far, in_all = (count.over("vehicle_id") for count in (drives.cum_sum(), drives.sum()))
+    last = (pl.col("vehicle_id").replace_strict(share, default=1.0, return_dtype=pl.Float64) * in_all).floor() + 1
+    return table.filter(so_far + ~drives <= last)
 
 
 _FAULTS = json_faults("time") | {
