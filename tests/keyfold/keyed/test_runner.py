@@ -23,8 +23,6 @@ from keyfold.keyed.runner import RunOptions, run_continuously, run_job
 from keyfold.lakehouse import exclusive
 from tests.keyfold.keyed.toy_jobs import (
     START,
-    WAIT,
-    stale_buffer,
     sum_clicks,
     totals,
     windows,
@@ -49,11 +47,6 @@ def hours_later(monkeypatch):
         monkeypatch.setattr(runner, "read_clock", later)
 
     return pass_by
-
-
-def test_a_run_before_any_ingest_says_what_to_do(without_spark, lakehouse):
-    with pytest.raises(KeyfoldError, match="keyfold ingest clicks"):
-        run_job(without_spark, lakehouse, windows())
 
 
 def test_state_closes_when_its_timer_is_due_and_not_before(without_spark, lakehouse, land, rows, minutes):
@@ -137,16 +130,6 @@ def test_a_clock_that_jumps_moves_no_event_time_and_is_said(without_spark, lakeh
     assert run_job(without_spark, lakehouse, job).warnings == ()
     land(("ann", 31))
     assert run_job(without_spark, lakehouse, job).counts.rows["late.windows"] == 0
-
-
-def test_processing_time_flushes_what_is_stale_though_no_event_comes(without_spark, lakehouse, land, rows, minutes):
-    land(("ann", 0), ("bob", 1))
-    run_job(without_spark, lakehouse, stale_buffer())
-    assert rows("stale_buffer") == []
-    time.sleep(WAIT.total_seconds())
-    summary = run_job(without_spark, lakehouse, stale_buffer())
-    assert rows("stale_buffer") == [("ann", 1), ("bob", 1)]
-    assert summary.watermark == minutes(-4)
 
 
 @pytest.mark.parametrize("make", [windows, windows_per_key, lambda: windows(**COMBINED)])

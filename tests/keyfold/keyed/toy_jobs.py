@@ -118,24 +118,6 @@ def notes(**changes) -> KeyedJob:
     return windows(**{**settings, **changes})
 
 
-WAIT = timedelta(milliseconds=500)
-WAITING = pa.schema([("user", pa.string()), ("clicks", pa.int64()), ("stale_at", TIME)])
-FLUSH = pa.schema([("user", pa.string()), ("clicks", pa.int64())])
-
-
-def stale_buffer() -> KeyedJob:
-    """Clicks that wait, and are given out when they have waited (processing time) for a moment: `stale_at`."""
-
-    def step(state, events, clock):
-        came = events.group_by("user").agg(pl.col("clicks").sum())
-        came = came.with_columns(stale_at=pl.lit(clock.processing_time + WAIT).dt.cast_time_unit("us"))
-        waiting = pl.concat([state, came])
-        is_stale = pl.col("stale_at") <= clock.processing_time
-        return Step(state=waiting.filter(~is_stale), output=waiting.filter(is_stale).drop("stale_at"))
-
-    return windows(name="stale_buffer", step=step, state=WAITING, output=FLUSH)
-
-
 TOTAL = pa.schema([pa.field("user", pa.string(), nullable=False), ("clicks", pa.int64())])
 
 

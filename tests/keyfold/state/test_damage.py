@@ -11,7 +11,7 @@ import pytest
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.generations import live_generation
-from keyfold.keyed.generation.run_mode import Incremental, Replay
+from keyfold.keyed.generation.run_mode import Replay
 from keyfold.keyed.runner import run_job
 from keyfold.keyed.running.processor import STATE_VARIABLE
 from keyfold.lakehouse import Lakehouse, create_table
@@ -26,12 +26,12 @@ from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.stream import Stream
 from keyfold.testing import local_spark
 from keyfold.testing.local_batches import local_state
-from tests.keyfold.keyed.conftest import cut_power, minutes, rows, without_spark
+from tests.keyfold.keyed.conftest import cut_power, rows, without_spark
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks, windows
 from tests.keyfold.state.local_manifests import local_reader
 from tests.keyfold.state.local_state import state_without_spark
 
-__all__ = ["cut_power", "local_reader", "minutes", "rows", "state_without_spark", "without_spark"]
+__all__ = ["cut_power", "local_reader", "rows", "state_without_spark", "without_spark"]
 
 CLICKS = Stream("clicks", CLICK.set(1, CLICK.field("at").with_nullable(False)), "at")
 BY = Author("dpo@example.org", "request 17")
@@ -134,16 +134,6 @@ SOURCES = {
     "a row with a field too many": ("seed.csv", "user,clicks\nann,1\nbob,2,3\n", "seed.csv cannot be read: "),
     "an empty CSV file": ("seed.csv", "", "seed.csv cannot be read: "),
     "bytes that are no text": ("seed.csv", b"user,clicks\n\xff\xfe\xfa,1\n", "seed.csv cannot be read: |user is"),
-    "a value of another type": (
-        "seed.jsonl",
-        '{"user": "ann", "window": "2026-01-01T00:00:00Z", "clicks": [1]}',
-        r"clicks is no Int64 in 1 rows \(row 1",
-    ),
-    "a number beyond its type": (
-        "seed.csv",
-        "user,clicks\nann,9223372036854775808\n",
-        r"clicks is no Int64 in 1 rows \(row 1: '9223372036854775808'\)",
-    ),
     "a file of another kind": ("seed.xlsx", b"PK", "holds no files of one kind that can be read"),
 }
 
@@ -326,20 +316,3 @@ def test_a_branch_of_events_that_were_since_made_anew_is_not_promoted(spark, ran
     land(ran, ("ann", 1))
     with Refused(ran, "events.clicks is not the table that it has read"):
         promote(ran, "windows", "again")
-
-
-def test_what_no_tool_could_damage_goes_on(spark, ran, rows, minutes, tmp_path):
-    with pytest.raises(KeyfoldError):
-        bootstrap(spark, ran, windows(), seed(tmp_path, "seed.parquet", b"PAR1"))
-    with pytest.raises(KeyfoldError):
-        move(spark, ran, windows(step_decides_late=True))
-    with pytest.raises(KeyfoldError):
-        edit_state(spark, ran, windows(), Edit(("zoe",), {"clicks": "1"}, BY))
-    summary = run_job(spark, ran, windows(), Incremental(advance_to=minutes(60)))
-    assert rows("windows") == [
-        ("ann", minutes(0), 1),
-        ("bob", minutes(0), 1),
-        ("bob", minutes(20), 1),
-        ("cat", minutes(20), 2),
-    ]
-    assert (summary.generation, summary.totals.events, len(rows("late.windows"))) == ("generation-0001", 6, 1)

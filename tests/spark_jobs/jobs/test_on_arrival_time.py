@@ -22,7 +22,6 @@ from keyfold.times import micros
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.jobs.top_products import TOP_PRODUCTS
 from spark_jobs.streams import SALES
 from tests.keyfold.keyed.without_spark import cut_power, without_spark
 from tests.spark_jobs.jobs.sales_oracle import Totals
@@ -143,22 +142,6 @@ def test_windows_of_an_event_index_by_arrival_are_windows_of_arrivals(without_sp
     assert starts == {arrived.replace(minute=0, second=0, microsecond=0)}
 
 
-def test_an_arrival_beside_history_makes_none_of_it_late(without_spark, shop):
-    windows = build_job(TOP_PRODUCTS, {"window": "1d"})
-    history = [sale("Mac", 1, "Macbook air", at=OLD + timedelta(days=day)) for day in range(9)]
-    for day, one in enumerate(history):
-        shop.come(one, *([sale("Mac", 5, "Macbook air")] if day % 2 else []))
-        run_job(without_spark, shop.lakehouse, windows)
-    assert shop.rows("late.top_products") == []
-    run_job(without_spark, shop.lakehouse, windows, Incremental(advance_to=AHEAD))
-    told = pl.read_delta(str(shop.lakehouse.table("top_products"))).sort("window_start")
-    assert told["window_start"].to_list()[:9] == [
-        OLD.replace(hour=0, minute=0) + timedelta(days=day) for day in range(9)
-    ]
-    assert told["quantity"].to_list()[:9] == [1] * 9
-    assert sum(told["quantity"].to_list()[9:]) == 4 * 5
-
-
 @pytest.mark.parametrize("point", ["plan: after", "work: files written", "done: before", "done: after"])
 def test_a_crash_of_ingest_changes_no_arrival_and_so_no_row(without_spark, lakehouse, cut_power, point):
     """What a job makes of arrivals is what it would have made if ingest had not died: the plan's time is kept."""
@@ -174,17 +157,6 @@ def test_a_crash_of_ingest_changes_no_arrival_and_so_no_row(without_spark, lakeh
     oracle = Totals()
     expected = [*map(oracle.add, as_arrived(FILES[:2], [plan.planned_at, later]))]
     assert shop.rows("purchase_totals") == sorted([*expected[0], *expected[1]], key=repr)
-
-
-def test_another_time_is_another_generation_and_left_out_it_is_that_of_the_generation(without_spark, shop):
-    shop.come(*FILES[0])
-    run_job(without_spark, shop.lakehouse, build_job(PURCHASE_TOTALS))
-    with pytest.raises(KeyfoldError, match=r"was born with .* and now runs with"):
-        run_job(without_spark, shop.lakehouse, build_job(PURCHASE_TOTALS, {"time": "arrival"}))
-    run_job(without_spark, shop.lakehouse, build_job(PURCHASE_TOTALS, {"time": "arrival"}), FullRefresh())
-    going_on = configured_job(shop.lakehouse, PURCHASE_TOTALS)
-    assert going_on.stored_time == INGESTED_AT
-    run_job(without_spark, shop.lakehouse, going_on)
 
 
 def test_a_generation_of_before_a_parameter_goes_on_with_its_default_and_with_no_other_value(without_spark, shop):

@@ -126,16 +126,6 @@ def test_each_ride_has_the_newest_reading_of_its_station_at_its_start(rides, rea
     assert rows_of(harness.written["ride_weather"]) == expected
 
 
-def test_a_ride_waits_until_no_earlier_reading_can_come_and_a_reading_that_comes_later_is_late():
-    harness = TestHarness(ride_weather())
-    harness.batch({"rides": frame(RIDE, [ride("a", 30)]), "weather": frame(READING, [reading(0, 40.0)])})
-    assert harness.written["ride_weather"].is_empty()
-    harness.batch({"weather": frame(READING, [reading(25, 41.0), reading(95, 50.0)])}, idle={"rides"})
-    assert rows_of(harness.written["ride_weather"]) == [("a", "JFK", NOON + 25 * MINUTE, 41.0)]
-    harness.batch({"weather": frame(READING, [reading(28, 42.0)])}, idle={"rides"})
-    assert harness.written["late.ride_weather"].select("input", "temp").rows() == [("weather", 42.0)]
-
-
 @examples(200)
 @given(st.lists(st.tuples(st.floats(-90, 90), st.floats(-180, 180)), min_size=1, max_size=20))
 def test_the_nearest_station_is_the_one_that_plain_python_finds(places):

@@ -9,7 +9,6 @@ import pytest
 
 import keyfold
 from keyfold import Lakehouse
-from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.parameters import build_job
 from keyfold.times import micros
 from spark_jobs.jobs.registry import JOBS
@@ -78,18 +77,6 @@ def test_each_sale_has_its_product_and_one_of_an_unknown_item_has_none(shop):
     shop.run()
     assert shop.rows == sorted(joined(sales, known), key=repr)
     assert any(row[5] is None for row in shop.rows)
-
-
-def test_a_table_of_products_that_changes_counts_from_the_next_run_on_and_by_a_refresh_for_all(shop):
-    first = shop.sell(1)
-    shop.run()
-    dearer = products_table().with_columns(pl.col("list_price") * 2)
-    shop.sell_by(dearer)
-    second = shop.sell(2)
-    shop.run()
-    assert shop.rows == sorted([*joined(first, products_table()), *joined(second, dearer)], key=repr)
-    shop.run(FullRefresh())
-    assert shop.rows == sorted(joined(pl.concat([first, second]), dearer), key=repr)
 
 
 def test_the_table_may_lie_elsewhere_and_move(shop, tmp_path, monkeypatch):

@@ -151,19 +151,16 @@ def test_of_many_bad_rows_ten_are_shown(spark, few):
     assert len(run.sample("fare")) == len(run.sample("query")) == 10
 
 
-def test_a_critical_failure_holds_downstream_back(fares):
-    run = Run(fares, {"fare": ExpectColumnValuesToBeBetween(column="fare", min_value=0, severity=CRITICAL)})
-    assert run.found["fare"].severity is dg.AssetCheckSeverity.ERROR
-    assert run.found["fare"].blocking
-    assert run.made == {TABLE}
-
-
-@pytest.mark.parametrize("severity", [WARNING, INFO])
-def test_a_lesser_failure_warns_and_holds_nothing_back(fares, severity):
-    run = Run(fares, {"fare": ExpectColumnValuesToBeBetween(column="fare", min_value=0, severity=severity)})
-    assert not run.found["fare"].passed
-    assert run.found["fare"].severity is dg.AssetCheckSeverity.WARN
-    assert run.made == {TABLE, downstream.key}
+@pytest.mark.parametrize("column", ["fare", "tip"], ids=["fails", "could not be evaluated"])
+@pytest.mark.parametrize(("severity", "holds"), [(CRITICAL, True), (WARNING, False), (INFO, False)])
+def test_a_check_that_fails_or_could_not_be_evaluated_holds_downstream_back_where_it_is_critical(
+    fares, column, severity, holds
+):
+    run = Run(fares, {"check": ExpectColumnValuesToBeBetween(column=column, min_value=0, severity=severity)})
+    found = run.found["check"]
+    assert (found.passed, found.blocking) == (False, holds)
+    assert found.severity is (dg.AssetCheckSeverity.ERROR if holds else dg.AssetCheckSeverity.WARN)
+    assert run.made == ({TABLE} if holds else {TABLE, downstream.key})
 
 
 @pytest.mark.parametrize("few", [FEW, 0], ids=["few", "many"])
@@ -210,18 +207,6 @@ def test_an_error_that_the_data_makes_is_told_of_its_own_check_alone(fares, few)
         "mean": True,
     }
     assert run.passed() == {"number": False, "fare": True, "mean": True}
-
-
-def test_a_critical_check_that_could_not_be_evaluated_holds_downstream_back(fares):
-    run = Run(fares, {"tip": ExpectColumnValuesToNotBeNull(column="tip", severity=CRITICAL)})
-    assert run.found["tip"].severity is dg.AssetCheckSeverity.ERROR
-    assert run.made == {TABLE}
-
-
-def test_a_lesser_check_that_could_not_be_evaluated_warns(fares):
-    run = Run(fares, {"warning": ExpectColumnValuesToNotBeNull(column="tip", severity=WARNING)})
-    assert run.found["warning"].severity is dg.AssetCheckSeverity.WARN
-    assert run.made == {TABLE, downstream.key}
 
 
 def test_a_numpy_truth_passes_as_a_real_one(fares):
@@ -292,30 +277,18 @@ def test_a_run_checks_what_it_wrote_and_uniqueness_over_the_whole_table(fares, n
     assert run.reads == [Scope.INCREMENTAL, Scope.FULL]
 
 
-def test_a_bad_new_row_is_found_among_the_new(fares):
-    run = Run(fares, ROWS_AND_TABLE, fares.where("fare < 0"))
-    assert run.found["fare"].description == "1 of 1 rows violate the expectation (100 %)"
-
-
-def test_a_run_with_the_tag_scans_the_whole_table_once(fares, new_fares):
-    run = Run(fares, ROWS_AND_TABLE, new_fares, tags={SCOPE_TAG: "full"})
+@pytest.mark.parametrize("tags", [{SCOPE_TAG: "full"}, {}], ids=["asked for by a tag", "new rows cannot be told"])
+def test_a_run_over_the_whole_table_reads_it_once(fares, new_fares, tags):
+    run = Run(fares, ROWS_AND_TABLE, new_fares if tags else None, tags=tags)
     assert run.scopes() == {"fare": "full", "rides_are_unique": "full"}
     assert run.passed() == {"fare": False, "rides_are_unique": False}
     assert run.reads == [Scope.FULL]
 
 
-def test_where_new_rows_cannot_be_told_all_are_read_once(fares):
-    run = Run(fares, ROWS_AND_TABLE, None)
-    assert set(run.scopes().values()) == {"full"}
-    assert run.reads == [Scope.FULL]
-
-
-def test_a_run_of_row_checks_alone_never_reads_the_whole_table(fares, new_fares):
-    assert Run(fares, {"fare": ROWS_AND_TABLE["fare"]}, new_fares).reads == [Scope.INCREMENTAL]
-
-
-def test_no_new_rows_is_nothing_to_complain_of(fares):
-    assert Run(fares, {"fare": ROWS_AND_TABLE["fare"]}, fares.limit(0)).passed() == {"fare": True}
+@pytest.mark.parametrize(("new", "passed"), [("fare > 4.5", True), ("fare < 0", False), ("false", True)])
+def test_a_run_of_row_checks_alone_reads_its_new_rows_and_never_the_whole_table(fares, new, passed):
+    run = Run(fares, {"fare": ROWS_AND_TABLE["fare"]}, fares.where(new))
+    assert (run.passed(), run.reads) == ({"fare": passed}, [Scope.INCREMENTAL])
 
 
 # Masked columns

@@ -115,17 +115,6 @@ def test_an_erasure_that_was_cut_off_is_finished_by_the_same_call(
     assert (summary.totals.events, summary.totals.open_events) == (2, 0)
 
 
-def test_events_that_were_never_read_are_erased_before_a_job_sees_them(spark, lakehouse, land, rows, minutes):
-    job = windows()
-    land(("ann", 1))
-    run_job(spark, lakehouse, job)
-    land(("evangeline", 2), ("bob", 3))
-    land(("evangeline", 4))
-    erase(spark, lakehouse, CLICKS, [job], EVA)
-    run_job(spark, lakehouse, job, Incremental(advance_to=minutes(90)))
-    assert rows("windows") == [("ann", minutes(0), 1), ("bob", minutes(0), 1)]
-
-
 def test_an_erased_table_keeps_its_other_rows_and_no_old_version(spark, lakehouse, land):
     land(("ann", 1), ("evangeline", 2))
     land(("evangeline", 3))

@@ -132,15 +132,6 @@ def test_two_batches_differ_as_plain_python_says(spark, made):
             assert Counter(tuple(row.values()) for row in side or ()) == by_key(state)[user]
 
 
-def test_a_generation_and_its_branch_are_compared(spark, made):
-    lakehouse, _ = made
-    live, branch = (read_state(spark, lakehouse, JOB, generation=name) for name in (None, "all-at-once"))
-    summary = diff_states(live, branch).summary()
-    # All at once, nothing is late: eve's third click counts, in a window that is over by now.
-    assert summary.is_equal
-    assert summary.after == "job windows, all-at-once, batch 0"
-
-
 def test_a_state_is_compared_with_a_table_in_the_columns_that_both_have(spark, made, tmp_path):
     lakehouse, states = made
     write_state(read_state(spark, lakehouse, JOB), tmp_path / "delta", "delta")

@@ -34,15 +34,6 @@ def by_counting(rows):
     return expected
 
 
-def test_the_largest_surprise_so_far_is_as_rare_as_the_events_known_are_many():
-    largest = Largest([], [])
-    periods(largest, [(1.0 + number % 2, number, HORIZON) for number in range(10)])
-    assert largest.period(3.0, 10, HORIZON) == 10 + HEAD_START
-    assert largest.period(2.0, 10, HORIZON) == (10 + HEAD_START) / 6
-    assert largest.period(0.5, 10, HORIZON) == (10 + HEAD_START) / 11
-    assert largest.period(0.0, 10, HORIZON) == 0
-
-
 def test_surprises_that_differ_by_rounding_are_as_large():
     largest = Largest([0.1 + 0.2], [0])
     assert largest.period(0.3, 1, HORIZON) == (1 + HEAD_START) / 2
