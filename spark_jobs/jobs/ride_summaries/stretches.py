@@ -143,10 +143,8 @@ class _Rides:
         return pl.DataFrame(
             {
                 "ride_id": begins["ride_id"],
-                "start_time": _start_time(begins),
+                **_start(begins),
                 "end_time": ends["timestamp"],
-                "start_status": _start_status(begins),
-                **_start_place(begins),
                 "end_status": ends["ride_status"],
                 "n_points": self._n_points_of(first, last),
                 "distance": self._distance_of(first, last),
@@ -165,11 +163,8 @@ class _Rides:
         heads = np.flatnonzero(np.diff(ride, prepend=-1))
         folded, begins = heads[head > first], self._rows[first[head > first]]
         first, head = first[head > first], head[head > first]
-        places = _start_place(begins)
         return kept.with_columns(
-            *(kept[name].scatter(folded, place) for name, place in places.items()),
-            kept["start_time"].scatter(folded, _start_time(begins)),
-            kept["start_status"].scatter(folded, _start_status(begins)),
+            *(kept[name].scatter(folded, of_first) for name, of_first in _start(begins).items()),
             kept["n_points"].scatter(folded, self._n_points_of(first, head)),
             kept["distance"].scatter(folded, self._distance_of(first, head)),
             pl.Series("deadline", [None], pl.Datetime("us", "UTC"))
@@ -202,20 +197,16 @@ def _ranges(first: Rows, last: Rows) -> tuple[Rows, Rows]:
     return place, np.arange(place.size) + (first - (np.cumsum(lengths) - lengths))[place]
 
 
-def _start_time(stretches: pl.DataFrame) -> pl.Series:
-    return stretches.select(pl.coalesce("start_time", "timestamp").alias("start_time")).to_series()
-
-
-def _start_status(stretches: pl.DataFrame) -> pl.Series:
-    return stretches.select(pl.coalesce("start_status", "ride_status").alias("start_status")).to_series()
-
-
-def _start_place(stretches: pl.DataFrame) -> dict[str, pl.Series]:
-    """Return latitude and longitude of the first point of each stretch."""
+def _start(stretches: pl.DataFrame) -> dict[str, pl.Series]:
+    """Return time, status, latitude and longitude of the first point of each stretch."""
     is_point = pl.col("start_time").is_null()
     return stretches.select(
-        pl.when(is_point).then(name).otherwise(f"start_{name}").alias(f"start_{name}")
-        for name in ("latitude", "longitude")
+        pl.coalesce("start_time", "timestamp").alias("start_time"),
+        pl.coalesce("start_status", "ride_status").alias("start_status"),
+        *(
+            pl.when(is_point).then(name).otherwise(f"start_{name}").alias(f"start_{name}")
+            for name in ("latitude", "longitude")
+        ),
     ).to_dict()
 
 
