@@ -116,7 +116,10 @@ def test_a_vehicle_that_is_silent_leaves_no_state():
     assert play_points(days_job(), [A_DAY]).state.is_empty()
 
 
-@pytest.mark.parametrize("given", [{"timezone": "Mars/Base"}, {"stop_after": "0s"}, {"moving_speed": -1}, {"x": 1}])
+@pytest.mark.parametrize(
+    "given",
+    [{"timezone": "Mars/Base"}, {"timezone": "localtime"}, {"stop_after": "0s"}, {"moving_speed": -1}, {"x": 1}],
+)
 def test_parameters_that_cannot_be_are_refused(given):
     with pytest.raises(KeyfoldError, match=next(iter(given))):
         days_job(**given)
