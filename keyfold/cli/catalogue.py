@@ -11,7 +11,7 @@ from keyfold.cli.known_names import require_job
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
 from keyfold.cli.plain_text import cell
 from keyfold.cli.terminal import failures, report
-from keyfold.keyed.job.parameters import build_job, describe_parameters
+from keyfold.keyed.job.parameters import describe_parameters, typical_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import count_rows
 from keyfold.project import project_jobs, project_streams
@@ -81,7 +81,7 @@ def declared_tables() -> dict[str, tuple[str, str]]:
         for kind, contains in _STREAM_TABLES.items()
     }
     for template in project_jobs().values():
-        job = build_job(template)
+        job = typical_job(template)
         for table in job.tables:
             contains = template.description if table.name == job.name else table.description
             declared[table.name] = (f"job {job.name}", contains)
@@ -90,7 +90,7 @@ def declared_tables() -> dict[str, tuple[str, str]]:
 
 def _job_row(name: str) -> dict[str, Any]:
     template = project_jobs()[name]
-    job = build_job(template)
+    job = typical_job(template)
     return {
         "job": name,
         "stream": ", ".join(one.name for one in job.streams),

@@ -1,25 +1,17 @@
 """Build the Dagster definitions of the project from its asset groups and suites."""
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import dagster as dg
 
 from keyfold.dagster.alerts.settings import AlertSettings
-from keyfold.dagster.assets import health
-from keyfold.dagster.automation.definitions import (
-    ASSETS,
-    CONTINUOUS_CHECKS,
-    GROUPS,
-    JOBS,
-    SCHEDULES,
-    SENSORS,
-    automated,
-)
-from keyfold.dagster.automation.state.open_state import open_state_assets
 from keyfold.dagster.automation.upkeep.run_liveness import watched_in_process_executor
 from keyfold.dagster.resources import check_home, lakehouse_home, resources_from, spark_settings
 from keyfold.dagster.run_config import closed
 from keyfold.dagster.submitted.setting import is_submitted
 from keyfold.dagster.submitted.spark_steps import submitted
-from keyfold.dagster.suites import SUITES
 from keyfold.machine.private_files import keep_files_private
 from keyfold.project import current_project, project_streams
 from keyfold.stream.sharing import streams_with
@@ -38,28 +30,55 @@ def build_definitions() -> dg.Definitions:
     keep_files_private()
     check_home(lakehouse_home())
     AlertSettings.from_environment()  # a wrong setting must fail here, not when an alert is sent
-    assets = [*(asset for group in GROUPS for asset in ASSETS[group.name]), *open_state_assets(GROUPS), *health.ASSETS]
+    with _no_collections():
+        return _definitions()
+
+
+def _definitions() -> dg.Definitions:
+    # Imported here, since these modules build assets, checks and jobs when they are imported.
+    from keyfold.dagster.assets import health  # noqa: PLC0415
+    from keyfold.dagster.automation import definitions as automation  # noqa: PLC0415
+    from keyfold.dagster.automation.state.open_state import open_state_assets  # noqa: PLC0415
+    from keyfold.dagster.suites import SUITES  # noqa: PLC0415
+
+    assets = [
+        *(asset for group in automation.GROUPS for asset in automation.ASSETS[group.name]),
+        *open_state_assets(automation.GROUPS),
+        *health.ASSETS,
+    ]
     checks = [
-        *(check for group in GROUPS for check in group.checks),
-        *(health.health_checks(template) for group in GROUPS for template in group.jobs),
+        *(check for group in automation.GROUPS for check in group.checks),
+        *(health.health_checks(template) for group in automation.GROUPS for template in group.jobs),
         *(
             health.drift_check(stream)
-            for group in GROUPS
+            for group in automation.GROUPS
             if group.stream is not None
             for stream in streams_with(group.stream, project_streams())
         ),
         *SUITES,
-        *CONTINUOUS_CHECKS,
+        *automation.CONTINUOUS_CHECKS,
     ]
     if is_submitted():
         assets, checks = submitted(assets, checks, module=current_project().definitions, settings=spark_settings)
     return dg.Definitions(
-        assets=dg.map_asset_specs(automated, assets),
+        assets=dg.map_asset_specs(automation.automated, assets),
         asset_checks=checks,
-        jobs=JOBS,
-        sensors=SENSORS,
-        schedules=SCHEDULES,
+        jobs=automation.JOBS,
+        sensors=automation.SENSORS,
+        schedules=automation.SCHEDULES,
         resources=closed(resources_from()),
         # One process with one Spark session a run: a process for each step would start a JVM for each.
         executor=watched_in_process_executor,
     )
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Put off garbage collections, a tenth of the time: they visit all that is loaded again and again, and it all stays."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -14,14 +14,14 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from keyfold.dagster.assets.groups import find_groups
+from keyfold.dagster.assets.groups import project_groups
 from keyfold.dagster.assets.metadata import last_materialization, table_key, written_batches
 from keyfold.dagster.quality.checks import Read, Scope, gx_checks
 from keyfold.dagster.quality.pages import ResultPages, base_url_from
 from keyfold.dagster.quality.rows import FEW, Rows
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.job.output_table import OutputTable
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.parameters import typical_job
 from keyfold.keyed.reporting.written_rows import files_written
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.frames import few_rows, table_frame
@@ -33,9 +33,9 @@ from keyfold.suite import Suite
 _TABLES = [
     (template.name, table, suite)
     # Jobs of asset groups only: a job without an asset has nothing to attach a check to.
-    for group in find_groups()
+    for group in project_groups()
     for template in group.jobs
-    for table in build_job(template).tables
+    for table in typical_job(template).tables
     # Some tables have no suite, such as tables of late events.
     if (suite := current_project().suite(table.name)) is not None
 ]

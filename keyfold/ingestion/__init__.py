@@ -2,25 +2,32 @@
 
 A run writes a plan of its inputs. Workers write validated, de-duplicated rows as data files. A commit record names these
 files, and the commits to the tables follow from it (`keyfold.journal`).
+
+The names below are imported when they are first used: loading Dagster's definitions needs few of them.
 """
 
-from keyfold.ingestion.admission import is_known
-from keyfold.ingestion.ingest_records import IngestCounts
-from keyfold.ingestion.ingest_settings import QUARANTINE
-from keyfold.ingestion.inspection import (
-    ingest_journal,
-    ingest_totals,
-    is_unfinished,
-    known_files,
-    read_topics,
-    settled_tables,
-)
-from keyfold.ingestion.known import KnownFile
-from keyfold.ingestion.rebuild import rebuild
-from keyfold.ingestion.run import ingest
-from keyfold.ingestion.sources.kafka.topic import KafkaTopic
-from keyfold.ingestion.sources.landing_names import Landing
-from keyfold.ingestion.summary import IngestSummary
+from typing import TYPE_CHECKING
+
+from keyfold.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from keyfold.ingestion.admission import is_known
+    from keyfold.ingestion.ingest_records import IngestCounts
+    from keyfold.ingestion.ingest_settings import QUARANTINE
+    from keyfold.ingestion.inspection import (
+        ingest_journal,
+        ingest_totals,
+        is_unfinished,
+        known_files,
+        read_topics,
+        settled_tables,
+    )
+    from keyfold.ingestion.known import KnownFile
+    from keyfold.ingestion.rebuilding import rebuild
+    from keyfold.ingestion.run import ingest
+    from keyfold.ingestion.sources.kafka.topic import KafkaTopic
+    from keyfold.ingestion.sources.landing_names import Landing
+    from keyfold.ingestion.summary import IngestSummary
 
 __all__ = [
     "QUARANTINE",
@@ -39,3 +46,24 @@ __all__ = [
     "rebuild",
     "settled_tables",
 ]
+
+_MODULES = {
+    "keyfold.ingestion.admission": ("is_known",),
+    "keyfold.ingestion.ingest_records": ("IngestCounts",),
+    "keyfold.ingestion.ingest_settings": ("QUARANTINE",),
+    "keyfold.ingestion.inspection": (
+        "ingest_journal",
+        "ingest_totals",
+        "is_unfinished",
+        "known_files",
+        "read_topics",
+        "settled_tables",
+    ),
+    "keyfold.ingestion.known": ("KnownFile",),
+    "keyfold.ingestion.rebuilding": ("rebuild",),
+    "keyfold.ingestion.run": ("ingest",),
+    "keyfold.ingestion.sources.kafka.topic": ("KafkaTopic",),
+    "keyfold.ingestion.sources.landing_names": ("Landing",),
+    "keyfold.ingestion.summary": ("IngestSummary",),
+}
+__getattr__ = lazy_names(globals(), _MODULES)

@@ -7,17 +7,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
 from keyfold.lakehouse.checksums import name_with_checksum
 from keyfold.lakehouse.files import new_file
 from keyfold.storage.place import Place
 from keyfold.times import ISO_FORMAT, to_iso
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 ROWS_A_GROUP = 250_000
 """Rows of a Parquet row group, which a reader decodes at once."""
@@ -93,6 +95,8 @@ def write_rows(rows: pl.LazyFrame, table: Place, schema: pa.Schema) -> WrittenFi
     Raises:
         OSError: the disk is full or fails.
     """
+    import pyarrow.parquet as pq  # noqa: PLC0415 - takes 0.1 s
+
     name = _Name()
     with new_file(table / name.path, name) as file, _faults_of_the_disk(table / name.path):
         rows.select(schema.names).sink_parquet(file, compression="snappy", row_group_size=ROWS_A_GROUP)
@@ -152,7 +156,7 @@ class _Name:
         return self.path.name
 
 
-def _spans(footer: pq.FileMetaData, times: Sequence[str]) -> dict[str, tuple[str, str]]:
+def _spans(footer: "pq.FileMetaData", times: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Return the minimum and maximum of each column of times, as ISO 8601 in UTC; columns without values are left out."""
     spans: dict[str, list[datetime]] = {}
     for group in range(footer.num_row_groups):

@@ -5,25 +5,27 @@ wrap times outside the years 1678 to 2261.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import types
 
 from keyfold.exact_times import nanoseconds_beyond
 
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
 _ROWS = 100_000
 
 
-def int96_columns(metadata: pq.FileMetaData) -> list[str]:
+def int96_columns(metadata: "pq.FileMetaData") -> list[str]:
     """Return the top-level columns that hold INT96 times, at any depth."""
     columns = [metadata.schema.column(at) for at in range(metadata.num_columns)]
     return list(dict.fromkeys(one.path.split(".")[0] for one in columns if one.physical_type == "INT96"))
 
 
-def finer_time(source: Any, metadata: pq.FileMetaData) -> str | None:
+def finer_time(source: Any, metadata: "pq.FileMetaData") -> str | None:
     """Describe where an open file has an INT96 time finer than a microsecond, for a message; None if nowhere."""
     if not (names := int96_columns(metadata)):
         return None
@@ -39,7 +41,9 @@ def finer_time(source: Any, metadata: pq.FileMetaData) -> str | None:
     return None
 
 
-def _batches(source: Any, metadata: pq.FileMetaData, unit: str, names: list[str]) -> Iterator[pa.RecordBatch]:
+def _batches(source: Any, metadata: "pq.FileMetaData", unit: str, names: list[str]) -> Iterator[pa.RecordBatch]:
+    import pyarrow.parquet as pq  # noqa: PLC0415 - takes 0.1 s
+
     file = pq.ParquetFile(source, metadata=metadata, coerce_int96_timestamp_unit=unit)
     return file.iter_batches(_ROWS, columns=names, use_threads=False)
 

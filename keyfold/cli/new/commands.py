@@ -21,7 +21,7 @@ from keyfold.cli.options import AsJson
 from keyfold.cli.terminal import failures, report, usage_faults
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.parsing import UnreadableFileError, parse_file
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.parameters import typical_job
 from keyfold.project import project_folder, project_jobs, project_streams
 
 new = typer.Typer(
@@ -119,7 +119,7 @@ def _require_free(name: str, root: Path, paths: list[Path]) -> None:
         "stream": set(project_streams()),
         "job": set(project_jobs()),
         "group of assets": groups(root),
-        "table": {table.name for template in project_jobs().values() for table in build_job(template).tables},
+        "table": {table.name for template in project_jobs().values() for table in typical_job(template).tables},
         "table's asset": {f"{stream}_{kind}" for stream in project_streams() for kind in _KINDS},
     }
     for what, names in taken.items():

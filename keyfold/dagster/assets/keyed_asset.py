@@ -24,7 +24,7 @@ from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.generation.run_mode import FullRefresh, Replay
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.output_table import OutputTable
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.parameters import typical_job
 from keyfold.keyed.job.template import JobTemplate
 from keyfold.keyed.reporting.conservation import Conservation, check_conservation, input_differences
 from keyfold.keyed.reporting.written_rows import last_batch
@@ -60,7 +60,7 @@ def keyed_assets(shown: JobAssets, *, group: str, owners: Sequence[str] = ()) ->
     """Build an asset for every table of a job; one step runs the job and reports all of them."""
     template = shown.template
     config_type = config_for(template)
-    typical = build_job(template)
+    typical = typical_job(template)
 
     @dg.multi_asset(
         name=template.name,

@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from keyfold.errors import Misconfigured
 from keyfold.keyed.generation.run_mode import ModeName, OptionNames, RunMode, parse_run_mode
-from keyfold.keyed.job.parameters import build_job, is_path, parameter_text
+from keyfold.keyed.job.parameters import is_path, parameter_text, typical_job
 from keyfold.keyed.job.template import JobTemplate
 
 _FIELDS = OptionNames("branch", "since", "until", "advance_to", "set mode to replay")
@@ -82,7 +82,7 @@ def config_for(template: JobTemplate) -> type[KeyedRunConfig]:
         raise Misconfigured(
             f"job {template.name}: rename parameter {', '.join(taken)}; every run config has such a field"
         )
-    free = build_job(template).free_parameters
+    free = typical_job(template).free_parameters
     given: dict[str, Any] = {name: (_type(name, field), _field(field, name in free)) for name, field in fields.items()}
     return create_model(f"{template.parameters.__name__}Config", __base__=KeyedRunConfig, **given)
 

@@ -12,7 +12,7 @@ from keyfold.dagster.plots.figure import try_plot
 from keyfold.dagster.plots.open_state import plot_open_keys, plot_state
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.generation.generations import live_generation
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.parameters import typical_job
 from keyfold.keyed.job.template import JobTemplate
 from keyfold.keyed.runner import watermark
 from keyfold.lakehouse import Lakehouse
@@ -26,7 +26,7 @@ OPEN_STATE = "open_state"
 
 def open_state_asset(template: JobTemplate) -> dg.AssetsDefinition:
     """Build the asset of a job's open keys: each open key, since when, until when, and its number of events."""
-    name, typical = template.name, build_job(template)
+    name, typical = template.name, typical_job(template)
     schema = open_schema(typical)
 
     @dg.asset(

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import dagster as dg
 
-from keyfold.dagster.assets.groups import find_groups
+from keyfold.dagster.assets.groups import project_groups
 from keyfold.dagster.assets.metadata import table_key
 from keyfold.dagster.assets.open_state import OPEN_STATE
 from keyfold.dagster.automation.continuous_runs.external_assets import TAG, as_external, declared, watching
@@ -25,7 +25,7 @@ from keyfold.keyed.job.template import JobTemplate
 from keyfold.project import project_streams
 from keyfold.stream.sharing import streams_with
 
-GROUPS = find_groups()
+GROUPS = project_groups()
 """The project's asset groups."""
 
 CONTINUOUS = declared(GROUPS)

@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types
 
 from keyfold.ingestion.parsing.json_spans import with_one_element
@@ -31,6 +30,8 @@ def exploded(stream: Stream, rows: Rows) -> Iterator[Rows]:
 
     A faulty element is rejected with its index, and a row without the list is rejected as a whole.
     """
+    import pyarrow.compute as pc  # noqa: PLC0415 - takes 50 ms
+
     path = stream.list_path
     if path is None:
         yield rows
@@ -80,6 +81,8 @@ def _elements(
     piece: Numbers,
     rejects: list[Reject],
 ) -> Rows:
+    import pyarrow.compute as pc  # noqa: PLC0415 - takes 50 ms
+
     some = lists.take(pa.array(piece))
     parents = pc.call_function("list_parent_indices", [some]).to_numpy(zero_copy_only=False).astype(np.int64)
     values = pc.call_function("list_flatten", [some])

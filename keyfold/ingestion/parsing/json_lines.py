@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.json as pj
 from pyarrow import types
 
 from keyfold.ingestion.parsing.json_texts import JsonTexts
@@ -140,6 +139,8 @@ def _one_object_a_line(chunk: bytes, count: int) -> bool:
 
 def _read(text_schema: pa.Schema, text: bytes, count: int) -> pa.Table | None:
     """Read exactly `count` objects with Arrow; None if one of them is faulty."""
+    import pyarrow.json as pj  # noqa: PLC0415 - takes 30 ms
+
     try:
         table = pj.read_json(
             pa.BufferReader(text),

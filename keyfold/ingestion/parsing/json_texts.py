@@ -9,7 +9,6 @@ import json
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from keyfold.stream.raw_paths import Path
 
@@ -115,6 +114,8 @@ class JsonTexts:
         return ends
 
     def _slices(self, starts: Numbers, ends: Numbers) -> pa.Array:
+        import pyarrow.compute as pc  # noqa: PLC0415 - takes 50 ms
+
         is_there = starts >= 0
         ends = np.maximum.accumulate(np.where(is_there, ends, 0)) if len(ends) else ends
         offsets = np.empty(2 * len(starts) + 1, dtype=np.int64)

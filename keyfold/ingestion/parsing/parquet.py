@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import types
 
 from keyfold.ingestion.parsing.row_sizes import row_sizes
@@ -14,6 +14,9 @@ from keyfold.ingestion.parsing.text import UnreadableFileError, in_bytes
 from keyfold.lakehouse.files import open_for_reading
 from keyfold.lakehouse.int96 import finer_time
 from keyfold.storage.place import Place
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 BATCH_ROWS = 100_000
 BATCH_BYTES = 64 << 20
@@ -37,6 +40,8 @@ def read_parquet(schema: pa.Schema, path: Place, max_bytes: int, max_row: int) -
         UnreadableFileError: the file has a column of the schema twice, or exceeds a limit.
         OSError, pyarrow.ArrowException: the file is broken.
     """
+    import pyarrow.parquet as pq  # noqa: PLC0415 - takes 0.1 s
+
     # An empty file has no rows, as in other formats. Parquet's reader would call it broken.
     if not path.stat().st_size:
         return
@@ -108,7 +113,7 @@ def _too_much(max_bytes: int) -> UnreadableFileError:
     return UnreadableFileError(f"the file holds more than {in_bytes(max_bytes)}, which is its limit")
 
 
-def _expanded(metadata: pq.FileMetaData, group: int) -> int:
+def _expanded(metadata: "pq.FileMetaData", group: int) -> int:
     """Return bytes of a row group's values, counted in each row, as far as the footer says: at least one byte for a text."""
     row_group = metadata.row_group(group)
     columns = [metadata.schema.column(at) for at in range(metadata.num_columns)]
@@ -117,7 +122,7 @@ def _expanded(metadata: pq.FileMetaData, group: int) -> int:
     return max(row_group.total_byte_size, sum(count * width for count, width in zip(values, widths, strict=True)), 1)
 
 
-def _with_dictionary(metadata: pq.FileMetaData) -> list[str]:
+def _with_dictionary(metadata: "pq.FileMetaData") -> list[str]:
     """Return the columns of text or bytes that have a dictionary."""
     columns = [metadata.schema.column(at) for at in range(metadata.num_columns)]
     of_bytes = [

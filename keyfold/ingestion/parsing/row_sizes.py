@@ -2,7 +2,6 @@
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types
 
 from keyfold.ingestion.parsing.rows import Lines
@@ -10,6 +9,8 @@ from keyfold.ingestion.parsing.rows import Lines
 
 def row_sizes(column: pa.Array) -> Lines:
     """Return the bytes of each row's value. Dictionary values are counted in each row."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - takes 50 ms
+
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     kind = column.type

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
@@ -229,6 +230,16 @@ def _kind_text(kind: Any) -> str:
     if get_origin(kind) is tuple:
         return "names"
     return _TYPE_TEXTS.get(kind) or getattr(kind, "__name__", str(kind))
+
+
+@cache
+def typical_job(template: JobTemplate) -> KeyedJob:
+    """Return the job with the default parameters; it is built once.
+
+    Raises:
+        Misconfigured: as `build_job`.
+    """
+    return build_job(template)
 
 
 def build_job(

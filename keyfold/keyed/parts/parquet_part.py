@@ -6,17 +6,19 @@ import re
 import zlib
 from collections.abc import Sequence
 from functools import cached_property
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from keyfold.keyed.calling.slots import SLOT, Slots, positions_of
 from keyfold.keyed.parts.part_rows import Sizes, WrittenPart, frame_of, rows_at
 from keyfold.lakehouse.files import open_for_reading
 from keyfold.storage.place import local_path
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 _STARTS = b"keyfold.starts"
 _IDENTITY = b"keyfold.part"
@@ -29,6 +31,8 @@ _CHECKSUM_OF_FOOTER = re.compile(r"_([0-9a-f]{8})_[0-9a-f]{16}\.parquet$")
 
 def parquet_content(rows: pl.DataFrame, slots: np.ndarray, identity: str, sizes: Sizes) -> bytes:
     """Encode the rows of a part, with the first slots of its row groups and its identity."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - takes 0.1 s
+
     table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
     starts = base64.b64encode(np.ascontiguousarray(slots[:: sizes.rows_a_group]).tobytes())
     table = table.replace_schema_metadata({_STARTS: starts, _IDENTITY: identity.encode()})
@@ -105,7 +109,9 @@ class ParquetPart(WrittenPart):
         return frame if wanted is None else frame.select(wanted)
 
     @cached_property
-    def _file(self) -> pq.ParquetFile:
+    def _file(self) -> "pq.ParquetFile":
+        import pyarrow.parquet as pq  # noqa: PLC0415 - takes 0.1 s
+
         part, options = self._part, {"page_checksum_verification": True, "pre_buffer": False}
         try:
             if not part.file:

@@ -6,7 +6,6 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 from polars.io.plugins import register_io_source
 
@@ -124,6 +123,8 @@ def _frame(rows: Any) -> pl.DataFrame:
 
 def _scan_parquet(files: list[Place]) -> pl.LazyFrame:
     """Scan Parquet files with 96-bit times in microseconds: as nanoseconds, Polars limits the years of times."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - takes 0.1 s
+
     wide = set[str]()
     for file in files:
         with open_for_reading(file) as opened:

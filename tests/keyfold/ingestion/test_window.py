@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from keyfold.errors import Misconfigured
 from keyfold.ingestion import batch, ingest, ingest_journal, segments, split_writer
 from keyfold.ingestion.duplicates import Ids
-from keyfold.ingestion.rebuild import rebuild
+from keyfold.ingestion.rebuilding import rebuild
 from keyfold.ingestion.segments import drop_before, merge_segments, open_segment, write_segment
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.parquet import read_parquet

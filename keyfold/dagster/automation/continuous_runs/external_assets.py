@@ -26,7 +26,7 @@ from keyfold.dagster.automation.continuous_runs.standing import (
 )
 from keyfold.dagster.automation.starting.sensors import unfinished_run
 from keyfold.errors import Misconfigured
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.parameters import typical_job
 from keyfold.keyed.job.template import JobTemplate
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_streams
@@ -147,7 +147,7 @@ def _stream(stream: Stream) -> Continuous:
 def _job(template: JobTemplate) -> Continuous:
     return Continuous(
         template.name,
-        [table.name for table in build_job(template).tables],
+        [table.name for table in typical_job(template).tables],
         lambda lakehouse: standing_of_job(lakehouse, template),
         f"keyfold run {template.name} --continuous",
     )

@@ -1,15 +1,18 @@
 """Keep the databases of Dagster's events open while a run writes to them.
 
-SQLite moves its log into the database whenever the last connection closes, which takes longer than to write an event. Dagster
-closes its connections after each event, and a check writes four times.
+For each event, Dagster opens a database anew: SQLAlchemy builds an engine and compiles the statement again, and SQLite moves its
+log into the database when the last connection closes. That takes longer than to write the event, and a check writes four times.
+
+This replaces a method of Dagster that is not public, `SqliteEventLogStorage._connect`; `test_open_databases` names the version
+that it was written for.
 """
 
-import sqlite3
+import os
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import dagster as dg
-from dagster._core.storage.event_log import SqliteEventLogStorage
 
 _OF_ALL_RUNS = "index"
 """Dagster's name of the database of all runs' assets and checks."""
@@ -18,13 +21,44 @@ _OF_ALL_RUNS = "index"
 @contextmanager
 def databases_kept_open(instance: dg.DagsterInstance, run_id: str) -> Iterator[None]:
     """Keep open the databases of a run's events, if they are SQLite files."""
-    storage = instance.event_log_storage
-    with ExitStack() as opened:
-        if isinstance(storage, SqliteEventLogStorage):
-            # Creates the run's database.
-            storage.get_logs_for_run(run_id, limit=1)
-            for name in (_OF_ALL_RUNS, run_id):
-                connection = opened.enter_context(closing(sqlite3.connect(storage.path_for_shard(name))))
-                # SQLite opens the files at the first query.
-                connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    # Imported late, as below: loading definitions must not import SQLAlchemy.
+    from dagster._core.storage.event_log import SqliteEventLogStorage  # noqa: PLC0415
+
+    storage: Any = instance.event_log_storage
+    if not isinstance(storage, SqliteEventLogStorage):
         yield
+        return
+    engines, opened_anew, process = dict[str, Any](), storage._connect, os.getpid()
+    for name in (_OF_ALL_RUNS, run_id):
+        # Dagster's own method creates the tables of a new database.
+        with opened_anew(name):
+            engines[name] = _engine(storage.conn_string_for_shard(name))
+
+    def connect(name: str) -> AbstractContextManager[Any]:
+        # A fork must not use its parent's connections.
+        is_open = name in engines and os.getpid() == process
+        return _connection(storage, engines[name]) if is_open else opened_anew(name)
+
+    storage._connect = connect  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        yield
+    finally:
+        storage._connect = opened_anew
+        with storage._db_lock:
+            for engine in engines.values():
+                engine.dispose()
+
+
+def _engine(address: str) -> Any:
+    import sqlalchemy as db  # noqa: PLC0415
+    from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS  # noqa: PLC0415
+
+    # Dagster's lock lets in one thread at a time, so that all can share one connection.
+    options = {"timeout": SQLITE_BUSY_TIMEOUT_SECONDS, "check_same_thread": False}
+    return db.create_engine(address, poolclass=db.StaticPool, connect_args=options)
+
+
+@contextmanager
+def _connection(storage: Any, engine: Any) -> Iterator[Any]:
+    with storage._db_lock, engine.begin() as connection:
+        yield connection
