@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from keyfold import ingestion
 from keyfold.errors import KeyfoldError, Misconfigured
-from keyfold.ingestion import ingest_journal
 from keyfold.journal.records import Done, Plan
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.lakehouse import Lakehouse
@@ -77,7 +77,7 @@ def facts_of_job(lakehouse: Lakehouse, job: str) -> Facts:
 
 def facts_of_ingest(lakehouse: Lakehouse, stream: str) -> Facts:
     """Read the facts of a stream from the journal of its ingest."""
-    labels, journal = {"stream": stream}, ingest_journal(lakehouse, stream)
+    labels, journal = {"stream": stream}, ingestion.ingest_journal(lakehouse, stream)
     done = journal.last_done()
     if done is None:
         return Facts(labels)

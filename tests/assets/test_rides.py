@@ -250,7 +250,7 @@ def test_warnings_of_a_run_are_in_its_metadata_and_in_its_log(spark, lakehouse, 
     def warned(*arguments, **settings):
         return replace(run(*arguments, **settings), warnings=("the clock jumped", "idle_after is short"))
 
-    monkeypatch.setattr("keyfold.dagster.assets.keyed_asset.run", warned)
+    monkeypatch.setattr("keyfold.runs.run", warned)
     lakehouse.landing("ride_points").mkdir(parents=True)
     result = materialize(spark, lakehouse, selection=dg.AssetSelection.all().without_checks())
     assert told(result, "ride_summaries")["warnings"] == "the clock jumped\nidle_after is short"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import dagster as dg
 from pyspark.sql import SparkSession
 
+from keyfold import runs
 from keyfold.dagster.assets.columns import column_lineage, column_schema
 from keyfold.dagster.assets.keyed_config import config_for
 from keyfold.dagster.assets.metadata import (
@@ -31,7 +32,6 @@ from keyfold.keyed.reporting.written_rows import last_batch
 from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs
-from keyfold.runs import JobRun, consumers_of, refresh_with_consumers, run
 from keyfold.sinks.kafka import Published
 
 Plot = Callable[[Lakehouse], Mapping[str, dg.MetadataValue]]
@@ -85,12 +85,12 @@ def keyed_assets(shown: JobAssets, *, group: str, owners: Sequence[str] = ()) ->
         options = RunOptions(on_batch=report_batch)
         before = {table.name: last_materialization(context.instance, table_key(table.name)) for table in job.tables}
         if isinstance(mode, FullRefresh) and config.with_consumers:
-            consumers = consumers_of(lakehouse, job.name, project_jobs())
-            summary, *others = refresh_with_consumers(spark, lakehouse, job, consumers, mode, options=options)
+            consumers = runs.consumers_of(lakehouse, job.name, project_jobs())
+            summary, *others = runs.refresh_with_consumers(spark, lakehouse, job, consumers, mode, options=options)
             for consumer, other in zip(consumers, others, strict=True):
                 _report_consumer(context, lakehouse, consumer, other)
         else:
-            summary = run(spark, lakehouse, job, mode, options=options)
+            summary = runs.run(spark, lakehouse, job, mode, options=options)
         for warning in summary.warnings:
             context.log.warning(warning)
         if isinstance(mode, Replay):
@@ -212,7 +212,9 @@ def _observe_branch(
         context.log_event(dg.AssetObservation(table_key(table.name), metadata=metadata))
 
 
-def _report_consumer(context: dg.AssetExecutionContext, lakehouse: Lakehouse, job: KeyedJob, summary: JobRun) -> None:
+def _report_consumer(
+    context: dg.AssetExecutionContext, lakehouse: Lakehouse, job: KeyedJob, summary: "runs.JobRun"
+) -> None:
     """Report a materialization of each table of a consumer that was refreshed together with its input."""
     for warning in summary.warnings:
         context.log.warning(f"{job.name}: {warning}")

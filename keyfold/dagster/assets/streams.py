@@ -8,11 +8,12 @@ from deltalake import DeltaTable
 from pydantic import Field
 from pyspark.sql import SparkSession
 
+from keyfold import ingestion
 from keyfold.dagster.assets.columns import column_schema
 from keyfold.dagster.assets.metadata import table_key, table_metadata, warning_metadata
 from keyfold.dagster.assets.previews import preview, preview_quarantine
 from keyfold.errors import Misconfigured, NotFound
-from keyfold.ingestion import QUARANTINE, IngestCounts, IngestSummary, ingest, is_unfinished, settled_tables
+from keyfold.ingestion.ingest_settings import QUARANTINE
 from keyfold.ingestion.landing import find_landing
 from keyfold.ingestion.sources.files import SETTLE
 from keyfold.ingestion.sources.kafka.settings import kafka_topics
@@ -109,7 +110,7 @@ def stream_assets(
     ) -> Iterator[dg.MaterializeResult]:
         landing = find_landing(stream.name, start=config.start, on_gap=config.on_gap, anew=config.topic_anew)
         settle = timedelta(seconds=config.settle_seconds)
-        summary = ingest(
+        summary = ingestion.ingest(
             spark,
             lakehouse,
             stream,
@@ -155,7 +156,7 @@ def _specs(stream: Stream, landing: dg.AssetKey, group: str, owners: Sequence[st
 
 
 def _results(
-    lakehouse: Lakehouse, stream: Stream, summary: IngestSummary, warnings: Sequence[str]
+    lakehouse: Lakehouse, stream: Stream, summary: "ingestion.IngestSummary", warnings: Sequence[str]
 ) -> Iterator[dg.MaterializeResult]:
     accepted, rejected = lakehouse.events(stream.name), lakehouse.quarantine(stream.name)
     yield dg.MaterializeResult(
@@ -201,8 +202,8 @@ def stream_check(stream: Stream) -> dg.AssetChecksDefinition:
         for table in tables:
             _require(table)
         # All counts are of the same batch, since ingest may run meanwhile.
-        found = settled_tables(lakehouse, stream.name)
-        totals = found.totals if found else IngestCounts()
+        found = ingestion.settled_tables(lakehouse, stream.name)
+        totals = found.totals if found else ingestion.IngestCounts()
         versions = [found.versions[name] if found else None for name in ("events", "quarantine")]
         accepted, quarantined = (_rows(table, version) for table, version in zip(tables, versions, strict=True))
         faults = [
@@ -223,7 +224,7 @@ def stream_check(stream: Stream) -> dg.AssetChecksDefinition:
                 f"{totals.rows_read:,} rows were read, but {accepted:,} + {quarantined:,} are in the tables and "
                 f"{totals.duplicates:,} were duplicates"
             )
-        if faults and is_unfinished(lakehouse, stream.name):
+        if faults and ingestion.is_unfinished(lakehouse, stream.name):
             faults.append("the last run of ingest was interrupted: the next run finishes it")
         passed = f"all {totals.rows_read:,} rows read are accounted for" if totals.rows_read else "no rows read yet"
         return dg.AssetCheckResult(

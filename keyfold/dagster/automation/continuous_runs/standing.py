@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from keyfold import ingestion
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import KafkaTopic, ingest_journal, ingest_totals, read_topics
 from keyfold.ingestion.landing import find_landing
 from keyfold.ingestion.sources.kafka.offsets import unread
-from keyfold.ingestion.sources.kafka.topic import topic_state
+from keyfold.ingestion.sources.kafka.topic import KafkaTopic, topic_state
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.template import JobTemplate
@@ -140,7 +140,7 @@ def standing_of_job(lakehouse: Lakehouse, template: JobTemplate) -> Standing:
 def standing_of_ingest(lakehouse: Lakehouse, streams: Sequence[Stream]) -> Standing:
     """Read the status of the ingest of streams that share a landing; the first stream's journal has the batches of all."""
     stream = streams[0]
-    is_running, journal = is_held(lakehouse.ingest(stream.name)), ingest_journal(lakehouse, stream.name)
+    is_running, journal = is_held(lakehouse.ingest(stream.name)), ingestion.ingest_journal(lakehouse, stream.name)
     done = journal.last_done()
     if done is None:
         return Standing(stream.name, is_running)
@@ -155,10 +155,10 @@ def standing_of_ingest(lakehouse: Lakehouse, streams: Sequence[Stream]) -> Stand
         {
             f"{kind}.{one.name}": count
             for one in streams
-            for totals in [ingest_totals(lakehouse, one)]
+            for totals in [ingestion.ingest_totals(lakehouse, one)]
             for kind, count in (("events", totals.accepted), ("quarantine", totals.quarantined))
         },
-        sum(ingest_totals(lakehouse, one).rows_read for one in streams),
+        sum(ingestion.ingest_totals(lakehouse, one).rows_read for one in streams),
         unread=_unread_messages(lakehouse, stream),
     )
 
@@ -182,7 +182,7 @@ def _unread_messages(lakehouse: Lakehouse, stream: Stream) -> int | None:
         topic = find_landing(stream.name)
         if not isinstance(topic, KafkaTopic):
             return None
-        return unread(topic_state(topic), read_topics(lakehouse, stream.name).get(topic.source))
+        return unread(topic_state(topic), ingestion.read_topics(lakehouse, stream.name).get(topic.source))
     except KeyfoldError:
         return None  # Kafka does not answer; ingest reports this
 

@@ -14,8 +14,9 @@ from typing import Any, Protocol
 
 import dagster as dg
 
+from keyfold import ingestion
 from keyfold.dagster.automation.starting.asking import UNDONE, Asked, held_back
-from keyfold.ingestion import KnownFile, is_known
+from keyfold.ingestion.known import KnownFile
 from keyfold.ingestion.sources.files import SETTLE, LandedFile, Listing, list_files
 from keyfold.storage.place import Place
 
@@ -132,7 +133,7 @@ def decide(
         KeyfoldError: the cursor is invalid.
     """
     before = Asked.read(cursor)
-    others = [file for file in found.files if not is_known(file, known)]
+    others = [file for file in found.files if not ingestion.is_known(file, known)]
     changed = [file for file in others if file.path in known and known[file.path].was_read]
     unread = [file for file in others if file not in changed] if changed else others
     new = [file for file in unread if file.is_whole(now, settle) or _has_seen(before, file)]

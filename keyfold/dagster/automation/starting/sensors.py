@@ -9,14 +9,15 @@ from datetime import timedelta
 
 import dagster as dg
 
+from keyfold import ingestion
 from keyfold.dagster.assets.streams import landing_key
 from keyfold.dagster.automation.starting.new_data import FileSource, Source
 from keyfold.dagster.automation.starting.topic_lag import TopicSource
-from keyfold.ingestion import KafkaTopic, KnownFile, is_unfinished, known_files, read_topics
+from keyfold.ingestion.known import KnownFile
 from keyfold.ingestion.landing import find_landing, landing_folder
 from keyfold.ingestion.sources.files import SETTLE
 from keyfold.ingestion.sources.kafka.offsets import read_by_all
-from keyfold.ingestion.sources.kafka.topic import topic_state
+from keyfold.ingestion.sources.kafka.topic import KafkaTopic, topic_state
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_streams
 from keyfold.stream import Stream
@@ -40,7 +41,7 @@ def landing_sensor(stream: Stream, job: str, settle: timedelta = SETTLE) -> dg.S
 
         def known() -> dict[str, KnownFile]:
             """Return the files that all streams have read: one that joined the landing later has yet to read older files."""
-            first, *others = (known_files(lakehouse, name, folder) for name in names)
+            first, *others = (ingestion.known_files(lakehouse, name, folder) for name in names)
             return (
                 {path: file for path, file in first.items() if all(path in other for other in others)}
                 if others
@@ -52,7 +53,7 @@ def landing_sensor(stream: Stream, job: str, settle: timedelta = SETTLE) -> dg.S
             settle,
             stream.done_marker,
             known,
-            lambda: any(is_unfinished(lakehouse, name) for name in names),
+            lambda: any(ingestion.is_unfinished(lakehouse, name) for name in names),
         )
 
     return new_data_sensor(f"{stream.name}_landed", job, landing_key(stream.name), source)
@@ -65,8 +66,8 @@ def topic_sensor(stream: Stream, topic: KafkaTopic, job: str) -> dg.SensorDefini
     def source(lakehouse: Lakehouse) -> Source:
         return TopicSource(
             lambda: topic_state(topic),
-            lambda: read_by_all(read_topics(lakehouse, name).get(topic.source) for name in names),
-            lambda: any(is_unfinished(lakehouse, name) for name in names),
+            lambda: read_by_all(ingestion.read_topics(lakehouse, name).get(topic.source) for name in names),
+            lambda: any(ingestion.is_unfinished(lakehouse, name) for name in names),
         )
 
     return new_data_sensor(f"{stream.name}_lags", job, landing_key(stream.name), source)

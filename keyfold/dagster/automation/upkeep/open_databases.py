@@ -43,7 +43,8 @@ def databases_kept_open(instance: dg.DagsterInstance, run_id: str) -> Iterator[N
     try:
         yield
     finally:
-        storage._connect = opened_anew
+        # Not the method again as an attribute: the storage would refer to itself, and stay until a garbage collection.
+        vars(storage).pop("_connect")
         with storage._db_lock:
             for engine in engines.values():
                 engine.dispose()
