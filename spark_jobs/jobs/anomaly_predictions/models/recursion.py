@@ -26,7 +26,8 @@ def decaying_sums(inputs: Floats, starts: Integers, before: Floats, keep: float)
 
 def _next_sum(total: float, event: tuple[float, float]) -> float:
     value, factor = event
-    return value + factor * total
+    # A sum that is not finite would otherwise make the next run's NaN.
+    return value + factor * total if factor else value
 
 
 def total_weights(share: float) -> Floats:

@@ -42,6 +42,11 @@ def test_long_runs_and_many_runs_have_the_same_bits_too(lengths):
     assert summed(runs, before, 0.95) == one_by_one(runs, before, 0.95)
 
 
+@pytest.mark.parametrize("last", [float("inf"), float("-inf"), float("nan")])
+def test_a_run_whose_sum_is_not_finite_changes_no_other_run(last):
+    assert summed([[1.0, last], [2.0, 3.0]], [0.0, 4.0], 0.5)[2:] == [4.0, 5.0]
+
+
 def test_total_weights_are_those_of_a_mean_that_forgets():
     weights = total_weights(0.05)
     assert weights[:4].tolist() == pytest.approx([1 - 0.95**number for number in range(4)])
