@@ -126,6 +126,13 @@ def test_an_arrival_makes_no_history_late_and_waits_where_it_is(tmp_path):
     assert "time=arrival" in told
 
 
+def test_one_run_on_a_silent_stream_moves_event_time_by_a_day_at_most(tmp_path):
+    runs, in_ten_days = Runs(tmp_path), minutes(10 * 24 * 60)
+    runs.run(NOON, sales([NOON], NOON, 0))
+    for day in (1, 2):
+        assert runs.run(in_ten_days).clock.watermark == minutes(day * 24 * 60) - DELAY
+
+
 def test_once_others_have_come_their_silence_counts_however_many_arrivals_come_meanwhile(tmp_path):
     runs = Runs(tmp_path)
     runs.run(NOON, sales([minutes(-60)], NOON, 0))
