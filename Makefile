@@ -24,6 +24,8 @@ export DAGSTER_DISABLE_TELEMETRY ?= yes
 # Use the Pyright in its wheel: do not look for a newer one on the network or for the machine's Node.js.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 export PYRIGHT_PYTHON_GLOBAL_NODE = 0
+# With it, each process would compile the 500 modules that it imports, in 0.2 to 0.3 s.
+unexport PYTHONDONTWRITEBYTECODE
 unexport PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_PYLANCE_VERSION
 
 .DEFAULT_GOAL := help
