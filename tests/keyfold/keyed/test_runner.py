@@ -132,6 +132,17 @@ def test_a_clock_that_jumps_moves_no_event_time_and_is_said(without_spark, lakeh
     assert run_job(without_spark, lakehouse, job).counts.rows["late.windows"] == 0
 
 
+def test_an_idle_after_that_is_shorter_than_the_usual_gap_is_warned_of(without_spark, lakehouse, land, hours_later):
+    job = windows(idle_after=timedelta(minutes=10))
+    warned: list[str] = []
+    for hour in range(5):
+        hours_later(hour)
+        land(("ann", hour * 60))
+        warned = [*run_job(without_spark, lakehouse, job).warnings]
+    # Give or take the seconds that the runs themselves take, from a bucket and on a busy machine.
+    assert re.search(r"events usually come every 1:00:0\d, and idle_after is 0:10:00", warned[0])
+
+
 @pytest.mark.parametrize("make", [windows, windows_per_key, lambda: windows(**COMBINED)])
 def test_one_batch_or_many_combined_or_not_by_table_or_by_key_the_answer_is_one(
     without_spark, lakehouse, land, rows, minutes, make

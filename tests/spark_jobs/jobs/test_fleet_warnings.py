@@ -111,6 +111,26 @@ def test_a_vehicle_that_is_first_seen_inside_has_entered_and_a_silence_changes_n
     ]
 
 
+@pytest.mark.parametrize("split", [False, True])
+def test_low_fuel_is_told_once_and_its_end_once_however_the_level_trembles(split):
+    levels = [30.0, 10.0, 9.9, 10.1, 9.8, None, 11.9, 9.5, 12.0, 11.0, 9.0]
+    drive = [point(minute, fuel=level) for minute, level in enumerate(levels)]
+    assert told([[one] for one in drive] if split else [drive[::-1]]) == [
+        (2, "LOW_FUEL", None, "BEGAN", 2),
+        (8, "LOW_FUEL", None, "ENDED", 2),
+        (10, "LOW_FUEL", None, "BEGAN", 10),
+    ]
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_an_engine_that_is_too_hot_is_told_once_and_when_it_has_cooled_down(split):
+    drive = [point(minute, heat=heat) for minute, heat in enumerate([110.0, 110.5, 106.0, 115.0, None, 105.0, 90.0])]
+    assert told([[one] for one in drive] if split else [drive]) == [
+        (1, "ENGINE_TOO_HOT", None, "BEGAN", 1),
+        (5, "ENGINE_TOO_HOT", None, "ENDED", 1),
+    ]
+
+
 def test_a_warning_has_what_the_point_told():
     (row,) = play_points(warnings_job(), [[point(0, fuel=3.5, heat=99.0)]]).written["fleet_warnings"].to_dicts()
     longitude, latitude = at(-5, -5)

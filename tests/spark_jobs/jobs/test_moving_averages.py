@@ -68,6 +68,19 @@ def test_nothing_is_told_before_n_readings_are_there_and_then_one_row_a_reading(
     ]
 
 
+def test_a_reading_at_the_watermark_is_late_and_one_after_it_is_not():
+    job = averages_job(n_readings=1, watermark_delay="1h")
+    after = NOON + timedelta(microseconds=1)
+    harness = play_readings(job, [[reading(1)], [reading(0), {**reading(0), "time": after}]])
+    assert harness.written["late.moving_averages"]["time"].to_list() == [NOON]
+    assert [row["end_time"] for row in averages(harness)] == [after, NOON + timedelta(hours=1)]
+
+
+def test_a_silence_of_just_the_timeout_does_not_end_a_session():
+    harness = play_readings(averages_job(n_readings=2, timeout="6h"), [[reading(0, 1)], [reading(6, 2)]])
+    assert [row["pressure_avg"] for row in averages(harness)] == [1.5]
+
+
 def test_a_missing_value_is_left_out_of_its_column_and_all_missing_give_null():
     values = [(None, 1.0), (float("nan"), None), (1010.0, 4.0)]
     batch = [reading(n, pressure, temp) for n, (pressure, temp) in enumerate(values)]

@@ -46,6 +46,14 @@ def test_products_are_ranked_by_quantity_with_their_revenue():
     ]
 
 
+def test_a_window_is_silent_until_the_watermark_has_reached_its_end():
+    just_before = play_sales(top_job(), [[sale()]], end=NOON + HOUR - timedelta(microseconds=1))
+    assert just_before.written["top_products"].height == 0
+    at_its_end = play_sales(top_job(), [[sale()]], end=NOON + HOUR)
+    assert at_its_end.written["top_products"].height == 1
+    assert at_its_end.state.height == 0
+
+
 def test_a_closed_window_has_one_row_that_accounts_for_its_sales():
     harness = play_sales(top_job(k=1), [[sale("cup", 2, price=0.1), sale("hat", 1, price=0.2), sale("cup", -1)]])
     assert harness.written["sales_windows"].rows() == [(NOON, NOON + HOUR, 3, 2, 2, 0.4)]

@@ -116,6 +116,19 @@ def test_a_trip_runs_from_the_first_moving_point_to_the_first_at_which_the_vehic
     assert (second["n_points"], second["reason"], second["average_speed"]) == (1, "FELL_SILENT", None)
 
 
+def test_a_stand_of_just_stop_after_ends_the_trip_and_so_do_points_that_only_stand():
+    assert len(trips(play_points(trips_job(), [[point(0, 50), point(1, 0), point(6, 50)]]))) == 2
+    ended = play_points(trips_job(), [[point(0, 50), point(1, 0), point(6, 0)]], NOON + 6 * MINUTE)
+    assert [trip["end_time"] for trip in trips(ended)] == [NOON + MINUTE]
+    assert ended.state["n_points"].to_list() == [2]
+
+
+def test_a_trip_ends_when_the_watermark_has_reached_its_deadline_and_not_before():
+    drive = [point(0, 50), point(1, 0)]
+    assert trips(play_points(trips_job(), [drive], NOON + 6 * MINUTE - timedelta(microseconds=1))) == []
+    assert len(trips(play_points(trips_job(), [drive], NOON + 6 * MINUTE))) == 1
+
+
 def test_fuel_that_is_filled_in_is_no_use_and_readings_that_miss_are_passed_over():
     fuels = [40.0, None, 39.4, 60.0, None, 59.9]
     drive = [point(minute, 50, fuel) for minute, fuel in enumerate(fuels)]
