@@ -73,6 +73,14 @@ def test_a_day_has_the_kilometres_trips_times_and_fuel_of_its_vehicle():
     }
 
 
+@pytest.mark.parametrize(("minutes", "times"), [(4.999, (1, 300.0, 0.0)), (5, (2, 0.0, 300.0))])
+def test_a_stand_of_stop_after_ends_a_trip_and_a_shorter_one_is_its_pause(minutes, times):
+    (day,) = days([[point(0, 50), point(1, 0), point(1 + minutes, 50), point(8, 50)]], stop_after="5m", silence="30m")
+    trips, *seconds = times
+    assert day["trips"] == trips
+    assert (day["idle_seconds"], day["stopped_seconds"]) == pytest.approx(seconds, abs=0.1)
+
+
 def test_a_day_is_open_until_all_of_it_is_known_and_its_row_is_replaced():
     drive = [point(TO_MIDNIGHT - 1, 50), point(TO_MIDNIGHT + 1, 50, latitude=0.01)]
     closes = NOON + 12 * HOUR + 30 * MINUTE

@@ -85,6 +85,12 @@ def test_a_point_at_or_behind_the_late_watermark_is_late_whether_its_ride_is_ope
     assert harness.written["ride_summaries"]["n_points"].to_list() == [2]
 
 
+@pytest.mark.parametrize(("minutes", "n_points"), [(30, [2]), (30.001, [1])])
+def test_a_ride_ends_with_a_silence_that_is_longer_than_the_timeout(minutes, n_points):
+    harness = play_rides(ride_job(close="complete"), [[point("a", 0, 0), point("a", 1, minutes)]])
+    assert harness.written["ride_summaries"]["n_points"].to_list() == n_points
+
+
 def test_a_closed_ride_is_forgotten_after_closed_for():
     job = ride_job()
     harness = play_rides(job, [A_RIDE], end=NOON + timedelta(minutes=10) + CLOSED_FOR - timedelta(seconds=1))
