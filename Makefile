@@ -14,7 +14,7 @@
 
 export PORT ?= 3000
 export WARM ?= yes
-# Three workers on two cores, since tests wait a lot: 17 minutes.
+# Three workers on two cores, since tests wait a lot: 13 minutes.
 WORKERS ?= 3
 # `make test` ends all running tests and fails after this many seconds.
 SECONDS_TO_TEST ?= 3600
