@@ -12,6 +12,10 @@ NONE = -1
 
 Labels = NDArray[np.int8]
 
+_STEPS_A_WALK = 10
+"""Number of steps for all keys that take as long as processing one key by itself."""
+_SHORTEST_LOOK, _LONGEST_LOOK = 64, 65_536
+
 
 class Emitted(NamedTuple):
     """For each prediction, whether it is emitted and the label emitted before; for each key, label and score last emitted."""
@@ -27,19 +31,53 @@ def find_changes(
 ) -> Emitted:
     """Emit predictions whose label differs from the last emitted one, or whose score differs by more than `min_change`.
 
-    Predictions are ordered by key: `counts` predictions from `starts` on; `label` and `score` are each key's last emitted. A
-    negative `min_change` emits every prediction.
+    Predictions are ordered by key: `counts` predictions from `starts` on; `label` and `score` are each key's last emitted. One
+    step processes the next prediction of every key; the rest of the longest keys is processed key by key.
     """
     is_emitted = np.zeros(len(labels), dtype=bool)
     label_before = np.full(len(labels), NONE, dtype=np.int8)
-    label, score = label.copy(), score.copy()
-    # Lists, since Python reads single values of an array slowly.
-    all_labels, all_scores = labels.tolist(), scores.tolist()
-    for run, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
-        last_label, last_score = label[run].item(), score[run].item()
-        for place in range(start, start + count):
-            if all_labels[place] != last_label or abs(all_scores[place] - last_score) > min_change:
-                is_emitted[place], label_before[place] = True, last_label
-                last_label, last_score = all_labels[place], all_scores[place]
-        label[run], score[run] = last_label, last_score
-    return Emitted(is_emitted, label_before, label, score)
+    order = np.argsort(-counts, kind="stable")
+    starts, counts, label, score = starts[order], counts[order], label[order], score[order]
+    longest = int(counts[0]) if len(counts) else 0
+    # The number of keys with a prediction at each step; keys are sorted by descending length.
+    going = np.searchsorted(-counts, -np.arange(longest + 1))
+    # The number of steps with the lowest cost, with the keys that are left after them.
+    steps = int(np.argmin(np.arange(longest + 1) + _STEPS_A_WALK * going))
+    for step, runs in enumerate(going[:steps].tolist()):
+        places = starts[:runs] + step
+        differs = _differs(labels[places], scores[places], label[:runs], score[:runs], min_change)
+        changed = np.flatnonzero(differs)
+        if len(changed):
+            places = places[changed]
+            is_emitted[places] = True
+            label_before[places] = label[changed]
+            label[changed], score[changed] = labels[places], scores[places]
+    for run in range(int(going[steps])):
+        # Parts double while nothing changes, so that a long unchanged series takes few comparisons.
+        place, end, look = int(starts[run]) + steps, int(starts[run] + counts[run]), _SHORTEST_LOOK
+        while place < end:
+            part = slice(place, min(place + look, end))
+            differs = _differs(labels[part], scores[part], label[run], score[run], min_change)
+            change = int(differs.argmax())
+            if not differs[change]:
+                place, look = place + look, min(2 * look, _LONGEST_LOOK)
+                continue
+            place += change
+            is_emitted[place], label_before[place] = True, label[run]
+            label[run], score[run] = labels[place], scores[place]
+            place, look = place + 1, _SHORTEST_LOOK
+    # To the order of the arguments.
+    back = np.argsort(order)
+    return Emitted(is_emitted, label_before, label[back], score[back])
+
+
+def emit_all(labels: Labels, scores: Floats, starts: Integers, counts: Integers, label: Labels) -> Emitted:
+    """Emit every prediction."""
+    label_before = np.roll(labels, 1)
+    label_before[starts] = label
+    ends = starts + counts - 1
+    return Emitted(np.ones(len(labels), dtype=bool), label_before, labels[ends], scores[ends])
+
+
+def _differs(labels: Labels, scores: Floats, label: Labels, score: Floats, min_change: float) -> NDArray[np.bool_]:
+    return (labels != label) | (np.abs(scores - score) > min_change)

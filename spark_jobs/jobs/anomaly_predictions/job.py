@@ -182,7 +182,7 @@ def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
         refresh_after=parameters.refresh_after if parameters.learn == "refresh" else None,
         threshold=_threshold(model, parameters),
         min_events=parameters.min_events,
-        min_change=parameters.min_change if parameters.emit == "changes" else -1.0,
+        min_change=parameters.min_change if parameters.emit == "changes" else None,
         forget=Timeout(parameters.forget_after, parameters.timeout_in),
     )
     return KeyedJob(

@@ -14,7 +14,7 @@ from keyfold.keyed.rows.codec import empty
 from keyfold.operators.ordering import Ordered, in_order
 from keyfold.operators.periods import period_start
 from keyfold.times import shifted
-from spark_jobs.jobs.anomaly_predictions.changes import NONE, find_changes
+from spark_jobs.jobs.anomaly_predictions.changes import NONE, emit_all, find_changes
 from spark_jobs.jobs.anomaly_predictions.learning import Learn
 from spark_jobs.jobs.anomaly_predictions.model_state import Kept
 from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
@@ -62,7 +62,7 @@ class AnomalyStep:
         refresh_after: processing time after which models learn predicted values; None: `learn` decides.
         threshold: score above which a value is anomalous.
         min_events: number of events that a model must have learned; until then scores are 0.
-        min_change: difference of scores above which a prediction is emitted; negative: all are emitted.
+        min_change: difference of scores above which a prediction is emitted; None: all are emitted.
         forget: the timeout after which a model retires.
     """
 
@@ -73,7 +73,7 @@ class AnomalyStep:
     refresh_after: timedelta | None
     threshold: float
     min_events: int
-    min_change: float
+    min_change: float | None
     forget: Timeout
 
     def __call__(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
@@ -195,8 +195,11 @@ class AnomalyStep:
         scores = np.where(knows_enough, predictions["score"].to_numpy(), 0.0)
         labels = (scores > self.threshold).astype(np.int8)
         last_label = models["label"].to_numpy()[runs.model]
-        last_score = models["score"].to_numpy()[runs.model]
-        emitted = find_changes(labels, scores, runs.starts, runs.counts, last_label, last_score, self.min_change)
+        if self.min_change is None:
+            emitted = emit_all(labels, scores, runs.starts, runs.counts, last_label)
+        else:
+            last_score = models["score"].to_numpy()[runs.model]
+            emitted = find_changes(labels, scores, runs.starts, runs.counts, last_label, last_score, self.min_change)
         rows = events.hstack(predictions).with_columns(
             score=pl.Series(scores), label=pl.Series(labels), previous_label=pl.Series(emitted.label_before)
         )

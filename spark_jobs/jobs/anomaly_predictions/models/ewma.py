@@ -69,13 +69,13 @@ class Ewma:
         runs = key_runs(models, events)
         number, level, spread = (models[column].to_numpy()[runs.model] for column in self.state.names)
         values = np.clip(events["value"].to_numpy(), -WIDEST, WIDEST)
-        levels = decaying_sums(_LEVEL_SHARE * values, runs.starts, level, 1.0 - _LEVEL_SHARE)
+        levels = decaying_sums(_LEVEL_SHARE * values, runs.starts, runs.counts, level, 1.0 - _LEVEL_SHARE)
         so_far = number[runs.run] + runs.rank
         expected = self._mean(so_far, before_each(levels, level, runs))
         error = values - expected
         # The first value has no prediction, and so no error.
         squares = np.where(so_far > 0, _SPREAD_SHARE * (error * error), 0.0)
-        spreads = decaying_sums(squares, runs.starts, spread, 1.0 - _SPREAD_SHARE)
+        spreads = decaying_sums(squares, runs.starts, runs.counts, spread, 1.0 - _SPREAD_SHARE)
         return _Path(runs, number, level, spread, levels, spreads, expected)
 
     def _learned(self, models: pl.DataFrame, path: "_Path") -> pl.DataFrame:

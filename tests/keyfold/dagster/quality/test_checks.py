@@ -277,7 +277,7 @@ def test_a_run_checks_what_it_wrote_and_uniqueness_over_the_whole_table(fares, n
     assert run.reads == [Scope.INCREMENTAL, Scope.FULL]
 
 
-@pytest.mark.parametrize("tags", [{SCOPE_TAG: "full"}, {}], ids=["asked for by a tag", "new rows cannot be told"])
+@pytest.mark.parametrize("tags", [{SCOPE_TAG: "full"}, {}], ids=["asked for by a tag", "new rows are not known"])
 def test_a_run_over_the_whole_table_reads_it_once(fares, new_fares, tags):
     run = Run(fares, ROWS_AND_TABLE, new_fares if tags else None, tags=tags)
     assert run.scopes() == {"fare": "full", "rides_are_unique": "full"}

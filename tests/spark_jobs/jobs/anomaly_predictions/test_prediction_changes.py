@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.jobs.anomaly_predictions.changes import NONE, find_changes
+from spark_jobs.jobs.anomaly_predictions.changes import NONE, emit_all, find_changes
 from tests.examples import examples
 
 
@@ -21,14 +21,31 @@ def one_by_one(predictions, label, score, min_change):
     return emitted, before, label, score
 
 
-def walk(keys, lasts, min_change):
-    """Run `find_changes` over keys, each a list of (label, score); lasts are (label, score)."""
+def walk(keys, lasts, min_change, all_of_them=False):
+    """Run `find_changes` (or `emit_all`) over keys, each a list of (label, score); lasts are (label, score)."""
     counts = np.array([len(key) for key in keys], dtype=np.int64)
     starts = np.cumsum(counts) - counts
     labels = np.array([label for key in keys for label, _ in key], dtype=np.int8)
     scores = np.array([score for key in keys for _, score in key])
     last_labels = np.array([label for label, _ in lasts], dtype=np.int8)
+    if all_of_them:
+        return emit_all(labels, scores, starts, counts, last_labels)
     return find_changes(labels, scores, starts, counts, last_labels, np.array([s for _, s in lasts]), min_change)
+
+
+def test_small_steps_add_up_until_they_are_worth_telling():
+    emitted = walk([[(0, 0.1), (0, 0.2), (0, 0.3), (0, 0.4), (0, 0.3)]], [(0, 0.0)], 0.25)
+    assert emitted.is_emitted.tolist() == [False, False, True, False, False]
+
+
+def test_a_step_of_exactly_the_least_change_is_not_told():
+    assert walk([[(0, 0.25)]], [(0, 0.0)], 0.25).is_emitted.tolist() == [False]
+
+
+def test_another_label_is_told_however_near_the_score():
+    emitted = walk([[(1, 0.5), (0, 0.5)]], [(0, 0.5)], 0.25)
+    assert emitted.is_emitted.tolist() == [True, True]
+    assert emitted.label_before.tolist() == [0, 1]
 
 
 @st.composite
@@ -68,7 +85,7 @@ def test_one_long_key_among_short_ones_is_told_as_one_by_one():
 
 
 def test_all_means_all_with_the_label_before_each():
-    emitted = walk([[(0, 0.1), (1, 0.9)], [(1, 0.8)]], [(NONE, float("nan")), (0, 0.2)], -1.0)
+    emitted = walk([[(0, 0.1), (1, 0.9)], [(1, 0.8)]], [(NONE, float("nan")), (0, 0.2)], None, all_of_them=True)
     assert emitted.is_emitted.all()
     assert emitted.label_before.tolist() == [NONE, 0, 0]
     assert (emitted.label.tolist(), emitted.score.tolist()) == ([1, 1], [0.9, 0.8])

@@ -1,4 +1,4 @@
-"""Decaying sums, against the recursion one by one: the same bits."""
+"""Decaying sums, against the recursion one by one: the same bits whichever way they are taken."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def one_by_one(runs, before, keep):
 def summed(runs, before, keep):
     counts = np.array([len(run) for run in runs], dtype=np.int64)
     inputs = np.array([number for run in runs for number in run])
-    return decaying_sums(inputs, np.cumsum(counts) - counts, np.array(before), keep).tolist()
+    return decaying_sums(inputs, np.cumsum(counts) - counts, counts, np.array(before), keep).tolist()
 
 
 runs_of_any_length = st.lists(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=60), min_size=1, max_size=6)
