@@ -1,8 +1,10 @@
 """`keyfold archive-classes`: write a class archive that makes Spark start faster."""
 
 import os
+from pathlib import Path
 from typing import Any
 
+import pyspark
 from pyspark import SparkContext
 
 from keyfold.cli.options import AsJson
@@ -31,6 +33,8 @@ def archive_classes(as_json: AsJson = False) -> None:
             ) from None
         # Written to a temporary file first: a Java that starts meanwhile must not read half an archive.
         aside = archive.with_suffix(f".{os.getpid()}")
+        # Java uses an archive only while the jars that it was written from are there: not those in a session's scratch folder.
+        os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
         try:
             conf = {"spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {written_to(aside)}"}
             spark = build_session(SparkSettings(master="local[2]", conf=conf))

@@ -41,6 +41,14 @@ def test_java_ignores_an_archive_that_is_none_without_a_word(archive):
     assert "warning" not in told.stdout + told.stderr
 
 
+def test_java_has_mapped_the_archive_that_setup_wrote(spark):
+    archive = class_archive(java_text())
+    if not archive.exists():
+        pytest.skip("`make setup` could not write the archive, and has said so")
+    assert str(archive) in Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/maps").read_text(encoding="utf-8")
+
+
+# The test above is of the archive that `make setup` wrote by this command.
 @pytest.mark.slow
 def test_the_command_writes_it_and_a_session_starts_from_it(monkeypatch, tmp_path):
     monkeypatch.setenv("KEYFOLD_SPARK_CONF", "")
