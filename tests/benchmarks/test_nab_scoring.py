@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.nab_scoring import (
+    LOW_FALSE_NEGATIVES,
+    LOW_FALSE_POSITIVES,
     PROFILES,
     STANDARD,
     ScoredSeries,
@@ -87,6 +89,14 @@ def test_no_alarm_scores_nothing_and_the_first_row_of_each_window_scores_a_hundr
 def test_an_alarm_at_the_second_of_two_rows_is_worth_what_the_benchmarks_own_tests_say():
     found = row_values(40, [(30, 31)]).worth[31]
     assert found == pytest.approx(0.8482836399575131 / 0.9866142981514305, abs=1e-12)
+
+
+def test_a_missed_window_costs_what_the_profile_says():
+    series = [alarms(100, [20], [(40, 49)])]
+    assert result_at(1.0, series, STANDARD).raw == pytest.approx(-1.11)
+    assert result_at(1.0, series, LOW_FALSE_POSITIVES).raw == pytest.approx(-1.22)
+    assert result_at(1.0, series, LOW_FALSE_NEGATIVES).raw == pytest.approx(-2.11)
+    assert result_at(1.0, series, STANDARD).normalised == pytest.approx(-5.5)
 
 
 def test_one_threshold_over_all_series_is_found():
