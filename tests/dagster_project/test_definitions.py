@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
 from dagster_project.definitions import defs
+from keyfold.dagster.automation.upkeep.run_liveness import WatchedRunLauncher
 from keyfold.dagster.resources import ENVIRONMENTS, SparkResource, resources_from
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.parameters import build_job
@@ -153,6 +154,8 @@ def test_the_shipped_instance_settings_make_one_run_at_a_time_of_a_pool(tmp_path
         assert pools.pool_granularity is not None
         assert pools.pool_granularity.value == "run"
         assert instance.run_monitoring_enabled
+        # Which knows of runs whose process has died; monitoring by itself does not.
+        assert isinstance(instance.run_launcher, WatchedRunLauncher)
         assert getattr(instance.run_coordinator, "dequeue_interval_seconds") == 1  # noqa: B009 - of the queue alone
         skipped = instance.get_tick_retention_settings(InstigatorType.SENSOR)[TickStatus.SKIPPED]
         assert skipped == 1

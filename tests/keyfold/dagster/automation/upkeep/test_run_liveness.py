@@ -2,6 +2,8 @@
 
 import logging
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -15,8 +17,9 @@ from dagster._daemon.monitoring.concurrency import execute_concurrency_slots_ite
 from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_iteration
 
 from keyfold.dagster.automation.upkeep.run_liveness import died, forget_ended_runs, lock_run
+from keyfold.dagster.serving.home import make_databases
 from tests.keyfold.dagster.automation.waiting_job import POOL
-from tests.keyfold.dagster.serving.marked import VARIABLE, kill_all, new_mark
+from tests.keyfold.dagster.serving.marked import VARIABLE, kill_all, marked, new_mark
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[5]
@@ -126,3 +129,33 @@ def test_the_shipped_settings_take_less_than_two_minutes():
     assert settings["enabled"]
     assert polls + settings["start_timeout_seconds"] + 5 < 120
     assert polls + free + polls + 5 < 120
+
+
+# A killed run is judged above as the daemon does it, and `alerts/test_with_the_daemon.py` starts daemons. Here all of it is
+# shipped: the settings with their launcher, the daemon's command, and a run that the daemon has started.
+@pytest.mark.long
+@pytest.mark.slow
+def test_under_the_live_daemon_a_run_of_a_machine_that_went_down_is_over_in_two_minutes(tmp_path, environment, mark):
+    """Started by the daemon's own code server, and killed together with it: nobody who has seen it start is left."""
+    home = Path(environment["DAGSTER_HOME"])
+    shutil.copy(SHIPPED, home / "dagster.yaml")
+    make_databases(home)
+    daemon = [sys.executable, "-m", "keyfold.dagster.serving.daemon", "-m", MODULE]
+    log = (tmp_path / "daemon.txt").open("wb")
+    first = subprocess.Popen(daemon, cwd=ROOT, env=environment, stdout=log, stderr=log)
+    launch = [sys.executable, "-m", "dagster", "job", "launch", "-m", MODULE, "-j", "waiting"]
+    subprocess.run(launch, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=PATIENCE)
+    wait_until((tmp_path / "told").exists)
+    assert int((tmp_path / "told").read_text()) in marked(mark)
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        [run] = instance.get_runs()
+        assert run.status is dg.DagsterRunStatus.STARTED
+        kill_all(mark)
+        assert first.wait() == -signal.SIGKILL
+        second = subprocess.Popen(daemon, cwd=ROOT, env=environment, stdout=log, stderr=log)
+        began = time.monotonic()
+        wait_until(lambda: status(instance, run.run_id) is dg.DagsterRunStatus.FAILURE, seconds=120)
+        wait_until(lambda: not pool_holders(instance), seconds=began + 120 - time.monotonic())
+        second.terminate()
+        second.wait(timeout=60)
+    log.close()
