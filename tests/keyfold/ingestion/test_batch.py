@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import IngestSummary, batch, ingest, ingest_journal, ingest_totals, is_unfinished, split_writer
+from keyfold.journal import Journal
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.lakehouse.fail_points import POINTS
 from keyfold.lakehouse.reading import data_file_paths
@@ -194,6 +195,27 @@ def test_files_of_which_every_row_is_a_copy_are_not_in_the_table(tmp_path: Path,
     check_counts(lakehouse, summary)
     assert (summary.accepted, summary.duplicates) == (50, 100)
     assert len(list(lakehouse.events("clicks").glob("*.parquet"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("owner", "write"), [(split_writer, "write_segment"), (batch, "merge_segments"), (Journal, "write_done")]
+)
+def test_a_disk_that_is_full_amid_a_write_is_one_message_and_the_next_run_goes_on(
+    tmp_path: Path, monkeypatch, owner: Any, write: str
+):
+    lakehouse = Lakehouse(tmp_path / "home")
+    several(lakehouse.landing("clicks"))
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, write, full)
+        with pytest.raises(KeyfoldError, match="No space left on device"):
+            ingest(no_spark(2), lakehouse, EVENTS)
+    summary = ingest(no_spark(2), lakehouse, EVENTS)
+    check_counts(lakehouse, summary)
+    assert (summary.accepted, summary.files) == (330, 6)
 
 
 @pytest.mark.parametrize("point", CRASHES)

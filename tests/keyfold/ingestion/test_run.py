@@ -193,32 +193,6 @@ class Crash(Exception):
     """Stands for a kill at one moment."""
 
 
-def history(folder: Path, part: int) -> None:
-    """Two rounds of files with copies, bad rows and a broken file."""
-    for index in (0, 1):
-        name = f"{part}-{index}"
-        good = [event(f"u{index}", seq, seq) for seq in range(part * 5, part * 5 + 8)]
-        land(folder / f"{name}.json", [*good, good[0]], "rubbish")
-        (folder / f"{name}.gz").write_bytes(b"rubbish")
-
-
-def outcome(lakehouse: Lakehouse) -> tuple[Any, ...]:
-    """Tables and counts, free of the landing folder's own name."""
-    events, quarantine, totals = tables(lakehouse)
-    # In which batch a row was rejected is the run's own affair.
-    rejected = [(raw, Path(file).name, line, reason) for raw, file, line, reason, *_ in quarantine]
-    return events, sorted(rejected, key=repr), totals
-
-
-@pytest.fixture(scope="session")
-def unbroken(spark: SparkSession, new_home, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, ...]:
-    folder, lakehouse = tmp_path_factory.mktemp("unbroken"), new_home("unbroken")
-    for part in (0, 1):
-        history(folder / "landing", part)
-        check_counts(lakehouse, ingest(spark, lakehouse, EVENTS, folder / "landing"))
-    return outcome(lakehouse)
-
-
 def crash_at(point: str) -> Callable[[str], None]:
     def act(reached: str) -> None:
         if reached == point:
