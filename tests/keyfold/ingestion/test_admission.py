@@ -18,11 +18,12 @@ from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest, known_files, split_reader
 from keyfold.ingestion.admission import Admission, select_files
 from keyfold.ingestion.known import KnownFile
-from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.storage.place import Place
 from spark_jobs.streams import METRICS, SALES
 from tests.folders import move_folder
-from tests.keyfold.ingestion.test_batch import no_spark
+from tests.keyfold.ingestion.test_batch import changed, crash_at, no_spark
+from tests.keyfold.ingestion.test_run import Crash
 
 NO_TIME, SHORT = timedelta(0), timedelta(seconds=0.3)
 
@@ -288,6 +289,19 @@ def test_links_out_of_the_landing_folder_are_quarantined_and_nothing_of_them_is_
     assert all(reason.startswith("the link leads out of the landing folder") for reason in found.values())
     assert values(lakehouse) == [("cpu", 1)]
     assert ingest(no_spark(1), lakehouse, METRICS, landing).files == 0
+
+
+def test_a_file_in_whose_place_a_link_leads_out_once_it_is_planned_is_quarantined(lakehouse: Lakehouse, landing: Path):
+    path = put(landing / "cpu.json", metric(1))
+    with changed(fail_points, act=crash_at("plan: after", 1)), pytest.raises(Crash):
+        ingest(no_spark(1), lakehouse, METRICS, landing)
+    # With the content that was planned: else it would be a file that has changed, and wait.
+    path.rename(landing.parent / "elsewhere.json")
+    path.symlink_to(landing.parent / "elsewhere.json")
+    summary = ingest(no_spark(1), lakehouse, METRICS, landing)
+    assert (summary.accepted, summary.quarantined) == (0, 1)
+    (reject,) = quarantine(lakehouse)
+    assert reject["reason"].startswith("the link leads out of the landing folder")
 
 
 def test_a_file_that_changes_while_it_is_read_counts_for_nothing_and_is_read_by_the_next_run(
