@@ -55,6 +55,17 @@ def test_files_are_ingested_summarised_and_shown(keyfold, tmp_path):
     assert batch["made"].startswith("5 rows: 3 accepted, 1 quarantined, 1 duplicates")
 
 
+def test_a_replay_leaves_the_live_tables_alone(keyfold, tmp_path):
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing" / "rides.ndjson").write_text("\n".join(json.dumps(POINT | point) for point in RIDE))
+    keyfold("ingest", "ride_points", "--settle", "0", "--from", tmp_path / "landing")
+    keyfold("run", "ride_summaries")
+    told = keyfold("run", "ride_summaries", "--replay", "early", "--until", "2026-01-01T12:04:00Z", "--json")
+    assert json.loads(told.stdout)["events"] == 1
+    assert json.loads(keyfold("show", "ride_summaries", "--json").stdout)["rows"] == 1
+    assert json.loads(keyfold("show", "ride_summaries@early", "--json").stdout)["rows"] == 0
+
+
 def test_the_command_line_gives_files_the_time_to_settle(keyfold, tmp_path):
     (tmp_path / "landing").mkdir()
     (tmp_path / "landing" / "rides.ndjson").write_text(json.dumps(POINT | RIDE[0]))
