@@ -4,6 +4,7 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from tests.keyfold.keyed.without_spark import without_spark  # noqa: F401 - a fixture
@@ -39,6 +40,17 @@ def test_the_example_runs_in_memory_and_tells_of_the_session_that_is_over(capsys
     (row,) = module["harness"].written["sessions"].to_dicts()
     assert {name: row[name] for name in ANN} == ANN
     assert "ann" in capsys.readouterr().out
+
+
+def test_the_example_runs_in_the_engine_and_says_the_same(without_spark, lakehouse):  # noqa: F811
+    module = {"spark": without_spark, "lakehouse": lakehouse}
+    exec(example(0), module)  # noqa: S102 - our own page
+    lakehouse.events("clicks").parent.mkdir(parents=True)
+    module["clicks"].write_delta(str(lakehouse.events("clicks")))
+    exec(example(1), module)  # noqa: S102 - our own page
+    (row,) = pl.read_delta(str(lakehouse.table("sessions"))).to_dicts()
+    assert {name: row[name] for name in ANN} == ANN
+    assert module["summary"].totals.open_events == 1
 
 
 @pytest.mark.parametrize(("prelude", "code", "printed"), SHAPES)
