@@ -1,6 +1,5 @@
 """Admission: a run of ingest reads files that are new and whole, and no others; what has changed since is told."""
 
-import gzip
 import json
 import os
 import threading
@@ -18,12 +17,10 @@ from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest, known_files, split_reader
 from keyfold.ingestion.admission import Admission, select_files
 from keyfold.ingestion.known import KnownFile
-from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.lakehouse import Lakehouse
 from keyfold.storage.place import Place
 from spark_jobs.streams import METRICS, SALES
 from tests.folders import move_folder
-from tests.keyfold.ingestion.test_batch import changed, crash_at, no_spark
-from tests.keyfold.ingestion.test_run import Crash
 
 NO_TIME, SHORT = timedelta(0), timedelta(seconds=0.3)
 
@@ -274,36 +271,6 @@ def test_a_file_whose_name_is_not_utf_8_is_quarantined_and_the_others_go_on(
     assert ingest(spark, lakehouse, METRICS, landing).files == 0
 
 
-def test_links_out_of_the_landing_folder_are_quarantined_and_nothing_of_them_is_read(
-    lakehouse: Lakehouse, landing: Path
-):
-    put(landing.parent / "elsewhere" / "secret.json", metric(7))
-    (landing / "file.json").symlink_to(landing.parent / "elsewhere" / "secret.json")
-    (landing / "folder").symlink_to(landing.parent / "elsewhere")
-    os.mkfifo(landing / "pipe.json")
-    put(landing / "cpu.json", metric(1))
-    summary = ingest(no_spark(1), lakehouse, METRICS, landing)
-    assert (summary.files, summary.accepted, summary.quarantined) == (3, 1, 2)
-    found = {Path(row["file"]).name: row["reason"] for row in quarantine(lakehouse)}
-    assert found.keys() == {"file.json", "folder"}
-    assert all(reason.startswith("the link leads out of the landing folder") for reason in found.values())
-    assert values(lakehouse) == [("cpu", 1)]
-    assert ingest(no_spark(1), lakehouse, METRICS, landing).files == 0
-
-
-def test_a_file_in_whose_place_a_link_leads_out_once_it_is_planned_is_quarantined(lakehouse: Lakehouse, landing: Path):
-    path = put(landing / "cpu.json", metric(1))
-    with changed(fail_points, act=crash_at("plan: after", 1)), pytest.raises(Crash):
-        ingest(no_spark(1), lakehouse, METRICS, landing)
-    # With the content that was planned: else it would be a file that has changed, and wait.
-    path.rename(landing.parent / "elsewhere.json")
-    path.symlink_to(landing.parent / "elsewhere.json")
-    summary = ingest(no_spark(1), lakehouse, METRICS, landing)
-    assert (summary.accepted, summary.quarantined) == (0, 1)
-    (reject,) = quarantine(lakehouse)
-    assert reject["reason"].startswith("the link leads out of the landing folder")
-
-
 def test_a_file_that_changes_while_it_is_read_counts_for_nothing_and_is_read_by_the_next_run(
     spark: SparkSession, lakehouse: Lakehouse, landing: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -325,15 +292,3 @@ def test_a_file_that_changes_while_it_is_read_counts_for_nothing_and_is_read_by_
     second = ingest(spark, lakehouse, METRICS, landing)
     assert (second.files, second.accepted, second.totals.rows_read) == (1, 2, 3)
     assert values(lakehouse) == [("a", 1), ("b", 2), ("b", 3)]
-
-
-def test_a_bomb_of_200_mib_in_200_kb_costs_its_own_file_alone(lakehouse: Lakehouse, landing: Path):
-    with gzip.open(landing / "bomb.ndjson.gz", "wb") as file:
-        for _ in range(200):
-            file.write(b"a" * (1 << 20))
-    assert (landing / "bomb.ndjson.gz").stat().st_size < 300_000
-    put(landing / "cpu.json", metric(1))
-    summary = ingest(no_spark(1), lakehouse, METRICS, landing)
-    assert (summary.files, summary.accepted, summary.quarantined) == (2, 1, 1)
-    (reject,) = quarantine(lakehouse)
-    assert (reject["reason"], reject["raw"]) == ("the file has a line of more than 16 MiB, which is its limit", None)
