@@ -31,7 +31,7 @@ from keyfold.ingestion.parsing import parse_file
 from keyfold.stream import INGESTED_AT, Stream
 from spark_jobs.streams import SHIPPED, STREAMS
 from tests.examples import examples
-from tests.project_copy import ROOT, environment_of
+from tests.project_copy import ROOT, copy_project, environment_of
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -622,6 +622,58 @@ def test_a_stream_without_a_group_of_assets_has_no_place_for_a_job(tmp_path):
     (tmp_path / "assets").mkdir()
     with pytest.raises(KeyfoldError, match=r"no module in .*assets has the stream sales as its STREAM"):
         group_of(tmp_path, STREAMS["sales"])
+
+
+# `make test` has Ruff look at what is written in each test above, and runs it: in tests/docs/test_tutorial.py, and from the wheel
+# in tests/test_wheel.py. Pyright, the layers, and Dagster's names and groups are looked at here alone.
+@pytest.mark.long
+@pytest.mark.slow
+def test_what_is_written_passes_every_check_of_the_project_and_loads(tmp_path):
+    project = copy_project(tmp_path / "project")
+    rows = json_of(
+        tmp_path,
+        *(
+            {"bike_id": row % 2, "Epoch": 1767225600000 + row, "on": True, "e-mail": "a@b.c", "charge (%)": 0.5}
+            for row in range(6)
+        ),
+    )
+    run(project, "keyfold", "new", "stream", "bikes", "--from", str(rows))
+    run(project, "keyfold", "new", "job", "bike_hours", "--stream", "bikes", "--key", "bike_id")
+    run(project, "keyfold", "new", "job", "reading_hours", "--stream", "weather")
+    written = [
+        str(path.relative_to(project))
+        for folder in ("spark_jobs", "assets", "expectations", "tests")
+        for path in (project / folder).rglob("*.py")
+        if not (ROOT / path.relative_to(project)).exists()
+    ]
+    assert len(written) == 3 + 4 + 4
+    run(project, "ruff", "format", "--check", *written)
+    run(project, "ruff", "check", *written)
+    run(project, "pyright", *written)
+    run(project, "lint-imports")
+    loaded = run(project, "python", "-c", LOAD)
+    assert json.loads(loaded.splitlines()[-1]) == {
+        "bikes": ["bike_hours", "bike_hours_late", "bikes_events", "bikes_landing", "bikes_quarantine"],
+        "weather": ["reading_hours", "reading_hours_late"],
+    }
+
+
+LOAD = """
+import json
+from dagster_project.definitions import defs
+from spark_jobs.streams import STREAMS
+
+assert "bikes_landed" in {sensor.name for sensor in defs.sensors}
+assert STREAMS["bikes"].private == ("e_mail",)
+graph = defs.resolve_asset_graph()
+groups = {key.to_user_string(): graph.get(key).group_name for key in graph.get_all_asset_keys()}
+ours = {group: sorted(key for key in groups if groups[key] == group) for group in ("bikes", "weather")}
+ours["weather"] = [key for key in ours["weather"] if "reading" in key]
+checks = {(key.asset_key.to_user_string(), key.name) for key in graph.asset_check_keys}
+assert {("bikes_events", "every_row_is_accounted_for"), ("bike_hours", "no_event_is_lost")} <= checks, checks
+assert ("bike_hours", "one_row_a_window") in checks
+print(json.dumps(ours))
+"""
 
 
 def run(project: Path, *command: str) -> str:
