@@ -9,10 +9,11 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import ingest, rebuild
+from keyfold.ingestion import ingest, ingest_totals, rebuild
 from keyfold.lakehouse import Lakehouse
 from keyfold.stream import TIMESTAMP
 from tests.folders import copy_folder, remove_folder
+from tests.keyfold.ingestion.test_batch import no_spark
 from tests.keyfold.ingestion.test_run import EVENTS, check_counts, event, land
 
 Break = Callable[[Lakehouse], None]
@@ -140,3 +141,13 @@ def test_a_part_of_the_index_that_is_gone_or_zeroed_is_made_anew_and_told(spark,
     land(lakehouse.landing("clicks") / "c.json", [event("u", 2)])
     again = ingest(spark, lakehouse, EVENTS)
     assert (again.duplicates, again.describe()) == (1, [])
+
+
+def test_damage_to_the_journal_is_one_message(lakehouse):
+    ingest(no_spark(1), lakehouse, EVENTS)
+    (record,) = (lakehouse.ingest("clicks") / "journal").glob("*.done.json")
+    record.write_bytes(b"")
+    with pytest.raises(KeyfoldError, match="is damaged"):
+        ingest(no_spark(1), lakehouse, EVENTS)
+    with pytest.raises(KeyfoldError, match="is damaged"):
+        ingest_totals(lakehouse, EVENTS)
