@@ -80,6 +80,8 @@ def test_on_a_disk_that_takes_nothing_more_a_line_says_so(tmp_path, module, has_
         "DAGSTER_HOME": str(home),
         "KEYFOLD_HOME": str(tmp_path / "lake"),
         "PORT": str(free_port()),
+        # Of a compiled module Python would write 100 bytes too, and every later process would fail to read it.
+        "PYTHONDONTWRITEBYTECODE": "1",
     }
     ended = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False, timeout=120
