@@ -8,12 +8,13 @@ import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from keyfold.ingestion.parsing import UnreadableFileError, parse_file
+from keyfold.ingestion.parsing import UnreadableFileError, parquet, parse_file
 from keyfold.stream import Stream
 from spark_jobs.streams import RIDE_POINTS
 
@@ -119,6 +120,32 @@ def test_a_text_that_parquet_stores_once_counts_in_each_row_against_the_longest_
     )
     reason = reason_of(path, replace(RIDE_POINTS, max_file_bytes=limit - 1))
     assert reason == "the file holds more than 95 MiB, which is its limit"
+
+
+def asked_of_arrow(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows Arrow is asked for at once, from now on."""
+    asked, real = list[int](), pq.ParquetFile.iter_batches
+
+    def noting(file: pq.ParquetFile, rows: int, **more: Any) -> Any:
+        asked.append(rows)
+        return real(file, rows, **more)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", noting)
+    return asked
+
+
+@pytest.mark.parametrize("is_stored_once", [True, False])
+def test_few_long_rows_of_parquet_are_held_at_once(tmp_path: Path, is_stored_once: bool, monkeypatch):
+    monkeypatch.setattr(parquet, "BATCH_BYTES", 10_000)
+    texts = [f"{0 if is_stored_once else number:01000}" for number in range(1_000)]
+    written = pa.table({"note": texts})
+    pq.write_table(written, tmp_path / "a.parquet", use_dictionary=is_stored_once, compression="none")
+    asked = asked_of_arrow(monkeypatch)
+    parts = [rows.read for rows in parse_file(RIDE_POINTS, tmp_path / "a.parquet", datetime.now(UTC))]
+    assert sum(parts) == 1_000
+    assert 5 < max(parts) <= 10
+    # A value that is stored once takes its room in each row only once the rows are cut into parts.
+    assert asked[0] >= 1_000 if is_stored_once else asked[0] <= 10
 
 
 @pytest.mark.parametrize("kind", [pa.binary(1_000), pa.int64(), pa.string()])
