@@ -55,6 +55,11 @@ def test_parquet_may_lack_times_too(tmp_path):
     assert rows.accepted["time"].to_list() == [ARRIVED, SOLD]
 
 
+def test_what_else_is_missing_is_still_missing(tmp_path):
+    rows = read(SALES, tmp_path / "a.json", '{"quantity":5}', '{"item":"Mac"}')
+    assert [reason.partition(":")[0] for reason in reasons(rows)] == ["item is missing", "quantity is missing"]
+
+
 def test_a_stream_that_does_not_say_so_wants_the_time(tmp_path):
     strict = replace(SALES, missing_time="quarantine")
     assert reasons(read(strict, tmp_path / "a.json", MAC)) == [
