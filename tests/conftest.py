@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from pyspark.sql import SparkSession
 
@@ -23,6 +24,9 @@ from tests.standalone_cluster import standalone_cluster
 hear_signals()
 use_fast_starts()
 use_memory()
+# Examples may take any time: machines are busy. Where the variable CI is set, this is hypothesis' default.
+hypothesis.settings.register_profile("any time", hypothesis.settings.default, deadline=None)
+hypothesis.settings.load_profile("any time")
 
 _OF_JOBS = ("tests/spark_jobs/jobs/", "tests/keyfold/keyed/")
 """Whose tests are run with homes in a bucket where they do without Spark too."""

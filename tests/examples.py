@@ -1,6 +1,7 @@
 """How many examples hypothesis makes: a twentieth of a test's number in `make test`, all of them in `make examples`.
 
-What is tried differs from run to run, so that runs add up; and no test tries fewer than five, or than its number.
+What is tried differs from run to run, so that runs add up, but for CI, where hypothesis repeats its choice; and no test tries
+fewer than five, or than its number.
 """
 
 import os

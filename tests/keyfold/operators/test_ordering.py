@@ -2,7 +2,7 @@
 
 import numpy as np
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.operators.ordering import in_order
@@ -28,7 +28,6 @@ ROWS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(ROWS)
 def test_events_lie_by_key_then_time_then_all_other_columns(rows):
     frame = pl.DataFrame(rows, schema=SCHEMA, orient="row").with_columns(pl.col("time").cast(pl.Datetime("us", "UTC")))
@@ -36,7 +35,6 @@ def test_events_lie_by_key_then_time_then_all_other_columns(rows):
     assert ordered.events.equals(frame.sort("key", "part", "time", "text", "number", "list"))
 
 
-@settings(deadline=None)
 @given(ROWS)
 def test_each_key_has_its_first_and_its_last_row_and_each_row_the_number_of_its_key(rows):
     frame = pl.DataFrame(rows, schema=SCHEMA, orient="row").with_columns(pl.col("time").cast(pl.Datetime("us", "UTC")))
@@ -48,7 +46,6 @@ def test_each_key_has_its_first_and_its_last_row_and_each_row_the_number_of_its_
     assert np.flatnonzero(ordered.begins_key).tolist() == ordered.starts.tolist()
 
 
-@settings(deadline=None)
 @given(ROWS, st.randoms())
 def test_only_the_columns_named_break_ties(rows, random):
     schema = {name: SCHEMA[name] for name in ("time", "key", "number")}
