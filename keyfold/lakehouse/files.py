@@ -178,8 +178,8 @@ def second_name(path: Place, other: Place) -> None:
 def move_tree(folder: Place, to: Place, last: str) -> None:
     """Move a folder to a path that does not exist.
 
-    Atomic on a disk. In a bucket, the store copies file by file: the file named `last` is copied last and removed first, so
-    a folder that has it is complete.
+    Atomic on a disk. In a bucket, the store copies file by file: the file or folder named `last` is copied last and removed
+    first, so a folder that has all of it is complete.
 
     Raises:
         OSError: the disk fails.

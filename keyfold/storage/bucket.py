@@ -68,8 +68,8 @@ class Bucket:
         path.copy_to(other)
 
     def move_tree(self, folder: ObjectPath, to: ObjectPath, last: str) -> None:
-        # False sorts before True: the file named `last` is copied last.
-        files = sorted((path for path, _ in folder.below()), key=lambda path: path == folder / last)
+        # False sorts before True: what is named `last` is copied last.
+        files = sorted((path for path, _ in folder.below()), key=lambda path: path.is_relative_to(folder / last))
         for path in files:
             check_held()
             path.copy_to(to / path.relative_to(folder))

@@ -94,7 +94,8 @@ def test_a_tree_is_moved_whole_and_removed_whole(home):
     assert listed(home) == []
 
 
-def test_a_move_that_breaks_off_leaves_the_folder_whole_where_its_record_is(in_store, monkeypatch):
+@pytest.mark.parametrize("last", ["record", "a/c"])
+def test_a_move_that_breaks_off_leaves_the_folder_whole_where_its_last_part_is(in_store, monkeypatch, last):
     for name in ("record", "a/b", "a/c/d"):
         write_durably(in_store / "from" / name, name.encode())
     whole = [("a/b", 3), ("a/c/d", 5), ("record", 6)]
@@ -102,9 +103,9 @@ def test_a_move_that_breaks_off_leaves_the_folder_whole_where_its_record_is(in_s
         with monkeypatch.context() as patch:
             patch.setattr("keyfold.storage.bucket.check_held", stop_after(steps))
             with pytest.raises(KeyboardInterrupt):
-                move_tree(in_store / "from", in_store / "to", last="record")
+                move_tree(in_store / "from", in_store / "to", last=last)
         for folder in ("from", "to"):
-            if (in_store / folder / "record").exists():
+            if (in_store / folder / last).exists():
                 assert listed(in_store / folder) == whole
         assert listed(in_store / "from") == whole or listed(in_store / "to") == whole
         if steps >= 4:
