@@ -197,8 +197,11 @@ def test_on_spark_files_that_a_power_cut_left_empty_are_made_anew(spark, lakehou
     (checkpoint / "commits" / "1").write_bytes(b"")
     (checkpoint / "offsets" / "2").write_bytes(b"")
     land(("bob", 2))
-    run_job(spark, lakehouse, totals())
+    summary = run_job(spark, lakehouse, totals())
     assert rows("totals") == [("ann", 2), ("bob", 1)]
+    # Spark has repeated batch 1, which has a commit record: nothing of it is written or counted twice.
+    assert rows("changes") == [("ann", 1), ("ann", 1), ("bob", 1)]
+    assert summary.totals.events == 3
 
 
 def test_an_empty_file_of_a_batch_long_done_is_refused(without_spark, lakehouse, ran_thrice):
@@ -215,3 +218,14 @@ def test_what_a_killed_first_batch_left_of_a_checkpoint_stops_no_later_run(witho
     (generation.checkpoint / "offsets" / ".0.tmp").write_text("half")
     (generation.checkpoint / "commits" / "0").unlink()
     assert run_job(without_spark, lakehouse, windows()).totals.events == 1
+
+
+def test_a_generation_of_the_first_form_asks_for_one_full_refresh(without_spark, lakehouse, land):
+    land(("ann", 0))
+    run_job(without_spark, lakehouse, windows())
+    record = lakehouse.job("windows") / "generation-0001" / "generation.json"
+    old = {name: value for name, value in json.loads(record.read_text()).items() if name != "format"}
+    record.write_text(json.dumps(old))
+    with pytest.raises(KeyfoldError, match=r"an earlier version of Keyfold.*keyfold run windows --full-refresh"):
+        run_job(without_spark, lakehouse, windows())
+    assert run_job(without_spark, lakehouse, windows(), FullRefresh()).generation == "generation-0002"
