@@ -175,6 +175,16 @@ def test_copies_are_those_of_plain_python_and_are_counted_without_making_any(lis
     assert events.select(keys_of.number.sum()).item() == sum(key is not None for _, key in expected)
 
 
+@pytest.mark.parametrize("point", ["work: before", "work: after", "done: after"])
+def test_a_crash_loses_no_copy_and_makes_none_twice(without_spark, cut_power, lakehouse, land, rows, minutes, point):
+    land((0, ["a", "b"]), (1, ["b", None]), (2, []))
+    whole = Incremental(advance_to=minutes(60))
+    assert cut_power(point, lambda: run_job(without_spark, lakehouse, tags(), whole))
+    summary = run_job(without_spark, lakehouse, tags(), whole)
+    assert rows("tags") == [(UNTAGGED, 1), ("a", 1), ("b", 2)]
+    assert summary.totals.events == 4
+
+
 @pytest.mark.usefixtures("state_without_spark", "local_reader")
 def test_state_is_read_and_seeded_and_what_it_begins_behind_is_counted_in_copies(
     without_spark, lakehouse, land, tmp_path, minutes
