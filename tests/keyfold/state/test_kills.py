@@ -45,6 +45,7 @@ WRITERS = {
         windows(),
     ),
     "promote": (lambda spark, lakehouse: promote(lakehouse, "windows", "again"), windows()),
+    "remove": (lambda spark, lakehouse: edit_state(spark, lakehouse, windows(), Edit(("cat",), {}, BY)), windows()),
 }
 
 
@@ -86,12 +87,22 @@ def after(name):
 
 
 @pytest.mark.parametrize(
-    ("write", "job", "first"),
-    # Those that make a generation share most points: each is at every other one, by turns.
-    [pytest.param(*one, turn % 2, id=name) for turn, (name, one) in enumerate(WRITERS.items())],
+    ("write", "job", "points_tried"),
+    [
+        # Those that make a generation share most points: a seed and an edit are at every other one, by turns.
+        pytest.param(*WRITERS["bootstrap"], slice(0, None, 2), id="bootstrap"),
+        pytest.param(*WRITERS["edit"], slice(1, None, 2), id="edit"),
+        pytest.param(*WRITERS["move"], slice(None), id="move, every point"),
+        pytest.param(*WRITERS["promote"], slice(None), id="promote, every point"),
+        # A key is removed as state is edited.
+        *(
+            pytest.param(*WRITERS[name], slice(None), id=f"{name}, every point", marks=pytest.mark.slow)
+            for name in ("bootstrap", "edit", "remove")
+        ),
+    ],
 )
 def test_wherever_the_power_fails_what_is_live_is_whole_and_the_command_can_be_called_again(
-    spark, ran, minutes, monkeypatch, cut_power, write, job, first
+    spark, ran, minutes, monkeypatch, cut_power, write, job, points_tried
 ):
     uncut, old = copied(ran, "uncut"), copied(ran, "old")
     points = points_of(monkeypatch, lambda: write(spark, uncut))
@@ -100,7 +111,7 @@ def test_wherever_the_power_fails_what_is_live_is_whole_and_the_command_can_be_c
     to_the_end = Incremental(advance_to=minutes(90))
     for lakehouse, one in ((uncut, job), (old, windows())):
         run_job(spark, lakehouse, one, to_the_end)
-    for number, (point, count) in list(enumerate(points))[first::2]:
+    for number, (point, count) in list(enumerate(points))[points_tried]:
         killed = copied(ran, f"killed-{number}")
         before = tables(killed)
         assert cut_power(point, lambda lakehouse=killed: write(spark, lakehouse), count)
