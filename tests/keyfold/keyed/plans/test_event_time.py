@@ -126,6 +126,13 @@ def test_an_arrival_makes_no_history_late_and_waits_where_it_is(tmp_path):
     assert "time=arrival" in told
 
 
+def test_the_clock_goes_on_by_arrivals_while_nothing_else_has_ever_come(tmp_path):
+    runs = Runs(tmp_path)
+    assert runs.run(NOON, sales([], NOON, 2)).clock.watermark == NOON - DELAY
+    assert runs.run(minutes(5), sales([], minutes(5), 1)).clock.watermark == minutes(5) - DELAY
+    assert runs.run(minutes(300)).clock.watermark == minutes(300) - DELAY, "as on any silent stream"
+
+
 def test_one_run_on_a_silent_stream_moves_event_time_by_a_day_at_most(tmp_path):
     runs, in_ten_days = Runs(tmp_path), minutes(10 * 24 * 60)
     runs.run(NOON, sales([NOON], NOON, 0))
