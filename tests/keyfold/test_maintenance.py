@@ -239,6 +239,14 @@ def test_files_that_lie_across_each_other_follow_one_another_afterwards_and_jobs
     assert DeltaTable(str(table)).version() == again
 
 
+def test_a_column_that_a_table_got_later_is_null_in_its_older_rows(lakehouse, table):
+    append(table, 1)
+    later = clicks(("bob", 2)).with_columns(place=pl.lit("Oslo"))
+    later.write_delta(str(table), mode="append", delta_write_options={"schema_mode": "merge"})
+    assert care(lakehouse, table).files_after == 1
+    assert pl.read_delta(str(table)).sort("at")["place"].to_list() == [None, "Oslo"]
+
+
 def test_files_are_never_replaced_twice_nor_by_fewer_rows(lakehouse, table):
     append(table, 1, 2, 3)
     files = snapshot(table, "at").files
