@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from contextlib import nullcontext
 from decimal import Decimal
 
 import hypothesis.strategies as st
@@ -9,7 +10,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given
+from typer.testing import CliRunner
 
+from keyfold.cli import state_reading
+from keyfold.cli.state import app
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.generation.generations import live_generation
@@ -227,6 +231,31 @@ def test_of_a_job_that_counts_no_events_in_state_every_key_is_open(lakehouse, wi
     write_open_keys(lakehouse, totals(), read_state(local_reader, lakehouse, totals()))
     found = pl.read_delta(str(lakehouse.table("open.totals")))
     assert sorted(found.rows()) == [("ann", 0), ("bob", 0)]
+
+
+def test_the_commands_print_what_the_functions_give(
+    lakehouse, without_spark, local_reader, land, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(state_reading, "spark_of_environment", lambda *_: nullcontext(local_reader))
+    batches = [[("ann", 1), ("bob", 3), ("ann", 14)], [("dan", 15), ("bob", 16)]]
+    run(lakehouse, windows(), batches)
+    first, last = played(windows(), batches)
+
+    def keyfold(*words):
+        result = CliRunner().invoke(app, [*words, "--home", str(lakehouse.home)])
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    printed = [json.loads(line) for line in keyfold("read", "windows", "--batch", "0").splitlines()]
+    assert Counter(row["user"] for row in printed) == Counter(first["user"])
+    words = ("read", "windows", "--batch", "0", "--key", "bob", "--format", "keyed-json")
+    (line,) = keyfold(*words).splitlines()
+    assert json.loads(line)["bob"]["clicks"] == 1
+    assert keyfold(*words, "--columns", "clicks=n") == '{"bob":{"n":1}}\n'
+    assert len(keyfold("read", "windows", "--batch", "0", "--limit", "2").splitlines()) == 2
+    told = json.loads(keyfold("read", "windows", "--to", str(tmp_path / "out"), "--format", "parquet", "--json"))
+    assert told["rows"] == last.height == pl.read_parquet(tmp_path / "out" / "*.parquet").height
+    assert json.loads(keyfold("stats", "windows", "--json"))["rows"] == last.height
 
 
 def test_keys_are_read_as_their_columns_want_them(minutes):

@@ -1,5 +1,6 @@
 """State as Spark's store has it: read, compared, and damaged."""
 
+import json
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -149,6 +150,18 @@ def test_a_state_is_compared_with_a_table_in_the_columns_that_both_have(spark, m
         diff_with_table(read_state(spark, lakehouse, JOB), lakehouse, "nowhere")
 
 
+# `test_reader_without_spark.py` has every form of files on a disk, which workers write.
+def test_another_file_system_gets_the_same_lines(spark, made, tmp_path):
+    read = read_state(spark, made[0], JOB)
+    write_state(read, tmp_path / "here", "keyed-json")
+    write_state(read, (tmp_path / "there").as_uri(), "keyed-json")
+
+    def lines(folder):
+        return sorted(line for file in folder.glob("part-*") for line in file.read_text().splitlines())
+
+    assert lines(tmp_path / "here") == lines(tmp_path / "there") != []
+
+
 def test_a_home_that_was_moved_is_read_where_it_is_and_stays_as_it_is(spark, made):
     lakehouse, states = made
     moved, aside = Lakehouse(lakehouse.home.with_name("moved")), lakehouse.home.with_name("aside")
@@ -200,6 +213,25 @@ def keyfold(spark, made, monkeypatch):
         return result.stdout if code == 0 else result.output
 
     return call
+
+
+def test_the_command_that_compares_prints_and_writes_how_two_batches_differ(keyfold, made, tmp_path):
+    expected = compared(*made[1][:2])
+    words = ("diff", "windows", "0", "1", "--rows", "9", "--to", str(tmp_path / "diff"), "--json")
+    summary, *rows = map(json.loads, keyfold(*words).splitlines())
+    assert {row["user"]: row["change"] for row in rows} == expected
+    counts = Counter(expected.values())
+    assert {change: summary[change] for change in counts} == counts
+    assert dict(pl.read_delta(str(tmp_path / "diff")).select("user", "change").rows()) == expected
+    assert "exists already" in keyfold(*words, code=1)
+
+
+def test_the_command_compares_a_generation_with_its_branch(keyfold):
+    # All at once, nothing is late: eve's third click counts, in a window that is over by now.
+    printed = keyfold("diff", "windows", "all-at-once").splitlines()
+    assert printed[0].startswith("before: job windows, all-at-once, batch 0: ")
+    assert printed[1].startswith("after:  job windows, generation-0001, batch 2: ")
+    assert printed[2].startswith("0 keys added, 0 removed, 0 changed, ")
 
 
 def test_the_commands_say_what_is_wrong(keyfold):
