@@ -10,6 +10,7 @@ from keyfold import Input, JobParameters, JobTable, JobTemplate, KeyedJob, Step
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.lakehouse.files import remove_tree
 from keyfold.runs import refresh_all
 from keyfold.state.changing.audit import Author
@@ -132,6 +133,9 @@ def test_a_person_is_erased_all_down_the_chain_which_goes_on_as_if_there_had_bee
     assert done.rows == planned.rows
     assert holding(site) == []
     assert done.generations == dict.fromkeys(("hourly", "daily", "people", "hours"), "generation-0002")
+    counted = [assert_nothing_lost(site.spark, site.lakehouse, job) for job in CHAIN]
+    assert [one.events_read > 0 for one in counted] == [True, False, False, False]
+    assert [one.by_producer for one in counted] == [{}, *({"rows": (rows, rows)} for rows in (3, 2, 3))]
     assert (done.sums, done.summed_up_by) == (("state of hours", "hours", "late.hours"), ("hours",))
     assert without_sums(played_on(site)) == without_sums(without_eva)
     assert erased(site).rows == {}

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from keyfold import Input, JobTable, KeyedJob, Misconfigured, Step
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.output_table import OutputTable
+from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.keyed.running import upsert_changes
 from keyfold.lakehouse.reading import scan_table
 from keyfold.state.changing.editing import origin_after
@@ -152,6 +153,9 @@ def test_changes_are_written_once_and_what_is_made_of_them_is_the_same_however_r
     expected, at_levels = by_definition([users for users, *_ in deliveries])
     assert changes(site) == expected
     assert levels(site) == at_levels
+    written = sum(map(len, expected))
+    found = assert_nothing_lost(site.spark, site.lakehouse, LEVELS)
+    assert found.by_input == found.by_producer == dict.fromkeys(("to", "away"), (written, written))
     assert scan_table(site.lakehouse.table("late.levels")).collect().is_empty()
 
 
