@@ -134,6 +134,11 @@ SOURCES = {
     "a row with a field too many": ("seed.csv", "user,clicks\nann,1\nbob,2,3\n", "seed.csv cannot be read: "),
     "an empty CSV file": ("seed.csv", "", "seed.csv cannot be read: "),
     "bytes that are no text": ("seed.csv", b"user,clicks\n\xff\xfe\xfa,1\n", "seed.csv cannot be read: |user is"),
+    "a number beyond its type": (
+        "seed.csv",
+        "user,clicks\nann,9223372036854775808\n",
+        r"clicks is no Int64 in 1 rows \(row 1: '9223372036854775808'\)",
+    ),
     "a file of another kind": ("seed.xlsx", b"PK", "holds no files of one kind that can be read"),
 }
 
