@@ -26,6 +26,7 @@ from keyfold.operators.aggregation import (
 )
 from keyfold.testing import assert_same, merged, play
 from tests.examples import examples
+from tests.on_a_grid import many_of, on_grid
 
 TIME = pa.timestamp("us", tz="UTC")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -44,9 +45,9 @@ GOALS = {
 }
 
 # Who, minutes after noon, of which team, how many points.
-ROW = st.tuples(st.sampled_from("ab"), st.integers(-90, 90), st.sampled_from("xy"), st.integers(-9, 9))
-RUNS = st.lists(st.lists(ROW, max_size=8), min_size=1, max_size=4)
-CUTS = st.lists(st.integers(-90, 90).map(lambda at: NOON + at * MINUTE), max_size=2)
+ROW = st.tuples(st.sampled_from("ab"), on_grid(45, 5, -45), st.sampled_from("xy"), st.integers(-9, 9))
+RUNS = st.lists(many_of(ROW, 14, 0), min_size=1, max_size=4)
+CUTS = st.lists(on_grid(45, 5, -45).map(lambda at: NOON + at * MINUTE), max_size=2)
 PARTS = st.integers(1, 3)
 
 
@@ -169,13 +170,23 @@ def sessions_of(runs, gap):
     return found, late
 
 
+def spells(gap):
+    fields = [WHO, pa.field("window_start", TIME), pa.field("window_end", TIME)]
+    output = pa.schema([*fields, *whole("goals", "points")])
+    return sessions("spells", {"points": total("points")}, gap=gap, counted="goals", output=output, **GOALS)
+
+
+def test_a_session_is_written_when_the_watermark_has_reached_its_end_and_what_comes_then_is_late():
+    harness = play(spells(15 * MINUTE), [goals([("a", 0, "x", 1), ("b", 15, "x", 1)]), goals([("a", 0, "x", 1)])])
+    assert harness.written["spells"].select("who", "goals").rows() == [("a", 1)]
+    assert harness.written["late.spells"]["goals"].to_list() == [1]
+
+
 @examples(100)
 @given(RUNS, CUTS, PARTS)
 def test_sessions_are_those_of_plain_python(runs, cuts, parts):
     gap = timedelta(minutes=15)
-    fields = [WHO, pa.field("window_start", TIME), pa.field("window_end", TIME)]
-    output = pa.schema([*fields, *whole("goals", "points")])
-    job = sessions("spells", {"points": total("points")}, gap=gap, counted="goals", output=output, **GOALS)
+    job = spells(gap)
     harness = play(job, map(goals, runs), END, parts, cuts)
     expected, late = sessions_of(runs, gap)
     assert sorted(harness.written["spells"].rows()) == sorted(expected)

@@ -14,14 +14,15 @@ from keyfold import Input, Misconfigured, Stream, TestHarness
 from keyfold.operators.joins import as_of_join, interval_join, unbounded_join, window_join
 from tests.examples import examples
 from tests.keyfold.keyed.job.test_several_inputs import CARD, MINUTE, NOON, PAYMENT, PAYMENTS, TIME
+from tests.on_a_grid import assert_nothing_is_due, many_of, on_grid
 
 ORDER = pa.schema([CARD, pa.field("ordered_at", TIME, nullable=False), pa.field("item", pa.int64())])
 LEFT = ("orders", Input(Stream("orders", ORDER, event_time="ordered_at"), ORDER, "ordered_at"))
 RIGHT = ("payments", Input(PAYMENTS, PAYMENT, "paid_at"))
 KEY = ("card",)
 
-ROWS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 60), st.integers(0, 9)), max_size=15)
-CUTS = st.lists(st.integers(0, 61), max_size=4, unique=True)
+ROWS = many_of(st.tuples(st.sampled_from("abc"), on_grid(60, 5), st.integers(0, 9)), 15, 0)
+CUTS = st.lists(on_grid(61, 5), max_size=4, unique=True)
 HOW = st.sampled_from(["inner", "left", "outer"])
 
 
@@ -43,6 +44,7 @@ def played(job, orders, payments, cuts=(), shuffle=None):
         harness.batch(
             {"orders": frame(ORDER, came[0]), "payments": frame(PAYMENT, came[1])}, advance_to=NOON + cut * MINUTE
         )
+        assert_nothing_is_due(harness)
         before = cut
     harness.batch(advance_to=NOON + timedelta(days=3))
     assert harness.state.is_empty(), "the watermark frees all state"
@@ -75,7 +77,7 @@ IN_WINDOW = """
 
 
 @examples(200)
-@given(ROWS, ROWS, CUTS, HOW, st.integers(-20, 20), st.integers(0, 20), st.randoms(use_true_random=False))
+@given(ROWS, ROWS, CUTS, HOW, on_grid(20, 5, -20), on_grid(20, 5), st.randoms(use_true_random=False))
 def test_an_interval_join_writes_each_pair_and_each_miss_once(orders, payments, cuts, how, earliest, length, random):
     earliest, latest = earliest * MINUTE, (earliest + length) * MINUTE
     job = interval_join("joined", LEFT, RIGHT, KEY, earliest=earliest, latest=latest, how=how)
@@ -95,7 +97,7 @@ def test_an_unbounded_join_matches_all_rows_of_a_key_up_to_its_expiry(orders, pa
 
 
 @examples(200)
-@given(ROWS, ROWS, CUTS, st.sampled_from(["inner", "left"]), st.integers(0, 30), st.randoms(use_true_random=False))
+@given(ROWS, ROWS, CUTS, st.sampled_from(["inner", "left"]), on_grid(30, 5), st.randoms(use_true_random=False))
 def test_an_as_of_join_finds_the_newest_version_of_its_time(orders, payments, cuts, how, age, random):
     job = as_of_join("joined", LEFT, RIGHT, KEY, within=age * MINUTE, how=how)
     # Of versions of one time the one whose values sort last.

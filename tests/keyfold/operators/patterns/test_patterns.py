@@ -18,6 +18,7 @@ from tests.examples import examples
 from tests.keyfold.keyed.without_spark import cut_power, without_spark
 from tests.keyfold.operators.patterns.pattern_oracle import Spelled, in_order, matches
 from tests.keyfold.state.job_histories import put
+from tests.on_a_grid import many_of
 from tests.spark_jobs.jobs.sales_data import NOON, sale, sales_frame
 
 __all__ = ["cut_power", "without_spark"]
@@ -120,7 +121,7 @@ SALES_AT = st.builds(
 
 
 @examples(60)
-@given(st.lists(SALES_AT, max_size=25), st.randoms(use_true_random=False), st.lists(st.integers(0, 25), max_size=3))
+@given(many_of(SALES_AT, 25, 0), st.randoms(use_true_random=False), st.lists(st.integers(0, 25), max_size=3))
 def test_any_order_and_any_split_into_runs_and_slices_give_what_plain_python_finds(sales, random, ends):
     # Each comes later than it should by less than the delay: in any order, and none is late.
     arriving = sorted(sales, key=lambda one: one["time"] + random.uniform(0, 0.99) * DELAY)
@@ -135,7 +136,7 @@ def test_any_order_and_any_split_into_runs_and_slices_give_what_plain_python_fin
 
 
 @examples(60)
-@given(st.lists(SALES_AT, max_size=25), st.lists(st.integers(0, 25), max_size=4))
+@given(many_of(SALES_AT, 25, 0), st.lists(st.integers(0, 25), max_size=4))
 def test_what_is_late_is_told_and_the_rest_is_matched_as_if_it_had_never_been(sales, ends):
     job = job_of(watermark_delay=timedelta(0))
     runs = [sales[since:until] for since, until in pairwise(sorted({0, len(sales), *ends}))]
@@ -178,6 +179,11 @@ def test_both_ends_of_the_time_count_and_one_microsecond_more_does_not():
     assert play(job_of("twice"), [frame(returns)], END).written["found"]["item"].to_list() == ["cup"]
 
 
+def test_an_event_is_searched_when_the_watermark_has_reached_it():
+    sales = frame([sale("cup", 1, 0), sale("cup", -1, 5)])
+    assert play(job_of("returned"), [sales], NOON + 5 * MINUTE).written["found"].height == 1
+
+
 def test_without_is_told_when_the_watermark_reaches_the_end_of_its_time_and_not_before():
     job, sales = job_of("kept"), frame([sale("cup", 1, 0)])
     before = play(job, [sales], NOON + 5 * MINUTE - timedelta(microseconds=1))
@@ -208,6 +214,15 @@ def test_the_account_has_a_row_a_key_and_hour_whatever_the_runs():
     checked = play(job_of("twice"), runs, END).written["found_checked"]
     assert sorted(checked.rows()) == [
         (item, NOON + hour * 60 * MINUTE, events) for item in "ch" for hour, events in enumerate((30, 30, 15))
+    ]
+
+
+def test_an_event_that_is_open_when_its_hour_is_over_is_counted_once():
+    sales = [sale("cup", 1, minute) for minute in range(0, 130, 10)]
+    # The watermark of the first run is at the end of an hour, three events of which are still open.
+    checked = play(job_of("four_times"), [frame(sales[:9]), frame(sales[9:])], END).written["found_checked"]
+    assert sorted(checked.rows()) == [
+        ("cup", NOON + hour * 60 * MINUTE, events) for hour, events in enumerate((6, 6, 1))
     ]
 
 
