@@ -20,6 +20,7 @@ from keyfold.times import EPOCH
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.streams import RIDE_POINTS, SALES, STREAMS
 from tests.examples import examples
+from tests.on_a_grid import assert_nothing_is_due, many_of, on_grid
 from tests.spark_jobs.jobs.expiry_oracle import Expiring
 from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame
 
@@ -105,13 +106,13 @@ def test_a_stream_or_key_that_cannot_be_is_refused_with_what_can(parameters, tol
 def sales_in_batches(draw):
     """Sales of a few items, with many ties and many that are the same, in any order and any split."""
     one = st.tuples(
-        st.sampled_from(["cup", "hat"]),
+        st.sampled_from(["cup", "hat", "pot"]),
         st.integers(0, 2),
-        st.integers(0, 30),
+        on_grid(60, 5),
         st.sampled_from([None, 0.5, 1.0]),
         st.sampled_from([None, [], ["a"], ["a", "b"]]),
     )
-    drawn = draw(st.lists(one, min_size=1, max_size=25))
+    drawn = draw(many_of(one, 25))
     sales = [
         sale(item, quantity, minutes, price=price, models=models) for item, quantity, minutes, price, models in drawn
     ]
@@ -142,7 +143,7 @@ def found(harness):
 
 
 @examples(120)
-@given(sales_in_batches(), st.integers(1, 20))
+@given(sales_in_batches(), on_grid(20, 5, 1))
 def test_whatever_comes_late_numbers_are_unique_and_without_gaps_as_in_plain_python(batches, delay):
     delay = timedelta(minutes=delay)
     harness = play(sales_index(watermark_delay=delay), [sales_frame(batch) for batch in batches], LONG_PAST_ALL)
@@ -157,31 +158,29 @@ def test_whatever_comes_late_numbers_are_unique_and_without_gaps_as_in_plain_pyt
     assert harness.written["late.event_index"].height == 0
 
 
-CUTS = st.lists(st.integers(0, 30).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
+CUTS = st.lists(on_grid(60, 5).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
 
 
 @examples(80)
-@given(sales_in_batches(), st.integers(1, 20), CUTS)
+@given(sales_in_batches(), on_grid(20, 5, 1), CUTS)
 def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(batches, delay, cuts):
     job, runs = sales_index(watermark_delay=timedelta(minutes=delay)), [sales_frame(batch) for batch in batches]
     assert_same(job, play(job, runs, cuts=cuts), play(job, runs))
 
 
+@pytest.mark.parametrize("kind", ["event_time", "processing_time"])
 @examples(120)
 @given(
     sales_in_batches(),
-    st.integers(0, 20),
-    st.booleans(),
-    st.integers(1, 20),
+    on_grid(20, 5),
+    on_grid(20, 5, 1),
     CUTS,
-    st.lists(st.integers(0, 12), min_size=6, max_size=6),
+    st.lists(on_grid(30, 5), min_size=6, max_size=6),
 )
-def test_numbers_that_expire_in_either_time_begin_at_nought_in_each_life_of_a_key(
-    runs, delay, in_processing_time, after, cuts, gaps
-):
+def test_numbers_that_expire_in_either_time_begin_at_nought_in_each_life_of_a_key(kind, runs, delay, after, cuts, gaps):
     delay, after = timedelta(minutes=delay), timedelta(minutes=after)
-    kind = "processing_time" if in_processing_time else "event_time"
     job = sales_index(watermark_delay=delay, expire_after=after, timeout_in=kind)
+    in_processing_time = kind == "processing_time"
     oracle = Expiring(after, in_processing_time=in_processing_time, delay=delay, at_once=False, order=order)
     times = [NOON + timedelta(minutes=minutes) for minutes in accumulate(gaps)][: len(runs)]
     for now, run in zip(times, runs, strict=True):
@@ -189,6 +188,7 @@ def test_numbers_that_expire_in_either_time_begin_at_nought_in_each_life_of_a_ke
     harness = play(job, [sales_frame(run) for run in runs], cuts=cuts, times=times)
     assert found(harness) == sorted((*order(one), place) for _, place, one in oracle.told)
     assert sorted(set(harness.state["item"])) == oracle.kept()
+    assert_nothing_is_due(harness)
 
 
 def test_a_window_does_not_expire_by_itself_too():
@@ -216,6 +216,7 @@ def starts_of(time, length, every):
     return [start - n * every for n in range(200) if start - n * every + length > time]
 
 
+@examples(100)
 @given(
     st.integers(-(10**15), 10**15),
     st.integers(1, 50),
@@ -337,10 +338,10 @@ WINDOWS = st.sampled_from([(10, 10), (10, 5), (10, 3), (7, 7), (30, 1)])
 
 
 @examples(120)
-@given(sales_in_batches(), WINDOWS, st.integers(0, 20))
+@given(sales_in_batches(), WINDOWS, on_grid(20, 5))
 def test_windows_number_and_refuse_what_plain_python_does(batches, window, delay):
     length, every = (timedelta(minutes=minutes) for minutes in window)
-    delay = timedelta(minutes=delay) + timedelta(seconds=1)
+    delay = timedelta(minutes=delay)
     job = sales_index(watermark_delay=delay, window=f"{window[0]}m every {window[1]}m")
     harness = play(job, [in_windows(job, sales_frame(batch)) for batch in batches])
     expected = WindowedCounters(length, every, delay)
@@ -361,7 +362,7 @@ def test_windows_number_and_refuse_what_plain_python_does(batches, window, delay
 
 
 @examples(80)
-@given(sales_in_batches(), WINDOWS, st.integers(1, 20), CUTS)
+@given(sales_in_batches(), WINDOWS, on_grid(20, 5, 1), CUTS)
 def test_a_run_in_windows_in_any_slices_of_event_time_gives_what_one_batch_gives(batches, window, delay, cuts):
     job = sales_index(watermark_delay=timedelta(minutes=delay), window=f"{window[0]}m every {window[1]}m")
     runs = [in_windows(job, sales_frame(batch)) for batch in batches]

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
+import duckdb
 import polars as pl
 import pytest
 
@@ -105,6 +106,24 @@ def test_purchase_totals_by_arrival_add_up_in_the_order_in_which_files_were_admi
     # Read all at once, the answer is the same: arrivals are in the table, and not of the run.
     run_job(without_spark, shop.lakehouse, job, FullRefresh())
     assert shop.rows("purchase_totals") == sorted(expected, key=repr)
+
+
+def test_an_event_index_by_arrival_numbers_events_as_they_came_and_keeps_their_own_times(without_spark, shop):
+    job = build_job(
+        EVENT_INDEX, {"stream": "sales", "key": "item", "time": "arrival", "watermark_delay": "0s", "key_groups": 2}
+    )
+    assert job.output.names == [*SALES.schema.names, INGESTED_AT, "event_index"]
+    for messages in FILES:
+        shop.come(*messages)
+        run_job(without_spark, shop.lakehouse, job)
+    events, numbered = (pl.read_delta(str(shop.lakehouse.table(name))) for name in ("events.sales", "event_index"))
+    # What came in one file may stand in any order; each number once, and all of a file before the next.
+    for_oracle = "SELECT item, ingested_at, row_number() OVER (PARTITION BY item ORDER BY ingested_at) - 1 FROM events"
+    assert sorted(numbered.select("item", INGESTED_AT, "event_index").rows()) == sorted(
+        (item, at.astimezone(UTC), number) for item, at, number in duckdb.execute(for_oracle).fetchall()
+    )
+    assert sorted(numbered.select(events.columns).rows(), key=repr) == sorted(events.rows(), key=repr)
+    assert (events["time"] == events[INGESTED_AT]).sum() == 4, "messages without a time are of their arrival"
 
 
 def test_messages_without_a_time_lie_in_files_apart_so_that_none_spans_the_years_between(shop):

@@ -15,6 +15,7 @@ from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import assert_same, merged, play, restart
 from spark_jobs.jobs.purchase_totals import PURCHASE, PURCHASE_TOTAL, PURCHASE_TOTALS
 from tests.examples import examples
+from tests.on_a_grid import assert_nothing_is_due, many_of, on_grid
 from tests.spark_jobs.jobs.expiry_oracle import Expiring
 from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame
 from tests.spark_jobs.jobs.sales_oracle import Totals, purchase_order
@@ -93,15 +94,15 @@ MODELS = st.one_of(st.none(), st.lists(st.one_of(st.none(), st.sampled_from(["",
 @st.composite
 def purchases_in_batches(draw):
     """Purchases of a few items, with many ties, in any order and any split."""
-    one = st.tuples(st.sampled_from(["cup", "hat", "pot"]), st.integers(-3, 3), st.integers(0, 40), MODELS)
-    drawn = draw(st.lists(one, min_size=1, max_size=25))
+    one = st.tuples(st.sampled_from(["cup", "hat", "pot"]), st.integers(-3, 3), on_grid(40, 5), MODELS)
+    drawn = draw(many_of(one, 25))
     purchases = [sale(item, quantity, minutes, models=models) for item, quantity, minutes, models in drawn]
     cuts = sorted(draw(st.lists(st.integers(0, len(purchases)), max_size=5)))
     return [purchases[a:b] for a, b in zip([0, *cuts], [*cuts, len(purchases)], strict=True)]
 
 
 @examples(100)
-@given(purchases_in_batches(), st.integers(1, 30))
+@given(purchases_in_batches(), on_grid(30, 5, 1))
 def test_by_arrival_any_order_and_split_agrees_with_plain_python_fed_the_same_batches(batches, delay):
     job, oracle = totals_job(watermark_delay=timedelta(minutes=delay)), Totals()
     expected = [row for batch in batches for row in oracle.add(batch)]
@@ -121,7 +122,7 @@ def test_by_event_time_every_order_and_split_within_the_delay_gives_one_table_of
 
 
 @examples(100)
-@given(purchases_in_batches(), st.integers(1, 30), st.sampled_from(["arrival", "event_time"]))
+@given(purchases_in_batches(), on_grid(30, 5, 1), st.sampled_from(["arrival", "event_time"]))
 def test_the_latest_totals_are_right_after_every_batch_whatever_comes_late(batches, delay, order):
     job, oracle = totals_job(order=order, watermark_delay=timedelta(minutes=delay)), Totals()
     harness = TestHarness(job)
@@ -133,18 +134,18 @@ def test_the_latest_totals_are_right_after_every_batch_whatever_comes_late(batch
         assert harness.written["late.purchase_totals"].height == 0
 
 
-CUTS = st.lists(st.integers(0, 40).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
+CUTS = st.lists(on_grid(40, 5).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
 
 
 @examples(80)
-@given(purchases_in_batches(), st.integers(1, 30), st.sampled_from(["arrival", "event_time"]), CUTS)
+@given(purchases_in_batches(), on_grid(30, 5, 1), st.sampled_from(["arrival", "event_time"]), CUTS)
 def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(runs, delay, order, cuts):
     job = totals_job(order=order, watermark_delay=timedelta(minutes=delay))
     assert_same(job, play_sales(job, runs, end=None, cuts=cuts), play_sales(job, runs, end=None))
 
 
-EXPIRIES = st.tuples(st.booleans(), st.integers(1, 30).map(lambda minutes: timedelta(minutes=minutes)))
-GAPS = st.lists(st.integers(0, 12), min_size=6, max_size=6)
+EXPIRIES = on_grid(30, 5, 1).map(lambda minutes: timedelta(minutes=minutes))
+GAPS = st.lists(on_grid(30, 5), min_size=6, max_size=6)
 
 
 def total_of(life, place):
@@ -154,14 +155,15 @@ def total_of(life, place):
     return sum(one["quantity"] for one in until), models
 
 
+@BOTH
+@pytest.mark.parametrize("kind", ["event_time", "processing_time"])
 @examples(150)
-@given(purchases_in_batches(), st.integers(0, 30), st.sampled_from(["arrival", "event_time"]), EXPIRIES, CUTS, GAPS)
-def test_totals_that_expire_in_either_time_are_those_of_each_item_s_life(runs, delay, order, expiry, cuts, gaps):
-    (in_processing_time, after), delay = expiry, timedelta(minutes=delay)
+@given(purchases_in_batches(), on_grid(30, 5), EXPIRIES, CUTS, GAPS)
+def test_totals_that_expire_in_either_time_are_those_of_each_item_s_life(order, kind, runs, delay, after, cuts, gaps):
+    delay = timedelta(minutes=delay)
     times = [NOON + timedelta(minutes=minutes) for minutes in accumulate(gaps)][: len(runs)]
-    kind = "processing_time" if in_processing_time else "event_time"
     job = totals_job(order=order, watermark_delay=delay, expire_after=after, timeout_in=kind)
-    at_once = order == "arrival"
+    at_once, in_processing_time = order == "arrival", kind == "processing_time"
     oracle = Expiring(after, in_processing_time=in_processing_time, delay=delay, at_once=at_once, order=purchase_order)
     latest_totals = {}
     for now, run in zip(times, runs, strict=True):
@@ -175,6 +177,7 @@ def test_totals_that_expire_in_either_time_are_those_of_each_item_s_life(runs, d
     assert_same_changes(harness, as_written(expected))
     assert latest(harness, job) == [(item, *latest_totals[item]) for item in sorted(latest_totals)]
     assert sorted(set(harness.state["item"])) == oracle.kept()
+    assert_nothing_is_due(harness)
 
 
 def last_life(oracle, item):
