@@ -17,6 +17,7 @@ from keyfold.times import from_micros, micros
 from spark_jobs.jobs.fleet_days.days import days_around
 from spark_jobs.jobs.fleet_days.job import FLEET_DAYS
 from tests.examples import examples
+from tests.on_a_grid import assert_nothing_is_due, many_of, on_grid
 from tests.spark_jobs.jobs import day_oracle
 from tests.spark_jobs.jobs.batches import in_batches
 from tests.spark_jobs.jobs.test_vehicle_trips import A_DRIVE, CUTS, frame, point, tracks, trips, trips_job
@@ -81,6 +82,16 @@ def test_a_stand_of_stop_after_ends_a_trip_and_a_shorter_one_is_its_pause(minute
     assert (day["idle_seconds"], day["stopped_seconds"]) == pytest.approx(seconds, abs=0.1)
 
 
+@pytest.mark.parametrize(("stop_after", "silence", "known_at"), [("45m", "20m", 28), ("5m", "30m", 10)])
+def test_a_stand_is_known_when_the_watermark_has_reached_its_length_or_the_end_of_a_silence(
+    stop_after, silence, known_at
+):
+    drive = [point(0, 50), point(5, 0), point(8, 0)]
+    for minutes, seconds in ((known_at - 0.01, 0), (known_at, 180)):
+        (day,) = days([drive], NOON + minutes * MINUTE, stop_after=stop_after, silence=silence)
+        assert day["stopped_seconds"] == seconds
+
+
 def test_a_day_is_open_until_all_of_it_is_known_and_its_row_is_replaced():
     drive = [point(TO_MIDNIGHT - 1, 50), point(TO_MIDNIGHT + 1, 50, latitude=0.01)]
     closes = NOON + 12 * HOUR + 30 * MINUTE
@@ -122,6 +133,8 @@ def test_a_point_at_the_watermark_is_late():
 
 def test_a_vehicle_that_is_silent_leaves_no_state():
     assert play_points(days_job(), [A_DAY]).state.is_empty()
+    at_the_end_of_the_silence = play_points(days_job(), [A_DAY], NOON + HOUR)
+    assert at_the_end_of_the_silence.state["role"].to_list() == ["day"]
 
 
 @pytest.mark.parametrize(
@@ -133,28 +146,31 @@ def test_parameters_that_cannot_be_are_refused(given):
         days_job(**given)
 
 
-HOURS = st.integers(0, 30 * 60)
-DRAWN = st.lists(
-    st.tuples(
+HOURS = on_grid(30 * 60, 5)
+# Near midnight, where most can go wrong, or anywhere.
+NEAR = on_grid(TO_MIDNIGHT + 60, 5, TO_MIDNIGHT - 40)
+
+
+def points_at(minutes):
+    return st.tuples(
         st.sampled_from("aab"),
-        # Near midnight, where most can go wrong, or anywhere.
-        st.integers(TO_MIDNIGHT - 40, TO_MIDNIGHT + 40) | HOURS,
+        minutes,
         st.sampled_from([0.0, 0.0, 3.0, 50.0]),
         st.none() | st.integers(0, 60).map(float),
         st.floats(-80, 80),
         st.floats(-180, 180),
         st.floats(0, 0.999),
-    ),
-    min_size=1,
-    max_size=30,
-)
-SPANS = st.sampled_from([1, 5, 20, 45, 90, 60 * 30])
+    )
+
+
+DRAWN = many_of(points_at(NEAR), 30) | many_of(points_at(NEAR | HOURS), 30)
+SPANS = st.sampled_from([5, 10, 20, 45, 60 * 30])
 ZONES = st.sampled_from(["UTC", "Asia/Kathmandu", "America/New_York"])
 SLICES = st.lists(HOURS.map(lambda minutes: NOON + minutes * MINUTE), max_size=5)
 
 
 @examples(200)
-@given(DRAWN, CUTS, SPANS, SPANS, SPANS, st.integers(0, 45 * 60), ZONES)
+@given(DRAWN, CUTS, SPANS, SPANS, SPANS, NEAR | on_grid(45 * 60, 5), ZONES)
 def test_any_order_within_the_delay_and_any_split_give_the_days_of_the_definition(
     drawn, cuts, stop_after, silence, delay, end, zone
 ):
@@ -166,6 +182,7 @@ def test_any_order_within_the_delay_and_any_split_give_the_days_of_the_definitio
     end = max(NOON + end * MINUTE, max(one["time"] for one in points) - job.watermark_delay)
     split, whole = play_points(job, in_batches(points, cuts), end), play_points(job, [points[::-1]], end)
     assert split.written["late.fleet_days"].is_empty()
+    assert_nothing_is_due(split)
     assert_same(job, split, whole)
     expected = day_oracle.days_of(points, end, 3.0, stop_after * MINUTE, silence * MINUTE, zone)
     found = {(row["vehicle_id"], row["day"]): row for row in table(split, job)}

@@ -19,11 +19,13 @@ from keyfold.testing import assert_same, play
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.ride_summaries.job import RIDE_POINT
 from tests.examples import examples
+from tests.on_a_grid import assert_nothing_is_due, many_of, on_grid
 from tests.spark_jobs.jobs import ride_oracle
+from tests.spark_jobs.jobs.batches import played_with_a_crash
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TIMEOUT = timedelta(minutes=30)
-CLOSED_FOR = timedelta(hours=2)
+CLOSED_FOR = timedelta(hours=1)
 LONG_PAST_ALL = NOON + timedelta(days=30)
 MINUTE = timedelta(minutes=1)
 
@@ -61,6 +63,7 @@ def assert_agree(harness, answer):
         assert row == expected
     assert harness.written["late.ride_summaries"].height == answer.late_points
     assert harness.state["n_points"].sum() == answer.open_points
+    assert_nothing_is_due(harness)
 
 
 A_RIDE = [point("a", 0, 0, "pickup"), point("a", 1, 5), point("a", 2, 10, "dropoff")]
@@ -91,12 +94,39 @@ def test_a_ride_ends_with_a_silence_that_is_longer_than_the_timeout(minutes, n_p
     assert harness.written["ride_summaries"]["n_points"].to_list() == n_points
 
 
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize(("minutes", "late"), [(70, 1), (70.001, 0)])
+@pytest.mark.parametrize("close", ["fast", "complete"])
+def test_a_point_of_a_closed_ride_is_late_until_closed_for_has_passed(close, minutes, late, split):
+    straggler = point("a", 3, minutes)
+    batches = [A_RIDE, [straggler]] if split else [[*A_RIDE, straggler]]
+    harness = play_rides(ride_job(close=close, watermark_delay="0s"), batches)
+    assert harness.written["late.ride_summaries"].height == late
+    assert harness.written["ride_summaries"].height == 2 - late
+
+
 def test_a_closed_ride_is_forgotten_after_closed_for():
     job = ride_job()
     harness = play_rides(job, [A_RIDE], end=NOON + timedelta(minutes=10) + CLOSED_FOR - timedelta(seconds=1))
     assert harness.state.height == 1
     harness.batch(advance_to=NOON + timedelta(minutes=10) + CLOSED_FOR)
     assert harness.state.height == 0
+
+
+@pytest.mark.parametrize("close", ["fast", "complete"])
+def test_a_point_that_is_late_does_not_keep_its_ride_open_in_processing_time(close):
+    job = ride_job(close=close, timeout="30m", timeout_in="processing_time", watermark_delay="0s")
+    runs = [[point("a", 0, 0), point("a", 1, 100)], [point("a", 2, 50)], []]
+    harness = play_rides(job, runs, None, times=[NOON, NOON + 20 * MINUTE, NOON + 30 * MINUTE])
+    assert harness.written["late.ride_summaries"]["point_idx"].to_list() == [2]
+    assert harness.written["ride_summaries"]["n_points"].to_list() == [2]
+
+
+def test_a_dropoff_that_waits_when_its_ride_falls_silent_closes_it_and_what_comes_then_is_late():
+    job = ride_job(close="complete", timeout="30m", timeout_in="processing_time", watermark_delay="1d")
+    harness = play_rides(job, [A_RIDE, [point("a", 3, 11)]], None, times=[NOON, NOON + 30 * MINUTE])
+    assert harness.written["ride_summaries"].select("n_points", "reason").rows() == [(3, "DROPOFF_SEEN")]
+    assert harness.written["late.ride_summaries"]["point_idx"].to_list() == [3]
 
 
 def test_a_ride_that_was_open_when_its_job_moved_to_processing_time_counts_as_heard_of_when_it_was_due():
@@ -109,6 +139,12 @@ def test_a_ride_that_was_open_when_its_job_moved_to_processing_time_counts_as_he
     assert moved.state.select("deadline", "stale_at").rows()[0] == (None, NOON + TIMEOUT)
     moved.batch(processing_time=NOON + TIMEOUT)
     assert moved.written["ride_summaries"]["n_points"].to_list() == [2]
+
+
+def test_a_ride_whose_points_were_summed_up_keeps_its_start_beside_a_ride_of_one_point():
+    points = [point("a", 0, 10), point("b", 0, 0), point("b", 1, 10)]
+    summaries = play_rides(ride_job(watermark_delay="0s"), [points]).written["ride_summaries"]
+    assert sorted(summaries.select("ride_id", "start_time").rows()) == [("a", NOON + 10 * MINUTE), ("b", NOON)]
 
 
 def test_long_rides_are_those_longer_than_the_threshold():
@@ -124,21 +160,22 @@ def test_long_rides_are_those_longer_than_the_threshold():
 
 
 CLOSE = st.sampled_from(["fast", "complete"])
-CUTS = st.lists(st.integers(0, 400).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
+CUTS = st.lists(on_grid(240, 10).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
 STATUSES = st.sampled_from(["pickup", "enroute", "enroute", "enroute", "dropoff"])
 
 
 @st.composite
 def rides_in_batches(draw):
     """A few rides' points, in any order and any split, some minutes or hours apart, dropoffs anywhere."""
-    drawn = draw(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 400), STATUSES), min_size=1, max_size=25))
-    points = [point(ride, index, minutes, status) for index, (ride, minutes, status) in enumerate(drawn)]
+    drawn = draw(many_of(st.tuples(st.sampled_from("abc"), on_grid(240, 10), STATUSES), 25))
+    # Numbered in another order than they come in, so that ties are not in order already.
+    points = [point(ride, at * 7 % 29, minutes, status) for at, (ride, minutes, status) in enumerate(drawn)]
     cuts = sorted(draw(st.lists(st.integers(0, len(points)), max_size=5)))
     return [points[a:b] for a, b in zip([0, *cuts], [*cuts, len(points)], strict=True)]
 
 
 @examples(150)
-@given(rides_in_batches(), st.integers(0, 500))
+@given(rides_in_batches(), on_grid(400, 10))
 def test_complete_gives_the_same_answer_in_any_order_and_any_split(batches, end):
     watermark = NOON + timedelta(minutes=end)
     # Nothing is late by the watermark: what the definition then says does not depend on arrival.
@@ -147,7 +184,7 @@ def test_complete_gives_the_same_answer_in_any_order_and_any_split(batches, end)
 
 
 @examples(150)
-@given(rides_in_batches(), st.integers(1, 120))
+@given(rides_in_batches(), on_grid(120, 10, 1))
 def test_fast_agrees_with_a_state_machine_fed_the_same_batches(batches, delay):
     job = ride_job(close="fast", watermark_delay=timedelta(minutes=delay))
     oracle = ride_oracle.Fast(TIMEOUT, CLOSED_FOR, timedelta(minutes=delay))
@@ -160,7 +197,7 @@ def test_fast_agrees_with_a_state_machine_fed_the_same_batches(batches, delay):
 
 
 @examples(150)
-@given(rides_in_batches(), CLOSE, st.integers(1, 60), st.booleans())
+@given(rides_in_batches(), CLOSE, on_grid(60, 10, 1), st.booleans())
 def test_no_point_is_lost_and_none_is_counted_twice(batches, close, delay, ends):
     job = ride_job(close=close, watermark_delay=timedelta(minutes=delay))
     harness = play_rides(job, batches, end=LONG_PAST_ALL if ends else None)
@@ -173,7 +210,7 @@ def test_no_point_is_lost_and_none_is_counted_twice(batches, close, delay, ends)
 
 
 @examples(150)
-@given(rides_in_batches(), CLOSE, st.integers(1, 60), CUTS, st.sampled_from(["1m", "20m", "2h", "1d"]))
+@given(rides_in_batches(), CLOSE, on_grid(60, 10, 1), CUTS, st.sampled_from(["1m", "20m", "2h", "1d"]))
 def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(runs, close, delay, cuts, closed_for):
     job = ride_job(close=close, watermark_delay=timedelta(minutes=delay), closed_for=closed_for)
     sliced, whole = play_rides(job, runs, end=None, cuts=cuts), play_rides(job, runs, end=None)
@@ -185,7 +222,7 @@ def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(runs, clos
 
 
 @examples(100)
-@given(rides_in_batches(), CLOSE, st.integers(0, 60), CUTS, st.lists(st.integers(0, 40), min_size=6, max_size=6))
+@given(rides_in_batches(), CLOSE, on_grid(60, 10), CUTS, st.lists(on_grid(40, 10), min_size=6, max_size=6))
 def test_in_processing_time_runs_in_any_slices_agree_with_a_state_machine_that_is_told_when_they_were(
     runs, close, delay, cuts, gaps
 ):
@@ -198,6 +235,16 @@ def test_in_processing_time_runs_in_any_slices_agree_with_a_state_machine_that_i
         oracle.run(now, run, watermark, reached)
         watermark = reached
     assert_agree(play_rides(job, runs, None, cuts, times), oracle.result())
+
+
+@examples(75)
+@given(rides_in_batches(), CLOSE, st.integers(0, 5), st.randoms())
+def test_a_batch_that_is_replayed_after_a_crash_gives_the_same_answer(batches, close, crash, random):
+    job = ride_job(close=close)
+    unbroken, broken = played_with_a_crash(job, batches, frame, crash, random)
+    for table, rows in unbroken.written.items():
+        ordered = rows.sort(rows.columns)
+        assert ordered.equals(broken.written[table].sort(rows.columns))
 
 
 @pytest.mark.parametrize("close", ["fast", "complete"])
@@ -216,7 +263,7 @@ def test_real_rides_agree_with_the_state_machine(close, real_data):
 
 
 @examples(100)
-@given(rides_in_batches(), CLOSE, st.integers(20, 90))
+@given(rides_in_batches(), CLOSE, on_grid(90, 10, 20))
 def test_points_that_come_one_by_one_to_many_that_wait_agree_with_a_state_machine(batches, close, delay):
     points = list(chain(*batches))
     delay = timedelta(minutes=delay)
@@ -250,7 +297,7 @@ def test_points_that_only_wait_are_added_to_their_ride_until_those_that_have_pas
 
 
 @examples(100)
-@given(rides_in_batches(), CLOSE, st.integers(0, 90))
+@given(rides_in_batches(), CLOSE, on_grid(90, 10))
 def test_points_that_wait_give_what_they_give_where_none_does(batches, close, delay):
     job = ride_job(close=close, watermark_delay=timedelta(minutes=delay))
     waiting, plain = TestHarness(job), TestHarness(replace(job, waiting=None))

@@ -26,6 +26,7 @@ from tests.examples import examples
 from tests.keyfold.keyed.without_spark import without_spark
 from tests.keyfold.state.job_histories import put
 from tests.keyfold.state.local_state import state_without_spark
+from tests.on_a_grid import assert_nothing_is_due, many_of, on_grid
 from tests.spark_jobs.jobs import trip_oracle
 from tests.spark_jobs.jobs.batches import assert_close, in_batches, late_and_on_time
 
@@ -129,6 +130,28 @@ def test_a_trip_ends_when_the_watermark_has_reached_its_deadline_and_not_before(
     assert len(trips(play_points(trips_job(), [drive], NOON + 6 * MINUTE))) == 1
 
 
+def test_a_point_that_is_late_does_not_keep_a_trip_open_in_processing_time():
+    job = trips_job(silence="30m", timeout_in="processing_time", watermark_delay="0s")
+    runs = [[point(0, 50), point(100, 60)], [point(50, 70)], []]
+    harness = play_points(job, runs, None, times=[NOON, NOON + 20 * MINUTE, NOON + 30 * MINUTE])
+    assert [trip["n_points"] for trip in trips(harness)] == [2]
+
+
+@pytest.mark.parametrize(("silence", "reason"), [("10m", "STOPPED"), ("9m", "FELL_SILENT")])
+def test_a_stand_that_lasts_just_until_the_end_of_its_silence_has_stopped_its_trip(silence, reason):
+    harness = play_points(trips_job(stop_after="12m", silence=silence), [[point(0, 50), point(1, 0), point(3, 0)]])
+    assert [trip["reason"] for trip in trips(harness)] == [reason]
+
+
+def test_a_vehicle_that_falls_silent_in_processing_time_had_stopped_before_where_it_moved_on_again():
+    job = trips_job(stop_after="22m", silence="1m", timeout_in="processing_time", watermark_delay="2m")
+    # The watermark stands before 74, where the stand has lasted long enough, when nothing more is heard.
+    runs = [[point(0, 50), point(52, 0), point(74, 50)], []]
+    harness = play_points(job, runs, None, times=[NOON, NOON + MINUTE])
+    assert [trip["reason"] for trip in trips(harness)] == ["STOPPED", "FELL_SILENT"]
+    assert [stop["reason"] for stop in stops(harness)] == ["MOVED_ON"]
+
+
 def test_fuel_that_is_filled_in_is_no_use_and_readings_that_miss_are_passed_over():
     fuels = [40.0, None, 39.4, 60.0, None, 59.9]
     drive = [point(minute, 50, fuel) for minute, fuel in enumerate(fuels)]
@@ -172,10 +195,10 @@ SPEEDS = st.sampled_from([0.0, 0.0, 3.0, 3.1, 50.0, 80.0])
 FUELS = st.none() | st.integers(0, 600).map(lambda decilitres: decilitres / 10)
 ACCELERATIONS = st.none() | st.sampled_from([-8.0, -3.5, -3.4, 0.0, 2.9, 3.0, 5.0])
 HEATS = st.none() | st.integers(-20, 130).map(float)
-POINTS = st.lists(
+POINTS = many_of(
     st.tuples(
         st.sampled_from("aab"),
-        st.integers(0, 120),
+        on_grid(120, 5),
         SPEEDS,
         FUELS,
         st.floats(-80, 80),
@@ -184,16 +207,15 @@ POINTS = st.lists(
         HEATS,
         st.floats(0, 0.999),
     ),
-    min_size=1,
-    max_size=40,
+    40,
 )
 CUTS = st.lists(st.integers(0, 40), max_size=6)
-MINUTES = st.integers(1, 40)
-SLICES = st.lists(st.integers(0, 120).map(lambda minutes: NOON + minutes * MINUTE), max_size=6)
+MINUTES = on_grid(20, 5, 1)
+SLICES = st.lists(on_grid(120, 5).map(lambda minutes: NOON + minutes * MINUTE), max_size=6)
 
 
 @examples(300)
-@given(POINTS, CUTS, MINUTES, MINUTES, MINUTES, st.integers(0, 200))
+@given(POINTS, CUTS, MINUTES, MINUTES, MINUTES, on_grid(200, 5))
 def test_any_order_within_the_delay_and_any_split_give_the_trips_of_the_definition(
     drawn, cuts, stop_after, silence, delay, end
 ):
@@ -210,6 +232,7 @@ def test_any_order_within_the_delay_and_any_split_give_the_trips_of_the_definiti
     same_rows(trips(split), answer.trips)
     same_rows(stops(split), answer.stops)
     assert split.state["n_points"].sum() == answer.open_points
+    assert_nothing_is_due(split)
 
 
 @examples(100)
@@ -237,7 +260,7 @@ def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(drawn, cut
 
 
 @examples(100)
-@given(POINTS, CUTS, MINUTES, MINUTES, st.integers(0, 40), SLICES, st.lists(st.integers(0, 25), min_size=7, max_size=7))
+@given(POINTS, CUTS, MINUTES, MINUTES, on_grid(40, 5), SLICES, st.lists(on_grid(25, 5), min_size=7, max_size=7))
 def test_in_processing_time_runs_in_any_slices_give_the_trips_of_the_definition(
     drawn, cuts, stop_after, silence, delay, slices, gaps
 ):
