@@ -1,6 +1,7 @@
 """Fleet warnings, without Spark, against plain Python that judges point by point, with geometry by hand."""
 
 import json
+import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,6 +25,7 @@ from spark_jobs.simulation.telemetry import GEOFENCES, LITTLE_FUEL, TOO_HOT, tel
 from tests.examples import examples
 from tests.keyfold.keyed.without_spark import without_spark
 from tests.keyfold.state.job_histories import put
+from tests.on_a_grid import many_of, on_grid
 from tests.spark_jobs.jobs import warning_oracle
 from tests.spark_jobs.jobs.batches import in_batches
 from tests.spark_jobs.jobs.test_vehicle_trips import CUTS, frame
@@ -111,6 +113,16 @@ def test_a_vehicle_that_is_first_seen_inside_has_entered_and_a_silence_changes_n
     ]
 
 
+@pytest.mark.parametrize("place", [(0, 1), (2, 1), (1, 0), (1, 2), (2, 2)])
+def test_a_point_on_the_border_of_a_geofence_is_inside(tmp_path, place):
+    fence = write(tmp_path / "fence.geojson", [feature("yard", [[square(0, 0, 2, 2)]])])
+    drive = [point(0), point(1, place=place), point(2, place=(3, 3))]
+    assert told([drive], geofences=fence, geofence_margin=0) == [
+        (1, "IN_GEOFENCE", "yard", "BEGAN", 1),
+        (2, "IN_GEOFENCE", "yard", "ENDED", 1),
+    ]
+
+
 @pytest.mark.parametrize("split", [False, True])
 def test_low_fuel_is_told_once_and_its_end_once_however_the_level_trembles(split):
     levels = [30.0, 10.0, 9.9, 10.1, 9.8, None, 11.9, 9.5, 12.0, 11.0, 9.0]
@@ -148,6 +160,11 @@ def test_a_warning_has_what_the_point_told():
     }
 
 
+def test_a_value_that_is_not_a_number_begins_and_ends_nothing():
+    drive = [point(0, fuel=5.0), point(1, fuel=math.nan, heat=math.nan), point(2, heat=90.0)]
+    assert told([drive]) == [(0, "LOW_FUEL", None, "BEGAN", 0)]
+
+
 def test_a_point_at_the_watermark_is_late_and_not_judged():
     harness = play_points(warnings_job(), [[point(10)], [point(0, fuel=1.0)]])
     assert harness.written["late.fleet_warnings"]["time"].to_list() == [NOON]
@@ -155,26 +172,25 @@ def test_a_point_at_the_watermark_is_late_and_not_judged():
 
 
 PLACES = st.tuples(st.integers(-2, 13), st.integers(-2, 10))
-DRAWN = st.lists(
+DRAWN = many_of(
     st.tuples(
         st.sampled_from("aab"),
-        st.integers(0, 120),
+        on_grid(120, 5),
         st.none() | st.sampled_from([5.0, 9.5, 10.0, 11.0, 12.0, 40.0]),
         st.none() | st.sampled_from([80.0, 105.0, 107.0, 110.0, 111.0, 130.0]),
         PLACES,
         st.floats(0, 0.999),
     ),
-    min_size=1,
-    max_size=40,
+    40,
 )
-MINUTES = st.integers(1, 40)
-MARGINS = st.sampled_from([0, 20, 80])
+MINUTES = on_grid(40, 5, 1)
+MARGINS = st.sampled_from([0, 20, 45, 80])
 """None of them about as far as a point can lie from a border: 34, 55, 65 and 102 m or more."""
-SLICES = st.lists(st.integers(0, 120).map(lambda minutes: NOON + minutes * MINUTE), max_size=6)
+SLICES = st.lists(on_grid(120, 5).map(lambda minutes: NOON + minutes * MINUTE), max_size=6)
 
 
 @examples(300)
-@given(DRAWN, CUTS, MINUTES, MARGINS, st.integers(0, 150))
+@given(DRAWN, CUTS, MINUTES, MARGINS, on_grid(150, 5))
 def test_any_order_within_the_delay_and_any_split_give_the_warnings_of_the_definition(
     fences, drawn, cuts, delay, margin, end
 ):

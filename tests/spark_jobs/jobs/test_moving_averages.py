@@ -18,6 +18,7 @@ from keyfold.testing import assert_same, play
 from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
 from spark_jobs.jobs.trailing_windows import trailing_means
 from tests.examples import examples
+from tests.on_a_grid import many_of, on_grid
 from tests.spark_jobs.jobs import moving_average_oracle
 from tests.spark_jobs.jobs.batches import assert_close, in_batches, late_and_on_time
 
@@ -79,6 +80,15 @@ def test_a_reading_at_the_watermark_is_late_and_one_after_it_is_not():
 def test_a_silence_of_just_the_timeout_does_not_end_a_session():
     harness = play_readings(averages_job(n_readings=2, timeout="6h"), [[reading(0, 1)], [reading(6, 2)]])
     assert [row["pressure_avg"] for row in averages(harness)] == [1.5]
+
+
+def test_the_latest_row_of_a_station_that_begins_anew_in_the_run_that_ends_its_session_is_of_the_new_one():
+    job = averages_job(n_readings=2, timeout="30s", timeout_in="processing_time", watermark_delay="0s")
+    runs = [[reading(0, 1000), reading(0, 900, station="LGA")], [reading(1, 1100), reading(2, 1200)]]
+    harness = play_readings(job, runs, None, times=[NOON, NOON + timedelta(seconds=30)])
+    assert harness.written["moving_averages"]["pressure_avg"].to_list() == [1000, 900, 1150]
+    latest = harness.written["latest_moving_averages"].sort("station_id")
+    assert latest.select("station_id", "pressure_avg").rows() == [("JFK", 1150), ("LGA", 900)]
 
 
 def test_a_missing_value_is_left_out_of_its_column_and_all_missing_give_null():
@@ -144,15 +154,13 @@ def test_long_windows_agree_with_exact_sums_across_chunks(length):
 
 
 VALUES = st.none() | st.floats(-100, 1100)
-READINGS = st.lists(
-    st.tuples(st.sampled_from("abc"), st.integers(0, 60), VALUES, VALUES, st.floats(0, 0.999)), min_size=1, max_size=40
-)
+READINGS = many_of(st.tuples(st.sampled_from("abc"), on_grid(60, 3), VALUES, VALUES, st.floats(0, 0.999)), 40)
 CUTS = st.lists(st.integers(0, 40), max_size=6)
-SLICES = st.lists(st.integers(0, 60).map(lambda hours: NOON + timedelta(hours=hours)), max_size=6)
+SLICES = st.lists(on_grid(60, 3).map(lambda hours: NOON + timedelta(hours=hours)), max_size=6)
 
 
 @examples(200)
-@given(READINGS, CUTS, st.integers(1, 5), st.integers(1, 5), st.integers(1, 12), st.integers(1, 20), st.integers(0, 90))
+@given(READINGS, CUTS, st.integers(1, 5), st.integers(1, 5), on_grid(12, 3, 1), on_grid(20, 3, 1), on_grid(90, 3))
 def test_any_order_within_the_delay_and_any_split_give_the_rows_of_the_definition(
     drawn, cuts, length, at_least, timeout, delay, end
 ):
@@ -179,7 +187,7 @@ def test_any_order_within_the_delay_and_any_split_give_the_rows_of_the_definitio
 
 
 @examples(100)
-@given(READINGS, CUTS, st.integers(1, 5), st.integers(1, 12))
+@given(READINGS, CUTS, st.integers(1, 5), on_grid(12, 3, 1))
 def test_whatever_comes_late_is_told_and_nothing_is_lost(drawn, cuts, length, delay):
     readings = [reading(hours, pressure, temp, station) for station, hours, pressure, temp, _ in drawn]
     job = averages_job(n_readings=length, timeout="9h", watermark_delay=timedelta(hours=delay))
@@ -194,7 +202,7 @@ def test_whatever_comes_late_is_told_and_nothing_is_lost(drawn, cuts, length, de
 
 
 @examples(100)
-@given(READINGS, CUTS, st.integers(1, 5), st.integers(1, 5), st.integers(1, 12), SLICES)
+@given(READINGS, CUTS, st.integers(1, 5), st.integers(1, 5), on_grid(12, 3, 1), SLICES)
 def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(drawn, cuts, length, at_least, delay, slices):
     readings = [reading(hours, pressure, temp, station) for station, hours, pressure, temp, _ in drawn]
     job = averages_job(
@@ -207,11 +215,11 @@ def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(drawn, cut
     assert_same(job, play_readings(job, runs, end=None, cuts=slices), play_readings(job, runs, end=None))
 
 
-RUNS = st.lists(st.tuples(st.integers(0, 50), READINGS | st.just([])), min_size=1, max_size=8)
+RUNS = st.lists(st.tuples(on_grid(60, 20), READINGS | st.just([])), min_size=1, max_size=8)
 
 
 @examples(100)
-@given(RUNS, st.integers(1, 4), st.integers(1, 4), st.integers(0, 12), SLICES)
+@given(RUNS, st.integers(1, 4), st.integers(1, 4), on_grid(12, 3), SLICES)
 def test_in_processing_time_runs_give_the_rows_of_the_definition_in_any_slices(drawn, length, at_least, delay, slices):
     at_least, timeout = min(length, at_least), timedelta(seconds=60)
     now, runs = NOON, []
@@ -231,6 +239,7 @@ def test_in_processing_time_runs_give_the_rows_of_the_definition_in_any_slices(d
     answer, late = moving_average_oracle.move_by_processing_time(runs, job.watermark_delay, length, at_least, timeout)
     same_rows(averages(harness), answer.averages)
     same_rows(harness.written["station_sessions"].to_dicts(), answer.sessions)
+    same_latest(harness)
     told_late = harness.written["late.moving_averages"].select("station_id", "time").rows()
     assert sorted(told_late) == sorted((one["station_id"], one["time"]) for one in late)
     assert harness.state.select(job.state_events).item() == answer.open_readings

@@ -24,6 +24,7 @@ from spark_jobs.streams import RIDE_POINTS, WEATHER
 from tests.examples import examples
 from tests.keyfold.keyed.without_spark import cut_power, without_spark
 from tests.keyfold.state.local_state import state_without_spark
+from tests.on_a_grid import many_of, on_grid
 from tests.spark_jobs.jobs.ride_oracle import metres
 
 __all__ = ["cut_power", "state_without_spark", "without_spark"]
@@ -90,8 +91,8 @@ def rows_of(table):
 
 
 STATIONS = st.sampled_from(["EWR", "JFK", ""])
-TIMES = st.integers(0, 600)
-RIDES = st.lists(st.tuples(TIMES, STATIONS), max_size=12)
+TIMES = on_grid(600, 30)
+RIDES = many_of(st.tuples(TIMES, STATIONS), 12, 0)
 READINGS = st.lists(st.tuples(TIMES, st.sampled_from(["EWR", "JFK"])), max_size=12, unique=True)
 
 

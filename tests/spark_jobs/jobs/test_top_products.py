@@ -14,6 +14,7 @@ from keyfold.keyed.job.parameters import build_job
 from keyfold.testing import assert_same, combined, merged, play
 from spark_jobs.jobs.top_products import TOP_PRODUCTS
 from tests.examples import examples
+from tests.on_a_grid import many_of, on_grid
 from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame, with_window
 from tests.spark_jobs.jobs.sales_oracle import Windows
 
@@ -52,6 +53,17 @@ def test_a_window_is_silent_until_the_watermark_has_reached_its_end():
     at_its_end = play_sales(top_job(), [[sale()]], end=NOON + HOUR)
     assert at_its_end.written["top_products"].height == 1
     assert at_its_end.state.height == 0
+
+
+def test_ties_are_ranked_by_name_and_the_rest_is_cut_off():
+    sales = [sale(item, 3) for item in ("pot", "cup", "hat")]
+    assert [row[2:4] for row in ranked(play_sales(top_job(k=2), [sales]))] == [(1, "cup"), (2, "hat")]
+
+
+def test_a_sale_of_a_window_whose_end_the_watermark_has_reached_is_late_though_nobody_sold_in_it_before():
+    harness = play_sales(top_job(watermark_delay="0s"), [[sale(minutes=60)], [sale(minutes=59)]])
+    assert harness.written["late.top_products"]["time"].to_list() == [NOON + timedelta(minutes=59)]
+    assert harness.written["top_products"]["window_start"].to_list() == [NOON + HOUR]
 
 
 def test_a_closed_window_has_one_row_that_accounts_for_its_sales():
@@ -96,15 +108,15 @@ def test_a_parameter_that_cannot_be_is_refused_by_name(parameters, named):
 def sales_in_batches(draw):
     """A few hours' sales in any order and any split."""
     drawn = draw(
-        st.lists(
+        many_of(
             st.tuples(
                 st.sampled_from(["cup", "hat", "pot"]),
-                st.integers(-5, 9),
-                st.integers(0, 300),
+                # Few quantities, so that products tie.
+                st.integers(-2, 2),
+                on_grid(180, 10),
                 st.sampled_from([None, 0.0, 0.1, 2.55, 1e6]),
             ),
-            min_size=1,
-            max_size=30,
+            30,
         )
     )
     sales = [sale(item, quantity, minutes, price=price) for item, quantity, minutes, price in drawn]
@@ -113,7 +125,7 @@ def sales_in_batches(draw):
 
 
 @examples(120)
-@given(sales_in_batches(), st.integers(1, 120), st.sampled_from([20, 60, 90]), st.integers(1, 4), st.integers(1, 3))
+@given(sales_in_batches(), on_grid(120, 10, 1), st.sampled_from([20, 60, 90]), st.integers(1, 4), st.integers(1, 3))
 def test_any_order_and_split_agrees_with_plain_python_fed_the_same_batches(batches, delay, minutes, k, parts):
     window, delay = timedelta(minutes=minutes), timedelta(minutes=delay)
     job = top_job(window=window, watermark_delay=delay, k=k)
@@ -128,11 +140,11 @@ def test_any_order_and_split_agrees_with_plain_python_fed_the_same_batches(batch
     assert set(latest.filter("is_open")["window_start"]) == set(oracle.open)
 
 
-CUTS = st.lists(st.integers(0, 300).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
+CUTS = st.lists(on_grid(180, 10).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
 
 
 @examples(80)
-@given(sales_in_batches(), st.integers(1, 120), CUTS, st.integers(1, 3))
+@given(sales_in_batches(), on_grid(120, 10, 1), CUTS, st.integers(1, 3))
 def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(runs, delay, cuts, parts):
     job = top_job(watermark_delay=timedelta(minutes=delay), k=2)
     sliced = play_sales(job, runs, end=None, parts=parts, cuts=cuts)
