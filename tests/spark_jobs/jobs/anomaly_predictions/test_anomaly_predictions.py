@@ -19,6 +19,7 @@ from spark_jobs.jobs.anomaly_predictions.models import MODELS
 from spark_jobs.jobs.anomaly_predictions.step import AnomalyStep
 from spark_jobs.streams import METRICS
 from tests.examples import examples
+from tests.on_a_grid import assert_nothing_is_due, many_of, on_grid
 from tests.spark_jobs.jobs.anomaly_predictions import anomaly_oracle
 from tests.spark_jobs.jobs.anomaly_predictions.anomaly_oracle import Settings
 from tests.spark_jobs.jobs.batches import late_and_on_time, played_with_a_crash
@@ -65,6 +66,7 @@ def assert_agree(harness, answer):
     assert sorted(harness.written["retired_models"].rows()) == sorted(answer.retired)
     assert harness.state.filter(role="waiting").height == answer.waiting
     assert harness.state.filter(role="learning")["events_learned"].sum() == answer.in_models
+    assert_nothing_is_due(harness)
 
 
 def assert_rows_agree(rows, expected):
@@ -83,6 +85,34 @@ def test_each_event_is_predicted_before_it_is_learned():
     # The mean of 1 and 2, the newer a little heavier: (0.95 * 1 + 2) / 1.95; one squared error so far, 1.
     assert third["expected"] == pytest.approx(2.95 / 1.95)
     assert third["score"] == pytest.approx(1 / (1 + (4 / (4 - 2.95 / 1.95)) ** 4))
+
+
+@EVERY_WAY
+def test_an_event_at_or_behind_the_watermark_is_late_whether_its_key_is_known_or_not(way):
+    job = anomaly_job(learn=way)
+    late = [reading("a", 49, 1), reading("a", 50, 1), reading("new", 50, 1)]
+    harness = play_readings(job, [[reading("a", 0, 1), reading("a", 60, 1)], [*late, reading("a", 51, 2)]])
+    assert harness.written["late.anomaly_predictions"].to_dicts() == late
+    assert harness.written["retired_models"]["events_learned"].to_list() == [3]
+
+
+@EVERY_WAY
+def test_a_model_that_is_heard_of_just_in_time_goes_on(way):
+    events = [reading("a", 0, 1), reading("a", 30 * 24 * 60, 1)]
+    for split in ([events], [[event] for event in events]):
+        harness = play_readings(anomaly_job(learn=way), split, end=NOON + timedelta(days=31))
+        assert harness.written["retired_models"].height == 0
+        assert harness.state.filter(role="learning")["events_learned"].to_list() == [2]
+
+
+def test_a_model_goes_on_while_an_event_that_came_just_in_time_waits_for_its_window():
+    job = anomaly_job(learn="complete_window", window="1h", forget_after="30m")
+    harness = play_readings(job, [[reading("a", 50, 1), reading("a", 80, 1)]], end=NOON + timedelta(minutes=80))
+    assert harness.written["latest_predictions"].height == 1
+    assert harness.written["retired_models"].is_empty()
+    assert_nothing_is_due(harness)
+    harness.batch(advance_to=NOON + timedelta(hours=2))
+    assert harness.written["retired_models"]["events_learned"].to_list() == [2]
 
 
 def test_the_threshold_is_the_models_own_unless_another_is_given():
@@ -145,12 +175,16 @@ def test_the_description_of_the_parameter_says_what_each_model_is_for():
     assert [name for name in MODELS if f"{name}: " not in description] == []
 
 
+MOMENTS = st.sampled_from([on_grid(300, 30), on_grid(9000, 180), on_grid(300, 30) | on_grid(9000, 180)])
+"""Strategies of the minutes of all events: near one another, far apart, and both."""
+
+
 @st.composite
 def readings_in_batches(draw):
     """Readings of a few keys, a minute to days apart, in any order and any split; values often alike."""
     values = st.one_of(st.integers(8, 12), st.integers(8, 12), st.sampled_from([-0.0, 0, 100, -50, 1e9]))
-    moment = st.one_of(st.integers(0, 300), st.integers(0, 300), st.integers(0, 9000))
-    drawn = draw(st.lists(st.tuples(st.sampled_from("abc"), moment, values), min_size=1, max_size=40))
+    moment = draw(MOMENTS)
+    drawn = draw(many_of(st.tuples(st.sampled_from("abc"), moment, values), 40))
     events = [reading(key, minutes, value) for key, minutes, value in drawn]
     cuts = sorted(draw(st.lists(st.integers(0, len(events)), max_size=5)))
     return [events[a:b] for a, b in zip([0, *cuts], [*cuts, len(events)], strict=True)]
@@ -174,7 +208,7 @@ def job_of(definition, **more):
 
 
 @examples(150)
-@given(readings_in_batches(), definitions, st.integers(0, 9100))
+@given(readings_in_batches(), definitions, on_grid(9100, 30))
 def test_any_order_and_any_split_give_what_the_definition_says(batches, definition, end):
     watermark = NOON + timedelta(minutes=end)
     harness = play_readings(job_of(definition, watermark_delay="30d"), batches, end=watermark)
@@ -182,7 +216,7 @@ def test_any_order_and_any_split_give_what_the_definition_says(batches, definiti
 
 
 @examples(100)
-@given(readings_in_batches(), definitions, st.integers(1, 200))
+@given(readings_in_batches(), definitions, on_grid(200, 30, 1))
 def test_events_that_are_late_are_told_and_the_others_give_what_the_definition_says(batches, definition, delay):
     job = job_of(definition, watermark_delay=timedelta(minutes=delay))
     harness = play_readings(job, batches, end=None)
@@ -191,11 +225,24 @@ def test_events_that_are_late_are_told_and_the_others_give_what_the_definition_s
     assert_agree(harness, anomaly_oracle.answer(on_time, watermark, definition))
 
 
-CUTS = st.lists(st.integers(0, 9000).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
+@examples(60)
+@given(readings_in_batches(), st.sampled_from(list(MODELS)), definitions)
+def test_of_every_model_any_split_gives_the_same_bits(batches, model, definition):
+    job = job_of(definition, watermark_delay="30d", model=model)
+    at_once, parted = play_readings(job, [list(chain(*batches))]), play_readings(job, batches)
+    assert predictions(parted).equals(predictions(at_once))
+    assert latest(parted).equals(latest(at_once))
+    gone = [each.written["retired_models"].sort("key", "retired_at") for each in (parted, at_once)]
+    assert gone[0].equals(gone[1])
+
+
+CUTS = st.lists(
+    (on_grid(300, 30) | on_grid(9000, 180)).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6
+)
 
 
 @examples(80)
-@given(readings_in_batches(), st.sampled_from(list(MODELS)), definitions, st.integers(1, 200), CUTS)
+@given(readings_in_batches(), st.sampled_from(list(MODELS)), definitions, on_grid(200, 30, 1), CUTS)
 def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(runs, model, definition, delay, cuts):
     job = job_of(definition, model=model, watermark_delay=timedelta(minutes=delay))
     assert_same(job, play_readings(job, runs, end=None, cuts=cuts), play_readings(job, runs, end=None))

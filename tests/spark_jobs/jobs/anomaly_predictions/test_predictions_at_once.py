@@ -13,15 +13,18 @@ from keyfold.testing import accounted_for, restart
 from spark_jobs.jobs.anomaly_predictions.model_state import MOST_UNLEARNED
 from spark_jobs.jobs.anomaly_predictions.models import MODELS
 from tests.examples import examples
+from tests.on_a_grid import many_of
 from tests.spark_jobs.jobs.anomaly_predictions import anomaly_oracle
 from tests.spark_jobs.jobs.anomaly_predictions.anomaly_oracle import BEGINNING, Batch, Settings
 from tests.spark_jobs.jobs.anomaly_predictions.test_anomaly_predictions import (
+    MOMENTS,
     NOON,
     TABLES,
     assert_rows_agree,
     frame,
     latest,
     reading,
+    steady,
 )
 from tests.spark_jobs.jobs.anomaly_predictions.test_anomaly_predictions import anomaly_job as job_of
 
@@ -49,11 +52,42 @@ def test_a_value_is_predicted_in_the_batch_in_which_it_comes_and_learned_then():
     assert harness.state.filter(role="waiting").height == 0
 
 
+def test_the_refresh_is_due_in_processing_time_though_nothing_comes():
+    job = job_of(order="arrival", learn="refresh", refresh_after="90s")
+    harness = play(job, [steady("a", 20)])
+    assert harness.state["stale_at"].drop_nulls().unique().to_list() == [NOON + timedelta(seconds=90)]
+    harness.batch(processing_time=NOON + timedelta(seconds=89))
+    assert harness.state.filter(role="learning")["events_learned"].to_list() == [0]
+    harness.batch(processing_time=NOON + timedelta(seconds=90))
+    assert harness.state.filter(role="learning")["events_learned"].to_list() == [20]
+    assert harness.state["stale_at"].null_count() == harness.state.height
+
+
+SILENT = {"learn": "refresh", "refresh_after": "40s", "forget_after": "30s", "timeout_in": "processing_time"}
+
+
+def test_a_refresh_that_is_due_after_the_end_of_a_silence_does_not_put_it_off():
+    harness = TestHarness(job_of(**SILENT, watermark_delay="10m"))
+    # The second value of `a` is predicted in the second run, which brings none of it.
+    for seconds, events in ((0, [reading("a", 0, 1), reading("a", 20, 1)]), (10, [reading("b", 30, 1)]), (30, [])):
+        harness.batch(frame(events), NOON + seconds * SECOND)
+    assert harness.written["retired_models"]["key"].to_list() == ["a"]
+
+
+@pytest.mark.parametrize("seconds", [30, 50])
+def test_what_waits_at_the_end_of_a_silence_is_predicted_by_the_model_of_then_whenever_a_run_looks(seconds):
+    harness = TestHarness(job_of(**SILENT, emit="all", watermark_delay="10m"))
+    harness.batch(frame([reading("a", 0, 1), reading("a", 20, 2)]), NOON)
+    harness.batch(frame([]), NOON + seconds * SECOND)
+    assert values(harness) == [(1, 0), (2, 0)]
+
+
 def test_more_values_of_a_key_than_may_wait_are_learned_with_their_batch():
     job = job_of(order="arrival", learn="refresh", refresh_after="1h")
     many = [reading("a", minute, minute % 5) for minute in range(MOST_UNLEARNED + 1)]
-    harness = play(job, [[*many, reading("b", 0, 1)]])
-    assert harness.state.filter(role="unlearned")["key"].to_list() == ["b"]
+    as_many_as_may_wait = [{**one, "key": "b"} for one in many[1:]]
+    harness = play(job, [[*many, *as_many_as_may_wait]])
+    assert harness.state.filter(role="unlearned")["key"].to_list() == ["b"] * MOST_UNLEARNED
     assert harness.state.filter(role="learning", key="a")["events_learned"].to_list() == [MOST_UNLEARNED + 1]
 
 
@@ -77,11 +111,10 @@ def test_what_waited_for_the_watermark_is_predicted_at_once_after_a_move_to_orde
 def arrivals(draw):
     """Batches of readings of a few keys in any order, when each came, and how far the watermark stays behind."""
     value = st.one_of(st.integers(8, 12), st.integers(8, 12), st.sampled_from([-0.0, 0, 100, -50, 1e9]))
-    moment = st.one_of(st.integers(0, 300), st.integers(0, 300), st.integers(0, 9000))
-    one = st.tuples(st.sampled_from("abc"), moment, value)
-    drawn = draw(st.lists(st.lists(one, max_size=12), min_size=1, max_size=6))
+    one = st.tuples(st.sampled_from("abc"), draw(MOMENTS), value)
+    drawn = draw(many_of(many_of(one, 12, 0), 6))
     gaps = draw(st.lists(st.sampled_from([0, 1, 2, 5]), min_size=len(drawn), max_size=len(drawn)))
-    delay = timedelta(minutes=draw(st.sampled_from([0, 10, 200])))
+    delay = timedelta(minutes=draw(st.sampled_from([0, 30, 180])))
     watermark, batches = BEGINNING, []
     for part, seconds in zip(drawn, accumulate(gaps), strict=True):
         events = [reading(*event) for event in part]

@@ -32,11 +32,12 @@ from spark_jobs.jobs.batched_enrichment.job import (
 from spark_jobs.jobs.batched_enrichment.protocol import Outcome
 from spark_jobs.streams import STREAMS
 from tests.examples import examples
+from tests.on_a_grid import many_of, on_grid
 from tests.spark_jobs.jobs.batched_enrichment.enrichment_oracle import Oracle
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
-SMALL = {"max_size": 3, "max_wait": "10m", "stale_after": "5m", "watermark_delay": "1m"}
+SMALL = {"max_size": 3, "max_wait": "10m", "stale_after": "5m", "watermark_delay": "5m"}
 
 
 class Service:
@@ -111,6 +112,14 @@ def test_a_full_buffer_goes_at_once_and_the_rest_waits():
     assert harness.state["point_idx"].to_list() == [6]
 
 
+def test_the_rest_goes_when_its_oldest_has_waited_in_event_time():
+    one_second_short = NOON + timedelta(minutes=9, seconds=59)
+    assert play_points([point(0), point(1, 300)], end=one_second_short)[0].calls() == []
+    service, harness = play_points([point(0), point(1, 300)], end=NOON + timedelta(minutes=10))
+    assert service.calls() == [ids(0, 1)]
+    assert harness.state.height == 0
+
+
 def test_a_row_is_its_event_with_the_answer_and_the_key_of_its_batch():
     service, harness = play_points([point(number, number) for number in range(3)])
     rows = harness.written[NAME].to_dicts()
@@ -163,13 +172,13 @@ def test_nobody_is_asked_for_a_connection_while_there_is_nothing_to_ask():
     assert harness.state.height == 5
 
 
-MINUTES = st.integers(0, 40)
+MINUTES = on_grid(40, 5)
 
 
 @st.composite
 def points_in_batches(draw):
     """Points of two rides in three shards, at whole minutes, in any order and split; some that will be refused."""
-    drawn = draw(st.lists(st.tuples(MINUTES, st.integers(0, 2), st.booleans(), st.booleans()), max_size=30))
+    drawn = draw(many_of(st.tuples(MINUTES, st.integers(0, 2), st.booleans(), st.booleans()), 30, 0))
     points = [
         point(index, 60 * minute, shard, "ab"[is_b], -1.0 if is_bad else 1.0)
         for index, (minute, shard, is_b, is_bad) in enumerate(drawn)
@@ -180,7 +189,7 @@ def points_in_batches(draw):
 
 
 @examples(100)
-@given(points_in_batches(), st.lists(st.integers(0, 7), min_size=7, max_size=7), st.integers(1, 5))
+@given(points_in_batches(), st.lists(on_grid(10, 5), min_size=7, max_size=7), st.integers(1, 5))
 def test_the_same_events_go_together_as_by_the_oracle_and_none_is_lost(batches, minutes, max_size):
     service = Service()
     job = job_with(service, **{**SMALL, "max_size": max_size})

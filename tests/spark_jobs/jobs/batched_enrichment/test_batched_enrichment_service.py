@@ -16,6 +16,7 @@ from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.reporting.conservation import check_conservation
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import fail_points
 from keyfold.testing import accounted_for, restart
@@ -159,6 +160,34 @@ def test_a_token_of_the_workers_environment_opens_its_service_and_is_recorded_no
     assert token not in json.dumps(dict(job.parameters))
     assert demo.url not in json.dumps(dict(job.parameters))
     assert token.encode() not in cloudpickle.dumps(job)
+
+
+def test_real_ride_points_are_enriched_each_once(real_data):
+    files = sorted((real_data / "rides").glob("*.gz"))
+    types = polars_schema(RIDE_POINTS.schema)
+    real = [
+        pl.read_ndjson(file)
+        .with_columns(pl.col("timestamp").str.to_datetime(time_zone="UTC", time_unit="us"))
+        .select(pl.col(name).cast(kind) for name, kind in types.items())
+        for file in files
+    ]
+    with demo_service() as demo:
+        job = job_asking(demo.url)
+        harness = TestHarness(job)
+        for number, file in enumerate(real):
+            harness.batch(in_shards(file), NOW + timedelta(seconds=100 * number))
+            restart(harness)
+        harness.batch(None, NOW + timedelta(hours=2))
+        stats = demo.stats()
+    everything = pl.concat(real)
+    assert everything.height == 25_545
+    by_id = harness.written[NAME].sort(IDS)
+    assert by_id.select(everything.columns).equals(everything.sort(IDS))
+    # A point of a ride that is taken twice is the same place: the answer belongs to its event.
+    places = by_id.with_columns(geohash=pl.col("enrichment").str.json_path_match("$.geohash"))
+    assert places.group_by("latitude", "longitude").agg(pl.col("geohash").n_unique())["geohash"].max() == 1
+    assert stats["calls"] <= 25_545 // 500 + 4 * (len(files) + 1)
+    assert stats["events"] == 25_545
 
 
 def test_on_spark_ten_thousand_events_take_at_most_twenty_four_calls_crash_or_not(spark, lakehouse, monkeypatch):
