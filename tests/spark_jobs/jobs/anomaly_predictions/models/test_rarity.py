@@ -5,13 +5,18 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from benchmarks.generated_anomalies import ANOMALIES
 from benchmarks.generated_bases import BASES
-from benchmarks.generated_series import unlabelled
+from benchmarks.generated_series import labelled, unlabelled
+from keyfold.keyed.rows.codec import decode, encode
 from spark_jobs.jobs.anomaly_predictions.models.daily_bands import KEPT_CELLS
 from spark_jobs.jobs.anomaly_predictions.models.largest import REMEMBERED
 from spark_jobs.jobs.anomaly_predictions.models.rarity import Rarity
 from spark_jobs.jobs.anomaly_predictions.models.surprise_history import MEMORIES
+from tests.examples import examples
 
 MODEL = Rarity()
 MONDAY = datetime(2026, 1, 5, tzinfo=UTC)
@@ -218,3 +223,23 @@ def test_state_is_bounded_whatever_the_metric(calm):
 
 
 # Splits.
+
+
+@examples(15)
+@given(
+    kind=st.sampled_from(list(ANOMALIES)),
+    base=st.sampled_from(list(BASES)),
+    seed=st.integers(0, 1000),
+    cuts=st.lists(st.floats(0, 1), min_size=1, max_size=6),
+)
+def test_any_split_of_any_metric_gives_the_same_bits(kind, base, seed, cuts):
+    frame = labelled(base, kind, seed).readings.rename({"timestamp": "event_time"}).sort("event_time", "value")
+    whole, at_once = learned(frame)
+    models, parts = MODEL.initial(frame["key"].unique()), []
+    rows = sorted(int(cut * frame.height) for cut in cuts)
+    for start, end in zip([0, *rows], [*rows, frame.height], strict=True):
+        predicted, models = MODEL.predict_then_learn(models, frame[start:end])
+        models = decode(encode(models))
+        parts.append(predicted)
+    assert pl.concat(parts).equals(whole)
+    assert models.equals(at_once)
