@@ -243,3 +243,17 @@ def test_any_split_of_any_metric_gives_the_same_bits(kind, base, seed, cuts):
         parts.append(predicted)
     assert pl.concat(parts).equals(whole)
     assert models.equals(at_once)
+
+
+def test_one_event_after_the_other_is_what_all_at_once_is():
+    values = daily(3, noise=5.0)
+    values[2 * A_DAY + 50] = 300
+    frame = events(values)
+    whole, at_once = learned(frame)
+    _, models = learned(frame[: 2 * A_DAY + 40])
+    for row in range(2 * A_DAY + 40, 2 * A_DAY + 80):
+        frozen = MODEL.predict(models, frame[row : row + 1])
+        predicted, models = MODEL.predict_then_learn(models, frame[row : row + 1])
+        assert predicted.equals(whole[row : row + 1])
+        assert frozen.equals(predicted)
+    assert MODEL.learn(models, frame[2 * A_DAY + 80 :]).equals(at_once)
