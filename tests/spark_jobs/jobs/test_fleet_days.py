@@ -92,6 +92,11 @@ def test_a_stand_is_known_when_the_watermark_has_reached_its_length_or_the_end_o
         assert day["stopped_seconds"] == seconds
 
 
+def test_fuel_that_fell_between_two_runs_is_used():
+    (day,) = days([[point(0, 50, 40.0)], [point(5, 50, 39.0)]], watermark_delay="0s")
+    assert day["fuel_used"] == 1.0
+
+
 def test_a_day_is_open_until_all_of_it_is_known_and_its_row_is_replaced():
     drive = [point(TO_MIDNIGHT - 1, 50), point(TO_MIDNIGHT + 1, 50, latitude=0.01)]
     closes = NOON + 12 * HOUR + 30 * MINUTE

@@ -105,6 +105,13 @@ def test_a_model_that_is_heard_of_just_in_time_goes_on(way):
         assert harness.state.filter(role="learning")["events_learned"].to_list() == [2]
 
 
+@pytest.mark.parametrize(("minutes", "retired"), [(29.999, 0), (30, 1)])
+def test_a_model_retires_when_the_watermark_has_reached_the_end_of_its_silence(minutes, retired):
+    job = anomaly_job(forget_after="30m")
+    harness = play_readings(job, [[reading("a", 0, 1)]], end=NOON + timedelta(minutes=minutes))
+    assert harness.written["retired_models"].height == retired
+
+
 def test_a_model_goes_on_while_an_event_that_came_just_in_time_waits_for_its_window():
     job = anomaly_job(learn="complete_window", window="1h", forget_after="30m")
     harness = play_readings(job, [[reading("a", 50, 1), reading("a", 80, 1)]], end=NOON + timedelta(minutes=80))
