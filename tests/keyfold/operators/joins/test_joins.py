@@ -161,6 +161,15 @@ def test_a_join_that_finds_much_costs_what_it_finds_and_not_all_pairs_of_a_key()
     assert harness.written["joined"].height == 60_000
 
 
+@pytest.mark.parametrize(("minutes", "versions"), [(9, 2), (10, 1)])
+def test_a_version_leaves_state_when_the_watermark_has_reached_the_next_one(minutes, versions):
+    harness = TestHarness(as_of_join("joined", LEFT, RIGHT, KEY, within=timedelta(hours=1)))
+    # Event time is that of the order, which comes before or with the newer version.
+    came = {"orders": frame(ORDER, [("a", minutes, 1)]), "payments": frame(PAYMENT, [("a", 5, 1), ("a", 10, 2)])}
+    harness.batch(came)
+    assert harness.state.height == versions
+
+
 def test_an_as_of_join_counts_each_left_row_once():
     harness = TestHarness(as_of_join("joined", LEFT, RIGHT, KEY, within=timedelta(hours=1)))
     harness.batch({"orders": frame(ORDER, [("a", 5, 1), ("b", 50, 2)]), "payments": frame(PAYMENT, [("a", 1, 2)])})
