@@ -169,6 +169,12 @@ def test_no_answer_in_time_is_tried_again_with_the_same_key():
     assert len(set(service.keys)) == 1
 
 
+def test_an_answer_that_drips_does_not_hold_the_call():
+    with scripted_service(Answer(drip=0.05)) as service:
+        outcomes = ask(service.url, timeout=0.3, max_attempts=1)
+    assert outcomes == [Outcome(None, 1, None, "no answer within 0.3 s")] * 3
+
+
 def test_an_answer_without_end_is_refused(monkeypatch):
     monkeypatch.setattr("keyfold.exchange.exchange.MAX_ANSWER_BYTES", 1000)
     with scripted_service(Answer(body=b"[" + b"0," * 5000 + b"0]")) as service:
