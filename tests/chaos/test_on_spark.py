@@ -14,6 +14,8 @@ import pytest
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.session import SparkSettings
+from keyfold.session.settings import spark_conf
 from spark_jobs.jobs.registry import JOBS
 from tests.chaos.broken_runs import PATIENCE, Child, Unbroken, kill_after, log_of, rows_of, run, unbroken_run
 from tests.chaos.conftest import TRIES
@@ -70,7 +72,12 @@ def test_the_process_is_killed_at_a_named_point(unbroken, count, tally, tmp_path
     count(told, home, point, came=code != 0)
 
 
-PROCESSES = {"the driver": "python", "Java": "java", "a Python worker": "pyspark.daemon"}
+PROCESSES = {
+    "the driver": "python",
+    "Java": "java",
+    "a Python worker": spark_conf(SparkSettings())["spark.python.daemon.module"],
+}
+"""What the command of each has in it."""
 
 
 @pytest.mark.chaos
