@@ -24,17 +24,14 @@ if TYPE_CHECKING:
     from keyfold.ingestion import ingest
     from keyfold.keyed.calling.harness import TestHarness
     from keyfold.keyed.generation.configured import configured_job
-    from keyfold.keyed.job.clock import Clock
     from keyfold.keyed.job.contract import KeyedJob
-    from keyfold.keyed.job.job_tables import JobTable
+    from keyfold.keyed.job.inputs import Input, JobTable
     from keyfold.keyed.job.lookups import Lookup
-    from keyfold.keyed.job.output_table import OutputTable
     from keyfold.keyed.job.parameters import JobParameters, build_job
     from keyfold.keyed.job.per_key import KeyAnswer, per_key
-    from keyfold.keyed.job.several_inputs import Input
-    from keyfold.keyed.job.step import Step
+    from keyfold.keyed.job.step import Clock, Step, Waiting
+    from keyfold.keyed.job.tables import OutputTable
     from keyfold.keyed.job.template import JobTemplate
-    from keyfold.keyed.job.waiting import Waiting
     from keyfold.keyed.reporting.conservation import assert_nothing_lost
     from keyfold.lakehouse import Lakehouse
     from keyfold.operators.patterns import FollowedBy, Times, Without, pattern_job
@@ -94,18 +91,15 @@ _MODULES = {
     "keyfold.ingestion": ("ingest",),
     "keyfold.keyed.generation.configured": ("configured_job",),
     "keyfold.keyed.reporting.conservation": ("assert_nothing_lost",),
-    "keyfold.keyed.job.clock": ("Clock",),
     "keyfold.keyed.job.contract": ("KeyedJob",),
     "keyfold.keyed.calling.harness": ("TestHarness",),
-    "keyfold.keyed.job.job_tables": ("JobTable",),
     "keyfold.keyed.job.lookups": ("Lookup",),
     "keyfold.keyed.job.parameters": ("JobParameters", "build_job"),
     "keyfold.keyed.job.per_key": ("KeyAnswer", "per_key"),
-    "keyfold.keyed.job.output_table": ("OutputTable",),
-    "keyfold.keyed.job.several_inputs": ("Input",),
-    "keyfold.keyed.job.step": ("Step",),
+    "keyfold.keyed.job.tables": ("OutputTable",),
+    "keyfold.keyed.job.inputs": ("Input", "JobTable"),
+    "keyfold.keyed.job.step": ("Clock", "Step", "Waiting"),
     "keyfold.keyed.job.template": ("JobTemplate",),
-    "keyfold.keyed.job.waiting": ("Waiting",),
     "keyfold.lakehouse": ("Lakehouse",),
     "keyfold.operators.patterns": ("FollowedBy", "Times", "Without", "pattern_job"),
     "keyfold.project": ("Project",),

@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from benchmarks.nexmark.streams import AUCTION, BID, PERSON, TIME, UNCOUNTED, reads, required, times, whole
-from keyfold import Clock, Input, JobTable, KeyedJob, Step
+from keyfold import Clock, Input, KeyedJob, Step
 from keyfold.operators.aggregation import total, totals
 
 _AUCTION = [field for field in AUCTION if field.name != "id"]
@@ -80,7 +80,7 @@ _Q4_WINNERS = _winners("q4_winners", [*whole("category"), *times(TIME, "expires"
 _Q4 = totals(
     "q4",
     {"total": total("price")},
-    stream=JobTable.of(_Q4_WINNERS),
+    stream=_Q4_WINNERS.table(),
     key=("category",),
     event_time="expires",
     watermark_delay=timedelta(0),
@@ -100,7 +100,7 @@ def _last_ten(state: pl.DataFrame, events: Mapping[str, pl.DataFrame], clock: Cl
 
 _Q6 = KeyedJob.with_inputs(
     "q6",
-    {"winners": Input(JobTable.of(_Q6_WINNERS), _SOLD, "expires", conserved=False)},
+    {"winners": Input(_Q6_WINNERS.table(), _SOLD, "expires", conserved=False)},
     ("seller",),
     _SOLD,
     pa.schema([*whole("seller"), _AVERAGE]),

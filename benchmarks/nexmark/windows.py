@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from benchmarks.nexmark.streams import BIDS, TIME, UNCOUNTED, WINDOW, of_bid, reads, text, times, whole
-from keyfold import Clock, Input, JobTable, KeyedJob, Step
+from keyfold import Clock, Input, KeyedJob, Step
 from keyfold.operators.aggregation import count, sessions, windows
 from keyfold.operators.joins import window_join
 from keyfold.operators.periods import period_start
@@ -27,7 +27,7 @@ def _highest(name: str, first: KeyedJob, by: str) -> KeyedJob:
         is_over = pl.col("window_end") <= clock.watermark
         return Step(state=rows.filter(~is_over), output=rows.filter(is_over).drop("deadline"))
 
-    shards = Input(JobTable.of(first), columns, "window_end", conserved=False)
+    shards = Input(first.table(), columns, "window_end", conserved=False)
     state = pa.schema([*columns, *times("deadline")])
     return KeyedJob.with_inputs(name, {"shards": shards}, ("window_end",), state, columns, step, **UNCOUNTED)
 

@@ -9,9 +9,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from keyfold.ingestion import ingest
-from keyfold.keyed.job.clock import DEADLINE, Clock
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.step import Step
+from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.stream import TIMESTAMP, Stream

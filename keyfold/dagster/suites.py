@@ -20,8 +20,8 @@ from keyfold.dagster.quality.checks import Read, Scope, gx_checks
 from keyfold.dagster.quality.pages import ResultPages, base_url_from
 from keyfold.dagster.quality.rows import FEW, Rows
 from keyfold.keyed.generation.configured import configured_job
-from keyfold.keyed.job.output_table import OutputTable
 from keyfold.keyed.job.parameters import typical_job
+from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.reporting.written_rows import files_written
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.frames import few_rows, table_frame

@@ -25,7 +25,7 @@ from keyfold.ingestion.sources.kafka.settings import KafkaSettings, check_topic
 from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.output_table import OutputTable
+from keyfold.keyed.job.tables import OutputTable
 from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.parquet import read_parquet

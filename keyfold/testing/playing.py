@@ -9,7 +9,7 @@ from polars.testing import assert_frame_equal
 
 from keyfold.keyed.calling.harness import TestHarness, in_copies
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.output_table import OutputTable
+from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.rows.codec import decode, encode
 from keyfold.times import EPOCH
 

@@ -8,7 +8,7 @@ import pytest
 
 from keyfold.keyed.calling import harness
 from keyfold.keyed.generation import run_mode
-from keyfold.keyed.job import clock, contract, output_table, per_key, step, waiting
+from keyfold.keyed.job import contract, per_key, step, tables
 
 REPOSITORY = Path(__file__).parents[2]
 FOLDERS = ("keyfold", "spark_jobs", "assets", "dagster_project")
@@ -32,10 +32,10 @@ def test_the_examples_of_a_module_give_what_they_say(name):
     "shown",
     [
         contract.KeyedJob,
-        output_table.OutputTable,
-        clock.Clock,
+        tables.OutputTable,
+        step.Clock,
         step.Step,
-        waiting.Waiting,
+        step.Waiting,
         per_key.per_key,
         harness.TestHarness,
         run_mode.parse_run_mode,

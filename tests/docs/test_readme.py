@@ -8,9 +8,8 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.keyed.calling.harness import TestHarness
-from keyfold.keyed.job.clock import Clock
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.step import Step
+from keyfold.keyed.job.step import Clock, Step
 from keyfold.stream import Stream
 
 README = Path(__file__).parents[2] / "README.md"

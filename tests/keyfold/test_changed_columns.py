@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from keyfold.columns import column
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import FullRefresh
-from keyfold.keyed.job.output_table import OutputTable
+from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.runner import run_job
 from tests.keyfold.keyed.conftest import land, without_spark
 from tests.keyfold.keyed.toy_jobs import CLICK, TOTAL, totals, windows

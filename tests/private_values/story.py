@@ -21,10 +21,9 @@ from keyfold.dagster.assets.health import drift_check
 from keyfold.dagster.assets.keyed_asset import JobAssets, conservation_check, keyed_assets
 from keyfold.dagster.assets.streams import stream_assets, stream_check
 from keyfold.dagster.suites import suite_checks
-from keyfold.keyed.job.clock import Clock
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.parameters import JobParameters, build_job
-from keyfold.keyed.job.step import Step
+from keyfold.keyed.job.step import Clock, Step
 from keyfold.keyed.job.template import JobTemplate
 from keyfold.lakehouse import Lakehouse
 from keyfold.session import SparkSettings, build_session

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Collection, Mapping
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.job.clock import DEADLINE, STALE_AT
+from keyfold.keyed.job.step import DEADLINE, STALE_AT
 from keyfold.stream import INGESTED_AT
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")

@@ -9,7 +9,7 @@ from keyfold.columns import describe, made_of, unit_of
 from keyfold.dagster.assets.metadata import table_key
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.output_table import OutputTable
+from keyfold.keyed.job.tables import OutputTable
 
 
 def column_schema(schema: pa.Schema, key: Sequence[str] = ()) -> dg.TableSchema:

@@ -24,8 +24,8 @@ from keyfold.keyed.generation.batch_records import Counts
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.generation.run_mode import FullRefresh, Replay
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.output_table import OutputTable
 from keyfold.keyed.job.parameters import typical_job
+from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.job.template import JobTemplate
 from keyfold.keyed.reporting.conservation import Conservation, check_conservation, input_differences
 from keyfold.keyed.reporting.written_rows import last_batch

@@ -11,10 +11,11 @@ from keyfold.journal.clock import watermark_after
 from keyfold.keyed.calling.slots import SLOT, slots_of
 from keyfold.keyed.calling.step_call import Called, call_step, count, refuse_other_keys
 from keyfold.keyed.calling.waiting_events import waiting_events, waiting_rows
-from keyfold.keyed.job.clock import DEADLINE, STALE_AT, Clock
 from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.event_frames import tagged
+from keyfold.keyed.job.inputs import INPUT, Input
 from keyfold.keyed.job.lookups import conform_lookup
-from keyfold.keyed.job.several_inputs import INPUT, Input, tagged
+from keyfold.keyed.job.step import DEADLINE, STALE_AT, Clock
 from keyfold.keyed.rows.answers import Answers, AnswersInMemory
 from keyfold.keyed.rows.codec import conform, empty, polars_schema
 from keyfold.keyed.rows.hashing import PartOf

@@ -9,10 +9,9 @@ from typing import NamedTuple, NoReturn
 import polars as pl
 import pyarrow as pa
 
-from keyfold.keyed.job.clock import DEADLINE, STALE_AT, Clock
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.several_inputs import parted_by_input
-from keyfold.keyed.job.step import Step
+from keyfold.keyed.job.event_frames import parted_by_input
+from keyfold.keyed.job.step import DEADLINE, STALE_AT, Clock, Step
 from keyfold.keyed.rows.codec import AnswerError, conform, empty
 from keyfold.times import BEGINNING, END, micros
 

@@ -4,8 +4,8 @@ import numpy as np
 import polars as pl
 
 from keyfold.keyed.calling.slots import SLOT, Slots, are_among
-from keyfold.keyed.job.clock import Clock
 from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.step import Clock
 from keyfold.keyed.rows.codec import conform, polars_schema
 
 _FEW = 4

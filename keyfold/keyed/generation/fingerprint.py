@@ -8,7 +8,7 @@ import pyarrow as pa
 from keyfold.errors import IncompatibleState
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.several_inputs import Input
+from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.rows.hashing import HASH
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from keyfold.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from keyfold.keyed.job.clock import DEADLINE, STALE_AT
-    from keyfold.keyed.job.copies import KeysOf
+    from keyfold.keyed.job.event_frames import KeysOf
     from keyfold.keyed.job.parameters import Delay, Duration, EventTimeParameters, FilePath, Names, Window, WindowShape
+    from keyfold.keyed.job.step import DEADLINE, STALE_AT
     from keyfold.keyed.job.timeouts import Parted, TimeKind, Timeout
 
 __all__ = [
@@ -30,8 +30,8 @@ __all__ = [
 ]
 
 _MODULES = {
-    "keyfold.keyed.job.clock": ("DEADLINE", "STALE_AT"),
-    "keyfold.keyed.job.copies": ("KeysOf",),
+    "keyfold.keyed.job.step": ("DEADLINE", "STALE_AT"),
+    "keyfold.keyed.job.event_frames": ("KeysOf",),
     "keyfold.keyed.job.parameters": (
         "Delay",
         "Duration",

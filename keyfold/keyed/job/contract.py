@@ -32,15 +32,18 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.errors import Misconfigured
-from keyfold.keyed.job.copies import KeysOf
-from keyfold.keyed.job.job_checks import check_job
-from keyfold.keyed.job.job_tables import JobTable
+from keyfold.keyed.job.event_frames import KeysOf, joined_schema
+from keyfold.keyed.job.inputs import EVENT_TIME, INPUT, Input, JobTable, check_inputs_fit
 from keyfold.keyed.job.lookups import Lookup
-from keyfold.keyed.job.output_table import OutputTable, tables_of
-from keyfold.keyed.job.several_inputs import EVENT_TIME, INPUT, Input, check_inputs_fit, joined_schema
-from keyfold.keyed.job.step import StepFunction, StepOfInputs
-from keyfold.keyed.job.waiting import Waiting
-from keyfold.keyed.rows.hashing import PartOf
+from keyfold.keyed.job.step import DEADLINE, STALE_AT, StepFunction, StepOfInputs, Waiting
+from keyfold.keyed.job.tables import (
+    OutputTable,
+    changes_of,
+    name_of_changes,
+    require_columns,
+    require_timestamp,
+)
+from keyfold.keyed.rows.hashing import PartOf, check_hashable
 from keyfold.privacy import private_columns
 from keyfold.stream import Stream
 
@@ -236,7 +239,7 @@ class KeyedJob:
         )
 
     def __post_init__(self) -> None:
-        check_job(self)
+        self._check()
         # Computed on the driver; workers get it with the job.
         object.__setattr__(self, "private", self.private_of(self.events) | self._private_in_conditions)
 
@@ -295,7 +298,71 @@ class KeyedJob:
     @property
     def tables(self) -> tuple[OutputTable, ...]:
         """All tables that the job writes: main table, side outputs, changes of upsert tables, and the late table."""
-        return tables_of(self)
+        own = OutputTable(
+            self.name, self.output, self.output_mode, self.output_key, self.output_events, changes=self.output_changes
+        )
+        sources = " and ".join(f"`{one.name}`" for one in self.sources)
+        description = self.late_description or (
+            f"Events of {sources} that came too late for `{self.name}`; they change none of its rows."
+        )
+        late = OutputTable(self.late_table, self.events, events=self.event_count, description=description)
+        known = {name for one in self.sources for name in one.event_schema.names}
+        written = (own, *self.side_outputs)
+        return (*written, *(changes_of(one, self.name, known) for one in written if one.changes), late)
+
+    def table(self, name: str = "") -> JobTable:
+        """Return a table of the job as an input of another job (`Input`); its main table by default.
+
+        Raises:
+            Misconfigured: the job has no such table, or it is updated in place.
+
+        Example:
+            >>> from keyfold import build_job
+            >>> from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+            >>> build_job(RIDE_SUMMARIES).table("long_rides").name
+            'long_rides'
+        """
+        tables = {one.name: one for one in self.tables}
+        chosen = tables.get(name or self.name)
+        if chosen is None:
+            raise Misconfigured(f"job {self.name} has no table {name}; it has {', '.join(tables)}")
+        if chosen.mode != "append":
+            raise Misconfigured(
+                f"table {chosen.name} of job {self.name} is updated in place, and an input is read by what is added to it; "
+                "read its changes (`KeyedJob.changes`), or an append table of the job"
+            )
+        are_changes = chosen.name in {name_of_changes(one.name) for one in self.tables if one.changes}
+        private = tuple(sorted(self.private_of(chosen.schema)))
+        return JobTable(self.name, chosen.name, chosen.schema, private, are_changes)
+
+    def changes(self, name: str = "") -> JobTable:
+        """Return the changes of an upsert table of the job, by default of its main table: one row per key and batch.
+
+        A row has the upsert table's columns after the change, `<column>_before` for each column that is not in the key,
+        `is_new` (the key had no row), `changed_at` (the watermark of the batch: the input's event time) and `change` (the
+        number of the batch). The last change of a key has the greatest `change`.
+
+        Raises:
+            Misconfigured: the job has no such table, it is no upsert table, or it does not keep its changes.
+
+        Example:
+            >>> time, user = pa.timestamp("us", "UTC"), pa.field("user", pa.string(), nullable=False)
+            >>> click, total = pa.schema([user, ("at", time)]), pa.schema([user, ("clicks", pa.int64())])
+            >>> job = KeyedJob(
+            ...     "totals", Stream("clicks", click, "at"), ("user",), "at", timedelta(0), click, total, total,
+            ...     lambda state, events, clock: Step(), output_mode="upsert", output_key=("user",), output_changes=True,
+            ... )
+            >>> job.changes().name
+            'changes.totals'
+        """
+        chosen = {one.name: one for one in self.tables}.get(name or self.name)
+        if chosen is None or not chosen.changes:
+            what = "has no such table" if chosen is None else "keeps no changes of it"
+            raise Misconfigured(
+                f"job {self.name} {what}: {name or self.name}; declare an upsert table with `OutputTable(changes=True)`, or the "
+                "job's own with `output_changes=True`"
+            )
+        return self.table(name_of_changes(chosen.name))
 
     @property
     def stored_time(self) -> str:
@@ -316,3 +383,33 @@ class KeyedJob:
     def late_table(self) -> str:
         """Name of the table of late events."""
         return f"late.{self.name}"
+
+    def _check(self) -> None:
+        where = f"job {self.name}"
+        if not isinstance(self.stream, Stream | JobTable):
+            raise Misconfigured(f"{where}: stream is {self.stream!r}; it must be the Stream itself, and not its name")
+        if not self.key:
+            raise Misconfigured(f"{where}: key needs at least one column")
+        if not self.inputs:
+            check_inputs_fit(self.name, self.key, self.all_inputs)
+        require_columns(f"{where}: state", self.key, self.state)
+        # When the job is made, and not by a worker during a run.
+        check_hashable(f"{where}: key", self.key, self.events)
+        several = self.keys_of
+        if several is not None and (several.column not in self.key or several.column in self.derived):
+            raise Misconfigured(
+                f"{where}: keys_of is of {several.column}; it must be of a column of the key, "
+                f"{', '.join(self.key)}, that is not derived"
+            )
+        if not 1 <= self.key_groups <= 32_768:
+            raise Misconfigured(f"{where}: key_groups is {self.key_groups}; it must be 1 to 32768")
+        for column in (DEADLINE, STALE_AT):
+            if column in self.state.names:
+                require_timestamp(f"{where}: state", column, self.state)
+        if self.waiting is not None:
+            require_columns(f"{where}: state (waiting)", tuple(self.waiting.rows.meta.root_names()), self.state)
+            if self.inputs:
+                raise Misconfigured(f"{where}: waiting is for a job with one input")
+        names = [table.name for table in self.tables]
+        if len(set(names)) != len(names):
+            raise Misconfigured(f"{where}: two of its tables have one name: {', '.join(names)}")

@@ -11,8 +11,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from keyfold.keyed.job.clock import Clock
-from keyfold.keyed.job.step import Step, StepFunction
+from keyfold.keyed.job.step import Clock, Step, StepFunction
 from keyfold.keyed.rows.codec import AnswerError, polars_schema
 from keyfold.keyed.rows.record_values import column_of
 

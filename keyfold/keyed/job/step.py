@@ -1,12 +1,48 @@
-"""Define the result of a step, and the types of step functions."""
+"""Define what a step gets and returns: its clock, its result, its timers, and events that only wait in state."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import polars as pl
 
-from keyfold.keyed.job.clock import Clock
+from keyfold.keyed.rows.answers import Answers, AnswersInMemory
+
+DEADLINE = "deadline"
+"""Reserved state column: timestamp (UTC), event time at which the row is due."""
+STALE_AT = "stale_at"
+"""Reserved state column: timestamp (UTC), processing time at which the row is due."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The clock of a batch. A step uses it in place of `now()`, so that a repeated batch has the same times.
+
+    Attributes:
+        late_watermark: the watermark before the batch; events at or behind it are late. Initially the year 1.
+        watermark: the watermark after the batch's events; timers up to then are due. It is never before `late_watermark`,
+            and never ahead of an event that a later batch of this run reads.
+        processing_time: when the run was planned; the same when the batch is repeated.
+        answers: stores answers of external services before the step uses them.
+        watermarks: for a job with several inputs, the watermark of each input after the batch, by name; idle ones too.
+        lookups: rows of the job's lookups, by name, as of when the run was planned.
+
+    Example:
+        >>> from datetime import timedelta
+        >>> noon = datetime(2026, 1, 31, 12)
+        >>> clock = Clock(late_watermark=noon, watermark=noon + timedelta(minutes=5), processing_time=noon)
+        >>> due = pl.DataFrame({"user": ["ann", "bob"], DEADLINE: [noon, noon + timedelta(hours=1)]})
+        >>> due.filter(pl.col(DEADLINE) <= clock.watermark)["user"].to_list()
+        ['ann']
+    """
+
+    late_watermark: datetime
+    watermark: datetime
+    processing_time: datetime
+    answers: Answers = field(default_factory=AnswersInMemory)
+    watermarks: Mapping[str, datetime] = field(default_factory=dict)
+    lookups: Mapping[str, pl.DataFrame] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -48,3 +84,37 @@ StepFunction = Callable[[pl.DataFrame, Any, Clock], Step]
 
 StepOfInputs = Callable[[pl.DataFrame, Mapping[str, pl.DataFrame], Clock], Step]
 """The step of a job with several inputs: it gets a frame of events for each input, by name."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Declare which events are appended to state without a call of the step.
+
+    Waiting rows are stored apart from a key's other rows, and are not read when an event is appended. An event can only wait
+    if its key has exactly one row that does not wait. The step still gets all rows of a key: waiting rows are read when the key
+    has an event that does not wait, or is due. Results must not change: let an event wait only where the step could have kept
+    it unchanged.
+
+    Attributes:
+        rows: the rows of state that wait; a row with a timer never waits.
+        events: a function of `(state, events, clock)` that returns a Boolean per event: whether it waits. `state` is aligned
+            with the events and has the one row of each event's key that does not wait. It is not called for events behind the
+            late watermark or for keys that are due. If one event of a key does not wait, none of its events does.
+        kept_as: a function from events to the rows of state that represent them, in the same order; missing columns are NULL.
+
+    Example:
+        Clicks wait until the end of the user's visit, which is the deadline of the key's first row.
+
+        >>> def before_the_end(state, events, clock):
+        ...     return events["at"] < state[DEADLINE]
+        >>> waiting = Waiting(pl.col(DEADLINE).is_null(), before_the_end, lambda events: events)
+    """
+
+    rows: pl.Expr
+    events: Callable[[pl.DataFrame, pl.DataFrame, Clock], pl.Series]
+    kept_as: Callable[[pl.DataFrame], pl.DataFrame]
+
+    def apart(self, state: pl.DataFrame) -> pl.Series:
+        """Return which rows of state are stored apart. A row with a timer is not, since its timer must find the key."""
+        timers = [pl.col(name).is_null() for name in (DEADLINE, STALE_AT) if name in state.columns]
+        return state.select(pl.all_horizontal(self.rows, *timers).fill_null(value=False)).to_series()

@@ -23,7 +23,7 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.errors import Misconfigured
-from keyfold.keyed.job.clock import DEADLINE, STALE_AT, Clock
+from keyfold.keyed.job.step import DEADLINE, STALE_AT, Clock
 from keyfold.times import shifted
 
 TimeKind = Literal["event_time", "processing_time"]

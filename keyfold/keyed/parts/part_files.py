@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from keyfold.keyed.calling.slots import SLOT
-from keyfold.keyed.job.clock import DEADLINE, STALE_AT
+from keyfold.keyed.job.step import DEADLINE, STALE_AT
 from keyfold.keyed.parts.arrow_part import ArrowPart, arrow_content
 from keyfold.keyed.parts.manifest import NEVER, Part
 from keyfold.keyed.parts.parquet_part import ParquetPart, name_with_footer, parquet_content

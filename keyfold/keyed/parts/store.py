@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from keyfold.keyed.calling.slots import NO_SLOTS, SLOT, Slots, are_among, distinct, union
-from keyfold.keyed.job.clock import DEADLINE, STALE_AT
+from keyfold.keyed.job.step import DEADLINE, STALE_AT
 from keyfold.keyed.parts.folding import Layers, Source, joined, replaced_slots
 from keyfold.keyed.parts.manifest import NEVER, Manifest, Part
 from keyfold.keyed.parts.part_files import ARROW, PARQUET, write_part

@@ -15,7 +15,7 @@ import polars as pl
 from keyfold.journal.clock import LONGEST_TICK, Silence, silent_event_time, watermark_after
 from keyfold.keyed.generation.batch_records import ClockRecord, InputTime, KeyedDone, PlannedClock
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.several_inputs import Input
+from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.plans.slices import Slice
 from keyfold.lakehouse.log_changes import DataFile, newest_time
 from keyfold.lakehouse.parquet import parquet_file

@@ -7,7 +7,7 @@ from datetime import datetime
 from keyfold.errors import Damaged
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.several_inputs import Input
+from keyfold.keyed.job.inputs import Input
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.log_changes import Changes, RowsChangedError, changes_since, snapshot
 from keyfold.lakehouse.positions import LogGoneError, OtherHistoryError, Position, check_position

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from keyfold.journal.clock import Reading, idle_after_warning, ignore_jumps
 from keyfold.keyed.generation.batch_records import ClockRecord, KeyedDone, KeyedPlan, PlannedFile, TableInput
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.several_inputs import Input
+from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.plans.event_time import (
     BoundsOfTime,
     EventTime,

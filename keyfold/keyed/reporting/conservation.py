@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.several_inputs import Input
+from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.parts.folding import state_frames
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.plans.inputs import changes_for, input_tables, rebuild_command

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.output_table import OutputTable
+from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.rows.hashing import key_hash
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.fail_points import reached

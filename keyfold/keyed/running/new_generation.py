@@ -20,7 +20,7 @@ from keyfold.keyed.generation.generations import (
     next_folder,
 )
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.several_inputs import Input
+from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.plans.inputs import input_tables
 from keyfold.keyed.running.read import LEAST_SPLITS
 from keyfold.lakehouse import Lakehouse, create_table

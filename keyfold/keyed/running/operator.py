@@ -18,10 +18,10 @@ from keyfold.errors import Damaged, StepFailed
 from keyfold.keyed.calling.slots import SLOT, Slots, are_among, distinct, key_groups_of, slots_of, union
 from keyfold.keyed.calling.step_call import Called, call_step, count, refuse_other_keys
 from keyfold.keyed.calling.waiting_events import waiting_events, waiting_rows
-from keyfold.keyed.job.clock import Clock
 from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.event_frames import counts_by_input
 from keyfold.keyed.job.lookups import planned_lookups
-from keyfold.keyed.job.several_inputs import counts_by_input
+from keyfold.keyed.job.step import Clock
 from keyfold.keyed.parts.manifest import NEVER, Manifest
 from keyfold.keyed.parts.part_rows import SIZES
 from keyfold.keyed.parts.partition_state import PartitionState

@@ -18,7 +18,8 @@ from keyfold.journal.records import Done
 from keyfold.keyed.calling.slots import key_groups_of, partition_labels, slots_of
 from keyfold.keyed.generation.batch_records import KeyedPlan, PlannedFile
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.several_inputs import Input, tagged
+from keyfold.keyed.job.event_frames import tagged
+from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.rows.codec import conform, polars_schema
 from keyfold.keyed.rows.hashing import PartOf
 from keyfold.keyed.running.blobs import CLOCK, SEED, SEED_RANGES, BatchClock, blobs, cut_rows, partition_numbers

@@ -12,8 +12,7 @@ import polars as pl
 from keyfold.keyed.generation.batch_records import KeyedPlan
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.job_tables import CHANGE, CHANGED_AT, IS_NEW, before, name_of_changes
-from keyfold.keyed.job.output_table import OutputTable
+from keyfold.keyed.job.tables import CHANGE, CHANGED_AT, IS_NEW, OutputTable, before, name_of_changes
 from keyfold.keyed.running.commit import hash_of
 from keyfold.lakehouse.data_files import WrittenFile, write_data_file
 from keyfold.lakehouse.fail_points import reached

@@ -11,7 +11,7 @@ from pyspark.sql import Row
 from pyspark.sql.types import StringType, StructField, StructType
 
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.output_table import OutputTable
+from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.rows.codec import decode
 from keyfold.keyed.running.partition_report import DROPPED, NOTHING, REPORT, PartitionReport
 from keyfold.keyed.running.worker import freeze_loaded_modules

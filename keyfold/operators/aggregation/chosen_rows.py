@@ -8,9 +8,8 @@ import pyarrow as pa
 
 from keyfold.columns import column
 from keyfold.errors import Misconfigured
-from keyfold.keyed.job.clock import Clock
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.step import Step, StepFunction
+from keyfold.keyed.job.step import Clock, Step, StepFunction
 from keyfold.operators.aggregation.aggregates import COUNTED, counting_job, number_of_events
 from keyfold.operators.ordering import in_order
 

@@ -6,9 +6,8 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from keyfold.keyed.job.clock import Clock
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.step import Step
+from keyfold.keyed.job.step import Clock, Step
 from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, Aggregates, counting_job, newest
 
 

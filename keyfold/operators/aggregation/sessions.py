@@ -9,9 +9,8 @@ import pyarrow as pa
 
 from keyfold.columns import column
 from keyfold.errors import Misconfigured
-from keyfold.keyed.job.clock import DEADLINE, Clock
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.step import Step
+from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, Aggregates, counting_job, newest
 from keyfold.operators.periods import period_start
 from keyfold.stream import TIMESTAMP

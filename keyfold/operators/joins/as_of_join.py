@@ -13,10 +13,9 @@ from typing import Any, Literal
 import polars as pl
 
 from keyfold.errors import Misconfigured
-from keyfold.keyed.job.clock import DEADLINE, Clock
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.several_inputs import EVENT_TIME, INPUT
-from keyfold.keyed.job.step import Step
+from keyfold.keyed.job.inputs import EVENT_TIME, INPUT
+from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.operators.joins.sides import Named, Sides, sides_of
 
 _VERSION = "version"

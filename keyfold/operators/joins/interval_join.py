@@ -14,10 +14,9 @@ import numpy as np
 import polars as pl
 
 from keyfold.errors import Misconfigured
-from keyfold.keyed.job.clock import DEADLINE, Clock
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.several_inputs import EVENT_TIME
-from keyfold.keyed.job.step import Step
+from keyfold.keyed.job.inputs import EVENT_TIME
+from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.operators.joins.sides import How, Named, Sides, sides_of, uncounted_join
 
 

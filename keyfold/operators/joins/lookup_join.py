@@ -8,10 +8,9 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.errors import Misconfigured
-from keyfold.keyed.job.clock import Clock
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.lookups import Lookup
-from keyfold.keyed.job.step import Step
+from keyfold.keyed.job.step import Clock, Step
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.operators.joins.sides import Named
 

@@ -8,10 +8,10 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.errors import Misconfigured
-from keyfold.keyed.job.clock import DEADLINE, Clock
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.several_inputs import EVENT_TIME, INPUT, Input, joined_schema, tagged
-from keyfold.keyed.job.step import StepOfInputs
+from keyfold.keyed.job.event_frames import joined_schema, tagged
+from keyfold.keyed.job.inputs import EVENT_TIME, INPUT, Input
+from keyfold.keyed.job.step import DEADLINE, Clock, StepOfInputs
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.stream import TIMESTAMP
 

@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from keyfold.columns import column, made_of, meaning_of, passed_on, required, unit_of
 from keyfold.errors import Misconfigured
-from keyfold.keyed.job.clock import DEADLINE, STALE_AT
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.output_table import OutputTable
+from keyfold.keyed.job.step import DEADLINE, STALE_AT
+from keyfold.keyed.job.tables import OutputTable
 from keyfold.operators.patterns.pattern_step import (
     CHECKED,
     COUNTED,

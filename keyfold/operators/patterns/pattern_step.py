@@ -7,8 +7,7 @@ from datetime import timedelta
 import numpy as np
 import polars as pl
 
-from keyfold.keyed.job.clock import DEADLINE, Clock
-from keyfold.keyed.job.step import Step
+from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.operators.ordering import in_order
 from keyfold.operators.patterns.matching import NO_ROW, Found, Rows, Sequence, find
 from keyfold.operators.patterns.vocabulary import FIRST, LAST, Pattern

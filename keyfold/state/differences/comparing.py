@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.output_table import OutputTable
+from keyfold.keyed.job.tables import OutputTable
 from keyfold.lakehouse.frames import table_frame
 from keyfold.storage.place import Place
 

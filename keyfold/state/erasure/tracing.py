@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from keyfold.columns import made_of
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.several_inputs import Input
+from keyfold.keyed.job.inputs import Input
 
 Held = Mapping[str, frozenset[str]]
 """For each column of the stream: the columns that have its values."""

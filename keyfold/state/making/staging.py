@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from keyfold.errors import InvalidData
 from keyfold.keyed.generation.batch_records import PlannedFile
-from keyfold.keyed.job.clock import DEADLINE, STALE_AT
 from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.step import DEADLINE, STALE_AT
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.rows.hashing import key_hash
 from keyfold.lakehouse.data_files import ROWS_A_GROUP

@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from keyfold.columns import column, passed_on
 from keyfold.errors import IncompatibleState
-from keyfold.keyed.job.clock import DEADLINE, STALE_AT
 from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.step import DEADLINE, STALE_AT
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.reading.export import Export, write_table
 from keyfold.state.reading.state_rows import StateRows

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from keyfold.keyed.calling.slots import SLOT, key_groups_of
 from keyfold.keyed.generation.generations import Generation
-from keyfold.keyed.job.clock import DEADLINE, STALE_AT
+from keyfold.keyed.job.step import DEADLINE, STALE_AT
 from keyfold.keyed.runner import watermark
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.reading.retained_batches import Role, find_generation, generations_of, retained_batches

@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold import Input, JobParameters, JobTable, JobTemplate, KeyedJob, build_job, required
+from keyfold import Input, JobParameters, JobTemplate, KeyedJob, build_job, required
 from keyfold.columns import passed_on
 from keyfold.keyed.job import Delay, Duration, FilePath
 from keyfold.operators.joins import as_of_join
@@ -82,7 +82,7 @@ def build(parameters: RideWeatherParameters) -> KeyedJob:
     stations = load_stations(parameters.stations) if parameters.stations else AIRPORTS
     station = nearest_station(stations, pl.col("start_latitude"), pl.col("start_longitude"), parameters.farthest)
     rides = Input(
-        JobTable.of(build_job(RIDE_SUMMARIES)),
+        build_job(RIDE_SUMMARIES).table(),
         RIDE,
         "start_time",
         parameters.longest_ride,

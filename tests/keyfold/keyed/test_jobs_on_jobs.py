@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 import keyfold
-from keyfold import Damaged, Input, JobTable, KeyedJob, Lakehouse, Misconfigured, NotFound, Step, Stream
+from keyfold import Damaged, Input, KeyedJob, Lakehouse, Misconfigured, NotFound, Step, Stream
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
-from keyfold.keyed.job.output_table import OutputTable
+from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.testing import local_spark
 
@@ -66,7 +66,7 @@ def adding_up(name, job, every, delay):
     """A job that adds up the rows of another one; their events are counted there."""
 
     def source(delay):
-        return {"rows": Input(JobTable.of(job), HOUR, "hour", delay, conserved=False)}
+        return {"rows": Input(job.table(), HOUR, "hour", delay, conserved=False)}
 
     return counting(name, source, every, delay, output_events=pl.lit(0), state_events=pl.lit(0))
 
@@ -192,8 +192,8 @@ def test_a_table_that_is_updated_in_place_or_the_jobs_own_is_no_input():
         "hourly", lambda delay: {"clicks": Input(CLICKS, CLICK, "at", delay)}, "1h", MINUTE, side_outputs=(latest,)
     )
     with pytest.raises(Misconfigured, match="latest of job hourly is updated in place"):
-        JobTable.of(job, "latest")
+        job.table("latest")
     with pytest.raises(Misconfigured, match=r"has no table hours; it has hourly, latest, late\.hourly"):
-        JobTable.of(job, "hours")
+        job.table("hours")
     with pytest.raises(Misconfigured, match="is the job's own table"):
-        counting("hourly", lambda delay: {"hours": Input(JobTable.of(job), HOUR, "hour", delay)}, "1d", MINUTE)
+        counting("hourly", lambda delay: {"hours": Input(job.table(), HOUR, "hour", delay)}, "1d", MINUTE)

@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from keyfold.keyed.calling.harness import TestHarness
-from keyfold.keyed.job.clock import DEADLINE
-from keyfold.keyed.job.step import Step
+from keyfold.keyed.job.step import DEADLINE, Step
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file

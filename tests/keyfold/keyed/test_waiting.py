@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from keyfold.errors import Misconfigured
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.generation.generations import live_generation
-from keyfold.keyed.job.step import Step
-from keyfold.keyed.job.waiting import Waiting
+from keyfold.keyed.job.step import Step, Waiting
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.parts.part_rows import Sizes
 from keyfold.keyed.runner import run_job

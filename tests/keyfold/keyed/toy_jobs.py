@@ -5,11 +5,10 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 import pyarrow as pa
 
-from keyfold.keyed.job.clock import Clock
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.output_table import OutputTable
 from keyfold.keyed.job.per_key import KeyAnswer, per_key
-from keyfold.keyed.job.step import Step
+from keyfold.keyed.job.step import Clock, Step
+from keyfold.keyed.job.tables import OutputTable
 from keyfold.stream import Stream
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

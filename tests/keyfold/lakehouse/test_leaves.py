@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from keyfold.keyed.job.output_table import OutputTable
+from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.rows.hashing import key_hash
 from keyfold.keyed.running.commit import hash_of
 from keyfold.lakehouse import fail_points, leaves, merging

@@ -6,7 +6,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from keyfold import Input, JobParameters, JobTable, JobTemplate, KeyedJob, Step
+from keyfold import Input, JobParameters, JobTemplate, KeyedJob, Step
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import Incremental
@@ -53,8 +53,8 @@ def summed(name, source, key, events, **renamed):
 
 END = NOON + timedelta(days=40)
 # Of what the days of users come to, by another name of the user; and of hours, whoever clicked.
-PEOPLE = summed("people", JobTable.of(DAILY), ("who",), pa.schema([WHO, AT, COUNT]), who=pl.col("user"))
-HOURS = summed("hours", JobTable.of(HOURLY), ("hour",), pa.schema([AT, COUNT]))
+PEOPLE = summed("people", DAILY.table(), ("who",), pa.schema([WHO, AT, COUNT]), who=pl.col("user"))
+HOURS = summed("hours", HOURLY.table(), ("hour",), pa.schema([AT, COUNT]))
 CHAIN = (HOURLY, DAILY, PEOPLE, HOURS)
 TEMPLATES = {job.name: JobTemplate(job.name, JobParameters, lambda _, job=job: job) for job in CHAIN}
 CAME = [

@@ -9,8 +9,8 @@ from polars.testing import assert_frame_equal
 
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import Incremental
-from keyfold.keyed.job.clock import STALE_AT
 from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.step import STALE_AT
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import RunSummary, run_job
 from keyfold.lakehouse import Lakehouse

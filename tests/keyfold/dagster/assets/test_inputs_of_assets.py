@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from keyfold import Input, JobParameters, JobTable, JobTemplate, KeyedJob, Step, Stream, build_job
+from keyfold import Input, JobParameters, JobTemplate, KeyedJob, Step, Stream, build_job
 from keyfold.columns import column, required
 from keyfold.dagster.assets.columns import column_lineage
 from keyfold.dagster.assets.keyed_asset import JobAssets, keyed_assets
@@ -41,7 +41,7 @@ PAID = JobTemplate(
         },
     ),
 )
-LATE = JobTable.of(build_job(PAID), "late.paid_orders")
+LATE = build_job(PAID).table("late.paid_orders")
 FURTHER = JobTemplate(
     "followed",
     JobParameters,

@@ -12,8 +12,8 @@ from keyfold.keyed.generation.fingerprint import fixed_settings
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.copies import KeysOf
-from keyfold.keyed.job.several_inputs import Input
+from keyfold.keyed.job.event_frames import KeysOf
+from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
@@ -128,7 +128,7 @@ def test_a_condition_goes_before_the_copies_of_an_event(without_spark, lakehouse
     ],
 )
 def test_what_is_no_condition_on_the_table_is_refused_where_the_job_is_made(where, why):
-    with pytest.raises(KeyfoldError, match=f"job windows: where.*{why}"):
+    with pytest.raises(KeyfoldError, match=f"job windows: input clicks: where.*{why}"):
         buys(where)
     with pytest.raises(KeyfoldError, match=f"job steps: input buy: where.*{why}"):
         two_inputs(buy=where)

@@ -15,7 +15,7 @@ from keyfold.keyed.generation.fingerprint import check_generation
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.copies import KeysOf
+from keyfold.keyed.job.event_frames import KeysOf
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.reporting.conservation import Conservation, check_conservation
 from keyfold.keyed.rows.codec import polars_schema

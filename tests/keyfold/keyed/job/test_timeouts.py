@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.job.clock import DEADLINE, STALE_AT, Clock
+from keyfold.keyed.job.step import DEADLINE, STALE_AT, Clock
 from keyfold.keyed.job.timeouts import Timeout
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -16,8 +16,7 @@ from polars.testing import assert_frame_equal
 
 from keyfold.errors import Damaged
 from keyfold.keyed.calling.slots import SLOT, slots_of
-from keyfold.keyed.job.clock import DEADLINE
-from keyfold.keyed.job.waiting import Waiting
+from keyfold.keyed.job.step import DEADLINE, Waiting
 from keyfold.keyed.parts.folding import state_frames
 from keyfold.keyed.parts.manifest import NEVER, Manifest
 from keyfold.keyed.parts.part_rows import Sizes

@@ -6,10 +6,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from keyfold.keyed.job.clock import Clock
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.output_table import OutputTable
-from keyfold.keyed.job.step import Step
+from keyfold.keyed.job.step import Clock, Step
+from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.reporting import conservation
 from keyfold.keyed.reporting.conservation import Conservation, check_conservation
 from keyfold.keyed.runner import run_job

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from keyfold import Input, JobTable, KeyedJob, Misconfigured, Step
+from keyfold import Input, KeyedJob, Misconfigured, Step
 from keyfold.keyed.generation.generations import live_generation
-from keyfold.keyed.job.output_table import OutputTable
+from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.keyed.running import upsert_changes
 from keyfold.lakehouse.reading import scan_table
@@ -62,7 +62,7 @@ TOTALS = KeyedJob(
     output_events=pl.lit(0),
     state_events=pl.col("clicks").sum(),
 )
-CHANGED = JobTable.changes_of(TOTALS)
+CHANGED = TOTALS.changes()
 
 
 def move_users(state, events, clock):
@@ -199,9 +199,9 @@ def test_changes_go_on_after_the_state_was_rewritten(tmp_path, state_without_spa
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda: JobTable.of(TOTALS), r"totals is updated in place.*JobTable\.changes_of"),
-        (lambda: JobTable.changes_of(replace(TOTALS, output_changes=False)), "keeps no changes of it: totals"),
-        (lambda: JobTable.changes_of(TOTALS, "sums"), "has no such table: sums"),
+        (TOTALS.table, r"totals is updated in place.*KeyedJob\.changes"),
+        (lambda: replace(TOTALS, output_changes=False).changes(), "keeps no changes of it: totals"),
+        (lambda: TOTALS.changes("sums"), "has no such table: sums"),
         (lambda: OutputTable("rows", TOTAL, changes=True), "changes=True is for an upsert table"),
         (
             lambda: OutputTable("twice", TOTAL.append(pa.field("change", TIME)), "upsert", ("user",), changes=True),

@@ -9,8 +9,8 @@ import pytest
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import Incremental
-from keyfold.keyed.job.output_table import OutputTable
 from keyfold.keyed.job.step import Step
+from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.runner import run_job
 from keyfold.state.changing.moving import move, plan_change
 from keyfold.state.changing.pruning import prune

@@ -1,20 +1,14 @@
-"""Declare the inputs of a job, and combine the events of several inputs into one frame.
-
-A job with several inputs has one key, one clock and one state. Its events become rows of one frame, with `input`, the key,
-`event_time`, and all other columns of all inputs, which are NULL in rows of the other inputs. So late routing, partitioning,
-counting and the late table work as for a job with one input. Before the step is called, the rows are separated by input.
-"""
+"""Declare the inputs of a job: event tables of streams, and tables of other jobs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Literal
 
 import polars as pl
 import pyarrow as pa
 
-from keyfold.columns import required
 from keyfold.errors import Misconfigured
-from keyfold.keyed.job.job_tables import JobTable
 from keyfold.keyed.rows.hashing import PartOf
 from keyfold.stream import TIMESTAMP, Stream
 
@@ -22,6 +16,41 @@ INPUT = "input"
 """Reserved column of events of several inputs, and of their late table: the name of the row's input."""
 EVENT_TIME = "event_time"
 """Reserved column of events of several inputs, and of their late table: the event time of the row."""
+
+
+@dataclass(frozen=True)
+class JobTable:
+    """A table of another job as an input (`Input`), made by `KeyedJob.table` or `KeyedJob.changes`.
+
+    The watermark of such an input is the producer's watermark less `Input.watermark_delay`. So event time advances also when
+    the producer writes no rows. Rows further behind the producer's watermark than that delay are late.
+
+    Attributes:
+        job: name of the producer.
+        name: name of the table.
+        schema: its columns.
+        private: its private columns.
+        are_changes: whether it has the changes of an upsert table, whose times are the producer's watermarks.
+
+    Example:
+        >>> from keyfold import build_job
+        >>> from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+        >>> build_job(RIDE_SUMMARIES).table("long_rides").job
+        'ride_summaries'
+    """
+
+    job: str
+    name: str
+    schema: pa.Schema
+    private: tuple[str, ...] = ()
+    are_changes: bool = False
+    # As a `Stream` has it: no row of a job's table has its arrival for a time.
+    missing_time: Literal["quarantine"] = field(init=False, default="quarantine")
+
+    @property
+    def event_schema(self) -> pa.Schema:
+        """Its columns; a `Stream` has a property of the same name."""
+        return self.schema
 
 
 @dataclass(frozen=True)
@@ -161,8 +190,6 @@ def _check_column(
     at: str, one: Input, column_: pa.Field, key: tuple[str, ...], seen: Mapping[str, tuple[str, pa.DataType]]
 ) -> None:
     rename = "give it another name with `derived`"
-    if column_.name == INPUT or (column_.name == EVENT_TIME and one.event_time != EVENT_TIME):
-        raise Misconfigured(f"{at}: column {column_.name} has a name that Keyfold needs itself; {rename}")
     if column_.name in key and column_.nullable:
         raise Misconfigured(
             f"{at}: key column {column_.name} may be NULL, and NULL equals nothing, not even itself: declare it with "
@@ -175,57 +202,3 @@ def _check_column(
         raise Misconfigured(
             f"{at}: {what} {column_.name} is {column_.type}, and {before[1]} in input {before[0]}; {remedy}"
         )
-
-
-def joined_schema(key: tuple[str, ...], inputs: Mapping[str, Input]) -> pa.Schema:
-    """Return the columns of the frame with events of all inputs: `input`, the key, `event_time`, then all others."""
-    first = next(iter(inputs.values()))
-    further: dict[str, pa.Field] = {}
-    for one in inputs.values():
-        for field_ in one.events:
-            if field_.name not in key and field_.name != one.event_time:
-                # NULL in the rows of inputs that lack the column.
-                further.setdefault(field_.name, field_.with_nullable(True))
-    return pa.schema(
-        [
-            required(INPUT, pa.string(), "Which input the event is of"),
-            *(first.events.field(name) for name in key),
-            required(
-                EVENT_TIME,
-                TIMESTAMP,
-                "Event time (UTC), by the input's own column",
-                made_of=tuple(dict.fromkeys(one.event_time for one in inputs.values())),
-            ),
-            *further.values(),
-        ]
-    )
-
-
-def tagged(name: str, one: Input, events: pl.DataFrame, wanted: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """Convert events of an input to the columns of all inputs.
-
-    Args:
-        name: name of the input.
-        one: the input.
-        events: its events, in its own columns.
-        wanted: the columns of all inputs (`joined_schema`), with their types.
-    """
-    # The event time keeps its own name too, in case it is in the key.
-    own = {field_: pl.col(field_) for field_ in one.events.names}
-    own |= {INPUT: pl.lit(name), EVENT_TIME: pl.col(one.event_time)}
-    return events.select(own.get(field_, pl.lit(None)).cast(kind).alias(field_) for field_, kind in wanted.items())
-
-
-def parted_by_input(inputs: Mapping[str, Input], events: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Separate events by input, each in its own columns; an input without events has an empty frame."""
-    by_input: dict[str, pl.DataFrame] = {}
-    for name, one in inputs.items():
-        own = [pl.col(EVENT_TIME).alias(field_) if field_ == one.event_time else field_ for field_ in one.events.names]
-        by_input[name] = events.filter(pl.col(INPUT) == name).select(own)
-    return by_input
-
-
-def counts_by_input(inputs: Mapping[str, Input], events: pl.DataFrame) -> tuple[int, ...]:
-    """Count the events of each input, in the order of their declaration."""
-    counts = dict(events[INPUT].value_counts().iter_rows()) if events.height else {}
-    return tuple(counts.get(name, 0) for name in inputs)
