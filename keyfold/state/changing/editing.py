@@ -19,6 +19,7 @@ from keyfold.state.changing.state_rewriting import ChangeRows, filled, last_batc
 from keyfold.state.making.fitting import fitted
 from keyfold.state.making.staging import private_in_state
 from keyfold.state.reading.reader import read_state
+from keyfold.state.rows.expressions import sql_expression
 from keyfold.state.rows.keys import Key, WantedKeys, wanted_keys
 
 
@@ -136,7 +137,7 @@ def _change(job: KeyedJob, wanted: WantedKeys, corrections: Mapping[str, str]) -
     expressions = {}
     for name, text in corrections.items():
         try:
-            expression = pl.sql_expr(text)
+            expression = sql_expression(f"--set {name}", text)
             has_columns = bool(expression.meta.root_names())
             # An aggregate is of its key: how many keys a frame has depends on the state partitions.
             expressions[name] = expression.over(job.key) if has_columns else expression

@@ -18,6 +18,7 @@ from keyfold.lakehouse.files import new_file, sync_folder
 from keyfold.lakehouse.parquet import scan_parquet
 from keyfold.privacy import MASK, masked
 from keyfold.state.making.fitting import fitted
+from keyfold.state.rows.expressions import sql_expression
 from keyfold.storage.place import Place
 
 _FAULTS_SHOWN = 3
@@ -155,7 +156,7 @@ def _values(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) -> 
 
 def _expression(name: str, text: str, source: pl.LazyFrame, there: list[str]) -> pl.Expr:
     try:
-        expression = pl.sql_expr(text)
+        expression = sql_expression(f"--map {name}", text)
         source.select(expression).collect_schema()
     except pl.exceptions.PolarsError as error:
         why = str(error).splitlines()[0]

@@ -5,6 +5,7 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
+from keyfold.errors import InvalidData
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.runner import run_job
 from keyfold.state.changing.audit import Author
@@ -52,3 +53,9 @@ def test_a_correction_is_what_its_preview_shows_in_every_partition(
     assert {(user, window): count for user, window, count in shown.iter_rows()} == {
         key: count for key, count in wanted.items() if key[0] != "user-0"
     }
+
+
+def test_a_correction_reads_no_file(lakehouse, state_without_spark):
+    edit = Edit(("ann",), {"clicks": "(SELECT z FROM read_csv('/etc/passwd'))"}, Author("a test", "to try it"))
+    with pytest.raises(InvalidData, match=r"--set clicks=\(SELECT z .*: SELECT is not allowed"):
+        edit_state(state_without_spark, lakehouse, windows(), edit)

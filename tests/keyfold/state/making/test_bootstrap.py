@@ -107,6 +107,11 @@ def test_a_dry_run_tells_and_leaves_everything_as_it_was(lakehouse, without_spar
             {"clicks": "count_of_clicks"},
             "--map clicks=count_of_clicks: .*over the source's columns, user",
         ),
+        (
+            '{"user": "ann"}',
+            {"clicks": "(SELECT z FROM read_csv('/etc/passwd'))"},
+            r"--map clicks=\(SELECT z FROM read_csv\('/etc/passwd'\)\): SELECT is not allowed",
+        ),
     ],
 )
 def test_rows_that_cannot_be_state_are_named(lakehouse, without_spark, land, tmp_path, lines, mapping, why):
