@@ -17,9 +17,16 @@ from tests.chaos.table import lines_of
 from tests.chaos.tally import Tally
 from tests.inherited_signals import hear_signals
 from tests.java_for_tests import long_lived_java, use_fast_starts
+from tests.keyfold.keyed.without_spark import cut_power, without_spark
+from tests.keyfold.state.local_manifests import local_reader
+from tests.keyfold.state.local_state import state_without_spark
+from tests.lake import Lake
+from tests.lake import minutes as after_start
 from tests.memory_for_files import use_memory
 from tests.object_store import ObjectStore, running_store
 from tests.standalone_cluster import standalone_cluster
+
+__all__ = ["cut_power", "local_reader", "state_without_spark", "without_spark"]
 
 hear_signals()
 use_fast_starts()
@@ -141,6 +148,30 @@ def new_home(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 @pytest.fixture
 def lakehouse(new_home: Callable[[str], Lakehouse], request: pytest.FixtureRequest, tmp_path: Path) -> Lakehouse:
     return new_home("lake") if request.config.getoption("--bucket") else Lakehouse(tmp_path / "home")
+
+
+@pytest.fixture
+def lake(lakehouse: Lakehouse) -> Lake:
+    """The test's lakehouse, with runs without Spark."""
+    return Lake(lakehouse)
+
+
+@pytest.fixture
+def land(lake: Lake) -> Callable[..., None]:
+    """Put toy clicks into the event table, one file a call."""
+    return lake.click
+
+
+@pytest.fixture
+def rows(lake: Lake) -> Callable[..., list[Any]]:
+    """The rows of a table, in one order."""
+    return lake.rows
+
+
+@pytest.fixture
+def minutes() -> Callable[[float], Any]:
+    """The time so many minutes after the first of the toy clicks."""
+    return after_start
 
 
 @pytest.fixture(scope="session")

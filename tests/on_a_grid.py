@@ -29,3 +29,12 @@ def many_of(elements: st.SearchStrategy[T], most: int, least: int = 1) -> st.Sea
 def assert_nothing_is_due(harness: TestHarness) -> None:
     """Assert that no row of state has a deadline that the watermark has reached: a step handles such rows at once."""
     assert harness.state.filter(pl.col("deadline") <= harness.watermark).is_empty()
+
+
+def moments(last: int, step: int, first: int = 0) -> st.SearchStrategy[float]:
+    """Draw a moment in minutes: a multiple of `step`, or a microsecond before or after one, so that borders are met and missed."""
+    return st.builds(
+        lambda number, tick: number * step + tick / 60_000_000,
+        st.integers(-(-first // step), last // step),
+        st.sampled_from([0, 0, -1, 1]),
+    )

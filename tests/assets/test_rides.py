@@ -16,7 +16,6 @@ from keyfold.dagster.assets.keyed_asset import conservation_check, keyed_assets
 from keyfold.dagster.assets.keyed_config import config_for
 from keyfold.dagster.assets.streams import stream_assets, stream_check
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.parameters import JobParameters
 from keyfold.keyed.job.template import JobTemplate
 from keyfold.lakehouse import Lakehouse
@@ -26,6 +25,7 @@ from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
 from spark_jobs.simulation import SimulationSummary, simulate
 from spark_jobs.streams import RIDE_POINTS
 from tests.folders import empty_folder, simulate_into
+from tests.lake import Lake
 
 # Without the event index: these tests are of the streams, the rides and the checks.
 ASSETS = [*stream_assets(RIDE_POINTS, group="rides"), keyed_assets(rides.JOBS[0], group="rides")]
@@ -155,8 +155,7 @@ def test_new_parameters_need_a_full_refresh_and_then_stay(spark, first_run, simu
     assert told(refreshed, "ride_summaries")["generation"] == "generation-0002"
     kept = materialize(spark, lakehouse, selection=only)
     assert told(kept, "ride_summaries")["generation"] == "generation-0002"
-    live = live_generation(lakehouse, "ride_summaries")
-    assert live is not None
+    live = Lake(lakehouse).live("ride_summaries")
     assert live.record["parameters"]["timeout"] == "PT45M"
 
 

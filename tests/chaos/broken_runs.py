@@ -20,12 +20,12 @@ import polars as pl
 from pyspark.sql import SparkSession
 
 from keyfold.ingestion import ingest_totals
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.lakehouse import Lakehouse
 from keyfold.stream import INGESTED_AT
 from spark_jobs.simulation import simulate
 from spark_jobs.streams import RIDE_POINTS
 from tests.chaos.crash_child import IN_TIME, LATE, process
+from tests.lake import Lake
 
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE = 300
@@ -69,9 +69,7 @@ def rows_of(lakehouse: Lakehouse) -> Rows:
         # affair.
         table = pl.read_delta(str(path)).drop("batch", INGESTED_AT, strict=False)
         found.update((name, repr(row)) for row in table.rows())
-    generation = live_generation(lakehouse, "ride_summaries")
-    done = generation.journal.last_done() if generation else None
-    assert done
+    done = Lake(lakehouse).done("ride_summaries")
     found["counts of the job", repr(asdict(done.totals))] += 1
     found["counts of ingest", repr(asdict(ingest_totals(lakehouse, RIDE_POINTS)))] += 1
     return found

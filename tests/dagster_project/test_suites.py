@@ -18,12 +18,12 @@ from keyfold.dagster.assets.streams import stream_assets
 from keyfold.dagster.quality.row_queries import query_of
 from keyfold.dagster.quality.usual_expectations import meaning_of
 from keyfold.dagster.suites import SUITES, rows_written
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.parameters import build_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance import MaintainedTable, maintain
 from keyfold.project import current_project
 from spark_jobs.streams import RIDE_POINTS
+from tests.lake import Lake
 
 ASSETS = [*stream_assets(RIDE_POINTS, group="rides"), keyed_assets(rides.JOBS[0], group="rides")]
 SUITE = next(suite for suite in SUITES if dg.AssetKey("ride_summaries") in {key.asset_key for key in suite.check_keys})
@@ -65,8 +65,7 @@ def test_a_run_that_wrote_one_row_is_checked_on_one_row_though_maintenance_came_
         assert rows_seen(run(spark, lakehouse, instance, CHECKS)) == {"full": {3}}
         land(lakehouse, 4)
         run(spark, lakehouse, instance, TABLES)
-        live = live_generation(lakehouse, "ride_summaries")
-        assert live is not None
+        live = Lake(lakehouse).live("ride_summaries")
         assert maintain(lakehouse, MaintainedTable("ride_summaries", live.table("ride_summaries"))).files_after == 1
         assert rows_seen(run(spark, lakehouse, instance, CHECKS)) == {"incremental": {1}, "full": {4}}
 

@@ -7,8 +7,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.keyfold.keyed.without_spark import without_spark  # noqa: F401 - a fixture
-
 DOCS = Path(__file__).parents[2] / "docs"
 JOB_PAGE = DOCS / "how-to" / "write-a-job.md"
 TIMEOUT_PAGE = DOCS / "how-to" / "use-a-timeout.md"
@@ -42,7 +40,7 @@ def test_the_example_runs_in_memory_and_tells_of_the_session_that_is_over(capsys
     assert "ann" in capsys.readouterr().out
 
 
-def test_the_example_runs_in_the_engine_and_says_the_same(without_spark, lakehouse):  # noqa: F811
+def test_the_example_runs_in_the_engine_and_says_the_same(without_spark, lakehouse):
     module = {"spark": without_spark, "lakehouse": lakehouse}
     exec(example(0), module)  # noqa: S102 - our own page
     lakehouse.events("clicks").parent.mkdir(parents=True)

@@ -26,10 +26,8 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.state.reading.retained_batches import jobs_with_state
 from spark_jobs.jobs.registry import JOBS, SHIPPED
 from spark_jobs.streams import STREAMS
-from tests.keyfold.keyed.without_spark import SPARK, without_spark
+from tests.keyfold.keyed.without_spark import SPARK
 from tests.keyfold.state.job_histories import EVENTS, put
-
-__all__ = ["without_spark"]
 
 DOCS = Path(__file__).parents[2] / "docs"
 STORY = DOCS / "tutorial" / "state.md"

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.lakehouse import Lakehouse
+from tests.lake import Lake
 from tests.project_copy import ROOT, copy_project, environment_of
 
 pytestmark = pytest.mark.long
@@ -82,8 +82,7 @@ def test_tables_journals_state_and_checkpoints_of_commands_are_their_user_s_alon
 def test_events_are_counted_in_a_process_in_which_no_query_of_spark_has_run(played):
     """A run that finds nothing new makes no batch, and so starts no query; its events balance all the same."""
     assert "Asset check 'no_event_is_lost' on 'road_hours' passed" in played.done.stdout
-    generation = live_generation(Lakehouse(played.home), "road_hours")
-    assert generation is not None
+    generation = Lake(Lakehouse(played.home)).live("road_hours")
     done = generation.journal.last_done()
     assert done is not None
     assert done.batch == 1, "a batch of each `keyfold run`, and none of the run in Dagster"

@@ -12,10 +12,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.runner import run_job
-from tests.keyfold.keyed.conftest import land, without_spark
 from tests.keyfold.keyed.toy_jobs import CLICK, TOTAL, totals, windows
-
-__all__ = ["land", "without_spark"]  # fixtures
 
 NOTED = TOTAL.append(pa.field("note", pa.string()))
 

@@ -14,9 +14,7 @@ from keyfold.runs import ingest_continuously
 from tests.keyfold.ingestion.test_continuous import SPARK as SPARK_OF_INGEST
 from tests.keyfold.ingestion.test_run import EVENTS, event, land
 from tests.keyfold.keyed.toy_jobs import clicks, windows
-from tests.keyfold.keyed.without_spark import SPARK, without_spark
-
-__all__ = ["without_spark"]
+from tests.keyfold.keyed.without_spark import SPARK
 
 MOMENTS = ["plan: before", "plan: after", "work: before", "work: after", "done: after", "commit: before"]
 

@@ -20,10 +20,9 @@ from keyfold.runs.table_maintenance import TableMaintenance, tables_of_ingest, t
 from tests.keyfold.ingestion.test_continuous import SPARK as SPARK_OF_INGEST
 from tests.keyfold.ingestion.test_run import EVENTS, event, land
 from tests.keyfold.keyed.toy_jobs import clicks, totals
-from tests.keyfold.keyed.without_spark import SPARK, without_spark
+from tests.keyfold.keyed.without_spark import SPARK
+from tests.lake import Lake
 from tests.waiting import wait_until
-
-__all__ = ["without_spark"]
 
 BATCHES = 60
 EVERY, VERSIONS, KEPT = 5, 10, 5
@@ -77,8 +76,7 @@ def test_of_a_job(lakehouse, monkeypatch):
             if number < BATCHES - 1:
                 put(lakehouse, number + 1)
         assert open_files() <= before + 5
-    generation = live_generation(lakehouse, job.name)
-    assert generation is not None
+    generation = Lake(lakehouse).live(job.name)
     for table in job.tables:
         check_table(generation.table(table.name))
     assert count(generation.journal.folder) <= 2 * 2 * KEPT + 2

@@ -13,7 +13,6 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse, commits, exclusive
@@ -28,10 +27,8 @@ from keyfold.maintenance import Maintained, MaintainedTable, maintain
 from keyfold.maintenance.checking_tables import Seen, findings_of_table
 from keyfold.maintenance.readers import Reader, readers
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks, totals, windows
-from tests.keyfold.keyed.without_spark import cut_power, without_spark
+from tests.lake import Lake
 from tests.made_generations import plan_of, put_done, put_generation
-
-__all__ = ["cut_power", "without_spark"]  # fixtures
 
 DAY = 86_400
 EVENTS = "events.clicks"
@@ -445,8 +442,7 @@ def test_a_run_that_was_cut_off_finds_its_files_and_its_rows_after_maintenance(
     append(table, *range(30, 60))
     # Once for the last batch's commits, which were made, and once for this one's.
     assert cut_power("commit: before", lambda: run_job(without_spark, lakehouse, totals()), 2)
-    live = live_generation(lakehouse, "totals")
-    assert live is not None
+    live = Lake(lakehouse).live("totals")
     for path in (table, live.table("totals"), live.table("changes")):
         grow_old(Path(str(path)), days=20)
     assert care(lakehouse, table).files_after == 1

@@ -17,7 +17,6 @@ from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 from keyfold.cli.app import app
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.parameters import JobParameters
 from keyfold.keyed.job.template import JobTemplate
 from keyfold.lakehouse.paths import Lakehouse
@@ -25,9 +24,8 @@ from keyfold.stream import Stream
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
 from tests.keyfold.keyed.toy_jobs import CLICK, totals
-from tests.keyfold.keyed.without_spark import SPARK, cut_power, without_spark
-
-__all__ = ["cut_power", "without_spark"]
+from tests.keyfold.keyed.without_spark import SPARK
+from tests.lake import Lake
 
 SESSION = SPARK
 
@@ -103,9 +101,7 @@ class House:
 
     @property
     def live(self):
-        found = live_generation(self.lakehouse, "totals")
-        assert found
-        return found
+        return Lake(self.lakehouse).live("totals")
 
 
 @pytest.fixture

@@ -7,11 +7,10 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest, known_files, split_reader
@@ -19,8 +18,11 @@ from keyfold.ingestion.admission import Admission, select_files
 from keyfold.ingestion.known import KnownFile
 from keyfold.lakehouse import Lakehouse
 from keyfold.storage.place import Place
+from keyfold.testing import local_spark
 from spark_jobs.streams import METRICS, SALES
 from tests.folders import move_folder
+
+SPARK: Any = local_spark()
 
 NO_TIME, SHORT = timedelta(0), timedelta(seconds=0.3)
 
@@ -183,96 +185,90 @@ def quarantine(lakehouse: Lakehouse, stream: str = "metrics") -> list[dict]:
     return DeltaTable(str(lakehouse.quarantine(stream))).to_pyarrow_table().to_pylist()
 
 
-def test_half_a_file_is_never_read(spark: SparkSession, lakehouse: Lakehouse, landing: Path):
+def test_half_a_file_is_never_read(lakehouse: Lakehouse, landing: Path):
     stream = replace(METRICS, done_marker=True)
     put(landing / "day 1" / "cpu%.json", metric(1) + metric(2))
     put(landing / "day 1" / "_SUCCESS")
     half = put(landing / "day 2" / "cpu%.json", metric(3)[:10])
-    first = ingest(spark, lakehouse, stream, landing)
+    first = ingest(SPARK, lakehouse, stream, landing)
     assert (first.files, first.accepted, first.waiting) == (1, 2, 1)
     half.write_text(metric(3) + metric(4))
     put(landing / "day 2" / "cpu%.json.done")
-    second = ingest(spark, lakehouse, stream, landing)
+    second = ingest(SPARK, lakehouse, stream, landing)
     assert (second.files, second.accepted, second.quarantined, second.waiting) == (1, 2, 0, 0)
     assert values(lakehouse) == [("day 1/cpu%", 1), ("day 1/cpu%", 2), ("day 2/cpu%", 3), ("day 2/cpu%", 4)]
     put(landing / "day 3" / "bad.json", "no json\n")
     put(landing / "day 3" / "_SUCCESS")
-    ingest(spark, lakehouse, stream, landing)
+    ingest(SPARK, lakehouse, stream, landing)
     (reject,) = quarantine(lakehouse)
     assert reject["file"] == str(landing / "day 3" / "bad.json"), "told by its own path"
 
 
 def test_a_file_that_grew_is_told_by_every_run_and_read_again_where_that_is_asked_for(
-    spark: SparkSession, lakehouse: Lakehouse, landing: Path
+    lakehouse: Lakehouse, landing: Path
 ):
     put(landing / "cpu.json", metric(1))
-    ingest(spark, lakehouse, METRICS, landing)
+    ingest(SPARK, lakehouse, METRICS, landing)
     put(landing / "cpu.json", metric(1) + metric(2))
     for _ in range(2):
-        told = ingest(spark, lakehouse, METRICS, landing)
+        told = ingest(SPARK, lakehouse, METRICS, landing)
         assert (told.files, told.accepted) == (0, 0)
         assert told.describe() == [
             "cpu.json grew from 50 to 100 bytes after it was read; it was not read again; --reread-changed "
             "(in Dagster: reread_changed) does so for streams with an event id"
         ]
-    again = ingest(spark, lakehouse, METRICS, landing, reread_changed=True)
+    again = ingest(SPARK, lakehouse, METRICS, landing, reread_changed=True)
     assert (again.files, again.accepted, again.duplicates) == (1, 1, 1)
     assert values(lakehouse) == [("cpu", 1), ("cpu", 2)]
-    assert ingest(spark, lakehouse, METRICS, landing).describe() == []
+    assert ingest(SPARK, lakehouse, METRICS, landing).describe() == []
 
 
-def test_changed_files_of_a_stream_without_an_event_id_are_not_read_again(
-    spark: SparkSession, lakehouse: Lakehouse, landing: Path
-):
+def test_changed_files_of_a_stream_without_an_event_id_are_not_read_again(lakehouse: Lakehouse, landing: Path):
     with pytest.raises(KeyfoldError, match="no event id, so rows that are read again would count twice"):
-        ingest(spark, lakehouse, SALES, landing, reread_changed=True)
+        ingest(SPARK, lakehouse, SALES, landing, reread_changed=True)
     assert not lakehouse.home.exists()
 
 
-def test_a_home_that_moves_reads_nothing_twice(spark: SparkSession, lakehouse: Lakehouse, tmp_path: Path):
+def test_a_home_that_moves_reads_nothing_twice(lakehouse: Lakehouse, tmp_path: Path):
     before, after = lakehouse, Lakehouse(lakehouse.home.with_name("after"))
     put(before.landing("sales") / "a.json", "".join(map(sale, range(5))))
     outside = put(tmp_path / "outside" / "b.json", sale(5)).parent
-    ingest(spark, before, SALES)
-    ingest(spark, before, SALES, outside)
+    ingest(SPARK, before, SALES)
+    ingest(SPARK, before, SALES, outside)
     move_folder(before.home, after.home)
     put(after.landing("sales") / "c.json", sale(6))
-    assert ingest(spark, after, SALES).accepted == 1
-    assert ingest(spark, after, SALES, outside).files == 0
+    assert ingest(SPARK, after, SALES).accepted == 1
+    assert ingest(SPARK, after, SALES, outside).files == 0
     assert DeltaTable(str(after.events("sales"))).count() == 7
 
 
 @pytest.mark.parametrize("year", [1970, 2099, 2200])
-def test_a_file_s_own_time_says_nothing_of_its_arrival(
-    spark: SparkSession, lakehouse: Lakehouse, landing: Path, year: int
-):
+def test_a_file_s_own_time_says_nothing_of_its_arrival(lakehouse: Lakehouse, landing: Path, year: int):
     path = put(landing / "cpu.json", metric(1) + metric(2).replace("2026", "2090"))
     at = datetime(year, 1, 2, tzinfo=UTC).timestamp()
     os.utime(path, (at, at))
-    summary = ingest(spark, lakehouse, METRICS, landing)
+    summary = ingest(SPARK, lakehouse, METRICS, landing)
     assert (summary.accepted, summary.quarantined) == (1, 1)
     assert "past its arrival" in quarantine(lakehouse)[0]["reason"]
     put(landing / "later.json", metric(3))
-    assert ingest(spark, lakehouse, METRICS, landing).accepted == 1
+    assert ingest(SPARK, lakehouse, METRICS, landing).accepted == 1
 
 
-def test_a_file_whose_name_is_not_utf_8_is_quarantined_and_the_others_go_on(
-    spark: SparkSession, lakehouse: Lakehouse, landing: Path
-):
+def test_a_file_whose_name_is_not_utf_8_is_quarantined_and_the_others_go_on(lakehouse: Lakehouse, landing: Path):
     put(landing / "cpu.json", metric(1))
     put(landing / os.fsdecode(b"cp\xff.json"), metric(2))
-    summary = ingest(spark, lakehouse, METRICS, landing)
+    summary = ingest(SPARK, lakehouse, METRICS, landing)
     assert (summary.files, summary.accepted, summary.quarantined) == (2, 1, 1)
     (reject,) = quarantine(lakehouse)
     assert (Path(reject["file"]).name, reject["reason"]) == (
         r"cp\xff.json",
         "its name is not UTF-8; rename it, and it is read",
     )
-    assert ingest(spark, lakehouse, METRICS, landing).files == 0
+    assert ingest(SPARK, lakehouse, METRICS, landing).files == 0
 
 
 def test_a_file_that_changes_while_it_is_read_counts_for_nothing_and_is_read_by_the_next_run(
-    spark: SparkSession, lakehouse: Lakehouse, landing: Path, monkeypatch: pytest.MonkeyPatch
+    lakehouse: Lakehouse, landing: Path, monkeypatch: pytest.MonkeyPatch
 ):
     put(landing / "a.json", metric(1))
     growing = put(landing / "b.json", metric(2))
@@ -286,9 +282,9 @@ def test_a_file_that_changes_while_it_is_read_counts_for_nothing_and_is_read_by_
 
     with monkeypatch.context() as patch:
         patch.setattr(split_reader, "parse_shared_file", parse)
-        first = ingest(spark, lakehouse, METRICS, landing)
+        first = ingest(SPARK, lakehouse, METRICS, landing)
     assert (first.files, first.accepted, first.waiting) == (1, 1, 1)
     assert list(known_files(lakehouse, "metrics", landing)) == ["a.json"]
-    second = ingest(spark, lakehouse, METRICS, landing)
+    second = ingest(SPARK, lakehouse, METRICS, landing)
     assert (second.files, second.accepted, second.totals.rows_read) == (1, 2, 3)
     assert values(lakehouse) == [("a", 1), ("b", 2), ("b", 3)]

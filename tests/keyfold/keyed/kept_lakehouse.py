@@ -16,7 +16,8 @@ from keyfold.keyed.runner import run_job
 from keyfold.keyed.running import operator
 from keyfold.lakehouse import Lakehouse
 from keyfold.session import SparkSettings, build_session
-from tests.keyfold.keyed.toy_jobs import clicks, notes, notes_step, windows
+from tests.keyfold.keyed.toy_jobs import notes, notes_step, windows
+from tests.lake import Lake
 
 _DATA = Path(__file__).parents[2] / "data"
 KEPT = sorted(_DATA.glob("lakehouse_of_form_*.tar.xz"))
@@ -48,19 +49,12 @@ class InSmallParts:
         return {"small": True}  # an empty state would not be set
 
 
-def land(lakehouse: Lakehouse, rows) -> None:
-    """Add clicks to the event table."""
-    table = lakehouse.events("clicks")
-    table.parent.mkdir(parents=True, exist_ok=True)
-    clicks(*rows).write_delta(str(table), mode="append")
-
-
 def main() -> None:
     shutil.rmtree(_FOLDER, ignore_errors=True)
     lakehouse = Lakehouse(_FOLDER)
     spark = build_session(SparkSettings(conf={"spark.sql.shuffle.partitions": "1"}))
     for rows in RUNS:
-        land(lakehouse, rows)
+        Lake(lakehouse).click(*rows)
         for job in (windows(), notes(step=InSmallParts())):
             run_job(spark, lakehouse, job)
     spark.stop()

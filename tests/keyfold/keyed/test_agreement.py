@@ -6,7 +6,6 @@ import pytest
 from deltalake import write_deltalake
 
 from keyfold.errors import Damaged, KeyfoldError
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
@@ -17,13 +16,12 @@ from keyfold.testing import local_spark
 from keyfold.testing.local_batches import local_state
 from tests.folders import copy_folder, move_folder, remove_folder
 from tests.keyfold.keyed.toy_jobs import START, clicks, totals, windows
+from tests.lake import Lake
 
 
 def live(lakehouse, job="totals"):
     """The live generation, which is there."""
-    found = live_generation(lakehouse, job)
-    assert found
-    return found
+    return Lake(lakehouse).live(job)
 
 
 @pytest.fixture(scope="module")

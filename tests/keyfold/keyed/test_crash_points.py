@@ -8,12 +8,12 @@ import shutil
 import polars as pl
 import pytest
 
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse, fail_points
 from tests.keyfold.keyed.toy_jobs import START, clicks, totals, windows, windows_step
+from tests.lake import Lake
 from tests.small_disk import mounted
 
 OF_A_BATCH = [point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit", "merge"))]
@@ -24,9 +24,7 @@ FILE_BY_FILE = RunOptions(max_bytes_per_batch=1)
 def as_unbroken(rows, lakehouse):
     assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
     assert rows("changes") == [("ann", 1), ("ann", 1), ("bob", 1), ("eve", 1)]
-    generation = live_generation(lakehouse, "totals")
-    done = generation and generation.journal.last_done()
-    assert done
+    done = Lake(lakehouse).done("totals")
     assert (done.total_events, done.total_rows) == (4, {"totals": 4, "changes": 4, "late.totals": 0})
 
 

@@ -9,11 +9,11 @@ import pytest
 
 import keyfold
 from keyfold import Damaged, Input, KeyedJob, Lakehouse, Misconfigured, NotFound, Step, Stream
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.testing import local_spark
+from tests.lake import Lake
 
 TIME = pa.timestamp("us", tz="UTC")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -100,8 +100,7 @@ class Site:
         return keyfold.run(self.spark, self.lakehouse, job, mode or Incremental())
 
     def table(self, name):
-        generation = live_generation(self.lakehouse, name)
-        assert generation
+        generation = Lake(self.lakehouse).live(name)
         return sorted(pl.read_delta(str(generation.table(name))).select("user", "hour", "clicks").rows())
 
 
@@ -176,8 +175,7 @@ def test_the_rows_of_the_producer_are_counted_by_its_log_and_by_the_consumer(tmp
     site.click(("ann", 400))
     site.run(HOURLY)
     assert check_conservation(site.spark, site.lakehouse, DAILY).by_producer == {"rows": (2, 2)}
-    live = live_generation(site.lakehouse, "hourly")
-    assert live
+    live = Lake(site.lakehouse).live("hourly")
     forged = [live.journal.done(batch) for batch in live.journal.kept()]
     live.journal.amend(
         [], [one.model_copy(update={"total_rows": {**one.total_rows, "hourly": 9}}) for one in forged if one]

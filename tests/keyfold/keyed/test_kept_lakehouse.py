@@ -7,7 +7,7 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
-from keyfold.keyed.generation.generations import FORMAT, live_generation
+from keyfold.keyed.generation.generations import FORMAT
 from keyfold.keyed.parts.folding import Layers
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.parts.part_rows import ADDS, GONE, MARK, REPLACES
@@ -15,9 +15,10 @@ from keyfold.keyed.runner import run_job
 from keyfold.keyed.running.state_manifests import state_manifests
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.reading.reader import read_state
-from tests.keyfold.keyed.kept_lakehouse import KEPT, MORE, RUNS, land
-from tests.keyfold.keyed.test_adding import as_expected
-from tests.keyfold.keyed.toy_jobs import START, clicks, notes, windows
+from tests.keyfold.keyed.kept_lakehouse import KEPT, MORE, RUNS
+from tests.keyfold.keyed.test_contract import Notes
+from tests.keyfold.keyed.toy_jobs import START, notes, windows
+from tests.lake import Lake, minutes
 
 pytestmark = pytest.mark.one_machine
 
@@ -32,31 +33,31 @@ def kept(request, tmp_path):
 def watermarks(runs):
     newest = START
     for rows in runs:
-        newest = max(newest, *(START + timedelta(minutes=minutes) for _, minutes in rows))
+        newest = max(newest, *(minutes(at) for _, at in rows))
         yield newest - timedelta(minutes=5)
 
 
 def expected_notes(runs):
     """The rows of each user after all runs, by plain Python."""
-    kept = {}
+    notes = Notes()
     for rows, watermark in zip(runs, watermarks(runs), strict=True):
-        kept, _ = as_expected(kept, clicks(*rows), watermark)
-    return {user: sorted(map(tuple, rows), key=str) for user, rows in kept.items()}
+        notes.take([(user, minutes(at)) for user, at in rows], None, watermark)
+    return {user: sorted(rows, key=str) for user, rows in notes.state.items()}
 
 
 def expected_windows(runs):
     """The clicks of each user and ten minutes that are open after all runs, and those that are over."""
     still_open, over = Counter(), Counter()
     for rows, watermark in zip(runs, watermarks(runs), strict=True):
-        for user, minutes in rows:
-            still_open[user, START + timedelta(minutes=minutes // 10 * 10)] += 1
+        for user, at in rows:
+            still_open[user, minutes(at // 10 * 10)] += 1
         for key in [key for key in still_open if key[1] + timedelta(minutes=10) <= watermark]:
             over[key] += still_open.pop(key)
     return dict(still_open), dict(over)
 
 
 def assert_agree(spark, lakehouse, runs):
-    rows = read_state(spark, lakehouse, notes()).polars().select("user", "at", "clicks", "deadline")
+    rows = read_state(spark, lakehouse, notes()).polars().select("user", "at", "deadline")
     found = {}
     for user, *row in rows.iter_rows():
         found.setdefault(user, []).append(tuple(row))
@@ -64,8 +65,7 @@ def assert_agree(spark, lakehouse, runs):
     still_open, over = expected_windows(runs)
     state = read_state(spark, lakehouse, windows()).polars()
     assert {(user, window): count for user, window, count, _ in state.iter_rows()} == still_open
-    generation = live_generation(lakehouse, "windows")
-    assert generation is not None
+    generation = Lake(lakehouse).live("windows")
     written = pl.read_delta(str(generation.table("windows"))).select("user", "window", "clicks")
     assert {(user, window): count for user, window, count in written.iter_rows()} == over
 
@@ -76,15 +76,14 @@ def test_there_is_one_of_the_present_form():
 
 def test_its_state_is_read_and_its_jobs_go_on(spark, kept):
     assert_agree(spark, kept, RUNS)
-    land(kept, MORE)
+    Lake(kept).click(*MORE)
     for job in (windows(), notes()):
         assert run_job(spark, kept, job).counts.events == len(MORE)
     assert_agree(spark, kept, (*RUNS, MORE))
 
 
 def test_it_has_parts_of_every_kind(spark, kept):
-    generation = live_generation(kept, "notes")
-    assert generation is not None
+    generation = Lake(kept).live("notes")
     row = state_manifests(spark, generation, len(RUNS) - 1).first()
     assert row is not None
     manifest = Manifest.unpack(row["manifest"])

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import boto3
 import pytest
-from deltalake import write_deltalake
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.generations import live_generation
@@ -19,11 +18,11 @@ from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse, exclusive, fail_points
 from keyfold.lakehouse.files import files_below, second_name
-from keyfold.lakehouse.reading import scan_table
 from keyfold.storage.lease import LeaseTakenError
 from keyfold.storage.place import path_below
 from tests.keyfold.keyed.forked_runs import FILE_BY_FILE, REFUSED
-from tests.keyfold.keyed.toy_jobs import START, clicks, totals, windows
+from tests.keyfold.keyed.toy_jobs import START, totals, windows
+from tests.lake import Lake
 from tests.object_store import REGION
 
 PROMISE = "A driver on S3 that is killed, or frozen and thawed, at any write"
@@ -47,10 +46,10 @@ def lakehouse(bucket):
 @pytest.fixture
 def homes(without_spark, lakehouse):
     """Makes homes where a job has run once, and two more files have come."""
-    land(lakehouse, ("ann", 0), ("bob", 1))
+    Lake(lakehouse).click(("ann", 0), ("bob", 1))
     run_job(without_spark, lakehouse, totals())
-    land(lakehouse, ("ann", 2))
-    land(lakehouse, ("eve", 3))
+    Lake(lakehouse).click(("ann", 2))
+    Lake(lakehouse).click(("eve", 3))
     numbers = itertools.count()
 
     def copy():
@@ -86,14 +85,6 @@ def forked(lakehouse):
         process.stdin.close()
 
 
-def land(lakehouse, *rows):
-    write_deltalake(str(lakehouse.events("clicks")), clicks(*rows), mode="append")
-
-
-def rows(lakehouse, table):
-    return sorted(scan_table(lakehouse.table(table)).collect().rows())
-
-
 def run_when_free(spark, lakehouse, mode=None):
     """Run, once nobody holds the job's lease any more."""
     with exclusive(lakehouse.job("totals"), "job totals", patience=PATIENCE):
@@ -105,7 +96,9 @@ def count(told, lakehouse, what):
     """Count a fault, by the rows of the tables and by the journal."""
     expected = Counter({("totals", "ann", 2): 1, ("totals", "bob", 1): 1, ("totals", "eve", 1): 1})
     expected += Counter({("changes", "ann", 1): 2, ("changes", "bob", 1): 1, ("changes", "eve", 1): 1})
-    told.count(expected, Counter((name, *row) for name in ("totals", "changes") for row in rows(lakehouse, name)), what)
+    told.count(
+        expected, Counter((name, *row) for name in ("totals", "changes") for row in Lake(lakehouse).rows(name)), what
+    )
     live = live_generation(lakehouse, "totals")
     done = live and live.journal.last_done()
     assert done, what
@@ -113,13 +106,13 @@ def count(told, lakehouse, what):
 
 
 def test_a_job_runs_on_and_anew_and_its_tables_are_found(without_spark, lakehouse):
-    land(lakehouse, ("ann", 0), ("bob", 60))
+    Lake(lakehouse).click(("ann", 0), ("bob", 60))
     assert run_job(without_spark, lakehouse, windows()).generation == "generation-0001"
-    assert rows(lakehouse, "windows") == [("ann", START, 1)]
-    land(lakehouse, ("ann", 90))
+    assert Lake(lakehouse).rows("windows") == [("ann", START, 1)]
+    Lake(lakehouse).click(("ann", 90))
     for mode, generation in ((Incremental(), "generation-0001"), (FullRefresh(), "generation-0002")):
         assert run_job(without_spark, lakehouse, windows(), mode).generation == generation
-        assert rows(lakehouse, "windows") == [("ann", START, 1), ("bob", START + timedelta(hours=1), 1)]
+        assert Lake(lakehouse).rows("windows") == [("ann", START, 1), ("bob", START + timedelta(hours=1), 1)]
     # One behind the forerunner is cleared away, its files with it.
     for _ in range(2):
         run_job(without_spark, lakehouse, windows(), FullRefresh())
@@ -129,14 +122,14 @@ def test_a_job_runs_on_and_anew_and_its_tables_are_found(without_spark, lakehous
 
 def test_the_folder_of_a_dead_generation_is_no_other_one_s(without_spark, lakehouse, cut_power):
     """A run that lost its lease may still write there."""
-    land(lakehouse, ("ann", 0))
+    Lake(lakehouse).click(("ann", 0))
     run_job(without_spark, lakehouse, totals())
     names = []
     for _ in range(3):
         assert cut_power("done: before", lambda: run_job(without_spark, lakehouse, totals(), FullRefresh()))
         names.append([folder.name for folder in lakehouse.job("totals").glob("generation-*")])
     assert names == [["generation-0001", f"generation-{number:04d}"] for number in (2, 3, 4)]
-    assert rows(lakehouse, "totals") == [("ann", 1)]
+    assert Lake(lakehouse).rows("totals") == [("ann", 1)]
 
 
 @SOME_OR_ALL
@@ -208,7 +201,7 @@ def test_a_run_that_is_frozen_and_thawed_amid_the_planning_of_another_harms_noth
 
 
 def test_uploads_that_a_killed_writer_never_ended_are_in_nobody_s_way(object_store, bucket, without_spark, lakehouse):
-    land(lakehouse, ("ann", 0), ("bob", 1))
+    Lake(lakehouse).click(("ann", 0), ("bob", 1))
     run_job(without_spark, lakehouse, totals())
     before = [str(file.path) for file in files_below(lakehouse.home)]
     written = [path for path in before if path.endswith((".parquet", ".done.json"))]
@@ -220,7 +213,7 @@ def test_uploads_that_a_killed_writer_never_ended_are_in_nobody_s_way(object_sto
         store.upload_part(**name, UploadId=upload, PartNumber=1, Body=bytes(5 << 20))
     assert written
     assert [str(file.path) for file in files_below(lakehouse.home)] == before
-    land(lakehouse, ("ann", 2))
+    Lake(lakehouse).click(("ann", 2))
     run_job(without_spark, lakehouse, totals())
     run_job(without_spark, lakehouse, totals(), FullRefresh())
-    assert rows(lakehouse, "totals") == [("ann", 2), ("bob", 1)]
+    assert Lake(lakehouse).rows("totals") == [("ann", 2), ("bob", 1)]

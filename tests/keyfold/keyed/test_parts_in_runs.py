@@ -4,30 +4,22 @@ import random
 
 import pytest
 from deltalake import DeltaTable
-from hypothesis import HealthCheck, given
-from hypothesis import strategies as st
 
 from keyfold.errors import Damaged, KeyfoldError
 from keyfold.journal import checksums
 from keyfold.keyed.calling.harness import TestHarness
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.parts.part_rows import Sizes
 from keyfold.keyed.runner import run_job
 from keyfold.keyed.running import batches, operator
-from keyfold.lakehouse import Lakehouse, fail_points
-from keyfold.lakehouse.reading import scan_table
 from keyfold.maintenance.checking import check
 from keyfold.testing.local_batches import local_manifests
-from tests.examples import examples
 from tests.keyfold.keyed.toy_jobs import clicks, windows
-from tests.keyfold.keyed.without_spark import Cut, PowerCut
 from tests.keyfold.state.local_state import frames_of_state
+from tests.lake import Lake
 
 USERS = [f"user-{number}" for number in range(9)]
-RUN = st.lists(st.tuples(st.sampled_from(USERS), st.integers(0, 30)), min_size=1, max_size=8)
-POINTS = ["work: before", "work: files written", "work: after", "done: after", "commit: after"]
 
 
 @pytest.fixture
@@ -36,62 +28,16 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(operator, "SIZES", Sizes(rows_a_group=2, rows_a_segment=4, inline_bytes=0, small_bytes=0))
 
 
-def land(lakehouse, rows):
-    table = lakehouse.events("clicks")
-    table.parent.mkdir(parents=True, exist_ok=True)
-    clicks(*rows).write_delta(str(table), mode="append")
-
-
-def live(lakehouse):
-    generation = live_generation(lakehouse, "windows")
-    assert generation is not None
-    return generation
-
-
-def rows_of(frames):
-    return sorted(row for frame in frames for row in frame.select("user", "window", "clicks", "deadline").iter_rows())
-
-
-@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(runs=st.lists(st.tuples(RUN, st.none() | st.sampled_from(POINTS)), min_size=1, max_size=6))
-def test_runs_that_are_cut_off_anywhere_leave_the_state_of_unbroken_ones(
-    tmp_path_factory, without_spark, monkeypatch, small_parts, runs
-):
-    lakehouse, harness = Lakehouse(tmp_path_factory.mktemp("home")), TestHarness(windows())
-    states, generation = {}, None
-    for rows, point in runs:
-        land(lakehouse, rows)
-        harness.batch(clicks(*rows))
-        if point is not None:
-            with monkeypatch.context() as patch:
-                patch.setattr(fail_points, "act", Cut(point))
-                with pytest.raises((KeyfoldError, PowerCut)):
-                    run_job(without_spark, lakehouse, windows())
-        run_job(without_spark, lakehouse, windows())
-        generation = live(lakehouse)
-        done = generation.journal.last_done()
-        assert done is not None
-        states[done.batch] = rows_of([harness.state])
-    assert generation is not None
-    # Every batch of the past can be read still: what it needs is kept.
-    for batch, expected in states.items():
-        assert rows_of(frames_of_state(generation, batch)) == expected
-    written = scan_table(generation.table("windows")).collect()
-    assert rows_of([written.with_columns(deadline=None)]) == rows_of(
-        [harness.written["windows"].with_columns(deadline=None)]
-    )
-
-
 def test_files_of_an_attempt_that_was_cut_off_are_removed_by_the_next_run(
     lakehouse, without_spark, cut_power, small_parts
 ):
-    land(lakehouse, [(user, 1) for user in USERS])
+    Lake(lakehouse).click(*[(user, 1) for user in USERS])
     run_job(without_spark, lakehouse, windows())
-    land(lakehouse, [(user, 2) for user in USERS])
+    Lake(lakehouse).click(*[(user, 2) for user in USERS])
     assert cut_power("work: after", lambda: run_job(without_spark, lakehouse, windows()))
-    left = {path.name for path in live(lakehouse).parts.iterdir()}
+    left = {path.name for path in Lake(lakehouse).live("windows").parts.iterdir()}
     run_job(without_spark, lakehouse, windows())
-    generation = live(lakehouse)
+    generation = Lake(lakehouse).live("windows")
     named = {
         name
         for batch in (0, 1)
@@ -108,9 +54,9 @@ def test_files_that_no_retained_batch_needs_are_deleted(lakehouse, without_spark
     monkeypatch.setattr(checksums, "_SPARK_KEEPS", 2)
     chance = random.Random(1)
     for _ in range(12):
-        land(lakehouse, [(user, 1) for user in chance.sample(USERS, 4)])
+        Lake(lakehouse).click(*[(user, 1) for user in chance.sample(USERS, 4)])
         run_job(without_spark, lakehouse, windows())
-    generation = live(lakehouse)
+    generation = Lake(lakehouse).live("windows")
     for batch in (10, 11):
         assert sum(frame["clicks"].sum() for frame in frames_of_state(generation, batch)) == 4 * (batch + 1)
     with pytest.raises(Damaged, match="it is missing"):
@@ -127,15 +73,15 @@ def test_files_that_no_retained_batch_needs_are_deleted(lakehouse, without_spark
 
 @pytest.mark.parametrize("damage", ["lost", "cut short"])
 def test_a_run_whose_state_lacks_a_part_is_refused_with_the_remedy(lakehouse, without_spark, small_parts, damage):
-    land(lakehouse, [(user, 1) for user in USERS])
+    Lake(lakehouse).click(*[(user, 1) for user in USERS])
     run_job(without_spark, lakehouse, windows())
-    path = max(live(lakehouse).parts.iterdir())
+    path = max(Lake(lakehouse).live("windows").parts.iterdir())
     content = path.read_bytes()
     if damage == "lost":
         path.unlink()
     else:
         path.write_bytes(content[:-9])
-    land(lakehouse, [(user, 2) for user in USERS])
+    Lake(lakehouse).click(*[(user, 2) for user in USERS])
     with pytest.raises(Damaged, match=rf"job windows.*{path.name}.*--full-refresh"):
         run_job(without_spark, lakehouse, windows())
     path.write_bytes(content)
@@ -148,13 +94,13 @@ def test_a_run_whose_state_lacks_a_part_is_refused_with_the_remedy(lakehouse, wi
 def test_a_part_that_is_damaged_behind_the_checks_of_a_start_is_found_by_the_worker(
     lakehouse, without_spark, small_parts
 ):
-    land(lakehouse, [(user, 1) for user in USERS])
+    Lake(lakehouse).click(*[(user, 1) for user in USERS])
     run_job(without_spark, lakehouse, windows())
-    generation = live(lakehouse)
+    generation = Lake(lakehouse).live("windows")
     # Nothing was recorded of it, as after a crash before the record.
     (generation.folder / "journal" / "checksums.json").unlink()
     max(generation.parts.iterdir()).unlink()
-    land(lakehouse, [(user, 2) for user in USERS])
+    Lake(lakehouse).click(*[(user, 2) for user in USERS])
     with pytest.raises(Damaged, match="a part of the state, cannot be used: it is missing; restore it from a backup"):
         run_job(without_spark, lakehouse, windows())
     assert DeltaTable(str(generation.table("windows"))).version() <= 1
@@ -165,7 +111,7 @@ def test_a_step_that_returns_state_of_other_keys_fails_the_run_and_the_harness(l
         answer = windows().step(state, events, clock)
         return type(answer)(state=answer.state.with_columns(user=answer.state["user"] + "?"), output=answer.output)
 
-    land(lakehouse, [("ann", 1)])
+    Lake(lakehouse).click(*[("ann", 1)])
     with pytest.raises(KeyfoldError, match=r"1 rows of keys \(user\) that it was not given"):
         run_job(without_spark, lakehouse, windows(step=step))
     with pytest.raises(Exception, match="that it was not given"):
@@ -173,11 +119,11 @@ def test_a_step_that_returns_state_of_other_keys_fails_the_run_and_the_harness(l
 
 
 def test_a_check_of_the_lakehouse_names_a_part_that_is_damaged_or_gone(lakehouse, without_spark, small_parts):
-    land(lakehouse, [(user, 1) for user in USERS])
+    Lake(lakehouse).click(*[(user, 1) for user in USERS])
     run_job(without_spark, lakehouse, windows())
     before = {finding.path for finding in check(lakehouse).findings}
     assert not any("checkpoint" in path for path in before)
-    first, *_, last = sorted(live(lakehouse).parts.iterdir())
+    first, *_, last = sorted(Lake(lakehouse).live("windows").parts.iterdir())
     content = bytearray(first.read_bytes())
     content[len(content) // 2] ^= 1
     first.write_bytes(bytes(content))

@@ -13,10 +13,10 @@ from keyfold.keyed.runner import run_job
 from keyfold.state.changing.promoting import promote
 from tests.folders import copy_folder, remove_folder
 from tests.keyfold.keyed.toy_jobs import totals
-from tests.keyfold.keyed.without_spark import SPARK, cut_power, without_spark
+from tests.keyfold.keyed.without_spark import SPARK
 from tests.keyfold.test_remedies import SESSION, House, house
 
-__all__ = ["cut_power", "house", "without_spark"]
+__all__ = ["house"]
 
 OTHER_HISTORY = r"has read another history of events\.clicks"
 

@@ -1,22 +1,12 @@
 """Replays: history again, into a branch, with the live tables left alone."""
 
-from datetime import timedelta
-
-import polars as pl
 import pytest
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import Incremental, Replay
 from keyfold.keyed.runner import run_job
 from tests.keyfold.keyed.toy_jobs import START, clicks, windows
-
-
-def minutes(count):
-    return START + timedelta(minutes=count)
-
-
-def rows(lakehouse, table):
-    return sorted(pl.read_delta(str(lakehouse.table(table))).rows())
+from tests.lake import Lake, minutes
 
 
 @pytest.fixture
@@ -27,7 +17,7 @@ def clicked(lakehouse):
 
 def test_a_replay_runs_over_its_range_and_leaves_the_live_tables_alone(without_spark, lakehouse, clicked):
     run_job(without_spark, lakehouse, windows(), Incremental(advance_to=minutes(60)))
-    live = rows(lakehouse, "windows")
+    live = Lake(lakehouse).rows("windows")
     summary = run_job(
         without_spark,
         lakehouse,
@@ -35,15 +25,19 @@ def test_a_replay_runs_over_its_range_and_leaves_the_live_tables_alone(without_s
         Replay("what-if", since=minutes(4), until=minutes(31), advance_to=minutes(60)),
     )
     assert summary.counts.events == 2
-    assert rows(lakehouse, "windows@what-if") == [("ann", START, 1), ("bob", minutes(10), 1)]
-    assert rows(lakehouse, "windows") == live
+    assert Lake(lakehouse).rows("windows@what-if") == [("ann", START, 1), ("bob", minutes(10), 1)]
+    assert Lake(lakehouse).rows("windows") == live
     assert run_job(without_spark, lakehouse, windows()).generation == "generation-0001"
 
 
 def test_a_replay_of_the_same_branch_starts_over(without_spark, lakehouse, clicked):
     for _ in range(2):
         run_job(without_spark, lakehouse, windows(), Replay("again", advance_to=minutes(60)))
-    assert rows(lakehouse, "windows@again") == [("ann", START, 2), ("ann", minutes(30), 1), ("bob", minutes(10), 1)]
+    assert Lake(lakehouse).rows("windows@again") == [
+        ("ann", START, 2),
+        ("ann", minutes(30), 1),
+        ("bob", minutes(10), 1),
+    ]
     assert "windows" not in lakehouse.tables()
 
 

@@ -11,7 +11,6 @@ from keyfold.keyed.generation.generations import live_generation_name
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, Replay
 from keyfold.lakehouse.locks import exclusive
 from keyfold.runs.chains import consumers_of, promote_with_consumers, refresh_with_consumers
-from tests.keyfold.keyed.conftest import cut_power
 from tests.keyfold.keyed.test_jobs_on_jobs import (
     CLICK,
     CLICKS,
@@ -23,8 +22,6 @@ from tests.keyfold.keyed.test_jobs_on_jobs import (
     adding_up,
     counting,
 )
-
-__all__ = ["cut_power"]
 
 WEEKLY = adding_up("weekly", DAILY, "1w", timedelta(days=1))
 OTHER = counting("other", lambda delay: {"clicks": Input(CLICKS, CLICK, "at", delay)}, "1h", MINUTE)

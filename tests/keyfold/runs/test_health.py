@@ -19,11 +19,9 @@ from keyfold.runs import health
 from keyfold.runs.health import Facts, facts_of_ingest, facts_of_job, served_on_loopback
 from tests.keyfold.ingestion.test_continuous import accepted, going_on
 from tests.keyfold.ingestion.test_run import EVENTS, event, land
-from tests.keyfold.keyed.without_spark import SPARK, without_spark
+from tests.keyfold.keyed.without_spark import SPARK
 from tests.keyfold.state.job_histories import History, put
 from tests.waiting import wait_until
-
-__all__ = ["without_spark"]
 
 
 @pytest.fixture

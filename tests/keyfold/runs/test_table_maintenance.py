@@ -10,7 +10,6 @@ from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest, ingest_totals
 from keyfold.ingestion.ingest_settings import existing_ingest
 from keyfold.journal.checksums import read_checksums
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance import maintain
@@ -19,10 +18,9 @@ from keyfold.runs import table_maintenance
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_ingest, tables_of_job
 from tests.keyfold.ingestion.test_continuous import SPARK as SPARK_OF_INGEST
 from tests.keyfold.ingestion.test_run import EVENTS, event, land
-from tests.keyfold.keyed.without_spark import SPARK, without_spark
+from tests.keyfold.keyed.without_spark import SPARK
 from tests.keyfold.state.job_histories import History, put
-
-__all__ = ["without_spark"]
+from tests.lake import Lake
 
 HISTORY = History("anomaly_predictions", {"order": "arrival", "emit": "all", "model": "ewma"})
 
@@ -60,8 +58,7 @@ def test_small_files_are_joined_every_so_many_batches_and_no_row_is_lost_or_come
     one, other = (sorted(map(str, table.to_pylist())) for table in tables)
     assert one == other
     assert len(one) == sum(part.height for part in parts)
-    live = live_generation(maintained, job.name)
-    assert live is not None
+    live = Lake(maintained).live(job.name)
     assert unrecorded(live.journal.folder, live.checksummed) == []
 
 

@@ -10,7 +10,6 @@ import pytest
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse, fail_points
@@ -18,19 +17,13 @@ from keyfold.sinks import sender
 from keyfold.sinks.kafka import Publisher, kafka_sinks, publish
 from tests.folders import copy_folder, move_folder, remove_folder
 from tests.kafka_broker import Broker
-from tests.keyfold.keyed.toy_jobs import clicks, totals, windows
-from tests.keyfold.keyed.without_spark import Cut, PowerCut, without_spark
-
-__all__ = ["without_spark"]
+from tests.keyfold.keyed.toy_jobs import totals, windows
+from tests.keyfold.keyed.without_spark import Cut, PowerCut
+from tests.lake import Lake
 
 JOB = windows()
 
 PROMISE = "A table that goes to a topic: readers of committed messages find each row once."
-
-
-def land(lakehouse: Lakehouse, *rows: tuple[str, int]) -> None:
-    lakehouse.events("clicks").parent.mkdir(parents=True, exist_ok=True)
-    clicks(*rows).write_delta(str(lakehouse.events("clicks")), mode="append")
 
 
 def to(broker: Broker, topic: str, table: str = "windows") -> dict[str, str]:
@@ -80,7 +73,7 @@ def table_rows(lakehouse: Lakehouse, table: str = "windows") -> Counter[str]:
 def test_a_batch_is_sent_once_with_keys_and_with_headers_that_name_its_rows(without_spark, broker: Broker, lakehouse):
     topic = broker.topic()
     for number in range(3):
-        land(lakehouse, *((user, number * 30 + at) for user in ("ann", "bob") for at in (0, 12, 29)))
+        Lake(lakehouse).click(*((user, number * 30 + at) for user in ("ann", "bob") for at in (0, 12, 29)))
         run_job(without_spark, lakehouse, JOB)
         [told] = publish(lakehouse, JOB, to(broker, topic))
         assert told.batches == 1
@@ -88,8 +81,7 @@ def test_a_batch_is_sent_once_with_keys_and_with_headers_that_name_its_rows(with
     found = messages(broker, topic)
     assert rows_of(found) == table_rows(lakehouse)
     assert {message.key() for message in found} == {b"ann", b"bob"}
-    generation = live_generation(lakehouse, "windows")
-    assert generation is not None
+    generation = Lake(lakehouse).live("windows")
     named = [dict(message.headers()) for message in found]
     assert {one["keyfold-generation"] for one in named} == {generation.identity.encode()}
     assert len({(one["keyfold-batch"], one["keyfold-row"]) for one in named}) == len(found) > 6
@@ -101,7 +93,7 @@ def test_each_row_is_there_once_wherever_sending_is_killed(
 ):
     told, topic = tally(f"power fails at {point!r}"), broker.topic()
     for number in range(4):
-        land(lakehouse, ("ann", number * 30), ("bob", number * 30 + 15))
+        Lake(lakehouse).click(("ann", number * 30), ("bob", number * 30 + 15))
         run_job(without_spark, lakehouse, JOB)
         if number % 2:
             with monkeypatch.context() as patch:
@@ -116,14 +108,13 @@ def test_where_kafka_has_forgotten_how_far_it_went_the_note_beside_the_journal_k
     without_spark, broker: Broker, lakehouse
 ):
     topic = broker.topic()
-    land(lakehouse, ("ann", 0), ("ann", 40))
+    Lake(lakehouse).click(("ann", 0), ("ann", 40))
     run_job(without_spark, lakehouse, JOB)
     publish(lakehouse, JOB, to(broker, topic))
-    generation = live_generation(lakehouse, "windows")
-    assert generation is not None
+    generation = Lake(lakehouse).live("windows")
     group = f"keyfold-{generation.identity}-windows-{topic}"
     broker.admin.delete_consumer_groups([group])[group].result()
-    land(lakehouse, ("bob", 80))
+    Lake(lakehouse).click(("bob", 80))
     run_job(without_spark, lakehouse, JOB)
     publish(lakehouse, JOB, to(broker, topic))
     assert rows_of(messages(broker, topic)) == table_rows(lakehouse)
@@ -136,7 +127,7 @@ def test_after_a_restore_from_a_backup_no_batch_is_passed_over_in_silence(
     """The topic has batches that the journal lost: it is behind, level or ahead by the time that it sends again."""
     topic, backup = broker.topic(), lakehouse.home.with_name("backup")
     for number in range(3):
-        land(lakehouse, ("ann", number * 60), ("bob", number * 60 + 30))
+        Lake(lakehouse).click(("ann", number * 60), ("bob", number * 60 + 30))
         run_job(without_spark, lakehouse, JOB)
         publish(lakehouse, JOB, to(broker, topic))
         if not number:
@@ -145,7 +136,7 @@ def test_after_a_restore_from_a_backup_no_batch_is_passed_over_in_silence(
     remove_folder(lakehouse.home)
     move_folder(backup, lakehouse.home)
     for number in range(runs):
-        land(lakehouse, ("eve", 60 + number * 60))
+        Lake(lakehouse).click(("eve", 60 + number * 60))
         run_job(without_spark, lakehouse, JOB)
     with pytest.raises(KeyfoldError, match=rf"topic {topic} has.* was restored from a backup.*--full-refresh"):
         publish(lakehouse, JOB, to(broker, topic))
@@ -157,7 +148,7 @@ def test_after_a_restore_from_a_backup_no_batch_is_passed_over_in_silence(
 
 def test_a_new_generation_is_sent_whole_under_its_own_name(without_spark, broker: Broker, lakehouse):
     topic = broker.topic()
-    land(lakehouse, ("ann", 0), ("ann", 40))
+    Lake(lakehouse).click(("ann", 0), ("ann", 40))
     run_job(without_spark, lakehouse, JOB)
     publish(lakehouse, JOB, to(broker, topic))
     run_job(without_spark, lakehouse, JOB, FullRefresh(), options=RunOptions())
@@ -169,7 +160,7 @@ def test_a_new_generation_is_sent_whole_under_its_own_name(without_spark, broker
 
 def test_a_broker_that_is_away_loses_nothing(without_spark, broker: Broker, lakehouse, monkeypatch):
     topic = broker.topic()
-    land(lakehouse, ("ann", 0), ("ann", 40))
+    Lake(lakehouse).click(("ann", 0), ("ann", 40))
     run_job(without_spark, lakehouse, JOB)
     monkeypatch.setattr(sender, "TIMEOUT", 0.5)
     away = to(broker, topic) | {"KEYFOLD_KAFKA_BOOTSTRAP": "127.0.0.1:1"}
@@ -193,7 +184,7 @@ def test_a_side_output_goes_to_a_topic_and_a_table_that_is_updated_in_place_does
     without_spark, broker: Broker, lakehouse
 ):
     topic, job = broker.topic(), totals()
-    land(lakehouse, ("ann", 0), ("ann", 1), ("bob", 2))
+    Lake(lakehouse).click(("ann", 0), ("ann", 1), ("bob", 2))
     run_job(without_spark, lakehouse, job)
     publish(lakehouse, job, to(broker, topic, "changes"))
     assert rows_of(messages(broker, topic)) == table_rows(lakehouse, "changes")

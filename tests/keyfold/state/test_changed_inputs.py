@@ -7,7 +7,6 @@ import pytest
 
 from keyfold import IncompatibleState, Input, KeyedJob, Stream
 from keyfold.state.changing.moving import move, plan_change
-from tests.keyfold.keyed.conftest import cut_power, without_spark
 from tests.keyfold.keyed.job.test_several_inputs import (
     MINUTE,
     NOON,
@@ -20,9 +19,6 @@ from tests.keyfold.keyed.job.test_several_inputs import (
     orders,
     payments,
 )
-from tests.keyfold.state.local_state import state_without_spark
-
-__all__ = ["cut_power", "state_without_spark", "without_spark"]
 
 BOTH = job()
 REFUNDS = Stream("refunds", PAYMENT, event_time="paid_at")

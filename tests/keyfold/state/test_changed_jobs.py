@@ -10,12 +10,9 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.state.changing.moving import move, plan_change
 from spark_jobs.jobs.registry import JOBS, SHIPPED
 from spark_jobs.simulation.telemetry import GEOFENCES
-from tests.keyfold.keyed.without_spark import SPARK, without_spark
+from tests.keyfold.keyed.without_spark import SPARK
 from tests.keyfold.state.job_histories import END, History, put
-from tests.keyfold.state.local_state import state_without_spark
 from tests.keyfold.state.test_round_trip import accounted_for, copies_of
-
-__all__ = ["state_without_spark", "without_spark"]
 
 pytestmark = pytest.mark.usefixtures("state_without_spark")
 

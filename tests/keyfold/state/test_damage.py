@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import Replay
 from keyfold.keyed.runner import run_job
 from keyfold.keyed.running.processor import STATE_VARIABLE
@@ -26,12 +25,8 @@ from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.stream import Stream
 from keyfold.testing import local_spark
 from keyfold.testing.local_batches import local_state
-from tests.keyfold.keyed.conftest import cut_power, rows, without_spark
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks, windows
-from tests.keyfold.state.local_manifests import local_reader
-from tests.keyfold.state.local_state import state_without_spark
-
-__all__ = ["cut_power", "local_reader", "rows", "state_without_spark", "without_spark"]
+from tests.lake import Lake
 
 CLICKS = Stream("clicks", CLICK.set(1, CLICK.field("at").with_nullable(False)), "at")
 BY = Author("dpo@example.org", "request 17")
@@ -47,9 +42,7 @@ def land(lakehouse, *events):
 
 
 def live(lakehouse):
-    generation = live_generation(lakehouse, "windows")
-    assert generation is not None
-    return generation
+    return Lake(lakehouse).live("windows")
 
 
 def tables(lakehouse):

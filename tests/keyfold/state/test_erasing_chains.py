@@ -8,19 +8,16 @@ import pytest
 
 from keyfold import Input, JobParameters, JobTemplate, KeyedJob, Step
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.lakehouse.files import remove_tree
 from keyfold.runs import refresh_all
 from keyfold.state.changing.audit import Author
 from keyfold.state.erasure.erasing import Erasure, erase
-from tests.keyfold.keyed.conftest import cut_power, without_spark
 from tests.keyfold.keyed.test_jobs_on_jobs import CLICKS, DAILY, HOUR, HOURLY, NOON, TIME, Site
 from tests.keyfold.state.erasure.test_erasing import files_that_hold
-from tests.keyfold.state.local_state import frames_of_state, state_without_spark
-
-__all__ = ["cut_power", "state_without_spark", "without_spark"]
+from tests.keyfold.state.local_state import frames_of_state
+from tests.lake import Lake
 
 EVA = Erasure({"user": ["evangeline"]}, Author("dpo@example.org", "request 17"))
 WHO = pa.field("who", pa.string(), nullable=False)
@@ -106,8 +103,7 @@ def holding(site):
     """Whatever holds evangeline, state decoded."""
     found = [str(path) for path in files_that_hold(site.lakehouse, "evangeline")]
     for job in CHAIN:
-        live = live_generation(site.lakehouse, job.name)
-        assert live is not None
+        live = Lake(site.lakehouse).live(job.name)
         for batch in (live.checkpoint / "state").iterdir():
             found += [
                 job.name

@@ -38,11 +38,8 @@ from keyfold.stream import Stream
 from keyfold.testing import local_spark
 from spark_jobs.streams import STREAMS
 from tests.examples import examples
-from tests.keyfold.keyed.conftest import without_spark
 from tests.keyfold.keyed.toy_jobs import CLICK, START, windows
-from tests.keyfold.state.local_state import frames_of_state, state_without_spark
-
-__all__ = ["state_without_spark", "without_spark"]
+from tests.keyfold.state.local_state import frames_of_state
 
 CLICKS = Stream("clicks", CLICK.set(1, CLICK.field("at").with_nullable(False)), "at", future_bound=timedelta(days=4000))
 BY = Author("dpo@example.org", "request")

@@ -8,14 +8,10 @@ from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
-from tests.keyfold.keyed.conftest import minutes
 from tests.keyfold.keyed.toy_jobs import windows
-from tests.keyfold.keyed.without_spark import without_spark
-from tests.keyfold.state.local_manifests import local_reader
-from tests.keyfold.state.local_state import state_without_spark
 from tests.keyfold.state.test_damage import land, live, spark, tables
 
-__all__ = ["local_reader", "minutes", "spark", "state_without_spark", "without_spark"]
+__all__ = ["spark"]
 
 
 @pytest.fixture(params=["on a disk", "in a bucket"])

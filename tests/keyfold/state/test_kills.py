@@ -16,14 +16,10 @@ from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
 from keyfold.state.changing.promoting import promote
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
-from tests.keyfold.keyed.conftest import minutes
 from tests.keyfold.keyed.toy_jobs import windows
-from tests.keyfold.keyed.without_spark import cut_power, without_spark
-from tests.keyfold.state.local_manifests import local_reader
-from tests.keyfold.state.local_state import state_without_spark
 from tests.keyfold.state.test_damage import land, live, spark, tables
 
-__all__ = ["cut_power", "local_reader", "minutes", "spark", "state_without_spark", "without_spark"]
+__all__ = ["spark"]
 
 BY = Author("ops", "a test")
 MOVED = windows(key_groups=9)

@@ -4,15 +4,12 @@ import pytest
 from deltalake import write_deltalake
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import count_rows
 from keyfold.state.changing.state_rewriting import last_batch
 from tests.keyfold.keyed.toy_jobs import clicks, totals
-from tests.keyfold.keyed.without_spark import without_spark
-
-__all__ = ["without_spark"]
+from tests.lake import Lake
 
 
 @pytest.mark.parametrize("damage", ["gone", "empty"])
@@ -21,8 +18,7 @@ def test_a_table_that_lacks_its_last_commit_is_refused_until_a_run_has_made_it_a
     for number in range(2):
         write_deltalake(str(lakehouse.events("clicks")), clicks(("ann", number)), mode="append")
         run_job(without_spark, lakehouse, totals())
-    generation = live_generation(lakehouse, "totals")
-    assert generation is not None
+    generation = Lake(lakehouse).live("totals")
     assert last_batch(totals(), generation).batch == 1
     newest = max((generation.table("changes") / "_delta_log").glob("*.json"))
     newest.unlink() if damage == "gone" else newest.write_bytes(b"")

@@ -9,7 +9,6 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.runner import run_job
@@ -18,11 +17,9 @@ from keyfold.state.changing.moving import move, plan_change
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.making.sources import open_source
 from keyfold.state.making.staging import as_state
-from tests.keyfold.keyed.conftest import land, minutes, rows, without_spark
 from tests.keyfold.keyed.toy_jobs import TIME, windows, windows_step
-from tests.keyfold.state.local_state import frames_of_state, state_without_spark
-
-__all__ = ["land", "minutes", "rows", "state_without_spark", "without_spark"]
+from tests.keyfold.state.local_state import frames_of_state
+from tests.lake import Lake
 
 STATES = Path(__file__).parent / "states"
 
@@ -80,9 +77,7 @@ def kept(lakehouse, job):
 
 
 def live(lakehouse):
-    generation = live_generation(lakehouse, "windows")
-    assert generation is not None
-    return generation
+    return Lake(lakehouse).live("windows")
 
 
 def begin(spark, lakehouse, land, minutes, job):

@@ -16,7 +16,6 @@ from keyfold.cli import state_reading
 from keyfold.cli.state import app
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.making.sources import open_source
@@ -28,12 +27,10 @@ from keyfold.state.reading.reader import read_state
 from keyfold.state.reading.state_statistics import state_statistics
 from keyfold.state.rows.keys import wanted_keys
 from tests.examples import examples
-from tests.keyfold.keyed.conftest import land, minutes, without_spark
 from tests.keyfold.keyed.toy_jobs import clicks, totals, windows
 from tests.keyfold.keyed.without_spark import SPARK
-from tests.keyfold.state.local_manifests import LocalManifests, local_reader, manifests_of
-
-__all__ = ["land", "local_reader", "minutes", "without_spark"]
+from tests.keyfold.state.local_manifests import LocalManifests, manifests_of
+from tests.lake import Lake
 
 USERS = ["ann", "bob", "cat", "dan", "eve", "fay"]
 BATCHES = st.lists(
@@ -115,8 +112,7 @@ def test_only_the_partitions_that_may_hold_a_key_are_read(lakehouse, without_spa
 def test_a_generation_that_finished_no_batch_keeps_nothing(lakehouse, without_spark, local_reader, land):
     land(("ann", 1))
     run_job(without_spark, lakehouse, windows())
-    live = live_generation(lakehouse, "windows")
-    assert live is not None
+    live = Lake(lakehouse).live("windows")
     for commit in (live.checkpoint / "commits").iterdir():
         commit.unlink()
     rows = read_state(local_reader, lakehouse, windows())
@@ -214,9 +210,7 @@ def test_open_keys_stand_for_as_many_events_as_the_journal_says_are_open(
     write_open_keys(lakehouse, job, read_state(local_reader, lakehouse, job))
     found = pl.read_delta(str(lakehouse.table("open.windows")))
     (expected,) = played(job, batches)[-1:]
-    live = live_generation(lakehouse, "windows")
-    done = live.journal.last_done() if live else None
-    assert done is not None
+    done = Lake(lakehouse).done("windows")
     assert found["open_events"].sum() == done.open_events
     told = {
         (user,): (rows["clicks"].sum(), rows["window"].min(), rows["window"].max(), rows["deadline"].min())

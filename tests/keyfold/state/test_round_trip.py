@@ -7,7 +7,6 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.job.step import STALE_AT
@@ -20,12 +19,11 @@ from keyfold.state.reading.reader import read_state
 from keyfold.state.rows.lines import json_lines
 from keyfold.testing import combined
 from spark_jobs.jobs.registry import JOBS
-from tests.keyfold.keyed.without_spark import SPARK, without_spark
+from tests.keyfold.keyed.without_spark import SPARK
 from tests.keyfold.state.job_histories import END, HISTORIES, History, put
-from tests.keyfold.state.local_manifests import SESSION, local_reader
-from tests.keyfold.state.local_state import frames_of_state, state_without_spark
-
-__all__ = ["local_reader", "state_without_spark", "without_spark"]
+from tests.keyfold.state.local_manifests import SESSION
+from tests.keyfold.state.local_state import frames_of_state
+from tests.lake import Lake
 
 pytestmark = pytest.mark.usefixtures("state_without_spark", "local_reader")
 
@@ -94,8 +92,7 @@ def whole_of(tmp_path_factory):
 
 def state_of(lakehouse, job):
     """The state as it lies there, but for what processing time decides."""
-    live = live_generation(lakehouse, job.name)
-    assert live is not None
+    live = Lake(lakehouse).live(job.name)
     done = live.journal.last_done()
     assert done is not None
     frames = frames_of_state(live, done.batch)

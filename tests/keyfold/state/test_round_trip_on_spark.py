@@ -18,6 +18,7 @@ from keyfold.state.reading.reader import read_state
 from keyfold.storage.place import local_path
 from tests.folders import copy_folder
 from tests.keyfold.state.job_histories import END, History, put
+from tests.lake import Lake
 
 RIDES = History("ride_summaries", {"close": "complete"})
 
@@ -109,8 +110,7 @@ FLIPPED = pytest.mark.on_disk("of the checksums that Hadoop writes beside files;
 )
 def test_a_damaged_state_store_is_named_and_nothing_is_rewritten(spark, copied, damage, why):
     lakehouse = copied("damaged")
-    live = live_generation(lakehouse, "ride_summaries")
-    assert live is not None
+    live = Lake(lakehouse).live("ride_summaries")
     damage(live)
     before = contents(live.folder)
     with pytest.raises(KeyfoldError, match=why):

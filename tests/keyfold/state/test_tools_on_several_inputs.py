@@ -21,7 +21,6 @@ from keyfold.state.differences.diff import diff_states
 from keyfold.state.erasure.erasing import Erasure, erase
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.reading.reader import read_state
-from tests.keyfold.keyed.conftest import cut_power, without_spark
 from tests.keyfold.keyed.job.test_several_inputs import (
     CARD,
     MINUTE,
@@ -38,9 +37,6 @@ from tests.keyfold.keyed.job.test_several_inputs import (
     payments,
 )
 from tests.keyfold.state.erasure.test_erasing import files_that_hold
-from tests.keyfold.state.local_state import state_without_spark
-
-__all__ = ["cut_power", "state_without_spark", "without_spark"]
 
 BY = Author("dpo@example.org", "request 17")
 COUNTS = ("card", "hour", "orders", "payments", "first")

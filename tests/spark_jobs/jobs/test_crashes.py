@@ -10,10 +10,8 @@ from polars.testing import assert_frame_equal
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse, fail_points
-from tests.keyfold.keyed.without_spark import SPARK, cut_power, without_spark
+from tests.keyfold.keyed.without_spark import SPARK
 from tests.keyfold.state.job_histories import END, HISTORIES, History, put
-
-__all__ = ["cut_power", "without_spark"]
 
 pytestmark = pytest.mark.usefixtures("without_spark")
 

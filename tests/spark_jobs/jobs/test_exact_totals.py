@@ -25,11 +25,8 @@ from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
 from spark_jobs.jobs.top_products import TOP_PRODUCTS, sum_up
 from spark_jobs.jobs.vehicle_trips.job import VEHICLE_TRIPS
 from tests.examples import examples
-from tests.keyfold.keyed.without_spark import without_spark
 from tests.spark_jobs.jobs.test_ride_summaries import point as ride_point
 from tests.spark_jobs.jobs.test_vehicle_trips import LONG_PAST_ALL, NOON, point
-
-__all__ = ["without_spark"]
 
 LARGE = 2**63 - 1
 EXACT = Context(prec=60)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.runner import run_job
 from keyfold.state.changing.migrating import changes_to
@@ -23,15 +22,13 @@ from spark_jobs.jobs.fleet_warnings.geofences import load_geofences
 from spark_jobs.jobs.fleet_warnings.job import FLEET_WARNINGS
 from spark_jobs.simulation.telemetry import GEOFENCES, LITTLE_FUEL, TOO_HOT, telemetry_table
 from tests.examples import examples
-from tests.keyfold.keyed.without_spark import without_spark
 from tests.keyfold.state.job_histories import put
+from tests.lake import Lake
 from tests.on_a_grid import many_of, on_grid
 from tests.spark_jobs.jobs import warning_oracle
 from tests.spark_jobs.jobs.batches import in_batches
 from tests.spark_jobs.jobs.test_vehicle_trips import CUTS, frame
 from tests.spark_jobs.jobs.test_vehicle_trips import point as telemetry_point
-
-__all__ = ["without_spark"]
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -308,8 +305,7 @@ def test_another_file_of_the_same_areas_goes_on_and_a_changed_one_asks_for_a_ref
     put(lakehouse, "telemetry", frame([point(60, place=(1, 1))]))
     assert run_job(without_spark, lakehouse, warnings_job(geofences=same)).counts.events == 1
     for changed in (warnings_job(geofences=other), warnings_job()):
-        live = live_generation(lakehouse, "fleet_warnings")
-        assert live is not None
+        live = Lake(lakehouse).live("fleet_warnings")
         assert ("contents", "refresh") in [(one.setting, one.verdict) for one in changes_to(changed, live)]
         with pytest.raises(KeyfoldError, match=r"was born with contents .*sha256.*--full-refresh"):
             run_job(without_spark, lakehouse, changed)

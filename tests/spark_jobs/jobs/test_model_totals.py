@@ -8,7 +8,6 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import run_job
@@ -18,12 +17,9 @@ from keyfold.testing import assert_same, merged, play
 from spark_jobs.jobs.model_totals import MODEL_TOTALS
 from spark_jobs.streams import SALES
 from tests.examples import examples
-from tests.keyfold.keyed.without_spark import without_spark
 from tests.keyfold.state.job_histories import put
-from tests.keyfold.state.local_state import state_without_spark
+from tests.lake import Lake
 from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame
-
-__all__ = ["state_without_spark", "without_spark"]
 
 JOB = build_job(MODEL_TOTALS)
 
@@ -102,8 +98,7 @@ def test_what_is_erased_of_a_stream_counts_as_often_as_its_totals_hold_it(state_
     # Yet to be read: what goes of it was never counted.
     put(lakehouse, "sales", sales_frame([sale("cup", 1, 2, models=["a", "b", "c"], customer="eva")]))
     erase(state_without_spark, lakehouse, SALES, [JOB], Erasure({"customer": ["eva"]}, Author("dpo@example.org", "17")))
-    live = live_generation(lakehouse, "model_totals")
-    assert live is not None
+    live = Lake(lakehouse).live("model_totals")
     assert live.origin is not None
     assert (live.origin.events_seeded, live.origin.events_skipped) == (2, 0)
     assert run_job(state_without_spark, lakehouse, JOB).totals.events == 3

@@ -13,7 +13,7 @@ import pytest
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest, ingest_journal, ingest_totals
 from keyfold.keyed.generation.configured import configured_job
-from keyfold.keyed.generation.generations import RECORD, live_generation
+from keyfold.keyed.generation.generations import RECORD
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.runner import run_job
@@ -24,10 +24,8 @@ from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import SALES
-from tests.keyfold.keyed.without_spark import cut_power, without_spark
+from tests.lake import Lake
 from tests.spark_jobs.jobs.sales_oracle import Totals
-
-__all__ = ["cut_power", "without_spark"]
 
 DRIVER: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
 """As much of a session as ingest asks for where it reads files itself."""
@@ -181,8 +179,7 @@ def test_a_crash_of_ingest_changes_no_arrival_and_so_no_row(without_spark, lakeh
 def test_a_generation_of_before_a_parameter_goes_on_with_its_default_and_with_no_other_value(without_spark, shop):
     shop.come(*FILES[0])
     run_job(without_spark, shop.lakehouse, build_job(PURCHASE_TOTALS))
-    live = live_generation(shop.lakehouse, PURCHASE_TOTALS.name)
-    assert live is not None
+    live = Lake(shop.lakehouse).live(PURCHASE_TOTALS.name)
     record = json.loads((live.folder / RECORD).read_text())
     for parameters in (record["parameters"], record["fixed"]["parameters"]):
         del parameters["time"], parameters["expire_after"]

@@ -21,11 +21,9 @@ from keyfold.testing import assert_same, play
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
 from tests.examples import examples
-from tests.keyfold.keyed.without_spark import cut_power, without_spark
 from tests.keyfold.state.job_histories import EVENTS, put
 from tests.keyfold.state.local_state import frames_of_state
-
-__all__ = ["cut_power", "without_spark"]
+from tests.lake import Lake
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -197,8 +195,7 @@ def test_processing_time_never_goes_back_though_the_machine_s_clock_does_and_a_c
     at(0)
     put(lakehouse, job.stream.name, silent.runs()[1])
     run_job(without_spark, lakehouse, job)
-    live = live_generation(lakehouse, job.name)
-    assert live is not None
+    live = Lake(lakehouse).live(job.name)
     done = live.journal.last_done()
     assert done is not None
     assert done.processing_time == NOON + 40 * SECOND

@@ -22,12 +22,8 @@ from spark_jobs.jobs.ride_weather.job import READING, RIDE
 from spark_jobs.jobs.ride_weather.stations import AIRPORTS, load_stations, nearest_station
 from spark_jobs.streams import RIDE_POINTS, WEATHER
 from tests.examples import examples
-from tests.keyfold.keyed.without_spark import cut_power, without_spark
-from tests.keyfold.state.local_state import state_without_spark
 from tests.on_a_grid import many_of, on_grid
 from tests.spark_jobs.jobs.ride_oracle import metres
-
-__all__ = ["cut_power", "state_without_spark", "without_spark"]
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)

@@ -15,9 +15,6 @@ from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.sales_with_products import PRODUCTS_AT
 from spark_jobs.simulation.sales import products_table, sales_table
 from spark_jobs.streams import SALES
-from tests.keyfold.keyed.without_spark import without_spark
-
-__all__ = ["without_spark"]
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LEFT_JOIN = """

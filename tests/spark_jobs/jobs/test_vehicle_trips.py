@@ -23,14 +23,10 @@ from keyfold.testing import assert_same, play
 from spark_jobs.jobs.vehicle_trips.job import VEHICLE_TRIPS
 from spark_jobs.streams import TELEMETRY
 from tests.examples import examples
-from tests.keyfold.keyed.without_spark import without_spark
 from tests.keyfold.state.job_histories import put
-from tests.keyfold.state.local_state import state_without_spark
 from tests.on_a_grid import assert_nothing_is_due, many_of, on_grid
 from tests.spark_jobs.jobs import trip_oracle
 from tests.spark_jobs.jobs.batches import assert_close, in_batches, late_and_on_time
-
-__all__ = ["state_without_spark", "without_spark"]
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -10,7 +10,6 @@ from pyspark.sql import SparkSession
 from keyfold.dagster.assets.open_state import open_state_asset
 from keyfold.ingestion import ingest
 from keyfold.keyed.generation.batch_records import KeyedDone
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.runner import run_job
@@ -21,9 +20,7 @@ from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
 from spark_jobs.streams import RIDE_POINTS
 from tests.folders import simulate_into
 from tests.keyfold.keyed.without_spark import SPARK
-from tests.keyfold.state.local_manifests import local_reader
-
-__all__ = ["local_reader"]
+from tests.lake import Lake
 
 
 @pytest.fixture
@@ -38,9 +35,7 @@ def ran(new_home) -> tuple[Lakehouse, KeyedDone]:
     simulate_into(lakehouse.landing("ride_points"), "ride_points", size=40, seed=3, files=4)
     ingest(SPARK, lakehouse, RIDE_POINTS)
     run_job(SPARK, lakehouse, build_job(RIDE_SUMMARIES))
-    live = live_generation(lakehouse, RIDE_SUMMARIES.name)
-    done = live.journal.last_done() if live else None
-    assert done is not None
+    done = Lake(lakehouse).done(RIDE_SUMMARIES.name)
     return lakehouse, done
 
 

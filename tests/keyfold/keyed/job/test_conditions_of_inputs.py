@@ -9,7 +9,6 @@ import pytest
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.generation.fingerprint import fixed_settings
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.event_frames import KeysOf
@@ -23,9 +22,7 @@ from keyfold.state.erasure.erasing import Erasure, erase
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.stream import Stream
 from tests.keyfold.keyed.toy_jobs import CLICK, START, windows
-from tests.keyfold.state.local_state import state_without_spark
-
-__all__ = ["state_without_spark"]
+from tests.lake import Lake
 
 KINDS = pa.schema([*CLICK, ("kind", pa.string())])
 CLICKS = Stream("clicks", KINDS, event_time="at")
@@ -98,9 +95,7 @@ def test_two_inputs_may_be_parts_of_one_stream(without_spark, lakehouse, land, r
     land(("ann", 0, "look"), ("ann", 1, "buy"), ("bob", 2, "look"), ("cid", 3, None))
     run_job(without_spark, lakehouse, two_inputs())
     assert rows("steps") == [("ann", "buy"), ("ann", "look"), ("bob", "look")]
-    live = live_generation(lakehouse, "steps")
-    done = live.journal.last_done() if live else None
-    assert done is not None
+    done = Lake(lakehouse).done("steps")
     assert (done.total_events, done.total_by_input) == (3, {"look": 2, "buy": 1})
 
 
@@ -183,8 +178,7 @@ def test_what_a_condition_leaves_out_is_counted_and_a_lost_event_shows(
     told = bootstrap(
         state_without_spark, lakehouse, buys(), Bootstrap(str(tmp_path / "state.parquet"), read_from="latest")
     )
-    live = live_generation(lakehouse, "windows")
-    assert live is not None
+    live = Lake(lakehouse).live("windows")
     assert live.origin is not None
     assert (live.origin.events_skipped, told.new_rows) == (3, 0)
     run_job(state_without_spark, lakehouse, buys())

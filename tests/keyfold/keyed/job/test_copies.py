@@ -24,10 +24,8 @@ from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.reading.reader import read_state
 from keyfold.stream import Stream
 from tests.keyfold.keyed.toy_jobs import START, TIME
-from tests.keyfold.state.local_manifests import SESSION, local_reader
-from tests.keyfold.state.local_state import state_without_spark
-
-__all__ = ["local_reader", "state_without_spark"]
+from tests.keyfold.state.local_manifests import SESSION
+from tests.lake import Lake
 
 TAG = pa.field("tag", pa.string(), nullable=False)
 POST = {"user": pl.String, "at": pl.Datetime("us", "UTC"), "tags": pl.List(pl.String)}
@@ -136,8 +134,7 @@ def test_what_is_no_column_of_the_key_or_is_derived_already_is_refused():
 def test_other_keys_need_a_new_generation(without_spark, lakehouse, land):
     land((0, ["a"]))
     run_job(without_spark, lakehouse, tags())
-    live = live_generation(lakehouse, "tags")
-    assert live is not None
+    live = Lake(lakehouse).live("tags")
     check_generation(live, tags(keys_of=KeysOf("tag", pl.col("tags"), otherwise=UNTAGGED)))
     for other in (
         KeysOf("tag", pl.col("tags"), otherwise="none"),

@@ -8,10 +8,10 @@ import pytest
 
 import keyfold
 from keyfold import Damaged, Input, InvalidData, KeyfoldError, Lakehouse, Lookup, Misconfigured, NotFound, Stream
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job import lookups
 from keyfold.operators.joins import lookup_join
 from keyfold.testing import local_spark
+from tests.lake import Lake
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 READ = lookups._read
@@ -52,9 +52,7 @@ class Shop:
 
     @property
     def generation(self):
-        generation = live_generation(self.lakehouse, "named")
-        assert generation
-        return generation
+        return Lake(self.lakehouse).live("named")
 
     def named(self):
         return sorted(

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 import keyfold
 from keyfold import Input, KeyedJob, Lakehouse, Misconfigured, Step, Stream, TestHarness
 from keyfold.journal.clock import Reading
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import RunOptions
 from keyfold.testing import local_spark
 from tests.examples import examples
 from tests.keyfold.keyed.test_crash_points import OF_A_BATCH
+from tests.lake import Lake
 
 TIME = pa.timestamp("us", tz="UTC")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -142,9 +142,7 @@ class Home:
 
     @property
     def generation(self):
-        generation = live_generation(self.lakehouse, self.job.name)
-        assert generation
-        return generation
+        return Lake(self.lakehouse).live(self.job.name)
 
     @property
     def done(self):

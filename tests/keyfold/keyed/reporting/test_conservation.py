@@ -14,7 +14,8 @@ from keyfold.keyed.reporting.conservation import Conservation, check_conservatio
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.stream import Stream
-from tests.keyfold.keyed.toy_jobs import START, TIME, clicks, windows
+from tests.keyfold.keyed.toy_jobs import START, TIME, windows
+from tests.lake import Lake
 
 CLOSED = pa.schema([("user", pa.string()), ("n_events", pa.int64())])
 USER, HOUR = pa.field("user", pa.string(), nullable=False), pa.field("hour", TIME, nullable=False)
@@ -22,16 +23,11 @@ JOINED = pa.schema([USER, HOUR, ("at", TIME), ("n_events", pa.int64())])
 HOURS = pa.schema([*JOINED, ("deadline", TIME)])
 
 
-def land(lakehouse: Lakehouse, *rows: tuple[str, int]) -> None:
-    lakehouse.events("clicks").parent.mkdir(parents=True, exist_ok=True)
-    clicks(*rows).write_delta(str(lakehouse.events("clicks")), mode="append")
-
-
 # On a cluster such a folder is refused, since Spark's state reader needs links there that only this machine sees.
 @pytest.mark.one_machine
 def test_state_is_counted_in_a_folder_of_any_name(spark, tmp_path, monkeypatch):
     lakehouse = Lakehouse(tmp_path / "a home, 100% é")
-    land(lakehouse, ("ann", 0), ("bob", 30))
+    Lake(lakehouse).click(("ann", 0), ("bob", 30))
     run_job(spark, lakehouse, windows())
     assert check_conservation(spark, lakehouse, windows()) == Conservation(2, 1, 1, 0, 2)
     monkeypatch.setattr(conservation, "_SMALL_BYTES", -1)
@@ -78,12 +74,12 @@ HOURLY = KeyedJob(
 
 
 def test_a_key_may_be_derived_and_rows_may_stand_for_many_events_wherever_they_end(without_spark, lakehouse):
-    land(lakehouse, *[("ann", minute) for minute in range(10)], ("bob", 70), ("bob", 71))
+    Lake(lakehouse).click(*[("ann", minute) for minute in range(10)], ("bob", 70), ("bob", 71))
     summary = run_job(without_spark, lakehouse, HOURLY)
     assert summary.counts.events == 12
     assert check_conservation(without_spark, lakehouse, HOURLY) == Conservation(12, 10, 2, 0, 12)
     # Behind the watermark but in an hour that is still open, and in one that is over.
-    land(lakehouse, ("cid", 65), ("ann", 20), ("ann", 21))
+    Lake(lakehouse).click(("cid", 65), ("ann", 20), ("ann", 21))
     run_job(without_spark, lakehouse, HOURLY)
     assert check_conservation(without_spark, lakehouse, HOURLY) == Conservation(15, 10, 3, 2, 15)
     late = pl.read_delta(str(lakehouse.table("late.hourly")))

@@ -2,15 +2,12 @@
 
 import polars as pl
 
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.reporting.written_rows import files_written, last_batch
 from keyfold.keyed.runner import run_job
 from keyfold.maintenance import MaintainedTable, maintain
-from tests.keyfold.keyed.conftest import land, without_spark
 from tests.keyfold.keyed.toy_jobs import totals, windows
-
-__all__ = ["land", "without_spark"]  # fixtures
+from tests.lake import Lake
 
 
 def written(lakehouse, job, table, since, until, generation="generation-0001"):
@@ -37,8 +34,7 @@ def test_one_row_written_is_one_row_told_of_though_its_file_was_joined_with_othe
     run_job(without_spark, lakehouse, windows())
     batch = last_batch(lakehouse, "windows")
     assert (before, batch) == (2, 3)
-    live = live_generation(lakehouse, "windows")
-    assert live is not None
+    live = Lake(lakehouse).live("windows")
     assert maintain(lakehouse, MaintainedTable("windows", live.table("windows"))).files_after == 1
     assert written(lakehouse, "windows", "windows", before, batch) == {3: 1}
     assert written(lakehouse, "windows", "windows", 0, batch) == {1: 1, 2: 1, 3: 1}

@@ -12,25 +12,19 @@ from keyfold.keyed.runner import run_continuously, run_job
 from keyfold.keyed.running import settled as module
 from keyfold.keyed.running.settled import Settled, settled
 from keyfold.lakehouse import exclusive
-from tests.keyfold.keyed.toy_jobs import clicks, windows
-from tests.keyfold.keyed.without_spark import SPARK, without_spark
+from tests.keyfold.keyed.toy_jobs import windows
+from tests.keyfold.keyed.without_spark import SPARK
 from tests.keyfold.state.local_state import frames_of_state
+from tests.lake import Lake
 from tests.made_generations import plan_of, put_done, put_generation
 
-__all__ = ["without_spark"]
-
 JOB = windows()
-
-
-def land(lakehouse, *rows):
-    lakehouse.events("clicks").parent.mkdir(parents=True, exist_ok=True)
-    clicks(*rows).write_delta(str(lakehouse.events("clicks")), mode="append")
 
 
 @pytest.fixture
 def done(lakehouse, without_spark):
     """The job has run once."""
-    land(lakehouse, ("ann", 0), ("bob", 30))
+    Lake(lakehouse).click(("ann", 0), ("bob", 30))
     run_job(SPARK, lakehouse, JOB)
     return live_generation(lakehouse, JOB.name)
 
@@ -85,7 +79,7 @@ def test_rows_and_state_add_up_at_any_moment_of_a_run_that_goes_on(lakehouse, do
     running.start()
     try:
         for number in range(1, 6):
-            land(lakehouse, *((user, 30 * number + at) for at, user in enumerate(("ann", "bob", "eve"))))
+            Lake(lakehouse).click(*((user, 30 * number + at) for at, user in enumerate(("ann", "bob", "eve"))))
             batch = 0
             while batch < number:
                 assert running.is_alive()

@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from keyfold import Input, KeyedJob, Misconfigured, Step
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.keyed.running import upsert_changes
@@ -20,11 +19,8 @@ from keyfold.lakehouse.reading import scan_table
 from keyfold.state.changing.editing import origin_after
 from keyfold.state.changing.state_rewriting import rewrite
 from tests.examples import examples
-from tests.keyfold.keyed.conftest import cut_power, without_spark
 from tests.keyfold.keyed.test_jobs_on_jobs import CLICK, CLICKS, TIME, USER, Site
-from tests.keyfold.state.local_state import state_without_spark
-
-__all__ = ["cut_power", "state_without_spark", "without_spark"]
+from tests.lake import Lake
 
 LEVEL = pa.field("level", pa.string(), nullable=False)
 TOTAL = pa.schema([USER, pa.field("clicks", pa.int64()), LEVEL])
@@ -185,8 +181,7 @@ def test_changes_go_on_after_the_state_was_rewritten(tmp_path, state_without_spa
     site = Site(tmp_path, state_without_spark)
     site.click(("ann", 0))
     site.run(TOTALS)
-    live = live_generation(site.lakehouse, "totals")
-    assert live
+    live = Lake(site.lakehouse).live("totals")
     done = live.journal.last_done()
     assert done
     rewrite(site.spark, site.lakehouse, TOTALS, live, done, origin_after(live, "nothing", 0), lambda rows: rows)

@@ -15,13 +15,10 @@ from keyfold.operators.patterns import FollowedBy, Times, Without, pattern_job
 from keyfold.testing import assert_same, play
 from spark_jobs.streams import SALES
 from tests.examples import examples
-from tests.keyfold.keyed.without_spark import cut_power, without_spark
 from tests.keyfold.operators.patterns.pattern_oracle import Spelled, in_order, matches
 from tests.keyfold.state.job_histories import put
 from tests.on_a_grid import many_of
 from tests.spark_jobs.jobs.sales_data import NOON, sale, sales_frame
-
-__all__ = ["cut_power", "without_spark"]
 
 MINUTE = timedelta(minutes=1)
 END = NOON + timedelta(days=2)

@@ -6,15 +6,12 @@ import polars as pl
 import pytest
 
 from keyfold.errors import InvalidData
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.runner import run_job
 from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, edit_state
 from tests.keyfold.keyed.toy_jobs import START, clicks, windows
-from tests.keyfold.keyed.without_spark import without_spark
-from tests.keyfold.state.local_state import frames_of_state, state_without_spark
-
-__all__ = ["state_without_spark", "without_spark"]
+from tests.keyfold.state.local_state import frames_of_state
+from tests.lake import Lake
 
 USERS = [f"user-{number}" for number in range(9)]
 # User n clicked n + 1 times in the first ten minutes, and once in the next ten.
@@ -44,8 +41,7 @@ def test_a_correction_is_what_its_preview_shows_in_every_partition(
     }
     edit = Edit(tuple(USERS[1:]), {"clicks": expression}, Author("a test", "to try it"))
     edited = edit_state(state_without_spark, lakehouse, job, edit)
-    live = live_generation(lakehouse, job.name)
-    assert live is not None
+    live = Lake(lakehouse).live(job.name)
     state = pl.concat(frames_of_state(live, 0))
     found = {(user, window): count for user, window, count in state.select("user", "window", "clicks").iter_rows()}
     assert found == wanted

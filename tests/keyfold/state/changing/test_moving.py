@@ -7,23 +7,18 @@ import pyarrow as pa
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.runner import run_job
 from keyfold.state.changing.moving import move, plan_change
 from keyfold.state.changing.pruning import prune
-from tests.keyfold.keyed.conftest import land, minutes, rows, without_spark
 from tests.keyfold.keyed.toy_jobs import TIME, WINDOW, WINDOW_TOTAL, windows, windows_step
-from tests.keyfold.state.local_state import state_without_spark
-
-__all__ = ["land", "minutes", "rows", "state_without_spark", "without_spark"]
+from tests.lake import Lake
 
 
 def live_name(lakehouse):
-    live = live_generation(lakehouse, "windows")
-    assert live is not None
+    live = Lake(lakehouse).live("windows")
     return live.name
 
 

@@ -5,19 +5,15 @@ from datetime import timedelta
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, Replay
 from keyfold.keyed.runner import run_job
 from keyfold.state.changing.promoting import promote
-from tests.keyfold.keyed.conftest import cut_power, land, minutes, rows, without_spark
 from tests.keyfold.keyed.toy_jobs import windows
-
-__all__ = ["cut_power", "land", "minutes", "rows", "without_spark"]
+from tests.lake import Lake
 
 
 def live_name(lakehouse):
-    live = live_generation(lakehouse, "windows")
-    assert live is not None
+    live = Lake(lakehouse).live("windows")
     return live.name
 
 

@@ -10,10 +10,7 @@ from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file
 from keyfold.state.changing.trying import frame_of, redrive
 from keyfold.state.differences.comparing import TableDifference, compare_tables
-from tests.keyfold.keyed.conftest import land, minutes, rows
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks, windows
-
-__all__ = ["land", "minutes", "rows"]
 
 
 def table_of(folder, *events):

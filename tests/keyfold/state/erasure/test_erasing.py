@@ -16,11 +16,7 @@ from keyfold.state.changing.audit import Author, digest
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.erasure.erasing import Erasure, erase
 from keyfold.stream import Stream
-from tests.keyfold.keyed.conftest import cut_power, minutes, rows, without_spark
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks, windows
-from tests.keyfold.state.local_state import state_without_spark
-
-__all__ = ["cut_power", "minutes", "rows", "state_without_spark", "without_spark"]
 
 CLICKS = Stream("clicks", CLICK.set(1, CLICK.field("at").with_nullable(False)), "at")
 BY = Author("dpo@example.org", "request 17")

@@ -18,11 +18,8 @@ from keyfold.lakehouse.foreign import check_files_are_inside
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.making.sources import open_source
 from tests.examples import examples
-from tests.keyfold.keyed.conftest import land, minutes, rows, without_spark
 from tests.keyfold.keyed.toy_jobs import START, clicks, windows
 from tests.keyfold.keyed.without_spark import SPARK
-
-__all__ = ["land", "minutes", "rows", "without_spark"]
 
 
 @pytest.fixture

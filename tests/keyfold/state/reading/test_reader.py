@@ -13,7 +13,6 @@ from keyfold.cli import state_diff, state_reading
 from keyfold.cli.state import app
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import Replay
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
@@ -24,6 +23,7 @@ from keyfold.state.reading.reader import read_state
 from keyfold.state.reading.state_statistics import list_state, state_statistics
 from tests.folders import copy_folder, move_folder
 from tests.keyfold.keyed.toy_jobs import clicks, windows
+from tests.lake import Lake
 
 BATCHES = [
     [("ann", 1), ("bob", 3), ("ann", 14), ("cat", 4)],
@@ -186,8 +186,7 @@ def test_a_file_that_is_whole_in_size_alone_is_an_error_that_says_where(spark, m
     lakehouse, _ = made
     broken = Lakehouse(lakehouse.home.with_name("broken"))
     copy_folder(lakehouse.home, broken.home)
-    live = live_generation(broken, "windows")
-    assert live is not None
+    live = Lake(broken).live("windows")
     for file in live.checkpoint.glob("state/0/*/SSTs/*.sst"):
         file.write_bytes(b"?" * file.stat().st_size)
     before = files_of(broken.home)

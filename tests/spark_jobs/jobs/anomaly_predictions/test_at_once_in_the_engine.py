@@ -12,11 +12,9 @@ from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.runner import run_continuously, run_job
 from keyfold.lakehouse import Lakehouse, fail_points
-from tests.keyfold.keyed.without_spark import SPARK, without_spark
+from tests.keyfold.keyed.without_spark import SPARK
 from tests.keyfold.state.job_histories import History, put
 from tests.spark_jobs.jobs.anomaly_predictions.test_anomaly_predictions import anomaly_job
-
-__all__ = ["without_spark"]
 
 pytestmark = pytest.mark.usefixtures("without_spark")
 

@@ -22,11 +22,8 @@ from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import SALES
-from tests.keyfold.keyed.conftest import without_spark
 from tests.keyfold.keyed.toy_jobs import START
-from tests.keyfold.state.local_state import state_without_spark
-
-__all__ = ["state_without_spark", "without_spark"]
+from tests.lake import Lake
 
 JOB = "purchase_totals"
 state_bootstrap, state_move, _, state_promote, _, state_edit, state_erase = STATE_TOOLS
@@ -134,8 +131,7 @@ def test_a_job_is_seeded_moved_edited_and_its_branch_promoted_from_the_launchpad
     run_job(spark, lakehouse, configured_job(lakehouse, JOBS[JOB]), Replay("again"))
     promoted = told(run(state_promote, {**common, "branch": "again"}, spark, lakehouse))
     assert promoted["generation"] == "generation-0003"
-    live = live_generation(lakehouse, JOB)
-    assert live is not None
+    live = Lake(lakehouse).live(JOB)
     assert live.name == "generation-0003"
 
 

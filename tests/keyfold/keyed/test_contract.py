@@ -1,0 +1,343 @@
+"""What runs promise of any job: rows, state and watermark are those of plain Python, however events come and wherever a run dies.
+
+Each case has a job and an oracle; all play the same histories: in files of any sizes and orders, cut into any batches, on time
+and late, by event time and by arrival, with power cuts at any points, and state in parts of any sizes.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keyfold import KeyedJob, Lakehouse, Step, TestHarness
+from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
+from keyfold.keyed.job.step import DEADLINE
+from keyfold.keyed.parts.part_rows import Sizes
+from keyfold.keyed.runner import RunOptions
+from keyfold.keyed.running import operator
+from keyfold.lakehouse import create_table, fail_points
+from keyfold.lakehouse.commits import append_files
+from keyfold.lakehouse.data_files import write_data_file
+from keyfold.stream import INGESTED_AT
+from tests.examples import examples
+from tests.keyfold.keyed.toy_jobs import CLICK, LENGTH, TIME, clicks, notes, visits, windows
+from tests.keyfold.keyed.without_spark import Cut, PowerCut
+from tests.keyfold.state.local_state import frames_of_state
+from tests.lake import Lake, minutes
+from tests.on_a_grid import moments
+
+Clicks = list[tuple[str, datetime]]
+ARRIVED = CLICK.append(pa.field(INGESTED_AT, TIME))
+CRASHES = [point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit", "merge"))]
+
+
+class Windows:
+    """Clicks of a user in each ten minutes; late is who comes behind the watermark of the run's start, to no state."""
+
+    columns = ("user", "window", "clicks")
+
+    def __init__(self) -> None:
+        self.open: Counter[tuple[str, datetime]] = Counter()
+        self.output: list[tuple[Any, ...]] = []
+        self.late: Clicks = []
+
+    def take(self, came: Clicks, before: datetime | None, after: datetime) -> None:
+        standing = {user for user, _ in self.open}
+        for user, at in came:
+            if before is not None and at <= before and user not in standing:
+                self.late.append((user, at))
+            else:
+                self.open[user, self.begins(at)] += 1
+        for user, window in [one for one in self.open if self.is_over(one[1], after)]:
+            self.output += self.written(user, window, self.open.pop((user, window)))
+
+    def begins(self, at: datetime) -> datetime:
+        return at.replace(minute=at.minute // 10 * 10, second=0, microsecond=0)
+
+    def is_over(self, window: datetime, watermark: datetime) -> bool:
+        return window + LENGTH <= watermark
+
+    def written(self, user: str, window: datetime, count: int) -> list[tuple[Any, ...]]:
+        return [(user, window, count)]
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The rows of state, in the columns of the oracle."""
+        return [(*key, count) for key, count in self.open.items()]
+
+    def events(self) -> int:
+        return self.open.total()
+
+
+class Passed(Windows):
+    """Clicks, each given out once the watermark has passed it."""
+
+    columns = ("user", "at")
+
+    def begins(self, at: datetime) -> datetime:
+        return at
+
+    def is_over(self, window: datetime, watermark: datetime) -> bool:
+        return window <= watermark
+
+    def written(self, user: str, window: datetime, count: int) -> list[tuple[Any, ...]]:
+        return [(user, window)] * count
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        return list(self.open.elements())
+
+
+class Notes:
+    """What `notes_step` makes of its clicks, a batch at a time: rows that it keeps are due again in the next one."""
+
+    columns = ("user", "at", "deadline")
+
+    def __init__(self) -> None:
+        self.state: dict[str, list[tuple[Any, ...]]] = {}
+        self.output: list[tuple[Any, ...]] = []
+        self.late: Clicks = []
+
+    def take(self, came: Clicks, before: datetime | None, after: datetime) -> None:
+        by_user = defaultdict(list)
+        for user, at in sorted(came, key=lambda one: one[1]):
+            by_user[user].append(at)
+        for user in {*self.state, *by_user}:
+            rows = self.state.pop(user, [])
+            due = [deadline for _, deadline in rows if deadline is not None and deadline <= after]
+            if len(due) > 2 or any(at.minute % 10 == 7 for at in by_user[user]):
+                self.output += [(user, at) for at, _ in rows]
+                rows = []
+            if kept := [*rows, *((at, self.deadline(at)) for at in by_user[user])]:
+                self.state[user] = kept
+
+    def deadline(self, at: datetime) -> datetime | None:
+        return None if at.minute % 2 else at.replace(minute=at.minute // 10 * 10, second=0, microsecond=0) + LENGTH
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        return [(user, *row) for user, rows in self.state.items() for row in rows]
+
+    def events(self) -> int:
+        return len(self.rows())
+
+
+class Visits(Notes):
+    """Clicks of a user, given out ten minutes after the first of them, or at a minute that ends in 7."""
+
+    columns = ("user", "at")
+
+    def take(self, came: Clicks, before: datetime | None, after: datetime) -> None:
+        for user, at in came:
+            self.state.setdefault(user, []).append((at,))
+        for user, rows in list(self.state.items()):
+            if any(at.minute % 10 == 7 for at, *_ in rows) or min(rows)[0] + LENGTH <= after:
+                self.output += [(user, *row) for row in self.state.pop(user)]
+
+
+def passed(state: pl.DataFrame, events: pl.DataFrame, clock: Any) -> Step:
+    known = pl.concat([state.drop(DEADLINE), events])
+    is_over = pl.col("at") <= clock.watermark
+    return Step(state=known.filter(~is_over).with_columns(deadline="at"), output=known.filter(is_over))
+
+
+def passing(**changes: Any) -> KeyedJob:
+    kept = CLICK.append(pa.field(DEADLINE, TIME))
+    counts = {"output_events": pl.len(), "state_events": pl.len()}
+    return windows(step=passed, state=kept, output=CLICK, **counts, **changes)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A job under test.
+
+    Attributes:
+        job: makes it, of settings.
+        oracle: says what it gives.
+        other: settings of another version of it, in some runs, which goes on from the same state.
+        by_batch: whether a batch without events may change its state too, so that it matters how a run is divided.
+        by_arrival: whether it goes by when events arrived.
+    """
+
+    job: Callable[..., KeyedJob]
+    oracle: type[Any]
+    other: tuple[tuple[str, Any], ...] = ()
+    by_batch: bool = False
+    by_arrival: bool = False
+
+
+CASES = {
+    "windows": Case(windows, Windows),
+    "passing, by event time": Case(passing, Passed),
+    "passing, by arrival": Case(passing, Passed, by_arrival=True),
+    "rows added and dropped": Case(notes, Notes, by_batch=True),
+    "rows that wait": Case(visits, Visits, other=(("waiting", None),), by_batch=True),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """Files that come, and how they are read: in batches of a size, after runs that die, by this or another version."""
+
+    files: list[list[tuple[str, float]]]
+    by_ingest: bool
+    batch_bytes: int
+    crashes: list[tuple[str, int]]
+    is_other: bool
+
+    @property
+    def events(self) -> list[tuple[str, float]]:
+        return [event for file in self.files for event in file]
+
+
+EVENT = st.tuples(st.sampled_from(["ann", "bob", "cid", "eve"]), moments(90, 5))
+RUNS = st.lists(
+    st.builds(
+        Run,
+        st.lists(st.lists(EVENT, min_size=1, max_size=6), min_size=1, max_size=3),
+        st.booleans(),
+        st.sampled_from([1, 128 << 20]),
+        st.lists(st.tuples(st.sampled_from(CRASHES), st.integers(1, 3)), max_size=2),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=4,
+)
+SIZES = st.sampled_from(
+    [Sizes(rows_a_group=2, rows_a_segment=4, inline_bytes=0, small_bytes=0), Sizes(small_bytes=0), Sizes()]
+)
+
+
+class Played:
+    """A job that runs beside its oracle and the harness."""
+
+    def __init__(self, folder: Path, case: Case, delay: timedelta) -> None:
+        self.case, self.delay = case, delay
+        self.lake = Lake(Lakehouse(folder / "home"))
+        self.oracle, self.harness = case.oracle(), TestHarness(self.job())
+        self.watermark: datetime | None = None
+        self.came, self.batches = 0, 0
+        create_table(self.lake.lakehouse.events("clicks"), ARRIVED)
+
+    def job(self, *, is_other: bool = False) -> KeyedJob:
+        clock = {"time_from": INGESTED_AT} if self.case.by_arrival else {}
+        other = dict(self.case.other) if is_other else {}
+        return self.case.job(watermark_delay=self.delay, **clock, **other)
+
+    def land(self, file: list[tuple[str, float]], *, by_ingest: bool) -> None:
+        arrived = [self.arrival(self.came + number) for number in range(len(file))]
+        self.came += len(file)
+        frame = clicks(*file).with_columns(pl.Series(INGESTED_AT, arrived, pl.Datetime("us", "UTC")))
+        table = self.lake.lakehouse.events("clicks")
+        if by_ingest:
+            append_files(table, [write_data_file(frame, table, ARRIVED)], "ingest", self.came)
+        else:
+            # Delta's library tells times to the millisecond.
+            self.lake.put(frame)
+
+    def arrival(self, number: int) -> datetime:
+        return minutes(5 * number) + timedelta(microseconds=number % 3 - 1)
+
+    def run(self, run: Run) -> None:
+        first = self.came
+        for file in [run.events] if self.case.by_batch else run.files:
+            self.land(file, by_ingest=run.by_ingest)
+        job = self.job(is_other=run.is_other)
+        options = RunOptions(max_bytes_per_batch=128 << 20 if self.case.by_batch else run.batch_bytes)
+        for crash in run.crashes:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(fail_points, "act", Cut(*crash))
+                self.attempt(job, options)
+        summary = self.lake.run(job, options=options)
+        came = [(user, minutes(at)) for user, at in run.events]
+        if self.case.by_arrival:
+            came = [(user, self.arrival(first + number)) for number, (user, _) in enumerate(came)]
+        before, newest = self.watermark, max(at for _, at in came) - self.delay
+        self.watermark = newest if before is None else max(before, newest)
+        done = self.lake.done(job.name)
+        # A run that died had its batch, and the one after it has another: rows that a job keeps though they are due are so again.
+        for number in range(done.batch + 1 - self.batches if self.case.by_batch else 1):
+            given_out = came if number == 0 else []
+            self.oracle.take(given_out, before, self.watermark)
+            self.harness.batch(frame_of(given_out))
+        self.batches = done.batch + 1
+        assert summary.watermark == self.harness.watermark == self.watermark
+        assert summary.totals.events == self.came
+        self.check_state(done.batch)
+        assert summary.totals.open_events == self.oracle.events()
+
+    def attempt(self, job: KeyedJob, options: RunOptions) -> None:
+        try:
+            self.lake.run(job, options=options)
+        except Exception as error:
+            assert isinstance(error, PowerCut) or isinstance(error.__cause__, PowerCut)  # noqa: PT017
+
+    def check_state(self, batch: int) -> None:
+        frames = [self.harness.state.clear(), *frames_of_state(self.lake.live(self.job().name), batch)]
+        expected = sorted(self.oracle.rows(), key=str)
+        for state in (pl.concat(frames, how="diagonal"), self.harness.state):
+            assert sorted(state.select(self.oracle.columns).rows(), key=str) == expected
+
+    def check_tables(self) -> None:
+        job = self.job()
+        expected = {job.name: self.oracle.output, job.late_table: self.oracle.late}
+        for name, rows in expected.items():
+            columns = ("user", "at") if name == job.late_table or "at" in job.output.names else self.oracle.columns
+            assert self.lake.rows(name, *columns) == sorted(rows)
+            assert sorted(self.harness.written[name].select(columns).rows()) == sorted(rows)
+        self.harness.assert_nothing_lost()
+
+
+def frame_of(came: Clicks) -> pl.DataFrame:
+    return pl.DataFrame([(*one, 1) for one in came], schema=clicks().schema, orient="row")
+
+
+@pytest.mark.parametrize("name", CASES)
+@examples(60)
+@given(runs=RUNS, delay=moments(10, 5), sizes=SIZES, is_joined=st.booleans())
+def test_any_history_gives_the_rows_the_state_and_the_watermark_of_plain_python(name, runs, delay, sizes, is_joined):
+    case = CASES[name]
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(operator, "SIZES", sizes)
+        played = Played(Path(folder), case, max(timedelta(0), timedelta(minutes=delay)))
+        for run in runs:
+            played.run(run)
+        played.check_tables()
+        if not case.by_batch:
+            refresh(played, runs, is_joined=is_joined)
+
+
+def refresh(played: Played, runs: list[Run], *, is_joined: bool) -> None:
+    """A refresh reads the same events as one run, whatever files they lie in by then: none is late."""
+    job, came = played.job(), [(user, minutes(at)) for run in runs for user, at in run.events]
+    if played.case.by_arrival:
+        came = [(user, played.arrival(number)) for number, (user, _) in enumerate(came)]
+    if is_joined:
+        DeltaTable(str(played.lake.lakehouse.events("clicks"))).optimize.compact()
+        assert played.lake.run(job).counts.events == 0
+    played.lake.run(job, FullRefresh(), options=RunOptions(max_bytes_per_batch=runs[0].batch_bytes))
+    played.oracle, played.harness = played.case.oracle(), TestHarness(job)
+    played.oracle.take(came, None, max(at for _, at in came) - played.delay)
+    played.harness.batch(frame_of(came))
+    played.check_state(played.lake.done(job.name).batch)
+    played.check_tables()
+
+
+def test_files_that_each_span_all_of_the_time_are_cut_and_it_is_said(lake):
+    for number in range(12):
+        lake.click(*[("ann", minute + number) for minute in range(0, 3000, 50)])
+    told = []
+    options = RunOptions(max_bytes_per_batch=1, on_batch=lambda progress, counts: told.append(counts))
+    summary = lake.run(windows(), Incremental(advance_to=minutes(10_000)), options=options)
+    assert len(told) == 12
+    assert summary.counts.rows["late.windows"] == 0
+    # Had the files been read one after the other, nothing could have closed before the last.
+    assert [counts.rows["windows"] > 0 for counts in told] == [True] * 12
+    assert "are read 12.0 times" in " ".join(summary.warnings)
