@@ -13,8 +13,8 @@ from benchmarks.nexmark.streams import BIDS, TIME, UNCOUNTED, WINDOW, of_bid, re
 from keyfold import Clock, Input, KeyedJob, Step
 from keyfold.operators.aggregation import count, sessions, windows
 from keyfold.operators.joins import window_join
-from keyfold.operators.periods import period_start
 from keyfold.stream import INGESTED_AT
+from keyfold.times import period_start
 
 
 def _highest(name: str, first: KeyedJob, by: str) -> KeyedJob:

@@ -19,7 +19,7 @@ from benchmarks.scale.balances import BOOKING, STREAM, balances
 from benchmarks.scale.cell import Cell, book, seed
 from benchmarks.usage import family, processor_seconds
 from keyfold import Lakehouse, build_session, read_state
-from keyfold.journal.progress import Progress
+from keyfold.journal.records import Progress
 from keyfold.keyed.generation.batch_records import Counts
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.runner import RunOptions, run_job

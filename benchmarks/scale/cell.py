@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from benchmarks.scale.balances import BOOKING, START, STREAM, balances, bookings, first_state
 from benchmarks.usage import PeakMemory, bytes_written, processor_seconds_of
 from keyfold import Lakehouse, build_session
-from keyfold.journal.progress import Progress
+from keyfold.journal.records import Progress
 from keyfold.keyed.generation.batch_records import Counts
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.runner import RunOptions, run_job

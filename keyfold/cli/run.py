@@ -20,7 +20,7 @@ from keyfold.cli.options import (
 from keyfold.cli.spark import spark_of_environment
 from keyfold.cli.terminal import failures, progress_of, report, until_signal, usage_faults, warn
 from keyfold.errors import KeyfoldError
-from keyfold.journal.progress import Progress
+from keyfold.journal.records import Progress
 from keyfold.keyed.generation.batch_records import Counts
 from keyfold.keyed.generation.configured import live_parameters
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, OptionNames, parse_run_mode

@@ -25,8 +25,8 @@ from keyfold.state.reading.spark_checkpoint import parts_of, read_checkpoint
 from keyfold.state.reading.state_rows import StateRows
 from keyfold.state.reading.state_statistics import ListedGeneration, StateStatistics, list_state, state_statistics
 from keyfold.state.reading.variables import VariableRows, read_variables
+from keyfold.state.rows.keys import select_columns
 from keyfold.state.rows.lines import LineFormat, json_lines
-from keyfold.state.rows.selection import select_columns
 
 Generation = Annotated[
     str | None, typer.Option("--generation", metavar="G", help="A generation or a branch [default: the live one].")

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from keyfold.cli.plain_text import message
 from keyfold.errors import KeyfoldError, first_line
-from keyfold.journal.progress import Progress
+from keyfold.journal.records import Progress
 from keyfold.storage.reachable import check_reachable
 from keyfold.storage.remote_path import StoreError
 from keyfold.storage.store_failures import failure_of_store

@@ -22,7 +22,7 @@ from keyfold.dagster.quality.rows import FEW, Rows
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.job.parameters import typical_job
 from keyfold.keyed.job.tables import OutputTable
-from keyfold.keyed.reporting.written_rows import files_written
+from keyfold.keyed.reporting.run_statistics import files_written
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.frames import few_rows, table_frame
 from keyfold.lakehouse.reading import scan_in_columns, to_table

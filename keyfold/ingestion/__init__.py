@@ -12,7 +12,7 @@ from keyfold.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from keyfold.ingestion.admission import is_known
-    from keyfold.ingestion.ingest_records import IngestCounts
+    from keyfold.ingestion.ingest_records import IngestCounts, IngestSummary
     from keyfold.ingestion.ingest_settings import QUARANTINE
     from keyfold.ingestion.inspection import (
         ingest_journal,
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from keyfold.ingestion.known import KnownFile
     from keyfold.ingestion.rebuilding import rebuild
     from keyfold.ingestion.run import ingest
+    from keyfold.ingestion.sources.files import Landing
     from keyfold.ingestion.sources.kafka.topic import KafkaTopic
-    from keyfold.ingestion.sources.landing_names import Landing
-    from keyfold.ingestion.summary import IngestSummary
 
 __all__ = [
     "QUARANTINE",
@@ -49,7 +48,7 @@ __all__ = [
 
 _MODULES = {
     "keyfold.ingestion.admission": ("is_known",),
-    "keyfold.ingestion.ingest_records": ("IngestCounts",),
+    "keyfold.ingestion.ingest_records": ("IngestCounts", "IngestSummary"),
     "keyfold.ingestion.ingest_settings": ("QUARANTINE",),
     "keyfold.ingestion.inspection": (
         "ingest_journal",
@@ -63,7 +62,6 @@ _MODULES = {
     "keyfold.ingestion.rebuilding": ("rebuild",),
     "keyfold.ingestion.run": ("ingest",),
     "keyfold.ingestion.sources.kafka.topic": ("KafkaTopic",),
-    "keyfold.ingestion.sources.landing_names": ("Landing",),
-    "keyfold.ingestion.summary": ("IngestSummary",),
+    "keyfold.ingestion.sources.files": ("Landing",),
 }
 __getattr__ = lazy_names(globals(), _MODULES)

@@ -19,8 +19,8 @@ from keyfold.ingestion.duplicates import Ids, Mask, copies_within, hash_ranges
 from keyfold.ingestion.ingest_records import AdmittedFile, IngestCounts, IngestDone, IngestPlan
 from keyfold.ingestion.ingest_settings import Birth
 from keyfold.ingestion.segments import Segment, drop_before, merge_segments, open_segment, write_segment
+from keyfold.ingestion.sources.files import source_place
 from keyfold.ingestion.sources.kafka.offsets import OffsetRange, ReadTopic
-from keyfold.ingestion.sources.landing_names import source_place
 from keyfold.ingestion.split import Output, Split, SplitResult, TopicAccess, Written, WrittenEvents
 from keyfold.ingestion.split_reader import read_split
 from keyfold.ingestion.window import ids_since, newest_after

@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Protocol
 
 from keyfold.errors import KeyfoldError
+from keyfold.ingestion.ingest_records import IngestSummary
 from keyfold.ingestion.run import ingest_lock
-from keyfold.ingestion.sources.files import Listing, list_files
+from keyfold.ingestion.sources.files import Landing, Listing, list_files
 from keyfold.ingestion.sources.kafka.offsets import TopicState
-from keyfold.ingestion.sources.kafka.outages import PAUSE, Outages, is_unreachable
-from keyfold.ingestion.sources.kafka.topic import KafkaTopic, topic_state
-from keyfold.ingestion.sources.landing_names import Landing
-from keyfold.ingestion.summary import IngestSummary
+from keyfold.ingestion.sources.kafka.topic import PAUSE, KafkaTopic, Outages, is_unreachable, topic_state
 from keyfold.lakehouse import Lakehouse
 from keyfold.session.gateway import check_java
 from keyfold.storage.place import local_path

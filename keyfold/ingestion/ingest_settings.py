@@ -12,9 +12,9 @@ from deltalake import DeltaTable
 
 from keyfold.columns import column
 from keyfold.errors import Damaged, IncompatibleState
-from keyfold.ingestion.event_ids import ENCODING
+from keyfold.ingestion.duplicates import ENCODING
 from keyfold.lakehouse import Lakehouse, create_table, is_table, read_json, write_json
-from keyfold.lakehouse.tables import table_id, table_schema
+from keyfold.lakehouse.paths import table_id, table_schema
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
 

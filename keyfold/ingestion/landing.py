@@ -5,10 +5,9 @@ from collections.abc import Mapping
 
 from keyfold.errors import Misconfigured
 from keyfold.ingestion.sources.by_stream import values_by_stream
-from keyfold.ingestion.sources.files import list_files
+from keyfold.ingestion.sources.files import Landing, list_files
 from keyfold.ingestion.sources.kafka.settings import PREFIX, KafkaSettings, kafka_topics
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic, OnGap, read_start
-from keyfold.ingestion.sources.landing_names import Landing
 from keyfold.lakehouse import Lakehouse
 from keyfold.storage.place import Place, to_place
 from keyfold.stream import Stream

@@ -8,13 +8,12 @@ from deltalake import DeltaTable
 from keyfold.errors import IncompatibleState
 from keyfold.ingestion.admission import Admission
 from keyfold.ingestion.batch import Share
-from keyfold.ingestion.ingest_records import IngestCounts, IngestDone, IngestPlan
+from keyfold.ingestion.ingest_records import IngestCounts, IngestDone, IngestPlan, IngestSummary
 from keyfold.ingestion.ingest_settings import Birth, fit_events
 from keyfold.ingestion.inspection import ingest_journal, ingest_totals, uncommitted
 from keyfold.ingestion.known import KnownFiles
 from keyfold.ingestion.segments import Segment, missing_segments, rebuild_segments, sweep_segments
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic
-from keyfold.ingestion.summary import IngestSummary
 from keyfold.ingestion.window import ids_since, oldest_accepted
 from keyfold.journal.agreement import check_tables
 from keyfold.journal.checksums import record_checksums

@@ -13,16 +13,15 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError, NotFound
-from keyfold.ingestion.ingest_records import IngestCounts
+from keyfold.ingestion.ingest_records import IngestCounts, IngestSummary
 from keyfold.ingestion.ingest_settings import REBUILD, RECORD
 from keyfold.ingestion.inspection import all_known_files, read_topics
 from keyfold.ingestion.run import ingest_under_lock
+from keyfold.ingestion.sources.files import Landing, source_name, source_place
 from keyfold.ingestion.sources.kafka.offsets import ReadTopic, TopicState
 from keyfold.ingestion.sources.kafka.settings import PREFIX, KafkaSettings
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic, topic_state
-from keyfold.ingestion.sources.landing_names import Landing, source_name, source_place
-from keyfold.ingestion.summary import IngestSummary
-from keyfold.journal.progress import Progress
+from keyfold.journal.records import Progress
 from keyfold.lakehouse import Lakehouse, exclusive, read_json, write_json
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import move_file, move_tree, sync_folder

@@ -9,14 +9,14 @@ from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError, Misconfigured, NotFound
 from keyfold.ingestion.admission import Admission, select_files
+from keyfold.ingestion.ingest_records import IngestSummary, together
 from keyfold.ingestion.ingest_settings import REBUILD, RECORD, open_ingest
 from keyfold.ingestion.member import Member
 from keyfold.ingestion.planning import MAX_BYTES_PER_BATCH, cut_new_files, new_offsets, plan_batches
 from keyfold.ingestion.shared_batches import SharedBatches
+from keyfold.ingestion.sources.files import Landing, source_name
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic
-from keyfold.ingestion.sources.landing_names import Landing, source_name
-from keyfold.ingestion.summary import IngestSummary, together
-from keyfold.journal.progress import Progress
+from keyfold.journal.records import Progress
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.storage.place import local_path
 from keyfold.storage.reachable import check_conditions

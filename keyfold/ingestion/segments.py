@@ -13,8 +13,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from keyfold.ingestion.arrays import Array, open_array, write_array, write_pieces
-from keyfold.ingestion.duplicates import Ids, Mask, copies_of, hash_ranges
-from keyfold.ingestion.event_ids import event_ids
+from keyfold.ingestion.duplicates import Ids, Mask, copies_of, event_ids, hash_ranges
 from keyfold.lakehouse.files import files_below
 from keyfold.lakehouse.log_changes import snapshot
 from keyfold.lakehouse.parquet import read_parquet

@@ -10,11 +10,11 @@ from keyfold.ingestion.batch import work
 from keyfold.ingestion.ingest_records import IngestDone, IngestPlan
 from keyfold.ingestion.member import Member
 from keyfold.ingestion.planning import in_step
+from keyfold.ingestion.sources.files import Landing
 from keyfold.ingestion.sources.kafka.offsets import TopicShare, gone_error
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic, topic_id
-from keyfold.ingestion.sources.landing_names import Landing
 from keyfold.ingestion.split import TopicAccess
-from keyfold.journal.progress import Progress, seconds_left
+from keyfold.journal.records import Progress, seconds_left
 from keyfold.lakehouse import Lakehouse
 from keyfold.stream import Stream
 

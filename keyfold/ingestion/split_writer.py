@@ -7,8 +7,7 @@ import numpy as np
 import polars as pl
 
 from keyfold.ingestion.arrays import write_array
-from keyfold.ingestion.duplicates import Ids, Numbers, same_time_copies
-from keyfold.ingestion.event_ids import event_ids
+from keyfold.ingestion.duplicates import Ids, Numbers, event_ids, same_time_copies
 from keyfold.ingestion.ingest_records import IngestCounts
 from keyfold.ingestion.ingest_settings import QUARANTINE
 from keyfold.ingestion.parsing import Reject, ValidatedRows

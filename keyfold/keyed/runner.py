@@ -20,8 +20,7 @@ from keyfold.keyed.generation.generations import Generation, go_live
 from keyfold.keyed.generation.run_mode import NEW_EVENTS, FullRefresh, ModeName, Replay, RunMode
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.lookups import KeptLookups
-from keyfold.keyed.plans.inputs import input_tables, produced_until
-from keyfold.keyed.plans.lookout import LastPlanned, wait_for_news
+from keyfold.keyed.plans.inputs import LastPlanned, input_tables, produced_until, wait_for_news
 from keyfold.keyed.plans.planning import PlannedRun, RunBounds, plan_run
 from keyfold.keyed.running.batches import OnBatch, batches_of
 from keyfold.keyed.running.damage import damage_diagnosed

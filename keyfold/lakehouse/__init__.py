@@ -2,7 +2,6 @@
 
 from keyfold.lakehouse.files import read_json, write_json
 from keyfold.lakehouse.locks import exclusive
-from keyfold.lakehouse.paths import Lakehouse
-from keyfold.lakehouse.tables import create_table, is_table
+from keyfold.lakehouse.paths import Lakehouse, create_table, is_table
 
 __all__ = ["Lakehouse", "create_table", "exclusive", "is_table", "read_json", "write_json"]

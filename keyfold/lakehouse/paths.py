@@ -18,11 +18,14 @@ HOME/jobs/<job>/branches/<branch>/           the same for a branch, such as a re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+import pyarrow as pa
+from deltalake import DeltaTable, Schema
+
+from keyfold.columns import COMMENT, describe
 from keyfold.errors import NotFound
 from keyfold.lakehouse.files import read_json
-from keyfold.lakehouse.pointers import as_decided
-from keyfold.lakehouse.tables import is_table
 from keyfold.storage.home import home_of
 from keyfold.storage.place import Place
 
@@ -127,3 +130,68 @@ class Lakehouse:
             there = ", ".join(tables) or "none yet"
             raise NotFound(f"no table {name!r} in {self.home}; tables there: {there}")
         return tables[name]
+
+
+NEXT = "next"
+
+
+def announced(content: dict[str, Any] | None, generation: str, decision: Place) -> dict[str, Any]:
+    """Return a pointer's content, with a generation that becomes live when the decision file exists."""
+    return {
+        **(content or {}),
+        NEXT: {"generation": generation, "decided_by": f"{decision.parent.name}/{decision.name}"},
+    }
+
+
+def decision_of(pointer: Place, content: dict[str, Any]) -> Place | None:
+    """Return the decision file that a pointer depends on; None if it depends on none."""
+    return pointer.parent.parent / content[NEXT]["decided_by"] if NEXT in content else None
+
+
+def as_decided(pointer: Place, content: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a pointer's effective content: the next generation if it is decided, else the live one; None if none is live."""
+    decision = decision_of(pointer, content)
+    if decision is None:
+        return content
+    if decision.exists():
+        return {"generation": content[NEXT]["generation"]}
+    return {name: value for name, value in content.items() if name != NEXT} or None
+
+
+def is_table(path: Place) -> bool:
+    """Whether a folder holds a Delta table. A folder whose table was not yet committed when a run was killed does not."""
+    return DeltaTable.is_deltatable(str(path))
+
+
+def create_table(path: Place, schema: pa.Schema, *, is_read_by_version: bool = False) -> None:
+    """Create an empty Delta table, if there is none. All columns are nullable, as Spark appends them so.
+
+    The descriptions of the schema's columns (`keyfold.columns`) become column comments.
+
+    Args:
+        path: the table's folder.
+        schema: its columns.
+        is_read_by_version: whether jobs read the table's changes by version. Delta then does not delete log entries by age;
+            maintenance deletes those that no job still has to read.
+    """
+    # Spark's default number of commits between log checkpoints; that of deltalake is ten times as large.
+    properties = {"delta.checkpointInterval": "10"}
+    if is_read_by_version:
+        properties["delta.enableExpiredLogCleanup"] = "false"
+    DeltaTable.create(str(path), table_schema(schema), mode="ignore", configuration=properties)
+
+
+def table_schema(schema: pa.Schema) -> Schema:
+    """Return the Delta schema of Arrow columns: all nullable, with their comments."""
+    return Schema.from_arrow(pa.schema([_as_in_delta(field) for field in schema]))
+
+
+def table_id(path: Place) -> str:
+    """Return the id that Delta gave a table when it was created."""
+    return str(DeltaTable(str(path)).metadata().id)
+
+
+def _as_in_delta(field: pa.Field) -> pa.Field:
+    comment = describe(field)
+    # Only the comment: programs read units and origins from the declaration.
+    return field.with_nullable(True).with_metadata({COMMENT: comment.encode()} if comment else {})

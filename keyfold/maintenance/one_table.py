@@ -198,3 +198,26 @@ def _bytes_on_disk(table: Place) -> int:
         for file, below in found
         if below is not None and below.parts[0] != "_delta_log" and not below.name.startswith(".")
     )
+
+
+_PROPERTY = "delta.deletedFileRetentionDuration"
+
+
+def remember_removals(table: Place, retention: timedelta) -> None:
+    """Make a table's log name removed files for as long as maintenance keeps the files.
+
+    No other process may write to the table meanwhile, since a concurrent append would fail.
+
+    Args:
+        table: an existing Delta table.
+        retention: as for `maintain`.
+    """
+    delta = DeltaTable(str(table))
+    wanted = _as_interval(retention)
+    # A table without the property has Delta's default.
+    if delta.metadata().configuration.get(_PROPERTY, _as_interval(RETENTION)) != wanted:
+        delta.alter.set_table_properties({_PROPERTY: wanted})
+
+
+def _as_interval(retention: timedelta) -> str:
+    return f"interval {retention // timedelta(seconds=1)} seconds"

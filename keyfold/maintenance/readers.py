@@ -9,7 +9,7 @@ from keyfold.keyed.plans.inputs import positions_explained
 from keyfold.lakehouse import Lakehouse, read_json
 from keyfold.lakehouse.locks import is_held
 from keyfold.lakehouse.log_changes import next_change
-from keyfold.lakehouse.tables import table_id
+from keyfold.lakehouse.paths import table_id
 from keyfold.storage.place import Place
 
 

@@ -9,12 +9,12 @@ from pyspark.sql import SparkSession
 
 from keyfold.ingestion import IngestSummary, Landing
 from keyfold.ingestion.continuous import follow_landing
+from keyfold.ingestion.ingest_records import together
 from keyfold.ingestion.run import ingest_under_lock
 from keyfold.ingestion.sources.files import SETTLE
-from keyfold.ingestion.summary import together
 from keyfold.journal.checksums import NOW_AND_THEN
 from keyfold.journal.clock import LOOK_EVERY
-from keyfold.journal.progress import Progress
+from keyfold.journal.records import Progress
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_ingest
 from keyfold.runs.health import facts_of_ingest, served_on_loopback

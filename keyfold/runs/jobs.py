@@ -8,7 +8,7 @@ from datetime import timedelta
 from pyspark.sql import SparkSession
 
 from keyfold.journal.clock import LOOK_EVERY
-from keyfold.journal.progress import Progress
+from keyfold.journal.records import Progress
 from keyfold.keyed import runner
 from keyfold.keyed.generation.batch_records import Counts
 from keyfold.keyed.generation.run_mode import NEW_EVENTS, Replay, RunMode

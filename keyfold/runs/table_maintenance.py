@@ -16,8 +16,8 @@ from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.maintenance import MaintainedTable, maintain
-from keyfold.maintenance.log import KEPT_VERSIONS, trim_log
-from keyfold.maintenance.removals import remember_removals
+from keyfold.maintenance.one_table import remember_removals
+from keyfold.maintenance.recording import KEPT_VERSIONS, trim_log
 from keyfold.stream import Stream
 
 EVERY = 250

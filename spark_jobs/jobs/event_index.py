@@ -28,9 +28,8 @@ from keyfold import Clock, JobTemplate, KeyedJob, KeyfoldError, Step, Stream, re
 from keyfold.columns import passed_on
 from keyfold.keyed.job import DEADLINE, STALE_AT, KeysOf, Names, Parted, Timeout, Window, WindowShape
 from keyfold.operators.ordering import in_order
-from keyfold.operators.periods import period_start, period_starts
 from keyfold.stream import TIMESTAMP
-from keyfold.times import to_times
+from keyfold.times import period_start, period_starts, to_times
 from spark_jobs.jobs.expiry import ExpiringParameters
 from spark_jobs.jobs.key_lifetimes import cut_lifetimes
 from spark_jobs.streams import STREAMS

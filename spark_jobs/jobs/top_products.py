@@ -20,8 +20,8 @@ from pydantic import Field
 from keyfold import Clock, JobTemplate, KeyedJob, OutputTable, Step, column, required
 from keyfold.keyed.job import Duration, EventTimeParameters
 from keyfold.keyed.rows.exact_sums import check_sums, may_overflow
-from keyfold.operators.periods import period_start
 from keyfold.stream import TIMESTAMP
+from keyfold.times import period_start
 from spark_jobs.streams import SALES
 
 REVENUE = pa.decimal128(38, 9)

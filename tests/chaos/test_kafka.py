@@ -52,7 +52,7 @@ def impatient(monkeypatch):
     """So that an outage is one after a second, and not after a quarter of a minute."""
     monkeypatch.setattr("keyfold.ingestion.sources.kafka.topic.TIMEOUT", 1.5)
     monkeypatch.setattr("keyfold.ingestion.sources.kafka.messages.SILENCE", 3.0)
-    monkeypatch.setattr("keyfold.ingestion.sources.kafka.outages.PAUSE", 0.2)
+    monkeypatch.setattr("keyfold.ingestion.sources.kafka.topic.PAUSE", 0.2)
 
 
 class Sender(threading.Thread):

@@ -14,14 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.exact_times import exact_times
 from keyfold.ingestion.parsing.declared_times import parse_times
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.making.sources import open_source, reading
 from keyfold.state.rows.exact_cast import exact_cast
 from keyfold.state.rows.lines import json_lines
 from keyfold.stream import TIMESTAMP, Source, Stream
-from keyfold.times import parse_time
+from keyfold.times import exact_times, parse_time
 from tests.examples import examples
 from tests.keyfold.ingestion.parsing.reading import file_rows
 

@@ -32,7 +32,7 @@ SOON = timedelta(milliseconds=10)
 
 @pytest.fixture(autouse=True)
 def bounds_that_few_batches_reach(monkeypatch):
-    monkeypatch.setattr("keyfold.maintenance.log._MARGIN", timedelta(0))
+    monkeypatch.setattr("keyfold.maintenance.recording._MARGIN", timedelta(0))
 
 
 def test_of_ingest(lakehouse, tmp_path):

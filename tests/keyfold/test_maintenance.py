@@ -20,9 +20,9 @@ from keyfold.lakehouse.checksums import checksum_in_name
 from keyfold.lakehouse.commits import replace_files
 from keyfold.lakehouse.data_files import STAGED, WrittenFile, write_data_file
 from keyfold.lakehouse.log_changes import changes_since, snapshot
+from keyfold.lakehouse.paths import create_table, table_id
 from keyfold.lakehouse.positions import Position, position_at
 from keyfold.lakehouse.reading import data_file_paths
-from keyfold.lakehouse.tables import create_table, table_id
 from keyfold.maintenance import Maintained, MaintainedTable, maintain
 from keyfold.maintenance.checking_tables import Seen, findings_of_table
 from keyfold.maintenance.readers import Reader, readers

@@ -13,11 +13,11 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.commits import append_files, committed_batch
 from keyfold.lakehouse.data_files import write_data_file
 from keyfold.lakehouse.log_changes import changes_since
+from keyfold.lakehouse.paths import create_table, table_id
 from keyfold.lakehouse.positions import position_at
-from keyfold.lakehouse.tables import create_table, table_id
 from keyfold.maintenance import MaintainedTable, maintain
-from keyfold.maintenance.log import trim_log
-from keyfold.maintenance.removals import remember_removals
+from keyfold.maintenance.one_table import remember_removals
+from keyfold.maintenance.recording import trim_log
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks
 from tests.made_generations import put_done, put_generation
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from keyfold.ingestion.parsing.nested import as_json
+from keyfold.ingestion.parsing.mapping import as_json
 from keyfold.stream.raw_paths import path_of
 
 _MOST_FIELDS = 50

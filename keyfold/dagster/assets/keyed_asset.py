@@ -19,7 +19,7 @@ from keyfold.dagster.assets.metadata import (
 from keyfold.dagster.assets.previews import preview
 from keyfold.dagster.plots.figure import try_plot
 from keyfold.dagster.plots.runs import plot_runs
-from keyfold.journal.progress import Progress
+from keyfold.journal.records import Progress
 from keyfold.keyed.generation.batch_records import Counts
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.generation.run_mode import FullRefresh, Replay
@@ -28,7 +28,7 @@ from keyfold.keyed.job.parameters import typical_job
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.job.template import JobTemplate
 from keyfold.keyed.reporting.conservation import Conservation, check_conservation, input_differences
-from keyfold.keyed.reporting.written_rows import last_batch
+from keyfold.keyed.reporting.run_statistics import last_batch
 from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs

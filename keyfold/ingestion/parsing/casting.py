@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyarrow import types
 
 from keyfold.errors import Misconfigured
-from keyfold.exact_times import CALENDAR, are_finer, exact_times
 from keyfold.stream import TIMESTAMP
+from keyfold.times import CALENDAR, are_finer, exact_times
 from keyfold.whole_numbers import whole_numbers
 
 SHOWN = 80

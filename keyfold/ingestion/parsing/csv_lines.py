@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from keyfold.ingestion.parsing.raw_lines import RawLines
-from keyfold.ingestion.parsing.rows import Reject, Rows
+from keyfold.ingestion.parsing.rows import RawLines, Reject, Rows
 from keyfold.ingestion.parsing.text import UnreadableFileError
 
 MAX_ROW_LINES = 1000

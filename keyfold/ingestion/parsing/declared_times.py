@@ -2,9 +2,8 @@
 
 import polars as pl
 
-from keyfold.exact_times import CALENDAR, nanoseconds_beyond
 from keyfold.stream import TIME_UNITS
-from keyfold.times import ISO_FORMAT
+from keyfold.times import CALENDAR, ISO_FORMAT, nanoseconds_beyond
 from keyfold.whole_numbers import whole_numbers
 
 _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}

@@ -8,11 +8,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types
 
-from keyfold.ingestion.parsing.json_spans import with_one_element
-from keyfold.ingestion.parsing.nested import raw_values, value_at
-from keyfold.ingestion.parsing.row_sizes import row_sizes
+from keyfold.ingestion.parsing.json_texts import with_one_element
+from keyfold.ingestion.parsing.mapping import raw_values, value_at
 from keyfold.ingestion.parsing.rows import Reject, Rows
-from keyfold.ingestion.parsing.text import in_bytes
+from keyfold.ingestion.parsing.text import in_bytes, row_sizes
 from keyfold.stream import Stream
 from keyfold.stream.raw_paths import EACH, PLACE, Path, name_of, path_of
 

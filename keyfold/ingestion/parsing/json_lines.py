@@ -13,8 +13,7 @@ from pyarrow import types
 
 from keyfold.ingestion.parsing.json_texts import JsonTexts
 from keyfold.ingestion.parsing.json_values import NOT_JSON, is_text, read_object
-from keyfold.ingestion.parsing.raw_lines import RawLines, line_text
-from keyfold.ingestion.parsing.rows import Reject, Rows
+from keyfold.ingestion.parsing.rows import RawLines, Reject, Rows, line_text
 from keyfold.stream.raw_paths import TEXT_OF, path_of
 
 _PARTS = 16

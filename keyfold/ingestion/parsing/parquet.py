@@ -8,11 +8,10 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types
 
-from keyfold.ingestion.parsing.row_sizes import row_sizes
 from keyfold.ingestion.parsing.rows import Rows
-from keyfold.ingestion.parsing.text import UnreadableFileError, in_bytes
+from keyfold.ingestion.parsing.text import UnreadableFileError, in_bytes, row_sizes
 from keyfold.lakehouse.files import open_for_reading
-from keyfold.lakehouse.int96 import finer_time
+from keyfold.lakehouse.foreign import finer_time
 from keyfold.storage.place import Place
 
 if TYPE_CHECKING:

@@ -17,9 +17,8 @@ import pyarrow as pa
 from keyfold.ingestion.parsing.casting import to_series
 from keyfold.ingestion.parsing.json_lines import read_objects, read_values
 from keyfold.ingestion.parsing.json_texts import JsonTexts
-from keyfold.ingestion.parsing.nested import as_json, raw_values
-from keyfold.ingestion.parsing.raw_lines import line_text
-from keyfold.ingestion.parsing.rows import Reject, Rows
+from keyfold.ingestion.parsing.mapping import as_json, raw_values
+from keyfold.ingestion.parsing.rows import Reject, Rows, line_text
 from keyfold.stream import Stream
 from keyfold.stream.raw_paths import path_of, read_schema
 

@@ -1,4 +1,4 @@
-"""List the files of a landing folder, and decide which of them are complete.
+"""Declare landings, list the files of a landing folder, and decide which of them are complete.
 
 Names that begin with a dot or an underscore are ignored, so a producer that writes under such a name and renames the file at
 the end is always safe. Of other files:
@@ -20,8 +20,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import PurePosixPath
 
+from keyfold.ingestion.sources.kafka.topic import KafkaTopic
+from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.files import files_below, fingerprint
-from keyfold.storage.place import Place, local_path
+from keyfold.storage.place import Place, local_path, path_below, to_place
 from keyfold.storage.remote_path import StoreError
 from keyfold.times import micros
 
@@ -215,3 +217,18 @@ def _changed_at(entry: "os.DirEntry[str] | None") -> int | None:
 def _is_hidden(name: str) -> bool:
     """Whether a name is ignored, as in Spark's file source. `_year=2026` is not: it is the folder of a partition."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
+
+
+Landing = Place | KafkaTopic
+"""A source of events: a folder of files, on a disk or in a bucket, or a Kafka topic."""
+
+
+def source_name(lakehouse: Lakehouse, landing: Place) -> str:
+    """Return the name of a landing folder: its path below the lakehouse directory, which may be moved, or its full path."""
+    inside = path_below(landing, lakehouse.home)
+    return landing.as_posix() if inside is None else inside.as_posix()
+
+
+def source_place(lakehouse: Lakehouse, source: str) -> Place:
+    """Return the landing folder of a `source_name`."""
+    return to_place(source) if source.startswith(("/", "s3a://")) else lakehouse.home / source

@@ -8,9 +8,8 @@ import polars as pl
 
 from keyfold.errors import Misconfigured
 from keyfold.journal.clock import watermark_after
-from keyfold.keyed.calling.slots import SLOT, slots_of
+from keyfold.keyed.calling.slots import SLOT, slots_of, waiting_events, waiting_rows
 from keyfold.keyed.calling.step_call import Called, call_step, count, refuse_other_keys
-from keyfold.keyed.calling.waiting_events import waiting_events, waiting_rows
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.event_frames import tagged
 from keyfold.keyed.job.inputs import INPUT, Input

@@ -18,7 +18,7 @@ from keyfold.keyed.generation.batch_records import ClockRecord, KeyedDone, Keyed
 from keyfold.lakehouse import Lakehouse, read_json
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import DamagedError, read_json_with_tag, remove_tree, replace_json
-from keyfold.lakehouse.pointers import as_decided
+from keyfold.lakehouse.paths import as_decided
 from keyfold.storage.place import Place
 
 RECORD = "generation.json"

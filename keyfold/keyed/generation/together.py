@@ -11,7 +11,7 @@ from keyfold.keyed.generation.generations import Generation, go_live, live_point
 from keyfold.lakehouse import Lakehouse, read_json
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import DamagedError, read_json_with_tag, replace_json, write_json_once
-from keyfold.lakehouse.pointers import announced, as_decided, decision_of
+from keyfold.lakehouse.paths import announced, as_decided, decision_of
 from keyfold.storage.lease import check_held
 from keyfold.storage.place import Place
 

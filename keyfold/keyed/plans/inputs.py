@@ -1,17 +1,21 @@
-"""Check that a job's input tables are those that it has read so far, and find their new rows."""
+"""Find the new rows of a job's input tables, which must be those that it has read so far, and when to look again."""
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from keyfold.errors import Damaged
+from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Input
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.log_changes import Changes, RowsChangedError, changes_since, snapshot
-from keyfold.lakehouse.positions import LogGoneError, OtherHistoryError, Position, check_position
-from keyfold.lakehouse.tables import table_id
+from keyfold.lakehouse.paths import table_id
+from keyfold.lakehouse.positions import LogGoneError, OtherHistoryError, Position, check_position, has_version
 from keyfold.storage.place import Place
 
 REMEDY = "start a new generation with --full-refresh"
@@ -124,3 +128,64 @@ def _newest_positions(generation: Generation) -> dict[str, Position]:
     done = generation.journal.last_done()
     planned = {one.table: one.position for plan in generation.journal.pending() for one in plan.inputs}
     return {**(done.positions if done else {}), **planned}
+
+
+LONGEST_WAIT = timedelta(seconds=1)
+"""Longest time between two plans."""
+
+
+class LastPlanned(NamedTuple):
+    """The time when a run last planned.
+
+    Attributes:
+        at: by the monotonic clock, in seconds.
+        processing_time: the processing time of the plan. The machine's clock may have jumped since.
+    """
+
+    at: float
+    processing_time: datetime
+
+    def now(self) -> datetime:
+        """Return the current processing time."""
+        return self.processing_time + timedelta(seconds=time.monotonic() - self.at)
+
+
+def wait_for_news(
+    tables: Mapping[str, Place],
+    done: KeyedDone | None,
+    stop: threading.Event,
+    every: timedelta,
+    last: LastPlanned | None,
+) -> bool:
+    """Wait until the run has to plan; returns False when `stop` is set.
+
+    Args:
+        tables: the folders of the job's input tables, by name.
+        done: the last commit record.
+        stop: ends the run when it is set.
+        every: interval between two looks.
+        last: when the run last planned; None if it has not planned yet, and must plan now.
+    """
+    while not stop.is_set():
+        positions = done.positions if done else {}
+        if last is None or any(_has_news(table, positions.get(name)) for name, table in tables.items()):
+            return True
+        pause = _until_next_reason(done, last)
+        if pause <= timedelta(0):
+            return True
+        stop.wait(min(every, pause).total_seconds())
+    return False
+
+
+def _has_news(table: Place, position: Position | None) -> bool:
+    # Only looks for the next log entry: planning checks that the table is still the same and its log has no gap.
+    return position is not None and has_version(table, position.version + 1)
+
+
+def _until_next_reason(done: KeyedDone | None, last: LastPlanned) -> timedelta:
+    """Return the time until a timer is due, or until the longest wait has passed."""
+    # Deadlines in event time need no look of their own: event time advances by new events, or by a plan.
+    longest = timedelta(seconds=last.at - time.monotonic()) + LONGEST_WAIT
+    if done is None or done.next_stale_at is None:
+        return longest
+    return min(longest, done.next_stale_at - last.now())

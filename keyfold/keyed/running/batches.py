@@ -15,7 +15,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from keyfold.errors import Damaged, KeyfoldError, StepFailed, error_in
 from keyfold.journal.checksums import NOW_AND_THEN
-from keyfold.journal.progress import Progress, seconds_left
+from keyfold.journal.records import Progress, seconds_left
 from keyfold.keyed.generation.batch_records import Counts, KeyedDone, KeyedPlan
 from keyfold.keyed.generation.checkpoint import clear_unfinished_checkpoint, names_attempts
 from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation

@@ -26,7 +26,7 @@ from keyfold.keyed.running.read import LEAST_SPLITS
 from keyfold.lakehouse import Lakehouse, create_table
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import remove_tree, write_json_once
-from keyfold.lakehouse.tables import table_id
+from keyfold.lakehouse.paths import table_id
 from keyfold.storage.place import Place
 
 

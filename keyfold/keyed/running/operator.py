@@ -15,9 +15,18 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import ValueState
 
 from keyfold.errors import Damaged, StepFailed
-from keyfold.keyed.calling.slots import SLOT, Slots, are_among, distinct, key_groups_of, slots_of, union
+from keyfold.keyed.calling.slots import (
+    SLOT,
+    Slots,
+    are_among,
+    distinct,
+    key_groups_of,
+    slots_of,
+    union,
+    waiting_events,
+    waiting_rows,
+)
 from keyfold.keyed.calling.step_call import Called, call_step, count, refuse_other_keys
-from keyfold.keyed.calling.waiting_events import waiting_events, waiting_rows
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.event_frames import counts_by_input
 from keyfold.keyed.job.lookups import planned_lookups

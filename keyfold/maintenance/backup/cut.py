@@ -23,8 +23,8 @@ from keyfold.journal.checksums import RECORD as CHECKSUMS
 from keyfold.keyed.generation.generations import RECORD
 from keyfold.lakehouse import Lakehouse, read_json
 from keyfold.lakehouse.files import FoundFile, files_below, read_with_tag
+from keyfold.lakehouse.paths import is_table
 from keyfold.lakehouse.presence import absent_files
-from keyfold.lakehouse.tables import is_table
 from keyfold.maintenance.backup.delta_log import LogCut, cut_log
 from keyfold.storage.place import Place, path_below
 

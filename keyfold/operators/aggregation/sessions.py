@@ -12,8 +12,8 @@ from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, Aggregates, counting_job, newest
-from keyfold.operators.periods import period_start
 from keyfold.stream import TIMESTAMP
+from keyfold.times import period_start
 
 START = "window_start"
 

@@ -12,9 +12,8 @@ from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, Aggregates, counting_job, newest
-from keyfold.operators.periods import period_start
 from keyfold.stream import TIMESTAMP
-from keyfold.times import micros
+from keyfold.times import micros, period_start
 
 PANE = "pane_start"
 """Column of events and state: the start of the pane, the time between two consecutive window starts.

@@ -11,8 +11,7 @@ from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.operators.ordering import in_order
 from keyfold.operators.patterns.matching import NO_ROW, Found, Rows, Sequence, find
 from keyfold.operators.patterns.vocabulary import FIRST, LAST, Pattern
-from keyfold.operators.periods import period_start
-from keyfold.times import micros, to_micros
+from keyfold.times import micros, period_start, to_micros
 
 PATTERN, FIRST_TIME, LAST_TIME = "pattern", f"{FIRST}time", f"{LAST}time"
 HOUR_START, EVENTS = "hour_start", "events"

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from keyfold.columns import column, required
 from keyfold.errors import Misconfigured
-from keyfold.ingestion.erased_names import holds_any
+from keyfold.ingestion.quarantined import holds_any
 from keyfold.lakehouse import Lakehouse, create_table, exclusive, is_table
 from keyfold.lakehouse.commits import append_files, committed_batch
 from keyfold.lakehouse.data_files import write_data_file

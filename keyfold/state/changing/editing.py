@@ -16,7 +16,7 @@ from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.privacy import describe_error, masked
 from keyfold.state.changing.audit import Author, record_edit
 from keyfold.state.changing.state_rewriting import ChangeRows, filled, last_batch, rewrite
-from keyfold.state.making.fitting import fitted
+from keyfold.state.making.sources import fitted
 from keyfold.state.making.staging import private_in_state
 from keyfold.state.reading.reader import read_state
 from keyfold.state.rows.expressions import sql_expression

@@ -17,7 +17,7 @@ from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import new_file, sync_folder
 from keyfold.lakehouse.parquet import scan_parquet
 from keyfold.privacy import MASK, masked
-from keyfold.state.making.fitting import fitted
+from keyfold.state.making.sources import fitted
 from keyfold.state.rows.expressions import sql_expression
 from keyfold.storage.place import Place
 

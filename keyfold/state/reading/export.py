@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from keyfold.errors import InvalidData, Misconfigured
 from keyfold.lakehouse.data_files import WrittenFile, write_data_file
 from keyfold.lakehouse.files import sync_folder
-from keyfold.lakehouse.tables import create_table, is_table
+from keyfold.lakehouse.paths import create_table, is_table
 from keyfold.state.reading.failures import explained
 from keyfold.state.reading.state_rows import Change, StateRows
 from keyfold.state.reading.variables import VariableRows

@@ -16,8 +16,7 @@ from keyfold.keyed.parts.folding import state_frames
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.rows.codec import empty
 from keyfold.state.reading.failures import REMEDY, explained
-from keyfold.state.rows.keys import WantedKeys
-from keyfold.state.rows.selection import selected
+from keyfold.state.rows.keys import WantedKeys, selected
 from keyfold.storage.place import Place
 
 _ROWS_AT_ONCE = 50_000

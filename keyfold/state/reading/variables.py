@@ -18,7 +18,7 @@ from keyfold.keyed.generation.state_source import read_source
 from keyfold.state.reading.failures import explained
 from keyfold.state.reading.spark_checkpoint import TTL, check_batch, describe_parts, parts_of, rows_of_keys
 from keyfold.state.reading.state_rows import OnWorker, RowsOnWorkers
-from keyfold.state.rows.selection import select_columns
+from keyfold.state.rows.keys import select_columns
 
 _KEPT = {"ValueState": "value", "ListState": "list_value", "MapState": "map_value"}
 _KEY = "#key"

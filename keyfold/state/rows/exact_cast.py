@@ -6,7 +6,7 @@ from decimal import Context, Decimal, Inexact, InvalidOperation
 
 import polars as pl
 
-from keyfold.exact_times import exact_times
+from keyfold.times import exact_times
 from keyfold.whole_numbers import whole_numbers
 
 _SAFE_DIGITS = {pl.Float64: 15, pl.Float32: 6}

@@ -1,4 +1,4 @@
-"""Parse the keys to read from a state, and select their rows and slots."""
+"""Parse the keys to read from a state, and select their rows, columns and slots."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from keyfold.errors import InvalidData
 from keyfold.keyed.calling.slots import Slots, slot_expression
@@ -116,3 +118,33 @@ def _value(column: str, value: Any, kind: pl.DataType) -> Any:
         return None if value is None else exact_cast(given, kind).drop_nulls().item()
     except (pl.exceptions.PolarsError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise InvalidData(f"key column {column} is {kind}, and {value!r} is not") from error
+
+
+def selected(where: str, columns: Mapping[str, str], there: Iterable[str]) -> dict[str, str]:
+    """Check the selected columns, and return them with their new names.
+
+    Args:
+        where: describes the rows, for messages.
+        columns: new names, by column.
+        there: the columns that the rows have.
+
+    Raises:
+        KeyfoldError: a column does not exist, or two have the same name.
+    """
+    there, names = list(there), list(columns.values())
+    if unknown := [name for name in columns if name not in there]:
+        raise InvalidData(f"{where}: no column {', '.join(unknown)}; there are {', '.join(there)}")
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InvalidData(f"{where}: two columns would have the name {', '.join(twice)}; give each its own")
+    return dict(columns)
+
+
+def select_columns(frame: DataFrame, columns: Mapping[str, str], where: str) -> DataFrame:
+    """Select columns of a Spark frame, and rename them; without a selection, the frame is returned unchanged.
+
+    Raises:
+        KeyfoldError: as `selected`.
+    """
+    if not columns:
+        return frame
+    return frame.select(*(F.col(f"`{old}`").alias(new) for old, new in selected(where, columns, frame.columns).items()))

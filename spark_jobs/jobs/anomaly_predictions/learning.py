@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from keyfold.operators.periods import period_start
+from keyfold.times import period_start
 from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
 from spark_jobs.jobs.anomaly_predictions.models.runs import Integers, KeyRuns, key_runs
 

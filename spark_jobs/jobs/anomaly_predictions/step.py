@@ -12,8 +12,7 @@ from keyfold import Clock, Step
 from keyfold.keyed.job import STALE_AT, Parted, Timeout
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.ordering import Ordered, in_order
-from keyfold.operators.periods import period_start
-from keyfold.times import shifted
+from keyfold.times import period_start, shifted
 from spark_jobs.jobs.anomaly_predictions.changes import NONE, emit_all, find_changes
 from spark_jobs.jobs.anomaly_predictions.learning import Learn
 from spark_jobs.jobs.anomaly_predictions.model_state import Kept

@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from keyfold.cli.terminal import failures, progress_of, warn
-from keyfold.journal.progress import Progress
+from keyfold.journal.records import Progress
 from keyfold.lakehouse import exclusive
 from keyfold.storage.place import to_place
 from tests.faulty_store import Fault, faulty_store

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from keyfold.ingestion.event_ids import event_ids
+from keyfold.ingestion.duplicates import event_ids
 from keyfold.stream import TIMESTAMP, Stream
 from tests.examples import examples
 

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from keyfold.ingestion.erased_names import erased_name, holds_any
 from keyfold.ingestion.parsing import parse_file, parse_messages
-from keyfold.ingestion.quarantined import ABSENT, FOUND, UNKNOWN, search_lines
+from keyfold.ingestion.quarantined import ABSENT, FOUND, UNKNOWN, erased_name, holds_any, search_lines
 from keyfold.state.erasure.erasing_ingest import typed_values
 from keyfold.stream import TIMESTAMP, Source, Stream
 from tests.examples import examples

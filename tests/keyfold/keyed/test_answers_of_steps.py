@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
-from keyfold.keyed.job.per_key import KeyAnswer, per_key
+from keyfold.keyed.job.per_key import KeyAnswer, column_of, per_key
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.rows.codec import AnswerError
-from keyfold.keyed.rows.record_values import column_of
 from keyfold.keyed.runner import run_job
 from tests.examples import examples
 from tests.keyfold.keyed.toy_jobs import CLICK, TOTAL, clicks, totals, windows, windows_per_key

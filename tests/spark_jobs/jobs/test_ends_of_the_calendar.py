@@ -12,9 +12,8 @@ from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.calling.step_call import within_calendar
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.operators.periods import period_starts
 from keyfold.testing import accounted_for, restart
-from keyfold.times import BEGINNING, END, micros, to_iso
+from keyfold.times import BEGINNING, END, micros, period_starts, to_iso
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.fleet_days.days import days_around
 from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES

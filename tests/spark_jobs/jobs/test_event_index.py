@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.operators.periods import period_starts
 from keyfold.testing import assert_same, play
-from keyfold.times import EPOCH
+from keyfold.times import EPOCH, period_starts
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.streams import RIDE_POINTS, SALES, STREAMS
 from tests.examples import examples

@@ -19,9 +19,8 @@ from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.template import JobTemplate
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.maintenance import RETENTION, Maintained, MaintainedTable, maintain
-from keyfold.maintenance.log import trim_log
-from keyfold.maintenance.recording import record_ingest
-from keyfold.maintenance.removals import remember_removals
+from keyfold.maintenance.one_table import remember_removals
+from keyfold.maintenance.recording import record_ingest, trim_log
 from keyfold.runs.table_maintenance import tables_of_generation, tables_of_ingest
 from keyfold.stream import Stream
 

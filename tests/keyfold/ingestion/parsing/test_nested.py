@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from keyfold.columns import column, required
 from keyfold.errors import Misconfigured
 from keyfold.ingestion.parsing import parse_messages
-from keyfold.ingestion.parsing.json_spans import with_one_element
-from keyfold.ingestion.parsing.json_texts import JsonTexts
+from keyfold.ingestion.parsing.json_texts import JsonTexts, with_one_element
 from keyfold.stream import TIMESTAMP, Source, Stream
 from keyfold.stream.raw_paths import name_of, path_of
 from tests.examples import examples

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from keyfold.keyed.plans import lookout
-from keyfold.keyed.plans.lookout import LastPlanned, wait_for_news
+from keyfold.keyed.plans import inputs
+from keyfold.keyed.plans.inputs import LastPlanned, wait_for_news
 from keyfold.lakehouse.positions import Position
 
 NAME = "events.clicks"
@@ -28,7 +28,7 @@ def stop():
 
 @pytest.fixture(autouse=True)
 def no_second_goes_by(monkeypatch):
-    monkeypatch.setattr(lookout, "LONGEST_WAIT", HOUR)
+    monkeypatch.setattr(inputs, "LONGEST_WAIT", HOUR)
 
 
 def done(position=0, next_stale_at=None) -> Any:
@@ -70,7 +70,7 @@ def test_a_timer_goes_by_the_processing_time_of_runs_which_do_not_follow_a_clock
 
 def test_after_a_while_without_news_it_is_time_to_plan_all_the_same(tmp_path, stop, monkeypatch):
     entry(tmp_path, 0)
-    monkeypatch.setattr(lookout, "LONGEST_WAIT", timedelta(seconds=0.2))
+    monkeypatch.setattr(inputs, "LONGEST_WAIT", timedelta(seconds=0.2))
     assert wait_for_news({NAME: tmp_path}, done(0), stop, HOUR, just_now())
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from keyfold.errors import InvalidData
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.state.making.fitting import fitted
+from keyfold.state.making.sources import fitted
 from keyfold.state.making.staging import as_state, check_rows
 from keyfold.state.rows.exact_cast import exact_cast
 from keyfold.state.rows.keys import wanted_keys

@@ -12,7 +12,7 @@ from keyfold.dagster.automation.upkeep.maintenance import maintenance
 from keyfold.dagster.resources import LakehouseResource
 from keyfold.journal.checksums import read_checksums
 from keyfold.lakehouse import Lakehouse, exclusive, write_json
-from keyfold.maintenance.removals import remember_removals
+from keyfold.maintenance.one_table import remember_removals
 from keyfold.storage.place import Place
 from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
 from spark_jobs.streams import RIDE_POINTS, WEATHER

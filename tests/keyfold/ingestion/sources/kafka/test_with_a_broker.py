@@ -283,7 +283,7 @@ def test_continuous_ingest_waits_for_a_broker_that_is_away_and_loses_and_doubles
     broker: Broker, lakehouse: Lakehouse, monkeypatch
 ):
     monkeypatch.setattr("keyfold.ingestion.sources.kafka.topic.TIMEOUT", 1.0)
-    monkeypatch.setattr("keyfold.ingestion.sources.kafka.outages.PAUSE", 0.1)
+    monkeypatch.setattr("keyfold.ingestion.sources.kafka.topic.PAUSE", 0.1)
     # Without an id, so that none would be dropped as a copy.
     topic, stream, stop, told = broker.topic(), replace(EVENTS, event_id=()), threading.Event(), []
     running = threading.Thread(
