@@ -1,5 +1,6 @@
 """What every test may share: one Spark session, a lakehouse of its own, the real data."""
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -31,6 +32,8 @@ __all__ = ["cut_power", "local_reader", "state_without_spark", "without_spark"]
 hear_signals()
 use_fast_starts()
 use_memory()
+# `make test` sets it for servers. Continuous runs of tests must not report to this checkout's instance.
+os.environ.pop("DAGSTER_HOME", None)
 # Examples may take any time: machines are busy. Where the variable CI is set, this is hypothesis' default.
 hypothesis.settings.register_profile("any time", hypothesis.settings.default, deadline=None)
 hypothesis.settings.load_profile("any time")

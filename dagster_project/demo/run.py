@@ -12,7 +12,6 @@ import os
 import shlex
 import sys
 import time
-import uuid
 from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
@@ -27,8 +26,6 @@ from dagster_project.demo.report import print_report
 from keyfold import KeyfoldError, Lakehouse
 from keyfold.cli.plain_text import message
 from keyfold.cli.terminal import print_error
-from keyfold.dagster.automation.upkeep.open_databases import databases_kept_open
-from keyfold.dagster.automation.upkeep.run_liveness import lock_run
 from keyfold.dagster.resources import lakehouse_home
 from keyfold.dagster.serving.home import prepare_dagster_home
 from keyfold.ingestion.landing import LANDING_VARIABLE
@@ -147,11 +144,7 @@ def _run(lakehouse: Lakehouse, folder: Path | None) -> tuple[dg.ExecuteInProcess
             # Geofences of the simulated fleet; open warnings are not affected.
             os.environ["KEYFOLD_GEOFENCES"] = str(GEOFENCES)
         config = {"ops": ops, "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-        # With this lock, the daemon of `make ui` sees that the run has ended if this process is killed.
-        run_id = str(uuid.uuid4())
-        lock_run(instance, run_id)
-        with databases_kept_open(instance, run_id):
-            result = job.execute_in_process(instance=instance, run_config=config, run_id=run_id, raise_on_error=False)
+        result = job.execute_in_process(instance=instance, run_config=config, raise_on_error=False)
     return result, instance
 
 

@@ -7,9 +7,8 @@ from contextlib import contextmanager
 import dagster as dg
 
 from keyfold.dagster.alerts.settings import AlertSettings
-from keyfold.dagster.automation.upkeep.run_liveness import watched_in_process_executor
 from keyfold.dagster.resources import check_home, lakehouse_home, resources_from, spark_settings
-from keyfold.dagster.run_config import closed
+from keyfold.dagster.run_config import checked_in_process_executor, closed
 from keyfold.dagster.submitted.setting import is_submitted
 from keyfold.dagster.submitted.spark_steps import submitted
 from keyfold.machine.private_files import keep_files_private
@@ -38,12 +37,10 @@ def _definitions() -> dg.Definitions:
     # Imported here, since these modules build assets, checks and jobs when they are imported.
     from keyfold.dagster.assets import health  # noqa: PLC0415
     from keyfold.dagster.automation import definitions as automation  # noqa: PLC0415
-    from keyfold.dagster.automation.state.open_state import open_state_assets  # noqa: PLC0415
     from keyfold.dagster.suites import SUITES  # noqa: PLC0415
 
     assets = [
-        *(asset for group in automation.GROUPS for asset in automation.ASSETS[group.name]),
-        *open_state_assets(automation.GROUPS),
+        *(asset for group in automation.GROUPS for asset in group.assets),
         *health.ASSETS,
     ]
     checks = [
@@ -56,7 +53,6 @@ def _definitions() -> dg.Definitions:
             for stream in streams_with(group.stream, project_streams())
         ),
         *SUITES,
-        *automation.CONTINUOUS_CHECKS,
     ]
     if is_submitted():
         assets, checks = submitted(assets, checks, module=current_project().definitions, settings=spark_settings)
@@ -68,7 +64,7 @@ def _definitions() -> dg.Definitions:
         schedules=automation.SCHEDULES,
         resources=closed(resources_from()),
         # One process with one Spark session a run: a process for each step would start a JVM for each.
-        executor=watched_in_process_executor,
+        executor=checked_in_process_executor,
     )
 
 

@@ -68,6 +68,32 @@ def closed(resources: Mapping[str, dg.ConfigurableResource[Any]]) -> dict[str, d
     return {"io_manager": dg.mem_io_manager, **definitions}
 
 
+@dg.executor(name="in_process", config_schema=dg.in_process_executor.config_schema)  # pyright: ignore[reportArgumentType]
+def checked_in_process_executor(context: dg.InitExecutorContext) -> dg.Executor:
+    """Build Dagster's in-process executor, which first checks that the run config names no environment variable."""
+    return _Checked(dg.in_process_executor.executor_creation_fn(context))  # pyright: ignore[reportOptionalCall]
+
+
+class _Checked(dg.Executor):
+    def __init__(self, executor: Any) -> None:
+        self._executor = executor
+
+    @property
+    def retries(self) -> Any:
+        return self._executor.retries
+
+    @property
+    def step_dependency_config(self) -> Any:
+        return self._executor.step_dependency_config
+
+    def execute(self, plan_context: Any, execution_plan: Any) -> Iterator[dg.DagsterEvent]:
+        # Every run of the project passes here before its first step.
+        check_names_no_variable(
+            plan_context.job.get_definition().run_config_schema.config_type, plan_context.dagster_run.run_config
+        )
+        yield from self._executor.execute(plan_context, execution_plan)
+
+
 def _closed(resource: dg.ConfigurableResource[Any]) -> dg.ResourceDefinition:
     definition = resource.get_resource_definition()
     if not isinstance(resource, SparkResource):

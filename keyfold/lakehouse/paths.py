@@ -6,7 +6,6 @@ HOME/landing/<stream>/                       files to ingest
 HOME/events/<stream>/                        Delta, append
 HOME/quarantine/<stream>/                    Delta, append
 HOME/monitoring/<table>/                     Delta: what runs did
-HOME/open/<job>/                             Delta: a job's open keys when the table was last written
 HOME/ingest/<stream>/                        ingest.json, journal/, files/ (files read), ids/ (event ids seen)
 HOME/aside/<stream>-<time>/                  the old tables of a rebuilt stream: delete them yourself
 HOME/jobs/<job>/current.json                 the live generation (`pointers`)
@@ -81,10 +80,6 @@ class Lakehouse:
         """Return a Delta table about runs."""
         return self.home / "monitoring" / table
 
-    def open_state(self, job: str) -> Place:
-        """Return the Delta table of a job's open keys when the table was last written."""
-        return self.home / "open" / job
-
     def ingest(self, stream: str) -> Place:
         """Return the folder of a stream's ingest journal and of the event ids seen."""
         return self.home / "ingest" / stream
@@ -107,7 +102,7 @@ class Lakehouse:
         """Return all existing Delta tables by the name that `keyfold show` takes. Those of a branch are `<table>@<branch>`."""
         named = {
             f"{kind}.{path.name}": path
-            for kind in ("events", "quarantine", "monitoring", "open")
+            for kind in ("events", "quarantine", "monitoring")
             for path in sorted((self.home / kind).glob("*"))
         }
         for pointer in sorted(self.home.glob("jobs/*/current.json")):

@@ -124,9 +124,8 @@ def _owners(lakehouse: Lakehouse) -> Iterator[tuple[str, _Look]]:
         yield f"job {job}", lambda _, job=job: _of_pointer(lakehouse, job)
         for one in sorted([*folder.glob("generation-*"), *folder.glob("branches/*")]):
             yield f"{job}/{one.name}", lambda seen, job=job, one=one: _of_generation(lakehouse, job, one, seen)
-    for kind in ("monitoring", "open"):
-        for table in sorted(path for path in (home / kind).glob("*") if (path / "_delta_log").is_dir()):
-            yield f"{kind}.{table.name}", lambda seen, table=table: findings_of_table(table, _RESTORE, seen)
+    for table in sorted(path for path in (home / "monitoring").glob("*") if (path / "_delta_log").is_dir()):
+        yield f"monitoring.{table.name}", lambda seen, table=table: findings_of_table(table, _RESTORE, seen)
 
 
 def _of_ingest(lakehouse: Lakehouse, stream: str, seen: Seen) -> Iterator[Finding]:

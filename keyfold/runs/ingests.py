@@ -18,6 +18,7 @@ from keyfold.journal.records import Progress
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_ingest
 from keyfold.runs.health import facts_of_ingest, served_on_loopback
+from keyfold.runs.reporting import reported, written_by_ingest
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_ingest
 from keyfold.stream import Stream
 from keyfold.stream.sharing import check_sharing
@@ -40,7 +41,7 @@ def ingest_continuously(
     """Ingest files or messages as they arrive, until `stop` is set; the batch in progress is finished first.
 
     The small files of the streams' tables are compacted regularly. If Kafka becomes unreachable after the first run, ingest
-    waits for it.
+    waits for it. If DAGSTER_HOME is set, Dagster shows what was written (`keyfold.runs.reporting`).
 
     Args:
         spark, lakehouse, stream, landing, sharing, on_batch: as in `ingest`.
@@ -48,7 +49,8 @@ def ingest_continuously(
         every: interval between two looks at the folder or topic.
         stop: ends the ingest when it is set.
         metrics_port: port of 127.0.0.1 that serves `/health` and `/metrics`; None serves nothing.
-        on_warning: called when Kafka cannot be reached or answers again, and when maintenance of a table failed.
+        on_warning: called when Kafka cannot be reached or answers again, and when maintenance of a table
+            or a report to Dagster failed.
 
     Raises:
         KeyfoldError: as `ingest`; or the port is taken.
@@ -77,7 +79,11 @@ def ingest_continuously(
             on_batch(progress)
         maintenance.after_batch()
 
-    with maintenance, served_on_loopback(metrics_port, lambda: facts_of_ingest(lakehouse, stream.name)):
+    with (
+        maintenance,
+        served_on_loopback(metrics_port, lambda: facts_of_ingest(lakehouse, stream.name)),
+        reported(lambda: written_by_ingest(lakehouse, streams), on_warning),
+    ):
         ingest = partial(
             ingest_under_lock,
             spark,

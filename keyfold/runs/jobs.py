@@ -17,6 +17,7 @@ from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_job
 from keyfold.runs.health import facts_of_job, served_on_loopback
+from keyfold.runs.reporting import reported, written_by_job
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_job
 from keyfold.sinks.kafka import Published, Publisher
 
@@ -84,14 +85,15 @@ def run_continuously(
 ) -> JobRun:
     """Run a job over events as they arrive, until `stop` is set; the batch in progress is finished first.
 
-    The rows of each batch are sent to their topics. The small files of the job's tables are compacted regularly.
+    The rows of each batch are sent to their topics. The small files of the job's tables are compacted regularly. If DAGSTER_HOME is
+    set, Dagster shows what was written (`keyfold.runs.reporting`).
 
     Args:
         spark, lakehouse, job, options: as in `run`.
         every: interval between two looks at the input tables.
         stop: ends the run when it is set; without it the run ends with the process, or by KeyboardInterrupt.
         metrics_port: port of 127.0.0.1 that serves `/health` and `/metrics`; None serves nothing.
-        on_warning: called when maintenance of a table failed; the run continues.
+        on_warning: called when maintenance of a table or a report to Dagster failed; the run continues.
 
     Raises:
         KeyfoldError: as `run`; or the port is taken, or Spark's Java process has ended.
@@ -117,7 +119,11 @@ def run_continuously(
         publisher.publish()
         maintenance.after_batch()
 
-    with maintenance, served_on_loopback(metrics_port, lambda: facts_of_job(lakehouse, job.name)):
+    with (
+        maintenance,
+        served_on_loopback(metrics_port, lambda: facts_of_job(lakehouse, job.name)),
+        reported(lambda: written_by_job(lakehouse, job.name), on_warning),
+    ):
         summary = runner.run_continuously(
             spark, lakehouse, job, every=every, stop=stop, options=replace(options, on_batch=on_batch)
         )

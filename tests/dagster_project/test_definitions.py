@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
 from dagster_project.definitions import defs
-from keyfold.dagster.automation.upkeep.run_liveness import WatchedRunLauncher
 from keyfold.dagster.resources import ENVIRONMENTS, SparkResource, resources_from
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.parameters import build_job
@@ -52,7 +51,6 @@ def test_the_asset_graph_is_the_one_we_mean():
         **{f"{stream}_{table}": [f"{stream}_landing"] for stream in STREAMS for table in ("events", "quarantine")},
         **{name: parents(job) for name, job in JOBS.items()},
         **{f"{name}_late": parents(job) for name, job in JOBS.items()},
-        **{f"{name}_open": [name] for name in JOBS},
         **{side: [job] for job, sides in SIDES.items() for side in sides},
         "run_statistics": sorted(JOBS),
     }  # fmt: skip
@@ -154,13 +152,17 @@ def test_the_shipped_instance_settings_make_one_run_at_a_time_of_a_pool(tmp_path
         assert pools.pool_granularity is not None
         assert pools.pool_granularity.value == "run"
         assert instance.run_monitoring_enabled
-        # Which knows of runs whose process has died; monitoring by itself does not.
-        assert isinstance(instance.run_launcher, WatchedRunLauncher)
+        # A run whose machine went down holds its pools for a day at most.
+        assert 0 < instance.run_monitoring_max_runtime_seconds <= 24 * 3600
         assert getattr(instance.run_coordinator, "dequeue_interval_seconds") == 1  # noqa: B009 - of the queue alone
         skipped = instance.get_tick_retention_settings(InstigatorType.SENSOR)[TickStatus.SKIPPED]
         assert skipped == 1
         assert not instance.telemetry_enabled
-    assert yaml.safe_load(settings.read_text())["run_monitoring"]["free_slots_after_run_end_seconds"] > 0
+    monitoring = yaml.safe_load(settings.read_text())["run_monitoring"]
+    polls, free = monitoring["poll_interval_seconds"], monitoring["free_slots_after_run_end_seconds"]
+    # A run that did not start, or was cancelled, is over and its pools are free in two minutes.
+    assert free > 0
+    assert polls + max(monitoring["start_timeout_seconds"], monitoring["cancel_timeout_seconds"]) + free < 120 + polls
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,11 @@ from keyfold.dagster.assets.metadata import (
     table_metadata,
     warning_metadata,
 )
+from keyfold.dagster.assets.open_state import open_state_metadata
 from keyfold.dagster.assets.previews import preview
 from keyfold.dagster.plots.figure import try_plot
 from keyfold.dagster.plots.runs import plot_runs
+from keyfold.dagster.reporting import is_left_to_continuous_run
 from keyfold.journal.records import Progress
 from keyfold.keyed.generation.batch_records import Counts
 from keyfold.keyed.generation.configured import configured_job
@@ -75,6 +77,9 @@ def keyed_assets(shown: JobAssets, *, group: str, owners: Sequence[str] = ()) ->
         spark: dg.ResourceParam[SparkSession],
         lakehouse: dg.ResourceParam[Lakehouse],
     ) -> Iterator[dg.MaterializeResult]:
+        if is_left_to_continuous_run(context, lakehouse.job(template.name)):
+            return
+
         def report_batch(progress: Progress, counts: Counts) -> None:
             rows = ", ".join(f"{count:,} {name}" for name, count in counts.rows.items() if count) or "none"
             context.log.info(f"{progress.describe()}: {counts.events:,} events; rows: {rows}")
@@ -98,7 +103,10 @@ def keyed_assets(shown: JobAssets, *, group: str, owners: Sequence[str] = ()) ->
             _observe_branch(context, lakehouse, job, summary, mode.branch)
             return
         published = {one.table: one for one in summary.published}
-        plots = _plots(context, lakehouse, job, shown.plot, of_counts=shown.plot_of_counts)
+        of_job = {
+            **_plots(context, lakehouse, job, shown.plot, of_counts=shown.plot_of_counts),
+            **open_state_metadata(context.log, spark, lakehouse, job),
+        }
         batch = last_batch(lakehouse, job.name)
         for table in job.tables:
             yield dg.MaterializeResult(
@@ -106,7 +114,7 @@ def keyed_assets(shown: JobAssets, *, group: str, owners: Sequence[str] = ()) ->
                 metadata={
                     **_written_metadata(lakehouse, job, table, summary, batch, before[table.name]),
                     **_published_metadata(published.get(table.name)),
-                    **(plots if table.name == job.name else {}),
+                    **(of_job if table.name == job.name else {}),
                 },
             )
 
@@ -171,7 +179,7 @@ def _spec(job: KeyedJob, table: OutputTable, group: str, description: str, owner
         description=description if table.name == job.name else table.description,
         group_name=group,
         kinds={"pyspark", "deltalake"},
-        # A replay writes none of the live tables, and downstream assets must not run for it.
+        # A replay writes none of the live tables, nor does a run that leaves the job to a continuous one.
         skippable=True,
         owners=list(owners),
         tags={"keyfold/job": job.name},

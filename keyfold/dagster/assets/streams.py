@@ -12,6 +12,7 @@ from keyfold import ingestion
 from keyfold.dagster.assets.columns import column_schema
 from keyfold.dagster.assets.metadata import table_key, table_metadata, warning_metadata
 from keyfold.dagster.assets.previews import preview, preview_quarantine
+from keyfold.dagster.reporting import is_left_to_continuous_run
 from keyfold.errors import Misconfigured, NotFound
 from keyfold.ingestion.ingest_settings import QUARANTINE
 from keyfold.ingestion.landing import find_landing
@@ -108,6 +109,8 @@ def stream_assets(
         spark: dg.ResourceParam[SparkSession],
         lakehouse: dg.ResourceParam[Lakehouse],
     ) -> Iterator[dg.MaterializeResult]:
+        if is_left_to_continuous_run(context, lakehouse.ingest(stream.name)):
+            return
         landing = find_landing(stream.name, start=config.start, on_gap=config.on_gap, anew=config.topic_anew)
         settle = timedelta(seconds=config.settle_seconds)
         summary = ingestion.ingest(
@@ -148,6 +151,8 @@ def _specs(stream: Stream, landing: dg.AssetKey, group: str, owners: Sequence[st
             description=description,
             group_name=group,
             kinds={"pyspark", "deltalake"},
+            # A run that leaves the stream to a continuous one writes nothing.
+            skippable=True,
             owners=list(owners),
             metadata={"dagster/table_name": name, "dagster/column_schema": column_schema(schema)},
         )

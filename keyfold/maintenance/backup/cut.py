@@ -57,7 +57,7 @@ class Part:
 def part_names(lakehouse: Lakehouse) -> list[str]:
     """The parts of a lakehouse, by folder, in the order in which they must be cut and copied."""
     jobs, streams = lakehouse.home.glob("jobs/*"), lakehouse.home.glob("ingest/*")
-    others = [lakehouse.home / name for name in ("monitoring", "open", "aside", "landing", "")]
+    others = [lakehouse.home / name for name in ("monitoring", "aside", "landing", "")]
     return [_below(lakehouse, folder) for folder in (*sorted(jobs), *sorted(streams), *others)]
 
 
@@ -75,7 +75,7 @@ def cut_part(lakehouse: Lakehouse, name: str) -> Part:
             _cut_job(lakehouse, folder, part)
         elif top == "ingest":
             _cut_ingest(lakehouse, folder, part)
-        elif top in ("monitoring", "open"):
+        elif top == "monitoring":
             for table in sorted(folder.glob("*")):
                 _cut_table(lakehouse, table, part)
         else:

@@ -1,4 +1,4 @@
-"""Tools that change the state of jobs, each declared once; commands and Dagster jobs are built from the declarations."""
+"""Tools that change the state of jobs, each declared once; commands are built from the declarations."""
 
 from keyfold.runs.tools.bootstrapping import BootstrapState
 from keyfold.runs.tools.branching import PromoteBranch, RedriveLateEvents, TryChangedJob

@@ -16,7 +16,6 @@ class BootstrapState(JobTool):
     """Seed a new generation of a job from a table; the next run continues from it."""
 
     tool = "state_bootstrap"
-    needs_token = True
 
     source: Annotated[str, Option("--from", "TABLE|PATH")] = Field(
         description="A table, or Delta, Parquet, CSV or JSON lines."
@@ -44,7 +43,7 @@ class BootstrapState(JobTool):
         """Seed the new generation, or report what it would contain."""
         (job,) = work.jobs
         seeded = bootstrap(work.spark, work.lakehouse, job, self._wanted(), dry_run=self.dry_run)
-        return Outcome(asdict(seeded), _text(seeded), {"sample": (seeded.sample, job.private_of(job.state))})
+        return Outcome(asdict(seeded), _text(seeded))
 
     def _wanted(self) -> Bootstrap:
         watermark = parse_time("--watermark", self.watermark)

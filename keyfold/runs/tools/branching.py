@@ -6,14 +6,13 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from keyfold.keyed.job.contract import KeyedJob
 from keyfold.project import project_jobs
 from keyfold.runs.chains import consumers_of, promote_with_consumers
 from keyfold.runs.jobs import JobRun
 from keyfold.runs.summaries import run_summary, run_text
 from keyfold.runs.tools.tool import PARAMETERS, JobTool, Option, Outcome, Parameters, Time, Work
 from keyfold.state.changing.promoting import promote
-from keyfold.state.changing.trying import frame_of, redrive, try_job
+from keyfold.state.changing.trying import redrive, try_job
 from keyfold.state.differences.comparing import TableDifference
 from keyfold.state.rows.lines import json_lines
 from keyfold.times import parse_time
@@ -37,7 +36,6 @@ class TryChangedJob(JobTool):
         span = {"since": parse_time("--since", self.since), "until": parse_time("--until", self.until)}
         trial = try_job(work.spark, work.lakehouse, job, self.branch, **span, options=work.options)
         return _compared(
-            job,
             {"job": self.job, "branch": self.branch, "live": trial.live},
             f"{self.job}: branch {self.branch} beside {trial.live}, {trial.run.counts.events:,} events",
             trial.tables,
@@ -99,7 +97,6 @@ class RedriveLateEvents(JobTool):
         live = promote(work.lakehouse, self.job, self.branch).name if self.promote else None
         late = {"late_before": found.late_before, "late_after": found.late_after}
         return _compared(
-            job,
             {"job": self.job, "branch": self.branch, **late, "live": live},
             f"{self.job}: {found.late_before:,} late events, {found.late_after:,} still late in {self.branch}",
             found.trial.tables,
@@ -107,21 +104,9 @@ class RedriveLateEvents(JobTool):
         )
 
 
-def _compared(
-    job: KeyedJob, summary: dict[str, Any], begin: str, tables: Sequence[TableDifference], end: str
-) -> Outcome:
-    """Make the outcome of a comparison with the live tables: counts, samples, and text between `begin` and `end`."""
-    schemas = {table.name: table.schema for table in job.tables}
-    samples = {
-        f"samples of {one.table}": (one.samples, job.private_of(schemas[one.table]))
-        for one in tables
-        if not one.is_none
-    }
-    return Outcome(
-        {**summary, "tables": [asdict(one) for one in tables]},
-        "\n".join([begin, *_lines(tables), end]),
-        {"tables": (frame_of(tuple(tables)), frozenset()), **samples},
-    )
+def _compared(summary: dict[str, Any], begin: str, tables: Sequence[TableDifference], end: str) -> Outcome:
+    """Make the outcome of a comparison with the live tables: counts, and text between `begin` and `end`."""
+    return Outcome({**summary, "tables": [asdict(one) for one in tables]}, "\n".join([begin, *_lines(tables), end]))
 
 
 def _lines(tables: Sequence[TableDifference]) -> list[str]:

@@ -31,7 +31,6 @@ class EditKeys(JobTool):
     """Correct or remove the state of named keys, in a new generation."""
 
     tool = "state_edit"
-    needs_token = True
 
     keys: Annotated[list[str], Option("--key", "KEY")] = Field(
         min_length=1, description="A key; a JSON object if it has several columns. May be repeated."
@@ -57,12 +56,7 @@ class EditKeys(JobTool):
         edit = Edit(tuple(self.keys), self.corrections, Author(self.who, self.why))
         edited = edit_state(work.spark, work.lakehouse, job, edit, dry_run=self.dry_run)
         rows = {"before": edited.rows_before, "after": edited.rows_after}
-        private = job.private_of(job.state)
-        return Outcome(
-            {"job": self.job, "generation": edited.generation, **rows},
-            _edit_text(edited),
-            {name: (frame, private) for name, frame in rows.items()},
-        )
+        return Outcome({"job": self.job, "generation": edited.generation, **rows}, _edit_text(edited))
 
 
 class EraseRowsEverywhere(StateTool):
@@ -71,7 +65,6 @@ class EraseRowsEverywhere(StateTool):
     tool = "state_erase"
     subject = "stream"
     confirm = "Repeat the stream's name: erased rows cannot be restored."
-    needs_token = True
 
     stream: str = Field(description=f"One of: {', '.join(project_streams())}.")
     values: Annotated[dict[str, list[str]], Option("--where", "COLUMN=VALUE")] = Field(

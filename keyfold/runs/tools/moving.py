@@ -3,7 +3,6 @@
 from dataclasses import asdict
 from typing import Annotated
 
-import polars as pl
 from pydantic import Field
 
 from keyfold.runs.tools.tool import PARAMETERS, DryRun, JobTool, Option, Outcome, Parameters, Work
@@ -31,8 +30,7 @@ class MoveState(JobTool):
         (job,) = work.jobs
         if self.dry_run:
             plan = plan_change(work.lakehouse, job, self.partitions)
-            changes = pl.DataFrame([{name: str(value) for name, value in asdict(one).items()} for one in plan.changes])
-            return Outcome(asdict(plan), _text(plan), {"changes": (changes, frozenset())})
+            return Outcome(asdict(plan), _text(plan))
         moved = move(work.spark, work.lakehouse, job, self.partitions)
         summary = {
             "job": self.job,

@@ -1,16 +1,14 @@
 """Declare a tool that changes the state of jobs: its inputs, its action and its report.
 
-A tool is a Pydantic model. `keyfold.cli.state_tools` builds a command from it, and
-`keyfold.dagster.automation.state.state_tools` a Dagster job. Its docstring is the help of both. Its fields are the command's
-arguments and options, and the job's config.
+A tool is a Pydantic model. `keyfold.cli.state_tools` builds a command from it: its docstring is the help, and its fields are the
+arguments and options.
 """
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
 
-import polars as pl
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 from pyspark.sql import SparkSession
 
@@ -39,7 +37,7 @@ def _is_time(text: str | None, info: ValidationInfo) -> str | None:
 
 
 Time = Annotated[str | None, AfterValidator(_is_time)]
-"""An ISO 8601 time as text, since Dagster's config has no type for times."""
+"""An ISO 8601 time as text."""
 
 Parameters = Annotated[dict[str, str], Option("--param", "PARAM")]
 DryRun = Annotated[bool, Option("--dry-run")]
@@ -70,12 +68,10 @@ class Outcome:
     Attributes:
         summary: values and frames, as `--json` prints them.
         text: the report for a terminal.
-        previews: rows for Dagster's pages by name, with the columns to mask. Each replaces the summary's entry of that name.
     """
 
     summary: dict[str, Any]
     text: str
-    previews: dict[str, tuple[pl.DataFrame, frozenset[str]]] = field(default_factory=dict)
 
 
 class StateTool(BaseModel):
@@ -85,7 +81,6 @@ class StateTool(BaseModel):
         tool: the tool's name.
         subject: the field that the user repeats to confirm.
         confirm: the text that asks for the confirmation.
-        needs_token: whether the Dagster job also asks for a token.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -93,7 +88,6 @@ class StateTool(BaseModel):
     tool: ClassVar[str]
     subject: ClassVar[str] = "job"
     confirm: ClassVar[str] = "Repeat the job's name: this run may change its live generation."
-    needs_token: ClassVar[bool] = False
 
     @classmethod
     def subjects(cls) -> Mapping[str, object]:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-import polars as pl
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -118,22 +117,3 @@ def _branch(lakehouse: Lakehouse, job: KeyedJob, branch: str) -> Generation:
 def _late(spark: SparkSession, job: KeyedJob, generation: Generation, since: datetime | None) -> int:
     rows = table_frame(spark, generation.table(job.late_table))
     return (rows if since is None else rows.where(F.col(job.event_time) >= F.lit(since))).count()
-
-
-def frame_of(tables: tuple[TableDifference, ...]) -> pl.DataFrame:
-    """Return the differences as a frame with a row for each table."""
-    return pl.DataFrame(
-        [
-            {
-                "table": one.table,
-                "rows_before": one.rows_before,
-                "rows_after": one.rows_after,
-                "same": one.same,
-                "added": one.added,
-                "removed": one.removed,
-                "changed": one.changed,
-                "changed_columns": ", ".join(f"{name} ({count:,})" for name, count in one.changed_columns.items()),
-            }
-            for one in tables
-        ]
-    )

@@ -1,7 +1,7 @@
 """Erase all rows with given values in a stream's columns, in every state, table and record of the lakehouse.
 
 Each job that reads the stream, directly or through other jobs, gets a new generation without these rows. All of them go live in
-one step. Then the rows are erased from the tables of open state, the quarantine and the event table, and at last from the
+one step. Then the rows are erased from the quarantine and the event table, and at last from the
 tables' histories. An interrupted erasure is completed by the same call.
 
 Sums that a job has computed without keeping the columns cannot be corrected. They stay, and the report names them.
@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from keyfold.errors import InvalidData, KeyfoldError
@@ -24,8 +22,8 @@ from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.job_chains import in_order, made_of
 from keyfold.keyed.plans.inputs import input_tables
-from keyfold.lakehouse import Lakehouse, exclusive, is_table, read_json
-from keyfold.lakehouse.row_erasure import count_rows_of, erase_rows, forget, forget_log
+from keyfold.lakehouse import Lakehouse, exclusive, read_json
+from keyfold.lakehouse.row_erasure import forget
 from keyfold.privacy import MASK
 from keyfold.state.changing.audit import Author, digest, mask_keys, record_edit, texts_that_hold
 from keyfold.state.changing.pruning import remove_other_generations
@@ -127,12 +125,6 @@ def erase(
                 raise KeyfoldError(f"the last ingest of {name} was cut off; run it once first: `keyfold ingest {name}`")
         live = [(job, one, last_batch(job, one)) for job in jobs if (one := live_generation(lakehouse, job.name))]
         rows, generations = erase_in_jobs(spark, lakehouse, live, trace, dry_run=dry_run)
-        tables = {job.name: lakehouse.open_state(job.name) for job, _, _ in live}
-        tables = {name: table for name, table in tables.items() if is_table(table)}
-        for name, table in tables.items():
-            which = trace.where(name, pa.schema(DeltaTable(str(table)).schema().to_arrow()))
-            if which is not None:
-                rows[f"open.{name}"] = (count_rows_of if dry_run else erase_rows)(table, which).rows
         # Before `erase_in_ingest`, which may remove these lines.
         unsearchable_lines = unsearchable(lakehouse, stream, values)
         rows["keys in monitoring.edits"] = mask_keys(
@@ -154,9 +146,6 @@ def erase(
                 generation = _live_now(lakehouse, job)
                 deleted += sum(forget(generation.table(table.name)) for table in job.tables)
                 generation.record_checksums()
-            for table in tables.values():
-                deleted += forget(table)
-                forget_log(table)
             deleted += forget_in_ingest(lakehouse, stream, names)
     rows = {name: count for name, count in rows.items() if count}
     sums = list(_sums(live, trace))
@@ -241,6 +230,8 @@ def _untouched_places(
                 f"{lakehouse.job(job)}: the job is not in the project any more, or has nothing live, and its state and tables "
                 "were not searched; remove the folder if nobody needs it"
             )
+    if (former := lakehouse.home / "open").is_dir():
+        yield f"{former}: tables of open keys of an earlier version of Keyfold, which nothing reads; remove the folder"
     if entries := texts_that_hold(lakehouse, values):
         yield f"the columns who and why of monitoring.edits: {entries} entries contain such a value as a word"
     yield f"files that landed in {lakehouse.landing(stream.name)} or elsewhere: a rebuild would read them again"

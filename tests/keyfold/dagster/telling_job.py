@@ -3,7 +3,7 @@
 import dagster as dg
 from pydantic import Field
 
-from keyfold.dagster.automation.upkeep.run_liveness import watched_in_process_executor
+from keyfold.dagster.run_config import checked_in_process_executor
 
 
 class Tells(dg.Config):
@@ -19,6 +19,6 @@ def tells(context: dg.OpExecutionContext, config: Tells) -> None:
     context.log.info(f"{config.words} {config.maybe} {config.more} {config.by_name} {config.count}")
 
 
-@dg.job(executor_def=watched_in_process_executor)
+@dg.job(executor_def=checked_in_process_executor)
 def telling() -> None:
     tells()

@@ -22,12 +22,11 @@ from keyfold.state.making.sources import open_source
 from keyfold.state.making.staging import as_state
 from keyfold.state.reading import reader
 from keyfold.state.reading.export import write_state
-from keyfold.state.reading.open_keys import open_schema, write_open_keys
 from keyfold.state.reading.reader import read_state
 from keyfold.state.reading.state_statistics import state_statistics
 from keyfold.state.rows.keys import wanted_keys
 from tests.examples import examples
-from tests.keyfold.keyed.toy_jobs import clicks, totals, windows
+from tests.keyfold.keyed.toy_jobs import clicks, windows
 from tests.keyfold.keyed.without_spark import SPARK
 from tests.keyfold.state.local_manifests import LocalManifests, manifests_of
 from tests.lake import Lake
@@ -198,33 +197,6 @@ def test_a_failure_leaves_no_half_of_a_folder(tmp_path, lakehouse, without_spark
     with pytest.raises(KeyfoldError, match="the manifest of its parts is damaged"):
         rows.polars()
     assert not [path for path in tmp_path.iterdir() if path.name != "home"]
-
-
-@examples(10, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(batches=BATCHES)
-def test_open_keys_stand_for_as_many_events_as_the_journal_says_are_open(
-    tmp_path_factory, without_spark, local_reader, batches
-):
-    lakehouse, job = Lakehouse(tmp_path_factory.mktemp("home")), windows()
-    run(lakehouse, job, batches)
-    write_open_keys(lakehouse, job, read_state(local_reader, lakehouse, job))
-    found = pl.read_delta(str(lakehouse.table("open.windows")))
-    (expected,) = played(job, batches)[-1:]
-    done = Lake(lakehouse).done("windows")
-    assert found["open_events"].sum() == done.open_events
-    told = {
-        (user,): (rows["clicks"].sum(), rows["window"].min(), rows["window"].max(), rows["deadline"].min())
-        for (user,), rows in expected.group_by("user")
-    }
-    assert {(row[0],): row[1:] for row in found.select(open_schema(job).names).rows()} == told
-
-
-def test_of_a_job_that_counts_no_events_in_state_every_key_is_open(lakehouse, without_spark, local_reader, land):
-    land(("ann", 1), ("bob", 2), ("ann", 3))
-    run_job(without_spark, lakehouse, totals())
-    write_open_keys(lakehouse, totals(), read_state(local_reader, lakehouse, totals()))
-    found = pl.read_delta(str(lakehouse.table("open.totals")))
-    assert sorted(found.rows()) == [("ann", 0), ("bob", 0)]
 
 
 def test_the_commands_print_what_the_functions_give(

@@ -1,5 +1,6 @@
-"""What is open in a job, as an asset: read from its state, held against its journal and its tables. The demo has it on Spark."""
+"""The open state on a job's page: read from its state, held against its journal and its tables. The demo has it on Spark."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
@@ -7,7 +8,9 @@ import polars as pl
 import pytest
 from pyspark.sql import SparkSession
 
-from keyfold.dagster.assets.open_state import open_state_asset
+from keyfold.dagster.assets import open_state
+from keyfold.dagster.assets.open_state import open_state_metadata
+from keyfold.errors import Damaged
 from keyfold.ingestion import ingest
 from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.job.contract import KeyedJob
@@ -22,10 +25,7 @@ from tests.folders import simulate_into
 from tests.keyfold.keyed.without_spark import SPARK
 from tests.lake import Lake
 
-
-@pytest.fixture
-def spark(local_reader: SparkSession) -> SparkSession:
-    return local_reader
+JOB = build_job(RIDE_SUMMARIES)
 
 
 @pytest.fixture(scope="module")
@@ -34,60 +34,60 @@ def ran(new_home) -> tuple[Lakehouse, KeyedDone]:
     lakehouse = new_home("open")
     simulate_into(lakehouse.landing("ride_points"), "ride_points", size=40, seed=3, files=4)
     ingest(SPARK, lakehouse, RIDE_POINTS)
-    run_job(SPARK, lakehouse, build_job(RIDE_SUMMARIES))
-    done = Lake(lakehouse).done(RIDE_SUMMARIES.name)
+    run_job(SPARK, lakehouse, JOB)
+    done = Lake(lakehouse).done(JOB.name)
     return lakehouse, done
 
 
-def materialize(spark: SparkSession, lakehouse: Lakehouse, asset: dg.AssetsDefinition) -> dg.ExecuteInProcessResult:
-    with dg.DagsterInstance.ephemeral() as instance:
-        return dg.materialize([asset], instance=instance, resources={"spark": spark, "lakehouse": lakehouse})
+def shown(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob = JOB) -> dict[str, Any]:
+    log = dg.build_op_context().log
+    return {name: value.value for name, value in open_state_metadata(log, spark, lakehouse, job).items()}
 
 
-def told(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
-    (made,) = result.get_asset_materialization_events()
-    return {name: value.value for name, value in made.materialization.metadata.items()}
+def rows_of(metadata: dict[str, Any]) -> list[dict[str, str]]:
+    return [row.data for row in metadata["open_state"].records]
 
 
-def test_the_open_rides_are_those_that_the_journal_counts_and_no_summary_tells_of(spark, ran):
+def test_the_open_rides_are_those_that_the_journal_counts_and_no_summary_tells_of(local_reader, ran):
     lakehouse, done = ran
-    metadata = told(materialize(spark, lakehouse, open_state_asset(RIDE_SUMMARIES)))
-    found = pl.read_delta(str(lakehouse.table("open.ride_summaries")))
+    metadata = shown(local_reader, lakehouse)
     points = pl.read_delta(str(lakehouse.table("events.ride_points")))
-    assert found.height == metadata["dagster/row_count"] == metadata["open_keys"] > 0
-    assert found["open_events"].sum() == done.open_events
-    # The first and last times of an open ride's points, as the event table has them.
-    spans = points.group_by("ride_id").agg(first=pl.col("timestamp").min(), last=pl.col("timestamp").max())
-    joined = found.join(spans, on="ride_id", validate="1:1")
-    assert joined.height == found.height
-    assert (joined["latest"] == joined["last"]).all()
-    assert (joined["open_since"] >= joined["first"]).all()
-    assert (found["deadline"] > done.watermark).all()
-    assert {"preview", "open_keys_by_age", "keyfold/generation", "keyfold/batch", "watermark"} <= metadata.keys()
-    assert metadata["open_keys_by_age"].startswith("![Age of open keys of ride_summaries")
-    assert metadata["state_keys"] >= found.height
-    assert metadata["next_deadline"] == min(deadline.timestamp() for deadline in found["deadline"].drop_nulls())
-    assert metadata["state_over_batches"].startswith("![Growth of the state of ride_summaries")
+    closed = pl.read_delta(str(lakehouse.table("ride_summaries")))["ride_id"]
+    still_open = points.filter(~pl.col("ride_id").is_in(closed.implode()))
+    assert still_open.height == done.open_events > 0
+    # Closed rides leave a row each, by which late points are known.
+    assert metadata["open_state_keys"] >= still_open["ride_id"].n_unique()
+    assert metadata["open_state_rows"] >= metadata["open_state_keys"]
+    oldest = datetime.fromtimestamp(metadata["open_state_oldest"], UTC)
+    assert not points.filter(pl.col("timestamp") <= oldest).is_empty()
+    assert still_open.filter(pl.col("timestamp") < oldest).is_empty()
+    assert len(rows_of(metadata)) == min(10, metadata["open_state_rows"])
+    assert {row["ride_id"] for row in rows_of(metadata)} <= set(points["ride_id"])
 
 
-def test_asked_again_it_replaces_its_rows(spark, ran):
-    lakehouse, _ = ran
-    before = told(materialize(spark, lakehouse, open_state_asset(RIDE_SUMMARIES)))
-    after = told(materialize(spark, lakehouse, open_state_asset(RIDE_SUMMARIES)))
-    assert after["dagster/row_count"] == before["dagster/row_count"]
-    assert after["table_version"] == before["table_version"] + 1
-
-
-def test_a_job_that_has_not_run_shows_nothing_and_fails_nothing(spark, ran):
-    lakehouse, _ = ran
-    result = materialize(spark, lakehouse, open_state_asset(EVENT_INDEX))
-    assert result.success
-    assert not result.get_asset_materialization_events()
-    assert "open.event_index" not in lakehouse.tables()
-
-
-def test_what_is_private_is_masked_in_the_preview(spark, ran, monkeypatch):
+def test_what_is_private_is_masked(local_reader, ran, monkeypatch):
     lakehouse, _ = ran
     monkeypatch.setattr(KeyedJob, "private_of", lambda *_: frozenset({"ride_id"}))
-    rows = told(materialize(spark, lakehouse, open_state_asset(RIDE_SUMMARIES)))["preview"].records
-    assert {row.data["ride_id"] for row in rows} == {MASK}
+    assert {row["ride_id"] for row in rows_of(shown(local_reader, lakehouse))} == {MASK}
+
+
+def test_a_job_that_has_not_run_shows_nothing(local_reader, ran):
+    lakehouse, _ = ran
+    assert shown(local_reader, lakehouse, build_job(EVENT_INDEX)) == {}
+
+
+def test_a_large_state_is_not_read_and_its_size_is_shown(local_reader, ran, monkeypatch):
+    lakehouse, _ = ran
+    monkeypatch.setattr(open_state, "MOST_BYTES", 0)
+    monkeypatch.setattr(open_state, "read_state", None)
+    assert "`keyfold state stats ride_summaries` reads it" in shown(local_reader, lakehouse)["open_state"]
+
+
+def test_a_state_that_cannot_be_read_fails_no_run_whose_tables_are_written(local_reader, ran, monkeypatch):
+    lakehouse, _ = ran
+
+    def damaged(*_):
+        raise Damaged("a part is gone")
+
+    monkeypatch.setattr(open_state, "read_state", damaged)
+    assert shown(local_reader, lakehouse) == {}

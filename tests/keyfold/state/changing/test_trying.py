@@ -1,6 +1,5 @@
 """A changed job, tried beside the live one; late events, read again in their place. On Spark, which compares."""
 
-import polars as pl
 import pytest
 
 from keyfold.errors import KeyfoldError
@@ -8,8 +7,8 @@ from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import create_table
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file
-from keyfold.state.changing.trying import frame_of, redrive
-from keyfold.state.differences.comparing import TableDifference, compare_tables
+from keyfold.state.changing.trying import redrive
+from keyfold.state.differences.comparing import compare_tables
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks, windows
 
 
@@ -31,22 +30,6 @@ def test_tables_are_compared_row_by_row_however_often_a_row_is_there(spark, tmp_
     assert compare_tables(spark, "clicks", before, before, ("user",)).is_none
     nothing = compare_tables(spark, "clicks", tmp_path / "none", after, ("user",))
     assert (nothing.added, nothing.removed, nothing.rows_before) == (4, 0, 0)
-
-
-def test_each_table_s_differences_are_a_row_for_people():
-    found = TableDifference("clicks", 4, 6, 1, 3, 1, 2, {"at": 1, "clicks": 2000}, pl.DataFrame())
-    assert frame_of((found,)).to_dicts() == [
-        {
-            "table": "clicks",
-            "rows_before": 4,
-            "rows_after": 6,
-            "same": 1,
-            "added": 3,
-            "removed": 1,
-            "changed": 2,
-            "changed_columns": "at (1), clicks (2,000)",
-        }
-    ]
 
 
 def test_where_no_event_was_late_there_is_nothing_to_redrive(spark, lakehouse, land, minutes):

@@ -1,1 +1,0 @@
-"""Continuous runs outside of Dagster, as external assets."""

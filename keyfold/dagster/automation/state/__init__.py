@@ -1,1 +1,0 @@
-"""State tools as Dagster jobs, and open keys as assets."""
