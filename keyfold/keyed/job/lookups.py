@@ -1,13 +1,14 @@
 """Read lookups: small tables that a step gets whole, such as products or rules.
 
 When the driver plans a run, it reads and checks each lookup, and stores the rows in a file of the generation, which is named by
-a digest. The plan names that file. So a repeated batch gets the same rows, even if the table has changed. A changed lookup
+a digest of its bytes. The plan names that file. So a repeated batch gets the same rows, even if the table has changed. A changed lookup
 applies from the next run on; rows that are written do not change.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
 
 import polars as pl
@@ -90,12 +91,13 @@ class KeptLookups:
         if name in self._seen and self._seen[name][0] == stamp:
             return self._seen[name][1]
         rows = _read(f"{where} ({place})", lookup, place)
-        kept = f"{name}-{_digest(rows)}.parquet"
+        content = _as_parquet(rows)
+        kept = f"{name}-{_digest(content)}.parquet"
         path = self._folder / kept
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             with new_file(path) as file:
-                rows.write_parquet(file)
+                file.write(content)
         self._seen[name] = stamp, kept
         return kept
 
@@ -207,18 +209,25 @@ def _check_size(where: str, size: int) -> None:
         )
 
 
-def _digest(rows: pl.DataFrame) -> str:
-    content = rows.write_ipc(None, compression="uncompressed").getvalue()
+def _as_parquet(rows: pl.DataFrame) -> bytes:
+    """Return rows as a Parquet file. In one chunk: the bytes of equal rows do not depend on how they were read."""
+    content = BytesIO()
+    rows.rechunk().write_parquet(content)
+    return content.getvalue()
+
+
+def _digest(content: bytes) -> str:
+    # Of the file, and not of rows in memory: equal rows may lie there in different ways, as after a sort.
     return xxhash.xxh3_64_hexdigest(content)
 
 
-# The file's name has a digest of its rows, so a cached frame is never out of date.
+# The file's name has a digest of its bytes, so a cached frame is never out of date.
 @lru_cache(maxsize=8)
 def _kept(path: Place) -> pl.DataFrame:
     try:
-        rows = pl.read_parquet(path.read_bytes())
-    except (OSError, pl.exceptions.PolarsError) as error:
+        content = path.read_bytes()
+    except OSError as error:
         raise Damaged(f"{path}, the stored rows of a lookup, cannot be read: {error}") from None
-    if f"-{_digest(rows)}." not in path.name:
-        raise Damaged(f"{path} was changed after it was stored: its rows have another digest than its name")
-    return rows
+    if f"-{_digest(content)}." not in path.name:
+        raise Damaged(f"{path} was changed after it was stored: it has another digest than its name")
+    return pl.read_parquet(content)

@@ -112,6 +112,56 @@ def test_a_delta_table_and_files_of_other_kinds_are_read_alike(shop):
         assert shop.named() == [("t1", "Green tea", 3)]
 
 
+def as_delta(rows, path):
+    rows.write_delta(str(path))
+
+
+WRITERS = {
+    "products.csv": pl.DataFrame.write_csv,
+    "products.ndjson": pl.DataFrame.write_ndjson,
+    "products.parquet": pl.DataFrame.write_parquet,
+    "products": as_delta,
+}
+PRODUCTS = [("x9", None, 2), ("t1", "Green tea, in a box of twenty bags", None), ("a", None, None)]
+
+
+@pytest.mark.parametrize("path", WRITERS)
+@pytest.mark.parametrize("parts", [1, 3], ids=["one chunk", "three chunks"])
+def test_rows_in_any_order_with_texts_that_are_null_are_looked_up_also_after_a_full_refresh(shop, path, parts):
+    rows = pl.DataFrame(PRODUCTS, schema=pl.DataFrame(PRODUCT.empty_table()).schema, orient="row")
+    # In several parts, and as a view into a longer column.
+    rows = pl.concat([rows.slice(part * 3 // parts, 3 // parts) for part in range(parts)], rechunk=False)
+    WRITERS[path](rows, shop.lakehouse.home / path)
+    shop.sell("x9", "t1", "none")
+    expected = sorted([*PRODUCTS[:2], ("none", None, None)], key=repr)
+    shop.run(job(path))
+    assert shop.named() == expected
+    keyfold.run(shop.spark, shop.lakehouse, job(path), keyfold.keyed.generation.run_mode.FullRefresh())
+    assert shop.named() == expected
+
+
+def test_equal_rows_are_one_file_however_they_were_read(shop):
+    """As after a restart, when each table is read again: it is not a change."""
+    shop.sell("t1")
+    shop.products("item,title,price\nx9,,2\nt1,Green tea,\na,,\n")
+    shop.run()
+    files = set()
+    for path, write in WRITERS.items():
+        for rows in (PRODUCTS, PRODUCTS[::-1]):
+            table = shop.lakehouse.home / f"again-{len(files)}-{path}"
+            frames = [
+                pl.DataFrame([row], schema=pl.DataFrame(PRODUCT.empty_table()).schema, orient="row") for row in rows
+            ]
+            write(pl.concat(frames, rechunk=False), table)
+            kept = lookups.KeptLookups(
+                "job named", job(str(table)).lookups, shop.lakehouse.home, shop.generation.folder
+            )
+            files.update(kept.plan().values())
+            table.rename(table.with_name(f"seen-{rows is PRODUCTS}-{path}"))
+    assert files == {file.name for file in (shop.generation.folder / "lookups").iterdir()}
+    assert len(files) == 1
+
+
 def test_codes_stay_as_they_are_written_and_whole_numbers_exact(shop):
     rows = "".join(f"{number:03},,{2**53 + number}\n" for number in range(1, 200))
     shop.products(f"item,title,price\n{rows}84A,Jam,1\n")
