@@ -8,7 +8,7 @@ import dagster as dg
 import polars as pl
 
 from keyfold import KeyfoldError, Lakehouse
-from keyfold.dagster.plots.figure import ALARM, MAIN, QUIET, SECOND, draw, picture
+from keyfold.dagster.plots import ALARM, MAIN, QUIET, SECOND, draw, picture
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.lakehouse.reading import scan_table
 from keyfold.storage.place import Place

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from keyfold import Lakehouse
-from keyfold.dagster.plots.figure import ALARM, MAIN, QUIET, SECOND, draw, picture
+from keyfold.dagster.plots import ALARM, MAIN, QUIET, SECOND, draw, picture
 from keyfold.lakehouse.reading import scan_table
 
 if TYPE_CHECKING:

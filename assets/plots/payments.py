@@ -6,7 +6,7 @@ import dagster as dg
 import polars as pl
 
 from keyfold import Lakehouse
-from keyfold.dagster.plots.figure import ALARM, MAIN, QUIET, draw, picture
+from keyfold.dagster.plots import ALARM, MAIN, QUIET, draw, picture
 from keyfold.lakehouse.reading import scan_table
 from spark_jobs.simulation.fraud_score import is_true, score_fraud
 

@@ -4,7 +4,7 @@ import dagster as dg
 import polars as pl
 
 from keyfold import Lakehouse
-from keyfold.dagster.plots.figure import MAIN, SECOND, draw, picture
+from keyfold.dagster.plots import MAIN, SECOND, draw, picture
 from keyfold.lakehouse.reading import scan_table
 
 _WINDOWS = 168

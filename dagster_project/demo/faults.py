@@ -17,7 +17,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -28,8 +27,7 @@ from rich.text import Text
 
 from keyfold import Lakehouse
 from keyfold.cli.plain_text import message
-from keyfold.dagster.alerts.settings import AlertSettings
-from keyfold.dagster.alerts.watch import Watch
+from keyfold.dagster.alerts import alert_sensors
 from keyfold.dagster.quality.checks import SCOPE_TAG, Scope
 from keyfold.storage.place import Place
 from spark_jobs.simulation import simulate
@@ -105,18 +103,15 @@ def main() -> int:
 
 
 class _Stage:
-    """A lakehouse, a Dagster instance, and the alerts that watch them."""
+    """A lakehouse, a Dagster instance, and the sensors that send alerts."""
 
     def __init__(self, lakehouse: Lakehouse, instance: dg.DagsterInstance, posted: list[str]) -> None:
         # Imported late: the resources read KEYFOLD_HOME when they are loaded.
         from dagster_project.definitions import defs  # noqa: PLC0415
 
         self._lakehouse, self._instance, self._posted = lakehouse, instance, posted
-        self._job = defs.resolve_job_def("rides")
-        # No daemon runs here, so its missing heartbeat must not raise an alert.
-        self._watch = Watch(
-            instance, lakehouse, (), AlertSettings.from_environment(), lambda _: None, silence=timedelta(days=1)
-        )
+        self._job, self._repository = defs.resolve_job_def("rides"), defs.get_repository_def()
+        self._sensors, self._cursors = alert_sensors(), dict[str, str | None]()
         self._alert()
 
     def play(self, scene: Scene) -> bool:
@@ -153,10 +148,14 @@ class _Stage:
         return good
 
     def _alert(self) -> str | None:
-        """Check for alerts once; return the text that was posted, if any."""
+        """Let the sensors tick, as Dagster's daemon does; return the text that was posted, if any."""
         self._posted.clear()
-        self._watch.look()
-        return self._posted[0] if self._posted else None
+        for sensor in self._sensors:
+            cursor = self._cursors.get(sensor.name)
+            context = dg.build_sensor_context(self._instance, cursor=cursor, repository_def=self._repository)
+            sensor(context)
+            self._cursors[sensor.name] = context.cursor
+        return "\n".join(self._posted) or None
 
 
 def _undo(table: Place) -> None:
@@ -172,7 +171,8 @@ def _webhook() -> Iterator[list[str]]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["text"])
+            sent = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            posted.append(f"{sent['title']}\n{sent['message']}")
             self.send_response(204)
             self.end_headers()
 
@@ -181,7 +181,7 @@ def _webhook() -> Iterator[list[str]]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    os.environ["KEYFOLD_ALERT_WEBHOOK"] = f"http://127.0.0.1:{server.server_address[1]}/"
+    os.environ["KEYFOLD_ALERTS"] = f"json://127.0.0.1:{server.server_address[1]}/"
     try:
         yield posted
     finally:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from keyfold.dagster.alerts.settings import AlertSettings
+from keyfold.dagster.alerts import alert_sensors
 from keyfold.dagster.resources import check_home, lakehouse_home, resources_from, spark_settings
 from keyfold.dagster.run_config import checked_in_process_executor, closed
 from keyfold.dagster.submitted.setting import is_submitted
@@ -28,7 +28,6 @@ def build_definitions() -> dg.Definitions:
     # The code server and every run's process load this before they write anything.
     keep_files_private()
     check_home(lakehouse_home())
-    AlertSettings.from_environment()  # a wrong setting must fail here, not when an alert is sent
     with _no_collections():
         return _definitions()
 
@@ -47,10 +46,11 @@ def _definitions() -> dg.Definitions:
         *(check for group in automation.GROUPS for check in group.checks),
         *(health.health_checks(template) for group in automation.GROUPS for template in group.jobs),
         *(
-            health.drift_check(stream)
+            build(stream)
             for group in automation.GROUPS
             if group.stream is not None
             for stream in streams_with(group.stream, project_streams())
+            for build in (health.drift_check, health.quarantine_check)
         ),
         *SUITES,
     ]
@@ -60,7 +60,7 @@ def _definitions() -> dg.Definitions:
         assets=dg.map_asset_specs(automation.automated, assets),
         asset_checks=checks,
         jobs=automation.JOBS,
-        sensors=automation.SENSORS,
+        sensors=[*automation.SENSORS, *alert_sensors()],
         schedules=automation.SCHEDULES,
         resources=closed(resources_from()),
         # One process with one Spark session a run: a process for each step would start a JVM for each.

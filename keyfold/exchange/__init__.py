@@ -1,1 +1,1 @@
-"""HTTP calls to external services, for jobs and alerts: with one time limit per call, and only to checked addresses."""
+"""HTTP calls to external services, for jobs: with one time limit per call, and only to checked addresses."""

@@ -44,7 +44,7 @@ class Exchanges:
         import httpx  # noqa: PLC0415
 
         self._url, self._headers, self._timeout = httpx.URL(url), dict(headers), timeout
-        # A transport and not a client, since a client logs URLs, and that of a webhook is a secret.
+        # A transport and not a client, since a client logs URLs, which may have secrets.
         self._transport = httpx.AsyncHTTPTransport(
             verify=httpx.create_ssl_context() if self._url.scheme == "https" else False,
             limits=httpx.Limits(max_connections=max_connections),

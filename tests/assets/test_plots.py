@@ -15,7 +15,7 @@ from assets.plots.payments import LABELS, plot_two_cities
 from assets.plots.products import plot_categories, plot_models, plot_products
 from assets.plots.rides import plot_meter_jumps, plot_rides
 from assets.plots.weather import plot_averages, plot_ride_weather
-from keyfold.dagster.plots.runs import plot_runs
+from keyfold.dagster.plots import plot_runs
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.codec import empty

@@ -1,12 +1,10 @@
-"""The enrichment service and the webhook down for long, slow or hostile; a step that raises."""
+"""The enrichment service down for long, slow or hostile; a step that raises."""
 
 import time
 from collections import Counter
 
 import pytest
 
-from keyfold.dagster.alerts.outbox import Queue, deliver
-from keyfold.dagster.alerts.webhook import post
 from spark_jobs.jobs.batched_enrichment.job import DEAD_LETTERS, NAME
 from tests.chaos.conftest import in_short
 from tests.chaos.hostile_server import ACTS, HostileServer
@@ -14,21 +12,12 @@ from tests.chaos.launcher import Launcher
 from tests.chaos.story import TO_THE_END, WORK, Homes, expected, found
 from tests.spark_jobs.jobs.batched_enrichment.test_batched_enrichment_service import IDS, play_points, points
 
-PROMISE = (
-    "A service may be away, slow or hostile: each event has one outcome, each alert arrives once, in bounded time."
-)
+PROMISE = "A service may be away, slow or hostile: each event has one outcome, in bounded time."
 
 SECONDS = 0.5
 """That one call may take."""
 
 FEW = ["sends endless headers", "redirects to another host"]
-
-TAKEN = ["sends a gzip bomb", "nests a hundred thousand deep"]
-"""Answers whose status is well: they say that the message was taken, whatever comes after it."""
-
-# Of a webhook only the status counts: it has taken, or refused, the message.
-NOT_TAKEN = [act for act in ACTS if not act.startswith(("answers", "redirects")) and act not in TAKEN]
-NOT_TAKEN += [act for act in ACTS if "503" in act]
 
 
 def enriched(call: dict) -> dict:
@@ -48,39 +37,6 @@ def test_each_event_has_one_outcome_whatever_the_service_does(tally, act: str):
         there = Counter(written.select(IDS).rows()) + Counter(dead.select(IDS).rows())
         assert dead["answer"].null_count() == 0
         told.count(Counter(sent.select(IDS).rows()), there, f"{act}, {times} times")
-
-
-@pytest.mark.parametrize("act", in_short(FEW[:1], NOT_TAKEN))
-def test_each_alert_arrives_once_and_in_its_order_whatever_the_webhook_does(tally, act: str):
-    told, sent = tally(f"the webhook {act}"), [f"alert {number}" for number in range(3)]
-    arrived = delivered(act, sent)
-    assert arrived == sorted(arrived)
-    told.count(Counter(sent), Counter(arrived), act)
-
-
-@pytest.mark.chaos
-@pytest.mark.parametrize("act", TAKEN)
-def test_an_alert_whose_answer_says_that_it_was_taken_is_not_sent_again(act: str):
-    # The first two had such an answer.
-    assert delivered(act, ["alert 0", "alert 1", "alert 2"]) == ["alert 2"]
-
-
-def delivered(act: str, sent: list[str]) -> list[str]:
-    """The alerts that a webhook took which does so twice, and then is well."""
-    now = [0.0]
-    with HostileServer(lambda _: {}, [act] * 2) as server:
-        queue = Queue().add([{"condition": text} for text in sent])
-        for _ in range(6):
-            queue = deliver(
-                queue,
-                lambda entries, _: post(server.url, {"text": entries[0]["condition"]}, seconds=SECONDS),
-                most=1,
-                save=lambda _: None,
-                log=lambda _: None,
-                clock=lambda: now[0],
-            )
-            now[0] = max(now[0], queue.not_before)
-        return [message["text"] for message in server.taken]
 
 
 @pytest.mark.parametrize("moment", in_short(["in a later batch"], ["in its first batch", "in a later batch"]))

@@ -15,8 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.columns import column, required
-from keyfold.dagster.alerts.settings import AlertSettings
-from keyfold.dagster.alerts.watch import Watch
+from keyfold.dagster.alerts import alert_sensors
 from keyfold.dagster.assets.health import drift_check
 from keyfold.dagster.assets.keyed_asset import JobAssets, conservation_check, keyed_assets
 from keyfold.dagster.assets.streams import stream_assets, stream_check
@@ -177,10 +176,25 @@ def main() -> None:
                 raise_on_error=False,
             )
 
-        watch = Watch(
-            instance, lakehouse, list(NAMES), AlertSettings.from_environment(), print, silence=timedelta(days=1)
-        )
-        watch.look()
+        cursors = dict[str, str | None]()
+        checks = [part for part in project if isinstance(part, dg.AssetChecksDefinition)]
+        repository = dg.Definitions(
+            assets=[part for part in project if part not in checks],
+            asset_checks=checks,
+            resources={"spark": spark, "lakehouse": lakehouse},
+        ).get_repository_def()
+
+        def alert() -> None:
+            for sensor in alert_sensors():
+                context = dg.build_sensor_context(
+                    instance,
+                    cursor=cursors.get(sensor.name),
+                    repository_def=repository,
+                )
+                print(sensor(context))
+                cursors[sensor.name] = context.cursor
+
+        alert()
         evaluated = {
             f"{one.asset_key.to_user_string()}: {one.check_name}": one.passed
             for one in materialize().get_asset_check_evaluations()
@@ -190,7 +204,7 @@ def main() -> None:
         # Without checks, which have shown what they show.
         made = [key for stream in NAMES for key in (f"{stream}_events", sums_of(stream))]
         failed = materialize(dg.AssetSelection.assets(*made).required_multi_asset_neighbors().without_checks())
-        watch.look()
+        alert()
     spark.stop()
     steps = [event.step_key for event in failed.all_node_events if event.is_step_failure]
     told = {"checks": evaluated, "failed_steps": steps}

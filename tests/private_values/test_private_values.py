@@ -62,7 +62,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
 def _told(folder: Path, port: int, bodies: list[bytes]) -> Story:
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("KEYFOLD_", "DAGSTER_"))},
-        "KEYFOLD_ALERT_WEBHOOK": f"http://127.0.0.1:{port}/{WEBHOOK_SECRET}",
+        "KEYFOLD_ALERTS": f"json://127.0.0.1:{port}/{WEBHOOK_SECRET}",
         "KEYFOLD_ENRICHMENT_TOKEN": TOKEN,
         "KEYFOLD_SPARK_MASTER": "local[2]",
         "KEYFOLD_SPARK_CONF": f"spark.sql.shuffle.partitions=2 spark.hadoop.fs.s3a.secret.key={KEY_OF_SPARK}",
@@ -114,7 +114,8 @@ def test_the_story_took_place(story: Story, stream: str):
     assert checks[f"{stream}_events: every_row_is_accounted_for"]
     assert not checks[f"{stream}_events: landing_files_have_the_stream_s_columns"]
     assert sums_of(stream) in failed
-    assert len(story.texts["alerts"]) == 1
+    # Of failed checks and of failed runs.
+    assert len(story.texts["alerts"]) == 2
     assert len(story.texts["data_docs"]) >= 1
     assert any(b"java" in line for line in story.texts["processes"])
     # What is looked for would be seen: the names of checks are where values would be.

@@ -1,4 +1,4 @@
-"""Check the health of jobs and streams: volume, lateness, watermark lag, state growth, columns. These checks only warn."""
+"""Check the health of jobs and streams: volume, lateness, watermark lag, state, columns, quarantine. These checks only warn."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,6 +9,7 @@ import dagster as dg
 
 from keyfold.dagster.assets.columns import column_schema
 from keyfold.dagster.assets.metadata import table_key
+from keyfold.ingestion import ingest_journal
 from keyfold.ingestion.drift import find_drift
 from keyfold.ingestion.landing import landing_folder, newest_files
 from keyfold.keyed.generation.generations import live_generation
@@ -30,7 +31,7 @@ LAG = timedelta(hours=26)
 TRAILING_RUNS = 20
 _FEWEST_RUNS = 5
 _UNUSUAL = 10
-_MOST_LATE = 0.05
+_MOST_LATE = _MOST_QUARANTINED = 0.05
 _GROWN = 3
 _FEW_EVENTS = 1_000
 _LONGEST_NAME = 100
@@ -103,6 +104,21 @@ def drift_check(stream: Stream) -> dg.AssetChecksDefinition:
     return no_drift
 
 
+def quarantine_check(stream: Stream) -> dg.AssetChecksDefinition:
+    """Build the check that few rows of the last batches of ingest are quarantined."""
+
+    @dg.asset_check(
+        asset=table_key(f"events.{stream.name}"),
+        name="few_rows_are_quarantined",
+        description=f"Less than {_MOST_QUARANTINED:.0%} of the rows of the last batches were quarantined.",
+    )
+    def few_quarantined(lakehouse: dg.ResourceParam[Lakehouse]) -> dg.AssetCheckResult:
+        passed, description = quarantined(lakehouse, stream.name)
+        return dg.AssetCheckResult(passed=passed, severity=dg.AssetCheckSeverity.WARN, description=description)
+
+    return few_quarantined
+
+
 def volume(events_of_runs: Sequence[int]) -> Finding:
     """Compare the last run's number of events, the first of these, with the runs before it."""
     if not events_of_runs or not events_of_runs[0]:
@@ -127,6 +143,21 @@ def lateness(lakehouse: Lakehouse, job: str) -> Finding:
     return (
         late <= _MOST_LATE * events,
         f"{late:,} of {events:,} events of the last {len(batches)} batches were late",
+    )
+
+
+def quarantined(lakehouse: Lakehouse, stream: str) -> Finding:
+    """Compare the quarantined rows of the last batches with all their rows."""
+    batches = [record.counts for record in ingest_journal(lakehouse, stream).recent(TRAILING_RUNS)]
+    bad = sum(counts.quarantined for counts in batches)
+    rows = bad + sum(counts.accepted for counts in batches)
+    if not rows:
+        return True, "no rows in the last batches"
+    found = f"{bad:,} of {rows:,} rows of the last {len(batches)} batches were quarantined"
+    is_usual = bad < _MOST_QUARANTINED * rows
+    return (
+        is_usual,
+        found if is_usual else f"{found}: see `keyfold show quarantine.{stream}`, and fix the source or columns",
     )
 
 

@@ -18,8 +18,7 @@ from keyfold.dagster.assets.metadata import (
 )
 from keyfold.dagster.assets.open_state import open_state_metadata
 from keyfold.dagster.assets.previews import preview
-from keyfold.dagster.plots.figure import try_plot
-from keyfold.dagster.plots.runs import plot_runs
+from keyfold.dagster.plots import plot_runs, try_plot
 from keyfold.dagster.reporting import is_left_to_continuous_run
 from keyfold.journal.records import Progress
 from keyfold.keyed.generation.batch_records import Counts

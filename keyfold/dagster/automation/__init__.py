@@ -1,1 +1,1 @@
-"""Start runs and maintain tables: sensors, schedules, automation conditions, state tools, upkeep."""
+"""Start runs and maintain tables: sensors, schedules, automation conditions, maintenance."""

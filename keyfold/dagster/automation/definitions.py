@@ -6,16 +6,14 @@ import dagster as dg
 
 from keyfold.dagster.assets.groups import project_groups
 from keyfold.dagster.assets.metadata import table_key
-from keyfold.dagster.automation.starting.automation_conditions import (
+from keyfold.dagster.automation.automation_conditions import (
     automation_sensor,
     failed_checks_before,
     on_checked_events,
 )
-from keyfold.dagster.automation.starting.schedules import schedule_of
-from keyfold.dagster.automation.starting.sensors import source_sensor
-from keyfold.dagster.automation.upkeep.full_scan import full_scan
-from keyfold.dagster.automation.upkeep.lakehouse_check import lakehouse_check
-from keyfold.dagster.automation.upkeep.maintenance import maintenance
+from keyfold.dagster.automation.maintenance import lakehouse_check, maintenance
+from keyfold.dagster.automation.schedules import full_scan, schedule_of
+from keyfold.dagster.automation.sensors import source_sensor
 from keyfold.keyed.job.template import JobTemplate
 from keyfold.project import project_streams
 from keyfold.stream.sharing import streams_with

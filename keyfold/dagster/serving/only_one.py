@@ -15,7 +15,7 @@ def become_the_only_one(what: str) -> Path:
     """Wait for the lock `<what>.lock` and keep it; a program that this process executes keeps it too.
 
     Args:
-        what: `daemon` or `alerts`.
+        what: the kind of process, such as `daemon`.
 
     Returns:
         DAGSTER_HOME.

@@ -14,10 +14,8 @@ import shutil
 import socket
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-from keyfold.dagster.alerts.servers import Ended, ServerReport
 from keyfold.dagster.serving.home import make_databases, prepare_dagster_home
 from keyfold.dagster.serving.supervisor import Server, supervise
 from keyfold.dagster.submitted.setting import RUNS_VARIABLE, SPARK_SUBMIT
@@ -54,14 +52,10 @@ def _serve(port: str) -> int:
     # A short path, not below the home: the path of a socket is limited to about a hundred bytes.
     folder = Path(tempfile.mkdtemp(prefix="keyfold-ui-"))
     print(f"Dagster's pages start on port {port} in a few seconds; their link follows. Ctrl-C stops them.", flush=True)
-    report = ServerReport(home)
-    report.begin()
     return supervise(
         # Address and result pages are files on a disk: in DAGSTER_HOME, if the lakehouse is in a bucket.
         _servers(folder, local_path(lakehouse) or home, port),
         at_end=lambda: shutil.rmtree(folder, ignore_errors=True),
-        # The alerts' process reads the report when it looks, and once more when it is asked to end.
-        report=lambda server, code, done: report.add(server.name, Ended(time.time(), code, done)),
     )
 
 
@@ -108,7 +102,6 @@ def _servers(folder: Path, shared: Path, port: str) -> list[Server]:
             [*python, "keyfold.dagster.serving.daemon", "--workspace", str(workspace)],
             environment=environment,
         ),
-        Server("the alerts", [*python, "keyfold.dagster.alerts"], is_needed=False, restarts=1),
     ]
 
 

@@ -11,8 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from keyfold.dagster.assets import health
+from keyfold.ingestion import ingest
 from keyfold.keyed.reporting.run_statistics import collect_statistics
 from keyfold.lakehouse import Lakehouse
+from keyfold.testing import local_spark
 from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
 from spark_jobs.streams import METRICS, RIDE_POINTS, SALES, WEATHER
 from tests.made_generations import NOW, put_done, put_generation
@@ -54,6 +56,20 @@ def test_many_late_events_are_told(lakehouse):
     assert health.lateness(lakehouse, JOB)[0]
     batches(lakehouse, (100, 6, 0))
     assert health.lateness(lakehouse, JOB) == (False, "6 of 100 events of the last 1 batches were late")
+
+
+def test_many_quarantined_rows_are_told_with_where_to_see_them(lakehouse):
+    assert health.quarantined(lakehouse, "weather") == (True, "no rows in the last batches")
+    landing = lakehouse.landing("weather")
+    landing.mkdir(parents=True)
+    for file, bad in (("a", 0), ("b", 3)):
+        readings = [{"station_id": file, "time": f"2026-01-01T{at:02}:00:00Z", "temp": 50.0} for at in range(20)]
+        broken = ["{}"] * bad
+        (landing / f"{file}.ndjson").write_text("\n".join([*map(json.dumps, readings), *broken]) + "\n")
+        ingest(local_spark(), lakehouse, WEATHER, landing, settle=timedelta(0))
+        passed, text = health.quarantined(lakehouse, "weather")
+        assert passed is not bool(bad)
+    assert text.startswith("3 of 43 rows of the last 2 batches were quarantined: see `keyfold show quarantine.weather`")
 
 
 def test_event_time_far_behind_the_clock_is_told(lakehouse):

@@ -9,7 +9,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from keyfold.dagster.automation.starting.automation_conditions import on_checked_events
+from keyfold.dagster.automation.automation_conditions import on_checked_events
 from keyfold.dagster.quality.checks import SCOPE_TAG
 from keyfold.dagster.submitted.setting import is_submitted
 from keyfold.dagster.submitted.spark_steps import submitted

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import dagster as dg
 
 from keyfold import ingestion
-from keyfold.dagster.automation.starting.asking import UNDONE, Asked, held_back
+from keyfold.dagster.automation.asking import UNDONE, Asked, held_back
 from keyfold.ingestion.known import KnownFile
 from keyfold.ingestion.sources.files import SETTLE, LandedFile, Listing, list_files
 from keyfold.storage.place import Place

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold.dagster.automation.starting.new_data import Decision, Source
-from keyfold.dagster.automation.starting.sensors import new_data_sensor, source_sensor
-from keyfold.dagster.automation.starting.topic_lag import TopicSource, decide_on_lag
+from keyfold.dagster.automation.new_data import Decision, Source
+from keyfold.dagster.automation.sensors import new_data_sensor, source_sensor
+from keyfold.dagster.automation.topic_lag import TopicSource, decide_on_lag
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.sources.kafka.offsets import ReadTopic, TopicState
 from keyfold.lakehouse import Lakehouse

@@ -1,11 +1,12 @@
-"""Build schedules that start a job only if its previous run has finished."""
+"""Build schedules that start a job only if its previous run has finished, such as those that check whole tables."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import dagster as dg
 
-from keyfold.dagster.automation.starting.sensors import unfinished_run
+from keyfold.dagster.automation.sensors import unfinished_run
+from keyfold.dagster.quality.checks import SCOPE_TAG, Scope
 
 
 def schedule_of(
@@ -40,3 +41,17 @@ def schedule_of(
         return dg.RunRequest(tags=tags)
 
     return tick
+
+
+def full_scan(group: str) -> dg.ScheduleDefinition:
+    """Build a schedule, stopped by default, that runs all checks of an asset group; times are UTC."""
+    assets = dg.AssetSelection.groups(group)
+    tags = {SCOPE_TAG: Scope.FULL.value}
+    job = dg.define_asset_job(
+        f"check_{group}",
+        # Only the checks: the assets are not materialized.
+        selection=assets - assets.without_checks(),
+        tags=tags,
+        description=f"Runs all checks of {group} over all rows of its tables.",
+    )
+    return schedule_of(job, "30 2 * * *", tags=tags)

@@ -5,13 +5,16 @@ from pathlib import Path
 
 import dagster as dg
 import polars as pl
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from keyfold.dagster.automation.upkeep.maintenance import maintenance
+from keyfold.dagster.automation.maintenance import lakehouse_check, maintenance
 from keyfold.dagster.resources import LakehouseResource
 from keyfold.journal.checksums import read_checksums
-from keyfold.lakehouse import Lakehouse, exclusive, write_json
+from keyfold.lakehouse import Lakehouse, create_table, exclusive, write_json
+from keyfold.lakehouse.commits import append_files
+from keyfold.lakehouse.data_files import write_data_file
 from keyfold.maintenance.one_table import remember_removals
 from keyfold.storage.place import Place
 from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
@@ -153,3 +156,20 @@ def test_the_schedule_is_off_until_it_is_switched_on_and_waits_for_its_last_run(
     assert isinstance(SCHEDULE(context), dg.RunRequest)
     waiting = instance.create_run_for_job(JOB, status=dg.DagsterRunStatus.STARTED)
     assert waiting.run_id in str(SCHEDULE(context))
+
+
+CHECK, _ = lakehouse_check()
+NUMBERS = pa.schema([("number", pa.int64())])
+
+
+def test_the_job_fails_where_a_file_is_damaged_and_names_it(lakehouse):
+    table = lakehouse.monitoring("edits")
+    create_table(table, NUMBERS)
+    written = write_data_file(pl.DataFrame({"number": [1, 2, 3]}), table, NUMBERS)
+    append_files(table, [written], "test", 0)
+    resources = {"lakehouse": LakehouseResource(home=str(lakehouse.home))}
+    assert CHECK.execute_in_process(resources=resources).success
+    (table / written.path).write_bytes(bytes(written.bytes))
+    failed = CHECK.execute_in_process(resources=resources, raise_on_error=False)
+    [failure] = [event for event in failed.all_events if event.is_step_failure]
+    assert written.path in str(failure.step_failure_data.user_failure_data)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import dagster as dg
 import pytest
 
-from keyfold.dagster.automation.starting.automation_conditions import (
+from keyfold.dagster.automation.automation_conditions import (
     automation_sensor,
     failed_checks_before,
     on_checked_events,

@@ -12,9 +12,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from keyfold.dagster.automation.starting import sensors
-from keyfold.dagster.automation.starting.new_data import Decision, FileSource, decide
-from keyfold.dagster.automation.starting.sensors import landing_sensor
+from keyfold.dagster.automation import sensors
+from keyfold.dagster.automation.new_data import Decision, FileSource, decide
+from keyfold.dagster.automation.sensors import landing_sensor
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import KnownFile, ingest
 from keyfold.ingestion.sources.files import LandedFile, Listing

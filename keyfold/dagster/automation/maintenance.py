@@ -1,6 +1,6 @@
-"""Build the nightly job that compacts the tables of a group and deletes files that are no longer needed.
+"""Build the nightly job that compacts the tables of a group and deletes files that are no longer needed, and the weekly check.
 
-It needs no Spark. Each op holds the pool of the step that writes its tables, so that the two never run at once. A job that
+They need no Spark. Each op holds the pool of the step that writes its tables, so that the two never run at once. A job that
 runs from the command line holds no pool; its tables are skipped until the next night. `keyfold.maintenance` decides which
 files can be deleted.
 """
@@ -13,16 +13,20 @@ import dagster as dg
 from pydantic import Field
 
 from keyfold.dagster.assets.metadata import table_key
-from keyfold.dagster.automation.starting.schedules import schedule_of
+from keyfold.dagster.automation.schedules import schedule_of
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.template import JobTemplate
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.maintenance import RETENTION, Maintained, MaintainedTable, maintain
+from keyfold.maintenance.checking import check
 from keyfold.maintenance.one_table import remember_removals
 from keyfold.maintenance.recording import record_ingest, trim_log
 from keyfold.runs.table_maintenance import tables_of_generation, tables_of_ingest
 from keyfold.stream import Stream
+
+_SHOWN = 20
+"""Faults in the message of a failed check; its log has all."""
 
 
 class MaintenanceConfig(dg.Config):
@@ -51,6 +55,30 @@ def maintenance(
             op()
 
     return maintain_group, schedule_of(maintain_group, "30 3 * * *")
+
+
+def lakehouse_check() -> tuple[dg.JobDefinition, dg.ScheduleDefinition]:
+    """Build the job `check_lakehouse` and its schedule, stopped by default; times are UTC."""
+
+    @dg.op(out=dg.Out(dg.Nothing))
+    def verify_every_file(context: dg.OpExecutionContext, lakehouse: dg.ResourceParam[Lakehouse]) -> None:
+        found = check(lakehouse)
+        *faults, summary = found.describe()
+        for fault in faults:
+            context.log.warning(fault)
+        context.log.info(summary)
+        if not found.is_whole:
+            raise dg.Failure(
+                description="; ".join([summary, *faults[:_SHOWN]]),
+                metadata={"damaged": [one.path for one in found.findings if one.is_damage]},
+                allow_retries=False,
+            )
+
+    @dg.job(name="check_lakehouse", description="Reads every file of the lakehouse and reports damaged ones.")
+    def check_lakehouse() -> None:
+        verify_every_file()
+
+    return check_lakehouse, schedule_of(check_lakehouse, "30 5 * * 0")
 
 
 def _stream_op(stream: Stream) -> dg.OpDefinition:

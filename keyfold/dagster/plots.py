@@ -1,4 +1,4 @@
-"""Draw figures and embed them as pictures in Markdown metadata."""
+"""Draw figures, such as the events of each batch, and embed them as pictures in Markdown metadata."""
 
 import base64
 import io
@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.lakehouse import Lakehouse
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,3 +57,22 @@ def picture(figure: "Figure", caption: str) -> dg.MetadataValue:
     figure.savefig(buffer, format="png")
     encoded = base64.b64encode(buffer.getvalue()).decode("ascii")
     return dg.MetadataValue.md(f"![{caption}](data:image/png;base64,{encoded})")
+
+
+def plot_runs(lakehouse: Lakehouse, job: str) -> dict[str, dg.MetadataValue]:
+    """Plot throughput and open events of the live generation's last batches (at most 100)."""
+    generation = live_generation(lakehouse, job)
+    records = generation.journal.recent() if generation else []
+    if not records:
+        return {}
+    figure, (events, state) = draw(2, height=2.2)
+    numbers = [record.batch for record in records]
+    events.bar(numbers, [record.counts.events for record in records], color=MAIN)
+    events.set_title("events of each batch")
+    state.step(numbers, [record.totals.open_events for record in records], color=SECOND, where="post")
+    state.set_ylim(bottom=0)
+    state.set_title("open events after each batch")
+    for panel in (events, state):
+        panel.set_xlabel(f"batch (the last at {records[-1].finished_at:%Y-%m-%d %H:%M} UTC)")
+        panel.locator_params(axis="x", integer=True)
+    return {"throughput_and_state": picture(figure, f"Throughput and state of {job}")}

@@ -11,8 +11,8 @@ import dagster as dg
 
 from keyfold import ingestion
 from keyfold.dagster.assets.streams import landing_key
-from keyfold.dagster.automation.starting.new_data import FileSource, Source
-from keyfold.dagster.automation.starting.topic_lag import TopicSource
+from keyfold.dagster.automation.new_data import FileSource, Source
+from keyfold.dagster.automation.topic_lag import TopicSource
 from keyfold.ingestion.known import KnownFile
 from keyfold.ingestion.landing import find_landing, landing_folder
 from keyfold.ingestion.sources.files import SETTLE

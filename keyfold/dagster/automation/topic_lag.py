@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from keyfold.dagster.automation.starting.asking import UNDONE, Asked, held_back
-from keyfold.dagster.automation.starting.new_data import Decision
+from keyfold.dagster.automation.asking import UNDONE, Asked, held_back
+from keyfold.dagster.automation.new_data import Decision
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.sources.kafka.offsets import ReadTopic, TopicState, unread
 

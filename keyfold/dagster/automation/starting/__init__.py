@@ -1,1 +1,0 @@
-"""Start runs: sensors, schedules and automation conditions."""

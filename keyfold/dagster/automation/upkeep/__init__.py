@@ -1,1 +1,0 @@
-"""Maintain tables, check the lakehouse, and purge Dagster's history."""

@@ -1,1 +1,0 @@
-"""Draw the plots of every keyed job, as metadata of its assets."""

@@ -1,0 +1,300 @@
+"""Alerts: what is sent, once, with its remedy, by Apprise to services that are not always there."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster._core.definitions.freshness import FreshnessState, FreshnessStateChange
+from dagster._core.scheduler.instigation import TickStatus
+from pydantic import Field
+
+from keyfold.dagster import alerts
+from keyfold.dagster.alerts import alert_sensors
+from keyfold.errors import KeyfoldError
+from tests.keyfold.dagster import alerting_project
+from tests.keyfold.dagster.scripted_webhook import ScriptedWebhook, answer, drip, hang
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).parents[3]
+
+SEVERITY = {"adds_up": dg.AssetCheckSeverity.ERROR, "fare": dg.AssetCheckSeverity.WARN}
+RUNS, CHECKS = "alert_on_failed_runs", "alert_on_failed_checks_and_stale_assets"
+
+
+class Fault(dg.Config):
+    error: str = ""
+    failed: list[str] = Field(default_factory=list)
+
+
+@dg.asset(check_specs=[dg.AssetCheckSpec(name, asset="totals") for name in SEVERITY])
+def totals(config: Fault) -> Iterator[Any]:
+    if config.error == "own":
+        raise KeyfoldError("sales is already running: wait, or see http://host/?token=SECRET <!all> [x](y)")
+    if config.error:
+        raise ValueError("SECRET of a row")
+    yield dg.MaterializeResult()
+    for name, severity in SEVERITY.items():
+        found = name not in config.failed
+        yield dg.AssetCheckResult(check_name=name, passed=found, severity=severity, description="3 rows lack")
+
+
+@dg.asset
+def written() -> None: ...
+
+
+@dg.asset_check(asset=written, blocking=True)
+def is_whole() -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(passed=False)
+
+
+DEFINITIONS = dg.Definitions(
+    assets=[totals, written],
+    asset_checks=[is_whole],
+    jobs=[dg.define_asset_job("rides", selection="totals"), dg.define_asset_job("checked", selection="written")],
+)
+
+
+def address(webhook: ScriptedWebhook) -> str:
+    return webhook.url.replace("http://", "json://")
+
+
+@dataclass
+class Story:
+    """An instance, and the two sensors with their cursors."""
+
+    instance: dg.DagsterInstance
+    addresses: str
+    cursors: dict[str, str | None] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+
+    def run(self, error: str = "", failed: tuple[str, ...] = (), **tags: str) -> str:
+        config = {"ops": {"totals": {"config": {"error": error, "failed": list(failed)}}}}
+        return self.execute("rides", run_config=config, tags=tags)
+
+    def execute(self, job: str, **more: Any) -> str:
+        definition = DEFINITIONS.resolve_job_def(job)
+        return definition.execute_in_process(instance=self.instance, raise_on_error=False, **more).run_id
+
+    def tick(self, *names: str) -> str:
+        """Let sensors tick as the daemon does, which keeps their cursors; return what they say."""
+        environment = {"KEYFOLD_ALERTS": self.addresses, "KEYFOLD_UI_URL": "https://pages.example"}
+        sensors: dict[str, Any] = {one.name: one for one in alert_sensors(environment)}
+        for name in names or sensors:
+            context = dg.build_sensor_context(
+                self.instance, cursor=self.cursors.get(name), repository_def=DEFINITIONS.get_repository_def()
+            )
+            reason = sensors[name](context)
+            assert isinstance(reason, dg.SkipReason)
+            self.said.append(reason.skip_message or "")
+            self.cursors[name] = context.cursor
+        return self.said[-1]
+
+
+@pytest.fixture
+def webhook() -> Iterator[ScriptedWebhook]:
+    webhook = ScriptedWebhook()
+    yield webhook
+    webhook.close()
+
+
+@pytest.fixture
+def story(tmp_path, webhook) -> Iterator[Story]:
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        story = Story(instance, address(webhook))
+        story.run("own")
+        story.tick()
+        assert not webhook.tried, "the first tick only takes its place"
+        yield story
+    assert "SECRET" not in json.dumps(webhook.got) + str(story.said) + str(story.cursors)
+
+
+def lines(webhook: ScriptedWebhook) -> list[str]:
+    return [line for got in webhook.got for line in got["message"].splitlines()]
+
+
+def test_a_failed_run_is_told_once_with_where_and_why_the_remedy_and_the_link(story, webhook):
+    own, other = story.run("own"), story.run("other")
+    story.tick()
+    story.tick()
+    (got,) = webhook.got
+    assert (got["title"], got["type"]) == ("Keyfold: 2 raised", "failure")
+    remedy = "Remedy: see its log, fix the last error, start it again: https://pages.example/runs"
+    assert got["message"].splitlines() == [
+        f"error: run {own[:8]} of rides failed at totals: sales is already running: wait, or see http://… ‹!all› [x] (y). "
+        f"{remedy}/{own}",
+        f"error: run {other[:8]} of rides failed at totals: ValueError. {remedy}/{other}",
+    ]
+
+
+def test_a_run_that_dagster_retries_and_one_that_checks_alone_failed_are_not_told_as_runs(story, webhook):
+    story.run("own", **{"dagster/will_retry": "true"})
+    story.execute("checked")
+    story.tick()
+    (line,) = lines(webhook)
+    assert line.startswith("error: check written: is_whole: it failed. Remedy: fix the data or the job")
+
+
+def test_a_check_is_told_when_it_begins_to_fail_and_when_it_passes_again(story, webhook):
+    first = story.run(failed=("adds_up", "fare"))
+    story.tick()
+    story.run(failed=("adds_up", "fare"))
+    story.tick()
+    remedy = (
+        f"3 rows lack. Remedy: fix the data or the job, then run the check again: https://pages.example/runs/{first}"
+    )
+    assert sorted(lines(webhook)) == [
+        f"error: check totals: adds_up: {remedy}",
+        f"warning: check totals: fare: {remedy}",
+    ]
+    story.run(failed=("fare",))
+    story.tick()
+    assert [(got["title"], got["type"]) for got in webhook.got] == [
+        ("Keyfold: 2 raised", "failure"),
+        ("Keyfold: 1 over", "success"),
+    ]
+    assert lines(webhook)[-1] == "over: check totals: adds_up"
+
+
+def test_a_check_that_is_running_is_as_it_was(story, webhook):
+    story.run(failed=("adds_up",))
+    story.tick()
+    # Its checks are planned, and not evaluated yet.
+    story.instance.create_run_for_job(DEFINITIONS.resolve_job_def("rides"), status=dg.DagsterRunStatus.STARTED)
+    story.tick()
+    assert len(webhook.got) == 1
+
+
+def test_a_stale_asset_is_told_as_it_grows_worse_and_when_it_is_fresh(story, webhook):
+    def is_now(state: FreshnessState) -> None:
+        story.instance._report_runless_asset_event(
+            FreshnessStateChange(
+                key=dg.AssetKey("totals"),
+                new_state=state,
+                previous_state=FreshnessState.UNKNOWN,
+                state_change_timestamp=time.time(),
+            )
+        )
+        story.tick(CHECKS)
+
+    is_now(FreshnessState.WARN)
+    is_now(FreshnessState.FAIL)
+    is_now(FreshnessState.FAIL)
+    is_now(FreshnessState.PASS)
+    text = "it was last written too long ago. Remedy: see that its sensor or schedule is on and data arrives"
+    assert lines(webhook) == [
+        f"warning: stale asset totals (warning): {text}: https://pages.example/assets/totals",
+        "over: stale asset totals (warning)",
+        f"error: stale asset totals (error): {text}: https://pages.example/assets/totals",
+        "over: stale asset totals (error)",
+    ]
+
+
+def test_a_message_that_is_not_taken_is_sent_again_with_what_came_since_and_once(story, webhook):
+    webhook.script = [answer(503), answer(302, f"Location: {webhook.url}")]
+    first = story.run("own")
+    assert story.tick(RUNS) == "json 1: it answered 503; its alerts wait for the next tick"
+    assert story.tick(RUNS) == "json 1: it answered 302; its alerts wait for the next tick"
+    second = story.run("own")
+    assert story.tick(RUNS) == "2 alerts were sent"
+    assert story.tick(RUNS) == "0 alerts were sent"
+    assert [line.rpartition("/")[2] for line in lines(webhook)] == [first, second]
+    assert webhook.tried == 3
+
+
+@pytest.mark.parametrize("act", [hang(), drip()], ids=["hangs", "drips"])
+def test_a_service_that_hangs_is_left_in_time_and_delays_and_repeats_nothing_elsewhere(
+    story, webhook, monkeypatch, act
+):
+    monkeypatch.setattr(alerts, "SECONDS", 3.0)
+    other = ScriptedWebhook()
+    story.addresses = f"{address(webhook)} {address(other)}"
+    story.tick()  # the second destination takes its place
+    webhook.script = [act]
+    story.run("own")
+    began = time.monotonic()
+    said = story.tick(RUNS)
+    assert time.monotonic() - began < 10
+    assert said in (
+        "json 1: no answer within 3 s; its alerts wait for the next tick",
+        "json 1: it cannot be reached, or refuses the login; its alerts wait for the next tick",
+    )
+    story.tick(RUNS)
+    assert (len(lines(webhook)), len(lines(other))) == (1, 1)
+    other.close()
+
+
+def test_after_a_long_outage_one_message_lists_twenty_and_counts_the_others(story, webhook, monkeypatch):
+    monkeypatch.setattr(alerts, "_failure", lambda _, run: f"run {run.run_id} failed")
+    runs = [story.run("own") for _ in range(25)]
+    story.tick(RUNS)
+    (got,) = webhook.got
+    assert got["title"] == "Keyfold: 25 raised"
+    assert [line.rpartition("/")[2] for line in lines(webhook)] == [*runs[-20:], "and 5 more"]
+
+
+@pytest.mark.parametrize("addresses", ["json://host SECRET", "json://host //SECRET", "json://host s-e://SECRET"])
+def test_a_wrong_address_is_refused_when_definitions_load_without_being_quoted(addresses):
+    with pytest.raises(KeyfoldError, match="KEYFOLD_ALERTS: address 2 does not have the form") as refused:
+        alert_sensors({"KEYFOLD_ALERTS": addresses})
+    assert "SECRET" not in str(refused.value)
+
+
+def test_a_service_that_apprise_does_not_know_is_named_by_its_number(story):
+    story.addresses = "nothing://SECRET"
+    story.tick(RUNS)
+    story.run("own")
+    assert story.tick(RUNS).startswith("nothing 1: Apprise does not support this address")
+
+
+def test_without_addresses_there_are_no_sensors_and_with_them_they_are_on():
+    assert alert_sensors({}) == []
+    found = alert_sensors({"KEYFOLD_ALERTS": "slack://SECRET"})
+    assert {one.name: one.default_status for one in found} == dict.fromkeys(
+        (RUNS, CHECKS), dg.DefaultSensorStatus.RUNNING
+    )
+    assert all("To: slack 1." in (one.description or "") for one in found)
+
+
+# A tick is every half minute; the sensors themselves are asked above.
+@pytest.mark.long
+@pytest.mark.slow
+def test_under_dagster_s_daemon_the_sensors_are_on_and_send_each_alert_once(tmp_path, webhook):
+    command = [sys.executable, "-m", "dagster._daemon", "run", "-m", "tests.keyfold.dagster.alerting_project"]
+    environment = {**os.environ, "DAGSTER_HOME": str(tmp_path), "KEYFOLD_ALERTS": address(webhook)}
+    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance, (tmp_path / "daemon.txt").open("wb") as log:
+
+        def takes_place() -> bool:
+            told = [str(getattr(one.instigator_data, "cursor", "")) for one in instance.all_instigator_state()]
+            return sum("json 1" in cursor for cursor in told) == 2
+
+        daemon = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True)
+        try:
+            wait_until(takes_place, lambda: (tmp_path / "daemon.txt").read_text()[-3_000:], seconds=90)
+            alerting_project.rides.execute_in_process(instance=instance, raise_on_error=False)
+            alerting_project.defs.resolve_implicit_global_asset_job_def().execute_in_process(instance=instance)
+            wait_until(lambda: len(webhook.got) == 2, lambda: str(webhook.got), seconds=120)
+            wait_until(
+                lambda: all(
+                    tick.status is TickStatus.SKIPPED and "0 alerts were sent" in (tick.skip_reason or "")
+                    for state in instance.all_instigator_state()
+                    for tick in instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=1)
+                ),
+                seconds=120,
+            )
+        finally:
+            os.killpg(daemon.pid, signal.SIGKILL)
+            daemon.wait()
+    check, run = sorted(lines(webhook))
+    assert check.startswith("error: check totals: adds_up: 3 rows lack. Remedy: ")
+    assert " of rides failed at step: RuntimeError. Remedy: " in run
+    assert "SECRET" not in str(webhook.got) + (tmp_path / "daemon.txt").read_text()
