@@ -4,14 +4,18 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from keyfold.dagster.assets.metadata import BATCH, GENERATION, batch_metadata, last_materialization, table_key
+from keyfold.dagster.assets.metadata import (
+    BATCH,
+    EVENTS,
+    GENERATION,
+    batch_metadata,
+    last_materialization,
+    table_key,
+)
 from keyfold.lakehouse.locks import is_held
 from keyfold.lakehouse.reading import count_rows
 from keyfold.runs.reporting import Written
 from keyfold.storage.place import Place
-
-EVENTS = "keyfold/events"
-"""Metadata key: number of events read since the generation began."""
 
 _STARTED_BY = {"dagster/sensor_name", "dagster/schedule_name", "dagster/from_automation_condition"}
 

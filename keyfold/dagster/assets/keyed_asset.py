@@ -10,6 +10,7 @@ from keyfold import runs
 from keyfold.dagster.assets.columns import column_lineage, column_schema
 from keyfold.dagster.assets.keyed_config import config_for
 from keyfold.dagster.assets.metadata import (
+    EVENTS,
     batch_metadata,
     last_materialization,
     table_key,
@@ -243,6 +244,7 @@ def _written_metadata(
     return {
         **table_metadata(lakehouse.table(table.name), _preview(lakehouse, job, table)),
         **batch_metadata(summary.generation, batch, before),
+        EVENTS: dg.MetadataValue.int(summary.totals.events),
         # Dagster's pages read the lineage from the materialization, not from the definition.
         "dagster/column_lineage": dg.MetadataValue.column_lineage(column_lineage(job, table)),
         "rows_out": dg.MetadataValue.int(summary.counts.rows.get(table.name, 0)),

@@ -30,6 +30,8 @@ BATCH = "keyfold/batch"
 """Metadata key: the generation's newest batch at the end of the run."""
 SINCE_BATCH = "keyfold/since_batch"
 """Metadata key: `BATCH` of the materialization before; missing in a generation's first materialization."""
+EVENTS = "keyfold/events"
+"""Metadata key: number of events that the generation has read, or of rows that ingest has."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ import dagster as dg
 import polars as pl
 import pytest
 
+from keyfold import JobParameters, JobTemplate
+from keyfold.dagster.assets.keyed_asset import JobAssets, keyed_assets
 from keyfold.dagster.assets.metadata import written_batches
 from keyfold.dagster.assets.streams import stream_assets
 from keyfold.keyed.runner import run_job
@@ -86,6 +88,21 @@ def test_a_job_reports_each_batch_once_with_its_watermark_while_it_runs(lakehous
         first.metadata["keyfold/batch"].value,
         second.metadata["keyfold/batch"].value,
     )
+
+
+def test_after_a_run_of_dagster_only_what_came_since_is_reported(lakehouse, land, instance):
+    template = JobTemplate("windows", JobParameters, lambda _: windows(), "Clicks")
+    land(("ann", 1), ("bob", 21))
+    resources = {"spark": RUNNER, "lakehouse": lakehouse}
+    dg.materialize([keyed_assets(JobAssets(template), group="clicks")], instance=instance, resources=resources)
+    with reported(lambda: written_by_job(lakehouse, "windows")):
+        pass
+    assert len(reports(instance, "windows")) == 1
+    land(("ann", 22))
+    run_job(RUNNER, lakehouse, windows())
+    with reported(lambda: written_by_job(lakehouse, "windows")):
+        pass
+    assert (len(reports(instance, "windows")), told(instance, "windows")["events_in"]) == (2, 1)
 
 
 def test_a_database_that_fails_is_warned_of_once_without_its_address_and_reported_to_when_it_is_back(

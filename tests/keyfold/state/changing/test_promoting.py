@@ -56,6 +56,13 @@ def test_a_branch_that_was_cut_off_is_not_promoted(lakehouse, without_spark, lan
         promote(lakehouse, "windows", "again")
 
 
+@pytest.mark.parametrize("branch", ["../generation-0001", "a/b", "..", "/etc", ""])
+def test_a_branch_s_name_leads_nowhere_else(lakehouse, land, branch):
+    land(("ann", 1))
+    with pytest.raises(KeyfoldError, match="a name has lower-case letters"):
+        promote(lakehouse, "windows", branch)
+
+
 def test_a_branch_that_is_not_there_is_told_with_those_that_are(lakehouse, without_spark, land):
     land(("ann", 1))
     run_job(without_spark, lakehouse, windows(), Replay("some"))
