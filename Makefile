@@ -1,6 +1,6 @@
 # make demo [FROM=folder]   ingest, run and check everything once, and print the results
 # make faults               ingest bad data: checks fail, assets are blocked, alerts are sent
-# make ui [PORT=3000]       serve Dagster's pages on 127.0.0.1 with a warm Spark (WARM=no: without)
+# make ui [PORT=3000]       serve Dagster's pages on 127.0.0.1
 # make test                 check format, lint, types and layers, then run the tests in WORKERS=3 processes
 # make browser-tests        run all browser tests; make test opens each kind of page once
 # make slow-tests           run slower variants of tests on Spark and of whole systems; make test has one of each kind
@@ -13,7 +13,6 @@
 # make clean                remove caches and .venv; make reset removes the data in .keyfold
 
 export PORT ?= 3000
-export WARM ?= yes
 # Three workers on two cores, since tests wait a lot: 13 minutes.
 WORKERS ?= 3
 # `make test` ends all running tests and fails after this many seconds.

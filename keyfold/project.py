@@ -124,12 +124,6 @@ def project_jobs() -> Mapping[str, "JobTemplate"]:
     return current_project().jobs
 
 
-def code_folders() -> list[Path]:
-    """Return the folders of Keyfold's code and of the project's packages."""
-    names = ("keyfold", *current_project().packages)
-    return [Path(place) for name in names for place in import_module(name).__path__]
-
-
 def project_folder() -> Path:
     """Return the folder with the `pyproject.toml` of the current project.
 

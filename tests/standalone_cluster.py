@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyspark
 
-from tests.java_for_tests import fast_starts, java_options
+from tests.java_for_tests import QUICK, fast_starts
 
 SPARK_HOME = Path(pyspark.__file__).parent
 SECONDS_TO_START = 90
@@ -57,7 +57,7 @@ def standalone_cluster(folder: Path, workers: int = 2, cores: int = 1, memory: s
     conf = {
         "spark.driver.host": "127.0.0.1",
         "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": java_options(),
+        "spark.executor.extraJavaOptions": QUICK,
         "spark.authenticate.secret": f"planted-{secrets.token_hex(16)}",
         # A run that wants more than there is must not wait for minutes.
         "spark.keyfold.executorsWithin": "60",
@@ -94,7 +94,7 @@ def _daemon(running: ExitStack, log: Path, properties: Path, kind: str, *argumen
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(log.parent),
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": f"{java_options()} -XX:+UseSerialGC",
+        "SPARK_DAEMON_JAVA_OPTS": f"{QUICK} -XX:+UseSerialGC",
         "SPARK_LAUNCHER_OPTS": fast_starts()["SPARK_LAUNCHER_OPTS"],
     }
     with log.open("wb") as out:

@@ -17,7 +17,7 @@ from keyfold.lakehouse import Lakehouse
 from tests.commands import ended_well
 from tests.keyfold.session.test_secrets import check_nothing_shows, run_with_secrets
 from tests.spark_jobs.jobs import ride_oracle
-from tests.standalone_cluster import standalone_cluster
+from tests.standalone_cluster import SPARK_HOME, standalone_cluster
 from tests.waiting import lives, wait_until
 
 pytestmark = pytest.mark.long
@@ -87,10 +87,9 @@ def test_a_cluster_that_gives_no_executor_and_a_node_without_our_python_are_told
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("where", ["in-process", "spark-submit"])
-def test_a_run_that_is_cancelled_and_one_that_is_killed_leave_no_work_on_the_cluster(cluster, tmp_path, where):
+def test_a_run_that_is_cancelled_and_one_that_is_killed_leave_no_work_on_the_cluster(cluster, tmp_path):
     with ExitStack() as running:
-        runs = [dagster_run(running, cluster, tmp_path / name, where) for name in ("cancelled", "killed")]
+        runs = [dagster_run(running, cluster, tmp_path / name) for name in ("cancelled", "killed")]
         tasks = [task_of(run, tmp_path / name) for run, name in zip(runs, ("cancelled", "killed"), strict=True)]
         assert len(applications(cluster)) == 2
         assert all(map(lives, tasks))
@@ -105,9 +104,21 @@ def test_a_run_that_is_cancelled_and_one_that_is_killed_leave_no_work_on_the_clu
 @pytest.mark.cluster
 def test_a_command_under_spark_submit_does_what_it_does_by_itself(driven, cluster):
     told, folder = driven
-    command = ["submit", "--", "run", "ride_summaries", "--full-refresh", "--json", "--home", str(folder / "moved")]
-    keyfold = Path(sys.executable).with_name("keyfold")
-    done = ended_well(keyfold, *command, folder=folder, environment=os.environ | cluster.environment)
+    program, properties = folder / "run_keyfold.py", folder / "spark.properties"
+    program.write_text("from keyfold.cli.app import app\n\napp()\n")
+    properties.touch(mode=0o600)
+    properties.write_text("".join(f"{name} {value}\n" for name, value in cluster.conf.items()))
+    command = [
+        SPARK_HOME / "bin" / "spark-submit",
+        "--master",
+        cluster.master,
+        "--properties-file",
+        properties,
+        program,
+    ]
+    command += ["run", "ride_summaries", "--full-refresh", "--json", "--home", str(folder / "moved")]
+    environment = os.environ | cluster.environment | {"PYSPARK_DRIVER_PYTHON": sys.executable}
+    done = ended_well(*command, folder=folder, environment=environment)
     ran = json.loads(done.stdout.splitlines()[-1])
     assert ran["generation"] == "generation-0002"
     assert ran["events"] == told["rides"]["events"]
@@ -119,14 +130,13 @@ def test_no_command_line_of_driver_daemon_or_executor_has_a_secret(cluster, tmp_
     check_nothing_shows(*run_with_secrets(tmp_path, cluster.master, **cluster.conf))
 
 
-def dagster_run(running, cluster, folder, where):
+def dagster_run(running, cluster, folder):
     """A run in a process of its own, with half of the cluster's cores; it ends when `running` does."""
     folder.mkdir()
     (folder / "dagster").mkdir()
     environment = os.environ | cluster.environment
     environment["KEYFOLD_SPARK_CONF"] += " spark.cores.max=1"
     environment |= {"DAGSTER_HOME": str(folder / "dagster"), "TOLD": str(folder), "PYTHONPATH": str(ROOT)}
-    environment["KEYFOLD_RUNS"] = where
     command = ["-m", "dagster", "job", "execute", "-m", "tests.keyfold.dagster.cancelled_on_cluster", "-j", "cancelled"]
     with (folder / "log").open("wb") as log:
         run = subprocess.Popen([sys.executable, *command], cwd=ROOT, env=environment, stdout=log, stderr=log)

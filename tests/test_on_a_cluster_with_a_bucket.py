@@ -1,4 +1,4 @@
-"""A master and two workers, and a home in a bucket: what Dagster submits there gives the right rows, cancelled before or not."""
+"""A master and two workers, and a home in a bucket: what Dagster runs there gives the right rows, cancelled before or not."""
 
 import json
 import os
@@ -27,7 +27,7 @@ CONFIG = {"close": "complete", "watermark_delay": "30d", "advance_to": "2026-12-
 
 @pytest.mark.long
 @pytest.mark.cluster
-def test_a_submitted_run_is_cancelled_and_the_next_one_tells_all_rides_of_the_bucket(tmp_path, bucket):
+def test_a_run_is_cancelled_and_the_next_one_tells_all_rides_of_the_bucket(tmp_path, bucket):
     home = ObjectPath(f"s3a://{bucket}/home")
     simulate("ride_points", tmp_path / "files", size=30, seed=3, files=6)
     for file in sorted((tmp_path / "files").iterdir()):
@@ -35,12 +35,12 @@ def test_a_submitted_run_is_cancelled_and_the_next_one_tells_all_rides_of_the_bu
     with standalone_cluster(tmp_path) as cluster:
         environment = environment_of(cluster, home, tmp_path)
         accepted = ingested(environment, tmp_path)
-        cancelled = submitted(environment, tmp_path)
+        cancelled = begun(environment, tmp_path)
         wait_until(lambda: planned(home) or cancelled.poll() is not None, "no batch was planned")
         cancelled.send_signal(signal.SIGINT)
         assert cancelled.wait(timeout=PATIENCE) != 0, (tmp_path / "log").read_text()
         wait_until(lambda: not applications(cluster), "the master still has an application")
-        again = submitted(environment, tmp_path)
+        again = begun(environment, tmp_path)
         assert again.wait(timeout=2 * PATIENCE) == 0, (tmp_path / "log").read_text()
         assert not applications(cluster)
     points = rows(home, "events.ride_points")
@@ -59,7 +59,6 @@ def environment_of(cluster, home, folder):
     own = {
         "KEYFOLD_HOME": str(home),
         "KEYFOLD_ENV": "cluster",
-        "KEYFOLD_RUNS": "spark-submit",
         "DAGSTER_HOME": str(folder / "dagster"),
     }
     return os.environ | cluster.environment | own
@@ -71,8 +70,8 @@ def ingested(environment, folder):
     return json.loads(done.stdout.splitlines()[-1])["accepted"]
 
 
-def submitted(environment, folder):
-    """A run of Dagster, whose job runs in a process of its own; the checks of its tables are in it."""
+def begun(environment, folder):
+    """A run of Dagster, with the checks of its tables."""
     config = folder / "config.yaml"
     config.write_text(json.dumps({"ops": {"ride_summaries": {"config": CONFIG}}}))
     command = [sys.executable, "-m", "dagster", "job", "execute", "-m", "dagster_project.definitions"]

@@ -21,8 +21,7 @@ PYTHON = """#!/bin/sh
 case "$*" in
     --version) echo "Python 3.11.9" ;;
     "-m venv"*) mkdir -p .venv/bin; cp "$0" .venv/bin/python; echo "venv" >>calls ;;
-    "-m pip install"*) printf '#!/bin/sh\\necho "uv $*" >>calls\\n' >.venv/bin/uv; chmod +x .venv/bin/uv; echo "pip $*" >>calls
-        printf '#!/bin/sh\\necho "keyfold $*" >>calls\\nexit "${ARCHIVES:-0}"\\n' >.venv/bin/keyfold; chmod +x .venv/bin/keyfold ;;
+    "-m pip install"*) printf '#!/bin/sh\\necho "uv $*" >>calls\\n' >.venv/bin/uv; chmod +x .venv/bin/uv; echo "pip $*" >>calls ;;
     "-m pip config list") echo "global.index-url='somewhere'" ;;
     "-m compileall"*) echo "compileall $*" >>calls ;;
     scripts/*) echo "$*" >>calls; exit "${SPARK_STARTS:-0}" ;;
@@ -52,7 +51,7 @@ def machine(tmp_path) -> Path:
 def test_a_fresh_machine_gets_everything_and_the_second_run_does_nothing(machine):
     assert set_up(machine).returncode == 0
     calls = (machine / "calls").read_text().splitlines()
-    steps = ["venv", "pip", "uv", "uv", "compileall", "scripts/spark_packages.py", "keyfold"]
+    steps = ["venv", "pip", "uv", "uv", "compileall", "scripts/spark_packages.py"]
     assert [call.split()[0] for call in calls] == steps
     assert "--compile-bytecode --require-hashes -r requirements.lock" in calls[2]
     assert "--no-deps --no-build-isolation -e ." in calls[3]
@@ -75,12 +74,6 @@ def test_a_set_up_that_failed_is_not_taken_for_done(machine):
     assert set_up(machine, SPARK_STARTS="1").returncode == 1
     assert not (machine / ".venv" / "keyfold-setup").exists()
     assert "setup: ready" in set_up(machine).stdout
-
-
-def test_a_set_up_without_the_archive_of_classes_is_done_all_the_same(machine):
-    told = set_up(machine, ARCHIVES="1").stdout
-    assert "setup: could not archive Spark's classes: Spark will start more slowly" in told
-    assert "setup: ready" in told
 
 
 def test_a_venv_whose_python_is_gone_is_made_anew(machine):

@@ -42,10 +42,6 @@ COMMANDS: dict[str, LazyCommand] = {
         "Read new files or messages into events.STREAM and quarantine.STREAM, also for the streams that share them.",
     ),
     "run": LazyCommand("keyfold.cli.run:run", "Run a keyed job over the new events of its streams."),
-    "submit": LazyCommand(
-        "keyfold.cli.submit:submit",
-        "Run a keyfold command under spark-submit in client mode, with the settings of KEYFOLD_SPARK_….",
-    ),
     "journal": LazyCommand(
         "keyfold.cli.journal:journal", "Print the last batches of a job or of a stream's ingest, one line each."
     ),
@@ -93,14 +89,6 @@ COMMANDS: dict[str, LazyCommand] = {
         "Restore a backup to an empty lakehouse directory; the next runs continue from it.",
     ),
     "state": LazyCommand("keyfold.cli.state:app", "Read, compare, seed, move and edit the state of jobs."),
-    "warm-spark": LazyCommand(
-        "keyfold.cli.warm_spark:warm_spark",
-        "Keep a Spark session running for Dagster runs to attach to (KEYFOLD_WARM_SPARK), until interrupted.",
-    ),
-    "archive-classes": LazyCommand(
-        "keyfold.cli.archive_classes:archive_classes",
-        "Write a Java archive of Spark's classes, with which Spark starts in about half the time.",
-    ),
 }
 """Keyfold's own commands, in the order of `keyfold --help`."""
 

@@ -7,12 +7,10 @@ from contextlib import contextmanager
 import dagster as dg
 
 from keyfold.dagster.alerts import alert_sensors
-from keyfold.dagster.resources import check_home, lakehouse_home, resources_from, spark_settings
+from keyfold.dagster.resources import check_home, lakehouse_home, resources_from
 from keyfold.dagster.run_config import checked_in_process_executor, closed
-from keyfold.dagster.submitted.setting import is_submitted
-from keyfold.dagster.submitted.spark_steps import submitted
 from keyfold.machine.private_files import keep_files_private
-from keyfold.project import current_project, project_streams
+from keyfold.project import project_streams
 from keyfold.stream.sharing import streams_with
 
 
@@ -54,8 +52,6 @@ def _definitions() -> dg.Definitions:
         ),
         *SUITES,
     ]
-    if is_submitted():
-        assets, checks = submitted(assets, checks, module=current_project().definitions, settings=spark_settings)
     return dg.Definitions(
         assets=dg.map_asset_specs(automation.automated, assets),
         asset_checks=checks,

@@ -1,17 +1,15 @@
 """Build Dagster's resources, a Spark session and the lakehouse, from environment variables.
 
-KEYFOLD_HOME        the lakehouse directory; default: `.keyfold` in the working directory
-KEYFOLD_ENV         a row of `ENVIRONMENTS`; default: `local`
-KEYFOLD_SPARK_*     MASTER, PACKAGES, SHIP and CONF override that row; see `SparkSettings.from_environment`. CONF may contain
-                    secrets, so Dagster gets only the variable's name and reads its value when a run begins
-KEYFOLD_WARM_SPARK  address file of a warm Spark, which runs attach to if it is up; `make ui` starts one
+KEYFOLD_HOME     the lakehouse directory; default: `.keyfold` in the working directory
+KEYFOLD_ENV      a row of `ENVIRONMENTS`; default: `local`
+KEYFOLD_SPARK_*  MASTER, PACKAGES, SHIP and CONF override that row; see `SparkSettings.from_environment`. CONF may contain
+                 secrets, so Dagster gets only the variable's name and reads its value when a run begins
 """
 
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import timedelta
-from pathlib import Path
 from threading import Thread
 from typing import Any, Self
 
@@ -27,7 +25,6 @@ from keyfold.session import SparkSettings, build_session
 from keyfold.session.interrupts import work_ends_on_interrupt
 from keyfold.session.settings import parse_conf
 from keyfold.session.targets import check_target
-from keyfold.session.warm.client import Attached, attach
 from keyfold.storage.place import Place
 from keyfold.storage.reachable import check_reachable
 from keyfold.storage.remote_path import NotAnsweringError
@@ -44,7 +41,7 @@ SPARK_CONF_VARIABLE = "KEYFOLD_SPARK_CONF"
 
 
 class SparkResource(PySparkResource):
-    """Extends dagster-pyspark's resource by checked settings, packages, a warm Spark, and stopping the session.
+    """Extends dagster-pyspark's resource by checked settings, packages, and stopping the session.
 
     It provides a plain `SparkSession`, which all steps of a run share (in-process executor). The session is stopped after the
     run only if the run started it. A run in a process that already has a session (a test, a notebook) uses that session, and
@@ -76,18 +73,12 @@ class SparkResource(PySparkResource):
         default_factory=list,
         description="Import names of further Python packages to ship to a cluster's workers, besides keyfold and the project",
     )
-    warm: str = Field(
-        default="",
-        description="Address file of a warm Spark (`keyfold warm-spark`) that runs attach to. If it is down or has other "
-        "settings, a run starts its own Spark",
-    )
     _started: bool = PrivateAttr(default=False)
-    _attached: Attached | None = PrivateAttr(default=None)
     _watched: ExitStack = PrivateAttr(default_factory=ExitStack)
 
     @classmethod
-    def of(cls, settings: SparkSettings, warm: str = "", further_config: str = "") -> Self:
-        """Build the resource from checked settings, the address file of a warm Spark, and a variable of further settings."""
+    def of(cls, settings: SparkSettings, further_config: str = "") -> Self:
+        """Build the resource from checked settings, and a variable of further settings."""
         return cls(
             spark_config=settings.conf,
             further_config=further_config,
@@ -95,7 +86,6 @@ class SparkResource(PySparkResource):
             app_name=settings.app_name,
             packages=list(settings.packages),
             ship=list(settings.ship),
-            warm=warm,
         )
 
     @property
@@ -121,12 +111,8 @@ class SparkResource(PySparkResource):
         )
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        self._attached = self._attach(context)
-        if self._attached is not None:
-            self._spark_session = self._attached.session
-        else:
-            self._started = SparkContext._active_spark_context is None
-            self._spark_session = build_session(self.settings)
+        self._started = SparkContext._active_spark_context is None
+        self._spark_session = build_session(self.settings)
         self._watched.enter_context(work_ends_on_interrupt(self._spark_session))
 
     def create_resource(self, context: dg.InitResourceContext) -> SparkSession:
@@ -134,26 +120,12 @@ class SparkResource(PySparkResource):
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         self._watched.close()
-        if self._attached is not None:
-            self._attached.detach()
-            self._attached = None
-        elif self._started:
+        if self._started:
             # An interrupt may have cut off a call to Java, after which this thread's connection answers one call late.
             # Another thread has its own connection.
             stopper = Thread(target=self.spark_session.stop, name="stop-spark")
             stopper.start()
             stopper.join()
-
-    def _attach(self, context: dg.InitResourceContext) -> Attached | None:
-        # Spark allows one context a process: a process with a session uses that one.
-        if not self.warm or SparkContext._active_spark_context is not None:
-            return None
-        try:
-            return attach(Path(self.warm), self.settings)
-        except KeyfoldError as error:
-            if context.log is not None:
-                context.log.warning(f"starting a new Spark session: {error}")
-            return None
 
 
 class LakehouseResource(dg.ConfigurableResource[Lakehouse]):
@@ -194,19 +166,9 @@ def resources_from(environment: Mapping[str, str] = os.environ) -> dict[str, dg.
     check_target(settings.master, {**base.conf, **given.conf}, home, environment)
     further = dg.EnvVar(SPARK_CONF_VARIABLE) if environment.get(SPARK_CONF_VARIABLE) else ""
     return {
-        "spark": SparkResource.of(settings, environment.get("KEYFOLD_WARM_SPARK") or "", further),
+        "spark": SparkResource.of(settings, further),
         "lakehouse": LakehouseResource(home=str(home)),
     }
-
-
-def spark_settings() -> SparkSettings:
-    """Return the session's settings from the environment, secrets included.
-
-    Raises:
-        KeyfoldError: as `resources_from`.
-    """
-    spark: Any = resources_from()["spark"]
-    return spark.settings
 
 
 def check_home(home: Place, *, within: timedelta = timedelta(seconds=3)) -> None:

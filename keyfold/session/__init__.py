@@ -1,4 +1,4 @@
-"""Spark sessions: settings, the Java process behind a session, and a warm Spark that runs attach to."""
+"""Spark sessions: settings, and the Java process behind a session."""
 
 from keyfold.session.settings import SparkSettings
 from keyfold.session.start import build_session

@@ -19,7 +19,7 @@ from pyspark.java_gateway import launch_gateway
 
 from keyfold.errors import KeyfoldError, Misconfigured, Unreachable
 from keyfold.session.interrupts import signals_kept_waiting
-from keyfold.session.java_options import java_options, quietly_logged, write_properties
+from keyfold.session.java_options import quietly_logged, write_properties
 from keyfold.session.java_output import JavaOutput, explained
 from keyfold.session.redaction import shown, without_secrets
 
@@ -39,8 +39,8 @@ class JavaEndedError(Unreachable):
         )
 
 
-def java_text() -> str:
-    """Return the output of `java -version` of the Java that Spark will use: that of JAVA_HOME, else the first on PATH.
+def check_installed_java() -> None:
+    """Check the Java that Spark will use: that of JAVA_HOME, else the first on PATH.
 
     Raises:
         KeyfoldError: there is no Java, it does not run, or it is older than 17.
@@ -58,7 +58,6 @@ def java_text() -> str:
         raise Misconfigured(f"{java}, from {where}, does not run ({done.stderr.strip()[:200]}): {remedy}")
     if version < OLDEST_JAVA:
         raise Misconfigured(f"{java}, from {where}, is Java {version}, too old for Spark: {remedy}")
-    return text
 
 
 def _version_in(text: str) -> int | None:
@@ -83,12 +82,12 @@ def launched(conf: Mapping[str, str]) -> Iterator[None]:
         with _plain_errors(conf):
             yield
         return
-    text = java_text()
+    check_installed_java()
     # At DEBUG, py4j logs all that it sends to Java, which includes secret settings.
     log = logging.getLogger("py4j")
     log.setLevel(max(logging.INFO, log.getEffectiveLevel()))
     messages = JavaOutput()
-    with _submitted(java_options(quietly_logged(conf), text)):
+    with _submitted(quietly_logged(conf)):
         try:
             # stdout too: Java prints some errors there, and a program may read our stdout.
             # In its own session: a signal to our process group (from a shell, from `timeout`) must not end Java, which we need

@@ -1,9 +1,7 @@
-"""Give the Java process of Spark its options, and its settings in a private file."""
+"""Give the Java process of Spark its options for logging, and its settings in a private file."""
 
 from collections.abc import Mapping
 from pathlib import Path
-
-from keyfold.session.class_archive import with_class_archive
 
 _OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -17,18 +15,8 @@ def quietly_logged(conf: Mapping[str, str]) -> dict[str, str]:
     return {**conf, _OPTIONS: options}
 
 
-def java_options(conf: Mapping[str, str], java: str) -> dict[str, str]:
-    """Add the options with which Java starts from the archive of Spark's classes, if there is one.
-
-    Args:
-        conf: all settings.
-        java: the output of `java -version`.
-    """
-    return {**conf, _OPTIONS: with_class_archive(conf.get(_OPTIONS, ""), java)}
-
-
 def write_properties(file: Path, conf: Mapping[str, str]) -> None:
-    """Write settings in the format of spark-submit, readable only for this user."""
+    """Write settings in the format of Java's properties, readable only for this user."""
     file.touch(mode=0o600)
     file.write_text("".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in conf.items()), encoding="ascii")
 

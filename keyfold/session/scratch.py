@@ -52,8 +52,8 @@ def scratch_of_java(conf: Mapping[str, str]) -> Iterator[None]:
     """Put the temporary files of a Java process that is started within the context into a scratch folder.
 
     In local mode, the folder also has the Spark home (`keyfold.session.spark_home`), unless SPARK_HOME is set. Both are passed
-    by environment variables, since settings are compared when a run attaches to a warm Spark. If Spark's local folders are
-    set, they are used: they may be on a separate disk.
+    by environment variables, since a later session of this process has another folder, and settings of sessions are compared. If
+    Spark's local folders are set, they are used: they may be on a separate disk.
 
     Args:
         conf: Spark's settings.

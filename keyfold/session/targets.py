@@ -17,7 +17,7 @@ WHY_NOT_CONNECT = (
     "Spark Connect is not supported: it runs the sink (foreachBatch) in a process of the server, which has neither the run's "
     "lock nor its journal, so that a batch could be counted twice; its queries outlive a cancelled run; and it has no "
     "SparkContext, which ingest needs to distribute files. Give the cluster's own master (spark://host:7077, yarn, "
-    "k8s://https://host:port); for runs that start at once, use a warm Spark"
+    "k8s://https://host:port)"
 )
 
 LOOPBACK = "127.0.0.1"

@@ -78,7 +78,7 @@ def check_shared(session: SparkSession, folder: Place, *, writable: bool = True)
     """
     context = session.sparkContext
     seen = (str(context.applicationId), folder)
-    if str(context.master).startswith("local") or context.master == "warm" or seen in _SEEN:
+    if str(context.master).startswith("local") or seen in _SEEN:
         return
     if not writable:
         _check_each(session, folder, _lister(folder, _some_names(folder)))

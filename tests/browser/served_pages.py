@@ -40,7 +40,7 @@ class Pages:
 
 @contextmanager
 def served_pages(folder: Path) -> Iterator[Pages]:
-    """Serve the pages as long as the block runs, on a free port of loopback and without a warm Spark.
+    """Serve the pages as long as the block runs, on a free port of loopback.
 
     Args:
         folder: empty, for the lakehouse and what the server tells.
@@ -53,7 +53,6 @@ def served_pages(folder: Path) -> Iterator[Pages]:
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("KEYFOLD_", "DAGSTER_"))},
         "PORT": str(port),
-        "WARM": "no",
         "KEYFOLD_HOME": str(home),
         "DAGSTER_HOME": str(home / "dagster"),
         "DAGSTER_DISABLE_TELEMETRY": "yes",

@@ -92,7 +92,7 @@ class Launcher:
     Args:
         library: what `build` gave.
         folder: for logs.
-        module: whose `main` forks them: `local_keyfold` goes without Spark, `warm_keyfold` attaches to a warm one.
+        module: whose `main` forks them: `local_keyfold` goes without Spark, `spark_keyfold` with it.
         environment: variables of all of them.
     """
 

@@ -20,6 +20,7 @@ from spark_jobs.jobs.registry import JOBS
 from tests.chaos.broken_runs import PATIENCE, Child, Unbroken, kill_after, log_of, rows_of, run, unbroken_run
 from tests.chaos.conftest import TRIES
 from tests.chaos.crash_child import PARAMETERS
+from tests.chaos.launcher import Run
 from tests.small_disk import mounted
 from tests.standalone_cluster import standalone_cluster
 
@@ -51,7 +52,6 @@ def count(spark, unbroken):
     return count
 
 
-# `tests/keyfold/session/test_warm.py` kills a run with Spark in `make test`.
 @pytest.mark.chaos
 @pytest.mark.parametrize("tries", [TRIES])
 def test_the_process_is_killed_at_a_random_moment(unbroken, count, tally, tmp_path, tries):
@@ -146,7 +146,7 @@ def signal_to(child: Child, process: str, number: signal.Signals, seconds: float
     return False
 
 
-def processes_of(child: Child, process: str) -> list[int]:
+def processes_of(child: Child | Run, process: str) -> list[int]:
     """Processes that a run has started; of workers those that Spark's Python daemon has forked."""
     if process == "the driver":
         return [child.pid]

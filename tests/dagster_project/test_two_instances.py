@@ -25,7 +25,7 @@ def test_runs_of_one_job_from_two_instances_exclude_each_other_and_double_nothin
     landing = tmp_path / "home" / "landing" / "ride_points"
     landing.mkdir(parents=True)
     simulate("ride_points", landing, size=40, seed=7)
-    environment = os.environ | {"KEYFOLD_HOME": str(lakehouse.home), "KEYFOLD_WARM_SPARK": ""}
+    environment = os.environ | {"KEYFOLD_HOME": str(lakehouse.home)}
     keyfold = Path(sys.executable).parent / "keyfold"
     subprocess.run([keyfold, "ingest", "ride_points"], env=environment, check=True, capture_output=True)
     alone = tmp_path / "alone"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.project import PROJECT_VARIABLE, code_folders, current_project, project_folder
+from keyfold.project import PROJECT_VARIABLE, current_project, project_folder
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
 
@@ -52,11 +52,6 @@ def test_the_variable_comes_before_the_working_directory(alone, monkeypatch):
     declare(alone, '"here:PROJECT"')
     monkeypatch.setenv(PROJECT_VARIABLE, str(ROOT))
     assert project_folder() == ROOT
-
-
-def test_code_is_keyfold_s_and_that_of_the_project_s_packages(alone, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    assert code_folders() == [ROOT / "keyfold", ROOT / "spark_jobs"]
 
 
 def test_a_project_is_imported_from_its_own_folder(alone):

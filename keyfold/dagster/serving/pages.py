@@ -5,7 +5,6 @@ DAGSTER_HOME  folder of Dagster's data; default: `dagster` in the lakehouse dire
 PORT          port of the pages; default: 3000
 KEYFOLD_UI_HOSTS  host names of a proxy, besides loopback's
 KEYFOLD_DATA_DOCS_URL  address of Data Docs, if another server serves them; default: below /data_docs
-WARM          `no` starts no warm Spark; neither does a cluster's KEYFOLD_SPARK_MASTER, nor KEYFOLD_RUNS=spark-submit
 """
 
 import json
@@ -18,7 +17,6 @@ from pathlib import Path
 
 from keyfold.dagster.serving.home import make_databases, prepare_dagster_home
 from keyfold.dagster.serving.supervisor import Server, supervise
-from keyfold.dagster.submitted.setting import RUNS_VARIABLE, SPARK_SUBMIT
 from keyfold.errors import KeyfoldError, Misconfigured
 from keyfold.machine.private_files import keep_files_private
 from keyfold.project import current_project, project_folder
@@ -53,7 +51,7 @@ def _serve(port: str) -> int:
     folder = Path(tempfile.mkdtemp(prefix="keyfold-ui-"))
     print(f"Dagster's pages start on port {port} in a few seconds; their link follows. Ctrl-C stops them.", flush=True)
     return supervise(
-        # Address and result pages are files on a disk: in DAGSTER_HOME, if the lakehouse is in a bucket.
+        # Result pages are files on a disk: in DAGSTER_HOME, if the lakehouse is in a bucket.
         _servers(folder, local_path(lakehouse) or home, port),
         at_end=lambda: shutil.rmtree(folder, ignore_errors=True),
     )
@@ -68,15 +66,6 @@ def _servers(folder: Path, shared: Path, port: str) -> list[Server]:
         encoding="utf-8",
     )
     environment = dict[str, str]()
-    warm = list[Server]()
-    # On a cluster, each run has its own Spark application.
-    on_this_machine = (os.environ.get("KEYFOLD_SPARK_MASTER") or "local").startswith("local")
-    is_submitted = os.environ.get(RUNS_VARIABLE) == SPARK_SUBMIT
-    if os.environ.get("WARM") != "no" and on_this_machine and not is_submitted:
-        address = shared / "warm-spark.json"
-        environment["KEYFOLD_WARM_SPARK"] = str(address)
-        command = [str(Path(sys.executable).with_name("keyfold")), "warm-spark", "--address", str(address)]
-        warm = [Server("the warm Spark", command, is_needed=False, restarts=1)]
     served = list[str]()
     if not os.environ.get("KEYFOLD_DATA_DOCS_URL"):
         environment["KEYFOLD_DATA_DOCS_URL"] = f"http://{_HOST}:{port}/data_docs"
@@ -91,7 +80,6 @@ def _servers(folder: Path, shared: Path, port: str) -> list[Server]:
             ],
             environment=environment,
         ),
-        *warm,
         Server(
             "the web server",
             [*python, "keyfold.dagster.serving.web_server", "--port", port, "--workspace", str(workspace), *served],

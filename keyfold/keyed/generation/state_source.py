@@ -28,8 +28,8 @@ def read_source(spark: SparkSession, checkpoint: Place | str, source: str, **opt
     # This starts the coordinator of state stores, which reading tasks need. Otherwise only a query would start it.
     _ = spark.streams
     given = {name: str(value) for name, value in options.items() if value is not None}
-    # The workers of a local or warm Spark are on this machine.
-    is_shared = not str(spark.sparkContext.master).startswith(("local", "warm"))
+    # The workers of a local Spark are on this machine.
+    is_shared = not str(spark.sparkContext.master).startswith("local")
     path = (
         str(checkpoint) if "://" in str(checkpoint) else str(readable_path(Path(str(checkpoint)), is_shared=is_shared))
     )

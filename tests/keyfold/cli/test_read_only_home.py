@@ -40,13 +40,6 @@ def test_ingest_says_in_one_line_that_the_home_cannot_be_written_to(home, tmp_pa
     )
 
 
-def test_a_warm_spark_does_not_even_start_where_it_could_not_say_where_it_is(home):
-    run = on_a_read_only(home, "warm-spark")
-    assert run.returncode == 1
-    assert len(run.stderr.splitlines()) == 1, run.stderr
-    assert "Read-only file system; give another --address" in run.stderr
-
-
 def test_what_only_reads_works(home):
     run = on_a_read_only(home, "journal", "ride_summaries")
     assert (run.returncode, run.stdout) == (0, "ride_summaries: no batch yet\n"), run.stderr

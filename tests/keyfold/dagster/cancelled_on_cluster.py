@@ -1,7 +1,4 @@
-"""Definitions with one asset whose tasks on the workers say where they run, and would go on for ten minutes.
-
-In the run's own process, or, where KEYFOLD_RUNS says so, in one that spark-submit launches.
-"""
+"""Definitions with one asset whose tasks on the workers say where they run, and would go on for ten minutes."""
 
 import os
 import time
@@ -11,9 +8,7 @@ from pathlib import Path
 import dagster as dg
 from pyspark.sql import SparkSession
 
-from keyfold.dagster.resources import resources_from, spark_settings
-from keyfold.dagster.submitted.setting import is_submitted
-from keyfold.dagster.submitted.spark_steps import submitted
+from keyfold.dagster.resources import resources_from
 
 
 @dg.asset
@@ -28,11 +23,8 @@ def long_work(spark: dg.ResourceParam[SparkSession]) -> None:
     spark.sparkContext.parallelize(range(1), 1).mapPartitions(work).collect()
 
 
-assets = [long_work]
-if is_submitted():
-    assets, _ = submitted([long_work], [], module=__name__, settings=spark_settings)
 defs = dg.Definitions(
-    assets=assets,
+    assets=[long_work],
     resources={"spark": resources_from()["spark"]},
     jobs=[dg.define_asset_job("cancelled", [long_work.key], executor_def=dg.in_process_executor)],
 )

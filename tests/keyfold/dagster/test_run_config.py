@@ -53,7 +53,7 @@ def test_no_op_takes_a_path_or_an_address():
         {"resources": {"spark": {"config": {"further_config": "spark.pyspark.python=/evil"}}}},
         {"resources": {"spark": {"config": {"packages": ["evil:evil:1"]}}}},
         {"resources": {"spark": {"config": {"master": "spark://evil.example:7077"}}}},
-        {"resources": {"spark": {"config": {"warm": "/evil.json"}}}},
+        {"resources": {"spark": {"config": {"app_name": "evil"}}}},
         {"resources": {"spark": {"config": {"ship": ["os"]}}}},
         {"resources": {"lakehouse": {"config": {"home": "/evil"}}}},
         {"ops": {"ingest_ride_points": {"config": {"landing": "/etc"}}}},

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from keyfold.errors import KeyfoldError
 from keyfold.session import SparkSettings
-from keyfold.session.gateway import java_text
+from keyfold.session.gateway import check_installed_java
 from keyfold.session.packages import DELTA_PACKAGE, S3_PACKAGES, SHIPPED_WITH_SPARK
 from keyfold.session.s3a import s3a_conf
 from keyfold.session.settings import spark_conf
@@ -104,24 +104,25 @@ def test_amazon_s_own_buckets_need_no_endpoint():
 
 
 def test_java_is_looked_for_in_java_home_before_path(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(a_java(tmp_path / "path", 'openjdk version "21.0.2" 2024-01-16').parent))
+    monkeypatch.setenv("PATH", str(a_java(tmp_path / "path", 'java version "1.8.0_392"').parent))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    assert "21.0.2" in java_text()
+    with pytest.raises(KeyfoldError, match="from PATH, is Java 8"):
+        check_installed_java()
     monkeypatch.setenv("JAVA_HOME", str(a_java(tmp_path / "home" / "bin", 'version "17.0.1"').parent.parent))
-    assert "17.0.1" in java_text()
+    check_installed_java()
 
 
 def test_an_old_a_broken_and_a_missing_java_are_told_apart(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(a_java(tmp_path / "old" / "bin", 'java version "1.8.0_392"').parent.parent))
     with pytest.raises(KeyfoldError, match=r"JAVA_HOME=.*old, is Java 8, too old"):
-        java_text()
+        check_installed_java()
     monkeypatch.setenv("JAVA_HOME", str(a_java(tmp_path / "stub" / "bin", "No runtime", code=1).parent.parent))
     with pytest.raises(KeyfoldError, match=r"does not run \(No runtime\)"):
-        java_text()
+        check_installed_java()
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(KeyfoldError, match="PATH has none"):
-        java_text()
+        check_installed_java()
 
 
 def test_a_session_starts_quietly_with_its_memory_keeps_handlers_and_refuses_other_settings(tmp_path):

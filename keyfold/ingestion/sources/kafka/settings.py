@@ -97,8 +97,7 @@ class KafkaSettings:
         if set(settings.conf) != set(names):
             raise Misconfigured(
                 f"Spark's workers have other settings of Kafka in {CONF_VARIABLE} than the process that started the run "
-                f"({', '.join(sorted(set(settings.conf) ^ set(names)))}): set it where Spark is started, and restart a warm "
-                "Spark"
+                f"({', '.join(sorted(set(settings.conf) ^ set(names)))}): set it where Spark is started"
             )
         return settings
 

@@ -152,15 +152,15 @@ def test_all_end_with_one_that_is_needed_and_go_on_without_one_that_is_not(tmp_p
     told = run(
         [
             server("the web server", "time.sleep(2)"),
-            server("the warm Spark", "sys.exit(3)", is_needed=False),
+            server("the alerts", "sys.exit(3)", is_needed=False),
             server("the daemon", "open(sys.argv[1], 'w'); time.sleep(600)", over),
         ]
     )
     assert told.returncode == 1
     assert 2 <= time.monotonic() - began < 30
     assert over.exists()
-    assert told.stderr == "the warm Spark has ended\nthe web server has ended: ending all servers\n"
-    assert told.stdout == "the warm Spark 3 left\nthe web server 0 ended all\n"
+    assert told.stderr == "the alerts has ended\nthe web server has ended: ending all servers\n"
+    assert told.stdout == "the alerts 3 left\nthe web server 0 ended all\n"
 
 
 def test_a_server_that_dies_is_started_again_once_and_each_end_is_reported(tmp_path):
@@ -168,7 +168,7 @@ def test_a_server_that_dies_is_started_again_once_and_each_end_is_reported(tmp_p
     begun = tmp_path / "begun"
     told = run(
         [
-            server("the warm Spark", twice, begun, is_needed=False, restarts=1),
+            server("the alerts", twice, begun, is_needed=False, restarts=1),
             server(
                 "the web server",
                 "p = sys.argv[1]\nwhile not os.path.exists(p) or len(open(p).read()) < 2: time.sleep(0.1)\ntime.sleep(1)",
@@ -177,7 +177,7 @@ def test_a_server_that_dies_is_started_again_once_and_each_end_is_reported(tmp_p
         ]
     )
     assert begun.read_text() == "++"
-    assert told.stdout == "the warm Spark -9 restarted\nthe warm Spark -9 left\nthe web server 0 ended all\n"
+    assert told.stdout == "the alerts -9 restarted\nthe alerts -9 left\nthe web server 0 ended all\n"
 
 
 def test_a_server_waits_for_what_it_needs_and_gets_its_environment(tmp_path):
