@@ -16,7 +16,7 @@ PROJECT = Project(
             "Write files of simulated events: out of order, duplicated, late, malformed, incomplete.",
         ),
         "demo-service": Command(
-            "spark_jobs.simulation.enrichment_service.command:demo_service",
+            "spark_jobs.simulation.enrichment_service:demo_service",
             "Serve the demo service that batched_enrichment calls, until interrupted; then print its statistics.",
         ),
     },

@@ -9,13 +9,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from assets.plots.payments import known_frauds
-from keyfold import Lakehouse, build_job
+from keyfold import Lakehouse
 from keyfold.cli.plain_text import message, visible
 from keyfold.dagster.assets.metadata import table_key
-from keyfold.lakehouse.reading import count_rows, scan_table
+from keyfold.lakehouse.reading import scan_table
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.simulation.fraud_score import score_fraud
 from spark_jobs.streams import STREAMS
 
 _REASONS = 3
@@ -90,29 +88,6 @@ def _jobs(metadata_of: Metadata) -> Table:
     return table
 
 
-def _other_tables(lakehouse: Lakehouse, metadata_of: Metadata) -> str:
-    """Return the row counts of jobs' further tables."""
-    made = [build_job(template) for template in JOBS.values() if table_key(template.name) in metadata_of]
-    sides = [side.name for job in made for side in job.side_outputs]
-    # Tables of checked events and of newest rows repeat the columns `events` and `rows` above.
-    shown = [name for name in sides if not name.endswith("_checked") and not name.startswith("latest_")]
-    return ", ".join(f"{name} {count_rows(lakehouse.table(name)):,}" for name in shown)
-
-
-def _fraud(lakehouse: Lakehouse) -> str:
-    """Return how many planted frauds were found, and how many matches are false."""
-    ids = scan_table(lakehouse.table("card_in_two_cities")).select("first_payment_id", "last_payment_id").collect()
-    score = score_fraud(ids, known_frauds(lakehouse))
-    return f"{score.found:,} of {score.planted:,} planted found, {score.false:,} of {score.matches:,} matches are false"
-
-
-def _fleet(lakehouse: Lakehouse) -> str:
-    """Return the number of warnings of each kind."""
-    warnings = scan_table(lakehouse.table("fleet_warnings"))
-    counted = warnings.filter(pl.col("change") == "BEGAN").group_by("warning").len().sort("warning").collect()
-    return ", ".join(f"{warning} {count:,}" for warning, count in counted.iter_rows()) or "no warnings"
-
-
 def _facts(
     lakehouse: Lakehouse,
     result: dg.ExecuteInProcessResult,
@@ -131,12 +106,6 @@ def _facts(
     for made in metadata_of.values():
         if warnings := made.get("warnings"):
             facts.add_row("warned", Text(visible(warnings, keep="\n"), "yellow"))
-    if beside := _other_tables(lakehouse, metadata_of):
-        facts.add_row("other tables", beside)
-    if table_key("card_in_two_cities") in metadata_of:
-        facts.add_row("fraud", _fraud(lakehouse))
-    if table_key("fleet_warnings") in metadata_of:
-        facts.add_row("fleet", _fleet(lakehouse))
     facts.add_row("checks", message(_checks(result)))
     facts.add_row("time", _times(result, instance, seconds))
     return facts

@@ -12,7 +12,6 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ import dagster as dg
 from rich.console import Console
 
 from assets import rides
-from assets.plots import anomalies, payments
 from dagster_project.demo.report import print_report
 from keyfold import KeyfoldError, Lakehouse
 from keyfold.cli.plain_text import message
@@ -29,18 +27,15 @@ from keyfold.cli.terminal import print_error
 from keyfold.dagster.resources import lakehouse_home
 from keyfold.dagster.serving.home import prepare_dagster_home
 from keyfold.ingestion.landing import LANDING_VARIABLE
-from keyfold.lakehouse import write_json
 from keyfold.machine.private_files import keep_files_private
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE
 from spark_jobs.jobs.sales_with_products import PRODUCTS_AT
 from spark_jobs.simulation import simulate
-from spark_jobs.simulation.enrichment_service.server import DemoService, ServiceSettings
-from spark_jobs.simulation.metrics import PlantedAnomaly
-from spark_jobs.simulation.payments import PlantedFraud
+from spark_jobs.simulation.enrichment_service import DemoService
 from spark_jobs.simulation.sales import products_table
 from spark_jobs.simulation.telemetry import GEOFENCES
-from spark_jobs.streams import METRICS, PAYMENTS, RIDE_POINTS, STREAMS
+from spark_jobs.streams import RIDE_POINTS, STREAMS
 
 FIRST_RIDES = 1_000
 """Rides of the first demo; later demos land the simulator's default number."""
@@ -99,29 +94,11 @@ def _land(lakehouse: Lakehouse, folder: Path | None) -> str:
         # A new seed each time, so that events differ; the simulator continues in time by itself.
         made = simulate(stream, landing, size=size, seed=earlier, hours=FIRST_HOURS if is_first else None)
         rows, files = rows + made.rows, files + made.files + made.unreadable_files
-        if stream == METRICS.name:
-            _label(home / anomalies.LABELS, made.planted)
-        if stream == PAYMENTS.name:
-            _label_frauds(home / payments.LABELS, made.planted)
     if not (products := home / PRODUCTS_AT).exists():
         # Written once, so that a user's changes are kept.
         products.parent.mkdir(parents=True, exist_ok=True)
         products_table().write_csv(products)
     return f"simulated events of {len(STREAMS)} streams, {rows:,} rows in {files:,} files"
-
-
-def _label_frauds(labels: Path, frauds: Iterable[PlantedFraud]) -> None:
-    """Write the planted frauds to the labels that the plot of cards in two cities reads."""
-    known: list[str] = json.loads(labels.read_text(encoding="utf-8"))["frauds"] if labels.exists() else []
-    write_json(labels, {"frauds": [*known, *(fraud.payment_id for fraud in frauds)]})
-
-
-def _label(labels: Path, found: Iterable[PlantedAnomaly]) -> None:
-    """Write the planted anomalies to the labels that the plot of anomalies reads."""
-    windows: dict[str, Any] = json.loads(labels.read_text(encoding="utf-8")) if labels.exists() else {}
-    for planted in found:
-        windows.setdefault(planted.key, []).append([planted.start.isoformat(), planted.end.isoformat()])
-    write_json(labels, windows)
 
 
 def _run(lakehouse: Lakehouse, folder: Path | None) -> tuple[dg.ExecuteInProcessResult, dg.DagsterInstance]:
@@ -136,7 +113,7 @@ def _run(lakehouse: Lakehouse, folder: Path | None) -> tuple[dg.ExecuteInProcess
     ops: dict[str, Any] = {}
     if folder is not None:
         os.environ[LANDING_VARIABLE] = shlex.quote(f"{RIDE_POINTS.name}={folder.resolve()}")
-    with DemoService(ServiceSettings(port=0)) if folder is None else nullcontext() as service:
+    with DemoService() if folder is None else nullcontext() as service:
         if service is not None:
             # Replaces the configured services for this process: a demo must not send them anything.
             os.environ[SERVICES_VARIABLE] = json.dumps({"demo": {"url": service.url}})

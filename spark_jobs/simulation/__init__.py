@@ -1,7 +1,6 @@
-"""Simulate realistic events of every stream in bulk, with a known number of faults."""
+"""Simulate events of every stream in bulk, with a known number of faults."""
 
-from spark_jobs.simulation.contract import SimulationSummary
 from spark_jobs.simulation.rides import ride_points_table
-from spark_jobs.simulation.run import SIMULATORS, simulate
+from spark_jobs.simulation.run import SIMULATORS, SimulationSummary, simulate
 
 __all__ = ["SIMULATORS", "SimulationSummary", "ride_points_table", "simulate"]

@@ -1,12 +1,13 @@
 """Write a simulated stream into a landing folder, with the faults of real feeds, and count them.
 
-Each call writes files in the order of arrival. Some events are out of order, late or duplicated (if the stream detects
-duplicates). Some lines are malformed, and one file is truncated.
+Each call writes files in the order of arrival, and one more that is truncated. Events are out of order, late, duplicated (if the
+stream detects duplicates) and malformed (`feed.faults_of`).
 """
 
 import gzip
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,63 +17,83 @@ import polars as pl
 from keyfold import KeyfoldError
 from keyfold.lakehouse.files import write_whole
 from keyfold.times import micros
-from spark_jobs.simulation import metrics, payments, rides, sales, telemetry, weather
-from spark_jobs.simulation.contract import Arrival, SimulatedEvents, SimulationRequest, SimulationSummary, Simulator
-from spark_jobs.simulation.feed import feed
+from spark_jobs.simulation.feed import Arrival, Simulator, feed
+from spark_jobs.simulation.metrics import metrics_table
+from spark_jobs.simulation.payments import payments_table
+from spark_jobs.simulation.rides import rides_table
+from spark_jobs.simulation.sales import sales_table
+from spark_jobs.simulation.telemetry import fleet_table
+from spark_jobs.simulation.weather import weather_table
+from spark_jobs.streams import METRICS, PAYMENTS, RIDE_POINTS, SALES, TELEMETRY, WEATHER
 
 SIMULATORS: dict[str, Simulator] = {
-    one.name: one
+    one.stream.name: one
     for one in (
-        # Late points arrive when even a ride without dropoff is closed: after 30 minutes of silence and 10 of watermark
-        # delay. By the hours, the second call starts at the same time as that of the weather.
-        Simulator("ride_points", "rides", rides.make, 200, (3, 6), least_hours=2.5, files=24, prefix="rides"),
         Simulator(
-            "weather",
-            "stations",
-            weather.make,
-            6,
-            (72, 6),
-            least_hours=6,
-            files=8,
+            RIDE_POINTS, "rides", rides_table, size=200, hours=(3, 6), least_hours=2.5, files=24,
+            wrong={"latitude": 999.0, "ride_status": "teleporting"},
+            # Late points arrive when even a ride without dropoff is closed: after 30 minutes of silence and 10 of watermark
+            # delay. By the hours, the second call starts at the same time as that of the weather.
+            arrival=Arrival(over=pl.col("timestamp").max().over("ride_id")),
+        ),
+        Simulator(
+            WEATHER, "stations", weather_table, size=6, hours=(72, 6), least_hours=6, files=8, ending="csv",
+            wrong={"humid": 250.0, "pressure": 1.2},
             arrival=Arrival(delay=120, held_back=(70, 130), out_of_order=30, late=180, late_by=(250, 290)),
         ),
-        # A file of the first call has one series, so order of arrival is known only within a series (`by_key`).
         Simulator(
-            "metrics",
-            "series",
-            metrics.make,
-            len(metrics.SERIES),
-            (72, 6),
-            least_hours=3,
-            files=12,
-            arrival=Arrival(held_back=(6, 20), late=60, late_by=(70, 100), by_key=True),
-        ),
-        Simulator("telemetry", "vehicles", telemetry.make, 20, (3, 3), least_hours=2, files=24),
-        Simulator(
-            "sales",
-            "sales",
-            sales.make,
-            6_000,
-            (72, 6),
-            least_hours=6,
-            files=24,
-            least_size=20,
-            copies=False,
-            arrival=Arrival(delay=20, held_back=(2, 15), late=180, late_by=(240, 300)),
+            METRICS, "series", metrics_table, size=12, hours=(72, 6), least_hours=3, files=12,
+            arrival=Arrival(held_back=(6, 20), late=60, late_by=(70, 100)),
         ),
         Simulator(
-            "payments",
-            "cards",
-            payments.make,
-            500,
-            (48, 6),
-            least_hours=3,
-            files=16,
-            arrival=Arrival(delay=5, held_back=(2, 6), late=15, late_by=(20, 60)),
+            TELEMETRY, "vehicles", fleet_table, size=20, hours=(3, 3), least_hours=2, files=24,
+            wrong={"latitude": 95.0, "speed": -12.5, "fuel_level": -3.0, "acceleration": -412.0, "bearing": 361.5,
+                   "engine_temperature": 999.0},
+        ),
+        Simulator(
+            SALES, "sales", sales_table, size=6_000, hours=(72, 6), least_hours=6, files=24, least_size=20,
+            wrong={"quantity": 2.5}, arrival=Arrival(delay=20, held_back=(2, 15), late=180, late_by=(240, 300)),
+        ),
+        Simulator(
+            PAYMENTS, "cards", payments_table, size=500, hours=(48, 6), least_hours=3, files=16,
+            wrong={"amount": 0.0}, arrival=Arrival(delay=5, held_back=(2, 6), late=15, late_by=(20, 60)),
         ),
     )
-}
+}  # fmt: skip
 """The simulators by stream."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationSummary:
+    """What one call wrote. Lines of the file that is cut short are not counted.
+
+    Attributes:
+        stream: the stream's name.
+        size: number of rides, stations, series, vehicles, sales or cards; see `Simulator.counted`.
+        files: number of readable files, beside `unreadable_files`.
+        start: no event is earlier.
+        end: no well-formed event is later; the next call into the same folder starts here.
+        rows: lines without headers; the sum of `events`, `duplicates` and `malformed`.
+        events: well-formed events, each counted once.
+        duplicates: further exact copies of events.
+        malformed: lines that are not valid events; `malformed_by_fault` has the number by fault.
+        out_of_order: events that arrive after one that is newer by more than `Arrival.out_of_order`; includes the late ones.
+        late: events that arrive after one that is newer by more than `Arrival.late`.
+    """
+
+    stream: str
+    size: int
+    files: int
+    unreadable_files: int
+    start: datetime
+    end: datetime
+    rows: int
+    events: int
+    duplicates: int
+    malformed: int
+    malformed_by_fault: Mapping[str, int]
+    out_of_order: int
+    late: int
 
 
 def simulate(
@@ -84,7 +105,6 @@ def simulate(
     start: datetime | None = None,
     hours: float | None = None,
     files: int | None = None,
-    compress: bool = True,
 ) -> SimulationSummary:
     """Write events of a stream with faults, as files into a landing folder.
 
@@ -100,8 +120,7 @@ def simulate(
         seed: seed of the random generator.
         start: the earliest event time, with an offset.
         hours: span of event time.
-        files: number of readable files, at least four; a first call for metrics always writes one per series.
-        compress: gzip the files.
+        files: number of readable files, at least four.
 
     Returns:
         The counts of what was written.
@@ -112,35 +131,26 @@ def simulate(
     if stream not in SIMULATORS:
         raise KeyfoldError(f"simulate: no stream {stream!r}; streams there: {', '.join(SIMULATORS)}")
     simulator = SIMULATORS[stream]
-    first = not any(to.glob(f"{simulator.stem}-*"))
     size = simulator.size if size is None else size
-    hours = simulator.hours[0 if first else 1] if hours is None else hours
+    hours = simulator.hours[any(to.glob(f"{stream}-*"))] if hours is None else hours
     files = simulator.files if files is None else files
     _check(simulator, size, hours, files, start)
     begin = (start or _next_start(simulator, to, hours)).astimezone(UTC)
     # Whole seconds, as in the file names, from which the next call continues.
     end = (begin + timedelta(hours=hours)).replace(microsecond=0)
     rng = np.random.default_rng(seed)
-    made = simulator.make(rng, SimulationRequest(size, micros(begin), micros(end), first))
-    files = made.events["key"].n_unique() if made.file_by_key else min(files, len(made.events))
-    lines, counts = feed(rng, made, simulator.arrival, files, copies=simulator.copies)
-    stem = f"{simulator.stem}-{begin:%Y%m%dT%H%M%SZ}-{end:%Y%m%dT%H%M%SZ}-seed{seed}"
+    table = simulator.table(rng, size, micros(begin), micros(end))
+    files = min(files, len(table))
+    lines, counts = feed(rng, simulator, table, files)
     to.mkdir(parents=True, exist_ok=True)
-    for number, (name, ending, text) in enumerate(_texts(made, lines, stem)):
-        write_whole(to / f"{name}{ending}{'.gz' * compress}", _zipped(text) if compress else text)
+    header = ",".join(simulator.stream.schema.names) + "\n" if simulator.ending == "csv" else ""
+    for (number,), part in lines.group_by("file", maintain_order=True):
+        text = (header + "".join(f"{line}\n" for line in part["line"])).encode()
+        stem = f"{stream}-{begin:%Y%m%dT%H%M%SZ}-{end:%Y%m%dT%H%M%SZ}-seed{seed}-{number:04}"
+        write_whole(to / f"{stem}.{simulator.ending}.gz", _zipped(text))
         if number == files // 2:
-            cut = _zipped(text)
-            write_whole(to / f"{stem}-{number:04}-cut-short{ending}.gz", cut[: len(cut) // 2])
-    return SimulationSummary(
-        stream=stream,
-        size=size,
-        files=files,
-        unreadable_files=1,
-        start=begin,
-        end=end,
-        planted=made.planted,
-        **vars(counts),
-    )
+            write_whole(to / f"{stem}-cut-short.{simulator.ending}.gz", _zipped(text)[: len(_zipped(text)) // 2])
+    return SimulationSummary(stream=stream, size=size, files=files, unreadable_files=1, start=begin, end=end, **counts)
 
 
 def _check(simulator: Simulator, size: int, hours: float, files: int, start: datetime | None) -> None:
@@ -158,20 +168,11 @@ def _check(simulator: Simulator, size: int, hours: float, files: int, start: dat
 def _next_start(simulator: Simulator, to: Path, hours: float) -> datetime:
     ends = [
         datetime.strptime(found[1], "%Y%m%dT%H%M%S%z")
-        for file in to.glob(f"{simulator.stem}-*")
-        if (found := re.match(rf"{simulator.stem}-\w+-(\w+Z)-seed", file.name))
+        for file in to.glob(f"{simulator.stream.name}-*")
+        if (found := re.match(rf"{simulator.stream.name}-\w+-(\w+Z)-seed", file.name))
     ]
     back = timedelta(hours=hours + simulator.hours[1])  # room for a second call before now
     return max([datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - back, *ends])
-
-
-def _texts(made: SimulatedEvents, lines: pl.DataFrame, stem: str) -> Iterator[tuple[str, str, bytes]]:
-    """Yield the name, ending and content of each file."""
-    for (number,), part in lines.group_by("file", maintain_order=True):
-        form = made.formats[int(str(number)) % len(made.formats)]
-        rows = [form.header, *part["line"]] if form.header else part["line"]
-        name = part["key"][0] if made.file_by_key else f"{stem}-{number:04}"
-        yield name, f".{form.ending}", "".join(f"{row}\n" for row in rows).encode()
 
 
 def _zipped(text: bytes) -> bytes:

@@ -137,12 +137,12 @@ def _rides(seed: int) -> pl.DataFrame:
 
 def _weather(seed: int) -> pl.DataFrame:
     rng = np.random.default_rng(seed)
-    table = weather_table(rng, 5, _grid(30, 3600))
+    table = weather_table(rng, 5, micros(START), micros(START + timedelta(hours=30)))
     return table.filter(pl.Series(rng.random(table.height) > 0.3))
 
 
 def _metrics(seed: int) -> pl.DataFrame:
-    return metrics_table(np.random.default_rng(seed), 3, _grid(8, 300))[0]
+    return metrics_table(np.random.default_rng(seed), 3, micros(START), micros(START + timedelta(hours=8)))
 
 
 def _telemetry(seed: int) -> pl.DataFrame:
@@ -155,7 +155,7 @@ def _sales(seed: int) -> pl.DataFrame:
 
 
 def _payments(seed: int) -> pl.DataFrame:
-    return payments_table(np.random.default_rng(seed), 60, micros(START), micros(START + timedelta(hours=12)))[0]
+    return payments_table(np.random.default_rng(seed), 60, micros(START), micros(START + timedelta(hours=12)))
 
 
 EVENTS: dict[str, Callable[[int], pl.DataFrame]] = {

@@ -20,13 +20,13 @@ from keyfold.testing import assert_same, play
 from keyfold.times import micros
 from spark_jobs.jobs.fleet_warnings.geofences import load_geofences
 from spark_jobs.jobs.fleet_warnings.job import FLEET_WARNINGS
-from spark_jobs.simulation.telemetry import GEOFENCES, LITTLE_FUEL, TOO_HOT, telemetry_table
+from spark_jobs.simulation.telemetry import GEOFENCES, telemetry_table
 from tests.examples import examples
 from tests.keyfold.state.job_histories import put
 from tests.lake import Lake
-from tests.on_a_grid import many_of, on_grid
+from tests.on_a_grid import many_of, moments, on_grid
 from tests.spark_jobs.jobs import warning_oracle
-from tests.spark_jobs.jobs.batches import in_batches
+from tests.spark_jobs.jobs.batches import in_batches, late_and_on_time
 from tests.spark_jobs.jobs.test_vehicle_trips import CUTS, frame
 from tests.spark_jobs.jobs.test_vehicle_trips import point as telemetry_point
 
@@ -172,7 +172,7 @@ PLACES = st.tuples(st.integers(-2, 13), st.integers(-2, 10))
 DRAWN = many_of(
     st.tuples(
         st.sampled_from("aab"),
-        on_grid(120, 5),
+        moments(120, 5),
         st.none() | st.sampled_from([5.0, 9.5, 10.0, 11.0, 12.0, 40.0]),
         st.none() | st.sampled_from([80.0, 105.0, 107.0, 110.0, 111.0, 130.0]),
         PLACES,
@@ -187,15 +187,15 @@ SLICES = st.lists(on_grid(120, 5).map(lambda minutes: NOON + minutes * MINUTE), 
 
 
 @examples(300)
-@given(DRAWN, CUTS, MINUTES, MARGINS, on_grid(150, 5))
-def test_any_order_within_the_delay_and_any_split_give_the_warnings_of_the_definition(
-    fences, drawn, cuts, delay, margin, end
+@given(DRAWN, CUTS, SLICES, MINUTES, MARGINS, on_grid(150, 5))
+def test_any_order_within_the_delay_and_any_split_and_slices_give_the_warnings_of_the_definition(
+    fences, drawn, cuts, slices, delay, margin, end
 ):
     arriving = sorted(drawn, key=lambda one: one[1] + one[-1] * delay)
     points = [point(*one[1:-1], vehicle=one[0]) for one in arriving]
     job = warnings_job(geofences=fences, geofence_margin=margin, watermark_delay=delay * MINUTE)
     end = max(NOON + end * MINUTE, max(one["time"] for one in points) - job.watermark_delay)
-    split, whole = play_points(job, in_batches(points, cuts), end), play_points(job, [points[::-1]], end)
+    split, whole = play_points(job, in_batches(points, cuts), end, slices), play_points(job, [points[::-1]], end)
     assert split.written["late.fleet_warnings"].is_empty()
     assert_same(job, split, whole)
     answer = warning_oracle.watch(points, end, FENCES, margin)
@@ -206,11 +206,16 @@ def test_any_order_within_the_delay_and_any_split_give_the_warnings_of_the_defin
 
 @examples(100)
 @given(DRAWN, CUTS, MINUTES, SLICES)
-def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(fences, drawn, cuts, delay, slices):
-    points = [point(*one[1:-1], vehicle=one[0]) for one in drawn]
+def test_whatever_comes_late_is_told_and_not_judged_in_any_slices(fences, drawn, cuts, delay, slices):
     job = warnings_job(geofences=fences, watermark_delay=delay * MINUTE)
-    runs = in_batches(points, cuts)
-    assert_same(job, play_points(job, runs, end=None, cuts=slices), play_points(job, runs, end=None))
+    runs = in_batches([point(*one[1:-1], vehicle=one[0]) for one in drawn], cuts)
+    late, on_time, watermark = late_and_on_time(runs, "time", job.watermark_delay)
+    harness = play_points(job, runs, end=None, cuts=slices)
+    assert harness.written["late.fleet_warnings"].height == len(late)
+    answer = warning_oracle.watch(on_time, watermark, FENCES, 0)
+    found = harness.written["fleet_warnings"]
+    expected = pl.DataFrame(answer.warnings, schema=found.schema)
+    assert_frame_equal(found, expected, check_row_order=False, check_exact=True)
 
 
 def test_points_are_inside_as_a_ray_counts_it():
@@ -233,7 +238,7 @@ def test_points_are_inside_as_a_ray_counts_it():
     assert {name for name, _ in found} == {"Harbours", "Inner city", "Works yard"}
 
 
-def test_the_planted_warnings_of_the_simulated_fleet_are_all_found_and_no_others():
+def test_the_warnings_of_the_simulated_fleet_are_all_found_and_no_others():
     points = telemetry_table(np.random.default_rng(3), 24, np.arange(0, 3 * 3600, 10) * 1_000_000 + micros(NOON))
     shift = pl.Series(np.random.default_rng(2).uniform(0, 599, points.height) * 1e6).cast(pl.Duration("us"))
     arriving = points.with_columns(arrival=pl.col("time") + shift).sort("arrival").drop("arrival")
@@ -243,10 +248,12 @@ def test_the_planted_warnings_of_the_simulated_fleet_are_all_found_and_no_others
     def vehicles(warning):
         return set(rows.filter((pl.col("warning") == warning) & (pl.col("change") == "BEGAN"))["vehicle_id"])
 
-    assert vehicles("LOW_FUEL") == set(points.filter(pl.col("fuel_level") < LITTLE_FUEL)["vehicle_id"]) != set()
-    hot = set(points.filter(pl.col("engine_temperature") > TOO_HOT)["vehicle_id"])
+    assert vehicles("LOW_FUEL") == set(points.filter(pl.col("fuel_level") < 10)["vehicle_id"]) != set()
+    hot = set(points.filter(pl.col("engine_temperature") > 110)["vehicle_id"])
     assert vehicles("ENGINE_TOO_HOT") == hot != set()
-    assert rows.filter((pl.col("warning") == "ENGINE_TOO_HOT") & (pl.col("change") == "BEGAN")).height == len(hot)
+    is_hot = pl.col("engine_temperature").fill_null(0) > 110
+    begins = points.select((is_hot & ~is_hot.shift(fill_value=False).over("vehicle_id")).sum()).item()
+    assert rows.filter((pl.col("warning") == "ENGINE_TOO_HOT") & (pl.col("change") == "BEGAN")).height == begins
     assert rows.filter(pl.col("warning") == "IN_GEOFENCE")["geofence"].n_unique() == 3
     # By turns, for each vehicle and condition.
     order = rows.sort("time").group_by("vehicle_id", "warning", "geofence").agg("change")["change"]

@@ -1,18 +1,19 @@
-"""Meters that jump, without Spark: planted ones, and real rides against DuckDB."""
+"""Meters that jump, without Spark: simulated rides against plain Python, and real ones against DuckDB."""
 
 from datetime import UTC, datetime, timedelta
 
 import duckdb
+import numpy as np
 import polars as pl
 import pytest
 
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import play
+from keyfold.times import micros
 from spark_jobs.jobs.ride_meter_jumps import RIDE_METER_JUMPS
-from spark_jobs.simulation import simulate
-from spark_jobs.streams import RIDE_POINTS
-from tests.keyfold.ingestion.parsing.reading import file_rows
+from spark_jobs.simulation.feed import HOUR
+from spark_jobs.simulation.rides import rides_table
 from tests.spark_jobs.jobs.sales_data import NOON
 
 END = datetime(2030, 1, 1, tzinfo=UTC)
@@ -51,13 +52,18 @@ def test_a_meter_that_creeps_up_by_more_in_all_has_not_jumped():
     assert jumps([point(at, at * 5, 2.5 + at) for at in range(10)]) == []
 
 
-def test_every_planted_jump_is_found_and_nothing_else(tmp_path):
-    made = simulate("ride_points", tmp_path, size=200, seed=4, start=NOON)
-    rows = [row for file in sorted(tmp_path.iterdir()) for row in file_rows(RIDE_POINTS, file, made.end, tmp_path)]
-    points = {(row["ride_id"], row["point_idx"]): row for row in rows if row["reason"] is None}
-    frame = pl.DataFrame(list(points.values()), schema_overrides=polars_schema(RIDE_POINTS.schema))
-    found = play(JOB, [frame.select(JOB.events.names)], END).written["ride_meter_jumps"]
-    assert sorted(found.select("ride_id", "last_point_idx").rows()) == list(made.planted)
+def test_the_meters_of_simulated_rides_jump_where_plain_python_finds_it():
+    begin = micros(NOON)
+    points = rides_table(np.random.default_rng(4), 200, begin, begin + 3 * HOUR)
+    expected, before = [], {}
+    for point in points.iter_rows(named=True):
+        last = before.get(point["ride_id"], point)
+        if point["meter_reading"] - last["meter_reading"] > 3:
+            expected.append((point["ride_id"], point["point_idx"]))
+        before[point["ride_id"]] = point
+    found = play(JOB, [points.select(JOB.events.names)], END).written["ride_meter_jumps"]
+    assert sorted(found.select("ride_id", "last_point_idx").rows()) == sorted(expected)
+    assert len(expected) == 5, "one ride of forty"
 
 
 @pytest.mark.parametrize(("jump", "within", "least"), [(3.0, 60, 0), (0.5, 60, 100), (1.0, 600, 400)])

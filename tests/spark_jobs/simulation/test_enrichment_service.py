@@ -15,13 +15,8 @@ import pytest
 
 from keyfold.errors import KeyfoldError
 from spark_jobs.jobs.batched_enrichment.protocol import KEY_HEADER
-from spark_jobs.simulation.enrichment_service import server
-from spark_jobs.simulation.enrichment_service.geohash import geohash
-from spark_jobs.simulation.enrichment_service.server import MAX_BODY_BYTES, DemoService, ServiceSettings
-
-
-def service(**settings):
-    return DemoService(ServiceSettings(**{"port": 0, **settings}))
+from spark_jobs.simulation import enrichment_service
+from spark_jobs.simulation.enrichment_service import DemoService
 
 
 def post(url, events, key=None, client: Any = httpx, **headers):
@@ -36,27 +31,18 @@ def statuses(answer):
     return [result["status"] for result in answer.json()["results"]]
 
 
-def test_positions_are_answered_with_their_geohash_and_other_events_with_an_echo():
-    with service() as demo:
+def test_positions_are_answered_with_their_tile_and_other_events_with_an_echo():
+    with DemoService() as demo:
         answer = post(demo.url, [{"latitude": 57.64911, "longitude": 10.40744}, {"n": 1}, {"latitude": None, "n": 2}])
     results = answer.json()["results"]
     assert [result["status"] for result in results] == [200, 200, 200]
-    assert results[0]["enrichment"]["geohash"] == "u4pruyd"
+    assert results[0]["enrichment"]["tile"] == "57.65,10.41"
     assert results[1]["enrichment"]["echo"] == {"n": 1}
     assert len({result["enrichment"]["checksum"] for result in results}) == 3
 
 
-@pytest.mark.parametrize(
-    ("place", "expected"),
-    # Published examples: Wikipedia's article on geohashes, and geohash.org's own.
-    [((57.64911, 10.40744), "u4pruyd"), ((42.6, -5.6), "ezs42e4"), ((37.8324, 112.5584), "ww8p1r4")],
-)
-def test_geohashes_agree_with_published_ones(place, expected):
-    assert geohash(*place) == expected
-
-
 def test_a_key_that_comes_again_is_answered_as_before_without_work():
-    with service() as demo:
+    with DemoService() as demo:
         first, second = post(demo.url, numbered(3), "a"), post(demo.url, numbered(3), "a")
         assert first.content == second.content
         assert demo.stats() == {"calls": 2, "repeated_calls": 1, "events": 3, "in_flight_most": 1}
@@ -64,7 +50,7 @@ def test_a_key_that_comes_again_is_answered_as_before_without_work():
 
 
 def test_a_key_that_comes_again_while_the_first_call_runs_waits_for_its_answer():
-    with service(latency=0.2) as demo, ThreadPoolExecutor(4) as pool:
+    with DemoService(latency=0.2) as demo, ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda _: post(demo.url, numbered(3), "a").content, range(4)))
         assert len(set(answers)) == 1
         # How many were in flight at a time is the machine's: a busy one has the first answered before the last is sent.
@@ -73,14 +59,14 @@ def test_a_key_that_comes_again_while_the_first_call_runs_waits_for_its_answer()
 
 
 def test_a_key_with_other_events_is_refused():
-    with service() as demo:
+    with DemoService() as demo:
         post(demo.url, numbered(3), "a")
         assert post(demo.url, numbered(4), "a").status_code == 422
 
 
 def test_answers_are_forgotten_oldest_first_when_they_are_too_many(monkeypatch):
-    monkeypatch.setattr(server, "MAX_ANSWERS", 3)
-    with service() as demo:
+    monkeypatch.setattr(enrichment_service, "MAX_ANSWERS", 3)
+    with DemoService() as demo:
         repeated = []
         for number in (0, 1, 2, 3, 3, 0):
             post(demo.url, [{"n": number}], f"key {number}")
@@ -90,7 +76,7 @@ def test_answers_are_forgotten_oldest_first_when_they_are_too_many(monkeypatch):
 
 def test_with_one_seed_the_same_events_are_rejected_however_they_come():
     def rejected(events, seed):
-        with service(reject_rate=0.3, seed=seed) as demo:
+        with DemoService(reject_rate=0.3, seed=seed) as demo:
             answer = post(demo.url, events)
         return {event["n"] for event, status in zip(events, statuses(answer), strict=True) if status == 422}
 
@@ -100,7 +86,7 @@ def test_with_one_seed_the_same_events_are_rejected_however_they_come():
 
 
 def test_a_call_that_failed_as_a_whole_may_go_well_the_next_time():
-    with service(failure_rate=0.5) as demo:
+    with DemoService(failure_rate=0.5) as demo:
         tries = [post(demo.url, numbered(1), "a").status_code for _ in range(20)]
     first_good = tries.index(200)
     assert tries == [503] * first_good + [200] * (20 - first_good)
@@ -112,44 +98,41 @@ def test_a_call_that_failed_as_a_whole_may_go_well_the_next_time():
         (b"{", 400),
         (b"[]", 400),
         (b'{"events": 1}', 400),
-        (b'{"events": [NaN]}', 400),
         (b"[" * 100_000, 400),
-        (json.dumps({"events": [0] * 10_001}).encode(), 413),
+        (json.dumps({"events": [0] * 10_001}).encode(), 400),
     ],
 )
 def test_a_call_that_is_none_is_refused(body, status):
-    with service() as demo:
+    with DemoService() as demo:
         assert httpx.post(demo.url, content=body).status_code == status
         assert demo.stats()["events"] == 0
 
 
 def test_events_that_are_none_are_rejected_alone():
     nowhere = {"latitude": 91, "longitude": 0}
-    with service() as demo:
+    with DemoService() as demo:
         answer = post(demo.url, [1, None, nowhere, {"latitude": "x", "longitude": 0}, {"longitude": 1}, {}])
     assert statuses(answer) == [422, 422, 422, 422, 422, 200]
 
 
-def test_a_body_that_is_too_long_or_of_no_length_is_refused():
-    with service() as demo:
-        assert httpx.post(demo.url, content=b" " * (MAX_BODY_BYTES + 1)).status_code == 413
-        assert httpx.post(demo.url, content=iter([b"{}"])).status_code == 411
+def test_a_body_of_no_length_is_refused():
+    with DemoService() as demo:
+        assert httpx.post(demo.url, content=iter([b"{}"])).status_code == 413
         assert post(demo.url, numbered(1)).status_code == 200
 
 
 def test_other_paths_are_not_there():
-    with service() as demo:
+    with DemoService() as demo:
         assert httpx.get(demo.url).status_code == 404
         assert post(demo.url.replace("/enrich", "/other"), []).status_code == 404
 
 
 def test_with_a_token_only_those_who_bring_it_are_served():
     token = "a-secret-token"  # noqa: S105
-    with service(token=token) as demo:
+    with DemoService(token=token) as demo:
         assert post(demo.url, numbered(1)).status_code == 401
         assert post(demo.url, numbered(1), Authorization="Bearer other").status_code == 401
         assert post(demo.url, numbered(1), Authorization=f"Bearer {token}").status_code == 200
-    assert token not in repr(ServiceSettings(token=token))
 
 
 def test_a_port_that_is_taken_is_told():
@@ -157,7 +140,7 @@ def test_a_port_that_is_taken_is_told():
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(KeyfoldError, match="give another --port"):
-            service(port=taken.getsockname()[1])
+            DemoService(port=taken.getsockname()[1])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -1,25 +1,124 @@
 """Of every stream: the counts are true, the faults are faults for their own reason, and the data are fresh."""
 
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from keyfold.errors import KeyfoldError
-from spark_jobs.simulation import SIMULATORS, simulate
-from spark_jobs.streams import SHIPPED
-from tests.spark_jobs.simulation.conftest import START
-from tests.spark_jobs.simulation.reading import HOUR, MINUTE, read
+from spark_jobs.simulation import SIMULATORS, SimulationSummary, simulate
+from spark_jobs.streams import SHIPPED, STREAMS
+from tests.keyfold.ingestion.parsing.reading import file_rows
 
+START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+ARRIVED = datetime(2100, 1, 1, tzinfo=UTC)
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 CALLS = pytest.mark.parametrize("number", [0, 1], ids=["first", "further"])
 EVERY = pytest.mark.parametrize("stream", SHIPPED)
 BOUNDS = {
+    "ride_points": (MINUTE, 40 * MINUTE),
     "weather": (30 * MINUTE, 3 * HOUR),
     "metrics": (MINUTE, HOUR),
     "telemetry": (MINUTE, 40 * MINUTE),
     "sales": (MINUTE, 3 * HOUR),
     "payments": (MINUTE, 15 * MINUTE),
 }
+"""How far an event comes behind a newer one if it is out of order, and if it is late; a ride point counts from its ride's end."""
+
+
+@dataclass
+class Found:
+    """What ingest reads in some files, in the order of arrival."""
+
+    files: int = 0
+    unreadable: int = 0
+    rows: int = 0
+    copies: int = 0
+    malformed: Counter[str] = field(default_factory=Counter)
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    def behind(self, stream: str, than: timedelta, *, of_ride: bool = False) -> int:
+        """How many events arrive after one that is newer by more than this."""
+        time = STREAMS[stream].event_time
+        ends: dict[str, datetime] = {}
+        for event in self.events if of_ride else ():
+            ends[event["ride_id"]] = max(ends.get(event["ride_id"], event[time]), event[time])
+        newest, count = self.events[0][time], 0
+        for event in self.events:
+            newest = max(newest, event[time])
+            count += newest - (ends[event["ride_id"]] if of_ride else event[time]) > than
+        return count
+
+
+def read(name: str, landing: Path, paths: Iterable[Path]) -> Found:
+    """Read the files of a stream in the order of their names."""
+    stream, found, seen = STREAMS[name], Found(), set()
+    for path in sorted(paths):
+        rows = file_rows(stream, path, ARRIVED, landing)
+        if any(row["line"] is None for row in rows):
+            found.unreadable += 1
+            continue
+        found.files, found.rows = found.files + 1, found.rows + len(rows)
+        for row in rows:
+            event = {column: row[column] for column in stream.schema.names}
+            key = tuple(event[column] for column in stream.event_id)
+            if row["reason"]:
+                found.malformed[fault_of(name, row["reason"])] += 1
+            elif key and key in seen:
+                found.copies += 1
+            else:
+                seen.add(key)
+                found.events.append(event)
+    return found
+
+
+def fault_of(stream: str, reason: str) -> str:
+    """The fault for which ingest rejects a line."""
+    for fault, told in (
+        ("broken line", r"not valid JSON|the row has \d+ fields, the header \d+"),
+        ("empty key", f"^{STREAMS[stream].schema.names[0]} is (empty|missing)"),
+        ("unreadable time", "is not an ISO 8601 time: half past nine"),
+        ("time in the future", "past its arrival: 2199-12-31"),
+        ("word for a number", "is not a finite number: plenty"),
+    ):
+        if re.search(told, reason):
+            return fault
+    column = reason.split(maxsplit=1)[0]
+    assert column in SIMULATORS[stream].wrong, reason
+    return f"wrong {column}"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call: what it said, and what it wrote."""
+
+    paths: tuple[Path, ...]
+    summary: SimulationSummary
+    found: Found
+
+
+@pytest.fixture(scope="module")
+def calls(tmp_path_factory):
+    """Two calls into one folder for each stream, as a demo makes them."""
+    made: dict[str, tuple[Call, Call]] = {}
+
+    def of(stream: str) -> tuple[Call, Call]:
+        if stream not in made:
+            landing, one, before = tmp_path_factory.mktemp(stream), [], set()
+            for seed in (7, 8):
+                summary = simulate(stream, landing, seed=seed, start=one[0].summary.end if one else START)
+                paths = set(contents(landing)) - before
+                before |= paths
+                one.append(Call(tuple(sorted(paths)), summary, read(stream, landing, paths)))
+            made[stream] = (one[0], one[1])
+        return made[stream]
+
+    return of
 
 
 @EVERY
@@ -36,26 +135,24 @@ def test_the_summary_counts_what_ingest_accepts_and_what_it_rejects_for_each_rea
     assert min(summary.malformed_by_fault.values()) > 0
 
 
-# Of points of rides test_rides.py tells which are late: it goes by their ride.
-@pytest.mark.parametrize("stream", BOUNDS)
+@EVERY
 @CALLS
 def test_some_events_come_out_of_order_and_few_of_them_late(calls, stream, number):
     call = calls(stream)[number]
-    out_of_order, late = (call.found.behind(bound, by_key=stream == "metrics") for bound in BOUNDS[stream])
-    assert (call.summary.out_of_order, call.summary.late) == (out_of_order, late)
-    assert 0 < late <= out_of_order < 0.15 * call.summary.events
+    out_of_order, late = BOUNDS[stream]
+    assert call.summary.out_of_order == call.found.behind(stream, out_of_order)
+    assert call.summary.late == call.found.behind(stream, late, of_ride=stream == "ride_points")
+    assert 0 < call.summary.late <= call.summary.out_of_order < 0.15 * call.summary.events
 
 
 @EVERY
 @CALLS
 def test_all_events_lie_in_the_span_that_the_summary_says(calls, stream, number):
     call = calls(stream)[number]
-    times = [event["time"] for event in call.found.events if event["time"] is not None]
-    assert len(call.found.events) - len(times) == call.summary.untimed
+    times = [event[STREAMS[stream].event_time] for event in call.found.events]
     assert call.summary.start <= min(times)
     assert max(times) <= call.summary.end
-    hours = SIMULATORS[stream].hours[number]
-    assert max(times) - min(times) > timedelta(hours=hours) - 2 * HOUR
+    assert max(times) - min(times) > timedelta(hours=SIMULATORS[stream].hours[number]) - 2 * HOUR
 
 
 @EVERY
@@ -72,7 +169,7 @@ def test_the_same_arguments_write_the_same_bytes(tmp_path, stream):
 
 @EVERY
 def test_without_a_start_the_data_are_fresh_and_a_second_call_goes_on_in_time(tmp_path, stream):
-    first = simulate(stream, tmp_path, seed=1, compress=False)
+    first = simulate(stream, tmp_path, seed=1)
     second = simulate(stream, tmp_path, seed=2)
     now = datetime.now(UTC)
     assert timedelta(0) <= now - first.end < timedelta(hours=8)

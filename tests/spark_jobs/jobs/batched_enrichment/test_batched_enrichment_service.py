@@ -22,17 +22,13 @@ from keyfold.lakehouse import fail_points
 from keyfold.testing import accounted_for, restart
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT, DEAD_LETTERS, NAME
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE
-from spark_jobs.simulation.enrichment_service.server import DemoService, ServiceSettings
+from spark_jobs.simulation.enrichment_service import DemoService
 from spark_jobs.streams import RIDE_POINTS
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 QUICK = {"first_pause": "0.001s", "max_pause": "0.01s"}
 IDS = list(RIDE_POINTS.event_id)
-
-
-def demo_service(**settings):
-    return DemoService(ServiceSettings(**{"port": 0, **settings}))
 
 
 def points(count):
@@ -70,7 +66,7 @@ def play_points(url, events, **parameters):
 
 
 def test_ten_thousand_events_are_enriched_in_at_most_twenty_four_calls_never_too_many_at_a_time():
-    with demo_service(latency=0.03) as demo:
+    with DemoService(latency=0.03) as demo:
         harness = play_points(demo.url, points(10_000), max_in_flight=3)
         stats = demo.stats()
     written = harness.written[NAME]
@@ -79,14 +75,16 @@ def test_ten_thousand_events_are_enriched_in_at_most_twenty_four_calls_never_too
     assert (stats["events"], stats["repeated_calls"]) == (10_000, 0)
     assert written.drop("enrichment", "idempotency_key").sort("point_idx").equals(points(10_000))
     # Longitude west and latitude north of New York: each row has its own event's answer.
-    places = written.with_columns(geohash=pl.col("enrichment").str.json_path_match("$.geohash")).sort("point_idx")
-    assert places["geohash"].str.slice(0, 2).unique().to_list() == ["dr"]
-    assert places["geohash"].n_unique() > 300
+    tile = pl.format(
+        "{},{}", *(pl.col(name).map_elements("{:.2f}".format, pl.String) for name in ("latitude", "longitude"))
+    )
+    assert written.select((pl.col("enrichment").str.json_path_match("$.tile") == tile).all()).item()
+    assert written.select(tile.n_unique()).item() > 100
     assert written["idempotency_key"].n_unique() == stats["calls"]
 
 
 def test_failures_are_tried_again_and_rejected_events_are_dead_letters():
-    with demo_service(failure_rate=0.2, reject_rate=0.05) as demo:
+    with DemoService(failure_rate=0.2, reject_rate=0.05) as demo:
         harness = play_points(demo.url, points(5_000), max_attempts=15)
         stats = demo.stats()
     dead, written = harness.written[DEAD_LETTERS], harness.written[NAME]
@@ -100,7 +98,7 @@ def test_failures_are_tried_again_and_rejected_events_are_dead_letters():
 
 
 def test_a_micro_batch_that_is_replayed_after_a_crash_makes_the_service_work_once():
-    with demo_service(failure_rate=0.2, reject_rate=0.05) as demo:
+    with DemoService(failure_rate=0.2, reject_rate=0.05) as demo:
         first = play_points(demo.url, points(3_000), max_attempts=20)
         before = demo.stats()
         again = play_points(demo.url, points(3_000).sample(fraction=1, shuffle=True), max_attempts=20)
@@ -113,7 +111,7 @@ def test_a_micro_batch_that_is_replayed_after_a_crash_makes_the_service_work_onc
 
 
 def test_a_call_that_timed_out_gets_its_answer_later_and_no_work_is_done_twice():
-    with demo_service(latency=0.4) as demo:
+    with DemoService(latency=0.4) as demo:
         harness = play_points(demo.url, points(600), timeout="0.25s", shards=1)
         stats = demo.stats()
     assert harness.written[NAME].height == 600
@@ -122,7 +120,7 @@ def test_a_call_that_timed_out_gets_its_answer_later_and_no_work_is_done_twice()
 
 
 def test_a_service_that_is_too_slow_makes_dead_letters():
-    with demo_service(latency=0.5) as demo:
+    with DemoService(latency=0.5) as demo:
         harness = play_points(demo.url, points(20), timeout="0.05s", max_attempts=2)
     dead = harness.written[DEAD_LETTERS]
     assert dead.select(pl.len(), pl.col("attempts").unique(), pl.col("status").unique()).row(0) == (20, 2, None)
@@ -141,7 +139,7 @@ def test_a_service_that_is_down_makes_dead_letters_and_when_it_is_back_the_next_
     assert (dead.height, harness.written[NAME].height) == (500, 0)
     assert dead.select(pl.col("attempts").unique(), pl.col("failed_at").unique()).row(0) == (5, NOW)
     assert dead["answer"].str.contains("ConnectError").all()
-    with demo_service(port=port):
+    with DemoService(port=port):
         harness.batch(events.tail(500), NOW)
     assert harness.written[NAME].height == 500
     assert accounted_for(job, harness) == 1_000
@@ -151,7 +149,7 @@ def test_a_token_of_the_workers_environment_opens_its_service_and_is_recorded_no
     caplog.set_level(logging.DEBUG)
     token = "a-secret-token"  # noqa: S105
     monkeypatch.setenv("GEO_TOKEN", token)
-    with demo_service(token=token) as demo:
+    with DemoService(token=token) as demo:
         refused = play_points(demo.url, points(20)).written[DEAD_LETTERS]
         assert refused.select(pl.col("status").unique(), pl.col("attempts").unique()).row(0) == (401, 1)
         job = job_asking(demo.url, token_variable="GEO_TOKEN")  # noqa: S106 - a name
@@ -171,7 +169,7 @@ def test_real_ride_points_are_enriched_each_once(real_data):
         .select(pl.col(name).cast(kind) for name, kind in types.items())
         for file in files
     ]
-    with demo_service() as demo:
+    with DemoService() as demo:
         job = job_asking(demo.url)
         harness = TestHarness(job)
         for number, file in enumerate(real):
@@ -184,8 +182,8 @@ def test_real_ride_points_are_enriched_each_once(real_data):
     by_id = harness.written[NAME].sort(IDS)
     assert by_id.select(everything.columns).equals(everything.sort(IDS))
     # A point of a ride that is taken twice is the same place: the answer belongs to its event.
-    places = by_id.with_columns(geohash=pl.col("enrichment").str.json_path_match("$.geohash"))
-    assert places.group_by("latitude", "longitude").agg(pl.col("geohash").n_unique())["geohash"].max() == 1
+    places = by_id.with_columns(tile=pl.col("enrichment").str.json_path_match("$.tile"))
+    assert places.group_by("latitude", "longitude").agg(pl.col("tile").n_unique())["tile"].max() == 1
     assert stats["calls"] <= 25_545 // 500 + 4 * (len(files) + 1)
     assert stats["events"] == 25_545
 
@@ -201,7 +199,7 @@ def test_on_spark_ten_thousand_events_take_at_most_twenty_four_calls_crash_or_no
         if point == "work: after":
             raise RuntimeError("power cut")
 
-    with demo_service() as demo:
+    with DemoService() as demo:
         job = job_asking(demo.url)
         with monkeypatch.context() as patch:
             patch.setattr(fail_points, "act", die)

@@ -1,1 +1,0 @@
-"""A small enrichment service for demos and tests, which can simulate failures."""
