@@ -87,7 +87,7 @@ docs: setup
 
 bench: setup
 	.venv/bin/python -m benchmarks $(ARGS)
-	.venv/bin/python -m benchmarks.jobs.on_spark
+	.venv/bin/python -m benchmarks.jobs_on_spark
 	.venv/bin/python -m benchmarks.ingest
 	.venv/bin/python -m benchmarks.small_runs --runs 200
 

@@ -1,17 +1,14 @@
 """Plot the metric with the most recent anomalies: values, expected band and emitted predictions."""
 
-import json
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import dagster as dg
 import polars as pl
 
 from keyfold import KeyfoldError, Lakehouse
-from keyfold.dagster.plots import ALARM, MAIN, QUIET, SECOND, draw, picture
+from keyfold.dagster.plots import ALARM, MAIN, QUIET, draw, picture
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.lakehouse.reading import scan_table
-from keyfold.storage.place import Place
 from spark_jobs.jobs.anomaly_predictions.models import find_model
 
 if TYPE_CHECKING:
@@ -19,9 +16,6 @@ if TYPE_CHECKING:
 
 _EMITTED = 20_000
 _VALUES = 3_000
-
-LABELS = "labels/metrics.json"
-"""Optional file in the lakehouse directory with known anomalies, {key: [[start, end], …]}, in the form of NAB's labels."""
 
 
 def plot_anomalies(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
@@ -64,8 +58,6 @@ def _draw_series(panel: "Axes", lakehouse: Lakehouse, key: str, values: pl.DataF
     spread = values["value"].quantile(0.999) or 0.0, values["value"].quantile(0.001) or 0.0
     margin = 0.3 * max(spread[0] - spread[1], 1e-9)
     panel.set_ylim(min(values["value"].to_list()) - margin, max(values["value"].to_list()) + margin)
-    for number, (start, end) in enumerate(_known(lakehouse.home / LABELS, key)):
-        panel.axvspan(start, end, color=SECOND, alpha=0.2, label=None if number else "known")  # type: ignore[arg-type]
 
 
 def _model(lakehouse: Lakehouse) -> str:
@@ -73,15 +65,3 @@ def _model(lakehouse: Lakehouse) -> str:
     if generation is None:
         raise KeyfoldError("anomaly_predictions has not run")
     return generation.record["parameters"]["model"]
-
-
-def _known(labels: Place, key: str) -> list[tuple[datetime, datetime]]:
-    if not labels.exists():
-        return []
-    windows: Any = json.loads(labels.read_text(encoding="utf-8")).get(key, [])
-    return [(_moment(start), _moment(end)) for start, end in windows]
-
-
-def _moment(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -18,8 +18,7 @@ import polars as pl
 
 from benchmarks.nexmark.answers import Expected, answer, assert_right
 from benchmarks.nexmark.engines import Cost, Engine, flink_engine, folder_bytes, spark_engine
-from benchmarks.nexmark.events import KINDS, Events
-from benchmarks.nexmark.files import write_events, write_side_input
+from benchmarks.nexmark.events import KINDS, Events, write_events, write_side_input
 from benchmarks.nexmark.flink_queries import QUERIES as FLINK_QUERIES
 from benchmarks.nexmark.flink_queries import insert, settings, tables
 from benchmarks.nexmark.queries import QUERIES, Query

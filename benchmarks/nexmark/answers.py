@@ -13,7 +13,7 @@ from keyfold import Lakehouse
 
 
 class Expected:
-    """The answers of DuckDB over a folder of files (`files.write_events`); query 12 reads the ingested bids."""
+    """The answers of DuckDB over a folder of files (`events.write_events`); query 12 reads the ingested bids."""
 
     def __init__(self, files: Path, side_input: Path, lakehouse: Lakehouse) -> None:
         self._database = duckdb.connect()

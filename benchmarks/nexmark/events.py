@@ -4,13 +4,18 @@ Of every 50 events the first is a person, three are auctions, and 46 are bids. E
 depends only on the seed, the rate, the chunk size and its number, so a larger set begins with the events of a smaller one.
 """
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+
+_TIMES = ("dateTime", "expires")
+_SIDE_ROWS = 10_000
 
 START = datetime(2026, 1, 1, 8, tzinfo=UTC)
 LATEST = timedelta(seconds=2)
@@ -200,3 +205,26 @@ def _text(random: np.random.Generator, lengths: np.ndarray) -> pl.Series:
     made = pl.from_arrow(words)
     assert isinstance(made, pl.Series)  # noqa: S101 - an array becomes a series
     return made
+
+
+def write_events(folder: Path, events: Events) -> Path:
+    """Write all events, in a folder per kind; returns the folder."""
+    for kind in KINDS:
+        (folder / kind).mkdir(parents=True)
+    for number, came in enumerate(arriving(events)):
+        for kind, rows in came.items():
+            path = folder / kind / f"{number:05d}.ndjson"
+            rows.with_columns(
+                pl.col(one).dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ") for one in _TIMES if one in rows.columns
+            ).write_ndjson(path)
+            # Files are read in order of their modification times, which may be equal if files are written quickly.
+            at = int(START.timestamp()) + number
+            os.utime(path, (at, at))
+    return folder
+
+
+def write_side_input(path: Path) -> Path:
+    """Write the small table of query 13; returns its path."""
+    keys = pl.DataFrame({"key": range(_SIDE_ROWS)}, schema={"key": pl.Int64})
+    keys.with_columns(value="value " + (pl.col("key") * 7 % _SIDE_ROWS).cast(pl.String)).write_csv(path)
+    return path

@@ -14,17 +14,14 @@ from pathlib import Path
 from benchmarks.scale.cell import Cell, run_here
 
 _TEN_MILLION = replace(Cell(), keys=10_000_000, key_groups=512)
-_ALL_CHANGE = replace(Cell(), events=1_000_000)
 SETS: dict[str, tuple[Cell, ...]] = {
     "quick": (replace(Cell(), keys=10_000, batches=2),),
     "grid": (
         replace(_TEN_MILLION, events=1_000),
         _TEN_MILLION,
         replace(_TEN_MILLION, key_groups=32_768, events=1_000),
-        _ALL_CHANGE,
+        replace(Cell(), events=1_000_000),
     ),
-    # One core against two, with pairs of files and partitions for each.
-    "executors": tuple(replace(_ALL_CHANGE, executors=executors, partitions=4, files=8) for executors in (1, 2)),
 }
 
 
@@ -61,7 +58,7 @@ def _cell(row: dict[str, object]) -> Cell:
 def _line(row: dict[str, float]) -> str:
     peak = row["peak"]["all"] / 2**30  # type: ignore[index]
     return (
-        f"{row['keys']:>11,} keys {row['key_groups']:>6,} groups {row['events']:>9,} events ({row['executors']} executors): "
+        f"{row['keys']:>11,} keys {row['key_groups']:>6,} groups {row['events']:>9,} events: "
         f"{row['wall']:.2f} s, {row['processor']:.2f} processor s, checkpoint {row['checkpoint_bytes'] / 1e6:,.1f} MB in "
         f"{row['checkpoint_files']:.0f} files, peak {peak:.1f} GiB, load {row['load']:.0f}"
     )

@@ -7,7 +7,6 @@ import os
 import statistics
 import tempfile
 import time
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -27,7 +26,6 @@ from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file
 from keyfold.session import SparkSettings
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
-from tests.standalone_cluster import standalone_cluster
 
 _KEYS_A_FILE = 1_000_000
 _COLD = 2
@@ -44,7 +42,6 @@ class Cell:
         events: events per batch.
         partitions: state partitions.
         batches: number of warm batches.
-        executors: number of executors on loopback, with one core each; 0 for Spark in the driver's process, on all cores.
         files: event files per batch.
     """
 
@@ -53,7 +50,6 @@ class Cell:
     events: int = 100_000
     partitions: int = 2
     batches: int = 4
-    executors: int = 0
     files: int = 1
 
 
@@ -97,40 +93,30 @@ def measure(cell: Cell, folder: Path) -> dict[str, Any]:
         cell: the settings.
         folder: an empty folder for all files.
     """
-    with ExitStack() as running:
-        memory = PeakMemory(os.getpid())
-        spark, result = _session(cell, folder, running), asdict(cell)
-        lakehouse, job = Lakehouse(folder / "home"), balances(cell.key_groups)
-        create_table(lakehouse.events(STREAM), BOOKING)
-        result |= seed(spark, lakehouse, cell, folder)
-        largest = book(lakehouse, cell)
-        generation = live_generation(lakehouse, job.name)
-        assert generation is not None  # noqa: S101 - the bootstrap has made it
-        samples = _Samples(Path(str(generation.folder)), memory)
-        samples.take()
-        # Sample memory only now, since building the state needs more than working with it.
-        memory.start()
-
-        def on_batch(progress: Progress, counts: Counts) -> None:
-            samples.take()
-
-        ran = run_job(spark, lakehouse, job, options=RunOptions(largest, on_batch))
-        if ran.counts.events != cell.events * (cell.batches + _COLD):
-            raise SystemExit(f"{cell}: {ran.counts.events} events were counted")
-        result |= {"peak": memory.stop(), **_of_a_batch(samples, cell)}
-        spark.stop()
-    return result
-
-
-def _session(cell: Cell, folder: Path, running: ExitStack) -> SparkSession:
+    memory = PeakMemory(os.getpid())
     # KEYFOLD_SPARK_CONF is used too, so that settings of Spark can be tried.
     conf = SparkSettings.from_environment().conf | {"spark.sql.shuffle.partitions": str(cell.partitions)}
-    if not cell.executors:
-        return build_session(SparkSettings(conf=conf))
-    (folder / "cluster").mkdir()
-    cluster = running.enter_context(standalone_cluster(folder / "cluster", cell.executors, 1, "2g"))
-    conf |= cluster.conf | {"spark.executor.memory": "1g"}
-    return build_session(SparkSettings(master=cluster.master, conf=conf, ship=("benchmarks",)))
+    spark, result = build_session(SparkSettings(conf=conf)), asdict(cell)
+    lakehouse, job = Lakehouse(folder / "home"), balances(cell.key_groups)
+    create_table(lakehouse.events(STREAM), BOOKING)
+    result |= seed(spark, lakehouse, cell, folder)
+    largest = book(lakehouse, cell)
+    generation = live_generation(lakehouse, job.name)
+    assert generation is not None  # noqa: S101 - the bootstrap has made it
+    samples = _Samples(Path(str(generation.folder)), memory)
+    samples.take()
+    # Sample memory only now, since building the state needs more than working with it.
+    memory.start()
+
+    def on_batch(progress: Progress, counts: Counts) -> None:
+        samples.take()
+
+    ran = run_job(spark, lakehouse, job, options=RunOptions(largest, on_batch))
+    if ran.counts.events != cell.events * (cell.batches + _COLD):
+        raise SystemExit(f"{cell}: {ran.counts.events} events were counted")
+    result |= {"peak": memory.stop(), **_of_a_batch(samples, cell)}
+    spark.stop()
+    return result
 
 
 def seed(spark: SparkSession, lakehouse: Lakehouse, cell: Cell, folder: Path) -> dict[str, Any]:

@@ -7,8 +7,7 @@ import pytest
 
 import keyfold
 from benchmarks.nexmark.answers import Expected, answer, assert_right
-from benchmarks.nexmark.events import KINDS, LATEST, Events, arriving
-from benchmarks.nexmark.files import write_events, write_side_input
+from benchmarks.nexmark.events import KINDS, LATEST, Events, arriving, write_events, write_side_input
 from benchmarks.nexmark.queries import QUERIES, Query
 from benchmarks.nexmark.spark_worker import run_query, take_in
 from benchmarks.nexmark.stateless import SIDE_INPUT

@@ -1,4 +1,4 @@
-"""What continuous runs leave on disk, and hold open, does not grow with their batches: the short form of `benchmarks.soak`."""
+"""What continuous runs leave on disk, and hold open, does not grow with their batches."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.jobs.on_spark [JOB …]`: compare jobs on Spark with a Spark SQL query for the same result.
+"""`python -m benchmarks.jobs_on_spark [JOB …]`: compare jobs on Spark with a Spark SQL query for the same result.
 
 Both read the same Delta event table and write Delta, in turn, in one warm session. The slope between two sizes counts, since a
 run's fixed costs (starting a stream, planning) are in both times and cancel out.
