@@ -31,10 +31,13 @@ def assert_nothing_is_due(harness: TestHarness) -> None:
     assert harness.state.filter(pl.col("deadline") <= harness.watermark).is_empty()
 
 
-def moments(last: int, step: int, first: int = 0) -> st.SearchStrategy[float]:
-    """Draw a moment in minutes: a multiple of `step`, or a microsecond before or after one, so that borders are met and missed."""
+def moments(last: int, step: int, first: int = 0, seconds: int = 60) -> st.SearchStrategy[float]:
+    """Draw a moment in minutes, or other units of so many seconds: a multiple of `step`, or a microsecond before or after one.
+
+    So borders are met, and just missed.
+    """
     return st.builds(
-        lambda number, tick: number * step + tick / 60_000_000,
+        lambda number, tick: number * step + tick / (seconds * 1_000_000),
         st.integers(-(-first // step), last // step),
         st.sampled_from([0, 0, -1, 1]),
     )

@@ -3,8 +3,7 @@
 A pattern (`patterns`): a payment followed by one with the same card in another city. Every payment is matched with the first
 such payment after it, so a copied card that pays between two payments of its owner is found twice.
 
-Not every match is fraud: some cities are neighbours, and an online shop has its own city. `python -m benchmarks.planted_fraud`
-measures the share of true matches on planted fraud.
+Not every match is fraud: some cities are neighbours, and an online shop has its own city.
 """
 
 from datetime import timedelta

@@ -30,8 +30,7 @@ from keyfold.keyed.job import DEADLINE, STALE_AT, KeysOf, Names, Parted, Timeout
 from keyfold.operators.ordering import in_order
 from keyfold.stream import TIMESTAMP
 from keyfold.times import period_start, period_starts, to_times
-from spark_jobs.jobs.expiry import ExpiringParameters
-from spark_jobs.jobs.key_lifetimes import cut_lifetimes
+from spark_jobs.jobs.silence import ExpiringParameters, cut_lifetimes
 from spark_jobs.streams import STREAMS
 
 INDEX = "event_index"

@@ -35,8 +35,7 @@ from keyfold.keyed.rows.exact_sums import narrowed, widened
 from keyfold.operators.ordering import Ordered, in_order
 from keyfold.stream import TIMESTAMP
 from keyfold.times import to_times
-from spark_jobs.jobs.expiry import ExpiringParameters
-from spark_jobs.jobs.key_lifetimes import cut_lifetimes
+from spark_jobs.jobs.silence import ExpiringParameters, cut_lifetimes
 from spark_jobs.streams import SALES
 
 PURCHASE = pa.schema([SALES.schema.field(column) for column in ("item", "time", "quantity", "models")])

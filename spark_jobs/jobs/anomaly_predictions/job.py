@@ -48,7 +48,7 @@ from spark_jobs.jobs.anomaly_predictions.tables import (
     WAITING,
     state_schema,
 )
-from spark_jobs.jobs.expiry import SilentParameters
+from spark_jobs.jobs.silence import SilentParameters
 from spark_jobs.streams import METRICS
 
 STATE_VERSION = 1

@@ -5,15 +5,16 @@ present interval (the same columns and `interval`; only for `every_interval`), a
 predictions in the order of the events, and the new models.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.times import period_start
-from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
+from spark_jobs.jobs.anomaly_predictions.models.protocol import PREDICTION, Model
 from spark_jobs.jobs.anomaly_predictions.models.runs import Integers, KeyRuns, key_runs
 
 
@@ -40,7 +41,7 @@ def every_event() -> Learn:
 
     def learn(model: Model, models: pl.DataFrame, serving: pl.DataFrame, events: pl.DataFrame) -> Learned:
         runs = key_runs(models, events)
-        predictions, learned = model.predict_then_learn(_of(model, models), events)
+        predictions, learned = model.predict_then_learn(models.select("key", *model.state.names), events)
         return Learned(_knowing(predictions, models, runs, runs.rank), _counted(learned, models, runs), serving)
 
     return learn
@@ -50,12 +51,12 @@ def complete_windows(window: timedelta) -> Learn:
     """Learn each window's events, then predict them by that model; windows tumble from 1970 on."""
 
     def learn(model: Model, models: pl.DataFrame, serving: pl.DataFrame, events: pl.DataFrame) -> Learned:
-        runs = key_runs(models, events)
-        first, length = _periods(runs, events, window)
-        known = first + length
-        predictions = model.predict_as_of(_of(model, models), events, pl.Series(known))
-        learned = model.learn(_of(model, models), events)
-        return Learned(_knowing(predictions, models, runs, known), _counted(learned, models, runs), serving)
+        known, parts = _of(model, models), [_nothing()]
+        for part in _periods(events, window):
+            taught = learn_events(model, _of_keys(known, part), part)
+            parts.append(part.select("row").hstack(_predict_by(model, taught, part)))
+            known = _replaced(known, taught)
+        return Learned(_in_order(parts), known, serving)
 
     return learn
 
@@ -67,28 +68,18 @@ def every_interval(interval: timedelta) -> Learn:
     """
 
     def learn(model: Model, models: pl.DataFrame, serving: pl.DataFrame, events: pl.DataFrame) -> Learned:
-        runs = key_runs(models, events)
-        first, _ = _periods(runs, events, interval)
-        predictions = model.predict_as_of(_of(model, models), events, pl.Series(first))
-        predictions = _knowing(predictions, models, runs, first)
-        # A key's serving model predicts the events of its own interval, and no others.
-        started = events.select("key", interval=period_start(pl.col("event_time"), interval))
-        served = started.join(
-            serving.select("key", "interval", served=True), on=["key", "interval"], how="left", maintain_order="left"
-        )
-        is_served = served["served"].fill_null(value=False)
-        if is_served.any():
-            predictions = _replace(predictions, is_served, _predict_by(model, serving, events.filter(is_served)))
-        last = started.group_by("key", maintain_order=True).agg(pl.col("interval").last())
-        goes_on = last.join(serving, on=["key", "interval"], how="semi")
-        is_last = pl.Series(first == first[runs.starts + runs.counts - 1][runs.run])
-        comes_after = is_last | started["key"].is_in(goes_on["key"].implode())
-        earlier = events.filter(~comes_after)
-        # A key's new serving model is its model at the beginning of its last interval.
-        until_last = learn_events(model, models, earlier)
-        begins = until_last.join(last.join(goes_on, on="key", how="anti"), on="key")
-        serving = pl.concat([serving.join(goes_on, on="key", how="semi"), begins.select(serving.columns)])
-        return Learned(predictions, learn_events(model, until_last, events.filter(comes_after)), serving)
+        known, parts = _of(model, models), [_nothing()]
+        for part in _periods(events, interval):
+            now = part.group_by("key").agg(pl.col("period").first().alias("interval"))
+            mine = _of_keys(known, part)
+            # A key's serving model predicts the events of its own interval; a new interval begins with the key's model.
+            goes_on = serving.join(now, on=["key", "interval"], how="semi")
+            begins = mine.join(goes_on, on="key", how="anti").join(now, on="key").select(serving.columns)
+            serves = pl.concat([goes_on, begins]).sort("key")
+            parts.append(part.select("row").hstack(_predict_by(model, serves, part)))
+            serving = _replaced(serving, serves)
+            known = _replaced(known, learn_events(model, mine, part))
+        return Learned(_in_order(parts), known, serving)
 
     return learn
 
@@ -104,16 +95,45 @@ def at_a_refresh() -> Learn:
 
 def learn_events(model: Model, models: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """Return the models after they have learned the events, with the number of learned events."""
-    return _counted(model.learn(_of(model, models), events), models, key_runs(models, events))
+    runs = key_runs(models, events)
+    return _counted(model.predict_then_learn(models.select("key", *model.state.names), events)[1], models, runs)
 
 
 def _of(model: Model, models: pl.DataFrame) -> pl.DataFrame:
-    return models.select("key", *model.state.names)
+    return models.select("key", *model.state.names, "events_learned")
+
+
+def _of_keys(models: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Return the models of the events' keys."""
+    return models.join(events, on="key", how="semi", maintain_order="left")
+
+
+def _replaced(models: pl.DataFrame, by: pl.DataFrame) -> pl.DataFrame:
+    """Replace the models of these keys, or add them."""
+    return pl.concat([models.join(by, on="key", how="anti"), by]).sort("key")
+
+
+def _periods(events: pl.DataFrame, length: timedelta) -> Iterator[pl.DataFrame]:
+    """Yield the events of each key's first period, then those of its second, and so on, with `row` and `period`."""
+    numbered = events.with_row_index("row").with_columns(period=period_start(pl.col("event_time"), length))
+    turn = pl.col("period").rle_id().over("key")
+    for _, part in numbered.with_columns(turn=turn).group_by("turn", maintain_order=True):
+        yield part.drop("turn")
+
+
+def _nothing() -> pl.DataFrame:
+    """Return no predictions, as the first part of those of `_in_order`."""
+    return pl.DataFrame(schema={"row": pl.get_index_type(), **polars_schema(PREDICTION), "events_learned": pl.Int64})
+
+
+def _in_order(parts: list[pl.DataFrame]) -> pl.DataFrame:
+    return pl.concat(parts).sort("row").drop("row")
 
 
 def _predict_by(model: Model, models: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     runs = key_runs(models, events)
-    return _knowing(model.predict(_of(model, models), events), models, runs, np.zeros_like(runs.rank))
+    predictions = model.predict(models.select("key", *model.state.names), events)
+    return _knowing(predictions, models, runs, np.zeros_like(runs.rank))
 
 
 def _counted(learned: pl.DataFrame, models: pl.DataFrame, runs: KeyRuns) -> pl.DataFrame:
@@ -127,18 +147,3 @@ def _knowing(predictions: pl.DataFrame, models: pl.DataFrame, runs: KeyRuns, kno
     """Add to the predictions the number of events that their model had learned: before this call, plus `known`."""
     before = models["events_learned"].to_numpy()[runs.model][runs.run]
     return predictions.with_columns(events_learned=pl.Series(before + known))
-
-
-def _periods(runs: KeyRuns, events: pl.DataFrame, length: timedelta) -> tuple[Integers, Integers]:
-    """Return, for each event's period, the rank of its first event within the key, and its number of events."""
-    period = events.select(period_start(pl.col("event_time"), length).to_physical()).to_series().to_numpy()
-    is_first = (runs.rank == 0) | np.append(True, period[1:] != period[:-1])[: len(period)]
-    starts = np.flatnonzero(is_first)
-    number = np.cumsum(is_first) - 1
-    return runs.rank[starts][number], np.diff(np.append(starts, len(period)))[number]
-
-
-def _replace(rows: pl.DataFrame, where: pl.Series, by: pl.DataFrame) -> pl.DataFrame:
-    """Replace the rows at `where`."""
-    order = where.arg_true().append((~where).arg_true()).arg_sort()
-    return pl.concat([by.select(rows.columns), rows.filter(~where)])[order]

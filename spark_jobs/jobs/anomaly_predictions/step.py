@@ -27,7 +27,7 @@ from spark_jobs.jobs.anomaly_predictions.tables import (
     WAITING,
     state_schema,
 )
-from spark_jobs.jobs.key_lifetimes import cut_lifetimes
+from spark_jobs.jobs.silence import cut_lifetimes
 from spark_jobs.streams import METRICS
 
 _KEY = ("key",)

@@ -32,7 +32,7 @@ from keyfold.keyed.rows.codec import empty
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.fleet_days.days import TimeZone
 from spark_jobs.jobs.fleet_days.ledger import FLEET_STATE, Limits, add_to_days
-from spark_jobs.jobs.motion_columns import FUEL_USED, IDLE_SECONDS, MOTION, MOVING_SECONDS, PLACE
+from spark_jobs.jobs.motion import FUEL_USED, IDLE_SECONDS, MOTION, MOVING_SECONDS, PLACE
 from spark_jobs.streams import TELEMETRY
 
 POINT = pa.schema(

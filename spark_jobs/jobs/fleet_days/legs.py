@@ -9,7 +9,7 @@ import polars as pl
 from keyfold.keyed.rows.exact_sums import widened
 from keyfold.operators.ordering import in_order
 from keyfold.times import micros, to_micros, to_times
-from spark_jobs.jobs.great_circle import leg_in_micrometres
+from spark_jobs.jobs.motion import leg_in_micrometres
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from keyfold import KeyfoldError
-from spark_jobs.jobs.great_circle import EARTH_RADIUS_IN_METRES
+from spark_jobs.jobs.motion import EARTH_RADIUS_IN_METRES
 
 if TYPE_CHECKING:
     from shapely import Geometry

@@ -27,9 +27,9 @@ from pydantic import Field, field_validator, model_validator
 
 from keyfold import JobTemplate, KeyedJob, OutputTable
 from keyfold.keyed.job import Delay, Duration, Names, Timeout
-from spark_jobs.jobs.expiry import SilentParameters
 from spark_jobs.jobs.moving_averages.tables import KEY, STATION_SESSION, averages_schema, state_schema
 from spark_jobs.jobs.moving_averages.windows import Window, move_windows
+from spark_jobs.jobs.silence import SilentParameters
 from spark_jobs.streams import WEATHER
 
 NUMERIC_COLUMNS = tuple(

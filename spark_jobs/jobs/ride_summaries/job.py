@@ -32,8 +32,8 @@ from keyfold import Clock, JobTemplate, KeyedJob, OutputTable, Step, Waiting, co
 from keyfold.keyed.job import DEADLINE, Duration, Timeout
 from keyfold.keyed.rows.codec import empty
 from keyfold.stream import TIMESTAMP
-from spark_jobs.jobs.expiry import SilentParameters
 from spark_jobs.jobs.ride_summaries.stretches import STRETCH, Cut, Rules, cut
+from spark_jobs.jobs.silence import SilentParameters
 from spark_jobs.streams import RIDE_POINTS
 
 _POINT = ("ride_id", "point_idx", "latitude", "longitude", "timestamp", "meter_reading", "ride_status")

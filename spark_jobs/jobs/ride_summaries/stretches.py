@@ -18,7 +18,7 @@ from keyfold.keyed.rows.exact_sums import narrowed, widened
 from keyfold.operators.ordering import in_order
 from keyfold.stream import TIMESTAMP
 from keyfold.times import micros, to_micros, to_times
-from spark_jobs.jobs.great_circle import leg_in_micrometres
+from spark_jobs.jobs.motion import leg_in_micrometres
 
 STRETCH = pa.schema(
     [

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from keyfold import KeyfoldError
-from spark_jobs.jobs.great_circle import great_circle_metres
+from spark_jobs.jobs.motion import great_circle_metres
 
 NO_STATION = ""
 """The station of a place that is unknown or far from all stations; it has no readings."""

@@ -34,8 +34,8 @@ from keyfold import Clock, JobTemplate, KeyedJob, OutputTable, Step, column, req
 from keyfold.keyed.job import Duration, Timeout
 from keyfold.keyed.rows.codec import empty
 from keyfold.stream import TIMESTAMP
-from spark_jobs.jobs.expiry import SilentParameters
-from spark_jobs.jobs.motion_columns import FUEL_USED, IDLE_SECONDS, MOTION, MOVING_SECONDS, PLACE
+from spark_jobs.jobs.motion import FUEL_USED, IDLE_SECONDS, MOTION, MOVING_SECONDS, PLACE
+from spark_jobs.jobs.silence import SilentParameters
 from spark_jobs.jobs.vehicle_trips.journeys import Limits, cut
 from spark_jobs.jobs.vehicle_trips.stretches import STRETCH
 from spark_jobs.streams import TELEMETRY

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from keyfold.columns import plain_columns
 from keyfold.stream import TIMESTAMP
-from spark_jobs.jobs.great_circle import leg_in_micrometres
+from spark_jobs.jobs.motion import leg_in_micrometres
 
 STRETCH = pa.schema(
     [

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.testing import assert_same, play
+from keyfold.testing import play
 from keyfold.times import EPOCH, period_starts
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.streams import RIDE_POINTS, SALES, STREAMS
 from tests.examples import examples
-from tests.on_a_grid import assert_nothing_is_due, many_of, on_grid
+from tests.on_a_grid import assert_nothing_is_due, many_of, moments, on_grid
 from tests.spark_jobs.jobs.expiry_oracle import Expiring
 from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame
 
@@ -107,7 +107,7 @@ def sales_in_batches(draw):
     one = st.tuples(
         st.sampled_from(["cup", "hat", "pot"]),
         st.integers(0, 2),
-        on_grid(60, 5),
+        moments(60, 5),
         st.sampled_from([None, 0.5, 1.0]),
         st.sampled_from([None, [], ["a"], ["a", "b"]]),
     )
@@ -141,11 +141,16 @@ def found(harness):
     return sorted((*order(row), row["event_index"]) for row in harness.written["event_index"].to_dicts())
 
 
+CUTS = st.lists(on_grid(60, 5).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
+
+
 @examples(120)
-@given(sales_in_batches(), on_grid(20, 5, 1))
-def test_whatever_comes_late_numbers_are_unique_and_without_gaps_as_in_plain_python(batches, delay):
+@given(sales_in_batches(), on_grid(20, 5, 1), CUTS)
+def test_whatever_comes_late_numbers_are_unique_and_without_gaps_in_any_slices(batches, delay, cuts):
     delay = timedelta(minutes=delay)
-    harness = play(sales_index(watermark_delay=delay), [sales_frame(batch) for batch in batches], LONG_PAST_ALL)
+    harness = play(
+        sales_index(watermark_delay=delay), [sales_frame(batch) for batch in batches], LONG_PAST_ALL, cuts=cuts
+    )
     watermark, waiting, counters, expected = datetime(1, 1, 1, tzinfo=UTC), [], defaultdict(int), []
     for batch in batches:
         waiting += batch
@@ -155,16 +160,6 @@ def test_whatever_comes_late_numbers_are_unique_and_without_gaps_as_in_plain_pyt
     expected += numbered(waiting, counters)
     assert found(harness) == sorted(expected)
     assert harness.written["late.event_index"].height == 0
-
-
-CUTS = st.lists(on_grid(60, 5).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
-
-
-@examples(80)
-@given(sales_in_batches(), on_grid(20, 5, 1), CUTS)
-def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(batches, delay, cuts):
-    job, runs = sales_index(watermark_delay=timedelta(minutes=delay)), [sales_frame(batch) for batch in batches]
-    assert_same(job, play(job, runs, cuts=cuts), play(job, runs))
 
 
 @pytest.mark.parametrize("kind", ["event_time", "processing_time"])
@@ -337,12 +332,12 @@ WINDOWS = st.sampled_from([(10, 10), (10, 5), (10, 3), (7, 7), (30, 1)])
 
 
 @examples(120)
-@given(sales_in_batches(), WINDOWS, on_grid(20, 5))
-def test_windows_number_and_refuse_what_plain_python_does(batches, window, delay):
+@given(sales_in_batches(), WINDOWS, on_grid(20, 5), CUTS)
+def test_windows_number_and_refuse_what_plain_python_does_in_any_slices(batches, window, delay, cuts):
     length, every = (timedelta(minutes=minutes) for minutes in window)
     delay = timedelta(minutes=delay)
     job = sales_index(watermark_delay=delay, window=f"{window[0]}m every {window[1]}m")
-    harness = play(job, [in_windows(job, sales_frame(batch)) for batch in batches])
+    harness = play(job, [in_windows(job, sales_frame(batch)) for batch in batches], cuts=cuts)
     expected = WindowedCounters(length, every, delay)
     for batch in batches:
         expected.batch(batch)
@@ -358,14 +353,6 @@ def test_windows_number_and_refuse_what_plain_python_does(batches, window, delay
         (start, *order(one)) for start, one in expected.late
     )
     assert harness.state.is_empty()
-
-
-@examples(80)
-@given(sales_in_batches(), WINDOWS, on_grid(20, 5, 1), CUTS)
-def test_a_run_in_windows_in_any_slices_of_event_time_gives_what_one_batch_gives(batches, window, delay, cuts):
-    job = sales_index(watermark_delay=timedelta(minutes=delay), window=f"{window[0]}m every {window[1]}m")
-    runs = [in_windows(job, sales_frame(batch)) for batch in batches]
-    assert_same(job, play(job, runs, cuts=cuts), play(job, runs))
 
 
 def test_every_sale_of_the_real_shop_has_the_numbers_in_its_windows_that_a_sort_gives_it(real_data):

@@ -17,7 +17,7 @@ from keyfold.times import from_micros, micros
 from spark_jobs.jobs.fleet_days.days import days_around
 from spark_jobs.jobs.fleet_days.job import FLEET_DAYS
 from tests.examples import examples
-from tests.on_a_grid import assert_nothing_is_due, many_of, on_grid
+from tests.on_a_grid import assert_nothing_is_due, many_of, moments, on_grid
 from tests.spark_jobs.jobs import day_oracle
 from tests.spark_jobs.jobs.batches import in_batches
 from tests.spark_jobs.jobs.test_vehicle_trips import A_DRIVE, CUTS, frame, point, tracks, trips, trips_job
@@ -151,9 +151,9 @@ def test_parameters_that_cannot_be_are_refused(given):
         days_job(**given)
 
 
-HOURS = on_grid(30 * 60, 5)
+HOURS = moments(30 * 60, 5)
 # Near midnight, where most can go wrong, or anywhere.
-NEAR = on_grid(TO_MIDNIGHT + 60, 5, TO_MIDNIGHT - 40)
+NEAR = moments(TO_MIDNIGHT + 60, 5, TO_MIDNIGHT - 40)
 
 
 def points_at(minutes):
@@ -175,9 +175,9 @@ SLICES = st.lists(HOURS.map(lambda minutes: NOON + minutes * MINUTE), max_size=5
 
 
 @examples(200)
-@given(DRAWN, CUTS, SPANS, SPANS, SPANS, NEAR | on_grid(45 * 60, 5), ZONES)
-def test_any_order_within_the_delay_and_any_split_give_the_days_of_the_definition(
-    drawn, cuts, stop_after, silence, delay, end, zone
+@given(DRAWN, CUTS, SLICES, SPANS, SPANS, SPANS, NEAR | on_grid(45 * 60, 5), ZONES)
+def test_any_order_within_the_delay_and_any_split_and_slices_give_the_days_of_the_definition(
+    drawn, cuts, slices, stop_after, silence, delay, end, zone
 ):
     arriving = sorted(drawn, key=lambda one: one[1] + one[-1] * delay)
     points = [point(*one[1:-1], vehicle=one[0]) for one in arriving]
@@ -185,7 +185,7 @@ def test_any_order_within_the_delay_and_any_split_give_the_days_of_the_definitio
         stop_after=stop_after * MINUTE, silence=silence * MINUTE, watermark_delay=delay * MINUTE, timezone=zone
     )
     end = max(NOON + end * MINUTE, max(one["time"] for one in points) - job.watermark_delay)
-    split, whole = play_points(job, in_batches(points, cuts), end), play_points(job, [points[::-1]], end)
+    split, whole = play_points(job, in_batches(points, cuts), end, slices), play_points(job, [points[::-1]], end)
     assert split.written["late.fleet_days"].is_empty()
     assert_nothing_is_due(split)
     assert_same(job, split, whole)

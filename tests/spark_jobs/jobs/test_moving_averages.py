@@ -14,11 +14,11 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.testing import assert_same, play
+from keyfold.testing import play
 from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
-from spark_jobs.jobs.trailing_windows import trailing_means
+from spark_jobs.jobs.moving_averages.windows import trailing_means
 from tests.examples import examples
-from tests.on_a_grid import many_of, on_grid
+from tests.on_a_grid import many_of, moments, on_grid
 from tests.spark_jobs.jobs import moving_average_oracle
 from tests.spark_jobs.jobs.batches import assert_close, in_batches, late_and_on_time
 
@@ -154,15 +154,19 @@ def test_long_windows_agree_with_exact_sums_across_chunks(length):
 
 
 VALUES = st.none() | st.floats(-100, 1100)
-READINGS = many_of(st.tuples(st.sampled_from("abc"), on_grid(60, 3), VALUES, VALUES, st.floats(0, 0.999)), 40)
+READINGS = many_of(
+    st.tuples(st.sampled_from("abc"), moments(60, 3, seconds=3600), VALUES, VALUES, st.floats(0, 0.999)), 40
+)
 CUTS = st.lists(st.integers(0, 40), max_size=6)
 SLICES = st.lists(on_grid(60, 3).map(lambda hours: NOON + timedelta(hours=hours)), max_size=6)
 
 
 @examples(200)
-@given(READINGS, CUTS, st.integers(1, 5), st.integers(1, 5), on_grid(12, 3, 1), on_grid(20, 3, 1), on_grid(90, 3))
-def test_any_order_within_the_delay_and_any_split_give_the_rows_of_the_definition(
-    drawn, cuts, length, at_least, timeout, delay, end
+@given(
+    READINGS, CUTS, SLICES, st.integers(1, 5), st.integers(1, 5), on_grid(12, 3, 1), on_grid(20, 3, 1), on_grid(90, 3)
+)
+def test_any_order_within_the_delay_and_any_split_and_slices_give_the_rows_of_the_definition(
+    drawn, cuts, slices, length, at_least, timeout, delay, end
 ):
     at_least = min(at_least, length)
     arriving = sorted(drawn, key=lambda one: one[1] + one[4] * delay)
@@ -174,7 +178,10 @@ def test_any_order_within_the_delay_and_any_split_give_the_rows_of_the_definitio
         watermark_delay=timedelta(hours=delay),
     )
     end = max(NOON + timedelta(hours=end), max(one["time"] for one in readings) - job.watermark_delay)
-    split, whole = play_readings(job, in_batches(readings, cuts), end), play_readings(job, [readings[::-1]], end)
+    split, whole = (
+        play_readings(job, in_batches(readings, cuts), end, slices),
+        play_readings(job, [readings[::-1]], end),
+    )
     assert split.written["late.moving_averages"].is_empty()
     for table in ("moving_averages", "station_sessions"):
         # To the last bit.
@@ -187,32 +194,18 @@ def test_any_order_within_the_delay_and_any_split_give_the_rows_of_the_definitio
 
 
 @examples(100)
-@given(READINGS, CUTS, st.integers(1, 5), on_grid(12, 3, 1))
-def test_whatever_comes_late_is_told_and_nothing_is_lost(drawn, cuts, length, delay):
+@given(READINGS, CUTS, SLICES, st.integers(1, 5), on_grid(12, 3, 1))
+def test_whatever_comes_late_is_told_and_nothing_is_lost_in_any_slices(drawn, cuts, slices, length, delay):
     readings = [reading(hours, pressure, temp, station) for station, hours, pressure, temp, _ in drawn]
     job = averages_job(n_readings=length, timeout="9h", watermark_delay=timedelta(hours=delay))
     batches = in_batches(readings, cuts)
-    harness = play_readings(job, batches)
+    harness = play_readings(job, batches, cuts=slices)
     late, on_time, _ = late_and_on_time(batches, "time", job.watermark_delay)
     assert harness.written["late.moving_averages"].height == len(late)
     answer = moving_average_oracle.move(on_time, LONG_PAST_ALL, length, length, timedelta(hours=9))
     same_rows(averages(harness), answer.averages)
     assert harness.state.height == 0
     same_latest(harness)
-
-
-@examples(100)
-@given(READINGS, CUTS, st.integers(1, 5), st.integers(1, 5), on_grid(12, 3, 1), SLICES)
-def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(drawn, cuts, length, at_least, delay, slices):
-    readings = [reading(hours, pressure, temp, station) for station, hours, pressure, temp, _ in drawn]
-    job = averages_job(
-        n_readings=length,
-        min_readings=min(length, at_least),
-        timeout="9h",
-        watermark_delay=timedelta(hours=delay),
-    )
-    runs = in_batches(readings, cuts)
-    assert_same(job, play_readings(job, runs, end=None, cuts=slices), play_readings(job, runs, end=None))
 
 
 RUNS = st.lists(st.tuples(on_grid(60, 20), READINGS | st.just([])), min_size=1, max_size=8)

@@ -12,10 +12,10 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.testing import assert_same, merged, play, restart
+from keyfold.testing import merged, play, restart
 from spark_jobs.jobs.purchase_totals import PURCHASE, PURCHASE_TOTAL, PURCHASE_TOTALS
 from tests.examples import examples
-from tests.on_a_grid import assert_nothing_is_due, many_of, on_grid
+from tests.on_a_grid import assert_nothing_is_due, many_of, moments, on_grid
 from tests.spark_jobs.jobs.expiry_oracle import Expiring
 from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame
 from tests.spark_jobs.jobs.sales_oracle import Totals, purchase_order
@@ -91,10 +91,13 @@ def test_an_order_that_is_none_is_refused():
 MODELS = st.one_of(st.none(), st.lists(st.one_of(st.none(), st.sampled_from(["", "a", "b", "Ü", "\0"])), max_size=3))
 
 
+CUTS = st.lists(on_grid(40, 5).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
+
+
 @st.composite
 def purchases_in_batches(draw):
     """Purchases of a few items, with many ties, in any order and any split."""
-    one = st.tuples(st.sampled_from(["cup", "hat", "pot"]), st.integers(-3, 3), on_grid(40, 5), MODELS)
+    one = st.tuples(st.sampled_from(["cup", "hat", "pot"]), st.integers(-3, 3), moments(40, 5), MODELS)
     drawn = draw(many_of(one, 25))
     purchases = [sale(item, quantity, minutes, models=models) for item, quantity, minutes, models in drawn]
     cuts = sorted(draw(st.lists(st.integers(0, len(purchases)), max_size=5)))
@@ -112,11 +115,11 @@ def test_by_arrival_any_order_and_split_agrees_with_plain_python_fed_the_same_ba
 
 
 @examples(100)
-@given(purchases_in_batches())
-def test_by_event_time_every_order_and_split_within_the_delay_gives_one_table_of_changes(batches):
+@given(purchases_in_batches(), CUTS)
+def test_by_event_time_every_order_split_and_slices_within_the_delay_give_one_table_of_changes(batches, cuts):
     job, oracle = totals_job(order="event_time", watermark_delay="1h"), Totals()
     expected = oracle.add(list(chain(*batches)))
-    harness = play_sales(job, batches)
+    harness = play_sales(job, batches, cuts=cuts)
     assert_same_changes(harness, as_written(expected))
     assert latest(harness, job) == oracle.latest()
 
@@ -132,16 +135,6 @@ def test_the_latest_totals_are_right_after_every_batch_whatever_comes_late(batch
         restart(harness)
         assert latest(harness, job) == oracle.latest()
         assert harness.written["late.purchase_totals"].height == 0
-
-
-CUTS = st.lists(on_grid(40, 5).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
-
-
-@examples(80)
-@given(purchases_in_batches(), on_grid(30, 5, 1), st.sampled_from(["arrival", "event_time"]), CUTS)
-def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(runs, delay, order, cuts):
-    job = totals_job(order=order, watermark_delay=timedelta(minutes=delay))
-    assert_same(job, play_sales(job, runs, end=None, cuts=cuts), play_sales(job, runs, end=None))
 
 
 EXPIRIES = on_grid(30, 5, 1).map(lambda minutes: timedelta(minutes=minutes))

@@ -19,7 +19,7 @@ from keyfold.testing import assert_same, play
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.ride_summaries.job import RIDE_POINT
 from tests.examples import examples
-from tests.on_a_grid import assert_nothing_is_due, many_of, on_grid
+from tests.on_a_grid import assert_nothing_is_due, many_of, moments, on_grid
 from tests.spark_jobs.jobs import ride_oracle
 from tests.spark_jobs.jobs.batches import played_with_a_crash
 
@@ -167,7 +167,7 @@ STATUSES = st.sampled_from(["pickup", "enroute", "enroute", "enroute", "dropoff"
 @st.composite
 def rides_in_batches(draw):
     """A few rides' points, in any order and any split, some minutes or hours apart, dropoffs anywhere."""
-    drawn = draw(many_of(st.tuples(st.sampled_from("abc"), on_grid(240, 10), STATUSES), 25))
+    drawn = draw(many_of(st.tuples(st.sampled_from("abc"), moments(240, 10), STATUSES), 25))
     # Numbered in another order than they come in, so that ties are not in order already.
     points = [point(ride, at * 7 % 29, minutes, status) for at, (ride, minutes, status) in enumerate(drawn)]
     cuts = sorted(draw(st.lists(st.integers(0, len(points)), max_size=5)))
@@ -175,11 +175,11 @@ def rides_in_batches(draw):
 
 
 @examples(150)
-@given(rides_in_batches(), on_grid(400, 10))
-def test_complete_gives_the_same_answer_in_any_order_and_any_split(batches, end):
+@given(rides_in_batches(), CUTS, on_grid(400, 10))
+def test_complete_gives_the_same_answer_in_any_order_split_and_slices(batches, cuts, end):
     watermark = NOON + timedelta(minutes=end)
     # Nothing is late by the watermark: what the definition then says does not depend on arrival.
-    harness = play_rides(ride_job(close="complete", watermark_delay="30d"), batches, end=watermark)
+    harness = play_rides(ride_job(close="complete", watermark_delay="30d"), batches, end=watermark, cuts=cuts)
     assert_agree(harness, ride_oracle.complete(list(chain(*batches)), watermark, TIMEOUT, CLOSED_FOR))
 
 

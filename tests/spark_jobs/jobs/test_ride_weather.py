@@ -22,7 +22,7 @@ from spark_jobs.jobs.ride_weather.job import READING, RIDE
 from spark_jobs.jobs.ride_weather.stations import AIRPORTS, load_stations, nearest_station
 from spark_jobs.streams import RIDE_POINTS, WEATHER
 from tests.examples import examples
-from tests.on_a_grid import many_of, on_grid
+from tests.on_a_grid import many_of, moments
 from tests.spark_jobs.jobs.ride_oracle import metres
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -87,7 +87,7 @@ def rows_of(table):
 
 
 STATIONS = st.sampled_from(["EWR", "JFK", ""])
-TIMES = on_grid(600, 30)
+TIMES = moments(600, 30)
 RIDES = many_of(st.tuples(TIMES, STATIONS), 12, 0)
 READINGS = st.lists(st.tuples(TIMES, st.sampled_from(["EWR", "JFK"])), max_size=12, unique=True)
 

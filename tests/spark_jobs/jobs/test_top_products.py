@@ -11,10 +11,10 @@ from polars.testing import assert_frame_equal
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.parameters import build_job
-from keyfold.testing import assert_same, combined, merged, play
+from keyfold.testing import combined, merged, play
 from spark_jobs.jobs.top_products import TOP_PRODUCTS
 from tests.examples import examples
-from tests.on_a_grid import many_of, on_grid
+from tests.on_a_grid import many_of, moments, on_grid
 from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame, with_window
 from tests.spark_jobs.jobs.sales_oracle import Windows
 
@@ -104,6 +104,9 @@ def test_a_parameter_that_cannot_be_is_refused_by_name(parameters, named):
         top_job(**parameters)
 
 
+CUTS = st.lists(on_grid(180, 10).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
+
+
 @st.composite
 def sales_in_batches(draw):
     """A few hours' sales in any order and any split."""
@@ -113,7 +116,7 @@ def sales_in_batches(draw):
                 st.sampled_from(["cup", "hat", "pot"]),
                 # Few quantities, so that products tie.
                 st.integers(-2, 2),
-                on_grid(180, 10),
+                moments(180, 10),
                 st.sampled_from([None, 0.0, 0.1, 2.55, 1e6]),
             ),
             30,
@@ -125,12 +128,16 @@ def sales_in_batches(draw):
 
 
 @examples(120)
-@given(sales_in_batches(), on_grid(120, 10, 1), st.sampled_from([20, 60, 90]), st.integers(1, 4), st.integers(1, 3))
-def test_any_order_and_split_agrees_with_plain_python_fed_the_same_batches(batches, delay, minutes, k, parts):
+@given(
+    sales_in_batches(), CUTS, on_grid(120, 10, 1), st.sampled_from([20, 60, 90]), st.integers(1, 4), st.integers(1, 3)
+)
+def test_any_order_split_and_slices_agree_with_plain_python_fed_the_same_batches(
+    batches, cuts, delay, minutes, k, parts
+):
     window, delay = timedelta(minutes=minutes), timedelta(minutes=delay)
     job = top_job(window=window, watermark_delay=delay, k=k)
     oracle = Windows(window, delay, k)
-    harness = play_sales(job, batches, end=None, window=window, parts=parts)
+    harness = play_sales(job, batches, end=None, window=window, parts=parts, cuts=cuts)
     for batch in batches:
         oracle.batch(batch)
     assert ranked(harness) == oracle.top(oracle.closed)
@@ -138,17 +145,6 @@ def test_any_order_and_split_agrees_with_plain_python_fed_the_same_batches(batch
     latest = merged(harness, job, "latest_top_products").sort("window_start", "rank")
     assert latest.drop("is_open").rows() == oracle.top({**oracle.closed, **oracle.open})
     assert set(latest.filter("is_open")["window_start"]) == set(oracle.open)
-
-
-CUTS = st.lists(on_grid(180, 10).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
-
-
-@examples(80)
-@given(sales_in_batches(), on_grid(120, 10, 1), CUTS, st.integers(1, 3))
-def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(runs, delay, cuts, parts):
-    job = top_job(watermark_delay=timedelta(minutes=delay), k=2)
-    sliced = play_sales(job, runs, end=None, parts=parts, cuts=cuts)
-    assert_same(job, sliced, play_sales(job, runs, end=None))
 
 
 RETAIL_TOP = """

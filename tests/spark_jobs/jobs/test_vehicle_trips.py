@@ -19,12 +19,12 @@ from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.codec import empty, polars_schema
 from keyfold.keyed.runner import run_job
 from keyfold.state.changing.moving import move
-from keyfold.testing import assert_same, play
+from keyfold.testing import play
 from spark_jobs.jobs.vehicle_trips.job import VEHICLE_TRIPS
 from spark_jobs.streams import TELEMETRY
 from tests.examples import examples
 from tests.keyfold.state.job_histories import put
-from tests.on_a_grid import assert_nothing_is_due, many_of, on_grid
+from tests.on_a_grid import assert_nothing_is_due, many_of, moments, on_grid
 from tests.spark_jobs.jobs import trip_oracle
 from tests.spark_jobs.jobs.batches import assert_close, in_batches, late_and_on_time
 
@@ -194,7 +194,7 @@ HEATS = st.none() | st.integers(-20, 130).map(float)
 POINTS = many_of(
     st.tuples(
         st.sampled_from("aab"),
-        on_grid(120, 5),
+        moments(120, 5),
         SPEEDS,
         FUELS,
         st.floats(-80, 80),
@@ -211,15 +211,15 @@ SLICES = st.lists(on_grid(120, 5).map(lambda minutes: NOON + minutes * MINUTE), 
 
 
 @examples(300)
-@given(POINTS, CUTS, MINUTES, MINUTES, MINUTES, on_grid(200, 5))
-def test_any_order_within_the_delay_and_any_split_give_the_trips_of_the_definition(
-    drawn, cuts, stop_after, silence, delay, end
+@given(POINTS, CUTS, SLICES, MINUTES, MINUTES, MINUTES, on_grid(200, 5))
+def test_any_order_within_the_delay_and_any_split_and_slices_give_the_trips_of_the_definition(
+    drawn, cuts, slices, stop_after, silence, delay, end
 ):
     arriving = sorted(drawn, key=lambda one: one[1] + one[-1] * delay)
     points = [point(*one[1:-1], vehicle=one[0]) for one in arriving]
     job = trips_job(stop_after=stop_after * MINUTE, silence=silence * MINUTE, watermark_delay=delay * MINUTE)
     end = max(NOON + end * MINUTE, max(one["time"] for one in points) - job.watermark_delay)
-    split, whole = play_points(job, in_batches(points, cuts), end), play_points(job, [points[::-1]], end)
+    split, whole = play_points(job, in_batches(points, cuts), end, slices), play_points(job, [points[::-1]], end)
     assert split.written["late.vehicle_trips"].is_empty()
     for table in ("vehicle_trips", "vehicle_stops"):
         # To the last bit.
@@ -232,27 +232,18 @@ def test_any_order_within_the_delay_and_any_split_give_the_trips_of_the_definiti
 
 
 @examples(100)
-@given(POINTS, CUTS, MINUTES)
-def test_whatever_comes_late_is_told_and_nothing_is_lost(drawn, cuts, delay):
+@given(POINTS, CUTS, SLICES, MINUTES)
+def test_whatever_comes_late_is_told_and_nothing_is_lost_in_any_slices(drawn, cuts, slices, delay):
     points = [point(*one[1:-1], vehicle=one[0]) for one in drawn]
     job = trips_job(watermark_delay=delay * MINUTE)
     batches = in_batches(points, cuts)
-    harness = play_points(job, batches)
+    harness = play_points(job, batches, cuts=slices)
     late, on_time, _ = late_and_on_time(batches, "time", job.watermark_delay)
     assert harness.written["late.vehicle_trips"].height == len(late)
     answer = trip_oracle.follow(on_time, LONG_PAST_ALL, 3.0, 5 * MINUTE, 30 * MINUTE)
     same_rows(trips(harness), answer.trips)
     same_rows(stops(harness), answer.stops)
     assert harness.state.height == 0
-
-
-@examples(150)
-@given(POINTS, CUTS, MINUTES, MINUTES, MINUTES, SLICES)
-def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(drawn, cuts, stop_after, silence, delay, slices):
-    points = [point(*one[1:-1], vehicle=one[0]) for one in drawn]
-    job = trips_job(stop_after=stop_after * MINUTE, silence=silence * MINUTE, watermark_delay=delay * MINUTE)
-    runs = in_batches(points, cuts)
-    assert_same(job, play_points(job, runs, end=None, cuts=slices), play_points(job, runs, end=None))
 
 
 @examples(100)

@@ -28,8 +28,6 @@ REACH = 1
 ENVELOPE = 6
 """Number of cells of an envelope, including its own, the last."""
 QUARTILE = 0.25
-NEAREST_CELL = CELLS_A_DAY - REACH
-"""Distance in cells from a value's own cell to the newest one that it is compared with."""
 KEPT_CELLS = DAYS * CELLS_A_DAY + REACH + ENVELOPE
 
 EDGES = ("cell_low", "cell_least", "cell_high", "cell_most")

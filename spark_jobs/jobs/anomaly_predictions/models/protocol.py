@@ -12,7 +12,7 @@ Every model guarantees the following (`tests/spark_jobs/jobs/anomaly_predictions
 registered models):
 
 - **Results do not depend on batch boundaries.** Learning events in parts gives bitwise the same models and predictions as
-  learning them at once. So use recursions (`recursion.py`), and never differences of cumulative sums, which round.
+  learning them at once. So use recursions (`decaying_sums` of `ewma.py`), and never differences of cumulative sums, which round.
 - **Keys are independent.** Predictions for a key do not depend on the other keys in the call.
 - **`predict` does not learn.**
 - Keys without events are returned unchanged.
@@ -33,6 +33,9 @@ PREDICTION = pa.schema(
 )
 """The expected value, the band of usual values around it (all NULL while the model has learned too little), and the score:
 from 0 (as expected) to 1. The score is 0 while the model has learned too little."""
+
+WIDEST = 1e150
+"""Values are clipped to this distance from zero, so that no square overflows."""
 
 
 class Model(Protocol):
@@ -68,23 +71,10 @@ class Model(Protocol):
         """Create untrained models for these keys, in this order."""
         ...
 
-    def learn(self, models: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-        """Learn the events; return the updated models in the order of `models`."""
-        ...
-
     def predict(self, models: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
         """Predict each event by its key's model, without learning."""
         ...
 
     def predict_then_learn(self, models: pl.DataFrame, events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Predict each event by a model that has learned the key's events before it; return predictions and updated models."""
-        ...
-
-    def predict_as_of(self, models: pl.DataFrame, events: pl.DataFrame, learned: pl.Series) -> pl.DataFrame:
-        """Predict each event by a model that has learned the first `learned` of its key's events in this call.
-
-        `learned` never decreases within a key. If it is the number of the key's events before the event, the result is that
-        of `predict_then_learn`; if it is 0, that of `predict`. If it includes the event's own window, events are judged in
-        hindsight, once the window is complete. A model without a fast implementation can use `rounds.predict_by_rounds`.
-        """
         ...

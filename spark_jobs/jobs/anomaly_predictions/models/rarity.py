@@ -5,7 +5,7 @@
 2. **Rarity.** The return period of a surprise: how many events pass between two surprises as large (`largest`). It is
    computed for each view, for the maximum of the views, for the level, for the stay, and for the maximum of these three.
    A maximum of several detectors is large more often than each of them, so it is ranked again.
-3. **News.** One alarm per episode (`episodes`).
+3. **News.** One alarm per episode (`surprise_history.Episode`).
 
 Events are converted to days by the metric's mean time between events. The score is `days / (days + 3.5)`, so events that are
 expected less than twice a week score above one half. There is no score until there is a previous day to compare with.
@@ -21,11 +21,10 @@ import pyarrow as pa
 
 from keyfold.columns import plain_columns
 from spark_jobs.jobs.anomaly_predictions.models import levels, stays, surprise_history
-from spark_jobs.jobs.anomaly_predictions.models.daily_bands import EDGES, NEAREST_CELL, cell_columns, event_cells
+from spark_jobs.jobs.anomaly_predictions.models.daily_bands import EDGES, cell_columns
 from spark_jobs.jobs.anomaly_predictions.models.largest import HORIZON
-from spark_jobs.jobs.anomaly_predictions.models.rounds import predict_by_rounds
+from spark_jobs.jobs.anomaly_predictions.models.protocol import WIDEST
 from spark_jobs.jobs.anomaly_predictions.models.runs import Floats, Integers, KeyRuns, at_number, key_runs
-from spark_jobs.jobs.anomaly_predictions.models.scoring import WIDEST
 from spark_jobs.jobs.anomaly_predictions.models.surprise_history import History
 from spark_jobs.jobs.anomaly_predictions.models.views import (
     LASTING,
@@ -33,7 +32,6 @@ from spark_jobs.jobs.anomaly_predictions.models.views import (
     Sight,
     Trail,
     score_and_learn,
-    score_as_of,
     score_frozen,
 )
 
@@ -86,9 +84,6 @@ class Rarity:
             *surprise_history.initial(len(keys)),
         )
 
-    def learn(self, models: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-        return self.predict_then_learn(models, events)[1]
-
     def predict(self, models: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
         if events.is_empty():
             return _nothing_predicted()
@@ -116,31 +111,6 @@ class Rarity:
             rarities[rows] = history.learn(surprises[:, rows], pace.number[rows], pace.horizon[rows])
             changed[model] = history.columns()
         return _predictions(path.sight, rarities, pace), _learned(models, seen, path, changed)
-
-    def predict_as_of(self, models: pl.DataFrame, events: pl.DataFrame, learned: pl.Series) -> pl.DataFrame:
-        if events.is_empty():
-            return _nothing_predicted()
-        seen, wanted = _Seen.of(models, events), learned.to_numpy()
-        if (wanted > seen.runs.rank).any() or (wanted < seen.compared_with()).any():
-            # The fast path needs all cells of the previous days to be learned, and no event to be judged in hindsight.
-            return predict_by_rounds(self, models, events, learned)
-        trail = _trail(models, seen.runs)
-        path = score_and_learn(models, seen.runs, seen.times, seen.values, trail)
-        sight = score_as_of(models, seen.runs, seen.times, seen.values, trail, path, wanted)
-        past, surprises = seen.surprises(path.sight, seen.runs.rank), seen.surprises(sight, wanted)
-        past_pace, pace = seen.pace(seen.runs.rank), seen.pace(wanted)
-        past_rows = np.flatnonzero((past > 0.0).any(axis=0))
-        rarities = np.zeros(events.height)
-        for run, rows in seen.surprised(surprises):
-            history = History.of(models.row(int(seen.runs.model[run]), named=True))
-            until = np.searchsorted(past_rows, seen.runs.starts[run] + wanted[rows]).tolist()
-            reached = int(np.searchsorted(past_rows, seen.runs.starts[run]))
-            for row, end in zip(rows.tolist(), until, strict=True):
-                if end > reached:
-                    new, reached = past_rows[reached:end], end
-                    history.learn(past[:, new], past_pace.number[new], past_pace.horizon[new])
-                rarities[row] = history.rarity(surprises[:, row].tolist(), *pace.of(row))
-        return _predictions(sight, rarities, pace)
 
 
 class _Pace(NamedTuple):
@@ -212,12 +182,6 @@ class _Seen(NamedTuple):
         in_longest = np.divide(LONGEST, days, out=np.zeros(len(span)), where=days > 0.0)
         # Up to 2^53, a float converts to an integer exactly.
         return _Pace(number, np.clip(in_longest, HORIZON, 2.0**53).astype(np.int64), days)
-
-    def compared_with(self) -> Integers:
-        """Return how many of the key's events here are in cells old enough that the event is compared with them."""
-        numbers = event_cells(self.runs, self.times)
-        newest = np.searchsorted(numbers, numbers - NEAREST_CELL, side="right")
-        return newest - self.runs.starts[self.runs.run]
 
     def surprised(self, surprises: Floats) -> list[tuple[int, Integers]]:
         """Return the runs that have surprises, with the rows of the surprising events."""

@@ -16,7 +16,6 @@ import numpy as np
 import polars as pl
 
 from spark_jobs.jobs.anomaly_predictions.models.daily_bands import (
-    ENVELOPE,
     Bands,
     Cells,
     cells_of,
@@ -27,7 +26,7 @@ from spark_jobs.jobs.anomaly_predictions.models.daily_bands import (
     usual_bands,
     with_events,
 )
-from spark_jobs.jobs.anomaly_predictions.models.runs import Floats, Integers, KeyRuns, at_number, before_each
+from spark_jobs.jobs.anomaly_predictions.models.runs import Floats, Integers, KeyRuns, before_each
 
 VIEWS = ("stray", "lasting_stray", "lasting_change", "lowest", "highest")
 LASTING = 5
@@ -66,15 +65,11 @@ class Path(NamedTuple):
     Attributes:
         sight: the views of each event by a model that has learned all events of its key before it.
         cells, trail: the models' state after the events.
-        ranges: the signed lowest and highest value of each event's cell up to the event.
-        strays: the strays of values and of changes, one row per event, with those of the trail before each run's events.
     """
 
     sight: Sight
     cells: Cells
     trail: Trail
-    ranges: Floats
-    strays: tuple[Floats, Floats]
 
 
 def score_and_learn(models: pl.DataFrame, runs: KeyRuns, times: Integers, values: Floats, trail: Trail) -> Path:
@@ -89,36 +84,11 @@ def score_and_learn(models: pl.DataFrame, runs: KeyRuns, times: Integers, values
     envelope = np.minimum(ranges, envelope_before(cells, wanted, wanted)[place])
     stray, change, lowest, highest, low, high = _strays(usual_bands(cells, wanted), place, values, changes, envelope)
     strays = (_joined(stray, trail.strays[0], runs), _joined(change, trail.strays[1], runs))
-    lasting = [_smallest(of, one, runs, runs.rank) for of, one in zip(strays, (stray, change), strict=True)]
+    lasting = [_smallest(of, one, runs) for of, one in zip(strays, (stray, change), strict=True)]
     sight = Sight(np.stack([stray, *lasting, lowest, highest]), low, high)
     ends = runs.starts + runs.counts - 1
     after = Trail(values[ends], (_last(strays[0], runs), _last(strays[1], runs)))
-    return Path(sight, cells, after, ranges, strays)
-
-
-def score_as_of(
-    models: pl.DataFrame, runs: KeyRuns, times: Integers, values: Floats, trail: Trail, path: Path, learned: Integers
-) -> Sight:
-    """Compute the views of each event by a model that has learned the first `learned` events of its key, given `path`.
-
-    `learned` must be at most the event's rank, and must include all events in the cells of the previous days.
-    """
-    numbers = event_cells(runs, times)
-    knows = learned > 0
-    last = np.maximum(runs.starts[runs.run] + learned - 1, 0)
-    changes = _changes(values, at_number(values, trail.previous, runs, learned))
-    until = np.where(knows, numbers[last], -1)
-    is_inside = knows & (numbers - until < ENVELOPE)
-    envelope = np.where(is_inside[:, None], path.ranges[last], np.inf)
-    envelope = np.minimum(envelope, envelope_before(path.cells, numbers, until))
-    # If nothing of the key is learned here, take the cells that its model had before.
-    kept = envelope_before(cells_of(models), numbers, numbers + 1)
-    envelope = np.minimum(np.where(knows[:, None], envelope, kept), np.stack([values, -values], axis=1))
-    wanted, place = np.unique(numbers, return_inverse=True)
-    bands = usual_bands(path.cells, wanted)
-    stray, change, lowest, highest, low, high = _strays(bands, place, values, changes, envelope)
-    lasting = [_smallest(of, one, runs, learned) for of, one in zip(path.strays, (stray, change), strict=True)]
-    return Sight(np.stack([stray, *lasting, lowest, highest]), low, high)
+    return Path(sight, cells, after)
 
 
 def score_frozen(models: pl.DataFrame, runs: KeyRuns, times: Integers, values: Floats, trail: Trail) -> Sight:
@@ -165,9 +135,9 @@ def _joined(strays: Floats, last: Floats, runs: KeyRuns) -> Floats:
     return joined
 
 
-def _smallest(joined: Floats, strays: Floats, runs: KeyRuns, learned: Integers) -> Floats:
-    """Return the minimum of each stray and the `LASTING - 1` before it, given the number of learned events of its run."""
-    end = runs.starts[runs.run] + (LASTING - 1) * (runs.run + 1) + learned
+def _smallest(joined: Floats, strays: Floats, runs: KeyRuns) -> Floats:
+    """Return the minimum of each stray and the `LASTING - 1` before it."""
+    end = runs.starts[runs.run] + (LASTING - 1) * (runs.run + 1) + runs.rank
     smallest = strays.copy()
     for step in range(1, LASTING):
         np.minimum(smallest, joined[end - step], out=smallest)

@@ -19,7 +19,7 @@ from spark_jobs.jobs.anomaly_predictions.models import MODELS
 from spark_jobs.jobs.anomaly_predictions.step import AnomalyStep
 from spark_jobs.streams import METRICS
 from tests.examples import examples
-from tests.on_a_grid import assert_nothing_is_due, many_of, on_grid
+from tests.on_a_grid import assert_nothing_is_due, many_of, moments, on_grid
 from tests.spark_jobs.jobs.anomaly_predictions import anomaly_oracle
 from tests.spark_jobs.jobs.anomaly_predictions.anomaly_oracle import Settings
 from tests.spark_jobs.jobs.batches import late_and_on_time, played_with_a_crash
@@ -53,7 +53,7 @@ def play_readings(job, batches, end: datetime | None = LONG_PAST_ALL, cuts=()):
 
 
 def predictions(harness):
-    return harness.written["anomaly_predictions"].sort("key", "event_time", "value")
+    return harness.written["anomaly_predictions"].sort("key", "event_time", "value", maintain_order=True)
 
 
 def latest(harness):
@@ -182,7 +182,8 @@ def test_the_description_of_the_parameter_says_what_each_model_is_for():
     assert [name for name in MODELS if f"{name}: " not in description] == []
 
 
-MOMENTS = st.sampled_from([on_grid(300, 30), on_grid(9000, 180), on_grid(300, 30) | on_grid(9000, 180)])
+NEAR, FAR = moments(300, 30), moments(9000, 180)
+MOMENTS = st.sampled_from([NEAR, FAR, NEAR | FAR])
 """Strategies of the minutes of all events: near one another, far apart, and both."""
 
 

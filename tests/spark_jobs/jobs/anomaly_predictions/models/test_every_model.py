@@ -14,8 +14,6 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.rows.codec import decode, encode, polars_schema
 from spark_jobs.jobs.anomaly_predictions.models import MODELS, find_model
 from spark_jobs.jobs.anomaly_predictions.models.protocol import PREDICTION
-from spark_jobs.jobs.anomaly_predictions.models.rounds import predict_by_rounds
-from spark_jobs.jobs.anomaly_predictions.models.runs import key_runs
 from tests.examples import examples
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -81,7 +79,6 @@ def test_any_split_gives_the_same_bits(model, events, cuts):
         models = decode(encode(models))
     assert_same_bits(pl.concat(parts).sort("key", "event_time", "value"), events.hstack(whole))
     assert_same_bits(models, at_once)
-    assert_same_bits(model.learn(models_of(model, events), events), at_once)
 
 
 @EVERY_MODEL
@@ -109,19 +106,14 @@ def test_keys_do_not_touch(model, events):
 
 @EVERY_MODEL
 @examples(40)
-@given(events=some_events, block=st.integers(1, 2000), looks_back=st.booleans())
-def test_predictions_as_of_a_number_of_events_are_those_of_learning_in_rounds(model, events, block, looks_back):
-    rank = pl.Series("rank", key_runs(models_of(model, events), events).rank)
-    minutes = (events["event_time"] - START).dt.total_minutes() // block
-    blocks = events.select("key").with_columns(rank, minutes.alias("block"))
-    first, last = pl.col("rank").min().over("key", "block"), pl.col("rank").max().over("key", "block") + 1
-    learned = blocks.select(last if looks_back else first).to_series()
-    models = models_of(model, events)
-    predicted = model.predict_as_of(models, events, learned)
-    assert_same_bits(predicted, predict_by_rounds(model, models, events, learned))
-    assert_same_bits(model.predict_as_of(models, events, rank), model.predict_then_learn(models, events)[0])
-    zeros = pl.zeros(events.height, pl.Int64, eager=True)
-    assert_same_bits(model.predict_as_of(models, events, zeros), model.predict(models, events))
+@given(before=some_events, events=some_events)
+def test_a_prediction_without_learning_is_that_of_the_event_alone(model, before, events):
+    every = pl.concat([before, events])
+    _, models = model.predict_then_learn(models_of(model, every), before)
+    frozen = model.predict(models, events)
+    for row in range(events.height):
+        alone, _ = model.predict_then_learn(models, events[row])
+        assert_same_bits(frozen[row], alone)
 
 
 @EVERY_MODEL
@@ -148,15 +140,14 @@ def test_models_without_events_stay_as_they_were(model):
     some = events.filter(key="key-1")
     _, again = model.predict_then_learn(models, some)
     assert_same_bits(again.filter(pl.col("key") != "key-1"), models.filter(pl.col("key") != "key-1"))
-    assert_same_bits(model.learn(models, some), again)
-    assert_same_bits(model.learn(models, events.clear()), models)
+    assert_same_bits(model.predict_then_learn(models, events.clear())[1], models)
     assert model.predict(models, events.clear()).schema == polars_schema(PREDICTION)
 
 
 @EVERY_MODEL
 def test_models_stay_small_however_much_they_learn(model):
     events = bump_series(keys=1, length=3000)
-    models = model.learn(models_of(model, events), events)
+    _, models = model.predict_then_learn(models_of(model, events), events)
     assert models.estimated_size() < 16_384
 
 

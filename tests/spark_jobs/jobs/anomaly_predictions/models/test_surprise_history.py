@@ -1,6 +1,6 @@
 """What is news among rare events."""
 
-from spark_jobs.jobs.anomaly_predictions.models.episodes import LATE, LONGEST_REST, NEVER, REST, Episode
+from spark_jobs.jobs.anomaly_predictions.models.surprise_history import LATE, LONGEST_REST, NEVER, REST, Episode
 
 LONG_KNOWN = 10_000
 """An event so late in its metric's life that a rest is as long as it gets."""

@@ -1,16 +1,48 @@
-"""Cut the events of a key into lifetimes: after a silence longer than an event-time timeout, a new lifetime starts."""
+"""End keys by silence: the parameters of jobs that do, and the lifetimes of a key between its silences."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
-from keyfold.keyed.job import Timeout
+from keyfold.keyed.job import Duration, EventTimeParameters, TimeKind, Timeout
 from keyfold.operators.ordering import Ordered
 from keyfold.times import micros, to_micros
 
 _LONG_AGO = -(2**62)
+
+
+class SilentParameters(EventTimeParameters):
+    """Parameters of a job whose keys end by silence."""
+
+    timeout_in: TimeKind = Field(
+        "event_time",
+        description="event_time: a silence is measured between two events of a key. processing_time: from the run that brought "
+        "a key's last event, whatever its event time",
+    )
+
+
+class ExpiringParameters(SilentParameters):
+    """Parameters of a job whose keys never close by themselves, and may expire."""
+
+    expire_after: Duration | None = Field(
+        None,
+        description="Silence after which a key's state is dropped, so that its next event starts again. None: keys do not "
+        "expire",
+    )
+
+    @model_validator(mode="after")
+    def _timeout_is_of_the_expiry(self) -> Self:
+        if self.expire_after is None and self.timeout_in != "event_time":
+            raise ValueError(f"timeout_in={self.timeout_in} requires expire_after; give it a duration such as `30d`")
+        return self
+
+    @property
+    def expiry(self) -> Timeout | None:
+        """The timeout that ends a key, or None."""
+        return None if self.expire_after is None else Timeout(self.expire_after, self.timeout_in)
 
 
 class Lifetimes(NamedTuple):
