@@ -63,6 +63,9 @@ _LOCAL_DEFAULTS = {
     # The driver's ports must not be reachable from the network.
     "spark.driver.bindAddress": LOOPBACK,
     "spark.driver.host": LOOPBACK,
+    # Other users of the machine reach loopback too, and a broadcast may have a bucket's secret. Spark generates a secret for each
+    # session, which is in no setting.
+    "spark.authenticate": "true",
     "spark.driver.extraJavaOptions": JAVA_OPTIONS,
     # Not on a cluster: workers get the package only after the daemon has started.
     "spark.python.daemon.module": "keyfold.session.worker_daemon",
