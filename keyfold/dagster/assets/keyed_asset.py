@@ -17,8 +17,7 @@ from keyfold.dagster.assets.metadata import (
     table_metadata,
     warning_metadata,
 )
-from keyfold.dagster.assets.open_state import open_state_metadata
-from keyfold.dagster.assets.previews import preview
+from keyfold.dagster.assets.previews import open_state_metadata, preview
 from keyfold.dagster.plots import plot_runs, try_plot
 from keyfold.dagster.reporting import is_left_to_continuous_run
 from keyfold.journal.records import Progress

@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 from pyspark.sql import SparkSession
 
-from keyfold.dagster.assets import open_state
-from keyfold.dagster.assets.open_state import open_state_metadata
+from keyfold.dagster.assets import previews
+from keyfold.dagster.assets.previews import open_state_metadata
 from keyfold.errors import Damaged
 from keyfold.ingestion import ingest
 from keyfold.keyed.generation.batch_records import KeyedDone
@@ -78,8 +78,8 @@ def test_a_job_that_has_not_run_shows_nothing(local_reader, ran):
 
 def test_a_large_state_is_not_read_and_its_size_is_shown(local_reader, ran, monkeypatch):
     lakehouse, _ = ran
-    monkeypatch.setattr(open_state, "MOST_BYTES", 0)
-    monkeypatch.setattr(open_state, "read_state", None)
+    monkeypatch.setattr(previews, "MOST_BYTES", 0)
+    monkeypatch.setattr(previews, "read_state", None)
     assert "`keyfold state stats ride_summaries` reads it" in shown(local_reader, lakehouse)["open_state"]
 
 
@@ -89,5 +89,5 @@ def test_a_state_that_cannot_be_read_fails_no_run_whose_tables_are_written(local
     def damaged(*_):
         raise Damaged("a part is gone")
 
-    monkeypatch.setattr(open_state, "read_state", damaged)
+    monkeypatch.setattr(previews, "read_state", damaged)
     assert shown(local_reader, lakehouse) == {}
