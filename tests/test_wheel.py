@@ -114,26 +114,26 @@ def test_from_the_wheel_a_new_project_runs_its_demo_and_its_tests_and_takes_a_st
     python = install(built, tmp_path)
     project = tmp_path / "plant"
     keyfold = python.parent / "keyfold"
-    run(tmp_path, keyfold, "new", "project", "plant")
-    sample = tmp_path / "trips.ndjson"
+    run(tmp_path, keyfold, "new", "plant")
+    sample = tmp_path / "trips.csv"
     sample.write_text(
-        "".join(
-            json.dumps({"trip": f"t{row % 2}", "at": f"2026-01-01T06:0{row}:00Z", "distance": row}) + "\n"
-            for row in range(6)
-        )
+        "trip,at,distance\n" + "".join(f"t{row % 2},2026-01-01T06:0{row}:00Z,{row}\n" for row in range(6))
     )
-    run(project, keyfold, "new", "stream", "trips", "--from", sample)
-    run(project, keyfold, "new", "job", "trip_hours", "--stream", "trips", "--key", "trip")
+    run(project, keyfold, "add", "trips", "--from", sample)
     assert [one["job"] for one in json.loads(run(project, keyfold, "jobs", "--json"))["jobs"]] == [
-        "hourly_readings",
-        "trip_hours",
+        "hourly_plant",
+        "hourly_trips",
     ]
     run(project, python, "-m", "dagster", "definitions", "validate", "-w", "workspace.yaml")
     assert " passed" in run(project, python, "-m", "pytest", "-q")
-    told = run(project, python, "-m", "dagster_project.demo")
-    assert "wrote 180 events; ingested 180, quarantined 0" in told
-    assert "hourly_readings: 180 events, 25 new rows, 25 in all" in told
-    assert json.loads(run(project, keyfold, "show", "hourly_readings", "--json"))["rows"] == 25
+    # What `make demo` runs.
+    told = json.loads(run(project, keyfold, "ingest", "plant", "--from", "sample", "--settle", "0", "--json"))
+    assert (told["accepted"], told["quarantined"]) == (180, 0)
+    run(project, keyfold, "run", "hourly_plant")
+    rows = [json.loads(line) for line in run(project, keyfold, "show", "hourly_plant", "--format", "json").splitlines()]
+    assert sorted((row["sensor_id"], row["window_start"][11:13], row["events"]) for row in rows) == [
+        (f"s{sensor}", f"{hour:02}", 6) for sensor in range(1, 6) for hour in range(6, 11)
+    ]
 
 
 def install(wheel: Path, folder: Path) -> Path:

@@ -31,11 +31,15 @@ class LazyCommand(NamedTuple):
 COMMANDS: dict[str, LazyCommand] = {
     "new": LazyCommand(
         "keyfold.cli.new.commands:new",
-        "Write a new project, stream or job, with its assets and tests, for you to edit.",
+        "Write a project that runs: a stream as in a sample file (default: an example), its job, checks and tests.",
     ),
-    "stream": LazyCommand(
-        "keyfold.cli.stream:app",
-        "Compare the columns of a stream with those of new files, and accept new columns.",
+    "add": LazyCommand(
+        "keyfold.cli.new.commands:add",
+        "Add a stream as in a sample file to the project, with its job, checks and tests.",
+    ),
+    "drift": LazyCommand(
+        "keyfold.cli.drift:drift",
+        "Show the columns that the newest landing files have and a stream does not, and those that they lack.",
     ),
     "ingest": LazyCommand(
         "keyfold.cli.ingest:ingest",

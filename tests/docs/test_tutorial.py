@@ -63,7 +63,7 @@ def test_every_command_of_the_tutorial_does_what_the_page_says(played):
         said = whole.read_text(encoding="utf-8")[-20_000:] if whole.exists() else done.stderr[-5000:]
         assert found[number] == comparable(text), f"block {number}:\n{printed[number]}\n{said}"
     assert codes == [*["0"] * (len(expected) - 1), "1"], done.stderr[-5000:]  # grep found no job, as it should
-    assert not list(played.project.rglob("road_*.py"))
+    assert not list(played.project.rglob("*road_*.py"))
 
 
 def test_tables_journals_state_and_checkpoints_of_commands_are_their_user_s_alone(played):
@@ -81,8 +81,8 @@ def test_tables_journals_state_and_checkpoints_of_commands_are_their_user_s_alon
 
 def test_events_are_counted_in_a_process_in_which_no_query_of_spark_has_run(played):
     """A run that finds nothing new makes no batch, and so starts no query; its events balance all the same."""
-    assert "Asset check 'no_event_is_lost' on 'road_hours' passed" in played.done.stdout
-    generation = Lake(Lakehouse(played.home)).live("road_hours")
+    assert "Asset check 'no_event_is_lost' on 'hourly_road_speeds' passed" in played.done.stdout
+    generation = Lake(Lakehouse(played.home)).live("hourly_road_speeds")
     done = generation.journal.last_done()
     assert done is not None
     assert done.batch == 1, "a batch of each `keyfold run`, and none of the run in Dagster"

@@ -1,206 +1,130 @@
-"""`keyfold new`: write a project, a stream from a sample of its files, or a job over a stream."""
+"""`keyfold new` and `keyfold add`: write a project, or another stream and its job, from a sample file."""
 
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from keyfold.cli.known_names import require_stream
-from keyfold.cli.new.job_files import choose_key, group_of, groups, job_files, job_paths, possible_keys
+from keyfold.cli.new.files import example_rows, job_of, project_files, stream_files, stream_of, write_files
 from keyfold.cli.new.names import check_name
-from keyfold.cli.new.project_files import project_files
-from keyfold.cli.new.proposal import Proposal, describe_type, propose_stream
-from keyfold.cli.new.sample import Sample, read_sample
-from keyfold.cli.new.stream_files import stream_files, stream_of, stream_paths
-from keyfold.cli.new.writing import check_free, write_files
+from keyfold.cli.new.sample import propose
 from keyfold.cli.options import AsJson
 from keyfold.cli.terminal import failures, report, usage_faults
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.parsing import UnreadableFileError, parse_file
-from keyfold.keyed.job.parameters import typical_job
 from keyfold.project import project_folder, project_jobs, project_streams
 
-new = typer.Typer(
-    help="Write a new project, stream or job, with its assets and tests, for you to edit.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
+Sample = typer.Option("--from", metavar="FILE", help="A sample of its files: CSV, JSON lines or Parquet, .gz too.")
+Time = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN[=FORMAT]",
+        help="Column with the event's time; its format if that is not ISO 8601 (s, ms, us, ns, or such as "
+        "%d/%m/%Y %H:%M); or `arrival` if there is none [default: the only column of times].",
+    ),
+]
+Key = Annotated[str | None, typer.Option(metavar="COLUMN", help="The key [default: the only column of text].")]
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the files; write nothing.")]
-_FAULTS_SHOWN = 5
 
-
-@new.command()
-def project(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="New or empty folder; its name is the project's.")],
-    dry_run: DryRun = False,
+def new(
+    folder: Annotated[Path, typer.Argument(metavar="NAME", help="New or empty folder; names project and stream.")],
+    sample: Annotated[Path | None, Sample] = None,
+    time: Time = None,
+    key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a project with an example stream and job, their assets, suite and tests, and a Makefile with a demo."""
+    """Write a project that runs: a stream as in a sample file (default: an example), its job, checks and tests."""
     root = folder.expanduser().resolve()
+    name = root.name
     with usage_faults():
-        check_name("project", root.name)
+        check_name(name)
     with failures():
         if root.exists() and (not root.is_dir() or any(root.iterdir())):
             raise KeyfoldError(f"{root} exists and is not an empty folder; nothing was written: choose another")
-        texts = project_files(root.name)
-        following = f"cd {shlex.quote(str(folder))}\nmake demo\nmake test\nmake ui"
-        summary = {"project": root.name, "folder": str(root)}
-        _write(root, texts, summary, f"project {root.name}", following, dry_run=dry_run, as_json=as_json)
+        demo = f"make demo FROM={shlex.quote(str(sample.resolve().parent))}" if sample else "make demo"
+        following = [f"cd {shlex.quote(str(folder))}", demo, "make test", "make ui"]
+        if sample is None:
+            sample = root / "sample" / f"{name}.ndjson"
+            write_files(root, {sample.relative_to(root): example_rows()})
+        _write(root, name, "new", sample, (time, key), project_files(name), following, as_json=as_json)
 
 
-@new.command()
-def stream(
+def add(
     name: Annotated[str, typer.Argument(help="Name of the stream: lower-case letters, digits, underscores.")],
-    sample: Annotated[Path, typer.Option("--from", help="A sample file: CSV, JSON lines or Parquet; .gz too.")],
-    event_time: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN", help="Column with the event's time, or `arrival` if there is none [default: detected]."
-        ),
-    ] = None,
-    event_id: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMNS", help="Columns that identify an event, a,b; '' for none [default: detected]."),
-    ] = None,
-    dry_run: DryRun = False,
+    sample: Annotated[Path, Sample],
+    time: Time = None,
+    key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a stream with columns, types, event time and event id detected from a sample file."""
+    """Add a stream as in a sample file to the project, with its job, checks and tests."""
     with usage_faults():
-        check_name("stream", name)
+        check_name(name)
     with failures():
-        root = project_folder()
-        _require_free(name, root, stream_paths(name))
-        rows = read_sample(sample)
-        ids = None if event_id is None else [one.strip() for one in event_id.split(",") if one.strip()]
-        proposal = propose_stream(name, rows, event_time, ids)
-        texts = stream_files(name, proposal, rows)
-        trial = _try(texts[stream_paths(name)[0]], rows)
-        summary = {"stream": name, **_summary(proposal), "accepted": trial.accepted, "rejected": trial.rejected}
-        following = f"keyfold ingest {name} --from FOLDER --settle 0\nkeyfold new job NAME --stream {name}"
-        text = _stream_text(rows, proposal, trial)
-        _write(root, texts, summary, text, following, dry_run=dry_run, as_json=as_json)
-
-
-@new.command()
-def job(
-    name: Annotated[str, typer.Argument(help="Name of the job: lower-case letters, digits, underscores.")],
-    of: Annotated[str, typer.Option("--stream", help="The stream that the job reads.")],
-    key: Annotated[str | None, typer.Option(metavar="COLUMNS", help="Key columns, a,b [default: detected].")] = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Write a keyed job over a stream, with a step to edit, its assets, suite and tests."""
-    with usage_faults():
-        check_name("job", name)
-        require_stream(of)
-    with failures():
-        root = project_folder()
-        _require_free(name, root, job_paths(name))
-        chosen = choose_key(project_streams()[of], key)
-        texts = job_files(name, project_streams()[of], chosen, group_of(root, project_streams()[of]))
-        others = [column for column in possible_keys(project_streams()[of]) if column not in chosen]
-        also = f" (other candidates: {', '.join(others)}; choose with --key)" if others and key is None else ""
-        text = f"{name} reads {of}; its key is {', '.join(chosen)}{also}"
-        summary = {"job": name, "stream": of, "key": chosen}
-        following = f"python -m pytest {job_paths(name)[-1]}\nkeyfold run {name}"
-        _write(root, texts, summary, text, following, dry_run=dry_run, as_json=as_json)
-
-
-def _require_free(name: str, root: Path, paths: list[Path]) -> None:
-    """Check that neither the name nor the files are taken."""
-    taken = {
-        "stream": set(project_streams()),
-        "job": set(project_jobs()),
-        "group of assets": groups(root),
-        "table": {table.name for template in project_jobs().values() for table in typical_job(template).tables},
-        "table's asset": {f"{stream}_{kind}" for stream in project_streams() for kind in _KINDS},
-    }
-    for what, names in taken.items():
-        if name in names:
-            raise KeyfoldError(f"a {what} named {name!r} exists; choose another name")
-    check_free(root, paths)
-
-
-_KINDS = ("events", "quarantine", "landing")
-
-
-@dataclass(frozen=True)
-class _Trial:
-    """The result of parsing the sample with the proposed stream."""
-
-    accepted: int
-    rejected: int
-    faults: Sequence[str]
-
-
-def _try(module: str, sample: Sample) -> _Trial:
-    proposed = stream_of(module)
-    accepted, faults = 0, []
-    rejected = 0
-    try:
-        for rows in parse_file(proposed, sample.path, datetime.now(UTC)):
-            accepted += rows.accepted.height
-            rejected += len(rows.rejects)
-            faults += [f"line {one.line}: {one.reason}" for one in rows.rejects[: _FAULTS_SHOWN - len(faults)]]
-            # Stop after the rows from which the columns were detected.
-            if accepted + rejected >= sample.rows + len(sample.bad):
-                break
-    except UnreadableFileError as error:
-        raise KeyfoldError(f"{sample.path}: {error}") from None
-    return _Trial(accepted, rejected, faults)
-
-
-def _stream_text(sample: Sample, proposal: Proposal, trial: _Trial) -> str:
-    width = max(len(column.name) for column in proposal.columns)
-    lines = [f"{sample.path.name}: {sample.rows:,} rows{', the first part of the file' if sample.is_cut else ''}"]
-    for column in proposal.columns:
-        kind = describe_type(column.source)
-        shape = f", written as {column.source.time}" if column.source.time else ""
-        source = f", from {column.source.raw!r}" if column.source.raw != column.name else ""
-        lines.append(f"  {column.name:{width}}  {kind}{'' if column.nullable else ', required'}{shape}{source}")
-    lines.append(f"event time: {proposal.event_time}")
-    lines.append(f"event id: {', '.join(proposal.event_id) or 'none'}")
-    lines += [f"note: {note}" for note in proposal.notes]
-    lines.append(f"ingest would accept {trial.accepted:,} of these rows and reject {trial.rejected:,}")
-    lines += [f"  {fault}" for fault in trial.faults]
-    return "\n".join(lines)
-
-
-def _summary(proposal: Proposal) -> dict[str, Any]:
-    return {
-        "columns": {column.name: str(column.kind) for column in proposal.columns},
-        "event_time": proposal.event_time,
-        "event_id": list(proposal.event_id),
-        "private": list(proposal.private),
-        "notes": list(proposal.notes),
-    }
+        for what, one, known in (("stream", name, project_streams()), ("job", job_of(name), project_jobs())):
+            if one in known:
+                raise KeyfoldError(f"a {what} named {one!r} exists; choose another name")
+        commands = (f"python -m pytest tests/test_{name}.py", f"keyfold ingest {name} --from FOLDER")
+        following = [*commands, f"keyfold run {job_of(name)}"]
+        _write(project_folder(), name, "add", sample, (time, key), {}, following, as_json=as_json)
 
 
 def _write(
     root: Path,
+    name: str,
+    command: str,
+    sample: Path,
+    chosen: tuple[str | None, str | None],
     texts: Mapping[Path, str],
-    summary: Mapping[str, Any],
-    text: str,
-    following: str,
+    following: list[str],
     *,
-    dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Write the files unless it is a dry run, and report them."""
-    if dry_run:
-        files = "\n".join(f"--- {path}\n{content}" for path, content in texts.items())
-        written = f"would write:\n{files}"
-    else:
-        write_files(root, texts)
-        files = "\n".join(f"  {path}" for path in texts)
-        then = "\n".join(f"  {line}" for line in following.splitlines())
-        written = f"wrote:\n{files}\nthen:\n{then}"
-    paths = [str(path) for path in texts]
-    report({**summary, "files": paths, "written": not dry_run}, as_json, f"{text}\n{written}")
+    """Write the files of the stream and its job with the others, and report them."""
+    proposal = propose(sample, *chosen)
+    texts = {**texts, **stream_files(name, proposal, command)}
+    accepted, reasons = _try(texts, name, sample)
+    write_files(root, texts)
+    summary = {
+        "stream": name,
+        "job": job_of(name),
+        "columns": {column.name: str(column.kind) for column in proposal.read},
+        "event_time": proposal.time,
+        "key": proposal.key.name,
+        "private": [column.name for column in proposal.read if column.is_private],
+        "accepted": accepted,
+        "rejected": len(reasons),
+        "files": [str(path) for path in texts],
+    }
+    lines = [
+        f"columns: {', '.join(column.describe() for column in proposal.columns)}",
+        f"event time: {proposal.time}; key: {proposal.key.name}; private: {', '.join(summary['private']) or 'none'}",
+        f"ingest accepts {accepted:,} of the sample's rows and rejects {len(reasons):,}",
+        *(f"  {reason}" for reason in reasons[:3]),
+        "wrote:",
+        *(f"  {path}" for path in texts),
+        "then:",
+        *(f"  {line}" for line in following),
+    ]
+    report(summary, as_json, "\n".join(lines))
+
+
+def _try(texts: Mapping[Path, str], name: str, sample: Path) -> tuple[int, list[str]]:
+    """Parse the beginning of the sample with the stream; return how many rows it accepts, and why it rejects others.
+
+    Raises:
+        KeyfoldError: it accepts none.
+    """
+    accepted, reasons = 0, []
+    try:
+        for rows in islice(parse_file(stream_of(texts, name), sample, datetime.now(UTC)), 2):
+            accepted += rows.accepted.height
+            reasons += [f"line {one.line}: {one.reason}" for one in rows.rejects]
+    except UnreadableFileError as error:
+        raise KeyfoldError(f"{sample}: {error}") from None
+    if not accepted:
+        raise KeyfoldError(f"{sample}: ingest would accept none of its rows; {'; '.join(reasons[:1])}")
+    return accepted, reasons

@@ -1,74 +1,55 @@
-"""Check names that users choose, and make column names of the names in files."""
+"""Check names that users choose, make column names of those in files, and write names as Python text."""
 
 import keyword
 import re
 import unicodedata
-from collections.abc import Collection, Mapping
+from collections.abc import Sequence
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.step import DEADLINE, STALE_AT
+from keyfold.operators.aggregation.windows import PANE
 from keyfold.stream import INGESTED_AT
 
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,32}")
 _TAKEN_BY_DAGSTER = frozenset({"everything", "monitoring", "run_statistics"})
-_TAKEN_BY_TABLES = frozenset({DEADLINE, STALE_AT, INGESTED_AT})
+_TAKEN_BY_TABLES = frozenset({DEADLINE, STALE_AT, INGESTED_AT, PANE, "window_start", "window_end", "events"})
 _LONGEST = 38
-"""Length of a column name, which leaves room for the number that `free_name` appends."""
+_LINE = 120
 
 
-def check_name(what: str, name: str) -> None:
-    """Check that a stream, job or project can have this name.
+def check_name(name: str) -> None:
+    """Check that a stream and a project can have this name.
 
     Raises:
-        KeyfoldError: it cannot; the message says why.
+        KeyfoldError: they cannot; the message says why.
     """
-    if not _NAME.fullmatch(name) or name.endswith("_") or "__" in name:
+    is_reserved = keyword.iskeyword(name) or name in _TAKEN_BY_DAGSTER
+    if is_reserved or not _NAME.fullmatch(name) or name.endswith("_") or "__" in name:
         raise KeyfoldError(
-            f"{name!r} cannot name a {what}: use at most 40 lower-case letters, digits and single underscores, beginning "
-            "with a letter; it becomes the name of a module, a folder and tables"
+            f"{name!r} {'is reserved' if is_reserved else 'cannot be the name'}: use at most 33 lower-case letters, digits and "
+            "single underscores, beginning with a letter; it becomes the name of a module, a folder and tables"
         )
-    if keyword.iskeyword(name) or name in _TAKEN_BY_DAGSTER:
-        raise KeyfoldError(f"{name!r} cannot name a {what}: the word is reserved; choose another")
 
 
-def column_names(labels: Mapping[str, str]) -> dict[str, str]:
-    """Make a unique column name for each raw column: `Start Station` becomes `start_station`.
-
-    Args:
-        labels: the label of each raw column, by its raw name.
+def column_names(labels: Sequence[str]) -> list[str]:
+    """Make a unique column name for each label of a raw column.
 
     Example:
-        >>> column_names({"InvoiceNo": "InvoiceNo", "Größe (cm)": "Größe", "2nd": "2nd", "deadline": "deadline"})
-        {'InvoiceNo': 'invoice_no', 'Größe (cm)': 'grosse', '2nd': 'column_2nd', 'deadline': 'event_deadline'}
+        >>> column_names(["InvoiceNo", "Größe", "2nd", "日本", "deadline", "invoice no"])
+        ['invoice_no', 'grosse', 'column_2nd', 'column_4', 'event_deadline', 'invoice_no_2']
     """
-    names: dict[str, str] = {}
-    for place, (raw, label) in enumerate(labels.items(), start=1):
+    names: list[str] = []
+    for place, label in enumerate(labels, start=1):
         name = "_".join(words(label))[:_LONGEST].strip("_") or f"column_{place}"
         if not name[0].isalpha():
             name = f"column_{name}"
         if name in _TAKEN_BY_TABLES:
             name = f"event_{name}"
-        names[raw] = free_name(name, names.values())
+        found, number = name, 2
+        while found in names:
+            found, number = f"{name}_{number}", number + 1
+        names.append(found)
     return names
-
-
-def label_and_unit(raw: str) -> tuple[str, str]:
-    """Split the name of a column of numbers into its label and the unit in brackets; empty if it has none.
-
-    Example:
-        >>> label_and_unit("Speed (km/h)")
-        ('Speed', 'km/h')
-    """
-    found = re.fullmatch(r"(.*\w)\s*[(\[]\s*([^()\[\]]{1,20}?)\s*[)\]]\s*", raw)
-    return (found[1], found[2]) if found else (raw, "")
-
-
-def free_name(name: str, taken: Collection[str]) -> str:
-    """Return the name, with a number appended if it is taken."""
-    found, number = name, 2
-    while found in taken:
-        found, number = f"{name}_{number}", number + 1
-    return found
 
 
 def words(name: str) -> list[str]:
@@ -78,6 +59,24 @@ def words(name: str) -> list[str]:
     return re.findall(r"[a-z0-9]+", parted.lower())
 
 
-def title(name: str) -> str:
-    """Make a title of a name: `start_station` is `Start station`."""
-    return " ".join(words(name)).capitalize()
+def quoted(text: str) -> str:
+    """Write a string literal, in the quotes that need fewer escapes, as ruff would."""
+    quote = "'" if text.count('"') > text.count("'") else '"'
+    return quote + "".join(_escaped(one, quote) for one in text) + quote
+
+
+def bracketed(begin: str, parts: Sequence[str], end: str, indent: int) -> str:
+    """Write parts within brackets, on one line if they fit, else one per line with trailing commas, as ruff would."""
+    space = " " * indent
+    comma = "," if len(parts) == 1 and begin.endswith(("=(", " (")) else ""
+    line = f"{space}{begin}{', '.join(parts)}{comma}{end}"
+    # Ruff counts wide characters as two columns.
+    if len(line) + sum(unicodedata.east_asian_width(one) in "WF" for one in line) <= _LINE:
+        return line
+    return f"{space}{begin}\n" + "".join(f"{space}    {part},\n" for part in parts) + f"{space}{end}"
+
+
+def _escaped(one: str, quote: str) -> str:
+    if one in ("\\", quote):
+        return f"\\{one}"
+    return one if one.isprintable() else repr(one)[1:-1]

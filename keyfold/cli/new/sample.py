@@ -1,235 +1,234 @@
-"""Read a sample of raw rows as ingest would, before their stream is declared."""
+"""Propose the columns of a stream from the first rows of a file: Polars infers the types, and ingest's parser the times."""
 
-import csv
-import json
-import zlib
-from collections import Counter
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from itertools import islice
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from keyfold.cli.new.flattening import flatten, flatten_table
+from keyfold.cli.new.names import column_names, words
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion.formats import READABLE, Format, file_type
-from keyfold.ingestion.parsing import Reject, UnreadableFileError
-from keyfold.ingestion.parsing.csv_lines import read_csv
+from keyfold.ingestion.formats import READABLE, file_type
+from keyfold.ingestion.parsing import UnreadableFileError
+from keyfold.ingestion.parsing.casting import cast_columns
 from keyfold.ingestion.parsing.declared_times import parse_times
 from keyfold.ingestion.parsing.text import read_chunks
-from keyfold.stream.raw_paths import EACH, name_of
-from keyfold.stream.raw_paths import Path as Keys
+from keyfold.stream import INGESTED_AT, TIMESTAMP
+from keyfold.stream.raw_paths import path_of
 
-MAX_ROWS = 200_000
-"""Number of rows read from a file: enough to infer its columns, and read in seconds."""
+ROWS = 10_000
+"""Number of rows from which columns are inferred."""
 
-_MAX_LINE = 16 << 20
-_MAX_BYTES = 8 << 30
-_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+ARRIVAL = "arrival"
+"""Given instead of a column if events have no time of their own."""
+
+_PRIVATE = re.compile(
+    "e?mails?|phone|mobile|tel|telephone|fax|card|pan|iban|account|ssn|passport|licen[cs]e|surname|forename|firstname|"
+    "lastname|fullname|username|birth|birthday|birthdate|dob|address|street|zip|postcode|password|secret|token|ip|"
+    "customer|patient|user|(first|last|full|given|family|middle|user|customer|holder|driver|contact)_name"
+)
 
 
 @dataclass(frozen=True)
-class Sample:
-    """The first rows of a file.
+class Column:
+    """A column of the event table.
 
     Attributes:
-        path: the file.
-        format: the file's format.
-        columns: values by raw name, in the order of the file; NULL if a row has none. CSV columns are all text.
-        odd: for JSON, the number of values of a column that are not of its most common type.
-        kept: columns of lists or of objects without fixed fields, which are JSON text, with the reason.
-        misfits: for JSON, the number of values of a flattened object column that are not objects.
-        bad: lines that are not valid rows.
-        is_cut: whether the file has more rows than were read.
+        name: its name there.
+        raw: its name in the file, or its path.
+        kind: its type; None if ingest cannot read it.
+        values: its values in the sample.
+        time: the format of its times, as in `Source.time`; empty for ISO 8601.
+        json: whether it is kept as JSON text.
     """
 
-    path: Path
-    format: Format
-    columns: dict[str, pl.Series]
-    odd: dict[str, int] = field(default_factory=dict)
-    kept: dict[str, str] = field(default_factory=dict)
-    misfits: dict[str, int] = field(default_factory=dict)
-    bad: Sequence[Reject] = ()
-    is_cut: bool = False
+    name: str
+    raw: str
+    kind: pa.DataType | None
+    values: pl.Series
+    time: str = ""
+    json: bool = False
 
     @property
-    def rows(self) -> int:
-        """The number of valid rows."""
-        return max((len(values) for values in self.columns.values()), default=0)
+    def is_private(self) -> bool:
+        """Whether it is proposed as private: by its name, or since nobody knows what JSON text will hold."""
+        spoken = words(self.raw)
+        pairs = map("_".join, pairwise(spoken))
+        return self.json or any(_PRIVATE.fullmatch(one) for one in (*spoken, *pairs))
+
+    @property
+    def may_be_key(self) -> bool:
+        """Whether each row has a value with one text: no float, and no time."""
+        fits = self.kind in (pa.string(), pa.int64(), pa.bool_())
+        return fits and not self.json and not self.values.null_count()
+
+    def describe(self) -> str:
+        """Describe it for people."""
+        kind = "JSON text" if self.json else "time" if self.kind == TIMESTAMP else self.kind or "left out: not read"
+        return f"{self.name} ({kind})"
 
 
-def read_sample(path: Path, elements: Keys | None = None) -> Sample:
-    """Read a file of CSV, JSON lines or Parquet.
+@dataclass(frozen=True)
+class Proposal:
+    """The proposed stream: its columns, and of these the event time and the key."""
+
+    columns: Sequence[Column]
+    time: str
+    key: Column
+
+    @property
+    def read(self) -> list[Column]:
+        """The columns that ingest reads; the others are left out."""
+        return [column for column in self.columns if column.kind is not None]
+
+    @property
+    def needed(self) -> list[Column]:
+        """The columns that each event has: its time and its key."""
+        return [column for column in self.read if column.name in (self.time, self.key.name)]
+
+
+def propose(path: Path, time: str | None = None, key: str | None = None) -> Proposal:
+    """Propose a stream from a sample of its files.
 
     Args:
-        elements: for JSON, the path of a list whose elements are read as rows.
+        path: a file of CSV, JSON lines or Parquet.
+        time: the column with the event's time, by its raw or its new name, with `=FORMAT` if it is not ISO 8601; or
+            `arrival`. By default the only column of times.
+        key: the key column; by default the only column of text.
 
     Raises:
-        KeyfoldError: the file has another format, cannot be read, or has no valid rows; the message says what to do.
+        KeyfoldError: the file cannot be read, or a column is not named, not fit or not the only one; lists the candidates.
     """
-    found = file_type(path).format
+    columns = list(_columns(path))
+    found = {column.name: column for column in columns if column.kind is not None}
+    chosen = INGESTED_AT
+    if time != ARRIVAL or ARRIVAL in found:
+        times = [column for column in found.values() if column.kind == TIMESTAMP]
+        values = f"COLUMN, COLUMN=FORMAT or {ARRIVAL}"
+        timed = _timed(found, time) if time else _only(times, list(found.values()), "time", values)
+        found[timed.name], chosen = timed, timed.name
+    keys = [column for column in found.values() if column.may_be_key and column.name != chosen]
+    texts = [column for column in keys if column.kind == pa.string()]
+    named = _named(found, key) if key else _only(texts, keys, "key", "COLUMN")
+    if named not in keys:
+        raise KeyfoldError(
+            f"--key {key}: a key is text, a whole number or a truth value, in every row, and not the event time; "
+            f"candidates: {_listed(keys)}"
+        )
+    return Proposal([found.get(one.name, one) for one in columns], chosen, named)
+
+
+def _only(fit: Sequence[Column], others: Sequence[Column], what: str, value: str) -> Column:
+    if len(fit) == 1:
+        return fit[0]
+    raise KeyfoldError(
+        f"the sample has {len(fit) or 'no'} columns that are plainly the {what}: choose with --{what} {value}; "
+        f"candidates: {_listed(fit or others)}"
+    )
+
+
+def _listed(columns: Sequence[Column]) -> str:
+    return ", ".join(column.describe() for column in columns) or "none"
+
+
+def _named(columns: dict[str, Column], name: str) -> Column:
+    found = next((one for one in columns.values() if name in (one.name, one.raw)), None)
     if found is None:
-        raise KeyfoldError(f"{path}: ingest reads files that end with {READABLE}; rename the file")
-    if elements is not None and found != "json":
-        raise KeyfoldError(f"{path}: elements of lists can be sampled only from JSON lines")
-    read = {"csv": _read_csv, "json": partial(_read_json, elements=elements), "parquet": _read_parquet}[found]
+        raise KeyfoldError(f"the sample has no column {name!r} that ingest reads; it has {', '.join(columns)}")
+    return found
+
+
+def _timed(columns: dict[str, Column], text: str) -> Column:
+    """Return the column of `COLUMN` or `COLUMN=FORMAT` as one of times."""
+    is_raw = any(text == one.raw for one in columns.values())
+    name, form = (text, "") if is_raw or "=" not in text else text.rsplit("=", 1)
+    column = _named(columns, name)
+    values = column.values.drop_nulls()
+    is_time = column.kind == TIMESTAMP and not form
+    if values.dtype == pl.String or (form and values.dtype.is_numeric()):
+        is_time = (parse_times(values, form) if form else _iso_times(values)).is_not_null().any()
+    if not is_time:
+        expected = f"as {form}" if form else f"as ISO 8601; name their format: --time '{column.raw}=FORMAT'"
+        raise KeyfoldError(f"--time {text}: {column.raw} has no times {expected}")
+    return replace(column, kind=TIMESTAMP, time=form)
+
+
+def _columns(path: Path) -> Iterator[Column]:
     try:
-        sample = read(path)
-    except UnreadableFileError as error:
-        raise KeyfoldError(f"{path}: {error}") from None
+        rows = _read(path)
     except OSError as error:
         raise KeyfoldError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (EOFError, zlib.error, pa.ArrowException) as error:
-        raise KeyfoldError(f"{path} cannot be read: {error}") from None
-    if not sample.rows:
-        why = f"; the first invalid line is {sample.bad[0].line}: {sample.bad[0].reason}" if sample.bad else ""
-        raise KeyfoldError(f"{path} has no valid rows{why}")
-    return sample
+    except (UnreadableFileError, pl.exceptions.PolarsError, ValueError) as error:
+        raise KeyfoldError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
+    if rows.is_empty():
+        raise KeyfoldError(f"{path} has no rows")
+    found = list(_flat(rows))
+    for name, (raw, values, json) in zip(column_names([raw for raw, _, _ in found]), found, strict=True):
+        yield Column(name, raw, pa.string() if json else _kind(values), values, json=json)
 
 
-def _text(path: Path) -> Iterator[bytes]:
-    return read_chunks(path, max_line=_MAX_LINE, max_bytes=_MAX_BYTES)
+def _read(path: Path) -> pl.DataFrame:
+    form = file_type(path).format
+    if form in ("csv", "json"):
+        # What is no gzip or no UTF-8 is told apart by ingest, and lets Polars panic.
+        next(read_chunks(path, max_line=1 << 24, max_bytes=1 << 33), None)
+    match form:
+        case "csv":
+            rows = pl.read_csv(path, n_rows=ROWS, infer_schema_length=ROWS)
+            texts = pl.read_csv(path, n_rows=ROWS, infer_schema=False)
+            # Digits that a whole number would not give back, such as 007, are a code.
+            codes = [
+                texts[name]
+                for name, values in rows.to_dict().items()
+                if values.dtype.is_integer()
+                and not values.cast(pl.Int64, strict=False).cast(pl.String).eq_missing(texts[name]).all()
+            ]
+            return rows.with_columns(codes).rename(str.strip)
+        case "json":
+            return pl.read_ndjson(path, n_rows=ROWS, infer_schema_length=ROWS)
+        case "parquet":
+            return pl.read_parquet(path, n_rows=ROWS)
+        case _:
+            raise KeyfoldError(f"{path}: ingest reads files that end with {READABLE}; rename the file")
 
 
-def _read_csv(path: Path) -> Sample:
-    names = _header(path)
-    schema = pa.schema([(name, pa.string()) for name in names if name])
-    tables: list[pa.Table] = []
-    bad: list[Reject] = []
-    for rows in read_csv(schema, _text(path)):
-        tables.append(rows.columns)
-        bad.extend(rows.rejects)
-        if sum(table.num_rows for table in tables) > MAX_ROWS:
-            break
-    table = pa.concat_tables(tables) if tables else schema.empty_table()
-    kept = table.slice(0, MAX_ROWS)
-    columns = {name: pl.Series(pl.from_arrow(kept.column(name))).alias(name) for name in schema.names}
-    return Sample(path, "csv", columns, bad=bad, is_cut=table.num_rows > MAX_ROWS)
+def _flat(rows: pl.DataFrame) -> Iterator[tuple[str, pl.Series, bool]]:
+    """Flatten structs; return names, values, and whether they are kept as JSON text."""
+    for values in rows:
+        kind = values.dtype
+        if isinstance(kind, pl.Struct) and _has_fixed_fields(values):
+            yield from _flat(values.struct.unnest().rename(lambda field, raw=values.name: f"{raw}.{field}"))
+        else:
+            yield values.name, values, kind.is_nested() and kind != pl.List(pl.String)
 
 
-def _header(path: Path) -> list[str]:
-    """Read the header, which is required, since ingest finds columns by name."""
-    chunk = next(_text(path), b"")
-    # More than one line, since a quoted name may contain a line break.
-    lines = [line for line in islice(chunk.decode().splitlines(keepends=True), 1000) if line.strip()]
-    names = [name.strip() for name in next(csv.reader(lines), [])]
-    where = f"{path}: the first line, {lines[0].strip()[:80] if lines else ''!r},"
-    if len(names) == 1:
-        for separator, called in _SEPARATORS.items():
-            if separator in names[0]:
-                raise KeyfoldError(
-                    f"{where} is separated by {called}; ingest reads commas only: convert the files first"
-                )
-    if any(_is_data(name) for name in names):
-        raise KeyfoldError(
-            f"{where} is a row, not a header; ingest finds columns by name: add a line of names above it"
-        )
-    return names
+def _has_fixed_fields(values: pl.Series) -> bool:
+    """Whether most fields are in most rows, so that no field name is data, and each can be written in a path."""
+    names = values.struct.fields
+    there = values.drop_nulls()
+    seldom = sum(there.struct.field(name).null_count() * 2 > len(there) for name in names)
+    is_reached = all(path_of(f"{values.name}.{name}") == (*path_of(values.name), name) for name in names)
+    return bool(names) and seldom * 2 <= len(names) and is_reached
 
 
-def _is_data(name: str) -> bool:
-    values = pl.Series([name])
-    is_number = values.cast(pl.Float64, strict=False).is_not_null().item()
-    return bool(is_number or parse_times(values.str.head(10), "%Y-%m-%d").is_not_null().item())
+def _kind(values: pl.Series) -> pa.DataType | None:
+    kind = values.dtype
+    if kind == pl.String and values.null_count() < len(values) and not _iso_times(values.drop_nulls()).null_count():
+        return TIMESTAMP
+    if kind in (pl.Int128, pl.UInt128):
+        return None
+    if kind.is_numeric():
+        return pa.int64() if kind.is_integer() else pa.float64()
+    texts = dict.fromkeys((pl.String, pl.Categorical, pl.Enum, pl.Null), pa.string())
+    known = {pl.Boolean: pa.bool_(), pl.Datetime: TIMESTAMP, pl.List: pa.list_(pa.string()), **texts}
+    return known.get(kind.base_type())
 
 
-def _elements(row: dict[str, Any], path: Keys) -> list[dict[str, Any]]:
-    inside: Any = row
-    for step in path:
-        inside = inside.get(step) if isinstance(inside, dict) else None
-    return [{name_of((*path, EACH)): one} for one in inside] if isinstance(inside, list) else []
-
-
-def _read_json(path: Path, elements: Keys | None) -> Sample:
-    values: dict[str, list[Any]] = {}
-    bad: list[Reject] = []
-    count, is_cut = 0, False
-    for number, line in _lines(path):
-        if count >= MAX_ROWS:
-            is_cut = True
-            break
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            bad.append(Reject(line.decode(), number, f"not valid JSON: {error}"))
-            continue
-        if not isinstance(row, dict):
-            bad.append(Reject(line.decode(), number, "not a JSON object"))
-            continue
-        for one in [row] if elements is None else _elements(row, elements):
-            for name, value in one.items():
-                column = values.setdefault(name, [])
-                column.extend([None] * (count - len(column)))
-                column.append(value)
-            count += 1
-    columns, odd = {}, {}
-    for column in values.values():
-        column.extend([None] * (count - len(column)))
-    flat = flatten(values)
-    for name, found in flat.values.items():
-        columns[name], odd[name] = _typed(name, found)
-    return Sample(path, "json", columns, odd, flat.kept, flat.misfits, bad, is_cut)
-
-
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    number = 0
-    for chunk in _text(path):
-        for line in chunk.removesuffix(b"\n").split(b"\n"):
-            number += 1
-            if line.strip():
-                yield number, line
-
-
-def _typed(name: str, values: list[Any]) -> tuple[pl.Series, int]:
-    """Cast a JSON column to its most common type; return it and the number of other values. Object if ingest cannot read it."""
-    kinds = Counter(_kind(value) for value in values if value is not None)
-    if not kinds:
-        return pl.Series(name, [None] * len(values), dtype=pl.Null), 0
-    # JSON writes some floats without a fraction, so integers belong to a column of floats.
-    if kinds["real"]:
-        kinds["real"] += kinds.pop("integer", 0) + kinds.pop("large", 0)
-    kind, count = kinds.most_common(1)[0]
-    dtype = {"truth": pl.Boolean, "integer": pl.Int64, "real": pl.Float64, "text": pl.String}.get(kind)
-    if kind == "texts":
-        dtype = pl.List(pl.String)
-    if dtype is None:
-        return pl.Series(name, values, dtype=pl.Object), 0
-    fits = {kind, "integer", "large"} if kind == "real" else {kind}
-    kept = [value if value is not None and _kind(value) in fits else None for value in values]
-    return pl.Series(name, kept, dtype=dtype, strict=False), sum(kinds.values()) - count
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, bool):
-        return "truth"
-    if isinstance(value, int):
-        return "integer" if -(1 << 63) <= value < 1 << 63 else "large"
-    if isinstance(value, float):
-        return "real"
-    if isinstance(value, str):
-        return "text"
-    is_texts = isinstance(value, list) and all(isinstance(one, str) for one in value)
-    return "texts" if is_texts else "nested"
-
-
-def _read_parquet(path: Path) -> Sample:
-    with pq.ParquetFile(path) as file:
-        names = file.schema_arrow.names
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise KeyfoldError(f"{path} has the column {', '.join(twice)} twice; rename one")
-        batches, count = [], 0
-        for batch in file.iter_batches(100_000, use_threads=False):
-            batches.append(batch)
-            count += batch.num_rows
-            if count >= MAX_ROWS:
-                break
-        table = pa.Table.from_batches(batches, file.schema_arrow).slice(0, MAX_ROWS)
-        is_cut = file.metadata.num_rows > MAX_ROWS
-    flat, kept = flatten_table(table)
-    columns = {name: pl.Series(pl.from_arrow(column)).alias(name) for name, column in flat.items()}
-    return Sample(path, "parquet", columns, kept=kept, is_cut=is_cut)
+def _iso_times(values: pl.Series) -> pl.Series:
+    """Return times as ingest reads them by default; NULL for other values."""
+    columns = {"time": [pa.chunked_array([values.to_arrow()])]}
+    typed, _ = cast_columns(columns, len(values), pa.schema([("time", TIMESTAMP)]))
+    return pl.Series(pl.from_arrow(typed.column("time")))

@@ -1,0 +1,58 @@
+"""`keyfold drift`: compare a stream's columns with those of its landing files."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from keyfold.cli.known_names import require_stream
+from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
+from keyfold.cli.terminal import failures, report
+from keyfold.errors import KeyfoldError
+from keyfold.ingestion.drift import Drift, find_drift
+from keyfold.ingestion.landing import landing_folder, newest_files
+from keyfold.lakehouse import Lakehouse
+from keyfold.privacy import MASK
+from keyfold.project import project_streams
+from keyfold.storage.place import to_place
+from keyfold.stream import Stream
+from keyfold.stream.sharing import streams_with
+
+
+def drift(
+    stream: Annotated[str, typer.Argument(help="The stream.")],
+    source: Annotated[
+        str | None, typer.Option("--from", help="A file, or a folder of files [default: the stream's landing folder].")
+    ] = None,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Show the columns that the newest landing files have and a stream does not, and those that they lack."""
+    require_stream(stream)
+    with failures():
+        found = [one for one in _drift(project_streams()[stream], source, home) if one.is_any]
+        private = bool(project_streams()[stream].private)
+        files = {str(one.file): {"unknown": _shown(one.unknown, private), "lacking": one.lacking} for one in found}
+        lines = [
+            *(f"{one.file.name}: unknown: {', '.join(_shown(one.unknown, private))}" for one in found if one.unknown),
+            *(f"{one.file.name}: lacking: {', '.join(one.lacking)}" for one in found if one.lacking),
+        ]
+        report({"stream": stream, "files": files}, as_json, "\n".join(lines) or f"{stream} has every column")
+
+
+def _shown(names: Sequence[str], private: bool) -> Sequence[str]:
+    """Return column names of a file; only their number if the stream has private columns.
+
+    In a file without a header, the first row's values are taken for names and may be private.
+    """
+    return [f"({len(names):,} not shown: {MASK})"] if private and names else names
+
+
+def _drift(stream: Stream, source: str | None, home: str) -> list[Drift]:
+    place = to_place(source) if source is not None else landing_folder(Lakehouse(home), stream.landing or stream.name)
+    streams = streams_with(stream, project_streams())
+    if place.is_dir():
+        return find_drift(stream, newest_files(stream, place), sharing=streams)
+    if source is None or not place.exists():
+        raise KeyfoldError(f"{place} does not exist: give a file, or a folder of files, with --from")
+    return find_drift(stream, [place], sharing=streams)
