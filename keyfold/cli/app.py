@@ -28,83 +28,92 @@ class LazyCommand(NamedTuple):
     summary: str
 
 
-COMMANDS: dict[str, LazyCommand] = {
-    "new": LazyCommand(
-        "keyfold.cli.new.commands:new",
-        "Write a project that runs: a stream as in a sample file (default: an example), its job, checks and tests.",
-    ),
-    "add": LazyCommand(
-        "keyfold.cli.new.commands:add",
-        "Add a stream as in a sample file to the project, with its job, checks and tests.",
-    ),
-    "drift": LazyCommand(
-        "keyfold.cli.drift:drift",
-        "Show the columns that the newest landing files have and a stream does not, and those that they lack.",
-    ),
-    "ingest": LazyCommand(
-        "keyfold.cli.ingest:ingest",
-        "Read new files or messages into events.STREAM and quarantine.STREAM, also for the streams that share them.",
-    ),
-    "run": LazyCommand("keyfold.cli.run:run", "Run a keyed job over the new events of its streams."),
-    "journal": LazyCommand(
-        "keyfold.cli.journal:journal", "Print the last batches of a job or of a stream's ingest, one line each."
-    ),
-    "jobs": LazyCommand("keyfold.cli.catalogue:jobs", "List the jobs with their streams, keys and descriptions."),
-    "streams": LazyCommand(
-        "keyfold.cli.catalogue:streams", "List the streams with their event times, event ids and descriptions."
-    ),
-    "tables": LazyCommand("keyfold.cli.catalogue:tables", "List the tables with their writers and row counts."),
-    "params": LazyCommand(
-        "keyfold.cli.catalogue:params",
-        "List the parameters of a job with types and defaults; `keyfold run JOB --param NAME=VALUE` sets one.",
-    ),
-    "check": LazyCommand(
-        "keyfold.cli.check:check",
-        "Verify the journals, tables, data files and state of a lakehouse without Spark; report damage and its remedy.",
-    ),
-    "show": LazyCommand(
-        "keyfold.cli.show:show", "Print the rows of a table; `--json` prints its name, path and row count instead."
-    ),
-    "plan": LazyCommand(
-        "keyfold.cli.state_tools:plan",
-        "Report what a changed job needs before it runs: nothing, a state move, or a full refresh.",
-    ),
-    "try": LazyCommand(
-        "keyfold.cli.state_tools:try_",
-        "Run a changed job over history into a branch, and compare its tables with the live ones.",
-    ),
-    "redrive": LazyCommand(
-        "keyfold.cli.state_tools:redrive",
-        "Replay a job into a branch with its late events in time, and compare its tables with the live ones.",
-    ),
-    "promote": LazyCommand(
-        "keyfold.cli.state_tools:promote", "Make a branch the live generation; the next run continues from it."
-    ),
-    "erase": LazyCommand(
-        "keyfold.cli.state_tools:erase",
-        "Erase rows of a stream from state, output tables, late events, quarantine, events and table history.",
-    ),
-    "backup": LazyCommand(
-        "keyfold.cli.backup:backup",
-        "Make a consistent, incremental backup of the lakehouse; runs may continue meanwhile.",
-    ),
-    "restore": LazyCommand(
-        "keyfold.cli.backup:restore",
-        "Restore a backup to an empty lakehouse directory; the next runs continue from it.",
-    ),
-    "state": LazyCommand("keyfold.cli.state:app", "Read, compare, seed, move and edit the state of jobs."),
+GROUPS: dict[str, dict[str, LazyCommand]] = {
+    "Run": {
+        "ingest": LazyCommand(
+            "keyfold.cli.ingest:ingest",
+            "Read new files or messages into events.STREAM and quarantine.STREAM, also for the streams that share them.",
+        ),
+        "run": LazyCommand("keyfold.cli.run:run", "Run a keyed job over the new events of its streams."),
+        "journal": LazyCommand(
+            "keyfold.cli.journal:journal", "Print the last batches of a job or of a stream's ingest, one line each."
+        ),
+    },
+    "Tables": {
+        "tables": LazyCommand("keyfold.cli.catalogue:tables", "List the tables with their writers and row counts."),
+        "show": LazyCommand("keyfold.cli.show:show", "Print the rows of a table."),
+        "check": LazyCommand(
+            "keyfold.cli.whole_lakehouse:check",
+            "Verify the journals, tables, data files and state of a lakehouse without Spark; report damage and its remedy.",
+        ),
+        "erase": LazyCommand(
+            "keyfold.cli.state_tools:erase",
+            "Erase rows of a stream from state, output tables, late events, quarantine, events and table history.",
+        ),
+        "backup": LazyCommand(
+            "keyfold.cli.whole_lakehouse:backup",
+            "Make a consistent, incremental backup of the lakehouse; runs may continue meanwhile.",
+        ),
+        "restore": LazyCommand(
+            "keyfold.cli.whole_lakehouse:restore",
+            "Restore a backup to an empty lakehouse directory; the next runs continue from it.",
+        ),
+    },
+    "State": {
+        "state": LazyCommand("keyfold.cli.state:app", "Read, compare, seed, move and edit the state of jobs."),
+        "plan": LazyCommand(
+            "keyfold.cli.state_tools:plan",
+            "Report what a changed job needs before it runs: nothing, a state move, or a full refresh.",
+        ),
+        "try": LazyCommand(
+            "keyfold.cli.state_tools:try_",
+            "Run a changed job over history into a branch, and compare its tables with the live ones.",
+        ),
+        "redrive": LazyCommand(
+            "keyfold.cli.state_tools:redrive",
+            "Replay a job into a branch with its late events in time, and compare its tables with the live ones.",
+        ),
+        "promote": LazyCommand(
+            "keyfold.cli.state_tools:promote", "Make a branch the live generation; the next run continues from it."
+        ),
+    },
+    "Project": {
+        "new": LazyCommand(
+            "keyfold.cli.new.commands:new",
+            "Write a project that runs: a stream as in a sample file (default: an example), its job, checks and tests.",
+        ),
+        "add": LazyCommand(
+            "keyfold.cli.new.commands:add",
+            "Add a stream as in a sample file to the project, with its job, checks and tests.",
+        ),
+        "drift": LazyCommand(
+            "keyfold.cli.drift:drift",
+            "Show the columns that the newest landing files have and a stream does not, and those that they lack.",
+        ),
+        "jobs": LazyCommand("keyfold.cli.catalogue:jobs", "List the jobs with their streams, keys and descriptions."),
+        "streams": LazyCommand(
+            "keyfold.cli.catalogue:streams", "List the streams with their event times, event ids and descriptions."
+        ),
+        "params": LazyCommand(
+            "keyfold.cli.catalogue:params",
+            "List the parameters of a job with types and defaults; `keyfold run JOB --param NAME=VALUE` sets one.",
+        ),
+    },
 }
-"""Keyfold's own commands, in the order of `keyfold --help`."""
+"""Keyfold's own commands, by group, in the order of `keyfold --help`."""
+
+COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
+"""Keyfold's own commands by name."""
 
 
 def commands() -> dict[str, LazyCommand]:
-    """Return every command by name: the project's commands, then Keyfold's own."""
+    """Return every command by name: Keyfold's own, then the project's."""
     try:
         own = current_project().commands
     except KeyfoldError:  # `keyfold --help` works in any folder; a command that needs the project reports the error
         own = {}
     # Keyfold's own commands win: a project cannot replace one of them.
-    return {name: LazyCommand(one.target, one.summary) for name, one in own.items()} | COMMANDS
+    return COMMANDS | {name: LazyCommand(one.target, one.summary) for name, one in own.items() if name not in COMMANDS}
 
 
 class LazyGroup(TyperGroup):
@@ -114,6 +123,14 @@ class LazyGroup(TyperGroup):
         super().__init__(**attributes)
         for name, listed in commands().items():
             self.add_command(ListedCommand(name, help=listed.summary))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands by group; those of the project last."""
+        project = [name for name in self.commands if name not in COMMANDS]
+        for group, names in (GROUPS | {"Commands of this project": project}).items():
+            if names:
+                with formatter.section(group):
+                    formatter.write_dl([(name, self.commands[name].get_short_help_str()) for name in names])
 
 
 class ListedCommand(TyperCommand):

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from keyfold.cli.known_names import require_job
+from keyfold.cli.known_names import require_known
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
 from keyfold.cli.plain_text import cell
 from keyfold.cli.terminal import failures, report
@@ -64,7 +64,7 @@ def params(
     job: Annotated[str, typer.Argument(help=f"One of: {', '.join(project_jobs())}.")], as_json: AsJson = False
 ) -> None:
     """List the parameters of a job with types and defaults; `keyfold run JOB --param NAME=VALUE` sets one."""
-    require_job(job)
+    require_known("job", job, project_jobs())
     with failures():
         rows = [
             {"name": one.name, "type": one.type, "default": one.default, "description": one.description}

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from keyfold.cli.known_names import require_stream
+from keyfold.cli.known_names import require_known
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
 from keyfold.cli.terminal import failures, report
 from keyfold.errors import KeyfoldError
@@ -28,7 +28,7 @@ def drift(
     as_json: AsJson = False,
 ) -> None:
     """Show the columns that the newest landing files have and a stream does not, and those that they lack."""
-    require_stream(stream)
+    require_known("stream", stream, project_streams())
     with failures():
         found = [one for one in _drift(project_streams()[stream], source, home) if one.is_any]
         private = bool(project_streams()[stream].private)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from keyfold.cli.known_names import require_stream
-from keyfold.cli.options import DEFAULT_EVERY, DEFAULT_HOME, AsJson, Continuous, Every, Home, MetricsPort
+from keyfold.cli.known_names import require_known
+from keyfold.cli.options import DEFAULT_HOME, AsJson, Continuous, Every, Home, MetricsPort
 from keyfold.cli.spark import spark_of_environment, when_needed
 from keyfold.cli.terminal import failures, progress_of, report, until_signal, warn
 from keyfold.ingestion import IngestSummary
@@ -58,19 +58,18 @@ def ingest(
         typer.Option("--rebuild", help="Set the stream's tables aside, and read its landing files and topics again."),
     ] = False,
     continuous: Continuous = False,
-    every: Every = DEFAULT_EVERY,
+    every: Every = None,
     metrics_port: MetricsPort = None,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
     """Read new files or messages into events.STREAM and quarantine.STREAM, also for the streams that share them."""
-    require_stream(stream)
+    require_known("stream", stream, project_streams())
     if rebuild and reread_changed:
         raise typer.BadParameter("--rebuild reads every file again: omit --reread-changed")
+    continuous = continuous or every is not None or metrics_port is not None
     if continuous and (rebuild or reread_changed):
-        raise typer.BadParameter("--continuous excludes --rebuild and --reread-changed")
-    if metrics_port is not None and not continuous:
-        raise typer.BadParameter("--metrics-port requires --continuous")
+        raise typer.BadParameter("a continuous run excludes --rebuild and --reread-changed")
     until_stopped = until_signal(every, metrics_port) if continuous else {}
     with failures(), ExitStack() as stack:
         lakehouse, length = Lakehouse(home), timedelta(seconds=settle)

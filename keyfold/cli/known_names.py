@@ -5,26 +5,6 @@ from difflib import get_close_matches
 
 import typer
 
-from keyfold.project import project_jobs, project_streams
-
-
-def require_job(name: str) -> None:
-    """Check that the project has a job of this name.
-
-    Raises:
-        typer.BadParameter: it has none.
-    """
-    require_known("job", name, project_jobs())
-
-
-def require_stream(name: str) -> None:
-    """Check that the project has a stream of this name.
-
-    Raises:
-        typer.BadParameter: it has none.
-    """
-    require_known("stream", name, project_streams())
-
 
 def require_known(kind: str, name: str, known: Collection[str]) -> None:
     """Check that a name is known.

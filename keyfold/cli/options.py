@@ -7,7 +7,6 @@ import typer
 from keyfold.journal.clock import LOOK_EVERY
 
 DEFAULT_HOME = ".keyfold"
-DEFAULT_EVERY = LOOK_EVERY.total_seconds()
 
 Home = Annotated[
     str,
@@ -22,27 +21,25 @@ Parameters = Annotated[
     list[str] | None, typer.Option("--param", help="A job parameter as name=value; may be repeated.")
 ]
 
-WithConsumers = Annotated[
-    bool,
-    typer.Option(
-        "--with-consumers",
-        help="Also refresh the jobs that read this job's tables, in order; all become live in one step.",
-    ),
-]
-
 Continuous = Annotated[
     bool,
-    typer.Option(help="Run until interrupted (SIGINT, SIGTERM); the current batch is finished first."),
+    typer.Option("--continuous", help="Run until interrupted (SIGINT, SIGTERM); the current batch is finished first."),
 ]
 
 Every = Annotated[
-    float,
-    typer.Option(min=0.01, metavar="SECONDS", help="With --continuous: how often to look for new input."),
+    float | None,
+    typer.Option(
+        min=0.01,
+        metavar="SECONDS",
+        help=f"Run until interrupted, and look for new input this often [default: {LOOK_EVERY.total_seconds():g}].",
+    ),
 ]
 
 MetricsPort = Annotated[
     int | None,
-    typer.Option(min=1, max=65535, help="With --continuous: serve /health and /metrics on this port of 127.0.0.1."),
+    typer.Option(
+        min=1, max=65535, help="Run until interrupted, and serve /health and /metrics on this port of 127.0.0.1."
+    ),
 ]
 
 
@@ -55,22 +52,16 @@ def given_columns(text: str | None) -> dict[str, str]:
 
 
 def given_pairs(option: str, given: list[str] | None) -> dict[str, str]:
-    """Parse the values of an option, each `name=value`."""
-    pairs: dict[str, str] = {}
-    for text in given or []:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise typer.BadParameter(f"{option} {text!r}: write it as name=value")
-        pairs[name.strip()] = value.strip()
-    return pairs
+    """Parse the values of an option, each `name=value`; of several for one name, the last counts."""
+    return {name: values[-1] for name, values in given_values(option, given or [], "name").items()}
 
 
-def given_values(option: str, given: list[str]) -> dict[str, list[str]]:
+def given_values(option: str, given: list[str], what: str = "column") -> dict[str, list[str]]:
     """Parse the values of an option, each `column=value`, into the values of each column."""
     values: dict[str, list[str]] = {}
     for text in given:
         name, equals, value = text.partition("=")
-        if not equals or not name or not value:
-            raise typer.BadParameter(f"{option} {text!r}: write it as column=value")
-        values.setdefault(name.strip(), []).append(value)
+        if not equals or not name or not (value or what == "name"):
+            raise typer.BadParameter(f"{option} {text!r}: write it as {what}=value")
+        values.setdefault(name.strip(), []).append(value.strip() if what == "name" else value)
     return values

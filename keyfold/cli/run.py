@@ -4,9 +4,8 @@ from typing import Annotated
 
 import typer
 
-from keyfold.cli.known_names import require_job
+from keyfold.cli.known_names import require_known
 from keyfold.cli.options import (
-    DEFAULT_EVERY,
     DEFAULT_HOME,
     AsJson,
     Continuous,
@@ -14,7 +13,6 @@ from keyfold.cli.options import (
     Home,
     MetricsPort,
     Parameters,
-    WithConsumers,
     given_pairs,
 )
 from keyfold.cli.spark import spark_of_environment
@@ -23,7 +21,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.journal.records import Progress
 from keyfold.keyed.generation.batch_records import Counts
 from keyfold.keyed.generation.configured import live_parameters
-from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, OptionNames, parse_run_mode
+from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.runner import RunOptions
 from keyfold.lakehouse import Lakehouse
@@ -31,8 +29,7 @@ from keyfold.project import project_jobs
 from keyfold.runs import JobRun, consumers_of, refresh_with_consumers, run_continuously
 from keyfold.runs import run as run_job
 from keyfold.runs.summaries import run_summary, run_text
-
-_OPTIONS = OptionNames("--replay", "--since", "--until", "--advance-to", "name a branch with --replay")
+from keyfold.times import parse_time
 
 
 def run(
@@ -42,15 +39,16 @@ def run(
     advance_to: Annotated[
         str | None, typer.Option(metavar="ISO_TIME", help="Advance the watermark to this time; due timers fire.")
     ] = None,
-    full_refresh: Annotated[bool, typer.Option(help="Start over in a new generation.")] = False,
-    with_consumers: WithConsumers = False,
-    replay: Annotated[
-        str | None, typer.Option(metavar="BRANCH", help="Run over history into a branch; its tables are TABLE@BRANCH.")
-    ] = None,
-    since: Annotated[str | None, typer.Option(metavar="ISO_TIME", help="Replay events from this time on.")] = None,
-    until: Annotated[str | None, typer.Option(metavar="ISO_TIME", help="Replay events before this time.")] = None,
+    full_refresh: Annotated[bool, typer.Option("--full-refresh", help="Start over in a new generation.")] = False,
+    with_consumers: Annotated[
+        bool,
+        typer.Option(
+            "--with-consumers",
+            help="Start over together with the jobs that read this job's tables; all become live in one step.",
+        ),
+    ] = False,
     continuous: Continuous = False,
-    every: Every = DEFAULT_EVERY,
+    every: Every = None,
     metrics_port: MetricsPort = None,
     batch_mib: Annotated[
         int,
@@ -63,19 +61,14 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run a keyed job over the new events of its streams."""
-    require_job(job)
+    require_known("job", job, project_jobs())
     given = given_pairs("--param", param)
+    continuous = continuous or every is not None or metrics_port is not None
     with usage_faults():
-        name = "full_refresh" if full_refresh else "incremental" if replay is None else "replay"
-        mode = parse_run_mode(name, _OPTIONS, branch=replay, since=since, until=until, advance_to=advance_to)
+        reached = parse_time("--advance-to", advance_to)
+        mode = FullRefresh(reached) if full_refresh or with_consumers else Incremental(reached)
         if continuous and mode != Incremental():
-            raise KeyfoldError("--continuous excludes --advance-to, --full-refresh and --replay")
-        if with_consumers and not full_refresh:
-            raise KeyfoldError(
-                "--with-consumers requires --full-refresh: in other modes, run each consumer; it reads the new rows"
-            )
-        if metrics_port is not None and not continuous:
-            raise KeyfoldError("--metrics-port requires --continuous")
+            raise KeyfoldError("a continuous run excludes --advance-to, --full-refresh and --with-consumers")
     with failures():
         lakehouse = Lakehouse(home)
         born_with = live_parameters(lakehouse, job, mode)
@@ -89,7 +82,7 @@ def run(
 
             options = RunOptions(batch_mib << 20, on_batch)
             consumer_runs: list[JobRun] = []
-            if isinstance(mode, FullRefresh) and with_consumers:
+            if with_consumers and isinstance(mode, FullRefresh):
                 consumers = consumers_of(lakehouse, job, project_jobs())
                 done, *consumer_runs = refresh_with_consumers(
                     spark, lakehouse, keyed_job, consumers, mode, options=options

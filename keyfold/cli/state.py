@@ -1,11 +1,17 @@
-"""`keyfold state …`: the state tools. Each tool is a module and loads Spark when it is called."""
+"""`keyfold state …`: the state tools, and that which removes generations."""
+
+from dataclasses import asdict
+from typing import Annotated
 
 import typer
 
+from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
 from keyfold.cli.state_diff import diff
-from keyfold.cli.state_prune import prune
 from keyfold.cli.state_reading import listing, read, stats
 from keyfold.cli.state_tools import bootstrap, edit, move
+from keyfold.cli.terminal import failures, report
+from keyfold.lakehouse import Lakehouse
+from keyfold.state.changing import pruning
 
 app = typer.Typer(
     help="Read, compare, seed, move and edit the state of jobs.",
@@ -13,6 +19,23 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
+
+
+def prune(
+    job: Annotated[str, typer.Argument(help="The job.")],
+    branches: Annotated[bool, typer.Option("--branches", help="Also remove the job's branches.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would be removed; remove nothing.")] = False,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Remove all generations of a job except the live one."""
+    with failures():
+        removed = pruning.prune(Lakehouse(home), job, branches=branches, dry_run=dry_run)
+        verb = "would be removed" if dry_run else "removed"
+        text = "\n".join(f"{one.name}, {one.bytes:,} bytes: {verb}" for one in removed) or "nothing to remove"
+        report({"job": job, "removed": [asdict(one) for one in removed], "dry_run": dry_run}, as_json, text)
+
+
 app.command("read")(read)
 app.command("list")(listing)
 app.command("stats")(stats)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from keyfold.cli.known_names import require_job, require_known
+from keyfold.cli.known_names import require_known
 from keyfold.cli.terminal import usage_faults
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.configured import live_parameters
@@ -48,7 +48,7 @@ def build_live_job(lakehouse: Lakehouse, name: str, given: Mapping[str, str]) ->
         typer.BadParameter: the project has no such job, or a parameter's value is invalid.
         KeyfoldError: the live generation is missing.
     """
-    require_job(name)
+    require_known("job", name, project_jobs())
     born_with = live_parameters(lakehouse, name)
     with usage_faults():
         return build_job(project_jobs()[name], given, born_with)

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from keyfold.cli.plain_text import message
 from keyfold.errors import KeyfoldError, first_line
+from keyfold.journal.clock import LOOK_EVERY
 from keyfold.journal.records import Progress
 from keyfold.storage.reachable import check_reachable
 from keyfold.storage.remote_path import StoreError
@@ -102,13 +103,13 @@ def stop_on_signal() -> threading.Event:
     return stop
 
 
-def until_signal(every: float, metrics_port: int | None) -> dict[str, Any]:
+def until_signal(every: float | None, metrics_port: int | None) -> dict[str, Any]:
     """Return the arguments of a continuous run that SIGINT and SIGTERM end after its batch, and that prints its warnings.
 
     Call it before Spark starts: a signal that arrives while Spark starts must end the run, too.
     """
     return {
-        "every": timedelta(seconds=every),
+        "every": LOOK_EVERY if every is None else timedelta(seconds=every),
         "stop": stop_on_signal(),
         "metrics_port": metrics_port,
         "on_warning": lambda line: warn([line]),

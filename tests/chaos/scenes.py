@@ -56,9 +56,7 @@ SCENES = {
     "full refresh": Scene(FULL_REFRESH, before=WORK),
     "maintenance": Scene((("maintain",),), before=WORK),
     "move of state": Scene((("state", "move", "windows", "--param", "key_groups=7"),), before=WORK),
-    "branch and promotion": Scene(
-        (("run", "totals", "--replay", "again"), ("promote", "totals", "again")), before=WORK
-    ),
+    "branch and promotion": Scene((("try", "totals", "again"), ("promote", "totals", "again")), before=WORK),
     "rebuild": Scene(((*INGEST, "--rebuild"), *FULL_REFRESH), after=FULL_REFRESH),
     "erasure": Scene(
         (("erase", "clicks", "--where", "user=bob", "--confirm", "clicks", "--why", "asked for"),),

@@ -10,11 +10,9 @@ from pydantic import Field, create_model
 from pydantic.fields import FieldInfo
 
 from keyfold.errors import Misconfigured
-from keyfold.keyed.generation.run_mode import ModeName, OptionNames, RunMode, parse_run_mode
+from keyfold.keyed.generation.run_mode import ModeName, RunMode, parse_run_mode
 from keyfold.keyed.job.parameters import is_path, parameter_text, typical_job
 from keyfold.keyed.job.template import JobTemplate
-
-_FIELDS = OptionNames("branch", "since", "until", "advance_to", "set mode to replay")
 
 
 class KeyedRunConfig(dg.Config):
@@ -56,7 +54,7 @@ class KeyedRunConfig(dg.Config):
                 "with_consumers requires mode full_refresh: in other modes, run each consumer; it reads the new rows"
             )
         return parse_run_mode(
-            self.mode, _FIELDS, branch=self.branch, since=self.since, until=self.until, advance_to=self.advance_to
+            self.mode, branch=self.branch, since=self.since, until=self.until, advance_to=self.advance_to
         )
 
     def given(self) -> Mapping[str, Any]:

@@ -77,51 +77,33 @@ class Replay:
 RunMode: TypeAlias = Incremental | FullRefresh | Replay
 
 
-@dataclass(frozen=True)
-class OptionNames:
-    """Names of the options in the command line or the launchpad, for error messages.
-
-    Attributes:
-        branch, since, until, advance_to: names of the options.
-        to_replay: how to ask for a replay.
-    """
-
-    branch: str
-    since: str
-    until: str
-    advance_to: str
-    to_replay: str
-
-
 def parse_run_mode(
     mode: ModeName,
-    names: OptionNames,
     *,
     branch: str | None = None,
     since: str | None = None,
     until: str | None = None,
     advance_to: str | None = None,
 ) -> RunMode:
-    """Parse the options of a run; times are ISO 8601, and UTC without an offset.
+    """Parse the fields of a run's configuration; times are ISO 8601, and UTC without an offset.
 
     Raises:
-        Misconfigured: options exclude each other, a replay has no branch, or a time is invalid or too late; names the remedy.
+        Misconfigured: fields exclude each other, a replay has no branch, or a time is invalid or too late; names the remedy.
 
     Example:
-        >>> names = OptionNames("--replay", "--since", "--until", "--advance-to", "name a branch with --replay")
-        >>> parse_run_mode("replay", names, branch="what-if", since="2026-01-31").since
+        >>> parse_run_mode("replay", branch="what-if", since="2026-01-31").since
         datetime.datetime(2026, 1, 31, 0, 0, tzinfo=datetime.timezone.utc)
-        >>> parse_run_mode("incremental", names, since="2026-01-31")
+        >>> parse_run_mode("incremental", since="2026-01-31")
         Traceback (most recent call last):
-        keyfold.errors.Misconfigured: --since says what to replay: name a branch with --replay, or leave it out
+        keyfold.errors.Misconfigured: since says what to replay: set mode to replay, or leave it out
     """
-    reached = parse_time(names.advance_to, advance_to)
-    check_advance(names.advance_to, reached)
+    reached = parse_time("advance_to", advance_to)
+    check_advance("advance_to", reached)
     if mode == "replay":
         if not branch:
-            raise Misconfigured(f"a replay needs a branch to write to: give it a name in {names.branch}")
-        return Replay(branch, parse_time(names.since, since), parse_time(names.until, until), reached)
-    given = {names.branch: branch, names.since: since, names.until: until}
+            raise Misconfigured("a replay needs a branch to write to: give it a name in branch")
+        return Replay(branch, parse_time("since", since), parse_time("until", until), reached)
+    given = {"branch": branch, "since": since, "until": until}
     if stray := [name for name, value in given.items() if value is not None]:
         say, them = ("says", "it") if len(stray) == 1 else ("say", "them")
         if mode == "full_refresh":
@@ -129,5 +111,5 @@ def parse_run_mode(
                 f"{', '.join(stray)} {say} what to replay, which leaves the live tables alone, and a full refresh replaces "
                 "them: give one of the two"
             )
-        raise Misconfigured(f"{', '.join(stray)} {say} what to replay: {names.to_replay}, or leave {them} out")
+        raise Misconfigured(f"{', '.join(stray)} {say} what to replay: set mode to replay, or leave {them} out")
     return FullRefresh(reached) if mode == "full_refresh" else Incremental(reached)

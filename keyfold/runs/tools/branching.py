@@ -48,7 +48,7 @@ class PromoteBranch(JobTool):
 
     tool = "state_promote"
 
-    branch: str = Field(description="A branch that `keyfold try`, `redrive` or `run --replay` wrote.")
+    branch: str = Field(description="A branch that `keyfold try`, `redrive` or a replay wrote.")
     with_consumers: Annotated[bool, Option("--with-consumers")] = Field(
         False, description="Also refresh the jobs that read this job's tables, in order; all become live in one step."
     )

@@ -146,9 +146,7 @@ def _erase_text(lakehouse: Lakehouse, erased: Erased, *, removed: bool, dry_run:
         treatment = "refreshed" if is_refreshed else "unchanged"
         lines.append(f"aggregated without these columns, {treatment}: {', '.join(erased.sums)}")
         if not is_refreshed:
-            commands = (
-                lakehouse.command("run", job, "--full-refresh", "--with-consumers") for job in erased.summed_up_by
-            )
+            commands = (lakehouse.command("run", job, "--with-consumers") for job in erased.summed_up_by)
             lines += [f"to aggregate without the erased rows: `{command}`" for command in commands]
     if (unsearchable := erased.unsearchable).lines and not removed:
         more = ", …" if unsearchable.lines > len(unsearchable.where) else ""

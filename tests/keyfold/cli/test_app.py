@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import spark_jobs
-from keyfold.cli.app import COMMANDS, app, load
+from keyfold.cli.app import COMMANDS, GROUPS, app, load
 
 HEAVY = {"pyspark", "polars", "pyarrow", "deltalake", "pydantic", "numpy", "pandas", "rich", "httpx"}
 PRINT_WHAT_WAS_LOADED = """
@@ -44,11 +44,14 @@ def test_the_list_says_of_a_command_what_it_says_of_itself(name):
     assert CliRunner().invoke(app, [name, "--help"]).exit_code == 0
 
 
-def test_the_list_shows_every_command_with_its_whole_summary(monkeypatch):
+def test_the_list_shows_every_command_in_its_group_with_its_whole_summary(monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
     told = " ".join(CliRunner().invoke(app, ["--help"]).stdout.split())
-    for name, listed in COMMANDS.items():
-        assert f"{name} {listed.summary}" in told
+    assert [told.index(f" {group}: ") for group in GROUPS] == sorted(told.index(f" {group}: ") for group in GROUPS)
+    for group in GROUPS.values():
+        lists = " ".join(f"{name} {listed.summary}" for name, listed in group.items())
+        assert lists in told
+    assert "Commands of this project: simulate " in told
 
 
 def test_a_command_that_is_not_there_is_bad_usage_and_the_nearest_is_named():

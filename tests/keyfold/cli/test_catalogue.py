@@ -6,20 +6,10 @@ import re
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from typer.testing import CliRunner
 
-from keyfold.cli.app import app
 from keyfold.keyed.job.parameters import build_job, describe_parameters
-from keyfold.lakehouse import Lakehouse
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
-
-
-@pytest.fixture
-def keyfold(tmp_path, monkeypatch):
-    monkeypatch.setenv("KEYFOLD_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("COLUMNS", "300")
-    return lambda *arguments: CliRunner().invoke(app, arguments)
 
 
 @pytest.fixture
@@ -51,21 +41,20 @@ def test_streams_are_listed_with_their_times_ids_and_columns(keyfold):
         assert f"{name} " in keyfold("streams").stdout
 
 
-def test_every_declared_table_is_listed_and_nothing_is_made_in_a_home_that_is_not_there(keyfold, tmp_path):
+def test_every_declared_table_is_listed_and_nothing_is_made_in_a_home_that_is_not_there(keyfold, lakehouse):
     tables = {one["table"]: one for one in json.loads(keyfold("tables", "--json").stdout)["tables"]}
     declared = {table.name for template in JOBS.values() for table in build_job(template).tables}
     assert tables.keys() == declared | {f"{kind}.{name}" for name in STREAMS for kind in ("events", "quarantine")}
     assert {one["rows"] for one in tables.values()} == {None}
     assert tables["vehicle_stops"]["written_by"] == "job vehicle_trips"
-    assert not (tmp_path / "home").exists()
+    assert not lakehouse.home.exists()
 
 
-def test_a_table_that_is_there_has_its_rows_and_its_place(keyfold, tmp_path):
-    home = Lakehouse(tmp_path / "home")
-    write_deltalake(str(home.events("sales")), pa.table({"item": ["a", "b"]}))
+def test_a_table_that_is_there_has_its_rows_and_its_place(keyfold, lakehouse):
+    write_deltalake(str(lakehouse.events("sales")), pa.table({"item": ["a", "b"]}))
     (tables,) = (json.loads(keyfold("tables", "--json").stdout)["tables"],)
     (sales,) = (one for one in tables if one["table"] == "events.sales")
-    assert (sales["rows"], sales["path"]) == (2, str(home.events("sales")))
+    assert (sales["rows"], sales["path"]) == (2, str(lakehouse.events("sales")))
     assert re.search(r"events\.sales +stream sales .* 2\s", keyfold("tables").stdout)
 
 
@@ -116,11 +105,11 @@ def test_an_unknown_name_is_bad_usage_before_spark_starts_and_the_nearest_is_nam
     assert message in " ".join(told.stderr.split())
 
 
-def test_a_missing_folder_is_an_error_before_spark_starts(keyfold, no_spark, tmp_path):
+def test_a_missing_folder_is_an_error_before_spark_starts(keyfold, no_spark, lakehouse, tmp_path):
     told = keyfold("ingest", "sales", "--from", str(tmp_path / "no such folder"))
     assert told.exit_code == 1
     assert told.stderr.startswith(f"error: the landing folder {tmp_path}/no such folder does not exist")
-    assert not (tmp_path / "home").exists()
+    assert not lakehouse.home.exists()
 
 
 def test_h_and_version_are_options_everywhere_and_of_the_whole(keyfold):

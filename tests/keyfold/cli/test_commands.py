@@ -4,13 +4,10 @@ import csv
 import io
 import json
 import time
-from contextlib import nullcontext
 
 import pytest
-from typer.testing import CliRunner
 
-from keyfold.cli.app import app
-from keyfold.testing import local_spark
+from keyfold.errors import KeyfoldError
 
 RIDE = [
     {"ride_id": "r1", "point_idx": 0, "timestamp": "2026-01-01T12:00:00Z", "ride_status": "pickup"},
@@ -18,16 +15,6 @@ RIDE = [
     {"ride_id": "r2", "point_idx": 0, "timestamp": "2026-01-01T12:05:00Z", "ride_status": "pickup"},
 ]
 POINT = {"latitude": 40.7, "longitude": -74.0, "meter_reading": 1.5, "meter_increment": 0.1, "passenger_count": 1}
-
-
-@pytest.fixture
-def keyfold(lakehouse, monkeypatch):
-    spark = local_spark()
-    for command in ("ingest", "run"):
-        monkeypatch.setattr(f"keyfold.cli.{command}.spark_of_environment", lambda *_: nullcontext(spark))
-    monkeypatch.setenv("KEYFOLD_HOME", str(lakehouse.home))
-    monkeypatch.setenv("COLUMNS", "300")
-    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def test_files_are_ingested_summarised_and_shown(keyfold, tmp_path):
@@ -48,22 +35,11 @@ def test_files_are_ingested_summarised_and_shown(keyfold, tmp_path):
     shown = keyfold("show", "ride_summaries", "--format", "csv").stdout
     (summary,) = csv.DictReader(io.StringIO(shown))
     assert (summary["ride_id"], summary["n_points"], float(summary["ride_duration_in_secs"])) == ("r1", "2", 250.0)
-    assert json.loads(keyfold("show", "quarantine.ride_points", "--json").stdout)["rows"] == 1
+    assert len(keyfold("show", "quarantine.ride_points", "--format", "json").stdout.splitlines()) == 1
 
     assert "3 events: 1 ride_summaries; 1 open" in keyfold("journal", "ride_summaries").stdout
     (batch,) = json.loads(keyfold("journal", "ride_points", "--json").stdout)["batches"]
     assert batch["made"].startswith("5 rows: 3 accepted, 1 quarantined, 1 duplicates")
-
-
-def test_a_replay_leaves_the_live_tables_alone(keyfold, tmp_path):
-    (tmp_path / "landing").mkdir()
-    (tmp_path / "landing" / "rides.ndjson").write_text("\n".join(json.dumps(POINT | point) for point in RIDE))
-    keyfold("ingest", "ride_points", "--settle", "0", "--from", tmp_path / "landing")
-    keyfold("run", "ride_summaries")
-    told = keyfold("run", "ride_summaries", "--replay", "early", "--until", "2026-01-01T12:04:00Z", "--json")
-    assert json.loads(told.stdout)["events"] == 1
-    assert json.loads(keyfold("show", "ride_summaries", "--json").stdout)["rows"] == 1
-    assert json.loads(keyfold("show", "ride_summaries@early", "--json").stdout)["rows"] == 0
 
 
 def test_the_command_line_gives_files_the_time_to_settle(keyfold, tmp_path):
@@ -80,10 +56,11 @@ def test_the_command_line_gives_files_the_time_to_settle(keyfold, tmp_path):
         (("run", "ride_summaries", "--param", "timeout"), "write it as name=value"),
         (("run", "ride_summaries", "--param", "timeout=soon"), "timeout='soon'"),
         (("run", "ride_summaries", "--param", "patience=1h"), "patience"),
+        (("run", "ride_summaries", "--batch-mib", "0"), "--batch-mib"),
         (("run", "ride_summaries", "--advance-to", "noon"), "--advance-to is 'noon'; give an ISO 8601 time"),
-        (("run", "ride_summaries", "--full-refresh", "--replay", "b"), "give one of the two"),
-        (("run", "ride_summaries", "--with-consumers"), "--with-consumers requires --full-refresh"),
-        (("run", "ride_summaries", "--continuous", "--full-refresh"), "--continuous excludes"),
+        (("run", "ride_summaries", "--continuous", "--full-refresh"), "a continuous run excludes"),
+        (("run", "ride_summaries", "--every", "1", "--with-consumers"), "a continuous run excludes"),
+        (("ingest", "ride_points", "--metrics-port", "9090", "--rebuild"), "a continuous run excludes"),
     ],
 )
 def test_bad_usage_is_told_with_the_remedy_and_changes_nothing(keyfold, lakehouse, arguments, message):
@@ -107,3 +84,16 @@ def test_what_cannot_be_done_yet_is_one_message_without_a_traceback(keyfold, arg
     assert told.stderr.startswith("error: ")
     assert message in told.stderr
     assert "Traceback" not in told.stderr
+
+
+@pytest.mark.parametrize(("given", "mebibytes"), [((), 128), (("--batch-mib", "4096"), 4096)])
+def test_a_batch_has_as_many_mebibytes_as_are_given(keyfold, monkeypatch, given, mebibytes):
+    found = []
+
+    def run(spark, lakehouse, job, mode, *, options):
+        found.append(options.max_bytes_per_batch)
+        raise KeyfoldError("far enough")
+
+    monkeypatch.setattr("keyfold.cli.run.run_job", run)
+    keyfold("run", "ride_summaries", *given)
+    assert found == [mebibytes << 20]

@@ -4,18 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-from typer.testing import CliRunner
-
-from keyfold.cli.app import app
-from tests.project_copy import ROOT
-
-
-@pytest.fixture
-def drift(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    return lambda *arguments: CliRunner().invoke(app, ["drift", *map(str, arguments)])
-
 
 def rows_of(folder: Path, **columns: Any) -> Path:
     file = folder / "sample.ndjson"
@@ -23,20 +11,20 @@ def rows_of(folder: Path, **columns: Any) -> Path:
     return file
 
 
-def test_columns_that_a_stream_lacks_or_files_lack_are_shown(tmp_path, drift):
+def test_columns_that_a_stream_lacks_or_files_lack_are_shown(tmp_path, keyfold):
     file = rows_of(tmp_path, time_hour="2026-01-01T06:00:00Z", snow={"depth": 2.5})
-    shown = drift("weather", "--from", file)
+    shown = keyfold("drift", "weather", "--from", file)
     assert (shown.exit_code, shown.output) == (0, "sample.ndjson: unknown: snow\n")
-    found = json.loads(drift("weather", "--from", rows_of(tmp_path, temp=39), "--json").output)
-    assert found == {"stream": "weather", "files": {str(file): {"unknown": [], "lacking": ["time_hour"]}}}
-    shown = drift("weather", "--from", rows_of(tmp_path, time_hour="2026-01-01T06:00:00Z"))
+    found = json.loads(keyfold("drift", "weather", "--from", rows_of(tmp_path, temp=39), "--json").output)
+    assert found == {"stream": "weather", "files": {str(file): {"unknown": [], "lacking": ["time"]}}}
+    shown = keyfold("drift", "weather", "--from", rows_of(tmp_path, time_hour="2026-01-01T06:00:00Z"))
     assert shown.output == "weather has every column\n"
-    assert drift("weather", "--from", tmp_path / "nowhere").exit_code == 1
-    assert drift("no_stream").exit_code == 2
+    assert keyfold("drift", "weather", "--from", tmp_path / "nowhere").exit_code == 1
+    assert keyfold("drift", "no_stream").exit_code == 2
 
 
-def test_names_in_files_of_a_stream_with_private_columns_are_not_shown(tmp_path, drift):
+def test_names_in_files_of_a_stream_with_private_columns_are_not_shown(tmp_path, keyfold):
     file = tmp_path / "no_header.csv"
     file.write_text("Ada Lovelace,London\n")
-    shown = drift("payments", "--from", file)
+    shown = keyfold("drift", "payments", "--from", file)
     assert (shown.exit_code, "2 not shown" in shown.output, "Ada" in shown.output) == (0, True, False)

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 import typer
 
-from keyfold.cli.history import history_of
+from keyfold.cli.journal import history_of
 from keyfold.journal.clock import Reading
 from keyfold.keyed.generation.batch_records import ClockRecord
 from tests.made_generations import NOW, plan_of, put_done, put_generation

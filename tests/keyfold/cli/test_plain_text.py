@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from keyfold.cli.plain_text import cell, guarded, message, visible
-from keyfold.cli.rows import print_rows
+from keyfold.cli.show import print_rows
 from keyfold.cli.terminal import print_error, report, warn
 
 HOSTILE = ["[/nope]", "[bold]x", ":smile:", "\x1b[2J\x1b]0;title\x07", "\u202ereversed", "a\nb", "=1+1", "\x9b31m"]

@@ -1,4 +1,4 @@
-"""`keyfold backup` and `keyfold restore`: back up a lakehouse and restore it."""
+"""`keyfold check`, `keyfold backup` and `keyfold restore`: verify a lakehouse, back it up and restore it."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -10,9 +10,23 @@ from keyfold.cli.terminal import failures, report
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.backup import back_up, list_backups
 from keyfold.maintenance.backup import restore as restore_backup
+from keyfold.maintenance.checking import check as check_lakehouse
 from keyfold.storage.place import to_place
 
 _Backups = Annotated[str, typer.Argument(metavar="BACKUPS", help="Folder of the backups, or s3a://BUCKET/FOLDER.")]
+
+
+def check(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
+    """Verify the journals, tables, data files and state of a lakehouse without Spark; report damage and its remedy.
+
+    Every file is read and compared with the checksums in the journals. Runs may continue meanwhile. The exit code is 1 if
+    anything is damaged.
+    """
+    with failures():
+        found = check_lakehouse(Lakehouse(home))
+        report(asdict(found) | {"is_whole": found.is_whole}, as_json, "\n".join(found.describe()))
+    if not found.is_whole:
+        raise typer.Exit(1)
 
 
 def backup(
