@@ -2,26 +2,24 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from keyfold.cli.new.names import bracketed, quoted
 from keyfold.cli.new.sample import Column, Proposal
 from keyfold.errors import KeyfoldError
 from keyfold.stream import INGESTED_AT, TIMESTAMP, Stream
 
-_TEMPLATES = files("keyfold.cli.new") / "templates"
+_TEMPLATES = Path(__file__).with_name("templates")
 # Not escaped for HTML: the templates are Python.
-_ENVIRONMENT = Environment(undefined=StrictUndefined, keep_trailing_newline=True, trim_blocks=True, autoescape=False)  # noqa: S701
+_MAKE = Environment(loader=FileSystemLoader(_TEMPLATES), undefined=StrictUndefined, keep_trailing_newline=True)  # noqa: S701
 _MOMENT = datetime(2026, 1, 1, 6, tzinfo=UTC)
 _KINDS: dict[pa.DataType | None, tuple[str, str]] = {
     pa.string(): ("pa.string()", '"a"'),
@@ -42,11 +40,10 @@ def job_of(name: str) -> str:
 def project_files(name: str) -> dict[Path, str]:
     """Generate the files of a project, apart from those of its stream and job."""
     said = {"name": name, "job": job_of(name), "version": version("keyfold")}
+    places = [file.relative_to(_TEMPLATES / "project") for file in (_TEMPLATES / "project").rglob("*.jinja")]
+    texts = {place.with_suffix(""): _render(f"project/{place}", said) for place in sorted(places)}
     # The template is named without the dot, since the globs of a wheel skip names with a leading dot.
-    return {
-        Path(".gitignore" if place == "gitignore" else place): _render(f"project/{place}", said)
-        for place in _places(_TEMPLATES / "project")
-    }
+    return texts | {Path(".gitignore"): texts.pop(Path("gitignore"))}
 
 
 def example_rows() -> str:
@@ -89,11 +86,11 @@ def stream_files(name: str, proposal: Proposal, command: str) -> dict[Path, str]
         "two_keys": {pa.bool_(): "False, True", pa.int64(): "1, 2"}.get(proposal.key.kind, '"a", "b"'),
     }
     places = {
-        f"spark_jobs/streams/{name}.py": "stream.py",
-        f"spark_jobs/jobs/{job_of(name)}.py": "job.py",
-        f"assets/{name}.py": "assets.py",
-        f"expectations/{job_of(name)}.py": "suite.py",
-        f"tests/test_{name}.py": "test.py",
+        f"spark_jobs/streams/{name}.py": "stream.py.jinja",
+        f"spark_jobs/jobs/{job_of(name)}.py": "job.py.jinja",
+        f"assets/{name}.py": "assets.py.jinja",
+        f"expectations/{job_of(name)}.py": "suite.py.jinja",
+        f"tests/test_{name}.py": "test.py.jinja",
     }
     return {Path(place): _render(template, said) for place, template in places.items()}
 
@@ -130,16 +127,7 @@ def write_files(root: Path, texts: Mapping[Path, str]) -> None:
 
 
 def _render(template: str, said: Mapping[str, Any]) -> str:
-    text = _TEMPLATES.joinpath(f"{template}.jinja").read_text(encoding="utf-8")
-    return _ENVIRONMENT.from_string(text).render(said)
-
-
-def _places(folder: Traversable, within: str = "") -> Iterator[str]:
-    for one in sorted(folder.iterdir(), key=lambda one: one.name):
-        if one.is_dir():
-            yield from _places(one, f"{within}{one.name}/")
-        elif one.name.endswith(".jinja"):
-            yield within + one.name.removesuffix(".jinja")
+    return _MAKE.get_template(template).render(said)
 
 
 def _declaration(column: Column, proposal: Proposal) -> str:
@@ -153,9 +141,8 @@ def _title(name: str) -> str:
 
 
 def _source(column: Column) -> str:
-    time = [f"time={quoted(column.time)}"] if column.time else []
-    kept = ["json=True"] if column.json else []
-    return bracketed(f"{quoted(column.name)}: Source(", [quoted(column.raw), *time, *kept], "),", 8)
+    more = [f"time={quoted(column.time)}"] * bool(column.time) + ["json=True"] * column.json
+    return bracketed(f"{quoted(column.name)}: Source(", [quoted(column.raw), *more], "),", 8)
 
 
 def _tuple(argument: str, values: list[str]) -> list[str]:

@@ -68,7 +68,7 @@ def test_types_are_those_of_all_rows_and_codes_of_digits_stay_text(tmp_path):
         tmp_path,
         at=times(300),
         key=["a"] * 300,
-        whole=range(300),
+        whole=list(range(300)),
         real=[*range(299), 2.5],
         code=[*range(299), "85123A"],
         flag=["true"] * 299 + ["false"],
