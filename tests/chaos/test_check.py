@@ -14,24 +14,14 @@ from tests.chaos.conftest import in_short
 from tests.chaos.launcher import Launcher
 from tests.chaos.scenes import SCENES
 from tests.chaos.story import INGEST, TO_THE_END, TOTALS, WORK, Homes, land
-from tests.chaos.test_damage import cut_short, delete, files_of
-
-
-def zero(path: Path) -> None:
-    path.write_bytes(bytes(path.stat().st_size))
-
-
-def flip_one_byte(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
+from tests.chaos.test_damage import files_of
+from tests.damages import cut_short, delete, flip, zero
 
 DAMAGES: dict[str, Callable[[Path], None]] = {
     "deleted": delete,
     "cut short": cut_short,
     "zeroed at equal size": zero,
-    "flipped in one byte": flip_one_byte,
+    "flipped in one byte": flip,
 }
 
 

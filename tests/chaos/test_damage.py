@@ -14,23 +14,11 @@ from tests.chaos.remedies import work_through
 from tests.chaos.scenes import FULL_REFRESH
 from tests.chaos.story import INGEST, TO_THE_END, WORK, Homes, expected, found, land, unreadable
 from tests.chaos.tally import Tally
+from tests.damages import cut_short, delete, empty
 
 PROMISE = (
     "What was damaged, lost or restored is refused with a remedy that works, or matters to nobody; nothing is skipped."
 )
-
-
-def delete(path: Path) -> None:
-    path.unlink()
-
-
-def cut_short(path: Path) -> None:
-    content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2])
-
-
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
 
 
 FAULTS: dict[str, Callable[[Path], None]] = {

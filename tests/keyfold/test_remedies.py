@@ -23,6 +23,7 @@ from keyfold.lakehouse.paths import Lakehouse
 from keyfold.stream import Stream
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
+from tests.damages import cut_short, delete, empty, restore, write
 from tests.keyfold.keyed.toy_jobs import CLICK, totals
 from tests.keyfold.keyed.without_spark import SPARK
 from tests.lake import Lake
@@ -43,6 +44,7 @@ class House:
         self.lakehouse = Lakehouse(folder / "my home")
         self.landing = self.lakehouse.landing("clicks")
         self._landed = 0
+        self.older = folder / "older"
         self._monkeypatch = monkeypatch
 
     def land(self, *clicks, folder=None):
@@ -116,26 +118,14 @@ def house(tmp_path, monkeypatch, without_spark):
     monkeypatch.setitem(STREAMS, "clicks", stream)
     monkeypatch.setitem(JOBS, "totals", JobTemplate("totals", JobParameters, lambda _: totals(), "clicks by user"))
     house = House(tmp_path, monkeypatch)
-    house.land(("ann", 1), ("bob", 2))
-    house.ingest()
-    house.run()
-    house.land(("ann", 3))
-    house.ingest()
-    house.run()
+    for click in (("ann", 1), ("bob", 2), ("ann", 3)):
+        house.land(click)
+        house.ingest()
+        house.run()
+        if not house.older.exists():
+            shutil.copytree(house.lakehouse.home, house.older)
     assert house.totals() == {"ann": 2, "bob": 1}
     return house
-
-
-def break_pointer(house):
-    (house.lakehouse.job("totals") / "current.json").unlink()
-
-
-def break_generation(house):
-    shutil.rmtree(house.live.folder)
-
-
-def break_table(house):
-    shutil.rmtree(house.live.table("totals"))
 
 
 def another_table(house):
@@ -144,44 +134,15 @@ def another_table(house):
     DeltaTable.create(str(house.live.table("totals")), schema)
 
 
-def break_checkpoint(house):
-    shutil.rmtree(house.live.checkpoint)
+def changed_record(**changes):
+    """The record of a birth, of ingest's or of the live generation's, with other values."""
 
+    def change(path):
+        record = json.loads(path.read_text())
+        record["fixed"] |= changes.pop("fixed", {})
+        path.write_text(json.dumps({**record, **changes}))
 
-def damage(path):
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def damage_pointer(house):
-    damage(house.lakehouse.job("totals") / "current.json")
-
-
-def damage_birth_record(house):
-    damage(house.live.folder / "generation.json")
-
-
-def damage_log(house):
-    damage(max((house.live.table("totals") / "_delta_log").glob("*.json")))
-
-
-def break_plan_record(house):
-    max((house.live.folder / "journal").glob("*.done.json")).write_text("{}")
-
-
-def break_clock(house):
-    (house.live.folder / "journal" / "standing.json").write_text("{")
-
-
-def older_form(house):
-    record = house.live.folder / "generation.json"
-    record.write_text(json.dumps({**json.loads(record.read_text()), "format": 1}))
-
-
-def other_delay(house):
-    record = house.live.folder / "generation.json"
-    born = json.loads(record.read_text())
-    born["fixed"]["watermark_delay"] = 1.0
-    record.write_text(json.dumps(born))
+    return change
 
 
 def changed_events(house):
@@ -199,27 +160,71 @@ def cleaned_log(house):
         entry.unlink()
 
 
+JOB = "jobs/totals"
+LIVE = f"{JOB}/generation-0001"
+OF_ANOTHER_VERSION = "is damaged, or another version of Keyfold wrote it"
+BATCHES_WERE_DONE = "is missing although batches were done"
+DAMAGED_JOB = [
+    # Paths below the home, what becomes of them, and what the error says; `older` is as of the first run.
+    ([f"{JOB}/current.json"], delete, r"current\.json is lost, while generation-0001 exists"),
+    ([f"{JOB}/current.json"], cut_short, r"current\.json is damaged, while generation-0001 exists"),
+    ([LIVE], delete, "names generation-0001, which is gone"),
+    ([f"{LIVE}/generation.json"], cut_short, r"generation\.json is damaged"),
+    ([f"{LIVE}/generation.json"], changed_record(format=1), "was made by an earlier version of Keyfold"),
+    (
+        [f"{LIVE}/generation.json"],
+        changed_record(fixed={"watermark_delay": 1.0}),
+        r"was born with watermark_delay 1\.0",
+    ),
+    ([f"{LIVE}/journal/*.done.json"], write("{}"), OF_ANOTHER_VERSION),
+    ([f"{LIVE}/journal/standing.json"], write("{"), OF_ANOTHER_VERSION),
+    ([f"{LIVE}/journal"], "older", "the journal is older than the table"),
+    ([f"{LIVE}/journal", f"{LIVE}/tables"], "older", "the journal is older than the checkpoint"),
+    ([f"{LIVE}/journal", f"{LIVE}/checkpoint"], "older", "the journal is older than the table"),
+    ([f"{LIVE}/tables/totals"], delete, "its table totals is gone"),
+    ([f"{LIVE}/tables/totals/_delta_log/*.json"], cut_short, "the log of its table totals in .* is damaged"),
+    ([f"{LIVE}/tables"], "older", "the table is older than the journal"),
+    ([f"{LIVE}/tables/changes"], "older", "table changes has taken batch 0 at last, but its journal"),
+    ([f"{LIVE}/checkpoint", f"{LIVE}/tables"], "older", "the table is older than the journal"),
+    ([f"{LIVE}/checkpoint"], "older", "the checkpoint is older than the journal"),
+    ([f"{LIVE}/checkpoint"], delete, BATCHES_WERE_DONE),
+    ([f"{LIVE}/checkpoint/state"], delete, BATCHES_WERE_DONE),
+    ([f"{LIVE}/checkpoint/commits"], delete, BATCHES_WERE_DONE),
+    ([f"{LIVE}/checkpoint/metadata"], delete, BATCHES_WERE_DONE),
+    ([f"{LIVE}/checkpoint/commits/0"], empty, "commits/0 of its checkpoint is empty"),
+]
+
+
+def break_home(house, patterns, damage):
+    """Damage the newest of what each pattern finds below the home."""
+    for pattern in patterns:
+        path = max(house.lakehouse.home.glob(pattern))
+        if damage == "older":
+            restore(path, house.older / path.relative_to(house.lakehouse.home))
+        else:
+            damage(path)
+
+
+@pytest.mark.parametrize(("patterns", "damage", "told"), DAMAGED_JOB)
+def test_a_job_that_lost_a_part_goes_on_once_what_its_error_says_is_done(house, patterns, damage, told):
+    break_home(house, patterns, damage)
+    mend_and_go_on(house, told, {"ann": 2, "bob": 1})
+
+
 @pytest.mark.parametrize(
     ("fault", "told", "clicks"),
     [
-        (break_pointer, r"current\.json is lost, while generation-0001 exists", {"ann": 2, "bob": 1}),
-        (break_generation, r"names generation-0001, which is gone", {"ann": 2, "bob": 1}),
-        (break_table, r"its table totals is gone", {"ann": 2, "bob": 1}),
-        (another_table, r"is not the table it wrote to, but another one", {"ann": 2, "bob": 1}),
-        (break_checkpoint, r"is missing although batches were done", {"ann": 2, "bob": 1}),
-        (damage_pointer, r"current\.json is damaged, while generation-0001 exists", {"ann": 2, "bob": 1}),
-        (damage_birth_record, r"generation\.json is damaged", {"ann": 2, "bob": 1}),
-        (damage_log, r"the log of its table totals in .* is damaged", {"ann": 2, "bob": 1}),
-        (break_plan_record, r"is damaged, or another version of Keyfold wrote it", {"ann": 2, "bob": 1}),
-        (break_clock, r"is damaged, or another version of Keyfold wrote it", {"ann": 2, "bob": 1}),
-        (older_form, r"was made by an earlier version of Keyfold", {"ann": 2, "bob": 1}),
-        (other_delay, r"was born with watermark_delay 1\.0 and now runs with", {"ann": 2, "bob": 1}),
-        (changed_events, r"were changed or deleted by other than ingest", {"ann": 2}),
+        (another_table, "is not the table it wrote to, but another one", {"ann": 2, "bob": 1}),
+        (changed_events, "were changed or deleted by other than ingest", {"ann": 2}),
         (cleaned_log, r"cannot tell what is new in events\.clicks", {"ann": 2, "bob": 3}),
     ],
 )
 def test_a_job_that_cannot_go_on_does_so_once_what_its_error_says_is_done(house, fault, told, clicks):
     fault(house)
+    mend_and_go_on(house, told, clicks)
+
+
+def mend_and_go_on(house, told, clicks):
     message = house.refused("run", "totals")
     assert re.search(told, message)
     house.do(message)
@@ -231,7 +236,7 @@ def test_a_job_that_cannot_go_on_does_so_once_what_its_error_says_is_done(house,
 
 
 def test_a_pointer_that_is_written_as_its_error_says_brings_the_generation_back(house):
-    break_pointer(house)
+    delete(house.lakehouse.job("totals") / "current.json")
     message = house.refused("run", "totals")
     ((path, content),) = re.findall(r"job totals: (.*current\.json) is lost.*write (\{.*?\}) to it", message)
     Path(path).write_text(content)
@@ -261,38 +266,6 @@ def another_event_table(house):
     DeltaTable.create(str(house.lakehouse.events("clicks")), schema)
 
 
-def damage_event_log(house):
-    damage(max((house.lakehouse.events("clicks") / "_delta_log").glob("*.json")))
-
-
-def damage_ingest_record(house):
-    damage(house.lakehouse.ingest("clicks") / "ingest.json")
-
-
-def lose_quarantine(house):
-    shutil.rmtree(house.lakehouse.quarantine("clicks"))
-
-
-def lose_journal(house):
-    shutil.rmtree(house.lakehouse.ingest("clicks"))
-
-
-def damage_journal(house):
-    max((house.lakehouse.ingest("clicks") / "journal").glob("*.done.json")).write_text("{}")
-
-
-def later_form(house):
-    record = house.lakehouse.ingest("clicks") / "ingest.json"
-    record.write_text(json.dumps({**json.loads(record.read_text()), "format": 99}))
-
-
-def other_event_id(house):
-    record = house.lakehouse.ingest("clicks") / "ingest.json"
-    born = json.loads(record.read_text())
-    born["fixed"]["event_id"] = [["user", "string"]]
-    record.write_text(json.dumps(born))
-
-
 def other_columns(house):
     stream = STREAMS["clicks"]
     house._monkeypatch.setitem(
@@ -302,22 +275,40 @@ def other_columns(house):
     )
 
 
+LOG = "events/clicks/_delta_log/*.json"
+RECORD = "ingest/clicks/ingest.json"
+DAMAGED_INGEST = [
+    (["events/clicks"], delete, "its table events is gone"),
+    (["events/clicks"], "older", "the table is older than the journal"),
+    ([LOG], cut_short, "the log of its table events in"),
+    (["quarantine/clicks"], delete, "its table quarantine is gone"),
+    (["ingest/clicks"], delete, "has no record of the files they came from"),
+    (["ingest/clicks"], "older", "the journal is older than the table"),
+    ([RECORD], cut_short, "ingest.json is damaged"),
+    ([RECORD], changed_record(format=99), "is of another version of Keyfold"),
+    ([RECORD], changed_record(fixed={"event_id": [["user", "string"]]}), "began with event_id"),
+]
+
+
+@pytest.mark.parametrize(("patterns", "damage", "told"), DAMAGED_INGEST)
+def test_an_ingest_that_lost_a_part_is_rebuilt_by_the_command_that_its_error_names(house, patterns, damage, told):
+    break_home(house, patterns, damage)
+    rebuild_and_go_on(house, told)
+
+
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
-        (lose_events, "its table events is gone"),
-        (damage_event_log, "the log of its table events in"),
-        (damage_ingest_record, "ingest.json is damaged"),
         (another_event_table, "is not the table it wrote to, but another one"),
-        (lose_quarantine, "its table quarantine is gone"),
-        (lose_journal, "has no record of the files they came from"),
-        (later_form, "is of another version of Keyfold"),
-        (other_event_id, "began with event_id"),
         (other_columns, "clicks is only in the table"),
     ],
 )
 def test_an_ingest_that_cannot_go_on_is_rebuilt_by_the_command_that_its_error_names(house, fault, told):
     fault(house)
+    rebuild_and_go_on(house, told)
+
+
+def rebuild_and_go_on(house, told):
     message = house.refused("ingest", "clicks")
     assert told in message
     house.do(message)
@@ -328,7 +319,7 @@ def test_an_ingest_that_cannot_go_on_is_rebuilt_by_the_command_that_its_error_na
 
 
 def test_a_damaged_journal_of_ingest_is_rebuilt_by_the_command_that_its_error_names(house):
-    damage_journal(house)
+    break_home(house, ["ingest/clicks/journal/*.done.json"], write("{}"))
     message = house.refused("ingest", "clicks")
     said = house.do(message)
     assert "it is not known which landing folders were read before" in said
@@ -351,10 +342,14 @@ def test_a_lost_event_table_comes_back_from_all_of_its_landing_folders_and_its_j
     assert house.totals() == {"ann": 2, "bob": 2, "eve": 1}
 
 
+def damage_event_log(house):
+    break_home(house, [LOG], cut_short)
+
+
 def damage_new_events(house):
     house.land(("eve", 7))
     house.ingest()
-    damage(max(house.lakehouse.events("clicks").glob("*.parquet"), key=lambda path: path.stat().st_mtime_ns))
+    cut_short(max(house.lakehouse.events("clicks").glob("*.parquet"), key=lambda path: path.stat().st_mtime_ns))
 
 
 @pytest.mark.parametrize("fault", [damage_event_log, damage_new_events])
@@ -378,8 +373,8 @@ def test_a_job_that_was_not_told_of_a_rebuild_is_told_when_it_runs(house):
 def test_what_a_rebuild_replaces_is_kept_and_what_it_cannot_find_again_is_told(house):
     sorted(house.landing.iterdir())[0].unlink()
     said = " ".join(house.keyfold("ingest", "clicks", "--settle", "0", "--rebuild").split())
-    assert "1 of 2 files that were read from" in said
-    assert house.events() == ["ann"]
+    assert "1 of 3 files that were read from" in said
+    assert house.events() == ["ann", "bob"]
     (aside,) = (house.lakehouse.home / "aside").iterdir()
     assert sorted(rows_of(aside / "events")["user"]) == ["ann", "ann", "bob"]
     assert sorted(path.name for path in aside.iterdir()) == ["events", "ingest", "quarantine"]

@@ -37,30 +37,6 @@ def check_refused(lakehouse: Lakehouse, match: str) -> None:
     assert (summary.files, summary.duplicates) == (len(files), 1)
 
 
-def test_a_journal_that_is_older_than_its_tables_is_refused(lakehouse):
-    backup = lakehouse.home.with_name("backup")
-    ingest(SPARK, lakehouse, EVENTS)
-    copy_folder(lakehouse.ingest("clicks"), backup)
-    land(lakehouse.landing("clicks") / "b.json", [event("u", 3)])
-    ingest(SPARK, lakehouse, EVENTS)
-    remove_folder(lakehouse.ingest("clicks"))
-    copy_folder(backup, lakehouse.ingest("clicks"))
-    check_refused(lakehouse, "the journal is older than the table")
-
-
-def test_a_table_that_is_older_than_its_journal_is_refused(lakehouse):
-    backup = lakehouse.home.with_name("backup")
-    ingest(SPARK, lakehouse, EVENTS)
-    for number in (3, 5):
-        land(lakehouse.landing("clicks") / f"b{number}.json", [event("u", number)])
-        if number == 3:
-            copy_folder(lakehouse.events("clicks"), backup)
-        ingest(SPARK, lakehouse, EVENTS)
-    remove_folder(lakehouse.events("clicks"))
-    copy_folder(backup, lakehouse.events("clicks"))
-    check_refused(lakehouse, "the table is older than the journal")
-
-
 @pytest.mark.parametrize("table", ["events", "quarantine"])
 def test_a_table_of_another_history_that_has_taken_the_same_batch_is_refused(lakehouse, table):
     ingest(SPARK, lakehouse, EVENTS)

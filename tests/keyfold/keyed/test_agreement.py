@@ -52,29 +52,6 @@ def restore(generation, backup, *parts):
         copy_folder(backup / part, generation.folder / part)
 
 
-@pytest.mark.parametrize(
-    ("parts", "told"),
-    [
-        (["journal"], "the journal is older than the table"),
-        (["checkpoint"], "the checkpoint is older than the journal"),
-        (["tables"], "the table is older than the journal"),
-        (["tables/changes"], "table changes has taken batch 0 at last, but its journal"),
-        (["journal", "tables"], "the journal is older than the checkpoint"),
-        (["checkpoint", "tables"], "the table is older than the journal"),
-        (["journal", "checkpoint"], "the journal is older than the table"),
-    ],
-)
-def test_a_part_of_a_generation_that_was_restored_from_a_backup_is_refused_and_a_refresh_mends_it(
-    without_spark, lakehouse, rows, land, ran_thrice, parts, told
-):
-    restore(live(lakehouse), ran_thrice, *parts)
-    land(("eve", 9))
-    with pytest.raises(KeyfoldError, match=f"{told}.*--full-refresh"):
-        run_job(without_spark, lakehouse, totals())
-    run_job(without_spark, lakehouse, totals(), FullRefresh())
-    assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
-
-
 @pytest.mark.parametrize("table", ["totals", "changes"])
 def test_a_table_of_another_history_that_has_taken_the_same_batch_is_refused_and_a_refresh_mends_it(
     without_spark, lakehouse, rows, land, ran_thrice, table
@@ -178,14 +155,6 @@ def test_a_home_that_was_moved_goes_on(without_spark, lakehouse, land):
     assert (summary.generation, summary.counts.rows["windows"]) == ("generation-0001", 1)
 
 
-@pytest.mark.parametrize("what", ["state", "commits", "metadata"])
-def test_a_checkpoint_that_lost_a_part_is_refused(without_spark, lakehouse, ran_thrice, what):
-    part = live(lakehouse).checkpoint / what
-    remove_folder(part) if part.is_dir() else part.unlink()
-    with pytest.raises(KeyfoldError, match=r"is missing although batches were done.*--full-refresh"):
-        run_job(without_spark, lakehouse, totals())
-
-
 def test_on_spark_files_that_a_power_cut_left_empty_are_made_anew(spark, lakehouse, land, rows):
     land(("ann", 0))
     run_job(spark, lakehouse, totals())
@@ -202,12 +171,6 @@ def test_on_spark_files_that_a_power_cut_left_empty_are_made_anew(spark, lakehou
     assert summary.totals.events == 3
 
 
-def test_an_empty_file_of_a_batch_long_done_is_refused(without_spark, lakehouse, ran_thrice):
-    (live(lakehouse).checkpoint / "commits" / "0").write_bytes(b"")
-    with pytest.raises(KeyfoldError, match=r"commits/0 of its checkpoint is empty.*--full-refresh"):
-        run_job(without_spark, lakehouse, totals())
-
-
 def test_what_a_killed_first_batch_left_of_a_checkpoint_stops_no_later_run(without_spark, lakehouse, land, rows):
     land(("ann", 0))
     run_job(without_spark, lakehouse, windows())
@@ -216,14 +179,3 @@ def test_what_a_killed_first_batch_left_of_a_checkpoint_stops_no_later_run(witho
     (generation.checkpoint / "offsets" / ".0.tmp").write_text("half")
     (generation.checkpoint / "commits" / "0").unlink()
     assert run_job(without_spark, lakehouse, windows()).totals.events == 1
-
-
-def test_a_generation_of_the_first_form_asks_for_one_full_refresh(without_spark, lakehouse, land):
-    land(("ann", 0))
-    run_job(without_spark, lakehouse, windows())
-    record = lakehouse.job("windows") / "generation-0001" / "generation.json"
-    old = {name: value for name, value in json.loads(record.read_text()).items() if name != "format"}
-    record.write_text(json.dumps(old))
-    with pytest.raises(KeyfoldError, match=r"an earlier version of Keyfold.*keyfold run windows --full-refresh"):
-        run_job(without_spark, lakehouse, windows())
-    assert run_job(without_spark, lakehouse, windows(), FullRefresh()).generation == "generation-0002"

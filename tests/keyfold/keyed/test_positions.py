@@ -103,15 +103,15 @@ def test_a_gap_in_the_log_is_damage_for_runs_and_for_conservation(house, behind_
     table = house.lakehouse.events("clicks")
     if behind_checkpoint:
         DeltaTable(str(table)).create_checkpoint()
-    # Versions 1 and 2 were read, 3 to 5 are new.
-    entry = table / "_delta_log" / f"{4:020d}.json"
+    # Versions 1 to 3 were read, 4 to 6 are new.
+    entry = table / "_delta_log" / f"{5:020d}.json"
     content = entry.read_bytes()
     entry.unlink()
     message = house.refused("run", "totals")
-    with pytest.raises(KeyfoldError, match=r"events\.clicks.*(no entry of version 4|cannot be read).*--full-refresh"):
+    with pytest.raises(KeyfoldError, match=r"events\.clicks.*(no entry of version 5|cannot be read).*--full-refresh"):
         check_conservation(SESSION, house.lakehouse, totals())  # type: ignore[arg-type]
     if behind_checkpoint:
-        assert "no entry of version 4" in message
+        assert "no entry of version 5" in message
         house.do(message)
     else:
         entry.write_bytes(content)

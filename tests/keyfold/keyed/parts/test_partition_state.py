@@ -22,6 +22,7 @@ from keyfold.keyed.parts.manifest import NEVER, Manifest
 from keyfold.keyed.parts.part_rows import Sizes
 from keyfold.keyed.parts.partition_state import PartitionState
 from keyfold.keyed.rows.codec import polars_schema
+from tests.damages import cut_short, delete, flip
 from tests.examples import examples
 from tests.keyfold.keyed.toy_jobs import TIME, windows
 
@@ -259,25 +260,6 @@ def row_groups_read(monkeypatch):
     return read
 
 
-def damaged(played):
-    """The largest file of a partition's state."""
-    return max(played.folder.iterdir(), key=lambda path: path.stat().st_size)
-
-
-def lose(path):
-    path.unlink()
-
-
-def cut_short(path):
-    path.write_bytes(path.read_bytes()[:-20])
-
-
-def flip(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 3] ^= 0xFF
-    path.write_bytes(bytes(content))
-
-
 def flip_in_the_footer(path):
     content = bytearray(path.read_bytes())
     # In the slots with which row groups begin: a reader would miss rows without an error.
@@ -293,7 +275,7 @@ def replace_by_another(path):
 @pytest.mark.parametrize(
     ("damage", "why"),
     [
-        (lose, "it is missing"),
+        (delete, "it is missing"),
         (cut_short, "bytes and should have"),
         (flip, "a part of the state, cannot be used"),
         (flip_in_the_footer, "the checksum of its footer is another one"),
@@ -315,7 +297,7 @@ def test_a_part_that_is_not_what_was_written_is_refused_by_name(tmp_path, damage
 @pytest.mark.parametrize(
     ("damage", "why"),
     [
-        (lose, "it is missing"),
+        (delete, "it is missing"),
         (cut_short, "bytes and should have"),
         (flip, "its checksum differs"),
         (replace_by_another, "its checksum differs"),
