@@ -5,7 +5,7 @@ import os
 import threading
 import time
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -60,14 +60,6 @@ def read(admission: Admission) -> dict[str, KnownFile]:
     }
 
 
-def test_without_a_settling_time_every_file_is_admitted_in_order_of_its_path(landing):
-    put(landing / "deep" / "b.json")
-    put(landing / "a.json")
-    first = look(landing)
-    assert (paths(first), first.waiting) == (["a.json", "deep/b.json"], 0)
-    assert paths(look(landing, read(first))) == []
-
-
 def test_files_just_copied_are_given_the_time_to_settle_and_those_that_were_read_are_not(landing):
     put(landing / "a.json")
     began = time.monotonic()
@@ -107,17 +99,6 @@ def test_a_file_that_does_not_change_while_it_is_waited_for_is_whole_though_the_
     began = time.monotonic()
     assert paths(look(landing, settle=SHORT)) == ["a.json"]
     assert time.monotonic() - began < 2
-
-
-def test_with_done_markers_a_file_is_admitted_with_its_marker_and_stays_known_when_that_is_cleared_away(landing):
-    put(landing / "a.json")
-    put(landing / "b.json")
-    marker = put(landing / "a.json.done")
-    first = look(landing, settle=SHORT, done_marker=True)
-    assert (paths(first), first.waiting) == (["a.json"], 1)
-    marker.unlink()
-    again = look(landing, read(first), settle=SHORT, done_marker=True)
-    assert (paths(again), again.changed) == ([], {})
 
 
 @pytest.mark.parametrize(
@@ -240,31 +221,6 @@ def test_a_home_that_moves_reads_nothing_twice(lakehouse: Lakehouse, tmp_path: P
     assert ingest(SPARK, after, SALES).accepted == 1
     assert ingest(SPARK, after, SALES, outside).files == 0
     assert DeltaTable(str(after.events("sales"))).count() == 7
-
-
-@pytest.mark.parametrize("year", [1970, 2099, 2200])
-def test_a_file_s_own_time_says_nothing_of_its_arrival(lakehouse: Lakehouse, landing: Path, year: int):
-    path = put(landing / "cpu.json", metric(1) + metric(2).replace("2026", "2090"))
-    at = datetime(year, 1, 2, tzinfo=UTC).timestamp()
-    os.utime(path, (at, at))
-    summary = ingest(SPARK, lakehouse, METRICS, landing)
-    assert (summary.accepted, summary.quarantined) == (1, 1)
-    assert "past its arrival" in quarantine(lakehouse)[0]["reason"]
-    put(landing / "later.json", metric(3))
-    assert ingest(SPARK, lakehouse, METRICS, landing).accepted == 1
-
-
-def test_a_file_whose_name_is_not_utf_8_is_quarantined_and_the_others_go_on(lakehouse: Lakehouse, landing: Path):
-    put(landing / "cpu.json", metric(1))
-    put(landing / os.fsdecode(b"cp\xff.json"), metric(2))
-    summary = ingest(SPARK, lakehouse, METRICS, landing)
-    assert (summary.files, summary.accepted, summary.quarantined) == (2, 1, 1)
-    (reject,) = quarantine(lakehouse)
-    assert (Path(reject["file"]).name, reject["reason"]) == (
-        r"cp\xff.json",
-        "its name is not UTF-8; rename it, and it is read",
-    )
-    assert ingest(SPARK, lakehouse, METRICS, landing).files == 0
 
 
 def test_a_file_that_changes_while_it_is_read_counts_for_nothing_and_is_read_by_the_next_run(

@@ -24,9 +24,11 @@ from keyfold.ingestion import IngestSummary, batch, ingest, ingest_journal, inge
 from keyfold.journal import Journal
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.lakehouse.fail_points import POINTS
+from keyfold.lakehouse.log_changes import snapshot
 from keyfold.lakehouse.reading import data_file_paths
 from keyfold.storage.place import Place
-from keyfold.stream import Stream
+from keyfold.stream import INGESTED_AT, Stream
+from keyfold.times import micros
 from tests.examples import examples
 from tests.keyfold.ingestion.test_run import EVENTS, START, Crash, check_counts, event, land
 
@@ -149,6 +151,23 @@ def test_any_split_and_any_crash_leaves_the_events_that_stand(broken: BrokenRuns
         assert totals.files == len(files)
         for table in (lakehouse.events("clicks"), lakehouse.ingest("clicks") / "ids"):
             assert not list(table.glob("*.places.npy"))
+        check_arrivals(lakehouse)
+
+
+def check_arrivals(lakehouse: Lakehouse) -> None:
+    """Each event arrived when its batch was planned, by the rows and by the log's statistics, from which jobs plan."""
+    journal, events = ingest_journal(lakehouse, "clicks"), lakehouse.events("clicks")
+    stated = {file.path: (file.first, file.last) for file in snapshot(events, INGESTED_AT).files}
+    last = journal.last_done()
+    for number in range(last.batch + 1 if last else 0):
+        plan, done = journal.plan(number), journal.done(number)
+        assert plan is not None
+        assert done is not None
+        for file in done.tables["events"]:
+            arrived = pq.read_table(BytesIO((events / file.path).read_bytes()), columns=[INGESTED_AT]).column(0)
+            assert arrived.unique().to_pylist() == [plan.planned_at]
+            assert stated.pop(file.path) == (micros(plan.planned_at),) * 2
+    assert not stated
 
 
 def crash_at(point: str, count: int) -> Any:

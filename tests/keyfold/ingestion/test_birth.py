@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import ingest, ingest_totals, rebuild
+from keyfold.ingestion import ingest, rebuild
 from keyfold.lakehouse import Lakehouse
 from keyfold.stream import TIMESTAMP
 from keyfold.testing import local_spark
@@ -116,13 +116,3 @@ def test_a_part_of_the_index_that_is_gone_or_zeroed_is_made_anew_and_told(lakeho
     land(lakehouse.landing("clicks") / "c.json", [event("u", 2)])
     again = ingest(SPARK, lakehouse, EVENTS)
     assert (again.duplicates, again.describe()) == (1, [])
-
-
-def test_damage_to_the_journal_is_one_message(lakehouse):
-    ingest(SPARK, lakehouse, EVENTS)
-    (record,) = (lakehouse.ingest("clicks") / "journal").glob("*.done.json")
-    record.write_bytes(b"")
-    with pytest.raises(KeyfoldError, match="is damaged"):
-        ingest(SPARK, lakehouse, EVENTS)
-    with pytest.raises(KeyfoldError, match="is damaged"):
-        ingest_totals(lakehouse, EVENTS)

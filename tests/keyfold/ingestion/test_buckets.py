@@ -18,7 +18,7 @@ from keyfold.ingestion import IngestCounts, ingest, ingest_totals, is_unfinished
 from keyfold.ingestion import arrays as arrays_module
 from keyfold.ingestion.arrays import open_array, write_array
 from keyfold.ingestion.sources.files import list_files
-from keyfold.lakehouse import Lakehouse, exclusive, fail_points
+from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.lakehouse.reading import scan_table
 from keyfold.storage import object_path
 from keyfold.storage.object_path import ObjectPath
@@ -176,33 +176,6 @@ def test_a_store_that_is_gone_quarantines_no_file_and_the_next_run_goes_on(
         assert ingest(DRIVER, there, CLICKS).accepted == 1
         assert scan_table(there.quarantine("clicks")).collect().is_empty()
     fresh_connections()
-
-
-@pytest.mark.parametrize("point", ["plan: one of several", "commit: one table"])
-def test_a_run_that_broke_off_is_gone_on_with(there, point, monkeypatch):
-    landing = there.landing("clicks")
-    (landing / "a.ndjson").write_bytes(text(click(1), click(2)) + b"no json\n")
-    (landing / "b.ndjson").write_bytes(text(click(2), click(3)))
-
-    def stop(here: str) -> None:
-        if here == point:
-            raise RuntimeError(point)
-
-    monkeypatch.setattr(fail_points, "act", stop)
-    with pytest.raises(RuntimeError, match=point):
-        ingest(DRIVER, there, CLICKS, max_bytes_per_batch=1)
-    assert is_unfinished(there, "clicks") == (point != "plan: one of several")
-    monkeypatch.setattr(fail_points, "act", lambda _: None)
-    ingest(DRIVER, there, CLICKS, max_bytes_per_batch=1)
-    assert (seqs(there), is_unfinished(there, "clicks")) == ([1, 2, 3], False)
-    assert ingest_totals(there, CLICKS) == IngestCounts(2, 5, 3, 1, 1)
-
-
-def test_one_run_at_a_time_ingests_a_stream(there):
-    (there.landing("clicks") / "a.ndjson").write_bytes(text(click(1)))
-    with exclusive(there.ingest("clicks"), "a test"), pytest.raises(KeyfoldError, match="is already running"):
-        ingest(DRIVER, there, CLICKS)
-    ingest(DRIVER, there, CLICKS)
 
 
 def test_a_rebuild_puts_aside_what_was_there_and_goes_on_where_it_broke_off(there, monkeypatch):

@@ -1,17 +1,13 @@
 """Ingest from landing folder to tables: counts, copies, and what a run left that broke off. DuckDB and plain Python are the oracles."""
 
-import gzip
 import json
-import os
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -96,33 +92,6 @@ def test_real_rides_are_ingested_once(lakehouse: Lakehouse, real_data: Path):
     assert workshop.accepted == len((real_data / "workshop" / "one_ride.ndjson").read_text().splitlines())
 
 
-def test_all_formats_in_nested_folders_with_odd_names_come_in_together(lakehouse: Lakehouse, landing: Path):
-    points = [event("u", index) for index in range(8)]
-    text = [json.dumps(point).encode() + b"\n" for point in points]
-    csv = [f"user,seq,at,note\n{point['user']},{point['seq']},{point['at']},\n".encode() for point in points]
-    (landing / "deep" / "er: é").mkdir(parents=True)
-    (landing / "a b.json").write_bytes(text[0])
-    (landing / "deep" / "c%20d+#?.ndjson").write_bytes(text[1])
-    (landing / "deep" / "er: é" / "2016-06-21T17:00:00.jsonl").write_bytes(text[2])
-    (landing / "e.ndjson.gz").write_bytes(gzip.compress(text[3]))
-    (landing / "f.csv").write_bytes(csv[4])
-    (landing / "g.csv.gz").write_bytes(gzip.compress(csv[5]))
-    times = [point | {"at": datetime.fromisoformat(point["at"])} for point in points[6:]]
-    pq.write_table(pa.Table.from_pylist(times, schema=EVENTS.schema), landing / "h.parquet")
-    (landing / "empty.json").write_bytes(b"")
-    (landing / "broken.json.gz").write_bytes(gzip.compress(text[0])[:-4])
-    (landing / "notes.txt").write_text("hello")
-    (landing / ".hidden.json").write_bytes(b"rubbish")
-    (landing / "_temporary.json").write_bytes(b"rubbish")
-    summary = ingest(SPARK, lakehouse, EVENTS, landing)
-    check_counts(lakehouse, summary)
-    events, quarantine, _ = tables(lakehouse)
-    assert events == sorted([("u", index, START, None) for index in range(8)], key=repr)
-    rejected = {(raw, Path(file).relative_to(landing).as_posix(), line) for raw, file, line, *_ in quarantine}
-    assert rejected == {(None, "broken.json.gz", None), (None, "notes.txt", None)}
-    assert (summary.rows_read, summary.accepted, summary.quarantined) == (10, 8, 2)
-
-
 def test_elements_of_a_list_are_events_each_once_and_all_are_counted(lakehouse: Lakehouse, landing: Path):
     schema = pa.schema([("sensor", pa.string()), ("place", pa.int64()), ("value", pa.float64()), ("at", TIMESTAMP)])
     sources = {"sensor": Source("sensor.name"), "place": Source(place=True), "value": Source("values[].v")}
@@ -149,29 +118,6 @@ def test_elements_of_a_list_are_events_each_once_and_all_are_counted(lakehouse: 
         "not valid JSON",
         "values is missing",
     }
-
-
-def test_a_stream_without_an_event_id_keeps_every_row(lakehouse: Lakehouse, landing: Path):
-    land(landing / "a.json", [event()] * 3)
-    summary = ingest(SPARK, lakehouse, replace(EVENTS, event_id=()), landing)
-    assert (summary.accepted, summary.duplicates) == (3, 0)
-
-
-def test_a_renamed_landing_folder_brings_no_event_twice(lakehouse: Lakehouse, landing: Path):
-    land(landing / "a.json", [event("u", index) for index in range(5)])
-    ingest(SPARK, lakehouse, EVENTS, landing)
-    moved = landing.rename(landing.with_name("moved"))
-    summary = ingest(SPARK, lakehouse, EVENTS, moved)
-    check_counts(lakehouse, summary)
-    assert (summary.accepted, summary.duplicates, summary.totals.rows_read) == (0, 5, 10)
-
-
-def test_files_filled_in_later_with_old_times_are_read(lakehouse: Lakehouse, landing: Path):
-    land(landing / "new.json", [event("u", 1)])
-    ingest(SPARK, lakehouse, EVENTS, landing)
-    old = land(landing / "old.json", [event("u", 2)])
-    os.utime(old, (START.timestamp(), START.timestamp()))
-    assert ingest(SPARK, lakehouse, EVENTS, landing).accepted == 1
 
 
 def test_times_of_any_year_are_kept_or_rejected_but_block_nothing(lakehouse: Lakehouse, landing: Path):

@@ -54,13 +54,6 @@ def test_many_small_batches_leave_few_segments_that_know_every_event(tmp_path: P
         assert copies_of_history(tmp_path, live, away, 10).all()
 
 
-def test_large_segments_are_left_alone(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(segments, "_LARGEST", 4_000)
-    random = np.random.default_rng(4)
-    live = [write_segment(tmp_path, made(random, 2_000, hour)) for hour in range(20)]
-    assert sorted(merge_segments(tmp_path, live), key=lambda one: one.first) == live
-
-
 def test_only_segments_that_a_batch_s_times_meet_are_looked_at(tmp_path: Path, monkeypatch):
     random = np.random.default_rng(5)
     live = [write_segment(tmp_path, made(random, 100, hour)) for hour in range(5)]

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import IncompatibleState, Misconfigured
-from keyfold.ingestion import ingest, ingest_totals, is_unfinished, rebuild, split_reader
+from keyfold.ingestion import ingest, ingest_totals, is_unfinished, split_reader
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.state.changing.audit import Author
 from keyfold.state.erasure.erasing import Erasure, erase
@@ -140,15 +140,6 @@ def test_a_row_of_none_or_of_several_goes_to_the_landing_s_own_quarantine_with_w
     ]
 
 
-def test_each_file_is_read_once_for_all_its_streams(lakehouse: Lakehouse, monkeypatch: pytest.MonkeyPatch):
-    land(lakehouse, "a.json", MIXED)
-    land(lakehouse, "b.json", MIXED)
-    parsed = counting(monkeypatch)
-    read(lakehouse)
-    read(lakehouse)
-    assert parsed == ["a.json", "b.json"]
-
-
 def as_ndjson(frame: pl.DataFrame, path: Path) -> None:
     frame.write_ndjson(path)
 
@@ -201,12 +192,6 @@ def test_a_mixed_file_of_any_format_gives_what_files_of_one_kind_each_would(
         assert reasons(lakehouse, stream.name) == (sorted([*theirs, *unclaimed]) if stream is clicks else theirs)
 
 
-def test_a_file_that_cannot_be_read_is_quarantined_once(lakehouse: Lakehouse):
-    land(lakehouse, "a.txt", [])
-    read(lakehouse)
-    assert (len(reasons(lakehouse, "clicks")), len(reasons(lakehouse, "orders"))) == (1, 0)
-
-
 def test_a_stream_that_joins_reads_what_the_others_have_read(lakehouse: Lakehouse, monkeypatch: pytest.MonkeyPatch):
     land(lakehouse, "a.json", MIXED)
     alone = replace(CLICKS, where=None)
@@ -219,17 +204,6 @@ def test_a_stream_that_joins_reads_what_the_others_have_read(lakehouse: Lakehous
     assert parsed == ["a.json", "b.json"]
     assert stored(lakehouse, "orders") == [(1, 0), (5, 0)]
     assert ingest_totals(lakehouse, CLICKS).rows_read == before.rows_read + 1
-
-
-def test_one_stream_of_a_landing_is_rebuilt_alone(lakehouse: Lakehouse):
-    land(lakehouse, "a.json", MIXED)
-    read(lakehouse)
-    before = ingest_totals(lakehouse, CLICKS)
-    rebuild(SPARK, lakehouse, ORDERS, sharing=SHARING)
-    assert (stored(lakehouse, "clicks"), stored(lakehouse, "orders")) == ([(1, 0)], [(1, 0)])
-    assert (ingest_totals(lakehouse, CLICKS), ingest_totals(lakehouse, ORDERS).rows_read) == (before, 1)
-    read(lakehouse)
-    assert ingest_totals(lakehouse, ORDERS).rows_read == 1
 
 
 def test_conditions_that_change_while_a_killed_run_waits_are_refused(lakehouse: Lakehouse):

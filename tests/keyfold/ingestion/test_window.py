@@ -18,7 +18,6 @@ from keyfold.ingestion.duplicates import Ids
 from keyfold.ingestion.rebuilding import rebuild
 from keyfold.ingestion.segments import drop_before, merge_segments, open_segment, write_segment
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.parquet import read_parquet
 from keyfold.maintenance.backup import back_up, restore
 from keyfold.maintenance.checking import check
 from keyfold.stream import INGESTED_AT, Stream
@@ -139,15 +138,6 @@ def test_the_index_stays_as_small_as_the_window(tmp_path: Path):
     assert not summary.warnings
 
 
-def test_a_window_that_is_made_longer_makes_the_index_anew_from_the_event_table(tmp_path: Path):
-    lakehouse = lakehouse_with(tmp_path, 0, 500, 501)
-    for stream in (replace(WINDOWED, max_age=30 * DAY), replace(WINDOWED, max_age=None)):
-        land(lakehouse.landing("clicks") / f"{stream.max_age}.json", [event("u0", 1, 0)])
-        summary = ingest(no_spark(1), lakehouse, stream)
-        assert summary.duplicates == 1
-    assert "max_age or duplicate_window is longer now; it was rebuilt" in str(summary.warnings)
-
-
 def test_a_rebuild_takes_events_of_any_age_from_all_its_folders(tmp_path: Path):
     lakehouse = lakehouse_with(tmp_path, 0, 500)
     other = tmp_path / "other"
@@ -213,13 +203,3 @@ def test_segments_before_a_time_are_dropped_and_those_half_over_are_shortened(tm
     assert sorted(after.time) == [time for time in sorted(before.time) if time >= 1_300]
     assert (shortened.first, shortened.last) == (after.time.min(), live[1].last)
     assert drop_before(tmp_path, live, None) == tuple(live)
-
-
-def test_a_shorter_index_is_made_anew_from_the_files_of_its_time_alone(tmp_path: Path):
-    lakehouse = lakehouse_with(tmp_path, 0, 500, 501)
-    files = list(lakehouse.events("clicks").glob("*.parquet"))
-    (oldest,) = [path for path in files if START in read_parquet(path)["at"]]
-    oldest.unlink()
-    since = START + timedelta(hours=500)
-    found = segments.rebuild_segments(tmp_path / "ids", WINDOWED, lakehouse.events("clicks"), since)
-    assert sum(one.rows for one in found) == 2

@@ -119,15 +119,6 @@ def test_state_of_an_older_version_over_a_newer_one_is_refused(without_spark, la
     assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
 
 
-def test_a_whole_generation_that_was_restored_goes_on_from_where_it_stood(
-    without_spark, lakehouse, rows, land, ran_thrice
-):
-    restore(live(lakehouse), ran_thrice, "journal", "checkpoint", "tables")
-    land(("eve", 9))
-    run_job(without_spark, lakehouse, totals())
-    assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
-
-
 def test_an_event_table_that_is_older_than_the_job_or_another_one_is_refused(without_spark, lakehouse, rows, land):
     old = lakehouse.home.with_name("old")
     land(("ann", 0))

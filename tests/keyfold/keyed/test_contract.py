@@ -30,7 +30,7 @@ from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file
 from keyfold.stream import INGESTED_AT
 from tests.examples import examples
-from tests.keyfold.keyed.toy_jobs import CLICK, LENGTH, TIME, clicks, notes, visits, windows
+from tests.keyfold.keyed.toy_jobs import CLICK, LENGTH, TIME, clicks, notes, visits, windows, windows_per_key
 from tests.keyfold.keyed.without_spark import Cut, PowerCut
 from tests.keyfold.state.local_state import frames_of_state
 from tests.lake import Lake, minutes
@@ -175,6 +175,7 @@ class Case:
 
 CASES = {
     "windows": Case(windows, Windows),
+    "windows, key by key": Case(windows_per_key, Windows),
     "passing, by event time": Case(passing, Passed),
     "passing, by arrival": Case(passing, Passed, by_arrival=True),
     "rows added and dropped": Case(notes, Notes, by_batch=True),

@@ -109,19 +109,6 @@ def site(tmp_path):
     return Site(tmp_path)
 
 
-def test_a_job_reads_what_another_has_written_and_each_row_once(site):
-    site.click(("ann", 0), ("ann", 30), ("bob", 70), ("ann", 200))
-    site.run(HOURLY)
-    site.run(DAILY)
-    site.click(("ann", 60 * 13), ("ann", 60 * 40))
-    site.run(HOURLY)
-    site.run(DAILY)
-    midnight = NOON.replace(hour=0)
-    day = timedelta(days=1)
-    assert site.table("hourly")[0] == ("ann", NOON, 2)
-    assert site.table("daily") == [("ann", midnight, 3), ("ann", midnight + day, 1), ("bob", midnight, 1)]
-
-
 def test_event_time_goes_on_with_the_producer_also_where_it_writes_nothing(site):
     site.click(("ann", 0), ("ann", 61 + 5))
     site.run(HOURLY)

@@ -21,7 +21,7 @@ from keyfold.lakehouse.files import files_below, second_name
 from keyfold.storage.lease import LeaseTakenError
 from keyfold.storage.place import path_below
 from tests.keyfold.keyed.forked_runs import FILE_BY_FILE, REFUSED
-from tests.keyfold.keyed.toy_jobs import START, totals, windows
+from tests.keyfold.keyed.toy_jobs import totals
 from tests.lake import Lake
 from tests.object_store import REGION
 
@@ -103,21 +103,6 @@ def count(told, lakehouse, what):
     done = live and live.journal.last_done()
     assert done, what
     assert (done.total_events, done.total_rows) == (4, {"totals": 4, "changes": 4, "late.totals": 0}), what
-
-
-def test_a_job_runs_on_and_anew_and_its_tables_are_found(without_spark, lakehouse):
-    Lake(lakehouse).click(("ann", 0), ("bob", 60))
-    assert run_job(without_spark, lakehouse, windows()).generation == "generation-0001"
-    assert Lake(lakehouse).rows("windows") == [("ann", START, 1)]
-    Lake(lakehouse).click(("ann", 90))
-    for mode, generation in ((Incremental(), "generation-0001"), (FullRefresh(), "generation-0002")):
-        assert run_job(without_spark, lakehouse, windows(), mode).generation == generation
-        assert Lake(lakehouse).rows("windows") == [("ann", START, 1), ("bob", START + timedelta(hours=1), 1)]
-    # One behind the forerunner is cleared away, its files with it.
-    for _ in range(2):
-        run_job(without_spark, lakehouse, windows(), FullRefresh())
-    names = [folder.name for folder in lakehouse.job("windows").glob("generation-*")]
-    assert sorted(names) == ["generation-0002", "generation-0003", "generation-0004"]
 
 
 def test_the_folder_of_a_dead_generation_is_no_other_one_s(without_spark, lakehouse, cut_power):

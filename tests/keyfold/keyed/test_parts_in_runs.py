@@ -5,17 +5,15 @@ import random
 import pytest
 from deltalake import DeltaTable
 
-from keyfold.errors import Damaged, KeyfoldError
+from keyfold.errors import Damaged
 from keyfold.journal import checksums
-from keyfold.keyed.calling.harness import TestHarness
-from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.parts.part_rows import Sizes
 from keyfold.keyed.runner import run_job
 from keyfold.keyed.running import batches, operator
 from keyfold.maintenance.checking import check
 from keyfold.testing.local_batches import local_manifests
-from tests.keyfold.keyed.toy_jobs import clicks, windows
+from tests.keyfold.keyed.toy_jobs import windows
 from tests.keyfold.state.local_state import frames_of_state
 from tests.lake import Lake
 
@@ -71,26 +69,6 @@ def test_files_that_no_retained_batch_needs_are_deleted(lakehouse, without_spark
     assert {path.name for path in generation.parts.iterdir()} <= named
 
 
-@pytest.mark.parametrize("damage", ["lost", "cut short"])
-def test_a_run_whose_state_lacks_a_part_is_refused_with_the_remedy(lakehouse, without_spark, small_parts, damage):
-    Lake(lakehouse).click(*[(user, 1) for user in USERS])
-    run_job(without_spark, lakehouse, windows())
-    path = max(Lake(lakehouse).live("windows").parts.iterdir())
-    content = path.read_bytes()
-    if damage == "lost":
-        path.unlink()
-    else:
-        path.write_bytes(content[:-9])
-    Lake(lakehouse).click(*[(user, 2) for user in USERS])
-    with pytest.raises(Damaged, match=rf"job windows.*{path.name}.*--full-refresh"):
-        run_job(without_spark, lakehouse, windows())
-    path.write_bytes(content)
-    run_job(without_spark, lakehouse, windows())
-    path.unlink()
-    summary = run_job(without_spark, lakehouse, windows(), FullRefresh())
-    assert summary.totals.events == 2 * len(USERS)
-
-
 def test_a_part_that_is_damaged_behind_the_checks_of_a_start_is_found_by_the_worker(
     lakehouse, without_spark, small_parts
 ):
@@ -104,18 +82,6 @@ def test_a_part_that_is_damaged_behind_the_checks_of_a_start_is_found_by_the_wor
     with pytest.raises(Damaged, match="a part of the state, cannot be used: it is missing; restore it from a backup"):
         run_job(without_spark, lakehouse, windows())
     assert DeltaTable(str(generation.table("windows"))).version() <= 1
-
-
-def test_a_step_that_returns_state_of_other_keys_fails_the_run_and_the_harness(lakehouse, without_spark):
-    def step(state, events, clock):
-        answer = windows().step(state, events, clock)
-        return type(answer)(state=answer.state.with_columns(user=answer.state["user"] + "?"), output=answer.output)
-
-    Lake(lakehouse).click(*[("ann", 1)])
-    with pytest.raises(KeyfoldError, match=r"1 rows of keys \(user\) that it was not given"):
-        run_job(without_spark, lakehouse, windows(step=step))
-    with pytest.raises(Exception, match="that it was not given"):
-        TestHarness(windows(step=step)).batch(clicks(("ann", 1)))
 
 
 def test_a_check_of_the_lakehouse_names_a_part_that_is_damaged_or_gone(lakehouse, without_spark, small_parts):

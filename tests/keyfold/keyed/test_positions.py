@@ -73,15 +73,6 @@ def fail(_: object) -> None:
     raise OSError("the disk is full")
 
 
-def test_an_event_table_that_was_restored_to_where_it_stood_is_gone_on_with(house):
-    backup = Backup(house)
-    backup.restore()
-    house.land(("bob", 10))
-    house.ingest()
-    house.run()
-    assert house.totals() == {"ann": 2, "bob": 2}
-
-
 def test_a_branch_that_has_read_another_history_is_not_promoted(house):
     backup = Backup(house)
     run_job(SPARK, house.lakehouse, totals(), Replay("again"))

@@ -24,14 +24,10 @@ from keyfold.lakehouse import exclusive
 from tests.keyfold.keyed.toy_jobs import (
     START,
     sum_clicks,
-    totals,
     windows,
-    windows_per_key,
 )
 
-FILE_BY_FILE = RunOptions(max_bytes_per_batch=1)
 BUSY = [("ann", 0), ("bob", 1), ("ann", 5), ("eve", 9), ("bob", 20), ("ann", 21), ("eve", 40), ("ann", 41)]
-COMBINED = {"combine": sum_clicks, "event_count": pl.col("clicks").sum()}
 
 
 @pytest.fixture
@@ -49,39 +45,6 @@ def hours_later(monkeypatch):
     return pass_by
 
 
-def test_state_closes_when_its_timer_is_due_and_not_before(without_spark, lakehouse, land, rows, minutes):
-    land(("ann", 0), ("ann", 4), ("bob", 12))
-    summary = run_job(without_spark, lakehouse, windows())
-    assert summary.watermark == minutes(7)
-    assert (summary.counts.events, summary.totals.open_events) == (3, 3)
-    run_job(without_spark, lakehouse, windows(), Incremental(advance_to=minutes(10) - timedelta(milliseconds=1)))
-    assert rows("windows") == []
-    run_job(without_spark, lakehouse, windows(), Incremental(advance_to=minutes(10)))
-    assert rows("windows") == [("ann", START, 2)]
-
-
-def test_new_events_close_what_is_due_within_the_same_run(without_spark, lakehouse, land, rows):
-    land(("ann", 0))
-    land(("bob", 60))
-    summary = run_job(without_spark, lakehouse, windows())
-    assert rows("windows") == [("ann", START, 1)]
-    assert summary.counts.rows["windows"] == 1
-    assert len(summary.batch_seconds) == 1
-
-
-def test_a_late_event_goes_to_its_open_state_or_else_to_the_late_table(without_spark, lakehouse, land, rows, minutes):
-    land(("ann", 0), ("bob", 12))
-    run_job(without_spark, lakehouse, windows())
-    land(("ann", 1), ("eve", 2), ("eve", 3))
-    summary = run_job(without_spark, lakehouse, windows(), Incremental(advance_to=minutes(60)))
-    assert rows("windows") == [("ann", START, 2), ("bob", minutes(10), 1)]
-    assert [row[:2] for row in rows("late.windows")] == [("eve", minutes(2)), ("eve", minutes(3))]
-    assert summary.totals.rows["late.windows"] == 2
-    found = check_conservation(without_spark, lakehouse, windows())
-    assert (found.events_read, found.in_outputs, found.open_events, found.late) == (5, 3, 0, 2)
-    assert found.balanced
-
-
 def test_a_run_in_which_nothing_came_and_nothing_is_due_makes_no_batch_and_time_goes_on(
     without_spark, lakehouse, land, hours_later, minutes
 ):
@@ -93,30 +56,6 @@ def test_a_run_in_which_nothing_came_and_nothing_is_due_makes_no_batch_and_time_
     assert (len(first.batch_seconds), len(again.batch_seconds)) == (1, 0)
     assert again.watermark is not None
     assert minutes(60 - 5 + 4) <= again.watermark < minutes(60 - 5 + 5)
-
-
-def test_a_run_without_news_advances_no_event_time_unless_the_job_asks_for_it(
-    without_spark, lakehouse, land, rows, hours_later, minutes
-):
-    land(("ann", 0))
-    run_job(without_spark, lakehouse, windows())
-    hours_later(10)
-    assert run_job(without_spark, lakehouse, windows()).watermark == minutes(-5)
-    assert rows("windows") == []
-
-
-def test_on_a_silent_stream_time_goes_on_and_open_state_closes(without_spark, lakehouse, land, rows, hours_later):
-    job = windows(idle_after=timedelta(minutes=2))
-    land(("ann", 0))
-    run_job(without_spark, lakehouse, job)
-    run_job(without_spark, lakehouse, job)
-    assert rows("windows") == []
-    hours_later(14 / 60)
-    run_job(without_spark, lakehouse, job)
-    assert rows("windows") == []
-    hours_later(16 / 60)
-    run_job(without_spark, lakehouse, job)
-    assert rows("windows") == [("ann", START, 1)]
 
 
 def test_a_clock_that_jumps_moves_no_event_time_and_is_said(without_spark, lakehouse, land, rows, hours_later, minutes):
@@ -143,40 +82,12 @@ def test_an_idle_after_that_is_shorter_than_the_usual_gap_is_warned_of(without_s
     assert re.search(r"events usually come every 1:00:0\d, and idle_after is 0:10:00", warned[0])
 
 
-@pytest.mark.parametrize("make", [windows, windows_per_key, lambda: windows(**COMBINED)])
-def test_one_batch_or_many_combined_or_not_by_table_or_by_key_the_answer_is_one(
-    without_spark, lakehouse, land, rows, minutes, make
-):
-    for start in range(0, len(BUSY), 2):
-        land(*BUSY[start : start + 2])
-    summary = run_job(without_spark, lakehouse, make(), Incremental(advance_to=minutes(600)), options=FILE_BY_FILE)
-    assert len(summary.batch_seconds) > 3
-    assert rows("windows") == [
-        ("ann", START, 2),
-        ("ann", minutes(20), 1),
-        ("ann", minutes(40), 1),
-        ("bob", START, 1),
-        ("bob", minutes(20), 1),
-        ("eve", START, 1),
-        ("eve", minutes(40), 1),
-    ]
-
-
 def test_a_combined_batch_reaches_the_step_with_fewer_rows(without_spark, lakehouse, land, rows, minutes):
     land(*[("ann", 0)] * 50)
     summary = run_job(without_spark, lakehouse, windows(combine=sum_clicks))
     assert summary.counts.events == 1
     run_job(without_spark, lakehouse, windows(combine=sum_clicks), Incremental(advance_to=minutes(60)))
     assert rows("windows") == [("ann", START, 50)]
-
-
-def test_an_upsert_table_holds_the_last_row_of_a_key(without_spark, lakehouse, land, rows):
-    land(("ann", 0), ("bob", 1))
-    run_job(without_spark, lakehouse, totals())
-    land(("ann", 2), ("ann", 3))
-    run_job(without_spark, lakehouse, totals())
-    assert rows("totals") == [("ann", 3), ("bob", 1)]
-    assert rows("changes") == [("ann", 1), ("ann", 2), ("bob", 1)]
 
 
 def test_progress_says_how_much_is_done_of_all(without_spark, lakehouse, land):

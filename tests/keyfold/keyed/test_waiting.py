@@ -70,21 +70,7 @@ def test_rows_that_wait_are_held_to_the_columns_of_state():
         harness.batch(clicks(("ann", 2)))
 
 
-def test_a_step_may_add_nothing_and_drop_nothing():
-    harness = TestHarness(notes(step=lambda state, events, clock: Step(add=state.clear(), output=events)))
-    harness.batch(clicks(("ann", 1)))
-    assert harness.state.height == 0
-
-
 def test_a_step_that_says_nothing_of_its_output_is_told_its_columns():
     harness = TestHarness(notes(step=lambda state, events, clock: Step(state=state)))
     with pytest.raises(ValueError, match="the step's output misses user, at, clicks"):
         harness.batch(clicks(("ann", 1)))
-
-
-def test_rows_that_are_added_are_behind_those_that_the_key_has():
-    harness = TestHarness(notes())
-    harness.batch(clicks(("ann", 5), ("bob", 1)))
-    harness.batch(clicks(("ann", 3)))
-    minutes = harness.state.filter(pl.col("user") == "ann")["at"].dt.minute()
-    assert minutes.to_list() == [5, 3]

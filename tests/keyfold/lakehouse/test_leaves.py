@@ -31,9 +31,7 @@ from keyfold.lakehouse.leaves import (
 )
 from keyfold.lakehouse.merging import merge_files
 from keyfold.lakehouse.reading import scan_table
-from keyfold.lakehouse.row_erasure import erase_rows
 from keyfold.maintenance.compaction import compact
-from keyfold.storage.place import to_place
 from tests.examples import examples
 from tests.keyfold.ingestion.test_batch import changed
 from tests.keyfold.keyed.without_spark import Cut, PowerCut
@@ -44,7 +42,6 @@ from tests.keyfold.lakehouse.test_merging import (
     VALUES,
     Rows,
     Table,
-    merge_after_a_cut,
     merge_after_a_full_disk,
     value,
 )
@@ -131,18 +128,6 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Divided:
     return made
 
 
-def test_a_table_in_a_bucket_is_divided_and_merged_into_as_one_on_a_disk(bucket: str, monkeypatch: pytest.MonkeyPatch):
-    for name, size in SMALL.items():
-        monkeypatch.setattr(merging, name, size)
-    monkeypatch.setattr(leaves, "_LARGEST", 2_000)
-    table = Divided(to_place(f"s3a://{bucket}/a table"), pa.schema([("user", pa.string()), *VALUES]))
-    table.take({(f"u{at}",): value(at) for at in range(400)}, 0)
-    for batch in range(1, 4):
-        table.take({("u7",): value(-batch), (f"new {batch}",): value(1)}, batch)
-        table.check()
-    assert len(table.leaves()) >= 2
-
-
 def test_a_table_of_files_of_any_keys_is_divided_when_few_of_them_change(table: Divided):
     table.check()
     assert set(table.leaves().values()) == table.files()
@@ -164,13 +149,6 @@ def test_only_the_leaves_of_changed_keys_are_written_anew(table: Divided):
     assert table.leaves() == kept, "the same keys are in no leaf any more"
 
 
-def test_new_keys_alone_are_appended(table: Divided):
-    before = table.files()
-    table.take({(f"new {at}",): value(at) for at in range(4)}, 2)
-    table.check()
-    assert table.files() > before
-
-
 def test_rows_that_have_come_together_become_leaves_of_about_one_size(table: Divided):
     for batch in range(2, 41):
         table.take({(f"v{batch}-{at}",): value(at) for at in range(16)}, batch)
@@ -179,12 +157,6 @@ def test_rows_that_have_come_together_become_leaves_of_about_one_size(table: Div
     assert len(table.leaves()) >= 16
     depths = {len(leaf) for leaf in table.leaves()}
     assert len(depths) == 1, "a table that has grown is divided further, all of it"
-
-
-def test_more_changed_keys_than_leaves_leave_few_large_files(table: Divided):
-    table.take({(f"u{at}",): value(at + 1) for at in range(300)}, 2)
-    table.check()
-    assert len(table.files()) < 5
 
 
 def test_a_column_that_the_table_got_later_is_null_in_leaves_that_are_written_anew(table: Divided):
@@ -201,19 +173,6 @@ def test_leaves_are_not_joined_by_maintenance(table: Divided):
     before = table.files()
     compact(table.path)
     assert table.files() == before
-
-
-def test_erased_rows_are_gone_and_the_rest_goes_on(table: Divided):
-    erase_rows(table.path, pl.col("user").is_in(["u1", "u2"]))
-    del table.expected[("u1",)], table.expected[("u2",)]
-    table.check()
-    table.take({("u1",): value(1), ("u3",): value(3)}, 2)
-    table.check()
-    table.leaves()
-
-
-def test_a_merge_that_is_cut_off_before_its_commit_is_done_by_the_next(table: Divided, monkeypatch):
-    merge_after_a_cut(table, {("u1",): value(4), ("new",): value(6)}, monkeypatch)
 
 
 @pytest.mark.parametrize("count", [1, 2])

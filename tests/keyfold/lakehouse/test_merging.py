@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -246,17 +246,6 @@ def test_a_log_that_tells_times_in_whole_milliseconds_hides_no_row(tmp_path):
     assert scan_table(table.path).collect().rows() == [(moment, 2)]
 
 
-def test_small_files_become_one_and_large_ones_are_written_each_for_itself(table, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(merging, "_TOGETHER", 0)
-        table.take({("ann",): value(4), ("eve",): value(5)}, 2)
-    table.check()
-    assert len(table.files()) == 2, "bob's file without ann, and the new rows; of eve's file nothing is left"
-    table.take({("ann",): value(6), ("bob",): value(7), ("zoe",): value(8)}, 3)
-    table.check()
-    assert len(table.files()) == 1
-
-
 def test_who_reads_what_comes_to_a_table_is_told_of_rows_that_changed_and_given_those_that_are_new(table):
     position = position_at(table.path, DeltaTable(str(table.path)).version())
     table.take({("new",): value(5), ("newer",): value(6)}, 2)
@@ -352,19 +341,6 @@ def test_two_rows_of_one_key_in_a_batch_are_refused_without_a_word_of_their_valu
         table.merge(files, 2)
     assert "secret" not in str(told.value)
     table.check()
-
-
-def test_a_column_that_the_table_got_later_is_null_in_rows_that_stay(table):
-    later = Schema.from_arrow(pa.schema([("later", pa.int32())])).fields
-    DeltaTable(str(table.path)).alter.add_columns(later)
-    table.merge(table.staged({("ann",): value(4)}), 2)
-    found = scan_table(table.path).collect()
-    assert found.schema["later"] == pl.Int32
-    assert sorted(found.select("user", "count", "later").rows()) == [
-        ("ann", 4, None),
-        ("bob", 2, None),
-        ("eve", 3, None),
-    ]
 
 
 def test_what_a_table_is_told_to_be_stays_so(table):

@@ -143,13 +143,6 @@ def test_a_source_that_cannot_be_read_seeds_nothing(spark, ran, tmp_path, name, 
             bootstrap(spark, ran, windows(), seed(tmp_path, name, content), dry_run=dry_run)
 
 
-def test_a_truncated_parquet_file_seeds_nothing(spark, ran, tmp_path):
-    whole = tmp_path / "whole.parquet"
-    pl.DataFrame({"user": ["ann"] * 1000, "clicks": range(1000)}).write_parquet(whole)
-    with Refused(ran, PARQUET):
-        bootstrap(spark, ran, windows(), seed(tmp_path, "seed.parquet", whole.read_bytes()[:-9]))
-
-
 def test_a_delta_table_that_lost_a_file_seeds_nothing(spark, ran, tmp_path):
     folder = tmp_path / "seeds"
     pl.DataFrame({"user": ["ann"], "clicks": [1]}).write_delta(str(folder))
@@ -157,15 +150,6 @@ def test_a_delta_table_that_lost_a_file_seeds_nothing(spark, ran, tmp_path):
     file.unlink()
     with Refused(ran, f"seeds cannot be read: .*{file.name}"):
         bootstrap(spark, ran, windows(), Bootstrap(str(folder)))
-
-
-def test_a_list_with_a_value_that_does_not_fit_seeds_nothing(spark, ran, tmp_path):
-    tagged = windows(state=pa.schema([("user", pa.string()), ("clicks", pa.int64()), ("scores", pa.list_(pa.int64()))]))
-    wanted = seed(
-        tmp_path, "seed.jsonl", '{"user": "ann", "scores": ["1", null]}\n{"user": "bob", "scores": ["2", "x"]}'
-    )
-    with Refused(ran, r"scores is no List\(Int64\) in 1 rows \(row 2"):
-        bootstrap(spark, ran, tagged, wanted)
 
 
 @pytest.mark.parametrize(

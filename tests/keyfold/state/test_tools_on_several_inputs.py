@@ -46,6 +46,8 @@ def counted(home):
     return sorted(home.table().select(COUNTS).rows())
 
 
+# `reading/test_reader.py` and `test_round_trip_on_spark.py` read, compare and move on Spark in `make test`.
+@pytest.mark.slow
 def test_state_is_read_compared_redriven_corrected_and_moved(spark, tmp_path):
     home = Home(tmp_path, spark=spark)
     home.land(ORDERS, orders(("a", 0, "tea"), ("b", 70, "jam")))

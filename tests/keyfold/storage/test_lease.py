@@ -128,8 +128,14 @@ def test_a_store_that_refuses_is_told_with_what_to_look_at(folder, object_store,
     assert "planted" not in str(refused.value)
 
 
-@pytest.mark.parametrize("nth", range(4))
-@pytest.mark.parametrize("fault", [Fault.LOST, Fault.CUT, Fault.BUSY])
+@pytest.mark.parametrize(
+    ("fault", "nth"),
+    [
+        pytest.param(fault, nth, marks=() if fault is Fault.LOST or nth == 1 else pytest.mark.slow)
+        for fault in (Fault.LOST, Fault.CUT, Fault.BUSY)
+        for nth in range(4)
+    ],
+)
 def test_a_lost_answer_loses_no_lease(folder, bucket, object_store, monkeypatch, fault, nth):
     with faulty_store(object_store.endpoint) as faulty:
         monkeypatch.setenv("AWS_ENDPOINT_URL", faulty.endpoint)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.drift import find_drift
 from keyfold.ingestion.parsing import parse_file
-from keyfold.stream import INGESTED_AT, TIMESTAMP, Source, Stream
+from keyfold.stream import INGESTED_AT, Stream
 from spark_jobs.streams import SALES, STREAMS
 from tests.examples import examples
 
@@ -40,12 +40,6 @@ def reasons(rows) -> list[str]:
     return [reject.reason for reject in rows.rejects]
 
 
-def test_a_csv_field_that_is_empty_is_no_time_and_a_word_is_a_wrong_one(tmp_path):
-    rows = read(SALES, tmp_path / "a.csv", "StockCode,Quantity,InvoiceDate", "1,2,", "1,2,soon", f"1,2,{SOLD}")
-    assert rows.accepted["time"].to_list() == [ARRIVED, SOLD]
-    assert reasons(rows) == ["time is not an ISO 8601 time: soon"]
-
-
 def test_parquet_may_lack_times_too(tmp_path):
     table = pa.table(
         {"item": ["Mac", "Mac"], "quantity": [1, 2], "time": pa.array([None, SOLD], pa.timestamp("us", "UTC"))}
@@ -55,30 +49,11 @@ def test_parquet_may_lack_times_too(tmp_path):
     assert rows.accepted["time"].to_list() == [ARRIVED, SOLD]
 
 
-def test_what_else_is_missing_is_still_missing(tmp_path):
-    rows = read(SALES, tmp_path / "a.json", '{"quantity":5}', '{"item":"Mac"}')
-    assert [reason.partition(":")[0] for reason in reasons(rows)] == ["item is missing", "quantity is missing"]
-
-
-def test_a_stream_that_does_not_say_so_wants_the_time(tmp_path):
-    strict = replace(SALES, missing_time="quarantine")
-    assert reasons(read(strict, tmp_path / "a.json", MAC)) == [
-        "time is missing: no value in time or InvoiceDate or timestamp"
-    ]
-
-
 def test_messages_that_have_no_time_at_all_are_of_their_arrival_whatever_raw_column_has_its_name(tmp_path):
     rows = read(TIMELESS, tmp_path / "a.json", '{"device":"a","level":1,"ingested_at":"1999-01-01T00:00:00Z"}')
     assert rows.accepted.rows(named=True) == [{"device": "a", "level": 1, INGESTED_AT: ARRIVED}]
     (drift,) = find_drift(TIMELESS, [tmp_path / "a.json"])
     assert (drift.unknown, drift.lacking) == ((INGESTED_AT,), ())
-
-
-def test_the_raw_column_of_that_name_can_be_had_under_another(tmp_path):
-    schema = TIMELESS.schema.append(pa.field("received_at", TIMESTAMP))
-    stream = replace(TIMELESS, schema=schema, sources={"received_at": Source((INGESTED_AT,))})
-    rows = read(stream, tmp_path / "a.json", '{"device":"a","ingested_at":"1999-01-01T00:00:00Z"}')
-    assert rows.accepted["received_at"].to_list() == [datetime(1999, 1, 1, tzinfo=UTC)]
 
 
 def test_the_arrival_is_never_too_far_ahead(tmp_path):

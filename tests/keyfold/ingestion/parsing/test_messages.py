@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -114,9 +113,3 @@ def test_each_message_has_an_arrival_of_its_own_and_is_bounded_by_it():
     assert found.accepted[INGESTED_AT].to_list() == [ARRIVED]
     assert [one.line for one in found.rejects] == [1, 2]
     assert "past its arrival" in found.rejects[0].reason
-
-
-@pytest.mark.parametrize("count", [0, 1])
-def test_few_messages_are_messages_too(count):
-    found = parse_messages(STREAM, [json.dumps(GOOD).encode()] * count, np.arange(count), ARRIVED)
-    assert (found.read, found.accepted.height) == (count, count)

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,10 +14,9 @@ from hypothesis import strategies as st
 
 from keyfold.columns import column, required
 from keyfold.errors import Misconfigured
-from keyfold.ingestion.parsing import parse_messages
 from keyfold.ingestion.parsing.json_texts import JsonTexts, with_one_element
 from keyfold.stream import TIMESTAMP, Source, Stream
-from keyfold.stream.raw_paths import name_of, path_of
+from keyfold.stream.raw_paths import path_of
 from tests.examples import examples
 from tests.keyfold.ingestion.parsing.reading import file_rows
 
@@ -96,14 +93,6 @@ def test_paths_lead_through_objects_and_lists_and_whole_numbers_stay_exact(tmp_p
     assert rows[0]["time"] == MOMENT
 
 
-@pytest.mark.parametrize("lacking", [{"device": None}, {"device": {}}, {"device": {"id": None}}])
-def test_a_line_that_lacks_a_path_fares_as_one_that_lacks_a_flat_column(tmp_path, lacking):
-    (row,) = parsed(tmp_path, line(**lacking))
-    assert row["reason"] == "readings[0]: device is missing: no value in device.id"
-    (row,) = parsed(tmp_path, line(rooms=None, device={"id": 1}))
-    assert (row["room"], row["reason"]) == (None, None)
-
-
 def test_a_path_through_what_is_no_object_is_named(tmp_path):
     rows = parsed(tmp_path, line(device="x"), line(device={"id": "x"}), line(readings={"value": 1}), line())
     assert reasons(rows) == [
@@ -128,14 +117,6 @@ def test_a_bad_element_goes_to_quarantine_with_its_place_and_the_others_are_even
         ("readings[3]: value is missing: no value in readings[].value", [{}]),
     ]
     assert all(json.loads(row["raw"])["device"] == {"id": 7, "room": "hall"} for row in rows if row["reason"])
-
-
-def test_a_line_without_the_list_goes_to_quarantine_and_one_of_an_empty_list_has_no_events(tmp_path):
-    rows = parsed(tmp_path, line(readings=[]), line(readings=None), line())
-    assert [(row["line"], row["reason"]) for row in rows] == [
-        (2, "readings is missing: there is no list whose elements would be events"),
-        (3, None),
-    ]
 
 
 def test_a_list_of_plain_values_becomes_events_too(tmp_path):
@@ -237,21 +218,6 @@ def test_of_parquet_json_text_is_what_the_value_says(tmp_path):
     assert (json.loads(first["payload"]), second["payload"]) == ({"a": 1, "b": ["x"]}, None)
 
 
-def test_messages_of_kafka_become_the_elements_of_their_lists(tmp_path):
-    values = [
-        line(readings=[{"value": 1}, {"value": 2}]).encode(),
-        line(readings=[{"value": "x"}, {"value": 3}]).encode(),
-    ]
-    arrived = pl.Series([ARRIVED, MOMENT])
-    found = parse_messages(READINGS, values, np.array([10, 20]), arrived)
-    assert found.accepted.select("value", "place", "ingested_at").rows() == [
-        (1.0, 0, ARRIVED),
-        (2.0, 1, ARRIVED),
-        (3.0, 1, MOMENT),
-    ]
-    assert (found.lines.tolist(), found.read, [one.line for one in found.rejects]) == ([10, 10, 20], 4, [20])
-
-
 def test_a_list_whose_elements_would_share_too_much_costs_its_line_alone(tmp_path, monkeypatch):
     monkeypatch.setattr("keyfold.ingestion.parsing.exploding.LIST_BYTES", 10_000)
     monkeypatch.setattr("keyfold.ingestion.parsing.exploding.PIECE_BYTES", 1_000)
@@ -344,11 +310,6 @@ def test_an_element_keeps_what_stands_beside_its_list_unless_that_is_long():
 @pytest.mark.parametrize("name", ["speed [km/h]", "a..b", "", "x[", "kafka_header.trace", "payload{}", "a[b]"])
 def test_a_name_that_is_no_path_is_a_column_and_no_more(name):
     assert path_of(name) == (name,)
-
-
-@pytest.mark.parametrize("name", ["a", "a.b", "a[0].b[2]", "a[]", "a.b[].c d"])
-def test_a_path_is_written_as_it_is_read(name):
-    assert name_of(path_of(name)) == name
 
 
 @pytest.mark.parametrize(

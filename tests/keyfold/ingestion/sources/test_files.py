@@ -5,14 +5,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from keyfold.ingestion.sources.files import LandedFile, fingerprint, list_files, refusal
-
-SECOND = 1_000_000_000
+from keyfold.ingestion.sources.files import fingerprint, list_files, refusal
 
 
 def put(folder: Path, *names: str) -> None:
@@ -133,14 +130,6 @@ def test_a_folder_that_may_not_be_read_is_told_and_hides_no_other(tmp_path):
         (landing / "closed").chmod(0o755)
 
 
-def test_a_file_is_whole_once_it_has_stayed_as_it_is():
-    file = LandedFile("a", 1, 0, 100 * SECOND)
-    assert not file.is_whole(104 * SECOND)
-    assert file.is_whole(105 * SECOND)
-    assert file.is_whole(100 * SECOND, timedelta(0))
-    assert not file.is_whole(99 * SECOND, timedelta(0)), "the server's clock is ahead"
-
-
 def test_a_done_marker_beside_a_file_or_for_its_folder_makes_it_whole_at_once(tmp_path):
     put(tmp_path, "a.csv", "a.csv.done", "b.csv", "day/c.csv", "day/_SUCCESS", "day/deeper/d.csv")
     now = time.time_ns()
@@ -152,9 +141,3 @@ def test_a_done_marker_beside_a_file_or_for_its_folder_makes_it_whole_at_once(tm
         "d.csv": False,
     }
     assert found["a.csv"].changed_at == os.stat(tmp_path / "a.csv.done").st_ctime_ns
-
-
-def test_without_done_markers_a_name_that_ends_so_is_a_file_like_any_other(tmp_path):
-    put(tmp_path, "a.csv.done")
-    assert seen(tmp_path) == ["a.csv.done"]
-    assert seen(tmp_path, done_marker=True) == []

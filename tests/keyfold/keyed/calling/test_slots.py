@@ -11,7 +11,6 @@ from keyfold.keyed.calling.slots import (
     distinct,
     key_groups_of,
     partition_labels,
-    partitions_of,
     positions_of,
     slots_of,
     union,
@@ -42,13 +41,6 @@ def test_a_key_has_one_slot_whatever_type_its_column_has_in_state():
     as_text = pl.DataFrame({"user": ["7"]})
     as_number = pl.DataFrame({"user": [7]})
     assert slots_of(job, as_text).tolist() == slots_of(job, as_number).tolist()
-
-
-def test_partitions_of_slots_are_those_of_their_key_groups():
-    job = windows(key_groups=8)
-    slots = np.unique(slots_of(job, pl.DataFrame({"user": ["ann", "bob", "eve"]})))
-    labels = partition_labels(3)
-    assert partitions_of(slots, 3) == [labels[one] for one in sorted({int(g) % 3 for g in key_groups_of(slots)})]
 
 
 @examples(100)

@@ -7,7 +7,6 @@ import pyarrow as pa
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.generation.fingerprint import fixed_settings
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.contract import KeyedJob
@@ -67,15 +66,6 @@ def test_rows_that_a_condition_leaves_out_reach_no_step_and_move_event_time(with
     assert rows("windows") == [("ann", START, 1)]
     assert summary.counts.events == 1
     assert rows("late.windows") == []
-
-
-def test_the_harness_does_as_a_run_does():
-    came = of_kinds(("ann", 1, "buy"), ("ann", 2, None), ("bob", 4, "look"), ("cid", 40, "look"))
-    harness, told = TestHarness(buys()), TestHarness(buys())
-    harness.batch(came)
-    told.batch(came.filter(BUY).drop("kind"), advance_to=harness.watermark)
-    assert harness.written["windows"].rows() == told.written["windows"].rows() == [("ann", START, 1)]
-    harness.assert_nothing_lost()
 
 
 def two_inputs(**conditions) -> KeyedJob:

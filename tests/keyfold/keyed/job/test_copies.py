@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.generation.fingerprint import check_generation
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
@@ -18,7 +17,6 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.event_frames import KeysOf
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.reporting.conservation import Conservation, check_conservation
-from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.reading.reader import read_state
@@ -94,20 +92,6 @@ def land(lakehouse):
     return land
 
 
-def test_one_arrival_reaches_the_state_of_each_of_its_keys_once(without_spark, lakehouse, land, rows, minutes):
-    land((0, ["a", "b"]), (1, ["b", "b", None]), (2, []), (3, None))
-    summary = run_job(without_spark, lakehouse, tags(), Incremental(advance_to=minutes(60)))
-    assert rows("tags") == [(UNTAGGED, 2), ("a", 1), ("b", 2)]
-    assert summary.counts.events == 5
-
-
-def test_a_combiner_joins_copies(without_spark, lakehouse, land, rows, minutes):
-    land((0, ["a", "b"]), (1, ["b"]), (2, ["b", "a"]))
-    summary = run_job(without_spark, lakehouse, tags(combine=joined), Incremental(advance_to=minutes(60)))
-    assert rows("tags") == [("a", 2), ("b", 3)]
-    assert summary.counts.events == 5
-
-
 def test_an_event_may_be_late_for_one_of_its_keys_and_not_for_another(without_spark, lakehouse, land, rows, minutes):
     land((0, ["a"]), (30, ["b"]))
     run_job(without_spark, lakehouse, tags())
@@ -145,16 +129,6 @@ def test_other_keys_need_a_new_generation(without_spark, lakehouse, land):
     run_job(without_spark, lakehouse, tags(keys_of=KeysOf("tag", pl.col("tags"), otherwise="none")), FullRefresh())
 
 
-def test_the_harness_takes_events_as_they_lie_in_the_event_table_and_copies_alike(minutes):
-    harness, told = TestHarness(tags()), TestHarness(tags())
-    harness.batch(posts((0, ["a", "b"]), (1, None)), advance_to=minutes(30))
-    copies = pl.DataFrame({"tag": ["a", "b", UNTAGGED], "at": [START, START, minutes(1)], "posts": [1, 1, 1]})
-    told.batch(copies.cast(pl.Schema(polars_schema(OF_TAG))), advance_to=minutes(30))
-    assert sorted(harness.written["tags"].rows()) == sorted(told.written["tags"].rows()) == [
-        (UNTAGGED, 1), ("a", 1), ("b", 1)
-    ]  # fmt: skip
-
-
 LISTS = st.none() | st.lists(st.sampled_from(["a", "b", "c", None]), max_size=4)
 
 
@@ -170,16 +144,6 @@ def test_copies_are_those_of_plain_python_and_are_counted_without_making_any(lis
     at = [(row["at"] - START) // timedelta(minutes=1) for row in copies.iter_rows(named=True)]
     assert Counter(zip(at, copies["tag"].to_list(), strict=True)) == expected
     assert events.select(keys_of.number.sum()).item() == sum(key is not None for _, key in expected)
-
-
-@pytest.mark.parametrize("point", ["work: before", "work: after", "done: after"])
-def test_a_crash_loses_no_copy_and_makes_none_twice(without_spark, cut_power, lakehouse, land, rows, minutes, point):
-    land((0, ["a", "b"]), (1, ["b", None]), (2, []))
-    whole = Incremental(advance_to=minutes(60))
-    assert cut_power(point, lambda: run_job(without_spark, lakehouse, tags(), whole))
-    summary = run_job(without_spark, lakehouse, tags(), whole)
-    assert rows("tags") == [(UNTAGGED, 1), ("a", 1), ("b", 2)]
-    assert summary.totals.events == 4
 
 
 @pytest.mark.usefixtures("state_without_spark", "local_reader")

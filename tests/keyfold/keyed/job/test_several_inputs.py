@@ -22,6 +22,7 @@ from keyfold.testing import local_spark
 from tests.examples import examples
 from tests.keyfold.keyed.test_crash_points import OF_A_BATCH
 from tests.lake import Lake
+from tests.on_a_grid import moments
 
 TIME = pa.timestamp("us", tz="UTC")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -156,7 +157,7 @@ def stream_frame(stream):
 
 
 EVENTS = st.lists(
-    st.tuples(st.sampled_from("abc"), st.integers(0, 240), st.integers(1, 9)),
+    st.tuples(st.sampled_from("abc"), moments(240, 20), st.integers(1, 9)),
     max_size=12,
     unique_by=lambda one: one[:2],
 )
@@ -197,18 +198,6 @@ def parts_of(frame, cuts):
     return [frame[start:end] for start, end in pairwise(bounds)]
 
 
-def test_event_time_waits_for_the_input_that_is_behind(tmp_path):
-    home = Home(tmp_path)
-    home.land(ORDERS, orders(("a", 0, "tea"), ("a", 300, "jam")))
-    home.run()
-    assert home.table().is_empty(), "nothing is known of payments"
-    home.land(PAYMENTS, payments(("a", 30, 7), ("a", 100, 8)))
-    home.run()
-    # Payments have come to 13:40, less their delay of ten minutes.
-    assert home.table().select("card", "orders", "payments", "first").rows() == [("a", 1, 1, 7)]
-    assert home.done.watermark == NOON + 90 * MINUTE
-
-
 def test_an_idle_input_holds_nothing_back_and_says_so_when_it_wakes_with_older_events(tmp_path, monkeypatch):
     home = Home(tmp_path, job(idle_timeout=timedelta(hours=1)))
     later = clock_of(monkeypatch)
@@ -230,17 +219,6 @@ def test_an_idle_input_holds_nothing_back_and_says_so_when_it_wakes_with_older_e
     home.run(NOON + timedelta(days=1))
     assert home.table().select(pl.col("orders", "payments").sum()).rows() == [(2, 2)]
     assert home.done.total_by_input == {"orders": 2, "payments": 3}
-
-
-def test_an_input_that_never_came_becomes_idle_too(tmp_path, monkeypatch):
-    home = Home(tmp_path, job(idle_timeout=timedelta(hours=1)))
-    later = clock_of(monkeypatch)
-    home.land(ORDERS, orders(("a", 0, "tea"), ("a", 300, "jam")))
-    home.run()
-    assert home.table().is_empty()
-    later(timedelta(hours=1))
-    home.run()
-    assert home.table().select("card", "orders", "payments").rows() == [("a", 1, 0)]
 
 
 def test_the_clock_tells_how_far_each_input_has_come():
@@ -271,18 +249,6 @@ def test_a_cut_of_the_power_loses_and_doubles_nothing_of_any_input(tmp_path, cut
     assert home.done.total_by_input == {"orders": 2, "payments": 3}
 
 
-def test_harness_and_run_give_the_same(tmp_path):
-    came = {"orders": orders(("a", 0, "tea"), ("b", 90, "jam")), "payments": payments(("a", 5, 4), ("b", 200, 1))}
-    home, harness = Home(tmp_path), TestHarness(job())
-    home.land(ORDERS, came["orders"])
-    home.land(PAYMENTS, came["payments"])
-    home.run()
-    harness.batch(came)
-    columns = ["card", "hour", "orders", "payments", "first"]
-    assert home.table().select(columns).rows() == harness.written["hours"].select(columns).rows()
-    harness.assert_nothing_lost()
-
-
 def test_an_event_that_is_lost_on_the_way_shows_in_its_input(tmp_path):
     home = Home(tmp_path)
     home.land(ORDERS, orders(("a", 0, "tea")))
@@ -297,29 +263,6 @@ def test_an_event_that_is_lost_on_the_way_shows_in_its_input(tmp_path):
     assert not found.balanced
     with pytest.raises(AssertionError, match="orders: 1 read and 2 journalled; payments: 1 read and 0 journalled"):
         keyfold.assert_nothing_lost(home.spark, home.lakehouse, home.job)
-
-
-def test_a_job_may_read_one_stream_as_two_inputs(tmp_path):
-    twice = KeyedJob.with_inputs(
-        "pairs",
-        {"sooner": Input(ORDERS, ORDER, "ordered_at"), "later": Input(ORDERS, ORDER, "ordered_at", 5 * MINUTE)},
-        ("card",),
-        pa.schema([CARD]),
-        pa.schema([CARD, pa.field("sooner", pa.int64()), pa.field("later", pa.int64())]),
-        lambda state, events, clock: Step(
-            state=state,
-            output=pl.DataFrame(
-                {"card": ["-"], "sooner": [events["sooner"].height], "later": [events["later"].height]}
-            ),
-        ),
-        output_events=pl.col("sooner").sum() + pl.col("later").sum(),
-        key_groups=1,
-    )
-    home = Home(tmp_path, twice)
-    home.land(ORDERS, orders(("a", 0, "tea"), ("b", 90, "jam")))
-    home.run()
-    assert home.table("pairs").select(pl.col("sooner", "later").sum()).rows() == [(2, 2)]
-    assert home.done.total_events == 4
 
 
 def test_the_time_of_an_input_may_be_in_the_key():

@@ -61,11 +61,6 @@ def test_a_key_leaves_whole_when_the_last_of_its_rows_is_due():
     assert late.over["clicks"].to_list() == [1, 2, 3, 1]
 
 
-def test_rows_without_a_time_are_never_over():
-    state = kept(("ann", 1, None), ("bob", 1, 0))
-    assert SILENCE.part(state, KEY, clock(1000)).going_on["user"].to_list() == ["ann"]
-
-
 def test_in_event_time_none_is_over_before_its_events_and_rows_stay_as_they_are():
     state = kept(("ann", 1, 0))
     over, going_on = IN_EVENT_TIME.part(state, KEY, clock(1000, watermark=1000))

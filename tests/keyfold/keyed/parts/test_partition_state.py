@@ -348,13 +348,3 @@ def test_a_partition_begins_with_any_rows(tmp_path_factory, users, sizes, job):
     assert (begun.waiting is not None) == (job is WAITING_JOB and bool(users))
     found = [*state_frames(begun, folder), rows.head(0)]
     assert_frame_equal(pl.concat(found).select(rows.columns).sort("user", "seen"), rows.sort("user", "seen"))
-
-
-def test_a_manifest_is_read_as_it_was_packed(tmp_path):
-    played = Played(tmp_path, Sizes(rows_a_group=2, rows_a_segment=4, inline_bytes=0, small_bytes=0))
-    played.play(FEW, 0)
-    played.play({USERS[0]: []}, 0)
-    manifest = Manifest.unpack(played.packed)
-    assert manifest.changes
-    assert manifest.base
-    assert Manifest.unpack(replace(manifest, open_events=7).pack()) == replace(manifest, open_events=7)

@@ -16,6 +16,7 @@ from keyfold.stream import INGESTED_AT
 from keyfold.times import BEGINNING, END, micros, shifted
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
 from tests.examples import examples
+from tests.on_a_grid import on_grid
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DELAY, IDLE = timedelta(minutes=10), timedelta(hours=2)
@@ -86,7 +87,7 @@ class Definition:
 
 
 RUNS = st.lists(
-    st.tuples(st.integers(1, 300), st.lists(st.integers(-9000, 0), max_size=4), st.integers(0, 2)),
+    st.tuples(on_grid(300, 10, 1), st.lists(on_grid(0, 60, -9000), max_size=4), st.integers(0, 2)),
     min_size=1,
     max_size=6,
 )
@@ -124,30 +125,6 @@ def test_an_arrival_makes_no_history_late_and_waits_where_it_is(tmp_path):
     (told,) = planned.warnings
     assert "have no time of their own and are of their arrival, up to 2026-03-01 12:01" in told
     assert "time=arrival" in told
-
-
-def test_the_clock_goes_on_by_arrivals_while_nothing_else_has_ever_come(tmp_path):
-    runs = Runs(tmp_path)
-    assert runs.run(NOON, sales([], NOON, 2)).clock.watermark == NOON - DELAY
-    assert runs.run(minutes(5), sales([], minutes(5), 1)).clock.watermark == minutes(5) - DELAY
-    assert runs.run(minutes(300)).clock.watermark == minutes(300) - DELAY, "as on any silent stream"
-
-
-def test_one_run_on_a_silent_stream_moves_event_time_by_a_day_at_most(tmp_path):
-    runs, in_ten_days = Runs(tmp_path), minutes(10 * 24 * 60)
-    runs.run(NOON, sales([NOON], NOON, 0))
-    for day in (1, 2):
-        assert runs.run(in_ten_days).clock.watermark == minutes(day * 24 * 60) - DELAY
-
-
-def test_once_others_have_come_their_silence_counts_however_many_arrivals_come_meanwhile(tmp_path):
-    runs = Runs(tmp_path)
-    runs.run(NOON, sales([minutes(-60)], NOON, 0))
-    for count in (30, 60, 90, 119):
-        assert runs.run(minutes(count), sales([], minutes(count), 1)).clock.watermark == minutes(-60) - DELAY
-    planned = runs.run(minutes(120), sales([], minutes(120), 1))
-    assert planned.clock.watermark == minutes(60) - DELAY
-    assert planned.plans[-1].clock.advanced_by == "silence"
 
 
 def test_a_job_that_goes_by_arrival_is_moved_by_every_arrival(tmp_path):

@@ -66,12 +66,3 @@ def test_files_that_each_span_everything_are_cut_by_time():
     assert len(slices) == 5
     assert cuts_through(slices) == 5
     assert all(abs(part.rows - 200) <= 2 for part in slices)
-
-
-def test_one_large_file_is_cut_too():
-    assert len(cut([file(0, 0, 10_000, 100 << 20)], 10 << 20)) == 10
-
-
-def test_without_files_there_is_one_empty_slice():
-    (only,) = cut([], 100)
-    assert (only.files, only.rows) == ((), 0)

@@ -49,14 +49,6 @@ def test_a_frame_of_any_size_comes_back_as_it_was(count):
     assert_frame_equal(decode(encode(frame)), frame)
 
 
-@pytest.mark.parametrize("count", [1, 20_000])
-def test_a_blob_is_read_from_whatever_holds_its_bytes(count):
-    frame = rows(count)
-    payload = encode(frame)
-    for held in (bytearray(payload), memoryview(payload), pa.py_buffer(payload)):
-        assert_frame_equal(decode(held), frame)
-
-
 def test_a_part_of_a_frame_is_encoded_without_the_rest():
     whole, alone = rows(20_000), rows(10)
     assert len(encode(whole[:10])) < 2 * len(encode(alone))

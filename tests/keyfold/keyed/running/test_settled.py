@@ -35,12 +35,6 @@ def found_in(lakehouse, generation) -> Settled:
     return found
 
 
-def test_after_a_run_it_is_its_last_batch(lakehouse, done):
-    found = found_in(lakehouse, done)
-    assert found.done.batch == 0
-    assert found.versions == {table.name: DeltaTable(str(done.table(table.name))).version() for table in JOB.tables}
-
-
 def test_before_the_first_batch_there_is_none(lakehouse):
     assert settled(lakehouse, JOB, put_generation(lakehouse, JOB.name)) is None
 
@@ -49,12 +43,6 @@ def test_a_run_that_was_cut_off_is_refused_at_once(lakehouse, done):
     done.journal.write_plans([plan_of(1, "events.clicks", 1)])
     with pytest.raises(KeyfoldError, match="its last run was cut off"):
         settled(lakehouse, JOB, done)
-
-
-def test_a_batch_that_is_being_worked_on_has_changed_nothing_yet(lakehouse, done):
-    done.journal.write_plans([plan_of(1, "events.clicks", 1)])
-    with exclusive(lakehouse.job(JOB.name), "a run"):
-        assert found_in(lakehouse, done).done.batch == 0
 
 
 @pytest.mark.parametrize("is_finished", [True, False])

@@ -26,7 +26,7 @@ from keyfold.operators.aggregation import (
 )
 from keyfold.testing import assert_same, merged, play
 from tests.examples import examples
-from tests.on_a_grid import many_of, on_grid
+from tests.on_a_grid import many_of, moments, on_grid
 
 TIME = pa.timestamp("us", tz="UTC")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -45,7 +45,7 @@ GOALS = {
 }
 
 # Who, minutes after noon, of which team, how many points.
-ROW = st.tuples(st.sampled_from("ab"), on_grid(45, 5, -45), st.sampled_from("xy"), st.integers(-9, 9))
+ROW = st.tuples(st.sampled_from("ab"), moments(45, 5, -45), st.sampled_from("xy"), st.integers(-9, 9))
 RUNS = st.lists(many_of(ROW, 14, 0), min_size=1, max_size=4)
 CUTS = st.lists(on_grid(45, 5, -45).map(lambda at: NOON + at * MINUTE), max_size=2)
 PARTS = st.integers(1, 3)
@@ -174,12 +174,6 @@ def spells(gap):
     fields = [WHO, pa.field("window_start", TIME), pa.field("window_end", TIME)]
     output = pa.schema([*fields, *whole("goals", "points")])
     return sessions("spells", {"points": total("points")}, gap=gap, counted="goals", output=output, **GOALS)
-
-
-def test_a_session_is_written_when_the_watermark_has_reached_its_end_and_what_comes_then_is_late():
-    harness = play(spells(15 * MINUTE), [goals([("a", 0, "x", 1), ("b", 15, "x", 1)]), goals([("a", 0, "x", 1)])])
-    assert harness.written["spells"].select("who", "goals").rows() == [("a", 1)]
-    assert harness.written["late.spells"]["goals"].to_list() == [1]
 
 
 @examples(100)

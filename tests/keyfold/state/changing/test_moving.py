@@ -2,18 +2,15 @@
 
 from datetime import timedelta
 
-import polars as pl
 import pyarrow as pa
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generation.run_mode import Incremental
-from keyfold.keyed.job.step import Step
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.runner import run_job
 from keyfold.state.changing.moving import move, plan_change
 from keyfold.state.changing.pruning import prune
-from tests.keyfold.keyed.toy_jobs import TIME, WINDOW, WINDOW_TOTAL, windows, windows_step
+from tests.keyfold.keyed.toy_jobs import TIME, WINDOW, WINDOW_TOTAL, windows
 from tests.lake import Lake
 
 
@@ -24,18 +21,6 @@ def live_name(lakehouse):
 
 ADDED = pa.schema([*WINDOW, ("source", pa.string())])
 RENAMED = pa.schema([("user", pa.string()), ("window", TIME), ("count", pa.int64()), ("deadline", TIME)])
-
-
-def renamed_step(state, events, clock):
-    """As `windows_step`, over state that calls its clicks `count`."""
-    step = windows_step(state.rename({"count": "clicks"}), events, clock)
-    return Step(state=step.state.rename({"clicks": "count"}), output=step.output)
-
-
-def renamed(**changes):
-    to_count = {1: lambda rows: rows.rename({"clicks": "count"})}
-    settings = {"state": RENAMED, "step": renamed_step, "state_events": pl.col("count").sum(), "schema_version": 2}
-    return windows(**{**settings, "migrations": to_count, **changes})
 
 
 @pytest.mark.parametrize(
@@ -73,41 +58,6 @@ def test_a_change_is_free_a_move_or_a_refresh(lakehouse, state_without_spark, la
 def test_a_job_that_never_ran_is_free_to_be_anything(lakehouse, state_without_spark, land):
     land(("ann", 1))
     assert plan_change(lakehouse, windows()).generation is None
-
-
-@pytest.mark.parametrize(
-    "job", [windows(key_groups=7), windows(state=ADDED, step=None), renamed()], ids=["groups", "column", "version"]
-)
-def test_a_moved_job_goes_on_as_if_it_had_never_stopped(lakehouse, state_without_spark, land, rows, minutes, job):
-    if job.step is None:
-        job = windows(state=ADDED, step=lambda state, events, clock: kept_source(windows_step, state, events, clock))
-    spark = state_without_spark
-    land(("ann", 1), ("bob", 2), ("cat", 12), ("ann", 13))
-    run_job(spark, lakehouse, windows())
-    land(("late", 1))
-    run_job(spark, lakehouse, windows())
-    before = rows("windows"), rows("late.windows")
-    with pytest.raises(KeyfoldError, match="was born with"):
-        run_job(spark, lakehouse, job)
-    moved = move(spark, lakehouse, job)
-    assert moved.generation.name == "generation-0002" == live_name(lakehouse)
-    assert (rows("windows"), rows("late.windows")) == before
-    assert moved.table_rows == {"windows": len(before[0]), "late.windows": 1}
-    land(("ann", 14), ("dan", 31))
-    summary = run_job(spark, lakehouse, job, Incremental(advance_to=minutes(100)))
-    assert rows("windows") == [
-        ("ann", minutes(0), 1),
-        ("ann", minutes(10), 2),
-        ("bob", minutes(0), 1),
-        ("cat", minutes(10), 1),
-        ("dan", minutes(30), 1),
-    ]
-    assert (summary.totals.events, summary.totals.rows["windows"], summary.totals.open_events) == (7, 5, 0)
-
-
-def kept_source(step, state, events, clock):
-    answer = step(state.drop("source"), events, clock)
-    return Step(state=answer.state.with_columns(source=pl.lit(None, pl.String)), output=answer.output)
 
 
 def test_a_move_that_needs_a_refresh_says_so_and_changes_nothing(lakehouse, state_without_spark, land):

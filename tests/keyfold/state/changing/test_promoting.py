@@ -48,26 +48,11 @@ def test_a_branch_of_part_of_history_is_not_promoted(lakehouse, without_spark, l
     assert live_name(lakehouse) == "generation-0001"
 
 
-def test_a_branch_that_was_cut_off_is_not_promoted(lakehouse, without_spark, land, cut_power):
-    land(("ann", 1), ("bob", 25))
-    run_job(without_spark, lakehouse, windows())
-    assert cut_power("done: before", lambda: run_job(without_spark, lakehouse, windows(), Replay("again")))
-    with pytest.raises(KeyfoldError, match="was interrupted; make it again: `keyfold try windows again`"):
-        promote(lakehouse, "windows", "again")
-
-
 @pytest.mark.parametrize("branch", ["../generation-0001", "a/b", "..", "/etc", ""])
 def test_a_branch_s_name_leads_nowhere_else(lakehouse, land, branch):
     land(("ann", 1))
     with pytest.raises(KeyfoldError, match="a name has lower-case letters"):
         promote(lakehouse, "windows", branch)
-
-
-def test_a_branch_that_is_not_there_is_told_with_those_that_are(lakehouse, without_spark, land):
-    land(("ann", 1))
-    run_job(without_spark, lakehouse, windows(), Replay("some"))
-    with pytest.raises(KeyfoldError, match="no branch 'other'; its branches: some"):
-        promote(lakehouse, "windows", "other")
 
 
 def test_a_branch_whose_promotion_was_killed_outlives_a_new_generation_that_fails(

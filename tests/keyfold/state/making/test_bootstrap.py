@@ -20,6 +20,7 @@ from keyfold.state.making.sources import open_source
 from tests.examples import examples
 from tests.keyfold.keyed.toy_jobs import START, clicks, windows
 from tests.keyfold.keyed.without_spark import SPARK
+from tests.on_a_grid import moments
 
 
 @pytest.fixture
@@ -39,42 +40,6 @@ def open_windows(*users):
 
 
 MAPPING = {"user": "who", "window": "began"}
-
-
-def test_a_seeded_job_goes_on_as_if_it_had_seen_what_its_state_is_of(
-    lakehouse, without_spark, land, rows, minutes, tmp_path
-):
-    land(("ann", 1), ("ann", 2), ("bob", 8))
-    open_windows(("ann", 0, 2), ("bob", 0, 1)).write_csv(tmp_path / "open.csv")
-    seeds = pl.read_csv(tmp_path / "open.csv").with_columns(deadline=pl.lit(minutes(10).isoformat()))
-    seeds.write_csv(tmp_path / "open.csv")
-    told = bootstrap(
-        without_spark,
-        lakehouse,
-        windows(),
-        Bootstrap(str(tmp_path / "open.csv"), MAPPING, watermark=minutes(3), read_from="latest"),
-    )
-    assert (told.checked.rows, told.checked.keys, told.checked.events, told.new_rows) == (2, 2, 3, 0)
-    land(("ann", 3), ("cat", 22))
-    run_job(without_spark, lakehouse, windows())
-    assert rows("windows") == [("ann", minutes(0), 3), ("bob", minutes(0), 1)]
-    land(("ann", 4))
-    run_job(without_spark, lakehouse, windows())
-    assert [row[0] for row in rows("late.windows")] == ["ann"]
-
-
-@pytest.mark.parametrize("form", ["parquet", "jsonl", "csv"])
-def test_a_seed_may_be_of_any_form(lakehouse, without_spark, land, rows, minutes, tmp_path, form):
-    land(("ann", 1))
-    frame = pl.DataFrame(
-        {"user": ["ann"], "window": [minutes(0)], "clicks": [7], "deadline": [minutes(10)]},
-        schema_overrides={"window": pl.Datetime("us", "UTC"), "deadline": pl.Datetime("us", "UTC")},
-    )
-    path = tmp_path / f"seed.{form}"
-    {"parquet": frame.write_parquet, "jsonl": frame.write_ndjson, "csv": frame.write_csv}[form](path)
-    bootstrap(without_spark, lakehouse, windows(), Bootstrap(str(path), read_from="latest"))
-    run_job(without_spark, lakehouse, windows(), Incremental(advance_to=minutes(60)))
-    assert rows("windows") == [("ann", minutes(0), 7)]
 
 
 def test_a_dry_run_tells_and_leaves_everything_as_it_was(lakehouse, without_spark, land, minutes, tmp_path):
@@ -142,7 +107,7 @@ def test_a_source_that_is_not_there_is_told_with_those_that_are(lakehouse, witho
         bootstrap(without_spark, lakehouse, windows(), Bootstrap("events.klicks"))
 
 
-CLICKS = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 80)), min_size=1, max_size=25)
+CLICKS = st.lists(st.tuples(st.sampled_from("abcd"), moments(80, 5)), min_size=1, max_size=25)
 
 
 @examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])

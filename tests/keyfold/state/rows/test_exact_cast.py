@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from keyfold.errors import InvalidData
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.state.making.sources import fitted
-from keyfold.state.making.staging import as_state, check_rows
+from keyfold.state.making.staging import check_rows
 from keyfold.state.rows.exact_cast import exact_cast
 from keyfold.state.rows.keys import wanted_keys
 from tests.examples import examples
@@ -176,19 +176,6 @@ def test_rows_that_would_be_rounded_or_lose_a_field_are_refused_with_the_column(
     source = pl.DataFrame([{"user": "ann", **row}])
     with pytest.raises(InvalidData, match=rf"{column} is no .* in 1 rows \(row 1: "):
         check_rows(JOB, source.lazy(), {})
-
-
-def test_rows_that_fit_are_as_given():
-    rows = [
-        {"user": "ann", "price": "1.500", "detail": {"prices": [Decimal("2.5"), None], "total": 2**53}},
-        {"user": "bob", "price": "7", "detail": None},
-    ]
-    source = pl.DataFrame(rows).lazy()
-    assert check_rows(JOB, source, {}).rows == 2
-    assert as_state(JOB, source, {}).collect().to_dicts() == [
-        {"user": "ann", "price": Decimal("1.50"), "detail": {"total": 2.0**53, "prices": [Decimal("2.50"), None]}},
-        {"user": "bob", "price": Decimal(7), "detail": None},
-    ]
 
 
 def test_a_key_that_would_be_rounded_is_no_other_key():

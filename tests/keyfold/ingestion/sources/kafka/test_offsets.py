@@ -106,22 +106,6 @@ def test_whatever_a_topic_goes_through_each_message_is_read_once_or_told_to_be_l
     assert set(taken) | set(lost) | before_first_look == everything
 
 
-@pytest.mark.parametrize(
-    ("begin", "expected"),
-    [([10, 0], [(10, 15), (0, 20)]), ([15, 20], [(15, 15), (20, 20)]), ([3, 7], [(10, 15), (7, 20)])],
-)
-def test_a_first_look_begins_where_it_is_told_and_notes_partitions_without_news_too(begin, expected):
-    found = plan_ranges(topic([10, 0], [15, 20], begin), None)
-    assert [(one.start, one.end) for one in found] == expected
-    # With nothing to read it is a batch all the same: the next run must not begin anew at what is latest then.
-    assert len(cut_batches(found, 100)) == 1
-
-
-def test_a_partition_that_was_added_is_read_from_its_beginning_wherever_a_first_look_would_begin():
-    found = plan_ranges(topic([0, 0], [5, 7], begin=[5, 7]), ReadTopic(id="a", next={0: 5}))
-    assert offsets(found) == [(1, at) for at in range(7)]
-
-
 def test_messages_that_are_gone_are_an_error_that_says_how_to_go_on():
     with pytest.raises(KeyfoldError, match=r"offsets 5 to 7 of partition 0 were deleted .* `--on-gap record`"):
         plan_ranges(topic([8], [20]), ReadTopic(id="a", next={0: 5}))
