@@ -123,7 +123,7 @@ def house(tmp_path, monkeypatch, without_spark):
         house.ingest()
         house.run()
         if not house.older.exists():
-            shutil.copytree(house.lakehouse.home, house.older)
+            shutil.copytree(str(house.lakehouse.home), house.older)
     assert house.totals() == {"ann": 2, "bob": 1}
     return house
 
