@@ -27,8 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from benchmarks.events import LandingFiles, MakeEvent, SteadyProducer
-from benchmarks.processes import Processes
+from benchmarks.continuous import LandingFiles, MakeEvent, Processes, SteadyProducer
 from benchmarks.usage import memory, processor_seconds
 from keyfold import Lakehouse
 from keyfold.ingestion.sources.kafka.settings import BOOTSTRAP_VARIABLE

@@ -10,18 +10,14 @@ _EVERY_SECONDS = 0.25
 
 
 def role(process: int, root: int) -> str:
-    """The role of a process: the driver, Java (of the driver, an executor or a daemon), or a Python worker."""
+    """The role of a process: the driver, its Java, or a Python worker."""
     if process == root:
         return "driver"
     try:
         command = Path(f"/proc/{process}/cmdline").read_bytes()
     except OSError:
         return "gone"
-    if not command.split(b"\0")[0].endswith(b"java"):
-        return "workers"
-    if b"CoarseGrainedExecutorBackend" in command:
-        return "executors"
-    return "daemons" if b"org.apache.spark.deploy.master" in command or b"deploy.worker" in command else "java"
+    return "java" if command.split(b"\0")[0].endswith(b"java") else "workers"
 
 
 def processor_seconds(root: int) -> float:

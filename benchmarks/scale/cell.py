@@ -42,7 +42,6 @@ class Cell:
         events: events per batch.
         partitions: state partitions.
         batches: number of warm batches.
-        files: event files per batch.
     """
 
     keys: int = 1_000_000
@@ -50,7 +49,6 @@ class Cell:
     events: int = 100_000
     partitions: int = 2
     batches: int = 4
-    files: int = 1
 
 
 @dataclass
@@ -141,8 +139,7 @@ def book(lakehouse: Lakehouse, cell: Cell) -> int:
     table, landed, total = lakehouse.events(STREAM), [], 0
     for batch in range(cell.batches + _COLD):
         rows = bookings(batch, cell.events, cell.keys)
-        # Each file spans the whole batch, so that the engine does not cut between files.
-        landed += [write_data_file(rows.gather_every(cell.files, one), table, BOOKING) for one in range(cell.files)]
+        landed.append(write_data_file(rows, table, BOOKING))
     total = sum(file.bytes for file in landed)
     append_files(table, landed, "benchmark", 0)
     return -(-total // (cell.batches + _COLD))

@@ -18,12 +18,11 @@ from keyfold import KeyfoldError
 from keyfold.lakehouse.files import write_whole
 from keyfold.times import micros
 from spark_jobs.simulation.feed import Arrival, Simulator, feed
-from spark_jobs.simulation.metrics import metrics_table
+from spark_jobs.simulation.measurements import metrics_table, weather_table
 from spark_jobs.simulation.payments import payments_table
 from spark_jobs.simulation.rides import rides_table
 from spark_jobs.simulation.sales import sales_table
 from spark_jobs.simulation.telemetry import fleet_table
-from spark_jobs.simulation.weather import weather_table
 from spark_jobs.streams import METRICS, PAYMENTS, RIDE_POINTS, SALES, TELEMETRY, WEATHER
 
 SIMULATORS: dict[str, Simulator] = {

@@ -46,10 +46,6 @@ def telemetry_table(rng: np.random.Generator, vehicles: int, ticks: Ints) -> pl.
         rng: for what is measured with noise.
         vehicles: number of vehicles.
         ticks: times ten seconds apart, in microseconds since 1970.
-
-    Returns:
-        The columns of the stream `telemetry`: speed in km/h, fuel in litres, acceleration in m/s², bearing in degrees,
-        temperature in °C.
     """
     of_vehicle = np.random.default_rng(_DEPOTS).random((vehicles, 6)).T[:, :, None]
     north, east, phase, tank, length, pace = of_vehicle

@@ -21,11 +21,10 @@ from spark_jobs.jobs.batched_enrichment.job import build as build_enrichment
 from spark_jobs.jobs.batched_enrichment.protocol import Batch, Outcome
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.simulation import ride_points_table
-from spark_jobs.simulation.metrics import metrics_table
+from spark_jobs.simulation.measurements import metrics_table, weather_table
 from spark_jobs.simulation.payments import payments_table
 from spark_jobs.simulation.sales import sales_table
 from spark_jobs.simulation.telemetry import GEOFENCES, telemetry_table
-from spark_jobs.simulation.weather import weather_table
 from spark_jobs.streams import STREAMS
 
 START = datetime(2026, 1, 5, 6, tzinfo=UTC)

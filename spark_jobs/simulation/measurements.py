@@ -1,14 +1,15 @@
-"""Simulate hourly weather of stations.
+"""Simulate hourly weather of stations, and metrics with a value every five minutes.
 
-Temperature and pressure are waves in time, so a later call continues them. One pressure value in ten is missing, and one
-station in six stops reporting in the second half, but none of New York's, where rides begin.
+All are waves in time with noise, whose parameters depend only on the key, so a later call continues them. One pressure value in
+ten is missing, and one station in six stops reporting in the second half, but none of New York's, where rides begin. In one
+metric of three, a few values in the second half are twice as high as usual.
 """
 
 import numpy as np
 import polars as pl
 
 from keyfold.times import to_times
-from spark_jobs.simulation.feed import DAY, HOUR, Floats, Ints
+from spark_jobs.simulation.feed import DAY, HOUR, MINUTE, Floats, Ints
 from spark_jobs.streams import WEATHER
 
 AIRPORTS = {
@@ -24,7 +25,8 @@ AIRPORTS = {
 _NEW_YORK = 3
 """Number of stations in New York, which are the first."""
 
-_CLIMATES = 2013  # fixed seed, so that a station has the same climate in every call
+_CLIMATES, _CHARACTERS = 2013, 288
+"""Fixed seeds, so that a key has the same parameters in every call."""
 
 
 def weather_table(rng: np.random.Generator, stations: int, begin: int, end: int) -> pl.DataFrame:
@@ -58,6 +60,26 @@ def weather_table(rng: np.random.Generator, stations: int, begin: int, end: int)
     ).select(WEATHER.schema.names)
     silent = rng.permutation(np.arange(_NEW_YORK, stations))[: stations // 6]
     return table.filter(pl.Series(~np.isin(station, silent) | (time < (begin + end) // 2)))
+
+
+def metrics_table(rng: np.random.Generator, series: int, begin: int, end: int) -> pl.DataFrame:
+    """Make clean values of every series every five minutes, sorted by time, with the columns of the stream `metrics`."""
+    times = np.arange(-(-begin // (5 * MINUTE)) * 5 * MINUTE, end, 5 * MINUTE, dtype=np.int64)
+    level, swing, phase = np.random.default_rng(_CHARACTERS).random((series, 3)).T[:, :, None]
+    level = 20 + 60 * level
+    daily = (0.1 + 0.2 * swing) * np.sin(2 * np.pi * (times / DAY + phase))
+    values = level * (1 + daily + rng.normal(0, 0.015, (series, len(times))))
+    for row in rng.permutation(series)[: max(1, series // 3)]:
+        begins = int(rng.uniform(0.5, 0.9) * len(times))
+        values[row, begins : begins + 3] *= 2
+    keys = pl.Series([f"servers/host-{number:05}" for number in range(series)], dtype=pl.String)
+    return pl.DataFrame(
+        {
+            "key": keys.gather(np.tile(np.arange(series), len(times))),
+            "timestamp": to_times(np.repeat(times, series)),
+            "value": np.round(values.T.ravel(), 3),
+        }
+    )
 
 
 def _wave(time: Ints, days: float, phase: Floats | float) -> Floats:

@@ -1,4 +1,6 @@
-"""Sources of events at a steady rate: messages to Kafka from a separate process, or landing files from a thread.
+"""What runs until it is stopped: commands of Keyfold as they are shipped, and sources of events at a steady rate.
+
+Sources send messages to Kafka from a separate process, or land files from a thread.
 
 Event and message have the time at which it was due. If the machine delays the producer, it sends due events late, and this
 delay counts like any other.
@@ -7,9 +9,12 @@ delay counts like any other.
 import json
 import math
 import multiprocessing
+import signal
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -22,6 +27,8 @@ from keyfold.times import to_iso
 MakeEvent = Callable[[int, str], bytes]
 """Takes an event's number and its time in ISO 8601, and returns a message's value."""
 
+_KEYFOLD = Path(sys.executable).parent / "keyfold"
+_PATIENCE = 180.0
 _CHUNK_SECONDS = 0.02
 _FILE_SECONDS, _ROWS_A_FILE, _SERIES = 0.5, 20, 100
 
@@ -127,3 +134,46 @@ class LandingFiles(threading.Thread):
             aside.write_text("\n".join(lines) + "\n")
             aside.rename(self._folder / f"{self.sent}.ndjson")
             self.sent += len(lines)
+
+
+class Processes:
+    """Commands that run until they are stopped.
+
+    Args:
+        folder: the folder for their logs.
+        environment: their environment variables.
+    """
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        self._folder, self._environment = folder, dict(environment)
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """By name."""
+        return {name: process.pid for name, process in self._running.items()}
+
+    def start(self, name: str, *command: str) -> None:
+        """Start `keyfold COMMAND`."""
+        with open(self._folder / f"{name}.log", "wb") as log:
+            self._running[name] = subprocess.Popen(
+                [str(_KEYFOLD), *command], stdout=log, stderr=subprocess.STDOUT, env=self._environment
+            )
+
+    def wait(self, is_so: Callable[[], bool], patience: float = _PATIENCE) -> None:
+        """Wait for a condition. If it takes longer than `patience` seconds, stop the benchmark."""
+        end = time.monotonic() + patience
+        while not is_so():
+            for name, process in self._running.items():
+                if process.poll() is not None:
+                    raise SystemExit(f"{name} has ended: {(self._folder / f'{name}.log').read_text()[-2000:]}")
+            if time.monotonic() > end:
+                raise SystemExit("it did not come to that")
+            time.sleep(0.1)
+
+    def end(self) -> None:
+        """Stop all processes, and check that they end."""
+        for process in self._running.values():
+            process.send_signal(signal.SIGTERM)
+        for name, process in self._running.items():
+            print(f"{name} ended with {process.wait(120)}")
