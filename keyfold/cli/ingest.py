@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from keyfold.cli.known_names import require_known
-from keyfold.cli.options import DEFAULT_HOME, AsJson, Continuous, Every, Home, MetricsPort
+from keyfold.cli.options import DEFAULT_HOME, AsJson, Continuous, Every, Home, Metrics
 from keyfold.cli.spark import spark_of_environment, when_needed
 from keyfold.cli.terminal import failures, progress_of, report, until_signal, warn
 from keyfold.ingestion import IngestSummary
@@ -59,7 +59,7 @@ def ingest(
     ] = False,
     continuous: Continuous = False,
     every: Every = None,
-    metrics_port: MetricsPort = None,
+    metrics: Metrics = None,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
@@ -67,10 +67,10 @@ def ingest(
     require_known("stream", stream, project_streams())
     if rebuild and reread_changed:
         raise typer.BadParameter("--rebuild reads every file again: omit --reread-changed")
-    continuous = continuous or every is not None or metrics_port is not None
+    continuous = continuous or every is not None or metrics is not None
     if continuous and (rebuild or reread_changed):
         raise typer.BadParameter("a continuous run excludes --rebuild and --reread-changed")
-    until_stopped = until_signal(every, metrics_port) if continuous else {}
+    until_stopped = until_signal(every, metrics) if continuous else {}
     with failures(), ExitStack() as stack:
         lakehouse, length = Lakehouse(home), timedelta(seconds=settle)
         streams = sharing(project_streams(), stream)

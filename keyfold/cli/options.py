@@ -35,10 +35,11 @@ Every = Annotated[
     ),
 ]
 
-MetricsPort = Annotated[
-    int | None,
+Metrics = Annotated[
+    str | None,
     typer.Option(
-        min=1, max=65535, help="Run until interrupted, and serve /health and /metrics on this port of 127.0.0.1."
+        metavar="[ADDRESS:]PORT",
+        help="Run until interrupted, and serve /health and /metrics there; on 127.0.0.1, unless an address is given.",
     ),
 ]
 

@@ -11,7 +11,7 @@ from keyfold.cli.options import (
     Continuous,
     Every,
     Home,
-    MetricsPort,
+    Metrics,
     Parameters,
     given_pairs,
 )
@@ -49,7 +49,7 @@ def run(
     ] = False,
     continuous: Continuous = False,
     every: Every = None,
-    metrics_port: MetricsPort = None,
+    metrics: Metrics = None,
     batch_mib: Annotated[
         int,
         typer.Option(
@@ -63,7 +63,7 @@ def run(
     """Run a keyed job over the new events of its streams."""
     require_known("job", job, project_jobs())
     given = given_pairs("--param", param)
-    continuous = continuous or every is not None or metrics_port is not None
+    continuous = continuous or every is not None or metrics is not None
     with usage_faults():
         reached = parse_time("--advance-to", advance_to)
         mode = FullRefresh(reached) if full_refresh or with_consumers else Incremental(reached)
@@ -74,7 +74,7 @@ def run(
         born_with = live_parameters(lakehouse, job, mode)
         with usage_faults():
             keyed_job = build_job(project_jobs()[job], given, born_with)
-        until_stopped = until_signal(every, metrics_port) if continuous else {}
+        until_stopped = until_signal(every, metrics) if continuous else {}
         with spark_of_environment(home) as spark, progress_of(job) as report_progress:
 
             def on_batch(progress: Progress, _: Counts) -> None:

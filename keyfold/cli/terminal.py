@@ -103,7 +103,7 @@ def stop_on_signal() -> threading.Event:
     return stop
 
 
-def until_signal(every: float | None, metrics_port: int | None) -> dict[str, Any]:
+def until_signal(every: float | None, metrics: str | None) -> dict[str, Any]:
     """Return the arguments of a continuous run that SIGINT and SIGTERM end after its batch, and that prints its warnings.
 
     Call it before Spark starts: a signal that arrives while Spark starts must end the run, too.
@@ -111,7 +111,7 @@ def until_signal(every: float | None, metrics_port: int | None) -> dict[str, Any
     return {
         "every": LOOK_EVERY if every is None else timedelta(seconds=every),
         "stop": stop_on_signal(),
-        "metrics_port": metrics_port,
+        "metrics": metrics,
         "on_warning": lambda line: warn([line]),
     }
 

@@ -17,7 +17,7 @@ from keyfold.journal.clock import LOOK_EVERY
 from keyfold.journal.records import Progress
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_ingest
-from keyfold.runs.health import facts_of_ingest, served_on_loopback
+from keyfold.runs.health import samples_of_ingest, served
 from keyfold.runs.reporting import reported, written_by_ingest
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_ingest
 from keyfold.stream import Stream
@@ -35,7 +35,7 @@ def ingest_continuously(
     every: timedelta = LOOK_EVERY,
     stop: threading.Event | None = None,
     on_batch: Callable[[Progress], None] | None = None,
-    metrics_port: int | None = None,
+    metrics: str | None = None,
     on_warning: Callable[[str], None] | None = None,
 ) -> IngestSummary:
     """Ingest files or messages as they arrive, until `stop` is set; the batch in progress is finished first.
@@ -48,12 +48,12 @@ def ingest_continuously(
         settle: how long a file must be unchanged before it is read; 0 for producers that rename whole files into the folder.
         every: interval between two looks at the folder or topic.
         stop: ends the ingest when it is set.
-        metrics_port: port of 127.0.0.1 that serves `/health` and `/metrics`; None serves nothing.
+        metrics: where `/health` and `/metrics` are served: a port of 127.0.0.1, or ADDRESS:PORT; None serves nothing.
         on_warning: called when Kafka cannot be reached or answers again, and when maintenance of a table
             or a report to Dagster failed.
 
     Raises:
-        KeyfoldError: as `ingest`; or the port is taken.
+        KeyfoldError: as `ingest`; or the address is taken.
 
     Example:
         >>> import threading, keyfold
@@ -81,7 +81,7 @@ def ingest_continuously(
 
     with (
         maintenance,
-        served_on_loopback(metrics_port, lambda: facts_of_ingest(lakehouse, stream.name)),
+        served(metrics, lambda: samples_of_ingest(lakehouse, stream.name)),
         reported(lambda: written_by_ingest(lakehouse, streams), on_warning),
     ):
         ingest = partial(

@@ -16,7 +16,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_job
-from keyfold.runs.health import facts_of_job, served_on_loopback
+from keyfold.runs.health import samples_of_job, served
 from keyfold.runs.reporting import reported, written_by_job
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_job
 from keyfold.sinks.kafka import Published, Publisher
@@ -80,7 +80,7 @@ def run_continuously(
     every: timedelta = LOOK_EVERY,
     stop: threading.Event | None = None,
     options: RunOptions | None = None,
-    metrics_port: int | None = None,
+    metrics: str | None = None,
     on_warning: Callable[[str], None] | None = None,
 ) -> JobRun:
     """Run a job over events as they arrive, until `stop` is set; the batch in progress is finished first.
@@ -92,17 +92,17 @@ def run_continuously(
         spark, lakehouse, job, options: as in `run`.
         every: interval between two looks at the input tables.
         stop: ends the run when it is set; without it the run ends with the process, or by KeyboardInterrupt.
-        metrics_port: port of 127.0.0.1 that serves `/health` and `/metrics`; None serves nothing.
+        metrics: where `/health` and `/metrics` are served: a port of 127.0.0.1, or ADDRESS:PORT; None serves nothing.
         on_warning: called when maintenance of a table or a report to Dagster failed; the run continues.
 
     Raises:
-        KeyfoldError: as `run`; or the port is taken, or Spark's Java process has ended.
+        KeyfoldError: as `run`; or the address is taken, or Spark's Java process has ended.
 
     Example:
         >>> import signal, threading, keyfold
         >>> stop = threading.Event()
         >>> _ = signal.signal(signal.SIGTERM, lambda *_: stop.set())  # doctest: +SKIP
-        >>> keyfold.run_continuously(spark, lakehouse, job, stop=stop, metrics_port=9100)  # doctest: +SKIP
+        >>> keyfold.run_continuously(spark, lakehouse, job, stop=stop, metrics="9100")  # doctest: +SKIP
     """
     options = options or RunOptions()
     publisher = Publisher(lakehouse, job)
@@ -121,7 +121,7 @@ def run_continuously(
 
     with (
         maintenance,
-        served_on_loopback(metrics_port, lambda: facts_of_job(lakehouse, job.name)),
+        served(metrics, lambda: samples_of_job(lakehouse, job.name)),
         reported(lambda: written_by_job(lakehouse, job.name), on_warning),
     ):
         summary = runner.run_continuously(

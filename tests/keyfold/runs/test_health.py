@@ -1,12 +1,10 @@
 """A continuous process tells on loopback what its journal says."""
 
-import json
 import socket
 import urllib.error
 import urllib.request
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
@@ -14,14 +12,15 @@ import pytest
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
-from keyfold.machine import loopback
-from keyfold.runs import health
-from keyfold.runs.health import Facts, facts_of_ingest, facts_of_job, served_on_loopback
+from keyfold.runs import health, metrics_server
+from keyfold.runs.health import Samples, samples_of_ingest, samples_of_job, served
 from tests.keyfold.ingestion.test_continuous import accepted, going_on
 from tests.keyfold.ingestion.test_run import EVENTS, event, land
 from tests.keyfold.keyed.without_spark import SPARK
 from tests.keyfold.state.job_histories import History, put
 from tests.waiting import wait_until
+
+RIDES: Samples = [("keyfold_open_events", {"job": "rides"}, 3.0)]
 
 
 @pytest.fixture
@@ -52,9 +51,8 @@ def values(text):
 def test_a_job_tells_of_its_events_rows_watermark_and_last_batch(tmp_path, port, without_spark):
     lakehouse, job = Lakehouse(tmp_path), History("anomaly_predictions", {"order": "arrival", "emit": "all"}).job()
     part = History("anomaly_predictions").parts()[0]
-    with served_on_loopback(port, lambda: facts_of_job(lakehouse, job.name)):
-        status, text = ask(port, "/health")
-        assert (status, json.loads(text)["last_batch"]) == (200, None)
+    with served(str(port), lambda: samples_of_job(lakehouse, job.name)):
+        assert ask(port, "/health") == (200, "ok\n")
         assert values(ask(port, "/metrics")[1])['keyfold_batches_total{job="anomaly_predictions"}'] == 0
         put(lakehouse, job.stream.name, part)
         summary = run_job(SPARK, lakehouse, job)
@@ -73,33 +71,58 @@ def test_a_job_tells_of_its_events_rows_watermark_and_last_batch(tmp_path, port,
 def test_ingest_tells_what_became_of_rows_while_it_goes_on(tmp_path, port):
     lakehouse, landing = Lakehouse(tmp_path / "home"), tmp_path / "landing"
     land(landing / "a.ndjson", [event(seq=1), event(seq=1), event(seq=2)], "no json")
-    with going_on(lakehouse, landing), served_on_loopback(port, lambda: facts_of_ingest(lakehouse, EVENTS.name)):
+    with going_on(lakehouse, landing), served(str(port), lambda: samples_of_ingest(lakehouse, EVENTS.name)):
         wait_until(lambda: accepted(lakehouse) == 2)
         found = values(ask(port, "/metrics")[1])
     kinds = {"accepted": 2, "quarantined": 1, "duplicate": 1}
     for kind, count in kinds.items():
-        assert found[f'keyfold_read_rows_total{{stream="clicks",result="{kind}"}}'] == count
+        assert found[f'keyfold_read_rows_total{{result="{kind}",stream="clicks"}}'] == count
 
 
-def test_a_batch_that_stays_planned_and_not_done_is_told_as_stalled():
-    now = datetime.now(UTC)
-    facts = Facts({"job": "rides"}, pending_since=now - timedelta(seconds=health.STALLED - 60))
-    assert health.health(facts)[0] == 200
-    status, told = health.health(replace(facts, pending_since=now - timedelta(seconds=health.STALLED + 1)))
-    assert (status, told["status"]) == (503, "stalled")
-    assert told["pending_seconds"] > health.STALLED
+def test_a_first_batch_that_stays_planned_and_not_done_is_told_as_stalled(tmp_path, port, without_spark, monkeypatch):
+    lakehouse, job = Lakehouse(tmp_path), History("anomaly_predictions", {"order": "arrival"}).job()
+    put(lakehouse, job.stream.name, History("anomaly_predictions").parts()[0])
+    with pytest.raises(KeyfoldError, match="the model is broken"):
+        run_job(SPARK, lakehouse, replace(job, step=broken))
+    with served(str(port), lambda: samples_of_job(lakehouse, job.name)):
+        assert ask(port, "/health") == (200, "ok\n")
+        monkeypatch.setattr(health, "STALLED", -1.0)
+        status, told = ask(port, "/health")
+    assert status == 503
+    assert told.startswith("stalled: a batch was planned 0 s ago")
 
 
-def test_a_port_that_is_taken_is_told_and_without_one_nothing_listens():
+def broken(*_):
+    raise ValueError("the model is broken")
+
+
+def test_an_address_that_is_none_and_one_that_is_taken_are_told_and_without_one_nothing_listens():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         number = taken.getsockname()[1]
-        refused = pytest.raises(KeyfoldError, match=f"port {number} on 127.0.0.1 is not available")
-        with refused, served_on_loopback(number, lambda: Facts({})):
+        refused = pytest.raises(KeyfoldError, match=f"cannot be served at {number}: .*in use")
+        with refused, served(str(number), list):
             pass
-    with served_on_loopback(None, lambda: Facts({})):
+    for text in ("", "here", "localhost:9100", "127.0.0.1", "127.0.0.1:", "0.0.0.0:99999", "[::1]:9100"):
+        with pytest.raises(KeyfoldError, match="metrics cannot be served at"), served(text, list):
+            pass
+    with served(None, list):
         pass
+
+
+def test_an_address_that_the_operator_gives_is_reached_by_any_name(port):
+    with served(f"0.0.0.0:{port}", lambda: RIDES):
+        answer = httpx.get(f"http://127.0.0.1:{port}/metrics", headers={"Host": "metrics.example"}, trust_env=False)
+    assert values(answer.text) == {'keyfold_open_events{job="rides"}': 3}
+
+
+def test_a_journal_that_cannot_be_read_is_told_to_the_caller(port):
+    def unreadable():
+        raise KeyfoldError("jobs/rides/journal is damaged")
+
+    with served(str(port), unreadable):
+        assert [ask(port, path) for path in ("/metrics", "/health")] == [(500, "jobs/rides/journal is damaged\n")] * 2
 
 
 @pytest.mark.parametrize("path", ["/health", "/metrics", "/"])
@@ -110,7 +133,7 @@ def test_a_port_that_is_taken_is_told_and_without_one_nothing_listens():
 def test_a_caller_that_names_another_host_than_loopback_learns_nothing(port, host, path):
     line = "" if host is None else f"Host: {host.format(port=port)}\r\n"
     with (
-        served_on_loopback(port, lambda: Facts({"job": "rides"})),
+        served(str(port), lambda: RIDES),
         socket.create_connection(("127.0.0.1", port)) as caller,
     ):
         caller.settimeout(30)
@@ -122,14 +145,14 @@ def test_a_caller_that_names_another_host_than_loopback_learns_nothing(port, hos
 
 @pytest.mark.parametrize("host", ["localhost:{port}", "127.0.0.1", "LOCALHOST", "[::1]:{port}"])
 def test_loopback_has_several_names(port, host):
-    with served_on_loopback(port, lambda: Facts({})):
+    with served(str(port), list):
         url, headers = f"http://127.0.0.1:{port}/health", {"Host": host.format(port=port)}
         assert httpx.get(url, headers=headers, trust_env=False).status_code == 200
 
 
 def test_callers_that_send_a_request_byte_by_byte_are_cut_off_and_hold_up_nobody(port, monkeypatch):
-    monkeypatch.setattr(loopback, "READ_SECONDS", 0.2)
-    with served_on_loopback(port, lambda: Facts({})), ExitStack() as open_callers:
+    monkeypatch.setattr(metrics_server, "EXCHANGE_SECONDS", 0.2)
+    with served(str(port), list), ExitStack() as open_callers:
         slow = [open_callers.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(100)]
         wait_until(lambda: sum(map(is_cut_off, slow)) == len(slow))
         wait_until(lambda: ask(port, "/health")[0] == 200)
