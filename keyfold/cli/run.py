@@ -28,7 +28,7 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs
 from keyfold.runs import JobRun, consumers_of, refresh_with_consumers, run_continuously
 from keyfold.runs import run as run_job
-from keyfold.runs.summaries import run_summary, run_text
+from keyfold.runs.jobs import run_summary, run_text
 from keyfold.times import parse_time
 
 

@@ -23,8 +23,7 @@ from zipfile import BadZipFile, ZipFile
 from keyfold.journal.file_sums import FileSum, difference, in_digests, is_untouched, last_line, sum_of
 from keyfold.lakehouse.checksums import checksum_of_bytes
 from keyfold.lakehouse.files import DamagedError, files_below, open_for_reading, write_durably
-from keyfold.storage.found_file import FoundFile
-from keyfold.storage.place import Place
+from keyfold.storage.place import FoundFile, Place
 
 RECORD = "checksums.json"
 

@@ -22,8 +22,7 @@ import polars as pl
 from keyfold.lakehouse.checksums import checksum_of, checksum_of_bytes
 from keyfold.lakehouse.files import open_for_reading
 from keyfold.lakehouse.paths import NEXT
-from keyfold.storage.found_file import FoundFile
-from keyfold.storage.place import Place
+from keyfold.storage.place import FoundFile, Place
 from keyfold.times import from_iso, micros
 
 NUMBER = "keyfold.number"

@@ -11,8 +11,7 @@ from contextlib import AbstractContextManager
 from typing import IO, Any
 
 from keyfold.errors import Damaged
-from keyfold.storage.found_file import FoundFile
-from keyfold.storage.place import Place
+from keyfold.storage.place import FoundFile, Place
 from keyfold.storage.storage import storage_of
 
 

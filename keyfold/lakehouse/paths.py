@@ -14,19 +14,20 @@ HOME/jobs/<job>/generation-0001/             generation.json, journal/, checkpoi
 HOME/jobs/<job>/branches/<branch>/           the same for a branch, such as a replay
 """
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
 
 from keyfold.columns import COMMENT, describe
-from keyfold.errors import NotFound
+from keyfold.errors import Misconfigured, NotFound
 from keyfold.lakehouse.files import read_json
-from keyfold.storage.home import home_of
-from keyfold.storage.place import Place
+from keyfold.storage.place import Place, local_path, to_place
 
 
 @dataclass(frozen=True, init=False)
@@ -55,7 +56,7 @@ class Lakehouse:
             Misconfigured: the URL has another scheme, or the path has characters that Delta's library or Spark misread.
         """
         # The dataclass is frozen, so its own __init__ must bypass the check.
-        object.__setattr__(self, "home", home_of(home))
+        object.__setattr__(self, "home", _home_of(home))
         object.__setattr__(self, "ahead", {})
 
     def seeing(self, generations: Mapping[str, str]) -> "Lakehouse":
@@ -190,3 +191,28 @@ def _as_in_delta(field: pa.Field) -> pa.Field:
     comment = describe(field)
     # Only the comment: programs read units and origins from the declaration.
     return field.with_nullable(True).with_metadata({COMMENT: comment.encode()} if comment else {})
+
+
+def _home_of(text: Place | str) -> Place:
+    """Check a lakehouse directory, and make its path absolute: Delta's library and Spark must open the same one.
+
+    Raises:
+        Misconfigured: the URL has another scheme, or the path has characters that Delta's library or Spark misread.
+    """
+    place = to_place(text)
+    if (path := local_path(place)) is not None:
+        if re.search(r"%[0-9A-Fa-f]{2}|\\", str(path)):
+            raise Misconfigured(
+                f"the lakehouse directory {text} must not contain \\ or % before two hexadecimal digits, since Delta's library "
+                "decodes it as part of a URL and opens another folder; choose another name"
+            )
+        # Absolute, since Spark's workers and Dagster's processes may run in other working directories.
+        return path.expanduser().resolve()
+    # Delta's library decodes some characters as parts of a URL, and Spark's state reader escapes others.
+    key = "/".join(place.parts)
+    if quote(key, safe="/+=") != key:
+        raise Misconfigured(
+            f"the lakehouse directory {text}: in a bucket its path must be of letters, digits and . _ - ~ + = only, since "
+            "Delta's library and Spark misread other characters; choose another name"
+        )
+    return place

@@ -2,8 +2,9 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -135,3 +136,29 @@ def published(summary: RunSummary, publisher: Publisher) -> JobRun:
     publisher.publish(at_last=True)
     job_run = JobRun(**vars(summary), published=publisher.sent)
     return replace(job_run, warnings=(*summary.warnings, *publisher.warnings))
+
+
+def run_summary(summary: JobRun) -> dict[str, Any]:
+    """Return the summary of a run, as `--json` prints it."""
+    return {
+        "job": summary.job,
+        "generation": summary.generation,
+        "mode": summary.mode,
+        **asdict(summary.counts),
+        "totals": asdict(summary.totals),
+        "watermark": summary.watermark,
+        "batches": len(summary.batch_seconds),
+        "seconds": round(summary.seconds, 3),
+        "warnings": summary.warnings,
+        "published": {one.table: one.rows for one in summary.published},
+    }
+
+
+def run_text(summary: JobRun) -> str:
+    """Return the summary of a run as a line for people."""
+    rows = ", ".join(f"{count:,} {name}" for name, count in summary.counts.rows.items())
+    published = "".join(f"; {one.rows:,} rows of {one.table} to topic {one.topic}" for one in summary.published)
+    return (
+        f"{summary.job} ({summary.generation}): {summary.counts.events:,} events in {summary.seconds:.1f} s: {rows}; "
+        f"{summary.totals.open_events:,} events open; watermark {summary.watermark or 'not set'}{published}"
+    )

@@ -19,7 +19,6 @@ from pyspark.java_gateway import launch_gateway
 
 from keyfold.errors import KeyfoldError, Misconfigured, Unreachable
 from keyfold.session.interrupts import signals_kept_waiting
-from keyfold.session.java_options import quietly_logged, write_properties
 from keyfold.session.java_output import JavaOutput, explained
 from keyfold.session.redaction import shown, without_secrets
 
@@ -87,7 +86,7 @@ def launched(conf: Mapping[str, str]) -> Iterator[None]:
     log = logging.getLogger("py4j")
     log.setLevel(max(logging.INFO, log.getEffectiveLevel()))
     messages = JavaOutput()
-    with _submitted(quietly_logged(conf)):
+    with _submitted(_quietly_logged(conf)):
         try:
             # stdout too: Java prints some errors there, and a program may read our stdout.
             # In its own session: a signal to our process group (from a shell, from `timeout`) must not end Java, which we need
@@ -189,7 +188,7 @@ def _submitted(conf: Mapping[str, str]) -> Iterator[None]:
     folder = Path(tempfile.mkdtemp(prefix="keyfold-scratch-spark-"))
     try:
         file = folder / "spark.properties"
-        write_properties(file, conf)
+        _write_properties(file, conf)
         # Without --load-spark-defaults, our file would replace conf/spark-defaults.conf.
         own = f"--properties-file {shlex.quote(str(file))} --load-spark-defaults"
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"{own} {arguments or 'pyspark-shell'}"
@@ -213,3 +212,34 @@ def _check_launched(conf: Mapping[str, str]) -> None:
                 f"{shown(name, conf[name])}: "
                 "start a new process"
             )
+
+
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+
+def _quietly_logged(conf: Mapping[str, str]) -> dict[str, str]:
+    """Add settings with which Java logs only warnings and errors, unless they configure logging themselves."""
+    options = conf.get(_JAVA_OPTIONS, "")
+    if "log4j2.configurationFile" not in options:
+        quiet = Path(__file__).with_name("log4j2.properties").as_uri()
+        options = f"{options} -Dlog4j2.configurationFile={quiet}".strip()
+    return {**conf, _JAVA_OPTIONS: options}
+
+
+def _write_properties(file: Path, conf: Mapping[str, str]) -> None:
+    """Write settings in the format of Java's properties, readable only for this user."""
+    file.touch(mode=0o600)
+    file.write_text("".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in conf.items()), encoding="ascii")
+
+
+def _escaped(text: str) -> str:
+    """Escape text for java.util.Properties."""
+    # java.util.Properties is ASCII; all other characters are \uXXXX escapes of UTF-16 units.
+    units = text.encode("utf-16-be")
+    codes = [int.from_bytes(units[place : place + 2]) for place in range(0, len(units), 2)]
+    return "".join(
+        chr(code)
+        if chr(code).isascii() and (chr(code).isalnum() or chr(code) in ".-_/,*@$+()[]{}")
+        else f"\\u{code:04x}"
+        for code in codes
+    )

@@ -15,8 +15,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pyspark
+
 from keyfold.machine.locks import is_locked, lock_for_life
-from keyfold.session.spark_home import make_spark_home
 
 _PREFIX, _LOCK = "keyfold-scratch-", ".lock"
 _AN_HOUR = 3600
@@ -51,7 +52,7 @@ def sweep_scratch() -> int:
 def scratch_of_java(conf: Mapping[str, str]) -> Iterator[None]:
     """Put the temporary files of a Java process that is started within the context into a scratch folder.
 
-    In local mode, the folder also has the Spark home (`keyfold.session.spark_home`), unless SPARK_HOME is set. Both are passed
+    In local mode, the folder also has the Spark home (`make_spark_home`), unless SPARK_HOME is set. Both are passed
     by environment variables, since a later session of this process has another folder, and settings of sessions are compared. If
     Spark's local folders are set, they are used: they may be on a separate disk.
 
@@ -76,6 +77,27 @@ def scratch_of_java(conf: Mapping[str, str]) -> Iterator[None]:
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
+
+
+def make_spark_home(folder: Path) -> Path:
+    """Make a Spark home without `python/lib/pyspark.zip`, with links to all other parts of the installed pyspark.
+
+    Spark puts this zip first on the path of each Python process that it starts. Python does not cache the bytecode of modules in a
+    zip, so each process compiled pyspark anew, in 0.6 to 0.8 processor seconds (benchmarks/results/performance.md).
+
+    Args:
+        folder: where to make it. It must exist as long as the Java process.
+
+    Example:
+        >>> make_spark_home(scratch)  # doctest: +SKIP
+        PosixPath('/tmp/keyfold-scratch-x/spark-home')
+    """
+    home = folder / "spark-home"
+    home.mkdir()
+    for part in Path(pyspark.__file__).parent.iterdir():
+        if part.name != "python":
+            (home / part.name).symlink_to(part)
+    return home
 
 
 def _is_abandoned(folder: Path) -> bool:

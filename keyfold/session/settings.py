@@ -10,9 +10,8 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from keyfold.errors import Misconfigured
-from keyfold.session.packages import DELTA_PACKAGE, LEFT_OUT, S3_PACKAGES
+from keyfold.session.packages import DELTA_PACKAGE, LEFT_OUT, S3_PACKAGES, s3a_conf
 from keyfold.session.redaction import SENSITIVE, secret_java_options
-from keyfold.session.s3a import s3a_conf
 from keyfold.session.targets import LOOPBACK, WHY_NOT_CONNECT, Target, cluster_defaults, target_of
 
 _FIXED = {

@@ -7,10 +7,9 @@ from datetime import timedelta
 from typing import IO, Any
 
 from keyfold.errors import KeyfoldError, Locked
-from keyfold.storage.found_file import FoundFile
 from keyfold.storage.lease import check_held, is_leased, leased
 from keyfold.storage.object_path import ObjectPath
-from keyfold.storage.place import Place
+from keyfold.storage.place import FoundFile, Place
 
 
 class Bucket:

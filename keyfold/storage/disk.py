@@ -14,8 +14,7 @@ import xxhash
 
 from keyfold.errors import KeyfoldError, Locked, Misconfigured
 from keyfold.machine.locks import A_LOOK, is_locked, take
-from keyfold.storage.found_file import FoundFile
-from keyfold.storage.place import Place, local_path
+from keyfold.storage.place import FoundFile, Place, local_path
 
 _ASIDE = ".aside-"
 _READ_AT_ONCE = 4 << 20

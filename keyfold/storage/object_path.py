@@ -20,8 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 
 from keyfold.errors import Misconfigured
 from keyfold.extras import from_extra
-from keyfold.storage.range_reader import RangeReader
-from keyfold.storage.remote_path import ObjectStat, RemotePath, StoreError
+from keyfold.storage.remote_path import ObjectStat, RangeReader, RemotePath, StoreError
 
 if TYPE_CHECKING:
     import obstore

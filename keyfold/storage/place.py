@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path, PurePath
+from typing import NamedTuple
 
 from keyfold.errors import Misconfigured
 from keyfold.storage.object_path import SCHEMES, ObjectPath
@@ -61,3 +62,28 @@ def local_path(place: Place) -> Path | None:
 def as_source(place: Place) -> Path | str:
     """Return a place as Polars and Delta's library take it: a path, or a URL."""
     return place if isinstance(place, Path) else place.url
+
+
+class FoundFile(NamedTuple):
+    """A file below a folder.
+
+    Attributes:
+        folder: the listed folder, or the file itself.
+        below: the path below the folder; empty for the file itself.
+        bytes: its size.
+        changed_at: time of its last change, in nanoseconds since 1970.
+        is_shared: whether it has more than one hard link; always False in a store.
+        tag: the store's tag (ETag) of its content; empty on a disk.
+    """
+
+    folder: Place
+    below: str
+    bytes: int
+    changed_at: int
+    is_shared: bool = False
+    tag: str = ""
+
+    @property
+    def path(self) -> Place:
+        """The file's path, made on demand, since there may be thousands of files."""
+        return self.folder / self.below if self.below else self.folder

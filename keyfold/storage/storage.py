@@ -11,8 +11,7 @@ from typing import IO, Any, Protocol
 
 from keyfold.storage.bucket import Bucket
 from keyfold.storage.disk import Disk
-from keyfold.storage.found_file import FoundFile
-from keyfold.storage.place import Place, local_path
+from keyfold.storage.place import FoundFile, Place, local_path
 
 
 class Storage(Protocol):

@@ -8,8 +8,7 @@ from pydantic import Field
 
 from keyfold.project import project_jobs
 from keyfold.runs.chains import consumers_of, promote_with_consumers
-from keyfold.runs.jobs import JobRun
-from keyfold.runs.summaries import run_summary, run_text
+from keyfold.runs.jobs import JobRun, run_summary, run_text
 from keyfold.runs.tools.tool import PARAMETERS, JobTool, Option, Outcome, Parameters, Time, Work
 from keyfold.state.changing.promoting import promote
 from keyfold.state.changing.trying import redrive, try_job

@@ -12,7 +12,7 @@ from keyfold.keyed.generation.generations import live_generation_name
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs, project_streams
 from keyfold.runs.chains import refresh_all
-from keyfold.runs.summaries import run_summary, run_text
+from keyfold.runs.jobs import run_summary, run_text
 from keyfold.runs.tools.tool import DryRun, JobTool, Option, Outcome, StateTool, Work
 from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, Edited, edit_state

@@ -12,8 +12,7 @@ from pydantic import ValidationError
 from keyfold.errors import KeyfoldError
 from keyfold.session import SparkSettings
 from keyfold.session.gateway import check_installed_java
-from keyfold.session.packages import DELTA_PACKAGE, S3_PACKAGES, SHIPPED_WITH_SPARK
-from keyfold.session.s3a import s3a_conf
+from keyfold.session.packages import DELTA_PACKAGE, S3_PACKAGES, SHIPPED_WITH_SPARK, s3a_conf
 from keyfold.session.settings import spark_conf
 from tests.commands import ended_well
 from tests.java_for_tests import fast_starts

@@ -6,8 +6,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from keyfold.session.scratch import scratch_of_java
-from keyfold.session.spark_home import make_spark_home
+from keyfold.session.scratch import make_spark_home, scratch_of_java
 
 
 def test_the_home_has_all_of_spark_but_the_zip(tmp_path):
