@@ -1,14 +1,43 @@
-"""Check that the data files of a Delta table exist with the sizes in its log. Files are listed, not opened."""
+"""Check that a lakehouse, and the data files of a Delta table, are there. Files are listed, not opened."""
 
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
 
-from keyfold.errors import Damaged
+from keyfold.errors import Damaged, NotFound
 from keyfold.lakehouse.files import files_below
+from keyfold.lakehouse.paths import Lakehouse
 from keyfold.storage.place import Place, local_path
 
 _SHOWN = 3
+_FOLDERS = ("jobs", "ingest", "events", "quarantine", "monitoring", "landing")
+
+
+def check_lakehouse_is_there(lakehouse: Lakehouse) -> None:
+    """Check that a directory is a lakehouse, and that all of its folders can be listed.
+
+    Raises:
+        NotFound: the directory does not exist, or has no files of a lakehouse.
+        Damaged: a folder cannot be read.
+    """
+    home, is_local, files = lakehouse.home, local_path(lakehouse.home) is not None, 0
+    try:
+        for name in _FOLDERS:
+            for _ in files_below(home / name):
+                files += 1
+                # Path.glob passes over folders that it cannot read: look into each. A store refuses a listing by itself.
+                if not is_local:
+                    break
+    except OSError as error:
+        raise Damaged(
+            f"{error.filename or home} cannot be read: {error.strerror or error}; give this user access to all of the "
+            "lakehouse, or repair its disk"
+        ) from None
+    if not files:
+        raise NotFound(
+            f"there is no lakehouse in {home}: it has no streams, jobs or landed files; mount its disk, or give another "
+            "directory with --home"
+        )
 
 
 def named_files(delta: DeltaTable) -> dict[str, int]:

@@ -12,7 +12,7 @@ from typing import Any
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from keyfold.errors import KeyfoldError, NotFound, first_line
+from keyfold.errors import KeyfoldError, first_line
 from keyfold.ingestion import ingest_journal
 from keyfold.ingestion.ingest_settings import REBUILD, existing_ingest, rebuild_remedy
 from keyfold.ingestion.ingest_settings import RECORD as INGEST_RECORD
@@ -26,6 +26,7 @@ from keyfold.lakehouse import Lakehouse, is_table, read_json
 from keyfold.lakehouse.checksums import checksum_of
 from keyfold.lakehouse.files import DamagedError, open_for_reading
 from keyfold.lakehouse.locks import is_held
+from keyfold.lakehouse.presence import check_lakehouse_is_there
 from keyfold.maintenance.checking_tables import Finding, Seen, findings_of_table
 from keyfold.storage.place import Place
 
@@ -75,11 +76,10 @@ def check(lakehouse: Lakehouse) -> Checked:
     Landing files are not checked, as they may be deleted once they are read, nor are tables that a rebuild has moved aside.
 
     Raises:
-        KeyfoldError: the lakehouse directory does not exist.
+        KeyfoldError: there is no lakehouse in the directory, or a folder of it cannot be read.
         OSError: a disk or a store fails.
     """
-    if not lakehouse.home.is_dir():
-        raise NotFound(f"the lakehouse directory {lakehouse.home} does not exist; give another one with --home")
+    check_lakehouse_is_there(lakehouse)
     seen, names, findings = Seen(), [], list[Finding]()
     for name, look in _owners(lakehouse):
         names.append(name)

@@ -1,6 +1,7 @@
 """Back up a lakehouse while runs go on, and restore a backup."""
 
 import io
+import re
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from keyfold.journal.checksums import RECORD as CHECKSUMS
 from keyfold.journal.checksums import without_tags
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.lakehouse.files import FoundFile, files_below, new_file, open_for_reading
+from keyfold.lakehouse.presence import check_lakehouse_is_there
 from keyfold.maintenance.backup.cut import MovedOnError, Part, cut_part, part_names
 from keyfold.maintenance.backup.store import BackedUpFile, BackupStore, FileList, digest_of
 from keyfold.storage.place import Place, path_below
@@ -65,12 +67,12 @@ def back_up(lakehouse: Lakehouse, to: Place, *, keep: int | None = None) -> Back
         keep: number of backups to keep there; None keeps all.
 
     Raises:
-        KeyfoldError: there is no lakehouse, `to` is inside of it, another backup to the same folder is running, or runs
-            replace files faster than they can be copied.
+        KeyfoldError: there is no lakehouse or a folder of it cannot be read, `to` is inside of it, another backup to the same
+            folder is running, or runs replace files faster than they can be copied. With `keep`: the lakehouse lacks a job or
+            a table that the last backup has; no backup is made or removed.
         OSError: a disk is full or fails; no backup was made.
     """
-    if not lakehouse.home.is_dir():
-        raise NotFound(f"there is no lakehouse in {lakehouse.home}")
+    check_lakehouse_is_there(lakehouse)
     if path_below(to, lakehouse.home) is not None:
         raise Misconfigured(f"{to} is inside the lakehouse {lakehouse.home}: give a folder outside of it")
     if keep is not None and keep < 1:
@@ -83,6 +85,12 @@ def back_up(lakehouse: Lakehouse, to: Place, *, keep: int | None = None) -> Back
         name = f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S-%fZ}"
         found = {file.path: file for part in part_names(lakehouse) for file in copier.copy_part(lakehouse, part)}
         files = tuple(sorted(found.values()))
+        if keep is not None and (lost := copier.held_before - _jobs_and_tables(found)):
+            raise NotFound(
+                f"{lakehouse.home} lacks {', '.join(sorted(lost))}, which the last backup in {to} has; no backup was made, and "
+                "none was removed. Mount the disk, or restore that backup; if this was removed on purpose, back up once "
+                "without --keep"
+            )
         store.write(FileList(name, str(lakehouse.home), files))
         if keep is not None:
             store.keep(keep)
@@ -139,6 +147,7 @@ class _Copier:
         names = store.names()
         before: Iterable[BackedUpFile] = store.read(names[-1]).files if names else ()
         self._before = {file.path: file for file in before}
+        self.held_before = _jobs_and_tables(self._before)
         self._new: set[str] = set()
 
     def copy_part(self, lakehouse: Lakehouse, name: str) -> list[BackedUpFile]:
@@ -183,3 +192,15 @@ class _Copier:
             digest, size = self._store.put(io.BytesIO(without_tags(content, digests) if is_record else content))
             held.append(BackedUpFile(path, size, 0, digest))
         return held
+
+
+def _jobs_and_tables(files: Iterable[str]) -> set[str]:
+    """The jobs, and the tables of streams, of jobs and about runs, that files of a lakehouse are of."""
+    found = set[str]()
+    for path in files:
+        # A table of a job is the same one in each generation; those of a branch may go at any time.
+        if match := re.match(r"(jobs/[^/]+)/(?:generation-\d+(/tables/[^/]+)/_delta_log/)?", path):
+            found |= {match[1], match[1] + (match[2] or "")}
+        elif match := re.match(r"((?:events|quarantine|monitoring)/[^/]+)/_delta_log/", path):
+            found.add(match[1])
+    return found

@@ -2,14 +2,19 @@
 
 import gzip
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from errno import EACCES
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
+from keyfold.cli.app import app
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest
+from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
@@ -76,7 +81,7 @@ def test_a_backup_that_was_taken_in_the_midst_of_runs_goes_on_to_the_same_tables
     with ThreadPoolExecutor(1) as thread:
         running = thread.submit(all_of_it)
         while not running.done():
-            if lakehouse.home.is_dir():
+            if lakehouse.events(SALES.name).is_dir():
                 made.append(back_up(lakehouse, backups))
         running.result()
     expected = rows(lakehouse)
@@ -96,6 +101,14 @@ def small_lakehouse(home):
     lakehouse = Lakehouse(home)
     for number in range(3):
         deliver(lakehouse, SALES, f"{number}.ndjson", sales(number))
+    return lakehouse
+
+
+def whole_lakehouse(home):
+    """A lakehouse of one stream and one job, as after their first runs."""
+    lakehouse = small_lakehouse(home)
+    ingest(SPARK, lakehouse, SALES, settle=timedelta(0))
+    run_job(SPARK, lakehouse, TOTALS)
     return lakehouse
 
 
@@ -157,6 +170,91 @@ def test_a_backup_that_names_a_file_outside_of_a_home_is_refused(tmp_path, path)
     with pytest.raises(KeyfoldError, match="outside of the lakehouse"):
         restore(backups, Lakehouse(tmp_path / "new"))
     assert not (tmp_path / "new").exists()
+
+
+def not_listed(monkeypatch, folder):
+    """Refuse to list a folder, as to a user who may not read it: tests may run as root."""
+    scandir, listdir = os.scandir, os.listdir
+
+    def refusing(list_folder):
+        def listed(path="."):
+            if str(path) == str(folder):
+                raise PermissionError(EACCES, "Permission denied", str(path))
+            return list_folder(path)
+
+        return listed
+
+    monkeypatch.setattr(os, "scandir", refusing(scandir))
+    monkeypatch.setattr(os, "listdir", refusing(listdir))
+
+
+@pytest.mark.parametrize("folder", ["jobs", "jobs/purchase_totals", "ingest/sales/journal", "events/sales/_delta_log"])
+def test_what_cannot_be_read_is_neither_backed_up_nor_called_well(tmp_path, monkeypatch, folder):
+    lakehouse, backups = whole_lakehouse(tmp_path / "home"), tmp_path / "backups"
+    first = back_up(lakehouse, backups, keep=1)
+    not_listed(monkeypatch, lakehouse.home / folder)
+    with pytest.raises(KeyfoldError, match=f"{folder} cannot be read: Permission denied; give this user access"):
+        back_up(lakehouse, backups, keep=1)
+    with pytest.raises(KeyfoldError, match=f"{folder} cannot be read: Permission denied"):
+        check(lakehouse)
+    assert list_backups(backups) == [first.name]
+
+
+def test_a_home_that_is_none_is_neither_backed_up_nor_called_well(tmp_path):
+    lakehouse, backups = whole_lakehouse(tmp_path / "home"), tmp_path / "backups"
+    first = back_up(lakehouse, backups, keep=1)
+    lakehouse.home.rename(tmp_path / "mounted")
+    # What is left where a disk was mounted, also one that had a folder in it.
+    for left in ("", "lost+found", "jobs", ".dagster"):
+        (lakehouse.home / left).mkdir(parents=True)
+        for command in (["backup", str(backups), "--keep", "1"], ["check"]):
+            done = CliRunner().invoke(app, [*command, "--home", str(lakehouse.home)])
+            assert done.exit_code == 1
+            assert f"there is no lakehouse in {lakehouse.home}: it has no streams, jobs or landed files" in done.stderr
+    assert list_backups(backups) == [first.name]
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        "jobs",
+        "jobs/purchase_totals",
+        "events",
+        "quarantine/sales",
+        "jobs/purchase_totals/generation-0001/tables/purchase_totals",
+    ],
+)
+def test_no_backup_is_removed_for_one_that_lacks_a_job_or_a_table(tmp_path, lost):
+    lakehouse, backups = whole_lakehouse(tmp_path / "home"), tmp_path / "backups"
+    first = back_up(lakehouse, backups, keep=1)
+    (lakehouse.home / lost).rename(tmp_path / "lost")
+    for _ in range(2):
+        with pytest.raises(
+            KeyfoldError,
+            match=rf"home lacks .*{lost.split('/')[0]}/.*, which the last backup .* has; no backup was made",
+        ):
+            back_up(lakehouse, backups, keep=1)
+        assert list_backups(backups) == [first.name]
+    restore(backups, again := Lakehouse(tmp_path / "again"), first.name)
+    assert check(again).is_whole
+
+
+def test_a_job_that_was_removed_on_purpose_is_told_by_a_backup_that_keeps_all(tmp_path):
+    lakehouse, backups = whole_lakehouse(tmp_path / "home"), tmp_path / "backups"
+    back_up(lakehouse, backups, keep=1)
+    remove_tree(lakehouse.job("purchase_totals"))
+    second = back_up(lakehouse, backups)
+    third = back_up(lakehouse, backups, keep=2)
+    assert list_backups(backups) == [second.name, third.name]
+
+
+def test_a_new_generation_has_the_tables_of_the_one_before(tmp_path):
+    lakehouse, backups = whole_lakehouse(tmp_path / "home"), tmp_path / "backups"
+    back_up(lakehouse, backups, keep=1)
+    run_job(SPARK, lakehouse, TOTALS, FullRefresh())
+    remove_tree(lakehouse.job("purchase_totals") / "generation-0001")
+    made = back_up(lakehouse, backups, keep=1)
+    assert list_backups(backups) == [made.name]
 
 
 def test_a_killed_backup_leaves_the_earlier_ones_and_the_next_one_sweeps(tmp_path):
