@@ -6,19 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 _FOLDERS = ("keyfold", "spark_jobs", "assets", "expectations", "dagster_project")
-_FILES = (
-    "pyproject.toml",
-    "workspace.yaml",
-    "tests/chaos/table.py",
-    "tests/chaos/tally.py",
-    "tests/conftest.py",
-    "tests/inherited_signals.py",
-    "tests/java_for_tests.py",
-    "tests/memory_for_files.py",
-    "tests/object_store.py",
-    "tests/standalone_cluster.py",
-    "keyfold/testing/playing.py",
-)
+_FILES = ("pyproject.toml", "workspace.yaml")
 
 
 def copy_project(into: Path) -> Path:
@@ -27,7 +15,6 @@ def copy_project(into: Path) -> Path:
         # With what Python has compiled: else every process of a copy compiles all of it anew.
         shutil.copytree(ROOT / name, into / name)
     for name in _FILES:
-        (into / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, into / name)
     # Ruff tells by its folders which imports are the project's own.
     (into / "benchmarks").mkdir()
