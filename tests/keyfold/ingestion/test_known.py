@@ -45,17 +45,6 @@ def batch(pair: Pair, number: int, *files: AdmittedFile, source: str = "landing/
     journal.compact()
 
 
-def test_files_are_known_by_source_and_path_and_the_latest_reading_counts(tmp_path):
-    pair = ingest_folder(tmp_path)
-    batch(pair, 0, admitted("a"), admitted("b"))
-    batch(pair, 1, admitted("a", 2), admitted("c"), deferred=("c",))
-    batch(pair, 2, admitted("a", 3), source="/elsewhere")
-    _, known = pair
-    assert {path: file.size for path, file in known.of("landing/clicks").items()} == {"a": 2, "b": 1}
-    assert {path: file.size for path, file in known.of("/elsewhere").items()} == {"a": 3}
-    assert known.of("landing/others") == {}
-
-
 def test_every_file_is_known_however_many_batches_ago_it_was_read(tmp_path):
     pair = ingest_folder(tmp_path)
     count = 3 * KEPT

@@ -15,7 +15,6 @@ from keyfold.ingestion.segments import (
     copies_of_history,
     merge_segments,
     missing_segments,
-    open_segment,
     rebuild_segments,
     sweep_segments,
     write_segment,
@@ -52,16 +51,6 @@ def test_many_small_batches_leave_few_segments_that_know_every_event(tmp_path: P
         away = Ids(ids.first, ids.second, ids.time + 10)
         assert not copies_of_history(tmp_path, live, away, 9).any()
         assert copies_of_history(tmp_path, live, away, 10).all()
-
-
-def test_only_segments_that_a_batch_s_times_meet_are_looked_at(tmp_path: Path, monkeypatch):
-    random = np.random.default_rng(5)
-    live = [write_segment(tmp_path, made(random, 100, hour)) for hour in range(5)]
-    opened = []
-    monkeypatch.setattr(segments, "open_segment", lambda folder, one: opened.append(one) or open_segment(folder, one))
-    copies_of_history(tmp_path, live, made(random, 10, 2), HOUR // 1_000)
-    assert opened
-    assert {one.name for one in opened} <= {live[1].name, live[2].name, live[3].name}
 
 
 def test_a_segment_that_is_gone_or_cut_short_is_missed_and_made_anew_from_the_event_table(tmp_path: Path):

@@ -3,11 +3,10 @@
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
-import pyarrow as pa
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.job.step import DEADLINE, STALE_AT, Clock
+from keyfold.keyed.job.step import STALE_AT, Clock
 from keyfold.keyed.job.timeouts import Timeout
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -53,21 +52,6 @@ def test_a_key_is_over_at_the_very_moment_and_not_before():
     assert parted.going_on["user"].to_list() == ["bob"]
 
 
-def test_a_key_leaves_whole_when_the_last_of_its_rows_is_due():
-    state = kept(("ann", 1, 10), ("ann", 2, 40), ("ann", 3, None), ("bob", 1, 10))
-    early, late = SILENCE.part(state, KEY, clock(39)), SILENCE.part(state, KEY, clock(40))
-    assert early.over["user"].to_list() == ["bob"]
-    assert late.going_on.is_empty()
-    assert late.over["clicks"].to_list() == [1, 2, 3, 1]
-
-
-def test_in_event_time_none_is_over_before_its_events_and_rows_stay_as_they_are():
-    state = kept(("ann", 1, 0))
-    over, going_on = IN_EVENT_TIME.part(state, KEY, clock(1000, watermark=1000))
-    assert over.is_empty()
-    assert IN_EVENT_TIME.renew(going_on, going_on, heard("ann"), KEY, clock(1000)) is state
-
-
 def test_what_came_renews_all_rows_of_its_key_and_no_other():
     before = kept(("ann", 1, 40), ("bob", 1, 45))
     state = pl.concat([before, kept(("ann", 2, None))])
@@ -75,11 +59,6 @@ def test_what_came_renews_all_rows_of_its_key_and_no_other():
     assert renewed.columns == state.columns
     assert stale_at(renewed) == {"ann": 50, "bob": 45}
     assert renewed["clicks"].to_list() == [1, 1, 2]
-
-
-def test_a_key_of_which_nothing_is_known_counts_as_heard_of_now():
-    state = kept(("ann", 1, None))
-    assert stale_at(SILENCE.renew(state.drop(STALE_AT), state, heard(), KEY, clock(20))) == {"ann": 50}
 
 
 def test_a_clock_that_went_back_takes_no_time_from_a_key():
@@ -91,15 +70,6 @@ def test_when_a_key_is_due_is_said_by_the_event_in_event_time_and_by_the_batch_i
     events = pl.DataFrame({"at": [after(5)]})
     assert events.select(IN_EVENT_TIME.due_at(pl.col("at"), clock(100))).item() == after(35)
     assert events.select(SILENCE.due_at(pl.col("at"), clock(100))).item() == after(130)
-
-
-@pytest.mark.parametrize(("timeout", "column", "due"), [(IN_EVENT_TIME, DEADLINE, 7), (SILENCE, STALE_AT, 9)])
-def test_each_time_has_its_column_and_its_clock(timeout, column, due):
-    schema = timeout.add_column(pa.schema([("user", pa.string())]))
-    assert schema.names == ["user", column]
-    assert timeout.add_column(schema) is schema
-    rows = pl.DataFrame({column: [after(due), after(due + 1), None]}, schema={column: TIME})
-    assert rows.select(timeout.is_due(clock(9, watermark=7))).to_series().to_list() == [True, False, False]
 
 
 @pytest.mark.parametrize("given", [{"after": timedelta(0)}, {"after": timedelta(1), "in_": "arrival"}])

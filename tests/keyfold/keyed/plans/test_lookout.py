@@ -60,20 +60,6 @@ def test_a_timer_of_processing_time_is_waited_for_however_seldom_the_table_is_lo
     assert last.now() >= due
 
 
-def test_a_timer_goes_by_the_processing_time_of_runs_which_do_not_follow_a_clock_that_jumped(tmp_path):
-    entry(tmp_path, 0)
-    stop = threading.Event()
-    threading.Timer(0.3, stop.set).start()
-    an_hour_ago = datetime.now(UTC) - HOUR
-    assert not wait_for_news({NAME: tmp_path}, done(0, an_hour_ago + HOUR / 2), stop, HOUR, just_now(an_hour_ago))
-
-
-def test_after_a_while_without_news_it_is_time_to_plan_all_the_same(tmp_path, stop, monkeypatch):
-    entry(tmp_path, 0)
-    monkeypatch.setattr(inputs, "LONGEST_WAIT", timedelta(seconds=0.2))
-    assert wait_for_news({NAME: tmp_path}, done(0), stop, HOUR, just_now())
-
-
 def test_told_to_stop_it_gives_up_waiting(tmp_path):
     entry(tmp_path, 0)
     stop = threading.Event()

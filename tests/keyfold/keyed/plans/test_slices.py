@@ -52,14 +52,6 @@ def test_every_moment_of_every_file_is_in_one_slice_and_what_is_late_is_in_the_f
             assert whole == inside
 
 
-def test_files_one_after_the_other_are_cut_between_and_none_is_read_twice():
-    files = [file(number, number * 100, 90, 1 << 20) for number in range(100)]
-    slices = cut(files, 10 << 20)
-    assert 8 <= len(slices) <= 12
-    assert cuts_through(slices) == 1
-    assert sum(part.rows for part in slices) == 10_000
-
-
 def test_files_that_each_span_everything_are_cut_by_time():
     files = [file(number, number, 100_000, 1 << 20) for number in range(10)]
     slices = cut(files, 2 << 20)

@@ -4,7 +4,6 @@ import io
 from datetime import UTC, datetime
 
 import polars as pl
-import pyarrow as pa
 import pytest
 from polars.testing import assert_frame_equal
 
@@ -49,24 +48,10 @@ def test_a_frame_of_any_size_comes_back_as_it_was(count):
     assert_frame_equal(decode(encode(frame)), frame)
 
 
-def test_a_part_of_a_frame_is_encoded_without_the_rest():
-    whole, alone = rows(20_000), rows(10)
-    assert len(encode(whole[:10])) < 2 * len(encode(alone))
-    assert_frame_equal(decode(encode(whole[:10])), alone)
-
-
 def test_small_blobs_of_earlier_versions_are_read():
     buffer = io.BytesIO()
     rows(3).write_parquet(buffer, compression="lz4", statistics=False)
     assert_frame_equal(decode(buffer.getvalue()), rows(3))
-
-
-def test_large_blobs_are_parquet_for_other_programs():
-    assert pl.read_parquet(io.BytesIO(encode(rows(20_000)))).height == 20_000
-
-
-def test_a_small_blob_is_an_arrow_stream_for_other_programs():
-    assert pa.ipc.open_stream(encode(rows(3))).read_all().num_rows == 3
 
 
 @pytest.mark.parametrize("count", [3, 2_000])

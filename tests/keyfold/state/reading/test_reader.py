@@ -20,7 +20,7 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.state.differences.diff import diff_states, diff_with_table
 from keyfold.state.reading.export import write_state
 from keyfold.state.reading.reader import read_state
-from keyfold.state.reading.state_statistics import list_state, state_statistics
+from keyfold.state.reading.state_statistics import state_statistics
 from tests.folders import copy_folder, move_folder
 from tests.keyfold.keyed.toy_jobs import clicks, windows
 from tests.lake import Lake
@@ -73,29 +73,6 @@ def test_every_batch_reads_as_the_harness_held_it_and_reading_writes_nothing(spa
     assert rows_of(read_state(spark, lakehouse, "windows").polars()) == rows_of(states[-1])
     state_statistics(lakehouse, read_state(spark, lakehouse, JOB))
     assert files_of(lakehouse.home) == before
-
-
-def test_a_key_is_found_without_looking_into_other_groups(spark, made):
-    lakehouse, states = made
-    expected = states[1].filter(pl.col("user") == "bob")
-    read = read_state(spark, lakehouse, JOB, batch=1, keys=["bob"])
-    assert rows_of(read.polars()) == rows_of(expected)
-    assert rows_of(pl.DataFrame(read.spark().toArrow())) == rows_of(expected)
-    assert read_state(spark, lakehouse, JOB, keys=["nobody"]).polars().height == 0
-
-
-def test_the_list_and_the_statistics_tell_of_the_generation_and_the_branch(spark, made):
-    lakehouse, states = made
-    live, branch = list_state(lakehouse, "windows")
-    assert (live.generation, live.role, live.retained) == ("generation-0001", "live", (0, 1, 2))
-    assert (branch.generation, branch.role) == ("all-at-once", "branch")
-    assert live.open_events == states[-1]["clicks"].sum()
-    found = state_statistics(lakehouse, read_state(spark, lakehouse, JOB))
-    assert (found.rows, found.keys) == (states[-1].height, states[-1]["user"].n_unique())
-    assert found.timers["deadline"].first == states[-1]["deadline"].min()
-    assert [one.open_events for one in found.growth] == [state["clicks"].sum() for state in states]
-    assert all(one.bytes for one in found.growth)
-    assert found.skew == round(found.largest_group * found.groups_used / found.rows, 2)
 
 
 def by_key(state):
