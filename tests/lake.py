@@ -31,7 +31,7 @@ class Lake:
     def __init__(self, place: Lakehouse | Path | str, session: Any = None) -> None:
         self.lakehouse = place if isinstance(place, Lakehouse) else Lakehouse(place)
         self.session = session or local_spark()
-        self._landed = 0
+        self.landed = 0
 
     def put(self, events: pl.DataFrame, stream: str = "clicks", **options: Any) -> None:
         """Append to a stream's event table, in one file, as another program does; options as of `write_delta`."""
@@ -43,12 +43,12 @@ class Lake:
         """Append toy clicks of (user, minutes after START)."""
         self.put(clicks(*rows))
 
-    def land(self, events: pl.DataFrame, stream: Stream) -> None:
+    def land(self, stream: Stream, events: pl.DataFrame) -> None:
         """Have events land in a Parquet file of their own, and ingest it."""
         landing = self.lakehouse.landing(stream.name)
         landing.mkdir(parents=True, exist_ok=True)
-        self._landed += 1
-        events.write_parquet(str(landing / f"{self._landed:04}.parquet"))
+        self.landed += 1
+        events.write_parquet(str(landing / f"{self.landed:04}.parquet"))
         keyfold.ingest(self.session, self.lakehouse, stream)
 
     def run(self, job: keyfold.KeyedJob, *mode: Any, **options: Any) -> RunSummary:

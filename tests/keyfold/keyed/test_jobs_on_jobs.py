@@ -8,11 +8,10 @@ import pyarrow as pa
 import pytest
 
 import keyfold
-from keyfold import Damaged, Input, KeyedJob, Lakehouse, Misconfigured, NotFound, Step, Stream
+from keyfold import Damaged, Input, KeyedJob, Misconfigured, NotFound, Step, Stream
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.reporting.conservation import check_conservation
-from keyfold.testing import local_spark
 from tests.lake import Lake
 
 TIME = pa.timestamp("us", tz="UTC")
@@ -79,29 +78,25 @@ class Site:
     """A lakehouse with clicks, a job on them, and a job on that."""
 
     def __init__(self, folder, spark=None):
-        self.lakehouse, self.spark, self._landed = Lakehouse(folder), spark or local_spark(), 0
+        self.lake = Lake(folder, spark)
+        self.lakehouse, self.spark = self.lake.lakehouse, self.lake.session
 
     def copied(self, folder, spark):
         """One like it in another folder."""
         shutil.copytree(str(self.lakehouse.home), folder)
         other = Site(folder, spark)
-        other._landed = self._landed
+        other.lake.landed = self.lake.landed
         return other
 
     def click(self, *clicks):
-        landing = self.lakehouse.landing("clicks")
-        landing.mkdir(parents=True, exist_ok=True)
-        self._landed += 1
         rows = {"user": [user for user, _ in clicks], "at": [NOON + at * MINUTE for _, at in clicks]}
-        pl.DataFrame(rows).write_parquet(str(landing / f"{self._landed}.parquet"))
-        keyfold.ingest(self.spark, self.lakehouse, CLICKS)
+        self.lake.land(CLICKS, pl.DataFrame(rows))
 
     def run(self, job, mode=None):
         return keyfold.run(self.spark, self.lakehouse, job, mode or Incremental())
 
     def table(self, name):
-        generation = Lake(self.lakehouse).live(name)
-        return sorted(pl.read_delta(str(generation.table(name))).select("user", "hour", "clicks").rows())
+        return self.lake.rows(name, "user", "hour", "clicks")
 
 
 @pytest.fixture

@@ -76,10 +76,6 @@ def kept(lakehouse, job):
     return as_state(job, source, {}).collect()
 
 
-def live(lakehouse):
-    return Lake(lakehouse).live("windows")
-
-
 def begin(spark, lakehouse, land, minutes, job):
     """A live generation that has the kept state of a job's version."""
     land(("eve", -60))
@@ -93,7 +89,9 @@ def test_an_old_state_goes_through_every_version_to_the_present_one(
 ):
     spark = state_without_spark
     begin(spark, lakehouse, land, minutes, born)
-    assert_frame_equal(migrate(THIRD_JOB, live(lakehouse))(kept(lakehouse, born)), kept(lakehouse, THIRD_JOB))
+    assert_frame_equal(
+        migrate(THIRD_JOB, Lake(lakehouse).live("windows"))(kept(lakehouse, born)), kept(lakehouse, THIRD_JOB)
+    )
     plan = plan_change(lakehouse, THIRD_JOB)
     assert plan.verdict == "move"
     assert f"from version {born.schema_version} to 3" in "; ".join(change.why for change in plan.changes)
@@ -119,7 +117,7 @@ def test_a_version_without_a_migration_is_told_and_nothing_is_moved(lakehouse, s
     with pytest.raises(KeyfoldError, match="no migration of its state from version 2"):
         move(state_without_spark, lakehouse, gap)
     with pytest.raises(KeyfoldError, match="no migration of its state from version 2"):
-        migrate(gap, live(lakehouse))
+        migrate(gap, Lake(lakehouse).live("windows"))
     begin(state_without_spark, lakehouse, land, minutes, THIRD_JOB)
     with pytest.raises(KeyfoldError, match="no migration of its state from version 3"):
         move(state_without_spark, lakehouse, SECOND_JOB)
@@ -129,7 +127,7 @@ def test_a_migration_that_gives_something_else_leaves_the_old_generation_live(
     lakehouse, state_without_spark, land, rows, minutes
 ):
     begin(state_without_spark, lakehouse, land, minutes, FIRST_JOB)
-    before = live(lakehouse).name
+    before = Lake(lakehouse).live("windows").name
     wrong = replace(
         SECOND_JOB, migrations={1: lambda rows: rows.rename({"clicks": "count"}).cast({"count": pl.String})}
     )
@@ -138,6 +136,6 @@ def test_a_migration_that_gives_something_else_leaves_the_old_generation_live(
     )
     with pytest.raises(KeyfoldError, match=why):
         move(state_without_spark, lakehouse, wrong)
-    assert live(lakehouse).name == before
+    assert Lake(lakehouse).live("windows").name == before
     run_job(state_without_spark, lakehouse, FIRST_JOB, Incremental(advance_to=minutes(60)))
     assert len(rows("windows")) == 4

@@ -218,20 +218,6 @@ def test_a_csv_row_with_the_wrong_number_of_fields_is_rejected_alone(tmp_path: P
 # Parquet
 
 
-def test_parquet_columns_of_other_types_are_cast_where_nothing_is_lost(tmp_path: Path):
-    given = table([POINT, POINT])
-    wide = given.set_column(1, "point_idx", pa.array([3, 2**40], pa.int64()))
-    wide = wide.set_column(4, "timestamp", wide["timestamp"].cast(pa.timestamp("ns", "America/New_York")))
-    wide = wide.set_column(5, "meter_reading", pa.array([2.5, float("nan")]))
-    wide = wide.set_column(0, "ride_id", wide["ride_id"].dictionary_encode())
-    pq.write_table(wide, tmp_path / "a.parquet")
-    rows = parse(tmp_path / "a.parquet")
-    assert events(rows) == [TYPED]
-    ((line, raw, reason),) = rejects(rows)
-    assert (line, reason) == (2, f"point_idx is not an integer of 32 bits: {2**40}")
-    assert json.loads(raw or "")["ride_id"] == "r1"
-
-
 @pytest.mark.parametrize(
     ("column", "values", "reason"),
     [

@@ -13,12 +13,11 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import keyfold
-from keyfold import Input, KeyedJob, Lakehouse, Misconfigured, Step, Stream, TestHarness
+from keyfold import Input, KeyedJob, Misconfigured, Step, Stream, TestHarness
 from keyfold.journal.clock import Reading
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import RunOptions
-from keyfold.testing import local_spark
 from tests.examples import examples
 from tests.keyfold.keyed.test_crash_points import OF_A_BATCH
 from tests.lake import Lake
@@ -122,17 +121,10 @@ class Home:
     """A lakehouse to which orders and payments come, in runs."""
 
     def __init__(self, folder, wanted=None, spark=None):
-        self.lakehouse, self.job, self.spark = Lakehouse(folder), wanted or job(), spark or local_spark()
-        self._landed = 0
-        for stream in (ORDERS, PAYMENTS):
-            self.land(stream, stream_frame(stream))
-
-    def land(self, stream, rows):
-        landing = self.lakehouse.landing(stream.name)
-        landing.mkdir(parents=True, exist_ok=True)
-        self._landed += 1
-        rows.write_parquet(landing / f"{self._landed:04d}.parquet")
-        keyfold.ingest(self.spark, self.lakehouse, stream)
+        self.lake, self.job = Lake(folder, spark), wanted or job()
+        self.lakehouse, self.spark, self.land = self.lake.lakehouse, self.lake.session, self.lake.land
+        self.land(ORDERS, orders())
+        self.land(PAYMENTS, payments())
 
     def run(self, advance_to=None, max_bytes=1 << 30):
         options = RunOptions(max_bytes_per_batch=max_bytes)
@@ -143,17 +135,11 @@ class Home:
 
     @property
     def generation(self):
-        return Lake(self.lakehouse).live(self.job.name)
+        return self.lake.live(self.job.name)
 
     @property
     def done(self):
-        done = self.generation.journal.last_done()
-        assert done
-        return done
-
-
-def stream_frame(stream):
-    return orders() if stream is ORDERS else payments()
+        return self.lake.done(self.job.name)
 
 
 EVENTS = st.lists(

@@ -13,12 +13,6 @@ from keyfold.state.changing.pruning import prune
 from tests.keyfold.keyed.toy_jobs import TIME, WINDOW, WINDOW_TOTAL, windows
 from tests.lake import Lake
 
-
-def live_name(lakehouse):
-    live = Lake(lakehouse).live("windows")
-    return live.name
-
-
 ADDED = pa.schema([*WINDOW, ("source", pa.string())])
 RENAMED = pa.schema([("user", pa.string()), ("window", TIME), ("count", pa.int64()), ("deadline", TIME)])
 
@@ -67,7 +61,7 @@ def test_a_move_that_needs_a_refresh_says_so_and_changes_nothing(lakehouse, stat
         move(state_without_spark, lakehouse, windows(step_decides_late=True))
     with pytest.raises(KeyfoldError, match=r"no setting of .* has changed"):
         move(state_without_spark, lakehouse, windows())
-    assert live_name(lakehouse) == "generation-0001"
+    assert Lake(lakehouse).live("windows").name == "generation-0001"
 
 
 def test_the_old_generation_stays_until_it_is_pruned_and_the_new_one_keeps_its_rows(

@@ -12,11 +12,6 @@ from tests.keyfold.keyed.toy_jobs import windows
 from tests.lake import Lake
 
 
-def live_name(lakehouse):
-    live = Lake(lakehouse).live("windows")
-    return live.name
-
-
 def patient():
     """The job with a longer delay: less is late."""
     return windows(watermark_delay=timedelta(minutes=30))
@@ -31,7 +26,7 @@ def test_a_promoted_branch_is_live_and_goes_on_from_what_it_has_read(lakehouse, 
     run_job(without_spark, lakehouse, patient(), Replay("patient"))
     land(("cat", 26))
     promoted = promote(lakehouse, "windows", "patient")
-    assert promoted.name == "generation-0002" == live_name(lakehouse)
+    assert promoted.name == "generation-0002" == Lake(lakehouse).live("windows").name
     assert not (lakehouse.job("windows") / "branches" / "patient").exists()
     summary = run_job(without_spark, lakehouse, patient(), Incremental(advance_to=minutes(90)))
     assert summary.counts.events == 1
@@ -45,7 +40,7 @@ def test_a_branch_of_part_of_history_is_not_promoted(lakehouse, without_spark, l
     run_job(without_spark, lakehouse, windows(), Replay("part", since=minutes(10)))
     with pytest.raises(KeyfoldError, match=r"holds events since .* only, and a live generation needs all events"):
         promote(lakehouse, "windows", "part")
-    assert live_name(lakehouse) == "generation-0001"
+    assert Lake(lakehouse).live("windows").name == "generation-0001"
 
 
 @pytest.mark.parametrize("branch", ["../generation-0001", "a/b", "..", "/etc", ""])
