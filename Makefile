@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_PYLANCE_VERSION
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo faults ui test browser-for-tests kafka-for-tests chaos examples browser-tests slow-tests cluster-tests lint docs bench nexmark clean reset
+.PHONY: help setup demo faults ui test browser-for-tests kafka-for-tests nginx-for-tests chaos examples browser-tests slow-tests cluster-tests lint docs bench nexmark clean reset
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -43,7 +43,7 @@ faults: setup
 	.venv/bin/python -m dagster_project.demo.faults
 
 ui: setup
-	@scripts/ui
+	.venv/bin/python -m keyfold.dagster.serving
 
 lint: setup
 	.venv/bin/ruff format --check .
@@ -53,7 +53,7 @@ lint: setup
 
 # In parallel: type checks keep one core busy, and the others wait for the network. With output-sync, outputs do not mix.
 test: setup
-	@$(MAKE) --no-print-directory -j4 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) lint browser-for-tests kafka-for-tests
+	@$(MAKE) --no-print-directory -j4 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) lint browser-for-tests kafka-for-tests nginx-for-tests
 	.venv/bin/python tests/bounded.py $(SECONDS_TO_TEST) .venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 browser-for-tests:
@@ -61,6 +61,9 @@ browser-for-tests:
 
 kafka-for-tests: setup
 	@.venv/bin/python -m tests.kafka_broker
+
+nginx-for-tests: setup
+	@scripts/nginx >/dev/null
 
 chaos: export TRIES ?= 10
 chaos: setup kafka-for-tests

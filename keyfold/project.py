@@ -52,7 +52,6 @@ class Project:
         groups_in: the package with a module for each group of assets (`keyfold.dagster.assets.groups`).
         first_groups: modules of groups that come first, in this order; the others follow by name.
         packages: the project's own packages that workers need.
-        definitions: the module with the project's Dagster definitions.
         commands: commands that the project adds to `keyfold`, by name.
 
     Example:
@@ -66,7 +65,6 @@ class Project:
     groups_in: str = "assets"
     first_groups: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
-    definitions: str = "dagster_project.definitions"
     commands: Mapping[str, Command] = field(default_factory=dict)
 
     @cached_property

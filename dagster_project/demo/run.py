@@ -22,10 +22,9 @@ from rich.console import Console
 from assets import rides
 from dagster_project.demo.report import print_report
 from keyfold import KeyfoldError, Lakehouse
-from keyfold.cli.plain_text import message
 from keyfold.cli.terminal import print_error
 from keyfold.dagster.resources import lakehouse_home
-from keyfold.dagster.serving.home import prepare_dagster_home
+from keyfold.dagster.serving import open_dagster_home
 from keyfold.ingestion.landing import LANDING_VARIABLE
 from keyfold.machine.private_files import keep_files_private
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
@@ -127,10 +126,8 @@ def _run(lakehouse: Lakehouse, folder: Path | None) -> tuple[dg.ExecuteInProcess
 
 def _instance(lakehouse: Lakehouse) -> dg.DagsterInstance:
     """Open the Dagster instance that `make ui` shows, with the project's settings."""
-    if differs := prepare_dagster_home(Path(os.environ.setdefault("DAGSTER_HOME", str(lakehouse.home / "dagster")))):
-        Console(stderr=True).print(message(differs), soft_wrap=True)
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
-    return dg.DagsterInstance.get()
+    return open_dagster_home(Path(os.environ.setdefault("DAGSTER_HOME", str(lakehouse.home / "dagster"))))
 
 
 if __name__ == "__main__":

@@ -40,8 +40,8 @@ _TABLES = [
     if (suite := current_project().suite(table.name)) is not None
 ]
 
-_DATA_DOCS_URL = base_url_from(os.environ.get("KEYFOLD_DATA_DOCS_URL"))
-"""Where the lakehouse's `data_docs` folder is served; read when the code location loads, which reports a wrong address."""
+_UI_URL = base_url_from(os.environ.get("KEYFOLD_UI_URL"))
+"""Where `make ui` serves Dagster's pages; read when the code location loads, which reports a wrong address."""
 
 _BATCH_COLUMN, _RANK_COLUMN = "_keyfold_batch", "_keyfold_rank"
 
@@ -126,7 +126,7 @@ def data_docs(context: dg.AssetCheckExecutionContext) -> ResultPages:
     """Return Data Docs in the lakehouse directory; if that is in a bucket, in DAGSTER_HOME, which is on a disk."""
     lakehouse: Lakehouse = context.resources.lakehouse
     home = local_path(lakehouse.home) or Path(os.environ.get("DAGSTER_HOME") or ".keyfold")
-    return ResultPages(home.resolve() / "data_docs", base_url=_DATA_DOCS_URL)
+    return ResultPages(home.resolve() / "data_docs", base_url=_UI_URL and f"{_UI_URL.rstrip('/')}/data_docs")
 
 
 def suite_checks(job: str, table: OutputTable, suite: Suite) -> dg.AssetChecksDefinition:

@@ -9,7 +9,9 @@ import pytest
 from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
 
 from tests.browser.other_sites import Beacon, serving
-from tests.browser.served_pages import SCRIPTS, Pages, served_pages
+from tests.served_dagster import ServedDagster, served_dagster
+
+ROOT = Path(__file__).parents[2]
 
 PATIENCE = 60_000
 """Milliseconds that anything may take to be seen, on a machine that is busy."""
@@ -19,7 +21,7 @@ _FAILED = pytest.StashKey[bool]()
 
 @pytest.fixture(scope="module")
 def chromium() -> str:
-    found = subprocess.run([str(SCRIPTS / "browser"), "find"], capture_output=True, text=True, check=False)
+    found = subprocess.run([str(ROOT / "scripts" / "browser"), "find"], capture_output=True, text=True, check=False)
     if found.returncode:
         reason = "no Chromium or Chrome that runs: `scripts/browser` installs one, or says what is missing"
         if os.environ.get("CI") == "true":
@@ -29,8 +31,8 @@ def chromium() -> str:
 
 
 @pytest.fixture(scope="module")
-def pages(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
-    with served_pages(tmp_path_factory.mktemp("pages")) as pages:
+def pages(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedDagster]:
+    with served_dagster(tmp_path_factory.mktemp("pages"), ROOT) as pages:
         yield pages
 
 
@@ -38,8 +40,9 @@ def pages(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
 def browser(chromium: str) -> Iterator[Browser]:
     expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
-        # No sandbox: in a container, and as root, Chromium has none to be in.
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        # No sandbox: in a container, and as root, Chromium has none to be in. And an attacker's names of this machine.
+        arguments = ["--no-sandbox", "--disable-dev-shm-usage", "--host-resolver-rules=MAP *.example 127.0.0.1"]
+        browser = playwright.chromium.launch(executable_path=chromium, args=arguments)
         yield browser
         browser.close()
 

@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from keyfold.dagster.quality.pages import ResultPages
 from tests.browser.other_sites import Beacon
-from tests.browser.served_pages import Pages
 from tests.keyfold.dagster.quality.test_pages import WORDS, validation
+from tests.served_dagster import ServedDagster
 
 pytestmark = pytest.mark.long
 
@@ -30,7 +30,7 @@ SHOWN = {
 """Addresses of pages, and a text on each."""
 
 
-def test_the_link_opens_the_pages_with_their_websocket_and_nothing_else_does(pages: Pages, browser: Browser):
+def test_the_link_opens_the_pages_with_their_websocket_and_nothing_else_does(pages: ServedDagster, browser: Browser):
     with browser.new_context() as window:
         page = window.new_page()
         refused = page.goto(pages.url)
@@ -50,7 +50,7 @@ def test_the_link_opens_the_pages_with_their_websocket_and_nothing_else_does(pag
         assert page.goto(f"{pages.url}/runs").status == 200  # type: ignore[union-attr]
 
 
-def test_the_graph_of_a_group_shows_its_assets_by_name(pages: Pages, page: Page):
+def test_the_graph_of_a_group_shows_its_assets_by_name(pages: ServedDagster, page: Page):
     page.goto(pages.url)
     # It comes late and moves the links below it, from under a click.
     expect(page.get_by_role("link", name="Jobs")).to_be_visible()
@@ -64,7 +64,7 @@ def test_the_graph_of_a_group_shows_its_assets_by_name(pages: Pages, page: Page)
 
 
 @pytest.mark.parametrize(("address", "text"), SHOWN.items())
-def test_each_kind_of_page_shows_what_it_is_of(pages: Pages, page: Page, address: str, text: str):
+def test_each_kind_of_page_shows_what_it_is_of(pages: ServedDagster, page: Page, address: str, text: str):
     page.goto(f"{pages.url}/{address}")
     expect(page.get_by_text(text, exact=True).first).to_be_visible()
 

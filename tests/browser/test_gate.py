@@ -5,22 +5,20 @@ The same page attacks Dagster's web server without the gate too, where it change
 
 import json
 import os
-import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import httpx
 import pytest
 from dagster import DagsterInstance
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import PATIENCE
 from tests.browser.other_sites import serving
+from tests.ports import free_port, wait_for_port
+from tests.served_dagster import ServedDagster, served_dagster
 
 pytestmark = [pytest.mark.long, pytest.mark.browser]
 
@@ -56,82 +54,47 @@ Promise.all(done).then(() => window.tried = true);
 </script>"""
 
 
-@dataclass(frozen=True)
-class Served:
-    """A web server of Dagster.
-
-    Attributes:
-        url: of it.
-        link: that opens it.
-        home: its DAGSTER_HOME.
-    """
-
-    url: str
-    link: str
-    home: Path
-
-    def changes(self) -> set[str]:
-        """The attempts that changed something."""
-        with DagsterInstance.from_config(str(self.home)) as instance:
-            return instance.event_log_storage.get_concurrency_keys() & set(ATTEMPTS)
+SETTINGS = "telemetry: {enabled: false}\nnux: {enabled: false}\n"
 
 
-@contextmanager
-def served(folder: Path, *command: str) -> Iterator[Served]:
-    home, told = folder / "dagster", folder / "told.txt"
-    home.mkdir(parents=True)
-    (home / "dagster.yaml").write_text("telemetry: {enabled: false}\nnux: {enabled: false}\n")
-    (folder / "workspace.yaml").write_text("load_from: []\n")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    with told.open("wb") as output:
-        server = subprocess.Popen(
-            [sys.executable, "-m", *command, "--port", str(port), "--workspace", str(folder / "workspace.yaml")],
-            env={**os.environ, "DAGSTER_HOME": str(home)},
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
+def changes(home: Path) -> set[str]:
+    """The attempts that changed something in a DAGSTER_HOME."""
+    with DagsterInstance.from_config(str(home)) as instance:
+        return instance.event_log_storage.get_concurrency_keys() & set(ATTEMPTS)
+
+
+@pytest.fixture(scope="module")
+def guarded(chromium, tmp_path_factory) -> Iterator[ServedDagster]:
+    folder = tmp_path_factory.mktemp("guarded")
+    (folder / "dagster").mkdir()
+    (folder / "dagster" / "dagster.yaml").write_text(SETTINGS)
+    with served_dagster(folder) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def open_to_all(chromium, tmp_path_factory) -> Iterator[tuple[str, Path]]:
+    """The address of Dagster's own web server, and its DAGSTER_HOME."""
+    home, port = tmp_path_factory.mktemp("open"), free_port()
+    (home / "dagster.yaml").write_text(SETTINGS)
+    command = [
+        sys.executable,
+        "-m",
+        "dagster_webserver",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--empty-workspace",
+    ]
+    with (home / "told.txt").open("wb") as out:
+        server = subprocess.Popen(command, env={**os.environ, "DAGSTER_HOME": str(home)}, stdout=out, stderr=out)
     try:
-        with httpx.Client(trust_env=False, timeout=10) as client:
-            for _ in range(120):
-                assert server.poll() is None, told.read_text()
-                with suppress(httpx.TransportError):
-                    client.get(url)
-                    break
-                with suppress(subprocess.TimeoutExpired):
-                    server.wait(timeout=1)
-        found = re.findall(rf"{url}/\S+", told.read_text())
-        yield Served(url, found[0] if found else url, home)
+        wait_for_port(port, server, home / "told.txt", 120)
+        yield f"http://127.0.0.1:{port}", home
     finally:
         server.terminate()
         server.wait(timeout=60)
-
-
-@pytest.fixture(scope="module")
-def guarded(chromium, tmp_path_factory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("guarded"), "keyfold.dagster.serving.web_server") as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def open_to_all(chromium, tmp_path_factory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("open"), "dagster_webserver", "--host", "127.0.0.1") as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
-    """One that takes a name of the attacker's for this machine."""
-    expect.set_options(timeout=PATIENCE)
-    rebound = "--host-resolver-rules=MAP *.example 127.0.0.1"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage", rebound]
-        )
-        yield browser
-        browser.close()
 
 
 def evil_page(target: str) -> AbstractContextManager[tuple[int, list[str]]]:
@@ -139,36 +102,35 @@ def evil_page(target: str) -> AbstractContextManager[tuple[int, list[str]]]:
     return serving(200, ATTACK.replace("TARGET", target).encode())
 
 
-def attack(page: Page, server: Served, host: str) -> bool:
-    """Have a page at a host try everything; whether it could listen."""
+def attack(page: Page, url: str, host: str) -> bool:
+    """Have a page at a host try everything on a server; whether it could listen."""
     change = 'mutation { setConcurrencyLimit(concurrencyKey: "navigation", limit: 1) }'
-    with evil_page(server.url) as (port, _):
+    with evil_page(url) as (port, _):
         page.goto(f"http://{host}:{port}/")
         page.wait_for_function("window.tried")
         listens = page.evaluate("window.listens === true")
-        page.evaluate(
-            "address => { location = address }", f"{server.url}/graphql?{httpx.QueryParams({'query': change})}"
-        )
-        page.wait_for_url(f"{server.url}/graphql?*")
+        page.evaluate("address => { location = address }", f"{url}/graphql?{httpx.QueryParams({'query': change})}")
+        page.wait_for_url(f"{url}/graphql?*")
         page.wait_for_load_state()
     return listens
 
 
-def test_without_the_gate_a_foreign_page_changes_things_and_listens(page: Page, open_to_all: Served):
-    assert attack(page, open_to_all, "evil.example")
-    assert open_to_all.changes() == WITHOUT_THE_GATE
+def test_without_the_gate_a_foreign_page_changes_things_and_listens(page: Page, open_to_all: tuple[str, Path]):
+    url, home = open_to_all
+    assert attack(page, url, "evil.example")
+    assert changes(home) == WITHOUT_THE_GATE
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "localhost"])
 def test_a_foreign_page_in_a_browser_that_is_logged_in_changes_nothing_and_hears_nothing(
-    page: Page, guarded: Served, host: str
+    page: Page, guarded: ServedDagster, host: str
 ):
     page.goto(guarded.link)
-    assert not attack(page, guarded, host)
-    assert guarded.changes() == set()
+    assert not attack(page, guarded.url, host)
+    assert changes(guarded.home) == set()
 
 
-def test_a_name_that_is_made_to_lead_to_this_machine_is_refused(page: Page, guarded: Served):
+def test_a_name_that_is_made_to_lead_to_this_machine_is_refused(page: Page, guarded: ServedDagster):
     page.goto(guarded.link)
     foreign = guarded.url.replace("127.0.0.1", "rebound.example")
     answer = page.goto(f"{foreign}/")
@@ -186,7 +148,7 @@ def test_a_name_that_is_made_to_lead_to_this_machine_is_refused(page: Page, guar
         assert client.get(guarded.link.replace("/?", "/runs?"), headers={"Host": "rebound.example"}).status_code == 403
 
 
-def test_a_link_from_elsewhere_asks_for_one_click_more(page: Page, guarded: Served):
+def test_a_link_from_elsewhere_asks_for_one_click_more(page: Page, guarded: ServedDagster):
     page.goto(guarded.link)
     expect(page.get_by_role("link", name="Runs").first).to_be_visible()
     with evil_page(guarded.url) as (port, _):

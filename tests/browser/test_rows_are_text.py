@@ -7,8 +7,9 @@ import sys
 import pytest
 from playwright.sync_api import Page, expect
 
+from keyfold.lakehouse import Lakehouse
 from tests.browser.other_sites import Beacon, serving
-from tests.browser.served_pages import Pages
+from tests.served_dagster import ServedDagster
 
 pytestmark = [pytest.mark.long, pytest.mark.browser]
 
@@ -17,9 +18,9 @@ A_RUN = 900
 
 
 @pytest.fixture(scope="module")
-def rides(pages: Pages, beacon: Beacon) -> list[str]:
+def rides(pages: ServedDagster, beacon: Beacon) -> list[str]:
     """Rides whose ids are markup, of a negative fare each, have been ingested, summed up and checked; gives the ids."""
-    landing = pages.lakehouse.landing("ride_points")
+    landing = Lakehouse(pages.environment["KEYFOLD_HOME"]).landing("ride_points")
     landing.mkdir(parents=True)
     ids = beacon.markup("row")
     points = [
@@ -46,7 +47,7 @@ def rides(pages: Pages, beacon: Beacon) -> list[str]:
             *("--select", "ride_points_events,ride_points_quarantine,ride_summaries,long_rides,ride_summaries_late"),
             *("--config-json", json.dumps({"ops": {"ingest_ride_points": {"config": {"settle_seconds": 0.0}}}})),
         ],
-        env=dict(pages.environment),
+        env=pages.environment,
         capture_output=True,
         text=True,
         timeout=A_RUN,
@@ -65,7 +66,7 @@ def test_a_beacon_is_heard_by_markup_on_a_page_of_another_server(beacon: Beacon,
 
 
 @pytest.mark.usefixtures("quiet")
-def test_rows_are_text_in_the_previews_of_tables(pages: Pages, rides: list[str], page: Page):
+def test_rows_are_text_in_the_previews_of_tables(pages: ServedDagster, rides: list[str], page: Page):
     page.goto(f"{pages.url}/assets/ride_summaries")
     for ride in rides:
         expect(page.get_by_text(ride[:40]).first).to_be_visible()
@@ -76,7 +77,7 @@ def test_rows_are_text_in_the_previews_of_tables(pages: Pages, rides: list[str],
 
 
 @pytest.mark.usefixtures("quiet")
-def test_rows_and_names_are_text_on_the_pages_of_checks(pages: Pages, rides: list[str], page: Page):
+def test_rows_and_names_are_text_on_the_pages_of_checks(pages: ServedDagster, rides: list[str], page: Page):
     page.goto(f"{pages.url}/assets/ride_summaries?view=checks")
     page.get_by_text("fare_is_not_negative").first.click()
     for ride in rides:
@@ -86,10 +87,10 @@ def test_rows_and_names_are_text_on_the_pages_of_checks(pages: Pages, rides: lis
 
 
 @pytest.mark.usefixtures("quiet", "rides")
-def test_the_link_of_a_check_opens_its_result_page(pages: Pages, page: Page):
+def test_the_link_of_a_check_opens_its_result_page(pages: ServedDagster, page: Page):
     page.goto(f"{pages.url}/assets/ride_summaries?view=checks")
     page.get_by_text("fare_is_not_negative").first.click()
-    link = page.locator(f"a[href^='{pages.environment['KEYFOLD_DATA_DOCS_URL']}/']").first
+    link = page.locator(f"a[href^='{pages.url}/data_docs/']").first
     with page.expect_popup() as opened:
         link.click()
     result = opened.value

@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from expectations.ride_summaries import EXPECTATIONS
 from keyfold.lakehouse import Lakehouse
 from spark_jobs.simulation import simulate
-from tests.browser.served_pages import Pages
+from tests.served_dagster import ServedDagster
 
 pytestmark = [pytest.mark.long, pytest.mark.browser]
 
@@ -23,14 +23,14 @@ A_RUN = 600_000
 
 
 @pytest.fixture(scope="module")
-def rides(pages: Pages) -> Path:
+def rides(pages: ServedDagster) -> Path:
     """The landing folder, with files in it."""
-    landing = Path(str(pages.lakehouse.landing("ride_points")))
+    landing = Path(str(Lakehouse(pages.environment["KEYFOLD_HOME"]).landing("ride_points")))
     simulate("ride_points", landing, size=20, files=4)
     return landing
 
 
-def test_assets_are_materialized_from_the_launchpad(pages: Pages, rides: Path, page: Page):
+def test_assets_are_materialized_from_the_launchpad(pages: ServedDagster, rides: Path, page: Page):
     page.goto(f"{pages.url}/locations/keyfold/asset-groups/rides")
     expect(page.get_by_text("ride_points_quarantine", exact=True)).to_be_visible()
     page.locator(".CodeMirror").click()
@@ -48,12 +48,12 @@ def test_assets_are_materialized_from_the_launchpad(pages: Pages, rides: Path, p
     ended = page.get_by_text(re.compile("^(Success|Failure)$")).first
     expect(ended).to_be_visible(timeout=A_RUN)
     expect(ended).to_have_text("Success")
-    made = DeltaTable(str(pages.lakehouse.table("ride_summaries"))).count()
+    made = DeltaTable(str(Lakehouse(pages.environment["KEYFOLD_HOME"]).table("ride_summaries"))).count()
     page.goto(f"{pages.url}/assets/ride_summaries")
     expect(page.get_by_text("Row count").locator("xpath=..")).to_contain_text(str(made))
 
 
-def test_the_page_of_an_asset_shows_its_checks_as_passed(pages: Pages, page: Page):
+def test_the_page_of_an_asset_shows_its_checks_as_passed(pages: ServedDagster, page: Page):
     page.goto(f"{pages.url}/assets/ride_summaries?view=checks")
     expect(page.get_by_text("Succeeded", exact=True).nth(len(EXPECTATIONS))).to_be_visible()
     expect(page.get_by_text("Failed", exact=True)).to_have_count(0)
@@ -62,8 +62,8 @@ def test_the_page_of_an_asset_shows_its_checks_as_passed(pages: Pages, page: Pag
     expect(page.get_by_text(re.compile(r"events read = .* in outputs"))).to_be_visible()
 
 
-def test_a_check_executed_from_its_page_fails_where_a_row_is_gone(pages: Pages, page: Page):
-    with one_row_gone(Path(str(pages.lakehouse.quarantine("ride_points")))):
+def test_a_check_executed_from_its_page_fails_where_a_row_is_gone(pages: ServedDagster, page: Page):
+    with one_row_gone(Path(str(Lakehouse(pages.environment["KEYFOLD_HOME"]).quarantine("ride_points")))):
         page.goto(f"{pages.url}/assets/ride_points_events?view=checks")
         page.get_by_text("every_row_is_accounted_for").first.click()
         expect(page.get_by_text("Passed", exact=True)).to_be_visible()
@@ -75,7 +75,7 @@ def test_a_check_executed_from_its_page_fails_where_a_row_is_gone(pages: Pages, 
         ).to_be_visible()
 
 
-def test_a_plot_in_the_metadata_is_a_picture(pages: Pages, page: Page):
+def test_a_plot_in_the_metadata_is_a_picture(pages: ServedDagster, page: Page):
     page.goto(f"{pages.url}/assets/ride_summaries")
     for name in ("durations", "throughput_and_state"):
         entry = page.get_by_role("row").filter(has=page.get_by_text(name, exact=True))
@@ -88,7 +88,7 @@ def test_a_plot_in_the_metadata_is_a_picture(pages: Pages, page: Page):
         expect(page.get_by_role("dialog")).to_be_hidden()
 
 
-def test_a_file_that_lands_starts_a_run_once_the_sensor_is_on(pages: Pages, rides: Path, page: Page):
+def test_a_file_that_lands_starts_a_run_once_the_sensor_is_on(pages: ServedDagster, rides: Path, page: Page):
     # What was read may go; the sensor is to find the new file and nothing else.
     for read in rides.iterdir():
         read.unlink()
@@ -98,7 +98,7 @@ def test_a_file_that_lands_starts_a_run_once_the_sensor_is_on(pages: Pages, ride
     page.locator("label").filter(has=switch).click()
     expect(switch).to_be_checked()
     expect(page.get_by_text("0 runs requested").first).to_be_visible(timeout=120_000)
-    drop_a_ride(pages.lakehouse)
+    drop_a_ride(Lakehouse(pages.environment["KEYFOLD_HOME"]))
     expect(page.get_by_text("1 run requested").first).to_be_visible(timeout=120_000)
     page.get_by_role("button", name="Runs", exact=True).click()
     # The tab lists the sensor's own runs alone.

@@ -1,155 +1,98 @@
-"""The proxy's example configuration, played: nginx before Dagster's own web server, whose doors stand open without it."""
+"""The how-to's nginx before the pages of `make ui`: a login, and the gate behind it, which nginx opens with its token."""
 
 import base64
 import json
 import os
 import re
 import shutil
+import socket
 import ssl
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from tests.ports import free_port
+from tests.ports import free_port, wait_for_port
+from tests.served_dagster import served_dagster
 
-NGINX = shutil.which("nginx") or ("/usr/sbin/nginx" if Path("/usr/sbin/nginx").exists() else None)
+ROOT = Path(__file__).parents[2]
+FOUND = subprocess.run([str(ROOT / "scripts" / "nginx"), "find"], capture_output=True, text=True, check=False)
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.skipif(
-        NGINX is None, reason="nginx is not installed (Debian's package nginx-light): the proxy's example is not played"
-    ),
+    pytest.mark.skipif(FOUND.returncode != 0, reason="no nginx that runs: `make nginx-for-tests` unpacks Debian's"),
     pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed, which makes the certificate"),
 ]
 
-EXAMPLE = Path(__file__).parents[2] / "docs" / "nginx.conf"
 LOGIN = ("ann", "a-password")
+NAME = "keyfold.example.org"
 CHANGES = "mutation { setNuxSeen }"
 """A mutation like those that start runs, and harmless."""
 
 
 class Site(NamedTuple):
+    """The pages behind nginx: the address, the same as a person's browser knows it, and a client that has logged in."""
+
     url: str
     origin: str
-    dagster: str
     call: httpx.Client
-
-
-def answers(url: str, process: subprocess.Popen[bytes], log: Path, **options) -> None:
-    until = time.monotonic() + 120
-    while time.monotonic() < until:
-        assert process.poll() is None, log.read_text()
-        try:
-            httpx.get(url, timeout=5, **options)
-        except httpx.TransportError:
-            time.sleep(0.2)
-        else:
-            return
-    pytest.fail(log.read_text())
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Iterator[Site]:
-    folder = tmp_path_factory.mktemp("proxy")
-    dagster_port, port = free_port(), free_port()
-    home = folder / "dagster"
-    home.mkdir()
-    (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
-    (folder / "nothing.py").write_text("import dagster as dg\n\ndefs = dg.Definitions()\n")
-    web_log, proxy_log = folder / "dagster.log", folder / "nginx.log"
-    web_server = [
-        sys.executable,
-        "-m",
-        "dagster_webserver",
-        "-h",
-        "127.0.0.1",
-        "-p",
-        str(dagster_port),
-        "-f",
-        "nothing.py",
-    ]
-    with (
-        web_log.open("wb") as web_out,
-        subprocess.Popen(
-            web_server, cwd=folder, env={**os.environ, "DAGSTER_HOME": str(home)}, stdout=web_out, stderr=web_out
-        ) as dagster,
-    ):
+    folder, port = tmp_path_factory.mktemp("proxy"), free_port()
+    with served_dagster(folder, environment={"KEYFOLD_UI_URL": f"https://{NAME}"}) as served:
+        pages = folder / "home" / "data_docs"
+        pages.mkdir(parents=True)
+        (pages / "page.html").write_text("what a check found")
+        (folder / "keyfold-token.conf").write_text(f'proxy_set_header Authorization "Bearer {served.token}";\n')
+        log = folder / "nginx.log"
+        # Its workers could not read this test's folder, which is root's alone.
+        user = "user root;" if os.geteuid() == 0 else ""
+        proxy = subprocess.Popen(
+            [
+                *(
+                    FOUND.stdout.strip(),
+                    "-p",
+                    str(folder),
+                    "-c",
+                    str(configured(folder, port, served.url)),
+                    "-e",
+                    str(log),
+                ),
+                *("-g", f"daemon off; worker_processes 1; pid {folder}/nginx.pid; {user}"),
+            ]
+        )
         try:
-            answers(f"http://127.0.0.1:{dagster_port}/server_info", dagster, web_log)
-            configuration = configured(folder, port, dagster_port)
-            with (
-                proxy_log.open("wb") as out,
-                subprocess.Popen(
-                    [
-                        str(NGINX),
-                        "-p",
-                        str(folder),
-                        "-c",
-                        str(configuration),
-                        "-e",
-                        str(proxy_log),
-                        "-g",
-                        foreground(folder),
-                    ],
-                    stdout=out,
-                    stderr=out,
-                ) as proxy,
-            ):
-                try:
-                    url = f"https://127.0.0.1:{port}"
-                    answers(url, proxy, proxy_log, verify=False)
-                    with httpx.Client(
-                        base_url=url,
-                        verify=False,  # noqa: S501 - its own certificate
-                        auth=LOGIN,
-                        timeout=30,
-                        headers={"Host": "keyfold.example.org"},
-                    ) as call:
-                        yield Site(url, "https://keyfold.example.org", f"http://127.0.0.1:{dagster_port}", call)
-                finally:
-                    proxy.terminate()
-                    proxy.wait(timeout=30)
+            wait_for_port(port, proxy, log, 60)
+            url, headers = f"https://127.0.0.1:{port}", {"Host": NAME}
+            with httpx.Client(base_url=url, verify=False, auth=LOGIN, timeout=30, headers=headers) as call:  # noqa: S501
+                yield Site(url, f"https://{NAME}", call)
         finally:
-            dagster.terminate()
-            dagster.wait(timeout=60)
+            proxy.terminate()
+            proxy.wait(timeout=30)
 
 
-def foreground(folder: Path) -> str:
-    # Else its workers could not read this test's folder, which is root's alone.
-    user = "user root;" if os.geteuid() == 0 else ""
-    return f"daemon off; worker_processes 1; pid {folder}/nginx.pid; {user}"
-
-
-def configured(folder: Path, port: int, dagster_port: int) -> Path:
+def configured(folder: Path, port: int, pages: str) -> Path:
     """The example with this test's ports and paths in place of its own, each of which must be there."""
-    docs = folder / "data_docs"
-    docs.mkdir()
-    (docs / "index.html").write_text("what a check found")
     certificate = (
-        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=keyfold.example.org "
+        f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN={NAME} "
         "-keyout keyfold.key -out keyfold.crt"
     )
     subprocess.run(certificate.split(), cwd=folder, check=True, capture_output=True)
     secret = subprocess.run(["openssl", "passwd", "-6", LOGIN[1]], capture_output=True, text=True, check=True).stdout
     (folder / "keyfold.htpasswd").write_text(f"{LOGIN[0]}:{secret}")
-    text = EXAMPLE.read_text(encoding="utf-8")
+    temporary = [f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")]
+    text = (ROOT / "docs" / "nginx.conf").read_text(encoding="utf-8")
     for own, ours in {
         "listen 443 ssl": f"listen 127.0.0.1:{port} ssl",
         "/etc/nginx/": f"{folder}/",
-        "http://127.0.0.1:3000": f"http://127.0.0.1:{dagster_port}",
-        "/srv/keyfold/data_docs/": f"{docs}/",
-        "http {\n": "http {\n"
-        + "".join(
-            f"{kind}_temp_path {folder}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-        )
-        + f"access_log {folder}/access.log;\n",
+        "http://127.0.0.1:3000": pages,
+        "http {\n": "\n".join(["http {", *temporary, f"access_log {folder}/access.log;", ""]),
     }.items():
         assert own in text, own
         text = text.replace(own, ours)
@@ -157,83 +100,80 @@ def configured(folder: Path, port: int, dagster_port: int) -> Path:
     return folder / "nginx.conf"
 
 
-def test_without_the_proxy_any_page_s_get_changes_something_and_so_does_a_form(site):
-    """The door: why Dagster's own port must not be reachable from where browsers are."""
-    elsewhere = {"Origin": "https://evil.example.org"}
-    assert httpx.get(f"{site.dagster}/graphql", params={"query": CHANGES}, headers=elsewhere).json()["data"]
-    form = httpx.post(f"{site.dagster}/graphql", params={"query": CHANGES}, data={"a": "b"}, headers=elsewhere)
-    assert form.json()["data"]
-
-
-@pytest.mark.parametrize("path", ["/", "/server_info", "/data-docs/index.html", "/runs"])
+@pytest.mark.parametrize("path", ["/", "/server_info", "/data_docs/page.html", "/runs", "/graphql"])
 def test_without_a_login_nothing_is_shown(site, path):
-    assert httpx.get(f"{site.url}{path}", verify=False).status_code == 401  # noqa: S501
-    wrong = httpx.get(f"{site.url}{path}", verify=False, auth=("ann", "another"))  # noqa: S501
-    assert wrong.status_code == 401
+    for auth in (None, ("ann", "another"), ("bob", "")):
+        assert httpx.get(f"{site.url}{path}", verify=False, auth=auth).status_code == 401  # noqa: S501
     assert site.call.post("/graphql", json={"query": CHANGES}, auth=("bob", "")).status_code == 401
 
 
 def test_with_a_login_the_pages_their_calls_and_the_result_pages_work(site):
     page = site.call.get("/")
     assert page.status_code == 200
-    assert "<html" in page.text
+    assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
     script = re.search(r'src="(/[^"]+\.js)"', page.text)
     assert script is not None
     assert site.call.get(script[1]).status_code == 200
-    assert site.call.get("/data-docs/index.html").text == "what a check found"
-    ask = {"query": "{ version }"}
-    assert site.call.post("/graphql", json=ask, headers={"Origin": site.origin}).json()["data"]["version"]
-    assert site.call.post("/graphql", json=ask).json()["data"]["version"], "a program that is no browser"
+    assert site.call.get("/data_docs/page.html").text == "what a check found"
+    assert site.call.post("/graphql", json={"query": "{ version }"}).json()["data"]["version"], "a program, no browser"
     changed = site.call.post("/graphql", json={"query": CHANGES}, headers={"Origin": site.origin})
     assert changed.json()["data"] == {"setNuxSeen": True}
 
 
 @pytest.mark.parametrize(
-    "method_and_type",
+    ("method", "kind", "status"),
     [
-        ("GET", None),
-        ("GET", "application/json"),
-        ("HEAD", None),
-        ("POST", None),
-        ("POST", "application/x-www-form-urlencoded"),
-        ("POST", "text/plain"),
-        ("POST", "multipart/form-data; boundary=x"),
-        ("POST", "text/plain; application/json"),
-        ("POST", "application/graphql"),
-        ("PUT", "application/json"),
-        ("OPTIONS", "application/json"),
+        ("GET", None, 405),
+        ("GET", "application/json", 405),
+        ("HEAD", None, 405),
+        ("POST", None, 415),
+        ("POST", "application/x-www-form-urlencoded", 415),
+        ("POST", "text/plain", 415),
+        ("POST", "multipart/form-data; boundary=x", 415),
+        ("POST", "text/plain; application/json", 415),
+        ("POST", "application/graphql", 415),
+        ("PUT", "application/json", 405),
+        ("DELETE", None, 405),
+        ("OPTIONS", "application/json", 405),
     ],
 )
 @pytest.mark.parametrize("origin", [None, "own"])
-def test_a_call_that_any_page_can_make_is_refused_with_a_login_too(site, method_and_type, origin):
-    method, kind = method_and_type
+def test_a_call_that_any_page_can_make_is_refused_with_a_login_too(site, method, kind, status, origin):
     headers = {**({"Content-Type": kind} if kind else {}), **({"Origin": site.origin} if origin else {})}
     body = json.dumps({"query": CHANGES}) if method in ("POST", "PUT") else None
     answer = site.call.request(method, "/graphql", params={"query": CHANGES}, headers=headers, content=body)
-    assert answer.status_code == 403
+    assert answer.status_code == status
 
 
-@pytest.mark.parametrize(
-    "origin", ["https://evil.example.org", "null", "http://keyfold.example.org", "https://keyfold.example.org.evil.org"]
-)
-def test_another_site_s_page_is_refused_whatever_it_calls(site, origin):
-    headers = {"Origin": origin}
+FOREIGN = [
+    {"Origin": "https://evil.example.org"},
+    {"Origin": "null"},
+    {"Origin": f"http://{NAME}"},
+    {"Origin": f"https://{NAME}.evil.org"},
+    {"Sec-Fetch-Site": "cross-site"},
+    # What the proxy says of itself is not to be said by others.
+    {"Origin": f"http://{NAME}", "X-Forwarded-Proto": "http"},
+]
+
+
+@pytest.mark.parametrize("headers", FOREIGN, ids=str)
+def test_another_site_s_page_is_refused_whatever_it_calls(site, headers):
     assert site.call.post("/graphql", json={"query": CHANGES}, headers=headers).status_code == 403
     assert site.call.post("/report_asset_materialization/x", json={}, headers=headers).status_code == 403
     assert site.call.get("/", headers=headers).status_code == 403
 
 
-def test_the_pages_cannot_be_framed_and_take_no_other_method(site):
-    assert "frame-ancestors 'none'" in site.call.get("/").headers["Content-Security-Policy"]
-    assert site.call.delete("/").status_code == 403
+def test_another_name_of_the_machine_is_refused(site):
+    assert site.call.get("/", headers={"Host": "evil.example.org"}).status_code == 403
 
 
-def websocket(site: Site, origin: str, login: bool = True):
+def websocket(site: Site, origin: str, login: bool = True) -> Any:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     word = base64.b64encode(":".join(LOGIN).encode()).decode()
     return connect(
-        f"{site.url.replace('https', 'wss')}/graphql",
+        f"wss://{NAME}/graphql",
+        sock=socket.create_connection(("127.0.0.1", httpx.URL(site.url).port)),
         ssl=context,
         origin=origin,  # type: ignore[arg-type]
         subprotocols=["graphql-ws"],  # type: ignore[list-item]

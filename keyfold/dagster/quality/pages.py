@@ -10,7 +10,7 @@ run:
 - **Rows are text.** Everything on the page is escaped.
 - **Writes are atomic.** Every page has its own name and is renamed into place, so runs may write concurrently without a lock.
 
-`keyfold.dagster.serving.web_server` serves the folder to a browser.
+`keyfold.dagster.serving` serves the folder to a browser.
 """
 
 import os

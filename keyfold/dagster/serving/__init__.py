@@ -1,5 +1,36 @@
-"""Serve Dagster for `make ui`: its pages, its daemon, the code server.
+"""Serve Dagster's pages and run its daemon (`make ui`): `__main__` is the command, `gate` admits users with the link."""
 
-`pages` starts the servers, and `supervisor` ends them with the process that started them. `gate` and `web_server` admit only
-users with the link. `home` creates DAGSTER_HOME, and `daemon` allows one daemon per DAGSTER_HOME.
-"""
+from pathlib import Path
+
+import dagster as dg
+
+from keyfold.errors import KeyfoldError, first_line
+from keyfold.lakehouse.files import write_whole
+
+_OURS = Path(__file__).parents[1] / "dagster.yaml"
+
+
+def open_dagster_home(home: Path) -> dg.DagsterInstance:
+    """Open DAGSTER_HOME, and create it with Keyfold's dagster.yaml; an existing file is its user's, and not changed.
+
+    Args:
+        home: the folder.
+
+    Raises:
+        KeyfoldError: Dagster cannot use it: its disk is full, it belongs to another user, or its dagster.yaml is wrong.
+
+    Example:
+        >>> open_dagster_home(Path(".keyfold/dagster"))  # doctest: +SKIP
+    """
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not (home / "dagster.yaml").exists():
+            write_whole(home / "dagster.yaml", _OURS.read_bytes())
+        return dg.DagsterInstance.from_config(str(home))
+    except Exception as error:
+        # Of a database's error the driver's, which does not quote the statement.
+        reason = first_line(getattr(error, "orig", error))
+        raise KeyfoldError(
+            f"DAGSTER_HOME {home} cannot be used: {reason}; check its dagster.yaml, and that its disk has free space and this "
+            "user may write there"
+        ) from error

@@ -6,14 +6,14 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from keyfold.dagster.quality.pages import ResultPages
-from keyfold.dagster.serving.web_server import result_pages
+from keyfold.dagster.serving.__main__ import data_docs
 from tests.keyfold.dagster.quality.test_pages import validation
 
 
 @pytest.fixture
 def served(tmp_path):
     folder = tmp_path / "home" / "data_docs"
-    return ResultPages(folder, "http://testserver"), TestClient(Starlette(routes=[Mount("/", result_pages(folder))]))
+    return ResultPages(folder, "http://testserver"), TestClient(Starlette(routes=[Mount("/", data_docs(folder))]))
 
 
 def test_a_page_is_served_that_loads_and_runs_nothing_and_is_of_no_origin(served):
