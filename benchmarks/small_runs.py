@@ -38,7 +38,7 @@ def main() -> None:
         fresh = [_timed(spark, new, number) for number in range(2 * _SAMPLE)][_SAMPLE:]
         empty = [_timed(spark, old, None) for _ in range(_SAMPLE)]
         files = sum(1 for _ in (old.job(JOB) / "generation-0001" / "journal").iterdir())
-        state = sum(1 for path in (old.job(JOB) / "generation-0001" / "checkpoint").rglob("*") if path.is_file())
+        state = sum(1 for path in (old.job(JOB) / "generation-0001" / "state").rglob("*") if path.is_file())
     for name, seconds in (
         ("runs 10 to 20", young),
         (f"runs {arguments.runs - _SAMPLE} to {arguments.runs}", aged),
@@ -47,7 +47,7 @@ def main() -> None:
     ):
         print(f"{name}: median {statistics.median(seconds):.2f} s, {min(seconds):.2f} to {max(seconds):.2f}")
     print(f"old against new, in the same minute: {statistics.median(aged) / statistics.median(fresh):.2f}")
-    print(f"files of the journal: {files}, of the checkpoint: {state}")
+    print(f"files of the journal: {files}, of the state: {state}")
 
 
 def _timed(spark: SparkSession, lakehouse: Lakehouse, number: int | None) -> float:

@@ -67,7 +67,7 @@ class IncompatibleState(KeyfoldError):
 
 
 class Damaged(KeyfoldError):
-    """A file, a journal, a checkpoint or a table is missing, cannot be read, or does not agree with the others.
+    """A file, a journal, state or a table is missing, cannot be read, or does not agree with the others.
 
     What an operator does: stop runs of the job, leave the folder as it is, and follow the message: restore it from a backup,
     rebuild the stream's tables, or start a new generation with `--full-refresh`. A retry without that fails again.

@@ -19,15 +19,13 @@ from tests.chaos.tally import Tally
 from tests.inherited_signals import hear_signals
 from tests.java_for_tests import long_lived_java, use_fast_starts
 from tests.keyfold.keyed.without_spark import cut_power, without_spark
-from tests.keyfold.state.local_manifests import local_reader
-from tests.keyfold.state.local_state import state_without_spark
 from tests.lake import Lake
 from tests.lake import minutes as after_start
 from tests.memory_for_files import use_memory
 from tests.object_store import ObjectStore, running_store
 from tests.standalone_cluster import standalone_cluster
 
-__all__ = ["cut_power", "local_reader", "state_without_spark", "without_spark"]
+__all__ = ["cut_power", "without_spark"]
 
 hear_signals()
 use_fast_starts()

@@ -7,7 +7,6 @@ from keyfold.keyed.generation.batch_records import KeyedDone, KeyedPlan, Planned
 from keyfold.keyed.generation.generations import FORMAT, Generation
 from keyfold.lakehouse import Lakehouse, read_json, write_json
 from keyfold.lakehouse.positions import Position
-from keyfold.storage.place import Place
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -23,8 +22,8 @@ def put_generation(
     return Generation(folder, read_json(folder / "generation.json"))
 
 
-def put_done(generation: Generation, batch: int, *, finished: bool = True, **fields: object) -> KeyedDone:
-    """A batch that is done, and that Spark has finished."""
+def put_done(generation: Generation, batch: int, **fields: object) -> KeyedDone:
+    """A batch that is done."""
     job = generation.record["job"]
     given: dict[str, object] = {
         "batch": batch,
@@ -42,15 +41,7 @@ def put_done(generation: Generation, batch: int, *, finished: bool = True, **fie
     }
     done = KeyedDone.model_validate(given)
     generation.journal.write_done(done)
-    if finished:
-        finish(generation.checkpoint, batch)
     return done
-
-
-def finish(checkpoint: Place, batch: int) -> None:
-    """Spark has finished a batch."""
-    (checkpoint / "commits").mkdir(parents=True, exist_ok=True)
-    (checkpoint / "commits" / str(batch)).write_text("v1\n{}")
 
 
 def plan_of(batch: int, table: str, version: int, *files: str, run: int | None = None, batches: int = 1) -> KeyedPlan:

@@ -59,8 +59,8 @@ def _line(row: dict[str, float]) -> str:
     peak = row["peak"]["all"] / 2**30  # type: ignore[index]
     return (
         f"{row['keys']:>11,} keys {row['key_groups']:>6,} groups {row['events']:>9,} events: "
-        f"{row['wall']:.2f} s, {row['processor']:.2f} processor s, checkpoint {row['checkpoint_bytes'] / 1e6:,.1f} MB in "
-        f"{row['checkpoint_files']:.0f} files, peak {peak:.1f} GiB, load {row['load']:.0f}"
+        f"{row['wall']:.2f} s, {row['processor']:.2f} processor s, state {row['state_bytes'] / 1e6:,.1f} MB in "
+        f"{row['state_files']:.0f} files, peak {peak:.1f} GiB, load {row['load']:.0f}"
     )
 
 

@@ -72,7 +72,7 @@ class _Samples:
         used["driver"] -= self.memory.seconds + self._own
         self.used.append(used)
         self.written.append(bytes_written(os.getpid()))
-        for part in ("checkpoint", "journal", "tables"):
+        for part in ("state", "journal", "tables"):
             count = size = 0
             for folder, _, names in os.walk(self.generation / part):
                 for name in names:
@@ -164,7 +164,7 @@ def _of_a_batch(samples: _Samples, cell: Cell) -> dict[str, Any]:
         **{f"{part}_files": statistics.mean(count for count, _ in sizes[1:]) for part, sizes in written.items()},
         "walls": [round(b - a, 3) for a, b in pairwise(samples.wall)],
         "processors": [round(b - a, 3) for a, b in pairwise(used)],
-        "checkpoint_sizes": [size for _, size in written["checkpoint"]],
+        "state_sizes": [size for _, size in written["state"]],
         "load": os.getloadavg()[0],
     }
 

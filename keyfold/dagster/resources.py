@@ -133,7 +133,7 @@ class LakehouseResource(dg.ConfigurableResource[Lakehouse]):
 
     home: str = Field(
         default=".keyfold",
-        description="Folder of tables, checkpoints and state, or s3a://BUCKET/FOLDER",
+        description="Folder of tables, journals and state, or s3a://BUCKET/FOLDER",
     )
 
     def create_resource(self, context: dg.InitResourceContext) -> Lakehouse:

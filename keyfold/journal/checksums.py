@@ -1,9 +1,9 @@
 """Record and compare checksums of the files of a generation, or of a stream's ingest, other than data files.
 
-JOURNAL/checksums.json   size, modification time and checksum of each file: records, table logs, Spark's checkpoint
+JOURNAL/checksums.json   size, modification time and checksum of each file: records and table logs
 
-The record is written at the end of a run and of maintenance, and regularly by a continuous run. Data files have their checksums
-in their names, and segments of the index of ids in the commit record.
+The record is written at the end of a run and of maintenance, and regularly by a continuous run. Data files and files of
+state have their checksums in their names, and segments of the index of ids in the commit record.
 
 Most files never change. Files that are replaced have a version (`file_sums._ORDERS`). A later version than recorded was written
 by a run that stopped before it wrote the record; an earlier one was restored by somebody. In an object store the record has the
@@ -12,17 +12,15 @@ store's tags, so that hardly any file is read.
 
 import json
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from time import time
-from zipfile import BadZipFile, ZipFile
 
 from keyfold.journal.file_sums import FileSum, difference, in_digests, is_untouched, last_line, sum_of
 from keyfold.lakehouse.checksums import checksum_of_bytes
-from keyfold.lakehouse.files import DamagedError, files_below, open_for_reading, write_durably
+from keyfold.lakehouse.files import DamagedError, files_below, write_durably
 from keyfold.storage.place import FoundFile, Place
 
 RECORD = "checksums.json"
@@ -30,10 +28,6 @@ RECORD = "checksums.json"
 NOW_AND_THEN = timedelta(seconds=30)
 """Time between two records of a continuous run."""
 
-_SPARK_KEEPS = 100
-"""Versions of state, and entries of the checkpoint's logs, that Spark keeps at least (its default)."""
-
-_VERSION = re.compile(r"^checkpoint/state/.*/\d+(_[^/.]+)?\.(zip|delta|snapshot|changelog)$")
 _NUMBER = re.compile(r"^(?:known-)?(\d+)")
 
 
@@ -73,17 +67,16 @@ def record_checksums(journal: Place, parts: Mapping[str, Place], batch: int, eve
         before = None
     old = before.files if before else {}
     files: dict[str, FileSum] = {}
-    listed = list(_listed(parts))
-    finished = max((_number_of(key) for key, _ in listed if key.startswith("checkpoint/commits/")), default=-1)
-    for key, file in listed:
-        if _is_of_later_batch(key, batch) or _is_of_open_batch(key, finished):
+    for key, file in _listed(parts):
+        # A batch that is not committed may be planned again.
+        if key.startswith("journal/") and _number_of(key) > batch:
             continue
         known = old.get(key)
         with suppress(FileNotFoundError):
             # A file that differs, though no later version has replaced it, is damaged: keep its recorded checksum.
             is_kept = known and (is_untouched(known, file) or difference(known, sum_of(key, file, known)))
             files[key] = known if known and is_kept else sum_of(key, file)
-    gone = {key: old[key] for key in missing(old, files, parts, batch)}
+    gone = {key: old[key] for key in missing(old, files, parts)}
     if before is None or (batch, files | gone) != (before.batch, before.files):
         write_durably(record, _as_bytes(batch, files | gone))
 
@@ -151,28 +144,22 @@ def differences(
             continue  # it was removed after it was listed
         if what is not None:
             yield file.path, what
-    for key in missing(here, present, parts, checksums.batch):
+    for key in missing(here, present, parts):
         yield _place(key, parts), "is gone"
 
 
-def missing(
-    recorded: Mapping[str, FileSum], present: Mapping[str, object], parts: Mapping[str, Place], batch: int
-) -> list[str]:
+def missing(recorded: Mapping[str, FileSum], present: Mapping[str, object], parts: Mapping[str, Place]) -> list[str]:
     """List recorded files that do not exist, and that no run would have removed."""
-    return [key for key in recorded if key not in present and not _may_be_gone(key, present, parts, batch)]
+    return [key for key in recorded if key not in present and not _may_be_gone(key, present, parts)]
 
 
-def _may_be_gone(key: str, present: Mapping[str, object], parts: Mapping[str, Place], batch: int) -> bool:
-    part, _, below = key.partition("/")
+def _may_be_gone(key: str, present: Mapping[str, object], parts: Mapping[str, Place]) -> bool:
+    part = key.partition("/")[0]
     name = key.rpartition("/")[2]
     number = int(found[1]) if (found := _NUMBER.match(name)) else None
     folder = key.removesuffix(name)
-    if part == "checkpoint" and "/SSTs/" in key:
-        return not _is_named(name, parts[part] / below.rpartition("/SSTs/")[0])
     if number is None:
         return False
-    if part == "checkpoint":
-        return batch - number >= _SPARK_KEEPS - 1
     if part == "journal":
         return number <= int(_history(parts[part] / "history.jsonl") or -1)
     # A later list of known files includes this one; a checkpoint of a Delta log includes the entries before it.
@@ -189,38 +176,8 @@ def _number_of(key: str) -> int:
     return int(found[1]) if found else -1
 
 
-def _is_named(sst: str, partition: Place) -> bool:
-    """Whether a version of a partition's state uses a RocksDB file; True if a version cannot be read."""
-    for archive in partition.glob("*.zip"):
-        try:
-            with open_for_reading(archive) as file, ZipFile(file) as files:
-                if sst.encode() in files.read("metadata"):
-                    return True
-        except (OSError, KeyError, BadZipFile, zlib.error):
-            return True
-    return False
-
-
-def _is_of_later_batch(key: str, batch: int) -> bool:
-    """Whether a file belongs to a batch that may be planned or run again."""
-    if key.startswith("journal/"):
-        return _number_of(key) > batch
-    if batch < 0:
-        return key.startswith("checkpoint/")  # the next run deletes it
-    # Spark has begun the next batch when a run ends, and continues with that entry.
-    return (key.startswith("checkpoint/offsets/") and _number_of(key) > batch + 1) or (
-        key.startswith(("checkpoint/commits/", "checkpoint/parts/")) and _number_of(key) > batch
-    )
-
-
-def _is_of_open_batch(key: str, finished: int) -> bool:
-    """Whether a file is state of a batch that Spark has not finished, and may write again."""
-    # The version of the state is the number of the batch plus one. RocksDB files get a new name each time.
-    return bool(_VERSION.search(key)) and _number_of(key) > finished + 1
-
-
 def _listed(parts: Mapping[str, Place]) -> Iterator[tuple[str, FoundFile]]:
-    """Yield the files of parts with their keys, without hidden ones: locks, Hadoop's checksums, and incomplete files."""
+    """Yield the files of parts with their keys, without hidden ones: locks, and incomplete files."""
     for name, place in parts.items():
         if not place.is_dir():
             with suppress(FileNotFoundError):

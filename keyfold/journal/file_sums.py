@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from keyfold.lakehouse.checksums import checksum_of, checksum_of_bytes
+from keyfold.lakehouse.checksums import checksum_of
 from keyfold.lakehouse.files import open_for_reading
 from keyfold.lakehouse.paths import NEXT
 from keyfold.storage.place import FoundFile, Place
@@ -28,7 +28,6 @@ from keyfold.times import from_iso, micros
 NUMBER = "keyfold.number"
 """Key of a Parquet file's metadata with the version of a file that is replaced."""
 
-_PLACE = re.compile(rb'"(?:file|s3a):[^"]*?/checkpoint/state/')
 _XXHASH = re.compile(r"[0-9a-f]{16}")
 _BLAKE2B = re.compile(r"[0-9a-f]{64}")
 
@@ -67,10 +66,6 @@ def sum_of(key: str, found: FoundFile, known: FileSum | None = None) -> FileSum:
     Raises:
         FileNotFoundError: the file was removed after it was listed.
     """
-    if "/_metadata/" in key:
-        # It has absolute paths, which are corrected when the lakehouse is moved: leave them out of the checksum.
-        content = _PLACE.sub(b'"', found.path.read_bytes())
-        return FileSum(len(content), found.changed_at, checksum_of_bytes(content))
     name = key.rpartition("/")[2]
     order_of = _ORDERS.get("known" if key.startswith("files/") else name)
     order = _order(order_of, found.path) if order_of else ""

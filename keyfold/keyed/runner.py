@@ -1,6 +1,6 @@
 """Run a keyed job over the new events of its input tables: once (`run_job`), or until it is stopped (`run_continuously`).
 
-A run locks the job, opens its generation, checks that journal, checkpoint and tables agree, finishes what an earlier run left,
+A run locks the job, opens its generation, checks that journal, state and tables agree, finishes what an earlier run left,
 and then plans and processes new events. `keyed/running` has the work of a batch.
 """
 
@@ -15,14 +15,13 @@ from pyspark.sql import SparkSession
 
 from keyfold.journal.clock import LOOK_EVERY, read_clock
 from keyfold.keyed.generation.batch_records import ClockRecord, Counts, KeyedPlan
-from keyfold.keyed.generation.checkpoint import finished_batch
 from keyfold.keyed.generation.generations import Generation, go_live
 from keyfold.keyed.generation.run_mode import NEW_EVENTS, FullRefresh, ModeName, Replay, RunMode
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.lookups import KeptLookups
 from keyfold.keyed.plans.inputs import LastPlanned, input_tables, produced_until, wait_for_news
 from keyfold.keyed.plans.planning import PlannedRun, RunBounds, plan_run
-from keyfold.keyed.running.batches import OnBatch, batches_of
+from keyfold.keyed.running.batches import Batches, OnBatch
 from keyfold.keyed.running.damage import damage_diagnosed
 from keyfold.keyed.running.opening import check_inputs_exist, generation_of_run
 from keyfold.lakehouse import Lakehouse, exclusive
@@ -80,7 +79,7 @@ def run_job(
 
     Raises:
         KeyfoldError: nothing was ingested yet, another run has locked the job, a setting does not fit the generation, journal,
-            checkpoint and tables do not agree, or the step raised. The next run resumes where a failed one stopped.
+            state and tables do not agree, or the step raised. The next run resumes where a failed one stopped.
     """
     options = options or RunOptions()
     span = (mode.since, mode.until) if isinstance(mode, Replay) else (None, None)
@@ -185,11 +184,10 @@ class _Run:
                 return planned.plans[0] if planned.plans else None
             return None
 
-        # Without a batch, the query is not started: such a run takes milliseconds in place of seconds.
-        behind = self._is_behind()
-        if behind or next_plan() is not None:
-            self._work(next_plan, is_single=not behind and planned is not None and len(planned.plans) == 1)
-        assert planned is not None  # noqa: S101 - the query asks for the next plan before it ends
+        # Without a batch, nothing is asked of the runner: such a run takes milliseconds.
+        if self._journal.pending() or next_plan() is not None:
+            self._work(next_plan)
+        assert planned is not None  # noqa: S101 - the batches ask for the next plan before they end
         # After the batches. If a crash comes first, the next run continues from the clock of the last commit record.
         self.generation.write_clock(planned.clock)
 
@@ -212,7 +210,7 @@ class _Run:
             return None
 
         try:
-            if self._is_behind() or next_plan() is not None:
+            if self._journal.pending() or next_plan() is not None:
                 self._work(next_plan)
         except KeyboardInterrupt:
             # The usual end of a continuous run in a terminal is no error; the next run repeats an interrupted batch.
@@ -238,14 +236,6 @@ class _Run:
         done = self._journal.last_done()
         return done.totals if done else Counts(rows={table.name: 0 for table in self.job.tables})
 
-    def _is_behind(self) -> bool:
-        """Whether an earlier run left a planned batch that is not finished."""
-        done = self._journal.last_done()
-        # Spark finishes a batch after the commit record. If a crash came between, Spark must repeat it to store its state.
-        return bool(self._journal.pending()) or (
-            done is not None and finished_batch(self.generation.checkpoint) != done.batch
-        )
-
     def _plan(self, wanted: RunBounds) -> PlannedRun:
         """Plan the new events, and write the plans to the journal."""
         tables = input_tables(self.lakehouse, self.job)
@@ -262,16 +252,8 @@ class _Run:
             self._journal.write_plans(planned.plans)
         return planned
 
-    def _work(self, next_plan: Callable[[], KeyedPlan | None], *, is_single: bool = False) -> None:
-        batches = batches_of(self.spark)(
-            self.spark,
-            self.lakehouse,
-            self.job,
-            self.generation,
-            next_plan,
-            self.options.on_batch,
-            is_single=is_single,
-        )
+    def _work(self, next_plan: Callable[[], KeyedPlan | None]) -> None:
+        batches = Batches(self.spark, self.lakehouse, self.job, self.generation, next_plan, self.options.on_batch)
         try:
             batches.work()
         finally:

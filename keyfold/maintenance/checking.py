@@ -19,12 +19,13 @@ from keyfold.ingestion.ingest_settings import RECORD as INGEST_RECORD
 from keyfold.journal import Journal
 from keyfold.journal.agreement import check_tables
 from keyfold.journal.checksums import RECORD, differences, read_checksums
-from keyfold.keyed.generation.checkpoint import finished_batch
 from keyfold.keyed.generation.generations import RECORD as GENERATION_RECORD
-from keyfold.keyed.generation.generations import Generation, live_generation
+from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation, live_generation
+from keyfold.keyed.generation.manifests import read_manifests
+from keyfold.keyed.parts.manifest import Manifest
 from keyfold.lakehouse import Lakehouse, is_table, read_json
-from keyfold.lakehouse.checksums import checksum_of
-from keyfold.lakehouse.files import DamagedError, open_for_reading
+from keyfold.lakehouse.checksums import checksum_in_name, checksum_of
+from keyfold.lakehouse.files import DamagedError, files_below, open_for_reading
 from keyfold.lakehouse.locks import is_held
 from keyfold.lakehouse.presence import check_lakehouse_is_there
 from keyfold.maintenance.checking_tables import Finding, Seen, findings_of_table
@@ -210,16 +211,44 @@ def _of_generation(lakehouse: Lakehouse, job: str, folder: Place, seen: Seen) ->
     if not faults:
         where = f"job {job}, {folder.name}"
         yield from _of_agreement(generation.journal, tables, generation.record["table_ids"], identity, where, remedy)
-        yield from _of_checkpoint(generation, remedy)
+        yield from _of_state(generation, remedy)
 
 
-def _of_checkpoint(generation: Generation, remedy: str) -> Iterator[Finding]:
-    done, finished = generation.journal.last_done(), finished_batch(generation.checkpoint)
-    # A crash may leave the checkpoint one batch behind. Before the first batch is finished, it may be missing.
-    if done is not None and done.batch and (finished is None or not done.batch - 1 <= finished <= done.batch):
-        has = "no batch" if finished is None else f"batch {finished}"
-        what = f"has finished {has}, but the journal has finished batch {done.batch}: they are of different times"
-        yield Finding(str(generation.checkpoint), what, remedy)
+def _of_state(generation: Generation, remedy: str) -> Iterator[Finding]:
+    """Check the checksums of all files of the state, and that those of the batches that are kept exist."""
+    present: set[str] = set()
+    damaged: set[str] = set()
+    for folder in (generation.manifests, generation.parts):
+        for file in files_below(folder):
+            present.add(file.path.name)
+            if (what := _fault_of_state_file(file.path)) is not None:
+                damaged.add(file.path.name)
+                yield Finding(str(file.path), what, remedy)
+    labels: dict[str, set[int]] = {}
+    for done in generation.journal.recent(RETAINED_BATCHES):
+        for name, ones in done.manifests.items():
+            labels.setdefault(name, set()).update(ones)
+    named: set[str] = set()
+    for name, ones in sorted(labels.items()):
+        if name not in present:
+            yield Finding(str(generation.manifests / name), "is gone", remedy)
+        elif name not in damaged:
+            manifests = read_manifests(generation.manifests, dict.fromkeys(ones, name)).values()
+            named = named.union(*(Manifest.unpack(manifest).files for manifest in manifests))
+    for name in sorted(named - present):
+        yield Finding(str(generation.parts / name), "is gone", remedy)
+
+
+def _fault_of_state_file(path: Place) -> str | None:
+    try:
+        with open_for_reading(path) as file:
+            return (
+                None if checksum_of(file) == checksum_in_name(path.name) else "is damaged (its checksum is another one)"
+            )
+    except FileNotFoundError:
+        return None  # a run removed it after it was listed
+    except OSError as error:
+        return f"cannot be read ({first_line(error)})"
 
 
 def _of_records(owner: Place, journal: Journal[Any, Any], parts: dict[str, Place], remedy: str) -> Iterator[Finding]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from keyfold.keyed.generation.checkpoint import finished_batch
 from keyfold.keyed.generation.generations import FORMAT, Generation, live_generation_name
 from keyfold.keyed.plans.inputs import positions_explained
 from keyfold.lakehouse import Lakehouse, read_json
@@ -63,23 +62,13 @@ def readers(lakehouse: Lakehouse, name: str, table: Place) -> Iterator[Reader]:
 
 
 def _versions_needed(generation: Generation, name: str, table: Place) -> tuple[int, int] | None:
-    """The first version to read and the one read last; None if only the current version or later ones will be read.
-
-    A batch that Spark has not finished is repeated, even if its commit record exists. So its run's start position counts.
-    """
+    """The first version to read and the one read last; None if only the current version or later ones will be read."""
     journal, done = generation.journal, generation.journal.last_done()
-    if done is None:
-        following = 0
-    elif finished_batch(generation.checkpoint) == done.batch:
-        following = done.batch + 1
-    else:
-        following = done.batch
-    before = journal.done(following - 1) if following else None
-    position = before.positions.get(name) if before else None
+    position = done.positions.get(name) if done else None
     if position is not None:
         # A run without new data makes no batch, so many commits of maintenance may follow the position: skip them.
         return next_change(table, position), position.version
     # A generation's first run reads one version as a whole.
-    plan = journal.plan(following)
+    plan = journal.plan(done.batch + 1 if done else 0)
     planned = [one.position.version for one in plan.inputs if one.table == name] if plan else []
     return (planned[0], planned[0]) if planned else None

@@ -6,9 +6,6 @@ import threading
 import uuid
 from collections.abc import Sequence
 
-_DRIVER_WORKER = "Streaming TransformWithStateInPandas Python worker"
-"""PySpark prints five such lines, each followed by a blank one, whenever a stateful query starts. They are dropped."""
-
 
 class JavaOutput:
     """Collects what Java prints until it runs, then passes later lines on to stderr."""
@@ -43,7 +40,6 @@ class JavaOutput:
         return lines
 
     def _read(self, read: int) -> None:
-        after_chatter = False
         with open(read, encoding="utf-8", errors="replace") as stream:
             for said in stream:
                 # The marker of `pass_on` may follow other text on its line.
@@ -57,11 +53,7 @@ class JavaOutput:
                         if line is not said:
                             self._end_seen.set()
                         continue
-                if _DRIVER_WORKER in line:
-                    after_chatter = True
-                elif line.strip() or not after_chatter:
-                    after_chatter = False
-                    os.write(2, line.encode())
+                os.write(2, line.encode())
 
 
 def explained(lines: Sequence[str]) -> str:

@@ -21,8 +21,6 @@ _FIXED = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
-    # A driver that lost its lease may still write state. In this format, it does so under other names than its successor.
-    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
 }
 """Settings that results depend on. They cannot be changed."""
 
@@ -35,7 +33,7 @@ _DEFAULTS = {
     "spark.executorEnv.POLARS_MAX_THREADS": "1",
     "spark.log.level": "ERROR",
     "spark.redaction.regex": SENSITIVE,
-    # Spark's default is 200, and a stateful query keeps its first value for ever. Each state partition costs a commit.
+    # Spark's default is 200, and a generation keeps its first value for ever. Each state partition costs a task.
     "spark.sql.shuffle.partitions": "4",
     # Spark's default is 10,000. Larger batches to and from workers were faster when measured.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
@@ -44,7 +42,7 @@ _DEFAULTS = {
     # Spark starts a second worker daemon for jobs without a SQL plan if this is set for the others, as it is by default.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "2",
-    # Hadoop ignores the process's umask and sets the modes of checkpoints and state itself.
+    # Hadoop ignores the process's umask and sets the modes of files itself.
     "spark.hadoop.fs.permissions.umask-mode": "077",
     # Otherwise Spark creates a folder spark-warehouse in the working directory.
     "spark.sql.warehouse.dir": os.path.join(tempfile.gettempdir(), "keyfold-warehouse"),

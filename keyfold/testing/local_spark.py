@@ -7,20 +7,17 @@ from typing import Any, Self, cast
 import pyarrow as pa
 from pyspark.sql import Row, SparkSession
 
-from keyfold.keyed.generation.generations import Generation
-from keyfold.testing.local_batches import LocalBatches, local_manifests
+from keyfold.runners.local_runner import LocalRunner
 
 
 class LocalSpark:
     """A stand-in for a Spark session: ingest and runs of jobs work in this process. `local_spark` makes one.
 
-    It stores state in its own format. A generation that ran on it cannot run on Spark, nor the other way round, and
-    `read_state` reads only Spark's state. `assert_nothing_lost` counts both.
+    A generation may run on it and on Spark in turn.
     """
 
-    batches = LocalBatches
-
     def __init__(self) -> None:
+        self.runner = LocalRunner()
         # Read for the number of shuffle partitions only.
         self.conf = SimpleNamespace(get=lambda _: "2")
         self.sparkContext = _LocalContext()
@@ -29,11 +26,9 @@ class LocalSpark:
         """Return this object, which has no settings of a session."""
         return self
 
-    def state_manifests(self, generation: Generation, batch: int) -> "_LocalFrame":
-        """Read the manifests of the state after a batch: columns `partition` and `manifest`."""
-        stored = local_manifests(generation, batch)
-        columns = [pa.array(list(stored), pa.int32()), pa.array(list(stored.values()), pa.binary())]
-        return _LocalFrame(pa.table(columns, names=["partition", "manifest"]))
+    def createDataFrame(self, rows: pa.Table) -> "_LocalFrame":
+        """Return rows of which tasks work on some each."""
+        return _LocalFrame(rows)
 
     def stop(self) -> None:
         """Do nothing: there is nothing to stop."""
@@ -96,13 +91,13 @@ class _LocalContext:
 
 
 class _LocalFrame:
-    """The part of a DataFrame that readers of manifests use."""
+    """The part of a DataFrame that readers of state use."""
 
     def __init__(self, rows: pa.Table) -> None:
         self._rows = rows
 
-    def select(self, *names: str) -> "_LocalFrame":
-        return _LocalFrame(self._rows.select(names))
+    def repartition(self, partitions: int) -> Self:
+        return self
 
     def mapInArrow(
         self, function: Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]], schema: Any

@@ -34,14 +34,11 @@ from keyfold.keyed.job.template import JobTemplate
 from keyfold.lakehouse import Lakehouse, exclusive, fail_points
 from keyfold.maintenance import MaintainedTable, maintain
 from keyfold.maintenance.recording import record_ingest
-from keyfold.state.changing import moving
-from keyfold.state.changing import state_rewriting as rewriting
 from keyfold.stream import Stream
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
 from tests.keyfold.keyed.toy_jobs import CLICK, totals, windows
 from tests.keyfold.keyed.without_spark import SPARK
-from tests.keyfold.state.local_state import map_manifests
 
 CLICKS = Stream(
     name="clicks",
@@ -83,8 +80,6 @@ def go_without_spark() -> None:
 
     for command in (ingest_command, run_command, state_tools):
         command.spark_of_environment = spark_of_environment  # type: ignore[attr-defined]
-    rewriting.map_manifests = map_manifests
-    moving.find_batch = lambda generation: None
     play_with_toys()
 
 

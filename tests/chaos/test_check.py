@@ -1,5 +1,6 @@
 """`keyfold check` names every file that is damaged, and nothing of a home that is well."""
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,7 +28,8 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 
 def is_unseen(name: str, damage: str, current: set[str]) -> bool:
     """What a check does not see: what no table, job or ingest needs any more, once it is gone."""
-    is_data_file_of_an_older_version = name.endswith(".parquet") and "/part-" in name and name not in current
+    is_data = name.endswith(".parquet") and ("/part-" in name or "/state/" in name)
+    is_data_file_of_an_older_version = is_data and name not in current
     return damage == "deleted" and is_data_file_of_an_older_version
 
 
@@ -134,9 +136,15 @@ def neighbours(home: Path):
 
 
 def current_files(home: Path) -> set[str]:
-    """The data files that tables consist of now."""
+    """The data files that tables consist of now, and the manifests of the batches that are kept."""
     logs = [path.parent for path in home.rglob("_delta_log")]
-    return {
+    kept = {
+        (journal.parent / "state" / "manifests" / name).relative_to(home).as_posix()
+        for journal in home.glob("jobs/*/generation-*/journal")
+        for record in journal.glob("*.done.json")
+        for name in json.loads(record.read_text()).get("manifests", {})
+    }
+    return kept | {
         (table / path).relative_to(home).as_posix()
         for table in logs
         for path in DeltaTable(str(table)).get_add_actions()["path"].to_pylist()

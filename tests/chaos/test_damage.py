@@ -59,17 +59,17 @@ PARTS = [
     "quarantine/clicks",
     "jobs/totals",
     "jobs/totals/generation-0001/journal",
-    "jobs/totals/generation-0001/checkpoint",
+    "jobs/totals/generation-0001/state",
     "jobs/totals/generation-0001/tables",
     "jobs/totals/generation-0001/tables/totals",
     "jobs/windows/generation-0001",
-    "jobs/windows/generation-0001/checkpoint",
+    "jobs/windows/generation-0001/state",
     "jobs/windows/generation-0001/tables/windows",
 ]
 
 
 @pytest.mark.parametrize("change", ["is restored older", "is gone"])
-@pytest.mark.parametrize("part", in_short(["jobs/totals/generation-0001/checkpoint"], PARTS))
+@pytest.mark.parametrize("part", in_short(["jobs/totals/generation-0001/state"], PARTS))
 def test_a_part_that_is_older_than_the_rest_or_gone_is_refused_with_a_remedy(
     launcher: Launcher, homes: Homes, tally, part: str, change: str
 ):

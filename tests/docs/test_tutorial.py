@@ -66,15 +66,15 @@ def test_every_command_of_the_tutorial_does_what_the_page_says(played):
     assert not list(played.project.rglob("*road_*.py"))
 
 
-def test_tables_journals_state_and_checkpoints_of_commands_are_their_user_s_alone(played):
-    """Hadoop sets the modes of checkpoints by itself, and Spark's workers write the tables."""
+def test_tables_journals_and_state_of_commands_are_their_user_s_alone(played):
+    """Spark's workers write the tables."""
     # The page's shell, which has a wide umask, lands the files and makes Dagster's folder.
     by_the_shell = (played.home / "landing", played.home / "dagster")
     written = [
         path for path in played.home.rglob("*") if not any(path.is_relative_to(folder) for folder in by_the_shell)
     ]
     names = {path.name for path in written}
-    assert {"offsets", "state", "journal", "current.json", "_delta_log"} <= names
+    assert {"manifests", "state", "journal", "current.json", "_delta_log"} <= names
     assert any(path.suffix == ".parquet" for path in written)
     assert [str(path.relative_to(played.home)) for path in written if path.stat().st_mode & 0o077] == []
 

@@ -163,7 +163,6 @@ def cleaned_log(house):
 JOB = "jobs/totals"
 LIVE = f"{JOB}/generation-0001"
 OF_ANOTHER_VERSION = "is damaged, or another version of Keyfold wrote it"
-BATCHES_WERE_DONE = "is missing although batches were done"
 DAMAGED_JOB = [
     # Paths below the home, what becomes of them, and what the error says; `older` is as of the first run.
     ([f"{JOB}/current.json"], delete, r"current\.json is lost, while generation-0001 exists"),
@@ -179,19 +178,17 @@ DAMAGED_JOB = [
     ([f"{LIVE}/journal/*.done.json"], write("{}"), OF_ANOTHER_VERSION),
     ([f"{LIVE}/journal/standing.json"], write("{"), OF_ANOTHER_VERSION),
     ([f"{LIVE}/journal"], "older", "the journal is older than the table"),
-    ([f"{LIVE}/journal", f"{LIVE}/tables"], "older", "the journal is older than the checkpoint"),
-    ([f"{LIVE}/journal", f"{LIVE}/checkpoint"], "older", "the journal is older than the table"),
+    ([f"{LIVE}/journal", f"{LIVE}/state"], "older", "the journal is older than the table"),
     ([f"{LIVE}/tables/totals"], delete, "its table totals is gone"),
     ([f"{LIVE}/tables/totals/_delta_log/*.json"], cut_short, "the log of its table totals in .* is damaged"),
     ([f"{LIVE}/tables"], "older", "the table is older than the journal"),
     ([f"{LIVE}/tables/changes"], "older", "table changes has taken batch 0 at last, but its journal"),
-    ([f"{LIVE}/checkpoint", f"{LIVE}/tables"], "older", "the table is older than the journal"),
-    ([f"{LIVE}/checkpoint"], "older", "the checkpoint is older than the journal"),
-    ([f"{LIVE}/checkpoint"], delete, BATCHES_WERE_DONE),
-    ([f"{LIVE}/checkpoint/state"], delete, BATCHES_WERE_DONE),
-    ([f"{LIVE}/checkpoint/commits"], delete, BATCHES_WERE_DONE),
-    ([f"{LIVE}/checkpoint/metadata"], delete, BATCHES_WERE_DONE),
-    ([f"{LIVE}/checkpoint/commits/0"], empty, "commits/0 of its checkpoint is empty"),
+    ([f"{LIVE}/state", f"{LIVE}/tables"], "older", "the table is older than the journal"),
+    ([f"{LIVE}/state"], "older", "manifests of the state, is gone"),
+    ([f"{LIVE}/state"], delete, "manifests of the state, is gone"),
+    ([f"{LIVE}/state/manifests/*"], delete, "manifests of the state, is gone"),
+    ([f"{LIVE}/state/manifests/*"], empty, "manifests of the state, is damaged"),
+    ([f"{LIVE}/state/manifests/*"], cut_short, "manifests of the state, is damaged"),
 ]
 
 
@@ -248,9 +245,9 @@ def test_a_pointer_that_is_written_as_its_error_says_brings_the_generation_back(
 
 def test_a_part_that_is_restored_as_its_error_says_goes_on(house, tmp_path):
     shutil.copytree(house.live.folder, tmp_path / "backup")
-    shutil.rmtree(house.live.checkpoint)
-    assert "restore the one that belongs to it" in house.refused("run", "totals")
-    shutil.copytree(tmp_path / "backup" / "checkpoint", house.live.checkpoint)
+    shutil.rmtree(house.live.folder / "state")
+    assert "restore it from a backup" in house.refused("run", "totals")
+    shutil.copytree(tmp_path / "backup" / "state", house.live.folder / "state")
     house.land(("bob", 9))
     house.ingest()
     assert "(generation-0001): 1 events" in house.run()

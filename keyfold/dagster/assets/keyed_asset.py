@@ -127,7 +127,7 @@ def conservation_check(template: JobTemplate) -> dg.AssetChecksDefinition:
         asset=table_key(template.name),
         name="no_event_is_lost",
         description="Events read (event table's log) = events in outputs + in open state + late (counted in the tables and the "
-        "state store) = events that reached a step (journal).",
+        "state) = events that reached a step (journal).",
         blocking=True,
         pool=f"job_{template.name}",
     )

@@ -1,1 +1,1 @@
-"""Open, compare and replace generations of a job: their records, checkpoint and identity."""
+"""Open, compare and replace generations of a job: their records, manifests and identity."""

@@ -165,6 +165,8 @@ class KeyedDone(Done):
         next_deadline, next_stale_at: the earliest timer of each kind in the state; None if there is none.
         processing_time: processing time of the batch; it never goes back.
         state_bytes: size of the state after the batch.
+        manifests: the files with the manifests of state partitions, each with the labels of its partitions
+            (`generation.manifests`). Partitions without state are left out.
         dropped_parts: files of state parts that the state no longer needs after this batch.
     """
 
@@ -184,6 +186,7 @@ class KeyedDone(Done):
     next_stale_at: datetime | None = None
     processing_time: datetime | None = None
     state_bytes: int = 0
+    manifests: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     dropped_parts: tuple[str, ...] = ()
 
     @property

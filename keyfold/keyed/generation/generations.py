@@ -1,4 +1,4 @@
-"""Find and replace generations: a job's journal, checkpoint, state and tables, which are replaced together.
+"""Find and replace generations: a job's journal, state and tables, which are replaced together.
 
 A generation is created beside the live one (`running.new_generation`), and goes live by one atomic write of `current.json`.
 After a crash before that write, the old one is still live. A branch is a generation beside the live one, with its own tables:
@@ -23,12 +23,11 @@ from keyfold.storage.place import Place
 
 RECORD = "generation.json"
 _CLOCK = "standing.json"
-_PARTS = "parts"
-FORMAT = 5
-"""Version of the files of a generation. In version 5, state is stored in parts whose rows replace others or are added."""
+FORMAT = 6
+"""Version of the files of a generation. In version 6, commit records name the manifests of the state."""
 
 RETAINED_BATCHES = 100
-"""Number of batches whose state stays readable and whose merged rows are kept; Spark keeps as many by default."""
+"""Number of batches whose state stays readable and whose merged rows are kept."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +70,6 @@ class Generation:
         return Journal(self.folder / "journal", KeyedPlan, KeyedDone, "start a new generation with --full-refresh")
 
     @property
-    def checkpoint(self) -> Place:
-        return self.folder / "checkpoint"
-
-    @property
     def partitions(self) -> int:
         """Number of state partitions."""
         return self.record["shuffle_partitions"]
@@ -86,8 +81,13 @@ class Generation:
 
     @property
     def parts(self) -> Place:
-        """The folder of state parts. It is in the checkpoint, since neither is of use without the other."""
-        return self.checkpoint / _PARTS
+        """The folder of state parts, which manifests name."""
+        return self.folder / "state" / "parts"
+
+    @property
+    def manifests(self) -> Place:
+        """The folder of manifests, which commit records name."""
+        return self.folder / "state" / "manifests"
 
     @property
     def answers(self) -> Place:
@@ -111,7 +111,7 @@ class Generation:
     @property
     def checksummed(self) -> dict[str, Place]:
         """The files and folders whose checksums are recorded, by name."""
-        parts = {name: self.folder / name for name in (RECORD, "journal", "checkpoint", "seed")}
+        parts = {name: self.folder / name for name in (RECORD, "journal", "seed")}
         # A branch has none.
         parts["current.json"] = self.folder.parent / "current.json"
         return parts | {f"tables/{name}": self.table(name) / "_delta_log" for name in self.record["table_ids"]}

@@ -1,4 +1,4 @@
-"""Define the manifest of a state partition: the list of its parts, which is the partition's value in Spark's state store."""
+"""Define the manifest of a state partition: the list of its parts. Commit records name the manifests."""
 
 import json
 import struct

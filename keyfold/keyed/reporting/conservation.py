@@ -16,13 +16,13 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from keyfold.keyed.generation.generations import Generation, live_generation
+from keyfold.keyed.generation.manifests import files_of, read_manifests
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.parts.folding import state_frames
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.plans.inputs import changes_for, input_tables, rebuild_command
 from keyfold.keyed.running.settled import Settled, settled
-from keyfold.keyed.running.state_manifests import state_manifests
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.log_changes import Changes
 from keyfold.lakehouse.presence import check_files_are_there
@@ -238,13 +238,15 @@ def _count_results(spark: SparkSession, generation: Generation, job: KeyedJob, a
             for table in job.tables
         }
     )
-    stored = state_manifests(spark, generation, at.done.batch).select("manifest")
-    count = _counting(job.state_events, generation.parts)
     # Bounded: a state partition has one manifest.
-    here = stored.toArrow()
-    is_small = sum(Manifest.unpack(one.as_buffer()).size for one in here["manifest"]) <= _SMALL_BYTES
+    manifests = list(read_manifests(generation.manifests, files_of(at.done)).values())
+    stored = pa.table({"manifest": manifests}, pa.schema([("manifest", pa.binary())]))
+    count = _counting(job.state_events, generation.parts)
     # A small state is counted sooner than Python workers start.
-    found = pa.Table.from_batches(count(here.to_batches())) if is_small else stored.mapInArrow(count, _COUNT).toArrow()
+    if sum(Manifest.unpack(one).size for one in manifests) <= _SMALL_BYTES:
+        found = pa.Table.from_batches(count(stored.to_batches()))
+    else:
+        found = spark.createDataFrame(stored).repartition(len(manifests)).mapInArrow(count, _COUNT).toArrow()
     counts[_STATE] = sum(found["events"].to_pylist())
     return counts
 

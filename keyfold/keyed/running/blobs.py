@@ -1,4 +1,4 @@
-"""Blobs: the form in which Spark shuffles events, the clock and seeded state to state partitions, without decoding them."""
+"""Blobs: the form in which a runner shuffles events, the clock and seeded state to state partitions, without decoding them."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,18 +8,12 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
 from keyfold.keyed.calling.slots import Slots, key_groups_of
 from keyfold.keyed.rows.codec import encode
+from keyfold.runners.runner import PARTITION
 
-BLOBS = StructType(
-    [
-        StructField("partition", IntegerType()),
-        StructField("sequence", LongType()),
-        StructField("payload", BinaryType()),
-    ]
-)
+BLOBS = pa.schema([(PARTITION, pa.int32()), ("sequence", pa.int64()), ("payload", pa.binary())])
 """A blob of events of a state partition (its label). `sequence` orders the blobs of a batch, or is `CLOCK` or `SEED`."""
 
 CLOCK = -1
@@ -78,11 +72,5 @@ def cut_rows(rows: pl.DataFrame, parts: np.ndarray, count: int) -> list[tuple[in
 
 def blobs(partitions: Iterable[int], sequences: list[int], payloads: list[bytes]) -> pa.RecordBatch:
     """Return rows of `BLOBS`."""
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(list(partitions), pa.int32()),
-            pa.array(sequences, pa.int64()),
-            pa.array(payloads, pa.binary()),
-        ],
-        names=BLOBS.names,
-    )
+    columns = [pa.array(list(partitions), pa.int32()), pa.array(sequences, pa.int64()), pa.array(payloads, pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, schema=BLOBS)

@@ -5,12 +5,14 @@ from pyspark.sql import SparkSession
 
 from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.generations import Generation
+from keyfold.keyed.generation.manifests import files_of, read_manifests
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.tables import OutputTable
+from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.rows.hashing import key_hash
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.fail_points import reached
-from keyfold.lakehouse.files import remove_tree
+from keyfold.lakehouse.files import files_below, remove_tree
 from keyfold.lakehouse.leaves import HashOf
 from keyfold.lakehouse.merging import merge_files
 
@@ -41,21 +43,42 @@ def hash_of(table: OutputTable) -> HashOf | None:
 
 
 def forget(job: KeyedJob, generation: Generation, batch: int, kept: int) -> None:
-    """Remove files that no later batch needs, after Spark has finished a batch.
+    """Remove files that no later batch needs, after a batch is committed.
 
     Args:
-        batch: the batch that Spark has finished; its stored answers of external services are removed.
+        batch: the batch; its stored answers of external services are removed.
         kept: number of batches whose staged upsert rows and state stay readable.
     """
-    # Until Spark has finished a batch it may repeat it, and the repeated batch must get the same answers.
+    # Until a batch is committed it may be repeated, and the repeated batch must get the same answers.
     remove_tree(generation.answers / f"{batch:09d}", missing_ok=True)
-    old = generation.journal.done(batch - kept)
-    if old is None:
+    oldest, before = generation.journal.done(batch - kept + 1), generation.journal.done(batch - kept)
+    if oldest is None or before is None:
         return
     for table in job.tables:
         if table.mode == "upsert":
-            for file in old.tables.get(table.name, ()):
+            for file in before.tables.get(table.name, ()):
                 (generation.table(table.name) / file.path).unlink(missing_ok=True)
-    # Only batches before `old` read these parts, and their state is no longer kept.
-    for name in old.dropped_parts:
+    # Only batches before the oldest one that is kept need these: a partition's manifest is replaced by later ones only.
+    for name in oldest.dropped_parts:
         (generation.parts / name).unlink(missing_ok=True)
+    for name in before.manifests.keys() - oldest.manifests.keys():
+        (generation.manifests / name).unlink(missing_ok=True)
+
+
+def remove_strays(generation: Generation, done: KeyedDone) -> None:
+    """Remove state that an earlier attempt at a committed batch wrote.
+
+    Not before the batch is committed: a run that lost its lease may still commit its own attempt.
+    """
+    own = {name for name in done.manifests if _batch_of(name) == done.batch}
+    new = {label: name for label, name in files_of(done).items() if name in own}
+    manifests = read_manifests(generation.manifests, new).values()
+    # Parts of a batch are named by manifests of that batch, or of no batch.
+    named = own.union(*(Manifest.unpack(one).files for one in manifests))
+    for file in [*files_below(generation.parts), *files_below(generation.manifests)]:
+        if _batch_of(file.path.name) == done.batch and file.path.name not in named:
+            file.path.unlink(missing_ok=True)
+
+
+def _batch_of(name: str) -> int:
+    return int(name.partition("-")[0])

@@ -85,9 +85,9 @@ def _create(
         "job": job.name,
         **more,
         "born_at": datetime.now(UTC).isoformat(),
-        # Recorded, since Spark stores the number in the checkpoint, and a later session may be configured differently.
+        # Recorded, since the state is partitioned by it, and a later session may be configured differently.
         "shuffle_partitions": int(spark.conf.get("spark.sql.shuffle.partitions") or 200),
-        # Recorded too: the query's source counts batch * splits + split.
+        # Recorded too: a runner counts batch * splits + split.
         "splits": max(LEAST_SPLITS, spark.sparkContext.defaultParallelism),
         "parameters": dict(job.parameters),
         "fixed": {**fixed_settings(job), "parameters": dict(job.parameters)},

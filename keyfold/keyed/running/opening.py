@@ -7,14 +7,14 @@ from pyspark.sql import SparkSession
 
 from keyfold.errors import Damaged, NotFound
 from keyfold.journal.agreement import check_tables
-from keyfold.keyed.generation.checkpoint import check_checkpoint
 from keyfold.keyed.generation.fingerprint import check_generation
-from keyfold.keyed.generation.generations import Generation, go_live, live_generation
+from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation, go_live, live_generation
+from keyfold.keyed.generation.manifests import files_of, read_manifests
 from keyfold.keyed.generation.run_mode import FullRefresh, Replay, RunMode
 from keyfold.keyed.generation.together import settle_pointer
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.plans.inputs import REMEDY, check_inputs
-from keyfold.keyed.running.commit import commit
+from keyfold.keyed.running.commit import commit, forget, remove_strays
 from keyfold.keyed.running.new_generation import new_branch, new_generation
 from keyfold.lakehouse import Lakehouse, is_table
 
@@ -51,7 +51,7 @@ def generation_of_run(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, 
     """Open or create the generation of a run, and record its checksums after the run. The caller holds the job's lock.
 
     Raises:
-        KeyfoldError: a setting does not fit the live generation, or its journal, checkpoint and tables do not agree.
+        KeyfoldError: a setting does not fit the live generation, or its journal, state and tables do not agree.
     """
     # Several jobs may have gone live together, and a crash left a pointer of before that decision.
     settle_pointer(lakehouse, job.name)
@@ -71,6 +71,8 @@ def generation_of_run(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, 
         # A run may have crashed between its last commit record and the Delta commits. Commits that exist are skipped.
         if (done := generation.journal.last_done()) is not None:
             commit(spark, job, generation, done)
+            forget(job, generation, done.batch, RETAINED_BATCHES)
+            remove_strays(generation, done)
     yield generation
     generation.record_checksums()
 
@@ -80,4 +82,7 @@ def _check_agreement(lakehouse: Lakehouse, job: KeyedJob, generation: Generation
     check_inputs(lakehouse, generation, where)
     tables = {table.name: generation.table(table.name) for table in job.tables}
     check_tables(generation.journal, tables, generation.record["table_ids"], generation.identity, where, REMEDY)
-    check_checkpoint(generation, where)
+    try:
+        read_manifests(generation.manifests, files_of(generation.journal.last_done()))
+    except Damaged as error:
+        raise Damaged(f"{where}: {error}; restore it from a backup, or {REMEDY}") from error

@@ -1,18 +1,16 @@
 """Call the job's step for one state partition and batch, with the state of the keys that are needed.
 
 Keys with events or a due timer are needed. Their rows are read from the partition's parts (`parts`), for calls of bounded size.
-`processor` connects the operator to Spark.
+`work` calls the operator in a task.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from pyspark.sql import Row
-from pyspark.sql.streaming.stateful_processor import ValueState
 
 from keyfold.errors import Damaged, StepFailed
 from keyfold.keyed.calling.slots import (
@@ -35,9 +33,9 @@ from keyfold.keyed.parts.manifest import NEVER, Manifest
 from keyfold.keyed.parts.part_rows import SIZES
 from keyfold.keyed.parts.partition_state import PartitionState
 from keyfold.keyed.rows.answers import AnswersInFiles
-from keyfold.keyed.rows.codec import decode, empty, encode
+from keyfold.keyed.rows.codec import decode, empty
 from keyfold.keyed.running.blobs import CLOCK, SEED, SEED_RANGES, BatchClock
-from keyfold.keyed.running.partition_report import DROPPED, report_row
+from keyfold.keyed.running.partition_report import PartitionReport, report_of
 from keyfold.privacy import describe_error, errors_without_values, masked
 from keyfold.storage.place import Place
 from keyfold.times import from_micros
@@ -47,9 +45,27 @@ _ROWS_A_CALL = 128_000
 
 
 class StepError(StepFailed):
-    """A job's step raised; names the job, the key group and a sample key. `MARK` is found in the error that Spark raises."""
+    """A job's step raised; names the job, the key group and a sample key. `MARK` is found in a runner's error."""
 
     MARK = "keyfold step failed: "
+
+
+class PartitionResult(NamedTuple):
+    """The result of a state partition in a batch.
+
+    Attributes:
+        report: its report.
+        manifest: the manifest of its state after the batch; None without state.
+        dropped: files of parts that the state no longer needs.
+    """
+
+    report: PartitionReport
+    manifest: Manifest | None
+    dropped: tuple[str, ...] = ()
+
+
+Emitted = Generator[tuple[str, pl.DataFrame], None, PartitionResult]
+"""Rows of a state partition for tables, by the table's name, and the partition's result."""
 
 
 class PartitionOperator:
@@ -58,43 +74,42 @@ class PartitionOperator:
     Args:
         answers: folder of stored answers of external services, with a folder for each batch.
         parts: folder of state parts.
-        manifest: Spark's value with the manifest of the current partition.
     """
 
-    def __init__(self, job: KeyedJob, answers: Place, parts: Place, manifest: ValueState) -> None:
-        self._job, self._answers, self._parts, self._manifest = job, answers, parts, manifest
+    def __init__(self, job: KeyedJob, answers: Place, parts: Place) -> None:
+        self._job, self._answers, self._parts = job, answers, parts
 
-    def call(self, rows: Iterator[Any]) -> Iterator[Row]:
-        """Process a partition's rows of `blobs.BLOBS`; yields rows of `processor.EMITTED`.
+    def call(self, rows: Sequence[tuple[int, Any]], old: Manifest | None) -> Emitted:
+        """Process the blobs of a partition; yields rows for tables, and returns the partition's result.
+
+        Args:
+            rows: `sequence` and `payload` of `blobs.BLOBS`.
+            old: the manifest of the partition's state; None without state.
 
         Raises:
             StepError: the step raised, or its result does not fit the declarations.
             Damaged: the state cannot be read.
         """
         clock, blobs, seeds = BatchClock(0, 0, 0, 0), [], []
-        for row in rows:
-            if row.sequence == CLOCK:
-                clock = BatchClock.unpack(bytes(row.payload))
+        for sequence, payload in rows:
+            if sequence == CLOCK:
+                clock = BatchClock.unpack(bytes(payload))
             else:
-                (seeds if row.sequence <= SEED else blobs).append((row.sequence, row.payload))
+                (seeds if sequence <= SEED else blobs).append((sequence, payload))
         job = self._job
         with errors_without_values(f"job {job.name}", job.private), self._damage_explained():
             if seeds:
-                yield from self._begin(seeds)
-                return
+                return self._begin(seeds)
             # In the order of the plan, and not in that of the tasks' ends: a repeated batch must return the same rows.
             blobs.sort(key=lambda blob: blob[0])
-            yield from self._advance([payload for _, payload in blobs], clock)
+            return (yield from self._advance([payload for _, payload in blobs], clock, old))
 
-    def _advance(self, payloads: list[bytes], clock: BatchClock) -> Iterator[Row]:
+    def _advance(self, payloads: list[bytes], clock: BatchClock, old: Manifest | None) -> Emitted:
         job = self._job
-        stored = self._manifest.get()
-        old = None if stored is None else Manifest.unpack(stored[0])
         deadline, stale_at = old.timers if old else (NEVER, NEVER)
         # Do not open its parts: the cost of an idle batch must not depend on the size of the state.
         if not payloads and deadline > clock.watermark and stale_at > clock.processing_time:
-            yield report_row(0, 0, old)
-            return
+            return PartitionResult(report_of(0, 0, old), old)
         state = PartitionState(job, self._parts, old, clock.batch, SIZES)
         events = pl.concat([decode(payload) for payload in payloads], rechunk=True) if payloads else empty(job.events)
         slots = slots_of(job, events)
@@ -105,20 +120,17 @@ class PartitionOperator:
         now = self._clock(clock)
         for needed, kept, came in self._needed(state, old, sorted_events, due, now):
             called, placed = self._call(needed, kept.drop(SLOT), came, now)
-            for table, frame in called.tables.items():
-                yield Row(table=table, payload=encode(frame))
+            yield from called.tables.items()
             before, after, added = _changes(job, called, placed, kept, due)
             change = count(after, job.state_events) - count(before, job.state_events)
             state.change(before, after, added, change + count(added, job.state_events))
         new = state.end()
-        if stored is None or new != old:
-            self._keep(new)
         # Reported and not deleted: the state of the last batches stays readable, and refers to these files (`forget`).
-        if old and (dropped := sorted(old.files - new.files)):
-            yield Row(table=DROPPED, payload="\n".join(dropped).encode())
+        dropped = sorted(old.files - new.files) if old else []
         by_input = counts_by_input(job.inputs, events) if job.inputs else ()
         open_change = new.open_events - (old.open_events if old else 0)
-        yield report_row(count(events, job.event_count), open_change, new, by_input)
+        report = report_of(count(events, job.event_count), open_change, new, by_input)
+        return PartitionResult(report, new if new.parts else None, tuple(dropped))
 
     def _needed(
         self,
@@ -153,7 +165,7 @@ class PartitionOperator:
                 first, last = _span(needed, came_slots)
                 yield needed, state.with_waiting(others, needed), came.slice(first, last - first)
 
-    def _begin(self, seeds: list[tuple[int, bytes]]) -> Iterator[Row]:
+    def _begin(self, seeds: list[tuple[int, bytes]]) -> "PartitionResult":
         """Store the state that the partition starts with; its due timers fire in the next batch."""
         job, ranges = self._job, [[] for _ in range(SEED_RANGES)]
         for sequence, payload in sorted(seeds, reverse=True):
@@ -174,15 +186,7 @@ class PartitionOperator:
         # `frames` counts events while the rows are written, so that only one range is in memory.
         begun = state.begin(frames())
         begun = replace(begun, open_events=open_events)
-        self._keep(begun)
-        yield report_row(0, open_events, begun)
-
-    def _keep(self, manifest: Manifest) -> None:
-        # Avoid calls of Spark's state: each is a round trip to Java.
-        if manifest.parts:
-            self._manifest.update((manifest.pack(),))
-        elif self._manifest.exists():
-            self._manifest.clear()
+        return PartitionResult(report_of(0, open_events, begun), begun if begun.parts else None)
 
     def _call(
         self, needed: Slots, state: pl.DataFrame, events: pl.DataFrame, clock: Clock
@@ -216,7 +220,7 @@ class PartitionOperator:
         late_watermark, watermark, processing_time = map(from_micros, clock[1:4])
         answers = AnswersInFiles(self._answers / f"{clock.batch:09d}")
         watermarks = dict(zip(self._job.inputs, map(from_micros, clock.watermarks), strict=True))
-        # The driver has stored the lookups beside the checkpoint, in the generation's folder.
+        # The driver has stored the lookups in the generation's folder.
         lookups = planned_lookups(self._answers.parent, clock.lookups)
         return Clock(late_watermark, watermark, processing_time, answers, watermarks, lookups)
 

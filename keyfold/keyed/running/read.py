@@ -1,7 +1,7 @@
 """Read the planned files in workers, and make one blob of events for each state partition.
 
-Spark's source only counts: a row is the number `batch * splits + split`. A worker reads the plan of that batch from the
-journal, and then its split's share of the planned files.
+A runner passes numbers, `batch * splits + split`. A worker reads the plan of that batch from the journal, and then its split's
+share of the planned files.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -23,9 +23,9 @@ from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.rows.codec import conform, polars_schema
 from keyfold.keyed.rows.hashing import PartOf
 from keyfold.keyed.running.blobs import CLOCK, SEED, SEED_RANGES, BatchClock, blobs, cut_rows, partition_numbers
-from keyfold.keyed.running.worker import freeze_loaded_modules
 from keyfold.lakehouse.parquet import scan_rows
 from keyfold.privacy import errors_without_values
+from keyfold.runners.runner import OnBatches
 from keyfold.storage.place import Place
 from keyfold.times import micros
 
@@ -72,10 +72,8 @@ def _cut(files: Iterable[tuple[str, Place, PlannedFile]], rows_a_unit: int = _RO
     return cut
 
 
-def read_slices(
-    job: KeyedJob, journal: Place, tables: dict[str, Place], partitions: int, splits: int
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Make the function for `mapInArrow`: it takes numbers of splits and returns rows of `blobs.BLOBS`.
+def read_slices(job: KeyedJob, journal: Place, tables: dict[str, Place], partitions: int, splits: int) -> OnBatches:
+    """Make the function that takes numbers of splits and returns rows of `blobs.BLOBS`.
 
     Args:
         journal: the folder of its journal.
@@ -97,7 +95,7 @@ def read_slices(
         if plan is None:
             raise Damaged(f"{journal} has no plan of batch {numbers[0] // splits}")
         mine = {number % splits for number in numbers}
-        # One split sends the clock to all partitions: Spark calls a partition only if it gets a row.
+        # One split sends the clock to all partitions, since a task works only on partitions that get a row.
         if 0 in mine:
             yield _clocks(job, plan, labels)
         if plan.seed is not None:
@@ -124,13 +122,12 @@ def read_slices(
     def guarded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with errors_without_values(f"job {job.name}", job.private):
             yield from read(batches)
-        freeze_loaded_modules()
 
     return guarded
 
 
 def _clocks(job: KeyedJob, plan: KeyedPlan, labels: tuple[int, ...]) -> pa.RecordBatch:
-    """Make a blob with the clock for every partition, so that Spark calls those without events too."""
+    """Make a blob with the clock for every partition, so that those without events are worked on too."""
     # A plan that seeds state has no watermarks of inputs. Its batch calls no step.
     watermarks = [plan.clock.watermarks.get(name, plan.clock.watermark) for name in job.inputs]
     clock = BatchClock(

@@ -22,7 +22,7 @@ from keyfold.keyed.generation.batch_records import (
 )
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.running.batches import batches_of
+from keyfold.keyed.running.batches import Batches
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.positions import Position
@@ -66,14 +66,14 @@ def seed_generation(
     plan = _plan(job, beginning, reading, processing_time)
     generation.journal.write_plans([plan])
     # There is no next plan: the journal has the only one.
-    batches_of(spark)(spark, lakehouse, job, generation, lambda: None, None).work()
+    Batches(spark, lakehouse, job, generation, lambda: None, None).work()
     watermark = max(beginning.watermark, before.watermark) if before else beginning.watermark
     clock = ClockRecord(watermark=watermark, processing_time=processing_time, reading=reading)
     # Ticks of the old generation advanced its watermark further than its last batch: windows that they closed stay closed.
     generation.write_clock(clock)
     reached("seed: taken in")
     done = generation.journal.last_done()
-    assert done is not None  # noqa: S101 - the query ends without an error only after its batch
+    assert done is not None  # noqa: S101 - work ends without an error only after its batch
     return done
 
 

@@ -1,4 +1,4 @@
-"""Find a batch at whose end journal, checkpoint and tables agree, also while a run is going on, so that counts add up."""
+"""Find a batch at whose end journal and tables agree, also while a run is going on, so that counts add up."""
 
 import time
 from collections.abc import Mapping
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
+from keyfold.journal.agreement import has_taken_all
 from keyfold.keyed.generation.batch_records import KeyedDone
-from keyfold.keyed.generation.checkpoint import finished_batch
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse
@@ -22,7 +22,7 @@ _LOOK = 0.02
 
 @dataclass(frozen=True)
 class Settled:
-    """The newest batch that is finished in journal, checkpoint and tables.
+    """The newest batch that is committed in journal and tables.
 
     Attributes:
         done: its commit record.
@@ -47,10 +47,12 @@ def settled(lakehouse: Lakehouse, job: KeyedJob, generation: Generation) -> Sett
         if done is None:
             return None
         if _is_an_end(generation, done, goes_on=goes_on):
-            versions = {table.name: DeltaTable(str(generation.table(table.name))).version() for table in job.tables}
+            tables = {table.name: DeltaTable(str(generation.table(table.name))) for table in job.tables}
+            versions = {name: table.version() for name, table in tables.items()}
             # Delta commits follow their commit record: without a newer record, the versions are those of this batch.
             newest = generation.journal.last_done()
-            if newest is not None and newest.batch == done.batch:
+            has_all = has_taken_all(generation.journal, tables, generation.identity)
+            if newest is not None and newest.batch == done.batch and has_all:
                 return Settled(done, versions)
         # Without a running process, waiting does not help.
         if not goes_on or time.monotonic() > until:
@@ -59,9 +61,7 @@ def settled(lakehouse: Lakehouse, job: KeyedJob, generation: Generation) -> Sett
 
 
 def _is_an_end(generation: Generation, done: KeyedDone, *, goes_on: bool) -> bool:
-    """Whether a batch is committed, and its input is read completely."""
-    if finished_batch(generation.checkpoint) != done.batch:
-        return False
+    """Whether the input of a batch is read completely."""
     pending = generation.journal.pending()
     # A plan of a later run has changed nothing yet. Slices of one run share files, which are read after the last slice.
     return not pending or (goes_on and pending[0].run > done.batch)

@@ -4,7 +4,7 @@ A copy of a stream's ingest, or of a generation of a job, is cut at its newest c
 
 - the journal up to that record, and all plans, since the plans of a run are written together;
 - the tables' logs up to that batch, and all data files (those that the copied log does not name have no effect);
-- the checkpoint's record of finished batches up to that batch, and state of no later version.
+- the state of no later batch.
 
 A crash right after that batch would leave the same files. So a run on the restored copy resumes as after a crash. Jobs are cut
 before the streams that they read, so that the event tables have all events that the jobs have read.
@@ -30,8 +30,6 @@ from keyfold.storage.place import Place, path_below
 
 _NOT_CONTENT = re.compile(r"\.lock|\.lease|\.(aside|clock)-.*")
 _RECORD = re.compile(r"(\d{9})\.(plan|done)\.json")
-_FINISHED = re.compile(r"\.?(\d+)(\.crc)?")
-_STATE = re.compile(r"\.?(\d+)(_[^.]*)?\.(zip|changelog|delta|snapshot)(\.crc)?")
 
 
 class MovedOnError(KeyfoldError):
@@ -116,18 +114,8 @@ def _is_of_cut(path: Place, folder: Place, last: int) -> bool:
     below = _relative(path, folder)
     if below.parts[0] in ("journal", "tables"):
         return False
-    if below.parts[0] != "checkpoint":
-        return True
-    if last < 0:
-        return False
-    if below.parts[1] in ("commits", "offsets"):
-        number = _FINISHED.fullmatch(below.name)
-        # When a run ends, Spark has begun the next batch, and resumes from that entry of `offsets`.
-        return number is None or int(number[1]) <= last + (below.parts[1] == "offsets")
-    if below.parts[1] == "parts":
-        return int(below.name.partition("-")[0]) <= last
-    version = _STATE.fullmatch(below.name)
-    return version is None or int(version[1]) <= last + 1
+    # Parts and manifests of a batch that is not committed are of an attempt that the restored job repeats.
+    return below.parts[0] != "state" or int(below.name.partition("-")[0]) <= last
 
 
 def _cut_ingest(lakehouse: Lakehouse, folder: Place, part: Part) -> None:

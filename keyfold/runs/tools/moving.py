@@ -16,7 +16,7 @@ class MoveState(JobTool):
 
     parameters: Parameters = Field(default_factory=dict, description=PARAMETERS)
     partitions: Annotated[int | None, Option("--partitions")] = Field(
-        None, ge=1, le=32_768, description="Number of partitions of Spark's state store."
+        None, ge=1, le=32_768, description="Number of state partitions."
     )
     dry_run: DryRun = Field(False, description="Report what the change needs; change nothing.")
 

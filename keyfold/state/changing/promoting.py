@@ -2,7 +2,6 @@
 
 from keyfold.errors import Damaged, KeyfoldError, NotFound
 from keyfold.journal.agreement import check_tables, has_taken_all
-from keyfold.keyed.generation.checkpoint import finished_batch, follow_move
 from keyfold.keyed.generation.generations import (
     Generation,
     branch_folder,
@@ -10,6 +9,7 @@ from keyfold.keyed.generation.generations import (
     go_live,
     live_generation,
 )
+from keyfold.keyed.generation.manifests import files_of, read_manifests
 from keyfold.keyed.plans.inputs import check_inputs
 from keyfold.lakehouse import Lakehouse, exclusive, read_json
 from keyfold.lakehouse.fail_points import reached
@@ -45,8 +45,6 @@ def to_promote(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
         move_tree(generation.folder, folder, "generation.json")
         reached("promote: renamed")
         generation = Generation(folder, generation.record)
-    # State may be read before the next run, and in a store its metadata must have the new paths.
-    follow_move(generation.checkpoint)
     return generation
 
 
@@ -75,7 +73,7 @@ def _promotable(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
             f"{branch}`"
         )
     done = generation.journal.last_done()
-    if done is None or generation.journal.pending() or finished_batch(generation.checkpoint) != done.batch:
+    if done is None or generation.journal.pending():
         raise KeyfoldError(f"branch {branch} of job {job} was interrupted; make it again: `keyfold try {job} {branch}`")
     ids = generation.record["table_ids"]
     tables, where = {name: generation.table(name) for name in ids}, f"branch {branch} of job {job}"
@@ -84,4 +82,8 @@ def _promotable(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
     if not has_taken_all(generation.journal, opened, generation.identity):
         raise Damaged(f"{where}: a table lacks its last batch; {remedy}")
     check_inputs(lakehouse, generation, where, remedy)
+    try:
+        read_manifests(generation.manifests, files_of(done))
+    except Damaged as error:
+        raise Damaged(f"{where}: {error}; {remedy}") from error
     return generation

@@ -11,18 +11,17 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from keyfold.errors import IncompatibleState, KeyfoldError, NotFound
 from keyfold.journal.agreement import check_tables, has_taken_all
 from keyfold.keyed.calling.slots import SLOT
 from keyfold.keyed.generation.batch_records import KeyedDone, PlannedFile
-from keyfold.keyed.generation.checkpoint import finished_batch
 from keyfold.keyed.generation.generations import Generation, Origin
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.codec import conform
 from keyfold.keyed.running.new_generation import new_generation
 from keyfold.keyed.running.seeding import Beginning, seed_generation
-from keyfold.keyed.running.state_manifests import state_manifests
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.carrying import carry_rows
 from keyfold.lakehouse.data_files import ROWS_A_GROUP, write_data_file
@@ -31,14 +30,14 @@ from keyfold.lakehouse.positions import Position
 from keyfold.lakehouse.row_erasure import erased_rows
 from keyfold.privacy import describe_error
 from keyfold.state.reading.failures import explained
-from keyfold.state.reading.retained_batches import find_batch
-from keyfold.state.reading.state_rows import partition_frames
+from keyfold.state.reading.retained_batches import find_batch, manifests_of
+from keyfold.state.reading.state_rows import on_workers, partition_frames
 from keyfold.storage.place import Place
 
 ChangeRows = Callable[[pl.DataFrame], pl.DataFrame]
 """Makes rows of the new state from rows of the old one. It is called with parts of the state, in any order."""
 
-_WRITTEN = "path string, rows long, bytes long"
+_WRITTEN = from_arrow_schema(pa.schema([("path", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64())]))
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ def last_batch(job: KeyedJob, generation: Generation) -> KeyedDone:
     where = f"job {job.name}, {generation.name}"
     if done is None:
         raise NotFound(f"{where}: no batch is done yet; run the job once first: `keyfold run {job.name}`")
-    if generation.journal.pending() or finished_batch(generation.checkpoint) != done.batch:
+    if generation.journal.pending():
         raise KeyfoldError(f"{where}: its last run was cut off; run the job once first: `keyfold run {job.name}`")
     # Without this check, the rows of a missing table would be lost silently.
     ids = generation.record["table_ids"]
@@ -184,10 +183,11 @@ def map_manifests(
     Raises:
         KeyfoldError: the state is damaged, or the function failed.
     """
-    find_batch(generation, batch)  # checks its files
-    session = spark.newSession()
+    done = find_batch(generation, batch)
+    manifests = [] if done is None else list(manifests_of(generation, done).values())
+    rows = pa.table({"manifest": manifests}, pa.schema([("manifest", pa.binary())]))
     with explained(_where(generation, batch)):
-        return state_manifests(session, generation, batch).mapInArrow(function, _WRITTEN).collect()
+        return on_workers(spark, rows, function, _WRITTEN).collect()
 
 
 def _where(generation: Generation, batch: int) -> str:

@@ -5,14 +5,13 @@ from collections.abc import Iterable, Iterator
 import polars as pl
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from keyfold.errors import Damaged
 from keyfold.keyed.parts.differences import differences
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.state.reading.failures import REMEDY
-from keyfold.state.reading.state_rows import StateRows
+from keyfold.state.reading.state_rows import StateRows, on_workers
 
 SIDE, EQUAL = "#side", "#equal"
 """`SIDE` of a row is 0 for the first state and 1 for the second; a row without `SIDE` has a number of equal keys in `EQUAL`."""
@@ -64,11 +63,10 @@ def differing_rows(before: StateRows, after: StateRows, *, count: bool) -> DataF
         except Damaged as error:
             raise Damaged(f"{where}: its state cannot be read: {error}; {REMEDY}") from error
 
-    left = before.manifests.select("partition", F.col("manifest").alias("before"))
-    right = after.manifests.select("partition", F.col("manifest").alias("after"))
-    # With a number, so that Spark does not coalesce partitions: a manifest is small, but its parts may be large.
-    pairs = left.join(right, "partition", "full_outer").repartition(before.partitions, "partition")
-    return pairs.select("before", "after").mapInArrow(run, from_arrow_schema(schema))
+    labels = sorted(before.manifests.keys() | after.manifests.keys())
+    pairs = {"before": list(map(before.manifests.get, labels)), "after": list(map(after.manifests.get, labels))}
+    rows = pa.table(pairs, pa.schema([("before", pa.binary()), ("after", pa.binary())]))
+    return on_workers(before.session, rows, run, from_arrow_schema(schema))
 
 
 def _tagged(rows: pl.DataFrame, side: int | None, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

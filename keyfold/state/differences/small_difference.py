@@ -1,10 +1,7 @@
 """Count a small difference of two batches of one generation in the driver, where Spark would take longer to plan than to count."""
 
-from collections.abc import Iterator
-
 import polars as pl
 import pyarrow as pa
-from pyspark.sql import functions as F
 
 from keyfold.errors import Damaged
 from keyfold.keyed.parts.differences import bytes_read, differences
@@ -85,21 +82,12 @@ def count_changes(rows: pl.DataFrame, key: list[str], columns: list[str]) -> dic
 
 
 def _pairs(before: StateRows, after: StateRows) -> list[tuple[Manifest, Manifest]]:
-    """Read the manifests of both states in one Spark job."""
-    frames = [
-        manifests.select(F.lit(side).alias("side"), "partition", "manifest")
-        for side, manifests in enumerate((before.manifests, after.manifests))
-        if manifests is not None
+    was, now = before.manifests or {}, after.manifests or {}
+    nothing = Manifest(0)
+    return [
+        (
+            Manifest.unpack(was[label]) if label in was else nothing,
+            Manifest.unpack(now[label]) if label in now else nothing,
+        )
+        for label in sorted(was.keys() | now.keys())
     ]
-    # Bounded: a state partition has one manifest for each state.
-    found = {(row["side"], row["partition"]): row["manifest"] for row in frames[0].union(frames[1]).collect()}
-
-    def pairs() -> Iterator[tuple[Manifest, Manifest]]:
-        for partition in sorted({partition for _, partition in found}):
-            was, now = (found.get((side, partition)) for side in (0, 1))
-            yield (
-                Manifest(0) if was is None else Manifest.unpack(was),
-                Manifest(0) if now is None else Manifest.unpack(now),
-            )
-
-    return list(pairs())

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 
 from keyfold.errors import Damaged, error_in
 
-REMEDY = "nothing was changed; restore the checkpoint from a backup, or read another batch or generation"
+REMEDY = "nothing was changed; restore it from a backup, or read another batch or generation"
 
 
 @contextmanager

@@ -1,23 +1,21 @@
 """Read a job's state as typed rows, after any retained batch.
 
-Spark reads the manifest of each state partition. Workers read the parts that it names as tables, a range of keys at a time.
+The commit record of the batch names the manifests of the state partitions. These name the parts, which are read a range of keys
+at a time: in this process, or by Spark's workers.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from keyfold.errors import NotFound
 from keyfold.keyed.calling.slots import NO_SLOTS, SLOT, partitions_of
 from keyfold.keyed.generation.fingerprint import fixed_settings
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.running.state_manifests import state_manifests
 from keyfold.lakehouse import Lakehouse
-from keyfold.state.reading.failures import explained
-from keyfold.state.reading.retained_batches import find_batch, find_generation
+from keyfold.state.reading.retained_batches import find_batch, find_generation, manifests_of
 from keyfold.state.reading.state_rows import StateRows, partition_frames
 from keyfold.state.rows.keys import Key, wanted_keys
 
@@ -49,48 +47,42 @@ def read_state(
     """
     name = job if isinstance(job, str) else job.name
     chosen = find_generation(lakehouse, name, generation)
-    last = find_batch(chosen, batch)
+    done = find_batch(chosen, batch)
     born, key = chosen.record["fixed"], tuple(chosen.record["fixed"]["key"])
-    session = spark.newSession()
-    manifests = None if last is None else state_manifests(session, chosen, last)
-    where = f"job {name}, {chosen.name}, batch {last}"
+    manifests = None if done is None else manifests_of(chosen, done)
+    where = f"job {name}, {chosen.name}, batch {done and done.batch}"
     schema = _schema(where, chosen, job if isinstance(job, KeyedJob) else None, manifests)
     wanted = wanted_keys(keys, key, schema)
     slots = wanted.slots(born, schema) if wanted else None
     if manifests is not None and slots is not None:
-        manifests = of_partitions(manifests, partitions_of(slots, chosen.partitions))
+        labels = partitions_of(slots, chosen.partitions)
+        manifests = {label: manifests[label] for label in labels if label in manifests}
     return StateRows(
         name,
         chosen.name,
-        last,
+        done and done.batch,
         key,
         schema,
-        session,
+        spark,
         manifests,
         chosen.parts,
         wanted,
         slots,
-        partitions=chosen.partitions,
     )
 
 
-def of_partitions(manifests: DataFrame, labels: list[int]) -> DataFrame:
-    """Return the manifests of some partitions."""
-    return manifests.where(F.col("partition").isin(labels))
-
-
-def _schema(where: str, generation: Generation, job: KeyedJob | None, manifests: DataFrame | None) -> pa.Schema:
+def _schema(
+    where: str, generation: Generation, job: KeyedJob | None, manifests: Mapping[int, bytes] | None
+) -> pa.Schema:
     """Return the columns of the state: the job's, or those in the state if the generation began with others."""
     born = generation.record["fixed"]["columns of state"]
     if job is not None and fixed_settings(job)["columns of state"] == born:
         return _nullable(job.state)
-    if manifests is not None:
-        with explained(where):
-            first = manifests.first()
-        if first is not None:
-            # No slots, so no rows: only the columns are needed.
-            rows = next(partition_frames(where, generation.parts, first["manifest"], slots=NO_SLOTS))
-            return _plain(rows.drop(SLOT).to_arrow().schema)
+    if manifests:
+        # No slots, so no rows: only the columns are needed.
+        first = next(iter(manifests.values()))
+        rows = next(partition_frames(where, generation.parts, first, slots=NO_SLOTS))
+        return _plain(rows.drop(SLOT).to_arrow().schema)
     if job is not None:
         return _nullable(job.state)
     raise NotFound(f"{where}: its state is empty, and no job of that name declares its columns")

@@ -16,9 +16,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from keyfold.errors import KeyfoldError, NotFound
-from keyfold.keyed.generation.state_source import read_source
 from keyfold.state.reading.failures import explained
 from keyfold.state.reading.foreign_checkpoint import check_checkpoint_is_harmless
+from keyfold.state.reading.state_source import read_source
 
 TIMERS = "timers"
 _JOIN = "symmetricHashJoin"

@@ -9,17 +9,20 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from keyfold.errors import Damaged
 from keyfold.keyed.calling.slots import SLOT, Slots
 from keyfold.keyed.parts.folding import state_frames
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.rows.codec import empty
+from keyfold.runners.runner import OnBatches
 from keyfold.state.reading.failures import REMEDY, explained
 from keyfold.state.rows.keys import WantedKeys, selected
 from keyfold.storage.place import Place
 
 _ROWS_AT_ONCE = 50_000
+_MANIFEST = pa.schema([("manifest", pa.binary())])
 
 Change = Callable[[pl.DataFrame], pl.DataFrame]
 """A function that workers apply to rows of state; all rows of a key are passed together."""
@@ -71,7 +74,6 @@ class StateRows(RowsOnWorkers):
         key: columns of the key.
         schema: all columns, as the job declares its state, with the timers `deadline` (event time) and `stale_at`
             (processing time).
-        partitions: number of state partitions.
     """
 
     job: str
@@ -80,12 +82,11 @@ class StateRows(RowsOnWorkers):
     key: tuple[str, ...]
     schema: pa.Schema
     _session: SparkSession
-    _manifests: DataFrame | None
+    _manifests: Mapping[int, bytes] | None
     _parts: Place
     _wanted: WantedKeys | None
     _slots: Slots | None = None
     _columns: Mapping[str, str] | None = None
-    partitions: int = 1
 
     @property
     def is_whole(self) -> bool:
@@ -93,9 +94,14 @@ class StateRows(RowsOnWorkers):
         return self._wanted is None and self._columns is None
 
     @property
-    def manifests(self) -> DataFrame | None:
-        """The manifests, by `partition`; None for a generation without finished batches."""
+    def manifests(self) -> Mapping[int, bytes] | None:
+        """The manifests of the state partitions, by label; None for a generation without committed batches."""
         return self._manifests
+
+    @property
+    def session(self) -> SparkSession:
+        """The Spark session whose workers read the rows."""
+        return self._session
 
     @property
     def parts(self) -> Place:
@@ -140,13 +146,11 @@ class StateRows(RowsOnWorkers):
         """
         if self._manifests is None:
             return
-        with explained(self.where):
-            # Manifests are small, one row for each state partition. The parts are read in this process.
-            for row in self._manifests.toLocalIterator():
-                for frame in partition_frames(self.where, self._parts, row["manifest"], slots=self._slots):
-                    rows = _wanted_rows(frame.drop(SLOT), self._wanted, self._columns)
-                    if rows.height:
-                        yield rows
+        for manifest in self._manifests.values():
+            for frame in partition_frames(self.where, self._parts, manifest, slots=self._slots):
+                rows = _wanted_rows(frame.drop(SLOT), self._wanted, self._columns)
+                if rows.height:
+                    yield rows
 
     def polars(self) -> pl.DataFrame:
         """Return all rows as one Polars frame. Use it for a few rows, such as those of some keys.
@@ -195,7 +199,12 @@ class StateRows(RowsOnWorkers):
             manifests = (one.as_buffer() for batch in batches for one in batch.column("manifest"))
             return work(frame for one in manifests for frame in partition_frames(where, parts, one, columns, slots))
 
-        return self._manifests.mapInArrow(run, kind)
+        return on_workers(self._session, pa.table({"manifest": list(self._manifests.values())}, _MANIFEST), run, kind)
+
+
+def on_workers(session: SparkSession, rows: pa.Table, function: OnBatches, kind: StructType) -> DataFrame:
+    """Apply a function to rows in tasks, one row in each, since the work for a row may be large."""
+    return session.createDataFrame(rows).repartition(max(1, rows.num_rows)).mapInArrow(function, kind)
 
 
 def partition_frames(
@@ -206,7 +215,7 @@ def partition_frames(
     Args:
         where: describes the state, for messages.
         parts: the generation's folder of parts.
-        manifest: the partition's manifest, from Spark.
+        manifest: the partition's manifest.
         columns: columns to read; all by default.
         slots: slots to read; all by default.
 

@@ -14,10 +14,10 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generation.state_source import read_source
 from keyfold.state.reading.failures import explained
 from keyfold.state.reading.spark_checkpoint import TTL, check_batch, describe_parts, parts_of, rows_of_keys
 from keyfold.state.reading.state_rows import OnWorker, RowsOnWorkers
+from keyfold.state.reading.state_source import read_source
 from keyfold.state.rows.keys import select_columns
 
 _KEPT = {"ValueState": "value", "ListState": "list_value", "MapState": "map_value"}

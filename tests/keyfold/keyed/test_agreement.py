@@ -1,4 +1,4 @@
-"""A journal, a checkpoint, a table or a pointer of another time is refused with its remedy, and the remedy works."""
+"""A journal, state, a table or a pointer of another time is refused with its remedy, and the remedy works."""
 
 import json
 
@@ -13,7 +13,6 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import data_file_paths
 from keyfold.maintenance.checking import check
 from keyfold.testing import local_spark
-from keyfold.testing.local_batches import local_state
 from tests.folders import copy_folder, move_folder, remove_folder
 from tests.keyfold.keyed.toy_jobs import START, clicks, totals, windows
 from tests.lake import Lake
@@ -59,7 +58,7 @@ def test_a_table_of_another_history_that_has_taken_the_same_batch_is_refused_and
     generation = live(lakehouse)
     other = lakehouse.home.with_name("other")
     copy_folder(generation.table(table), other)
-    restore(generation, ran_thrice, "journal", "checkpoint", "tables")
+    restore(generation, ran_thrice, "journal", "state", "tables")
     # What is new comes in one batch now, and another one makes the numbers equal.
     run_job(without_spark, lakehouse, totals())
     land(("eve", 9))
@@ -110,12 +109,23 @@ def test_a_data_file_that_is_gone_or_of_another_size_is_named_with_its_remedy(
 
 def test_state_of_an_older_version_over_a_newer_one_is_refused(without_spark, lakehouse, rows, land, ran_thrice):
     """Names, numbers and the journal agree; what the state adds up to is another time's."""
-    checkpoint = live(lakehouse).checkpoint
-    local_state(checkpoint, 2).write_bytes(local_state(checkpoint, 0).read_bytes())
+    oldest, *_, newest = sorted(live(lakehouse).manifests.iterdir())
+    newest.write_bytes(oldest.read_bytes())
     land(("eve", 9))
-    with pytest.raises(KeyfoldError, match=r"state/2_\w+ of its checkpoint .*--full-refresh"):
+    with pytest.raises(KeyfoldError, match=rf"{newest.name}, manifests of the state, is damaged .*--full-refresh"):
         run_job(without_spark, lakehouse, totals())
     run_job(without_spark, lakehouse, totals(), FullRefresh())
+    assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
+
+
+@pytest.mark.parametrize("parts", [("journal", "state", "tables"), ("journal", "tables")])
+def test_a_generation_that_was_restored_goes_on_from_where_it_stood(
+    without_spark, lakehouse, rows, land, ran_thrice, parts
+):
+    """Also with newer state, which no record of the restored journal names."""
+    restore(live(lakehouse), ran_thrice, *parts)
+    land(("eve", 9))
+    run_job(without_spark, lakehouse, totals())
     assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
 
 
@@ -146,27 +156,45 @@ def test_a_home_that_was_moved_goes_on(without_spark, lakehouse, land):
     assert (summary.generation, summary.counts.rows["windows"]) == ("generation-0001", 1)
 
 
-def test_on_spark_files_that_a_power_cut_left_empty_are_made_anew(spark, lakehouse, land, rows):
-    land(("ann", 0))
-    run_job(spark, lakehouse, totals())
-    land(("ann", 1))
-    run_job(spark, lakehouse, totals())
-    checkpoint = live(lakehouse).checkpoint
-    (checkpoint / "commits" / "1").write_bytes(b"")
-    (checkpoint / "offsets" / "2").write_bytes(b"")
-    land(("bob", 2))
-    summary = run_job(spark, lakehouse, totals())
-    assert rows("totals") == [("ann", 2), ("bob", 1)]
-    # Spark has repeated batch 1, which has a commit record: nothing of it is written or counted twice.
-    assert rows("changes") == [("ann", 1), ("ann", 1), ("bob", 1)]
-    assert summary.totals.events == 3
+def test_state_that_is_gone_is_refused(without_spark, lakehouse, ran_thrice):
+    remove_folder(live(lakehouse).manifests)
+    with pytest.raises(KeyfoldError, match=r"manifests of the state, is gone.*--full-refresh"):
+        run_job(without_spark, lakehouse, totals())
 
 
-def test_what_a_killed_first_batch_left_of_a_checkpoint_stops_no_later_run(without_spark, lakehouse, land, rows):
+def test_state_of_a_batch_that_was_not_committed_is_removed_and_written_anew(without_spark, lakehouse, land, cut_power):
     land(("ann", 0))
     run_job(without_spark, lakehouse, windows())
+    land(("ann", 1), ("bob", 2))
+    assert cut_power("work: manifests written", lambda: run_job(without_spark, lakehouse, windows()))
     generation = live(lakehouse, "windows")
-    remove_folder(generation.folder / "journal")
-    (generation.checkpoint / "offsets" / ".0.tmp").write_text("half")
-    (generation.checkpoint / "commits" / "0").unlink()
-    assert run_job(without_spark, lakehouse, windows()).totals.events == 1
+    left = {path.name for path in generation.manifests.iterdir()}
+    assert len(left) == 2
+    assert run_job(without_spark, lakehouse, windows()).totals.events == 3
+    there = {path.name for path in generation.manifests.iterdir()}
+    assert set(generation.journal.recent(1)[0].manifests) <= there
+    assert len(there) == 2
+    assert len(there & left) == 1
+
+
+def test_manifests_that_no_retained_batch_needs_are_removed(without_spark, lakehouse, land, monkeypatch):
+    monkeypatch.setattr("keyfold.keyed.running.batches.RETAINED_BATCHES", 2)
+    for minute in range(6):
+        land(("ann", minute), ("bob", minute))
+        run_job(without_spark, lakehouse, totals())
+    generation = live(lakehouse)
+    retained = generation.journal.recent(2)
+    assert {path.name for path in generation.manifests.iterdir()} == {
+        name for one in retained for name in one.manifests
+    }
+
+
+def test_a_generation_of_the_first_form_asks_for_one_full_refresh(without_spark, lakehouse, land):
+    land(("ann", 0))
+    run_job(without_spark, lakehouse, windows())
+    record = lakehouse.job("windows") / "generation-0001" / "generation.json"
+    old = {name: value for name, value in json.loads(record.read_text()).items() if name != "format"}
+    record.write_text(json.dumps(old))
+    with pytest.raises(KeyfoldError, match=r"an earlier version of Keyfold.*keyfold run windows --full-refresh"):
+        run_job(without_spark, lakehouse, windows())
+    assert run_job(without_spark, lakehouse, windows(), FullRefresh()).generation == "generation-0002"

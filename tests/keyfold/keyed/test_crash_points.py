@@ -121,18 +121,6 @@ def test_a_service_that_answers_otherwise_after_a_crash_changes_no_row(
     assert len(asked()) == 4
 
 
-def test_a_first_batch_whose_commit_entry_is_empty_is_worked_on_again(without_spark, lakehouse):
-    events = lakehouse.events("clicks")
-    events.parent.mkdir(parents=True)
-    clicks(("ann", 0), ("bob", 1)).write_delta(str(events))
-    run_job(without_spark, lakehouse, totals())
-    (entry,) = lakehouse.home.glob("jobs/totals/*/checkpoint/commits/0")
-    entry.write_bytes(b"")
-    clicks(("ann", 2), ("eve", 3)).write_delta(str(events), mode="append")
-    run_job(without_spark, lakehouse, totals())
-    assert sorted(pl.read_delta(str(lakehouse.table("totals"))).rows()) == [("ann", 2), ("bob", 1), ("eve", 1)]
-
-
 # a full disk
 
 

@@ -12,12 +12,12 @@ from keyfold.keyed.parts.folding import Layers
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.parts.part_rows import ADDS, GONE, MARK, REPLACES
 from keyfold.keyed.runner import run_job
-from keyfold.keyed.running.state_manifests import state_manifests
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.reading.reader import read_state
 from tests.keyfold.keyed.kept_lakehouse import KEPT, MORE, RUNS
 from tests.keyfold.keyed.test_contract import Notes
 from tests.keyfold.keyed.toy_jobs import START, notes, windows
+from tests.keyfold.state.local_state import manifests_after
 from tests.lake import Lake, minutes
 
 pytestmark = pytest.mark.one_machine
@@ -82,11 +82,9 @@ def test_its_state_is_read_and_its_jobs_go_on(spark, kept):
     assert_agree(spark, kept, (*RUNS, MORE))
 
 
-def test_it_has_parts_of_every_kind(spark, kept):
+def test_it_has_parts_of_every_kind(kept):
     generation = Lake(kept).live("notes")
-    row = state_manifests(spark, generation, len(RUNS) - 1).first()
-    assert row is not None
-    manifest = Manifest.unpack(row["manifest"])
+    manifest = Manifest.unpack(manifests_after(generation, len(RUNS) - 1).popitem()[1])
     assert len(manifest.base) > 1
     assert all(part.file for part in manifest.parts)
     changes = Layers(manifest, generation.parts).changes

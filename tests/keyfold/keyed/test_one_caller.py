@@ -3,7 +3,6 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -12,9 +11,7 @@ from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.codec import empty, encode, polars_schema
 from keyfold.keyed.running.blobs import CLOCK, BatchClock
-from keyfold.keyed.running.operator import StepError
-from keyfold.keyed.running.partition_report import REPORT
-from keyfold.keyed.running.processor import PartitionProcessor
+from keyfold.keyed.running.operator import PartitionOperator, StepError
 from keyfold.times import micros
 from spark_jobs.jobs.vehicle_trips.job import VEHICLE_STOP, VEHICLE_TRIPS
 from spark_jobs.streams import TELEMETRY
@@ -25,35 +22,11 @@ POINT = ("bus-7", NOON, 48.0, 11.0, 50.0, *[None] * 4)
 POINTS = pl.DataFrame([POINT], schema=polars_schema(TELEMETRY.schema), orient="row")
 
 
-class Value:
-    """A state variable as Spark has it, in memory."""
-
-    def __init__(self):
-        self.value = None
-
-    def get(self):
-        return self.value
-
-    def update(self, value):
-        self.value = value
-
-    def exists(self):
-        return self.value is not None
-
-    def clear(self):
-        self.value = None
-
-
 def operate(job, events):
-    """One batch of one state partition by the operator, as Spark would call it."""
-    processor = PartitionProcessor(job, Path("answers"), Path("parts"))
-    processor.init(SimpleNamespace(getValueState=lambda *_: Value()))  # type: ignore[arg-type]
+    """One batch of one state partition by the operator; gives the tables that it has rows for."""
     clock = BatchClock(0, micros(datetime(1, 1, 1, tzinfo=UTC)), micros(NOON), micros(NOON), ())
-    rows = [
-        SimpleNamespace(sequence=CLOCK, payload=clock.pack()),
-        SimpleNamespace(sequence=0, payload=encode(events)),
-    ]
-    return [row.table for row in processor.handleInputRows((3,), iter(rows), None)]
+    blobs = [(CLOCK, clock.pack()), (0, encode(events))]
+    return [table for table, _ in PartitionOperator(job, Path("answers"), Path("parts")).call(blobs, None)]
 
 
 def job_that_gives(**changes):
@@ -136,4 +109,4 @@ def test_what_the_operator_refuses_the_harness_refuses_with_the_same_words(chang
 def test_what_the_harness_takes_the_operator_takes():
     called = TestHarness(JOB).batch(POINTS, advance_to=NOON)
     assert called.state.height == 1
-    assert operate(JOB, POINTS) == [*called.tables, REPORT]
+    assert operate(JOB, POINTS) == [*called.tables]

@@ -6,15 +6,13 @@ import pytest
 from deltalake import DeltaTable
 
 from keyfold.errors import Damaged
-from keyfold.journal import checksums
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.parts.part_rows import Sizes
 from keyfold.keyed.runner import run_job
 from keyfold.keyed.running import batches, operator
 from keyfold.maintenance.checking import check
-from keyfold.testing.local_batches import local_manifests
 from tests.keyfold.keyed.toy_jobs import windows
-from tests.keyfold.state.local_state import frames_of_state
+from tests.keyfold.state.local_state import frames_of_state, manifests_after
 from tests.lake import Lake
 
 USERS = [f"user-{number}" for number in range(9)]
@@ -39,7 +37,7 @@ def test_files_of_an_attempt_that_was_cut_off_are_removed_by_the_next_run(
     named = {
         name
         for batch in (0, 1)
-        for packed in local_manifests(generation, batch).values()
+        for packed in manifests_after(generation, batch).values()
         for name in Manifest.unpack(packed).files
     }
     there = {path.name for path in generation.parts.iterdir()}
@@ -49,7 +47,6 @@ def test_files_of_an_attempt_that_was_cut_off_are_removed_by_the_next_run(
 
 def test_files_that_no_retained_batch_needs_are_deleted(lakehouse, without_spark, monkeypatch, small_parts):
     monkeypatch.setattr(batches, "RETAINED_BATCHES", 2)
-    monkeypatch.setattr(checksums, "_SPARK_KEEPS", 2)
     chance = random.Random(1)
     for _ in range(12):
         Lake(lakehouse).click(*[(user, 1) for user in chance.sample(USERS, 4)])
@@ -57,13 +54,12 @@ def test_files_that_no_retained_batch_needs_are_deleted(lakehouse, without_spark
     generation = Lake(lakehouse).live("windows")
     for batch in (10, 11):
         assert sum(frame["clicks"].sum() for frame in frames_of_state(generation, batch)) == 4 * (batch + 1)
-    with pytest.raises(Damaged, match="it is missing"):
+    with pytest.raises(Damaged, match="is gone"):
         frames_of_state(generation, 2)
-    # A batch's files are deleted once Spark has finished the batch after the last that needs them.
     named = {
         name
-        for batch in range(8, 12)
-        for packed in local_manifests(generation, batch).values()
+        for batch in (10, 11)
+        for packed in manifests_after(generation, batch).values()
         for name in Manifest.unpack(packed).files
     }
     assert {path.name for path in generation.parts.iterdir()} <= named
@@ -88,7 +84,7 @@ def test_a_check_of_the_lakehouse_names_a_part_that_is_damaged_or_gone(lakehouse
     Lake(lakehouse).click(*[(user, 1) for user in USERS])
     run_job(without_spark, lakehouse, windows())
     before = {finding.path for finding in check(lakehouse).findings}
-    assert not any("checkpoint" in path for path in before)
+    assert not any("/state/" in path for path in before)
     first, *_, last = sorted(Lake(lakehouse).live("windows").parts.iterdir())
     content = bytearray(first.read_bytes())
     content[len(content) // 2] ^= 1

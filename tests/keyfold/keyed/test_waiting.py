@@ -13,8 +13,8 @@ from keyfold.keyed.parts.part_rows import Sizes
 from keyfold.keyed.runner import run_job
 from keyfold.keyed.running import operator
 from keyfold.lakehouse import Lakehouse
-from keyfold.testing.local_batches import local_manifests
 from tests.keyfold.keyed.toy_jobs import WAITING, clicks, notes, visits, visits_step
+from tests.keyfold.state.local_state import manifests_after
 from tests.lake import Lake
 
 USERS = [f"user-{number}" for number in range(5)]
@@ -50,7 +50,7 @@ def test_state_that_waits_is_in_parts_of_its_own(tmp_path, without_spark, monkey
         clicks(*[(user, minute) for user in USERS]).write_delta(str(table), mode="append")
         run_job(without_spark, lakehouse, visits())
     generation = Lake(lakehouse).live("visits")
-    for packed in local_manifests(generation, 2).values():
+    for packed in manifests_after(generation, 2).values():
         manifest = Manifest.unpack(packed)
         assert {part.batch for part in (*manifest.base, *manifest.changes)} == {0}
         assert manifest.waiting is not None

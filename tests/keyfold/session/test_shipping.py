@@ -109,8 +109,7 @@ def test_whatever_workers_import_of_others_has_its_version_compared():
     modules = [
         "keyed.running.operator",
         "keyed.running.read",
-        "keyed.running.write",
-        "keyed.running.processor",
+        "keyed.running.work",
         "ingestion.split_reader",
         "operators.ordering",
     ]

@@ -39,7 +39,7 @@ def with_inputs(inputs):
 
 
 @pytest.fixture
-def home(tmp_path, state_without_spark):
+def home(tmp_path, without_spark):
     home = Home(tmp_path)
     home.land(ORDERS, orders(("a", 0, "tea"), ("b", 70, "jam")))
     home.land(PAYMENTS, payments(("a", 5, 4), ("b", 80, 9)))
@@ -76,19 +76,19 @@ def test_a_change_of_inputs_is_free_a_move_or_a_refresh(home, inputs, verdict, w
     assert why in "; ".join(change.why for change in plan.changes)
 
 
-def test_a_job_with_a_further_input_goes_on_where_it_was_and_without_it_again(home, state_without_spark):
+def test_a_job_with_a_further_input_goes_on_where_it_was_and_without_it_again(home, without_spark):
     further = with_inputs({**BOTH.inputs, **FURTHER})
     home.job = further
     with pytest.raises(IncompatibleState, match="was born with inputs"):
         home.run()
-    move(state_without_spark, home.lakehouse, further)
+    move(without_spark, home.lakehouse, further)
     home.land(ORDERS, orders(("c", 130, "pie")))
     home.run()
     assert home.table().height == 1
     # What the new input has behind the watermark is late, and says of which input it is.
     assert home.table("late.hours").select("input", "card").rows() == [("further", "a")]
     home.job = BOTH
-    move(state_without_spark, home.lakehouse, BOTH)
+    move(without_spark, home.lakehouse, BOTH)
     home.run(NOON + timedelta(days=1))
     assert sorted(home.table().select("card", "hour", "orders", "payments").rows()) == [
         ("a", NOON, 1, 1),

@@ -14,8 +14,6 @@ from tests.keyfold.keyed.without_spark import SPARK
 from tests.keyfold.state.job_histories import END, History, put
 from tests.keyfold.state.test_round_trip import accounted_for, copies_of
 
-pytestmark = pytest.mark.usefixtures("state_without_spark")
-
 ENGINE = {"key_groups": (7, "move"), "watermark_delay": ("0s", "move"), "idle_after": ("9h", "move")}
 
 MEANING = {

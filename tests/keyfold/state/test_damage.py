@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import pickle
 import shutil
 
 import polars as pl
@@ -12,7 +11,6 @@ import pytest
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import Replay
 from keyfold.keyed.runner import run_job
-from keyfold.keyed.running.processor import STATE_VARIABLE
 from keyfold.lakehouse import Lakehouse, create_table
 from keyfold.lakehouse.commits import append_files, committed_batch
 from keyfold.lakehouse.data_files import write_data_file
@@ -24,7 +22,6 @@ from keyfold.state.erasure.erasing import Erasure, erase
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.stream import Stream
 from keyfold.testing import local_spark
-from keyfold.testing.local_batches import local_state
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks, windows
 from tests.lake import Lake
 
@@ -86,11 +83,8 @@ class Refused:
 
 
 @pytest.fixture
-def spark(state_without_spark, local_reader):
-    # As much of a session as a run asks for, and as the reader does.
-    state_without_spark.newSession = local_reader.newSession
-    yield state_without_spark
-    del state_without_spark.newSession
+def spark(without_spark):
+    return without_spark
 
 
 @pytest.fixture(scope="module")
@@ -169,13 +163,10 @@ def test_a_seed_whose_events_were_never_ingested_says_what_to_do(spark, lakehous
         bootstrap(spark, lakehouse, windows(), wanted)
 
 
-def damage_a_partition(generation, batch):
-    """Cut the manifest of a partition short, as a disk may."""
-    path = local_state(generation.checkpoint, batch)
-    state = pickle.loads(path.read_bytes())  # noqa: S301 - LocalBatches wrote it
-    key = min(key for key in state if key[1] == STATE_VARIABLE)
-    state[key] = (state[key][0][:-7],)
-    path.write_bytes(pickle.dumps(state))
+def damage_a_partition(generation):
+    """Cut the manifests of a batch short, as a disk may."""
+    path = max(generation.manifests.iterdir())
+    path.write_bytes(path.read_bytes()[:-7])
 
 
 WRITERS = {
@@ -189,9 +180,9 @@ WRITERS = {
 
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS.keys())
 def test_state_that_is_damaged_is_named_and_nothing_is_rewritten(spark, ran, write):
-    damage_a_partition(live(ran), 1)
+    damage_a_partition(live(ran))
     with Refused(
-        ran, "windows, generation-0001, batch 1: its state cannot be read: the manifest of its parts is damaged"
+        ran, "windows, generation-0001, batch 1: its state cannot be read: .*manifests of the state, is damaged"
     ):
         write(spark, ran)
 
@@ -200,7 +191,6 @@ def test_state_that_is_damaged_is_named_and_nothing_is_rewritten(spark, ran, wri
 @pytest.mark.parametrize(
     ("lose", "why"),
     [
-        (lambda generation: (generation.checkpoint / "commits" / "1").unlink(), "its last run was cut off"),
         (lambda generation: (generation.folder / "generation.json").unlink(), "names generation-0001, which is gone"),
         (lambda generation: (generation.folder / "generation.json").write_text("{"), "generation.json is damaged"),
         (lambda generation: shutil.rmtree(generation.table("windows")), "its table windows is gone from"),
@@ -209,7 +199,7 @@ def test_state_that_is_damaged_is_named_and_nothing_is_rewritten(spark, ran, wri
             "journal.*done.json",
         ),
     ],
-    ids=["a commit of the checkpoint", "the birth record", "half of it", "a table", "half of a done record"],
+    ids=["the birth record", "half of it", "a table", "half of a done record"],
 )
 def test_a_generation_that_is_not_whole_is_not_rewritten(spark, ran, write, lose, why):
     lose(live(ran))
@@ -278,13 +268,13 @@ def make_branch(spark, lakehouse):
         (lambda branch: (branch / "generation.json").unlink(), "has no branch 'again'"),
         (lambda branch: (branch / "generation.json").write_text("{"), "generation.json is damaged"),
         (
-            lambda branch: shutil.rmtree(branch / "checkpoint"),
-            "was interrupted; make it again: `keyfold try windows again`",
+            lambda branch: shutil.rmtree(branch / "state"),
+            "manifests of the state, is gone; make the branch again: `keyfold try windows again`",
         ),
         (lambda branch: next(branch.glob("journal/*.done.json")).write_text("{"), "journal.*done.json"),
         (lambda branch: shutil.rmtree(branch / "tables" / "windows"), "its table windows is gone from"),
     ],
-    ids=["its birth record", "half of it", "its checkpoint", "half of a done record", "a table"],
+    ids=["its birth record", "half of it", "its state", "half of a done record", "a table"],
 )
 def test_a_branch_that_is_not_whole_is_not_promoted(spark, ran, lose, why):
     lose(make_branch(spark, ran))

@@ -84,9 +84,9 @@ def without_eva(tmp_path_factory):
 
 
 @pytest.fixture
-def site(begun, tmp_path, state_without_spark):
+def site(begun, tmp_path, without_spark):
     """A copy of the chain that has begun."""
-    return begun.copied(tmp_path / "home", state_without_spark)
+    return begun.copied(tmp_path / "home", without_spark)
 
 
 def played_on(site):
@@ -104,12 +104,8 @@ def holding(site):
     found = [str(path) for path in files_that_hold(site.lakehouse, "evangeline")]
     for job in CHAIN:
         live = Lake(site.lakehouse).live(job.name)
-        for batch in (live.checkpoint / "state").iterdir():
-            found += [
-                job.name
-                for frame in frames_of_state(live, int(batch.name.partition("_")[0]))
-                if "evangeline" in str(frame.rows())
-            ]
+        for batch in live.journal.kept():
+            found += [job.name for frame in frames_of_state(live, batch) if "evangeline" in str(frame.rows())]
     return found
 
 

@@ -8,7 +8,6 @@ import unicodedata
 from dataclasses import replace
 from datetime import timedelta
 from functools import reduce
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
@@ -19,9 +18,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from keyfold.ingestion import ingest, ingest_totals, rebuild
+from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.generation.run_mode import FullRefresh, Replay
 from keyfold.keyed.runner import run_job
-from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse import Lakehouse, read_json
 from keyfold.lakehouse.row_erasure import erased_rows
 from keyfold.maintenance.checking import check
 from keyfold.maintenance.compaction import compact
@@ -50,7 +50,7 @@ KEYS = st.text("zü\"\\,é日\n'%&", min_size=3, max_size=6).map(lambda text: f"
 
 
 @pytest.fixture
-def spark(state_without_spark):
+def spark(without_spark):
     return SESSION
 
 
@@ -76,9 +76,9 @@ def contents(home):
             yield path, path.read_bytes().decode("utf-8", "replace")
     for pointer in home.glob("jobs/*/generation-*/generation.json"):
         folder = pointer.parent
-        for batch in (folder / "checkpoint" / "state").iterdir():
-            generation = SimpleNamespace(checkpoint=folder / "checkpoint", parts=folder / "checkpoint" / "parts")
-            for frame in frames_of_state(generation, int(batch.name.partition("_")[0])):
+        generation = Generation(folder, read_json(pointer))
+        for batch in generation.journal.kept():
+            for frame in frames_of_state(generation, batch):
                 yield folder, str(frame.rows())
 
 

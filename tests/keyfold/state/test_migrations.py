@@ -85,9 +85,9 @@ def begin(spark, lakehouse, land, minutes, job):
 
 @pytest.mark.parametrize("born", [FIRST_JOB, SECOND_JOB], ids=["of version 1", "of version 2"])
 def test_an_old_state_goes_through_every_version_to_the_present_one(
-    lakehouse, state_without_spark, land, rows, minutes, born
+    lakehouse, without_spark, land, rows, minutes, born
 ):
-    spark = state_without_spark
+    spark = without_spark
     begin(spark, lakehouse, land, minutes, born)
     assert_frame_equal(
         migrate(THIRD_JOB, Lake(lakehouse).live("windows"))(kept(lakehouse, born)), kept(lakehouse, THIRD_JOB)
@@ -110,23 +110,23 @@ def test_an_old_state_goes_through_every_version_to_the_present_one(
     assert (summary.totals.events, summary.totals.open_events) == (8, 0)
 
 
-def test_a_version_without_a_migration_is_told_and_nothing_is_moved(lakehouse, state_without_spark, land, minutes):
-    begin(state_without_spark, lakehouse, land, minutes, FIRST_JOB)
+def test_a_version_without_a_migration_is_told_and_nothing_is_moved(lakehouse, without_spark, land, minutes):
+    begin(without_spark, lakehouse, land, minutes, FIRST_JOB)
     gap = replace(THIRD_JOB, migrations={1: count_renamed_and_empty_windows_dropped})
     assert plan_change(lakehouse, gap).verdict == "refresh"
     with pytest.raises(KeyfoldError, match="no migration of its state from version 2"):
-        move(state_without_spark, lakehouse, gap)
+        move(without_spark, lakehouse, gap)
     with pytest.raises(KeyfoldError, match="no migration of its state from version 2"):
         migrate(gap, Lake(lakehouse).live("windows"))
-    begin(state_without_spark, lakehouse, land, minutes, THIRD_JOB)
+    begin(without_spark, lakehouse, land, minutes, THIRD_JOB)
     with pytest.raises(KeyfoldError, match="no migration of its state from version 3"):
-        move(state_without_spark, lakehouse, SECOND_JOB)
+        move(without_spark, lakehouse, SECOND_JOB)
 
 
 def test_a_migration_that_gives_something_else_leaves_the_old_generation_live(
-    lakehouse, state_without_spark, land, rows, minutes
+    lakehouse, without_spark, land, rows, minutes
 ):
-    begin(state_without_spark, lakehouse, land, minutes, FIRST_JOB)
+    begin(without_spark, lakehouse, land, minutes, FIRST_JOB)
     before = Lake(lakehouse).live("windows").name
     wrong = replace(
         SECOND_JOB, migrations={1: lambda rows: rows.rename({"clicks": "count"}).cast({"count": pl.String})}
@@ -135,7 +135,7 @@ def test_a_migration_that_gives_something_else_leaves_the_old_generation_live(
         "windows, .*, batch 0: its rows cannot be converted to state of the changed job: .* count is String, not Int64"
     )
     with pytest.raises(KeyfoldError, match=why):
-        move(state_without_spark, lakehouse, wrong)
+        move(without_spark, lakehouse, wrong)
     assert Lake(lakehouse).live("windows").name == before
-    run_job(state_without_spark, lakehouse, FIRST_JOB, Incremental(advance_to=minutes(60)))
+    run_job(without_spark, lakehouse, FIRST_JOB, Incremental(advance_to=minutes(60)))
     assert len(rows("windows")) == 4

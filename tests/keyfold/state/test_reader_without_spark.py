@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from contextlib import nullcontext
+from dataclasses import replace
 from decimal import Decimal
 
 import hypothesis.strategies as st
@@ -28,8 +29,6 @@ from keyfold.state.rows.keys import wanted_keys
 from tests.examples import examples
 from tests.keyfold.keyed.toy_jobs import clicks, windows
 from tests.keyfold.keyed.without_spark import SPARK
-from tests.keyfold.state.local_manifests import LocalManifests, manifests_of
-from tests.lake import Lake
 from tests.on_a_grid import moments
 
 USERS = ["ann", "bob", "cat", "dan", "eve", "fay"]
@@ -61,26 +60,24 @@ def same(found, expected):
 
 @examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=BATCHES, key_groups=st.integers(1, 7), asked=st.sampled_from(USERS))
-def test_every_batch_reads_as_the_harness_held_it(
-    tmp_path_factory, without_spark, local_reader, batches, key_groups, asked
-):
+def test_every_batch_reads_as_the_harness_held_it(tmp_path_factory, without_spark, batches, key_groups, asked):
     lakehouse, job = Lakehouse(tmp_path_factory.mktemp("home")), windows(key_groups=key_groups)
     run(lakehouse, job, batches)
     for batch, expected in enumerate(played(job, batches)):
-        rows = read_state(local_reader, lakehouse, job, batch=batch)
+        rows = read_state(without_spark, lakehouse, job, batch=batch)
         assert same(rows.polars(), expected)
         assert rows.schema.names == job.state.names
-        one = read_state(local_reader, lakehouse, job, batch=batch, keys=[asked])
+        one = read_state(without_spark, lakehouse, job, batch=batch, keys=[asked])
         assert same(one.polars(), expected.filter(pl.col("user") == asked))
 
 
 @examples(10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=BATCHES)
-def test_statistics_count_what_the_harness_holds(tmp_path_factory, without_spark, local_reader, batches):
+def test_statistics_count_what_the_harness_holds(tmp_path_factory, without_spark, batches):
     lakehouse, job = Lakehouse(tmp_path_factory.mktemp("home")), windows()
     run(lakehouse, job, batches)
     expected = played(job, batches)[-1]
-    found = state_statistics(lakehouse, read_state(local_reader, lakehouse, job))
+    found = state_statistics(lakehouse, read_state(without_spark, lakehouse, job))
     assert (found.rows, found.keys) == (expected.height, expected["user"].n_unique())
     due = found.timers["deadline"]
     assert (due.rows, due.first, due.last) == (expected.height, expected["deadline"].min(), expected["deadline"].max())
@@ -88,37 +85,35 @@ def test_statistics_count_what_the_harness_holds(tmp_path_factory, without_spark
     assert [one.open_events for one in found.growth] == [state["clicks"].sum() for state in played(job, batches)]
 
 
-def test_only_the_partitions_that_may_hold_a_key_are_read(lakehouse, without_spark, local_reader, land, monkeypatch):
+def test_only_the_partitions_that_may_hold_a_key_are_read(lakehouse, without_spark, land, monkeypatch):
     land(*((user, 1) for user in USERS))
     run_job(without_spark, lakehouse, windows())
-    everything = manifests_of(read_state(local_reader, lakehouse, windows()))
+    everything = read_state(without_spark, lakehouse, windows()).manifests
+    assert everything is not None
     assert len(everything) > 1
-    (mine,) = manifests_of(read_state(local_reader, lakehouse, windows(), keys=["ann"]))
-    damaged = LocalManifests({label: one if label == mine else b"?" for label, one in everything.items()})
-    monkeypatch.setattr(reader, "state_manifests", lambda *_: damaged)
-    assert read_state(local_reader, lakehouse, windows(), keys=["ann"]).polars()["user"].to_list() == ["ann"]
+    (mine,) = read_state(without_spark, lakehouse, windows(), keys=["ann"]).manifests or {}
+    damaged = {label: one if label == mine else b"?" for label, one in everything.items()}
+    monkeypatch.setattr(reader, "manifests_of", lambda *_: damaged)
+    assert read_state(without_spark, lakehouse, windows(), keys=["ann"]).polars()["user"].to_list() == ["ann"]
     with pytest.raises(KeyfoldError, match="its state cannot be read"):
-        read_state(local_reader, lakehouse, windows()).polars()
+        read_state(without_spark, lakehouse, windows()).polars()
 
 
-def test_a_generation_that_finished_no_batch_keeps_nothing(lakehouse, without_spark, local_reader, land):
+def test_a_generation_that_committed_no_batch_keeps_nothing(lakehouse, without_spark, land, cut_power):
     land(("ann", 1))
-    run_job(without_spark, lakehouse, windows())
-    live = Lake(lakehouse).live("windows")
-    for commit in (live.checkpoint / "commits").iterdir():
-        commit.unlink()
-    rows = read_state(local_reader, lakehouse, windows())
+    assert cut_power("work: after", lambda: run_job(without_spark, lakehouse, windows()))
+    rows = read_state(without_spark, lakehouse, windows())
     assert rows.batch is None
     assert rows.polars().height == 0
     assert rows.polars().columns == windows().state.names
 
 
 @pytest.mark.parametrize("style", ["jsonl", "keyed-json", "parquet", "delta"])
-def test_files_hold_the_rows_whatever_their_form(tmp_path, lakehouse, without_spark, local_reader, land, style):
+def test_files_hold_the_rows_whatever_their_form(tmp_path, lakehouse, without_spark, land, style):
     batch = [("ann", 1), ("ann", 14), ("bob", 2), ("cat", 3)]
     land(*batch)
     run_job(without_spark, lakehouse, windows())
-    made = write_state(read_state(local_reader, lakehouse, windows()), tmp_path / "out", style)
+    made = write_state(read_state(without_spark, lakehouse, windows()), tmp_path / "out", style)
     (expected,) = played(windows(), [batch])
     assert made.rows == expected.height == 4
     if style == "delta":
@@ -143,10 +138,10 @@ def test_files_hold_the_rows_whatever_their_form(tmp_path, lakehouse, without_sp
     assert [path.name for path in tmp_path.iterdir() if path.name != "home"] == ["out"]
 
 
-def test_columns_are_chosen_and_renamed(lakehouse, without_spark, local_reader, land):
+def test_columns_are_chosen_and_renamed(lakehouse, without_spark, land):
     land(("ann", 1), ("bob", 2))
     run_job(without_spark, lakehouse, windows())
-    rows = read_state(local_reader, lakehouse, windows())
+    rows = read_state(without_spark, lakehouse, windows())
     chosen = rows.select({"clicks": "n", "user": "who"})
     assert (chosen.key, chosen.schema.names) == (("who",), ["n", "who"])
     assert sorted(chosen.polars().rows()) == [(1, "ann"), (1, "bob")]
@@ -157,15 +152,15 @@ def test_columns_are_chosen_and_renamed(lakehouse, without_spark, local_reader, 
 
 
 def test_a_delta_table_takes_a_new_version_and_no_other_folder_is_written_into(
-    tmp_path, lakehouse, without_spark, local_reader, land
+    tmp_path, lakehouse, without_spark, land
 ):
     job, to = windows(), tmp_path / "out"
     for batch in ([("ann", 1)], [("bob", 40)]):
         land(*batch)
         run_job(without_spark, lakehouse, job)
-        write_state(read_state(local_reader, lakehouse, job), to, "delta")
+        write_state(read_state(without_spark, lakehouse, job), to, "delta")
     assert same(pl.read_delta(str(to)), played(job, [[("ann", 1)], [("bob", 40)]])[-1])
-    rows = read_state(local_reader, lakehouse, job)
+    rows = read_state(without_spark, lakehouse, job)
     with pytest.raises(KeyfoldError, match="exists already"):
         write_state(rows, to, "parquet")
     (tmp_path / "notes").mkdir()
@@ -178,13 +173,13 @@ def test_a_delta_table_takes_a_new_version_and_no_other_folder_is_written_into(
         write_state(rows, tmp_path / "other", "delta")
 
 
-def test_a_failure_leaves_no_half_of_a_folder(tmp_path, lakehouse, without_spark, local_reader, land):
+def test_a_failure_leaves_no_half_of_a_folder(tmp_path, lakehouse, without_spark, land):
     land(("ann", 1), ("bob", 2))
     run_job(without_spark, lakehouse, windows())
-    rows = read_state(local_reader, lakehouse, windows())
-    manifests = manifests_of(rows)
+    rows = read_state(without_spark, lakehouse, windows())
+    manifests = dict(rows.manifests or {})
     label = max(manifests)
-    manifests[label] = manifests[label][:100]
+    rows = replace(rows, _manifests=manifests | {label: manifests[label][:100]})
     with pytest.raises(KeyfoldError, match="batch 0: its state cannot be read: the manifest of its parts is damaged"):
         write_state(rows, tmp_path / "out", "jsonl")
     with pytest.raises(KeyfoldError, match="the manifest of its parts is damaged"):
@@ -192,10 +187,8 @@ def test_a_failure_leaves_no_half_of_a_folder(tmp_path, lakehouse, without_spark
     assert not [path for path in tmp_path.iterdir() if path.name != "home"]
 
 
-def test_the_commands_print_what_the_functions_give(
-    lakehouse, without_spark, local_reader, land, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(state_reading, "spark_of_environment", lambda *_: nullcontext(local_reader))
+def test_the_commands_print_what_the_functions_give(lakehouse, without_spark, land, tmp_path, monkeypatch):
+    monkeypatch.setattr(state_reading, "spark_of_environment", lambda *_: nullcontext(without_spark))
     batches = [[("ann", 1), ("bob", 3), ("ann", 14)], [("dan", 15), ("bob", 16)]]
     run(lakehouse, windows(), batches)
     first, last = played(windows(), batches)

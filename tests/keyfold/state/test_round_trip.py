@@ -20,12 +20,10 @@ from keyfold.state.rows.lines import json_lines
 from keyfold.testing import combined
 from spark_jobs.jobs.registry import JOBS
 from tests.keyfold.keyed.without_spark import SPARK
+from tests.keyfold.keyed.without_spark import SPARK as SESSION
 from tests.keyfold.state.job_histories import END, HISTORIES, History, put
-from tests.keyfold.state.local_manifests import SESSION
 from tests.keyfold.state.local_state import frames_of_state
 from tests.lake import Lake
-
-pytestmark = pytest.mark.usefixtures("state_without_spark", "local_reader")
 
 FIRST = {history.name: history for history in reversed(HISTORIES)}
 every_job = pytest.mark.parametrize(

@@ -78,18 +78,18 @@ def test_state_is_read_compared_redriven_corrected_and_moved(spark, tmp_path):
 
 
 @pytest.fixture
-def home(tmp_path, state_without_spark):
+def home(tmp_path, without_spark):
     return Home(tmp_path)
 
 
-def test_a_person_is_erased_of_both_inputs_and_the_others_are_counted_on(home, state_without_spark):
+def test_a_person_is_erased_of_both_inputs_and_the_others_are_counted_on(home, without_spark):
     home.land(ORDERS, orders(("amaryllis", 0, "tea"), ("bob", 70, "jam"), ("amaryllis", 75, "pie")))
     home.land(PAYMENTS, payments(("amaryllis", 5, 4), ("bob", 80, 9)))
     home.run()
     home.land(PAYMENTS, payments(("amaryllis", 6, 1), ("amaryllis", 85, 3)))
     remove_tree(home.lakehouse.landing("orders").parent)
     for stream in (ORDERS, PAYMENTS):
-        erased = erase(state_without_spark, home.lakehouse, stream, [home.job], Erasure({"card": ["amaryllis"]}, BY))
+        erased = erase(without_spark, home.lakehouse, stream, [home.job], Erasure({"card": ["amaryllis"]}, BY))
         assert erased.rows[f"events.{stream.name}"]
     assert files_that_hold(home.lakehouse, "amaryllis") == []
     home.run(NOON + timedelta(days=1))
@@ -97,13 +97,13 @@ def test_a_person_is_erased_of_both_inputs_and_the_others_are_counted_on(home, s
     assert (home.done.total_events, home.done.open_events) == (2, 0)
 
 
-def test_a_seeded_job_goes_on_behind_what_its_state_has_seen_of_each_input(home, state_without_spark, tmp_path):
+def test_a_seeded_job_goes_on_behind_what_its_state_has_seen_of_each_input(home, without_spark, tmp_path):
     home.land(ORDERS, orders(("a", 0, "tea")))
     home.land(PAYMENTS, payments(("a", 5, 4)))
     state = {"card": ["a"], "at": [NOON], "kind": ["order"], "amount": [None], "deadline": [NOON + 60 * MINUTE]}
     pl.DataFrame(state, schema_overrides={"amount": pl.Int64}).write_parquet(tmp_path / "state.parquet")
     wanted = Bootstrap(str(tmp_path / "state.parquet"), watermark=NOON, read_from="latest")
-    told = bootstrap(state_without_spark, home.lakehouse, home.job, wanted)
+    told = bootstrap(without_spark, home.lakehouse, home.job, wanted)
     assert (told.checked.rows, told.new_rows, sorted(told.versions)) == (1, 0, ["events.orders", "events.payments"])
     home.land(PAYMENTS, payments(("a", 30, 7)))
     home.run()
@@ -112,7 +112,7 @@ def test_a_seeded_job_goes_on_behind_what_its_state_has_seen_of_each_input(home,
     assert counted(home) == [("a", NOON, 1, 1, 7)]
     assert home.done.total_events == 2
     with pytest.raises(Misconfigured, match="a version is one table's: give `latest`"):
-        bootstrap(state_without_spark, home.lakehouse, home.job, replace(wanted, read_from=1))
+        bootstrap(without_spark, home.lakehouse, home.job, replace(wanted, read_from=1))
 
 
 def test_by_arrival_every_stream_goes_by_when_its_events_came(home):

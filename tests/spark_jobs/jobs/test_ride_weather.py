@@ -225,8 +225,8 @@ def test_real_rides_get_the_real_weather_in_three_runs_that_break_off(tmp_path, 
     assert found["temp"].null_count() == 0
 
 
-def test_what_a_change_means_is_said_and_a_refreshed_producer_is_noticed(tmp_path, state_without_spark, real_data):
-    town = Town(tmp_path, state_without_spark, real_data)
+def test_what_a_change_means_is_said_and_a_refreshed_producer_is_noticed(tmp_path, without_spark, real_data):
+    town = Town(tmp_path, without_spark, real_data)
     town.land(slice(0, 4))
     town.land(slice(0, 1), WEATHER)
     town.run("ride_summaries")

@@ -32,7 +32,7 @@ JOB = build_job(RIDE_SUMMARIES)
 def ran(new_home) -> tuple[Lakehouse, KeyedDone]:
     """Rides that were ingested and summarized, and the journal's last word of them."""
     lakehouse = new_home("open")
-    simulate_into(lakehouse.landing("ride_points"), "ride_points", size=40, seed=3, files=4)
+    simulate_into(lakehouse.landing("ride_points"), "ride_points", size=40, seed=4, files=4)
     ingest(SPARK, lakehouse, RIDE_POINTS)
     run_job(SPARK, lakehouse, JOB)
     done = Lake(lakehouse).done(JOB.name)
@@ -48,9 +48,9 @@ def rows_of(metadata: dict[str, Any]) -> list[dict[str, str]]:
     return [row.data for row in metadata["open_state"].records]
 
 
-def test_the_open_rides_are_those_that_the_journal_counts_and_no_summary_tells_of(local_reader, ran):
+def test_the_open_rides_are_those_that_the_journal_counts_and_no_summary_tells_of(without_spark, ran):
     lakehouse, done = ran
-    metadata = shown(local_reader, lakehouse)
+    metadata = shown(without_spark, lakehouse)
     points = pl.read_delta(str(lakehouse.table("events.ride_points")))
     closed = pl.read_delta(str(lakehouse.table("ride_summaries")))["ride_id"]
     still_open = points.filter(~pl.col("ride_id").is_in(closed.implode()))
@@ -65,29 +65,29 @@ def test_the_open_rides_are_those_that_the_journal_counts_and_no_summary_tells_o
     assert {row["ride_id"] for row in rows_of(metadata)} <= set(points["ride_id"])
 
 
-def test_what_is_private_is_masked(local_reader, ran, monkeypatch):
+def test_what_is_private_is_masked(without_spark, ran, monkeypatch):
     lakehouse, _ = ran
     monkeypatch.setattr(KeyedJob, "private_of", lambda *_: frozenset({"ride_id"}))
-    assert {row["ride_id"] for row in rows_of(shown(local_reader, lakehouse))} == {MASK}
+    assert {row["ride_id"] for row in rows_of(shown(without_spark, lakehouse))} == {MASK}
 
 
-def test_a_job_that_has_not_run_shows_nothing(local_reader, ran):
+def test_a_job_that_has_not_run_shows_nothing(without_spark, ran):
     lakehouse, _ = ran
-    assert shown(local_reader, lakehouse, build_job(EVENT_INDEX)) == {}
+    assert shown(without_spark, lakehouse, build_job(EVENT_INDEX)) == {}
 
 
-def test_a_large_state_is_not_read_and_its_size_is_shown(local_reader, ran, monkeypatch):
+def test_a_large_state_is_not_read_and_its_size_is_shown(without_spark, ran, monkeypatch):
     lakehouse, _ = ran
     monkeypatch.setattr(previews, "MOST_BYTES", 0)
     monkeypatch.setattr(previews, "read_state", None)
-    assert "`keyfold state stats ride_summaries` reads it" in shown(local_reader, lakehouse)["open_state"]
+    assert "`keyfold state stats ride_summaries` reads it" in shown(without_spark, lakehouse)["open_state"]
 
 
-def test_a_state_that_cannot_be_read_fails_no_run_whose_tables_are_written(local_reader, ran, monkeypatch):
+def test_a_state_that_cannot_be_read_fails_no_run_whose_tables_are_written(without_spark, ran, monkeypatch):
     lakehouse, _ = ran
 
     def damaged(*_):
         raise Damaged("a part is gone")
 
     monkeypatch.setattr(previews, "read_state", damaged)
-    assert shown(local_reader, lakehouse) == {}
+    assert shown(without_spark, lakehouse) == {}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generation.state_source import readable_path
+from keyfold.state.reading.state_source import readable_path
 
 
 @pytest.fixture

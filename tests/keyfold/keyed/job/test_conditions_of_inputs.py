@@ -119,13 +119,13 @@ def test_what_is_no_condition_on_the_table_is_refused_where_the_job_is_made(wher
         two_inputs(buy=where)
 
 
-def test_another_condition_needs_a_refresh_and_one_that_was_none_is_none(state_without_spark, lakehouse, land, rows):
+def test_another_condition_needs_a_refresh_and_one_that_was_none_is_none(without_spark, lakehouse, land, rows):
     land(("ann", 0, "buy"), ("bob", 1, "look"), ("cid", 40, "look"))
-    run_job(state_without_spark, lakehouse, buys())
+    run_job(without_spark, lakehouse, buys())
     with pytest.raises(KeyfoldError, match=r"was born with where .*buy.* and now runs with .*look.*--full-refresh"):
-        run_job(state_without_spark, lakehouse, buys(pl.col("kind") == "look"))
+        run_job(without_spark, lakehouse, buys(pl.col("kind") == "look"))
     assert plan_change(lakehouse, buys(None)).verdict == "refresh"
-    run_job(state_without_spark, lakehouse, buys(None), FullRefresh())
+    run_job(without_spark, lakehouse, buys(None), FullRefresh())
     assert rows("windows") == [("ann", START, 1), ("bob", START, 1)]
     # As of generations that were born before there were conditions.
     assert fixed_settings(buys(None))["where"] is None
@@ -137,39 +137,35 @@ def test_an_error_quotes_no_private_column_that_a_condition_asks_for():
     assert windows(stream=private, where=BUY).private == {"kind"}
 
 
-def test_what_a_condition_leaves_out_is_counted_and_a_lost_event_shows(
-    state_without_spark, lakehouse, land, rows, tmp_path
-):
+def test_what_a_condition_leaves_out_is_counted_and_a_lost_event_shows(without_spark, lakehouse, land, rows, tmp_path):
     land(("ann", 0, "buy"), ("ann", 2, "look"), ("eva", 3, None), ("eva", 4, "buy"))
     land(("cid", 40, "look"), ("cid", 41, "buy"))
-    run_job(state_without_spark, lakehouse, buys())
+    run_job(without_spark, lakehouse, buys())
     # Not read yet: the job knows nothing of it.
     land(("dan", 50, "buy"), ("dan", 51, "look"))
-    found = check_conservation(state_without_spark, lakehouse, buys())
+    found = check_conservation(without_spark, lakehouse, buys())
     assert found.balanced
     assert (found.events_read, found.in_outputs, found.open_events, found.left_out) == (3, 2, 1, 3)
-    assert not check_conservation(state_without_spark, lakehouse, buys(BUY | pl.col("kind").is_null())).balanced
+    assert not check_conservation(without_spark, lakehouse, buys(BUY | pl.col("kind").is_null())).balanced
     # The rows of a person that the condition leaves out are no events of the job, before and after.
     erase(
-        state_without_spark,
+        without_spark,
         lakehouse,
         CLICKS,
         [buys()],
         Erasure({"user": ["eva"]}, Author("dpo@example.org", "request 17")),
     )
-    found = check_conservation(state_without_spark, lakehouse, buys())
+    found = check_conservation(without_spark, lakehouse, buys())
     assert found.balanced
     assert (found.events_read, found.left_out) == (2, 2)
-    run_job(state_without_spark, lakehouse, buys())
-    assert check_conservation(state_without_spark, lakehouse, buys()).balanced
+    run_job(without_spark, lakehouse, buys())
+    assert check_conservation(without_spark, lakehouse, buys()).balanced
     pl.DataFrame({"user": ["ann"], "window": [START], "clicks": [5], "deadline": [START]}).write_parquet(
         tmp_path / "state.parquet"
     )
-    told = bootstrap(
-        state_without_spark, lakehouse, buys(), Bootstrap(str(tmp_path / "state.parquet"), read_from="latest")
-    )
+    told = bootstrap(without_spark, lakehouse, buys(), Bootstrap(str(tmp_path / "state.parquet"), read_from="latest"))
     live = Lake(lakehouse).live("windows")
     assert live.origin is not None
     assert (live.origin.events_skipped, told.new_rows) == (3, 0)
-    run_job(state_without_spark, lakehouse, buys())
-    assert check_conservation(state_without_spark, lakehouse, buys()).balanced
+    run_job(without_spark, lakehouse, buys())
+    assert check_conservation(without_spark, lakehouse, buys()).balanced

@@ -22,7 +22,7 @@ from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.reading.reader import read_state
 from keyfold.stream import Stream
 from tests.keyfold.keyed.toy_jobs import START, TIME
-from tests.keyfold.state.local_manifests import SESSION
+from tests.keyfold.keyed.without_spark import SPARK as SESSION
 from tests.lake import Lake
 
 TAG = pa.field("tag", pa.string(), nullable=False)
@@ -146,7 +146,6 @@ def test_copies_are_those_of_plain_python_and_are_counted_without_making_any(lis
     assert events.select(keys_of.number.sum()).item() == sum(key is not None for _, key in expected)
 
 
-@pytest.mark.usefixtures("state_without_spark", "local_reader")
 def test_state_is_read_and_seeded_and_what_it_begins_behind_is_counted_in_copies(
     without_spark, lakehouse, land, tmp_path, minutes
 ):

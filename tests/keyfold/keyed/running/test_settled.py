@@ -45,14 +45,13 @@ def test_a_run_that_was_cut_off_is_refused_at_once(lakehouse, done):
         settled(lakehouse, JOB, done)
 
 
-@pytest.mark.parametrize("is_finished", [True, False])
-def test_commits_that_are_being_made_and_slices_that_follow_are_waited_for(lakehouse, done, monkeypatch, is_finished):
+def test_commits_that_are_being_made_and_slices_that_follow_are_waited_for(lakehouse, done, monkeypatch):
     monkeypatch.setattr(module, "PATIENCE", 0.1)
-    # The first of two slices of a run; or a batch of which Spark has not been told that it is over.
+    # The first of two slices of a run.
     done.journal.write_plans(
         [plan_of(1, "events.clicks", 1, batches=2), plan_of(2, "events.clicks", 1, run=1, batches=2)]
     )
-    put_done(done, 1, finished=is_finished)
+    put_done(done, 1)
     with exclusive(lakehouse.job(JOB.name), "a run"), pytest.raises(KeyfoldError, match="cut off"):
         settled(lakehouse, JOB, done)
 
@@ -86,5 +85,5 @@ def test_rows_and_state_add_up_at_any_moment_of_a_run_that_goes_on(lakehouse, do
 
 
 def open_events(generation, batch):
-    """Clicks that the state of a batch holds, by the stand-in's own file of it."""
+    """Clicks that the state of a batch holds, by its manifests."""
     return sum(frame.select(JOB.state_events).item() for frame in frames_of_state(generation, batch))

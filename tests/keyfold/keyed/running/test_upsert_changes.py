@@ -177,8 +177,8 @@ def always(events):
     return Step(state=one, output=one)
 
 
-def test_changes_go_on_after_the_state_was_rewritten(tmp_path, state_without_spark):
-    site = Site(tmp_path, state_without_spark)
+def test_changes_go_on_after_the_state_was_rewritten(tmp_path, without_spark):
+    site = Site(tmp_path, without_spark)
     site.click(("ann", 0))
     site.run(TOTALS)
     live = Lake(site.lakehouse).live("totals")

@@ -27,20 +27,18 @@ COUNTS = {(user, window): (number if window == 0 else 0) + 1 for number, user in
         ("clicks + MAX(clicks)", lambda user, count: count + COUNTS[user, 0]),
     ],
 )
-def test_a_correction_is_what_its_preview_shows_in_every_partition(
-    lakehouse, state_without_spark, expression, expected
-):
+def test_a_correction_is_what_its_preview_shows_in_every_partition(lakehouse, without_spark, expression, expected):
     lakehouse.events("clicks").parent.mkdir(parents=True, exist_ok=True)
     rows = [(user, 10 * window) for (user, window), count in COUNTS.items() for _ in range(count)]
     clicks(*rows).write_delta(str(lakehouse.events("clicks")))
     job = windows(watermark_delay=timedelta(hours=1))
-    run_job(state_without_spark, lakehouse, job)
+    run_job(without_spark, lakehouse, job)
     wanted = {
         (user, START + timedelta(minutes=10 * window)): count if user == "user-0" else expected(user, count)
         for (user, window), count in COUNTS.items()
     }
     edit = Edit(tuple(USERS[1:]), {"clicks": expression}, Author("a test", "to try it"))
-    edited = edit_state(state_without_spark, lakehouse, job, edit)
+    edited = edit_state(without_spark, lakehouse, job, edit)
     live = Lake(lakehouse).live(job.name)
     state = pl.concat(frames_of_state(live, 0))
     found = {(user, window): count for user, window, count in state.select("user", "window", "clicks").iter_rows()}
@@ -51,7 +49,7 @@ def test_a_correction_is_what_its_preview_shows_in_every_partition(
     }
 
 
-def test_a_correction_reads_no_file(lakehouse, state_without_spark):
+def test_a_correction_reads_no_file(lakehouse, without_spark):
     edit = Edit(("ann",), {"clicks": "(SELECT z FROM read_csv('/etc/passwd'))"}, Author("a test", "to try it"))
     with pytest.raises(InvalidData, match=r"--set clicks=\(SELECT z .*: SELECT is not allowed"):
-        edit_state(state_without_spark, lakehouse, windows(), edit)
+        edit_state(without_spark, lakehouse, windows(), edit)

@@ -37,9 +37,9 @@ RENAMED = pa.schema([("user", pa.string()), ("window", TIME), ("count", pa.int64
         ({"step_decides_late": True}, "refresh", "depends on it"),
     ],
 )
-def test_a_change_is_free_a_move_or_a_refresh(lakehouse, state_without_spark, land, changed, verdict, why):
+def test_a_change_is_free_a_move_or_a_refresh(lakehouse, without_spark, land, changed, verdict, why):
     land(("ann", 1), ("ann", 22))
-    run_job(state_without_spark, lakehouse, windows())
+    run_job(without_spark, lakehouse, windows())
     if "output_mode" in changed:
         strict = pa.schema([WINDOW_TOTAL.field(0).with_nullable(False), *list(WINDOW_TOTAL)[1:]])
         changed = {"output_mode": "upsert", "output_key": ("user",), "output": strict}
@@ -49,27 +49,27 @@ def test_a_change_is_free_a_move_or_a_refresh(lakehouse, state_without_spark, la
     assert why is None or why in "; ".join(change.why for change in plan.changes)
 
 
-def test_a_job_that_never_ran_is_free_to_be_anything(lakehouse, state_without_spark, land):
+def test_a_job_that_never_ran_is_free_to_be_anything(lakehouse, without_spark, land):
     land(("ann", 1))
     assert plan_change(lakehouse, windows()).generation is None
 
 
-def test_a_move_that_needs_a_refresh_says_so_and_changes_nothing(lakehouse, state_without_spark, land):
+def test_a_move_that_needs_a_refresh_says_so_and_changes_nothing(lakehouse, without_spark, land):
     land(("ann", 1))
-    run_job(state_without_spark, lakehouse, windows())
+    run_job(without_spark, lakehouse, windows())
     with pytest.raises(KeyfoldError, match=r"step_decides_late: .* `keyfold run windows --full-refresh`"):
-        move(state_without_spark, lakehouse, windows(step_decides_late=True))
+        move(without_spark, lakehouse, windows(step_decides_late=True))
     with pytest.raises(KeyfoldError, match=r"no setting of .* has changed"):
-        move(state_without_spark, lakehouse, windows())
+        move(without_spark, lakehouse, windows())
     assert Lake(lakehouse).live("windows").name == "generation-0001"
 
 
 def test_the_old_generation_stays_until_it_is_pruned_and_the_new_one_keeps_its_rows(
-    lakehouse, state_without_spark, land, rows, minutes
+    lakehouse, without_spark, land, rows, minutes
 ):
     land(("ann", 1), ("bob", 30))
-    run_job(state_without_spark, lakehouse, windows())
-    move(state_without_spark, lakehouse, windows(key_groups=9))
+    run_job(without_spark, lakehouse, windows())
+    move(without_spark, lakehouse, windows(key_groups=9))
     names = [one.name for one in prune(lakehouse, "windows", dry_run=True)]
     assert names == ["generation-0001"] == [one.name for one in prune(lakehouse, "windows")]
     assert not (lakehouse.job("windows") / "generation-0001").exists()

@@ -37,8 +37,8 @@ def land(lakehouse):
 
 
 @pytest.fixture
-def spark(state_without_spark):
-    return state_without_spark
+def spark(without_spark):
+    return without_spark
 
 
 def files_that_hold(lakehouse, text):
