@@ -65,4 +65,4 @@ SCENES = {
     ),
     "time that goes on": Scene((END,), before=WORK),
 }
-"""By name. The sinks' points are Kafka's scene (`test_broker.py`)."""
+"""By name. The sinks' points are Kafka's scene (`tests/keyfold/sinks/test_kafka.py`)."""

@@ -16,7 +16,7 @@ from tests.chaos.story import Homes
 PROMISE = "A process may be killed at any moment: called again, it ends as if nothing had been."
 
 POINTS = [point for point in fail_points.POINTS if not point.startswith("sink")]
-"""Those of sinks are in `test_broker.py`."""
+"""Those of sinks are in `tests/keyfold/sinks/test_kafka.py`."""
 
 # Which scene comes to a point: the first word says.
 SCENE_OF = {
