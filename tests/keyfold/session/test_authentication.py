@@ -5,6 +5,7 @@ import re
 import socket
 import struct
 from contextlib import closing
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -24,8 +25,7 @@ class Stranger:
     """A client of Spark's block transfer that has no secret: speaks the protocol of `NettyBlockTransferService`."""
 
     def __init__(self, spark: SparkSession) -> None:
-        java = spark.sparkContext._jvm
-        assert java
+        java: Any = spark.sparkContext._jvm
         here = java.org.apache.spark.SparkEnv.get().blockManager().blockManagerId()
         self._app = spark.sparkContext.applicationId
         self._socket = socket.create_connection((here.host(), here.port()), timeout=20)

@@ -203,7 +203,7 @@ def test_what_cannot_be_read_is_neither_backed_up_nor_called_well(tmp_path, monk
 def test_a_home_that_is_none_is_neither_backed_up_nor_called_well(tmp_path):
     lakehouse, backups = whole_lakehouse(tmp_path / "home"), tmp_path / "backups"
     first = back_up(lakehouse, backups, keep=1)
-    lakehouse.home.rename(tmp_path / "mounted")
+    (tmp_path / "home").rename(tmp_path / "mounted")
     # What is left where a disk was mounted, also one that had a folder in it.
     for left in ("", "lost+found", "jobs", ".dagster"):
         (lakehouse.home / left).mkdir(parents=True)
@@ -227,7 +227,7 @@ def test_a_home_that_is_none_is_neither_backed_up_nor_called_well(tmp_path):
 def test_no_backup_is_removed_for_one_that_lacks_a_job_or_a_table(tmp_path, lost):
     lakehouse, backups = whole_lakehouse(tmp_path / "home"), tmp_path / "backups"
     first = back_up(lakehouse, backups, keep=1)
-    (lakehouse.home / lost).rename(tmp_path / "lost")
+    (tmp_path / "home" / lost).rename(tmp_path / "lost")
     for _ in range(2):
         with pytest.raises(
             KeyfoldError,
