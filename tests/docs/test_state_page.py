@@ -31,7 +31,7 @@ from tests.keyfold.state.job_histories import EVENTS, put
 
 DOCS = Path(__file__).parents[2] / "docs"
 STORY = DOCS / "tutorial" / "state.md"
-SEEDS = DOCS / "reference" / "seeds.md"
+SEEDS = DOCS / "examples" / "seeds.md"
 CHANGES = DOCS / "how-to" / "change-a-job.md"
 WITH_SPARK = ("ingest", "run", "state_reading", "state_diff", "state_tools")
 
