@@ -10,7 +10,7 @@ def expectations_for(key: tuple[str, ...]) -> Suite:
             [*key, "hour_start"], "Each hour of a key has one row; with two rows its events count twice."
         ),
         "hours_are_whole": critical.never(
-            "hour_start IS NULL OR unix_micros(hour_start) % 3600000000 <> 0",
+            "hour_start IS NULL OR CAST(hour_start AS BIGINT) % 3600000000 <> 0",
             "Every row names its hour, which begins on the hour.",
         ),
         "has_events": critical.between("events", "Every row counts at least one event.", min_value=1),

@@ -23,7 +23,7 @@ def expectations_for(key: tuple[str, ...], event_time: str, *, windows: bool = F
             "A key's numbers have no gaps.",
         ),
         "numbers_follow_time": warning.no_rows(
-            f"SELECT * FROM (SELECT *, lag({event_time}) OVER (PARTITION BY {columns} ORDER BY event_index) AS before "  # noqa: S608
+            f"SELECT * FROM (SELECT *, lag({event_time}) OVER (PARTITION BY {columns} ORDER BY event_index NULLS FIRST) AS before "  # noqa: S608
             f"FROM {{batch}}) WHERE {event_time} < before",
             "Numbers follow event time; a violation means that an event was more than `watermark_delay` late.",
         ),
@@ -39,8 +39,8 @@ def _of_lives(key: tuple[str, ...]) -> Suite:
     columns = ", ".join(f"`{column}`" for column in key)
     return {
         "each_life_counts_from_nought": critical.no_rows(
-            "SELECT * FROM (SELECT *, lag(event_index, 1, -1) OVER lower AS index_before, "  # noqa: S608 - names of the job's own columns
-            f"lag(events, 1, events) OVER lower AS events_before FROM (SELECT {columns}, event_index, count(*) AS events "
+            "SELECT * FROM (SELECT *, coalesce(lag(event_index) OVER lower, -1) AS index_before, "  # noqa: S608 - names of the job's own columns
+            f"coalesce(lag(events) OVER lower, events) AS events_before FROM (SELECT {columns}, event_index, count(*) AS events "
             f"FROM {{batch}} GROUP BY {columns}, event_index) WINDOW lower AS (PARTITION BY {columns} ORDER BY event_index)) "
             "WHERE event_index <> index_before + 1 OR events > events_before",
             "No number of a key is skipped, and none occurs more often than the one before it.",
@@ -56,8 +56,8 @@ def _of_windows(event_time: str) -> Suite:
             "A window's events are from its start (inclusive) to its end (exclusive).",
         ),
         "windows_have_one_length": critical.no_rows(
-            "SELECT window_start, window_end FROM {batch} WHERE unix_micros(window_end) - unix_micros(window_start) "
-            "<> (SELECT min(unix_micros(window_end) - unix_micros(window_start)) FROM {batch})",
+            "SELECT window_start, window_end FROM {batch} "
+            "WHERE window_end - window_start <> (SELECT min(window_end - window_start) FROM {batch})",
             "All windows have the same length.",
         ),
     }

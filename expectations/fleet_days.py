@@ -17,7 +17,7 @@ EXPECTATIONS: Suite = {
         "Moving, idle and stopped time together are at most a day (25 hours when clocks are set back).",
     ),
     "points_are_of_their_day": critical.never(
-        "latest < day_start OR latest >= day_start + INTERVAL 25 HOURS OR (latest IS NULL) <> (n_points = 0)",
+        "latest < day_start OR latest >= day_start + INTERVAL '25 hours' OR (latest IS NULL) <> (n_points = 0)",
         "The last point of a day is within that day.",
     ),
     "speed_is_plausible": warning.never(

@@ -28,7 +28,7 @@ EXPECTATIONS: Suite = {
     ),
     "engine_temperature_is_possible": engine_temperature_is_possible("engine_temperature"),
     "no_warning_holds_for_a_week": info.never(
-        "warning <> 'IN_GEOFENCE' AND time > began_at + INTERVAL 7 DAYS",
+        "warning <> 'IN_GEOFENCE' AND time > began_at + INTERVAL '7 days'",
         "Warnings of fuel and engine end within a week; longer means that nobody has acted.",
     ),
 }

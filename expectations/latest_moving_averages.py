@@ -16,7 +16,7 @@ EXPECTATIONS: Suite = {
         )
     },
     "no_station_lags_behind": info.never(
-        "end_time < (SELECT max(end_time) FROM {batch}) - INTERVAL 1 DAY",
+        "end_time < (SELECT max(end_time) FROM {batch}) - INTERVAL '1 day'",
         "The latest window of every station ends within a day of the newest; older means that the station is silent.",
     ),
 }

@@ -12,7 +12,7 @@ EXPECTATIONS: Suite = {
         "quantity", "At least 90 % of the totals are not negative.", min_value=0, mostly=0.9
     ),
     "an_item_has_few_models": warning.never(
-        "size(models) > 100",
+        "array_length(models) > 100",
         "No item has more than 100 models; more means that models are free text, which makes rows and state large.",
     ),
     "mean_quantity_is_usual": info.mean_between("quantity", "The mean total is positive.", min_value=1),

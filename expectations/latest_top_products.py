@@ -17,7 +17,7 @@ EXPECTATIONS: Suite = {
         for name in ("product_is_there", "no_rank_is_skipped", "ranks_follow_quantities")
     },
     "no_window_stays_open": warning.never(
-        "is_open AND window_end < (SELECT max(window_start) FROM {batch}) - INTERVAL 7 DAYS",
+        "is_open AND window_end < (SELECT max(window_start) FROM {batch}) - INTERVAL '7 days'",
         "No window stays open for a week after newer ones begin; such a window means that the watermark does not advance.",
     ),
     "mean_quantity_is_usual": top_products.EXPECTATIONS["mean_quantity_is_usual"],

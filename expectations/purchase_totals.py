@@ -17,11 +17,14 @@ EXPECTATIONS: Suite = {
     "event_time_is_there": critical.not_null("event_time", "Every purchase has its time."),
     "totals_add_up": critical.no_rows(
         "SELECT item, sum(delta_quantity) AS total FROM {batch} GROUP BY item "
-        "HAVING NOT array_contains(collect_set(cumulative_quantity), sum(delta_quantity))",
+        "HAVING NOT array_contains(array_agg(cumulative_quantity), sum(delta_quantity))",
         "The quantities of an item add up to its cumulative quantity: no purchase is lost or counted twice.",
     ),
-    "models_are_a_sorted_set": critical.never(
-        "models IS NULL OR models <> sort_array(array_distinct(models)) OR array_contains(models, '')",
+    "models_are_a_sorted_set": critical.no_rows(
+        "SELECT model, before FROM (SELECT *, lag(model) OVER (PARTITION BY place ORDER BY at) AS before FROM "
+        "(SELECT *, row_number() OVER () AS at FROM (SELECT place, untold, unnest(models) AS model FROM "
+        "(SELECT models, models IS NULL AS untold, row_number() OVER () AS place FROM {batch})))) "
+        "WHERE untold OR model = '' OR model <= before",
         "Models are not null, sorted, unique and not empty.",
     ),
     "delta_is_not_nought": warning(
@@ -44,8 +47,9 @@ EXPECTATIONS: Suite = {
 
 _OF_LIVES: Suite = {
     "each_is_added_to_what_there_was": critical.no_rows(
-        "SELECT * FROM (SELECT *, collect_set(cumulative_quantity) OVER (PARTITION BY item) AS totals FROM {batch}) "
-        "WHERE cumulative_quantity <> delta_quantity AND NOT array_contains(totals, cumulative_quantity - delta_quantity)",
+        "SELECT * FROM (SELECT *, cumulative_quantity - delta_quantity AS before FROM {batch}) AS later "
+        "ANTI JOIN (SELECT item, cumulative_quantity AS total FROM {batch}) AS earlier "
+        "ON later.item = earlier.item AND later.before = earlier.total WHERE cumulative_quantity <> delta_quantity",
         "Each cumulative quantity continues another one, or starts a total.",
     ),
 }

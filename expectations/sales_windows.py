@@ -10,9 +10,7 @@ EXPECTATIONS: Suite = {
         "n_sales", "n_products", "A window has at least as many sales as products."
     ),
     "windows_are_of_one_length": critical.never(
-        "unix_micros(window_end) - unix_micros(window_start) <> "
-        "(SELECT max(unix_micros(window_end) - unix_micros(window_start)) FROM {batch}) "
-        "OR window_end <= window_start",
+        "window_end - window_start <> (SELECT max(window_end - window_start) FROM {batch}) OR window_end <= window_start",
         "All windows have the same length, which is a parameter of the job.",
     ),
     "more_is_sold_than_returned": warning.between(

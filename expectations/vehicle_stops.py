@@ -19,7 +19,7 @@ EXPECTATIONS: Suite = {
         "longitude", "Longitudes are between -180 and 180 degrees.", min_value=-180, max_value=180
     ),
     "no_stop_takes_a_week": info.never(
-        "end_time > start_time + INTERVAL 7 DAYS",
+        "end_time > start_time + INTERVAL '7 days'",
         "No stop lasts longer than a week; a longer one means an unused vehicle or a stuck receiver.",
     ),
 }

@@ -19,7 +19,7 @@ EXPECTATIONS: Suite = {
     "distance_is_not_negative": critical.between("distance_in_metres", "Distances are not negative.", min_value=0),
     "reason_is_known": critical.in_set("reason", ["STOPPED", "FELL_SILENT"], "Trips end for a known reason."),
     "times_add_up": critical.never(
-        "abs(moving_seconds + idle_seconds - (unix_micros(end_time) - unix_micros(start_time)) / 1e6) > 0.001",
+        "abs(moving_seconds + idle_seconds - CAST(end_time - start_time AS BIGINT) / 1e6) > 0.001",
         "Moving and idle time add up to the duration of the trip.",
     ),
     "trips_do_not_overlap": critical.no_rows(

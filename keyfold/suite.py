@@ -85,11 +85,11 @@ class Severity:
         return self.greater(greater, less, description, or_equal=True, **kwargs)
 
     def never(self, condition: str, description: str, **kwargs: Any) -> Expectation:
-        """Expect no row for which a condition in SQL holds."""
+        """Expect no row for which a condition in Polars' SQL holds."""
         return self.no_rows(f"SELECT * FROM {{batch}} WHERE {condition}", description, **kwargs)  # noqa: S608 - a suite's own
 
     def no_rows(self, query: str, description: str, **kwargs: Any) -> Expectation:
-        """Expect no row from a query in SQL over the table `{batch}`."""
+        """Expect no row from a query in Polars' SQL over the table `{batch}`."""
         return self("unexpected_rows_expectation", description, unexpected_rows_query=query, **kwargs)
 
 

@@ -1,18 +1,13 @@
-"""Read Delta tables as Spark DataFrames from file lists that Python reads: Spark takes seconds to read a Delta log.
-
-A few rows are read without Spark, which takes tens of milliseconds for its smallest job.
-"""
+"""Read Delta tables as Spark DataFrames from file lists that Python reads: Spark takes seconds to read a Delta log."""
 
 import json
 import re
 from urllib.parse import unquote
 
-import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from keyfold.lakehouse.reading import data_file_paths, scan_in_columns, to_table
 from keyfold.storage.place import Place
 
 _MOST_FILES = 1_000
@@ -27,15 +22,6 @@ def table_frame(spark: SparkSession, path: Place, version: int | None = None) ->
     schema = StructType.fromJson(json.loads(table.schema().to_json()))
     files = [str(path / unquote(name)) for name in table.get_add_actions()["path"].to_pylist()]
     return spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
-
-
-def few_rows(path: Place, version: int, fewer_than: int) -> pa.Table | None:
-    """The rows of a version of a Delta table, read without Spark; None if there are as many, or only Spark can read them."""
-    table = DeltaTable(str(path), version=version)
-    if not _is_plain(table, path) or table.count() >= fewer_than:
-        return None
-    columns = table.to_pyarrow_dataset().schema
-    return to_table(scan_in_columns(data_file_paths(path, version), columns), columns)
 
 
 def _is_plain(table: DeltaTable, path: Place) -> bool:

@@ -53,12 +53,6 @@ def scan_in_columns(files: Sequence[Place], schema: pa.Schema) -> pl.LazyFrame:
     )
 
 
-def to_table(rows: pl.LazyFrame, columns: pa.Schema) -> pa.Table:
-    """Collect a few rows as an Arrow table with these types; any column may have NULL."""
-    nullable = pa.schema([field.with_nullable(True) for field in columns])
-    return rows.collect().to_arrow(compat_level=pl.CompatLevel.oldest()).cast(nullable)
-
-
 def read_batches(path: Place, limit: int | None = None) -> Iterator[pl.DataFrame]:
     """Read a Delta table in frames of bounded size, at most `limit` rows in all."""
     left = limit

@@ -8,16 +8,16 @@ from typing import Any
 import dagster as dg
 import polars as pl
 import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
-from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from assets import rides
 from keyfold.dagster.assets.groups import find_groups
 from keyfold.dagster.assets.keyed_asset import keyed_assets
 from keyfold.dagster.assets.streams import stream_assets
-from keyfold.dagster.quality.row_queries import query_of
-from keyfold.dagster.quality.usual_expectations import meaning_of
-from keyfold.dagster.suites import SUITES, rows_written
+from keyfold.dagster.quality.plans import plan_of
+from keyfold.dagster.suites import SUITES, base_url_from, rows_written, whole_table
 from keyfold.keyed.job.parameters import build_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance import MaintainedTable, maintain
@@ -79,25 +79,30 @@ def rows_seen(result: dg.ExecuteInProcessResult) -> dict[Any, set[Any]]:
     return dict(seen)
 
 
-def test_of_rows_of_one_key_that_several_batches_wrote_the_last_counts(spark: SparkSession, tmp_path):
+def test_of_rows_of_one_key_that_several_batches_wrote_the_last_counts(tmp_path):
     files: dict[int, list[Path]] = {}
     for batch, rows in {3: {"ann": 1, "bob": 1}, 4: {"ann": 2}}.items():
         path = tmp_path / f"{batch}.parquet"
         pl.DataFrame({"user": list(rows), "clicks": list(rows.values())}).write_parquet(path)
         files[batch] = [path]
     columns = pa.schema([("user", pa.string()), ("clicks", pa.int64())])
-    schema = StructType([StructField("user", StringType()), StructField("clicks", LongType())])
 
-    def written(files: dict[int, list[Path]], *key: str) -> list[tuple[str, int]]:
-        found = rows_written(spark, schema, columns, files, key)
-        assert found.table is not None
-        few, many = found.table.to_pylist(), [row.asDict() for row in found.frame().collect()]
-        assert sorted(map(str, few)) == sorted(map(str, many)), "however they are read"
-        return sorted((row["user"], row["clicks"]) for row in few)
+    def written(files: dict[int, list[Path]], *key: str) -> list[tuple[Any, ...]]:
+        return sorted(rows_written(columns, files, key).collect(engine="streaming").rows())
 
     assert written(files, "user") == [("ann", 2), ("bob", 1)]
     assert written(files) == [("ann", 1), ("ann", 2), ("bob", 1)]
     assert written({}) == []
+
+
+def test_of_many_rows_of_a_key_in_many_files_the_last_counts(tmp_path):
+    files = {batch: [tmp_path / f"{batch}.parquet"] for batch in range(5)}
+    for batch, (path,) in files.items():
+        keys = range(batch * 10_000, 100_000)
+        pl.DataFrame({"user": keys, "clicks": [batch] * len(keys)}).write_parquet(path, row_group_size=5_000)
+    columns = pa.schema([("user", pa.int64()), ("clicks", pa.int64())])
+    found = rows_written(columns, files, ["user"]).collect(engine="streaming").sort("user")
+    assert found["clicks"].to_list() == [min(user // 10_000, 4) for user in range(100_000)]
 
 
 def test_no_shipped_suite_waits_for_great_expectations_to_be_imported():
@@ -106,6 +111,22 @@ def test_no_shipped_suite_waits_for_great_expectations_to_be_imported():
         f"{table.name}: {check}"
         for table in tables
         for check, one in (current_project().suite(table.name) or {}).items()
-        if query_of(one) is None and meaning_of(one, pl.DataFrame(table.schema.empty_table())) is None
+        if plan_of(one, (rows := pl.DataFrame(table.schema.empty_table())).lazy(), rows.schema) is None
     ]
     assert others == []
+
+
+def test_a_table_whose_rows_its_files_alone_do_not_tell_is_read_by_its_log(tmp_path):
+    write_deltalake(str(tmp_path / "t"), pa.table({"a": [1, 2], "b": ["x", "y"]}), partition_by=["b"])
+    assert sorted(whole_table(tmp_path / "t").collect().rows()) == [(1, "x"), (2, "y")]
+
+
+def test_no_setting_is_no_server():
+    assert base_url_from(None) is None
+    assert base_url_from("") is None
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:3001", "file:///pages", "javascript:alert(1)", "http://", "http://x/?a=1"])
+def test_a_setting_that_is_no_address_is_refused_and_says_what_one_looks_like(text):
+    with pytest.raises(ValueError, match=r"such as http://127\.0\.0\.1:3001"):
+        base_url_from(text)

@@ -3,8 +3,6 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from expectations import anomaly_predictions, latest_predictions, retired_models
 from spark_jobs.jobs.anomaly_predictions.tables import ANOMALY_PREDICTION, LABELS, LATEST_PREDICTION, RETIRED_MODEL
 from tests.expectations.failed_checks import rows_found
@@ -65,12 +63,12 @@ GOOD = {
 }
 
 
-def found(spark, table, *more):
+def found(table, *more):
     expectations, schema = SUITES[table]
-    return rows_found(spark, [*GOOD[table], *more], schema, expectations)
+    return rows_found([*GOOD[table], *more], schema, expectations)
 
 
-def test_each_faulty_prediction_is_found_by_the_check_that_is_about_it(spark):
+def test_each_faulty_prediction_is_found_by_the_check_that_is_about_it():
     faults = [
         {"key": None},
         {"score": 1.5},
@@ -82,7 +80,7 @@ def test_each_faulty_prediction_is_found_by_the_check_that_is_about_it(spark):
         {"event_time": NOON + timedelta(minutes=10)},
     ]
     faulty = [prediction(50 + number, **fault) for number, fault in enumerate(faults)]
-    assert found(spark, "anomaly_predictions", *faulty) == {
+    assert found("anomaly_predictions", *faulty) == {
         "key_is_there": 1,
         "score_is_from_0_to_1": 1,
         "label_is_known": 1,
@@ -93,13 +91,12 @@ def test_each_faulty_prediction_is_found_by_the_check_that_is_about_it(spark):
     }
 
 
-@pytest.mark.slow
-def test_alarms_without_end_are_told(spark):
+def test_alarms_without_end_are_told():
     alarms = [prediction(number, **ALARM) for number in range(50, 80)]
-    assert found(spark, "anomaly_predictions", *alarms).keys() == {"alarms_end", "scores_are_usual"}
+    assert found("anomaly_predictions", *alarms).keys() == {"alarms_end", "scores_are_usual"}
 
 
-def test_each_faulty_last_prediction_is_found_by_the_check_that_is_about_it(spark):
+def test_each_faulty_last_prediction_is_found_by_the_check_that_is_about_it():
     faults = [
         {"key": None},
         {"key": "key-3"},
@@ -109,7 +106,7 @@ def test_each_faulty_last_prediction_is_found_by_the_check_that_is_about_it(spar
         {"low": 9.0, "high": 8.0},
     ]
     faulty = [last_of(f"other-{number}") | fault for number, fault in enumerate(faults)]
-    assert found(spark, "latest_predictions", *faulty) == {
+    assert found("latest_predictions", *faulty) == {
         "key_is_there": 1,
         "one_row_a_key": 2,
         "score_is_from_0_to_1": 1,
@@ -118,18 +115,17 @@ def test_each_faulty_last_prediction_is_found_by_the_check_that_is_about_it(spar
     }
 
 
-@pytest.mark.slow
-def test_many_anomalous_series_at_once_and_models_that_know_little_are_told(spark):
+def test_many_anomalous_series_at_once_and_models_that_know_little_are_told():
     alarms = [last_of(f"alarm-{number}", score=0.99, label="anomalous") for number in range(10)]
-    assert found(spark, "latest_predictions", *alarms).keys() == {"most_series_are_normal"}
+    assert found("latest_predictions", *alarms).keys() == {"most_series_are_normal"}
     young = [last_of(f"young-{number}", events_learned=5) for number in range(40)]
-    assert found(spark, "latest_predictions", *young).keys() == {"models_know_enough"}
+    assert found("latest_predictions", *young).keys() == {"models_know_enough"}
 
 
-def test_each_faulty_retired_model_is_found_by_the_check_that_is_about_it(spark):
+def test_each_faulty_retired_model_is_found_by_the_check_that_is_about_it():
     faults = [{"key": None}, {"events_learned": 0}, {"retired_at": NOON}, {"key": "key-3"}]
     faulty = [retired(f"other-{number}") | fault for number, fault in enumerate(faults)]
-    assert found(spark, "retired_models", *faulty) == {
+    assert found("retired_models", *faulty) == {
         "key_is_there": 1,
         "has_learned": 1,
         "retires_after_its_last_event": 1,
@@ -137,12 +133,11 @@ def test_each_faulty_retired_model_is_found_by_the_check_that_is_about_it(spark)
     }
 
 
-@pytest.mark.slow
-def test_models_that_retire_young_or_again_and_again_are_told(spark):
+def test_models_that_retire_young_or_again_and_again_are_told():
     young = [retired(f"young-{number}", events_learned=5) for number in range(40)]
-    assert found(spark, "retired_models", *young).keys() == {"models_were_worth_it"}
+    assert found("retired_models", *young).keys() == {"models_were_worth_it"}
     again = [retired(f"key-{number}", last_event_time=NOON + timedelta(days=9)) for number in range(10)]
-    assert found(spark, "retired_models", *again).keys() == {"series_do_not_come_and_go"}
+    assert found("retired_models", *again).keys() == {"series_do_not_come_and_go"}
 
 
 def test_the_suite_knows_the_labels_of_the_job():

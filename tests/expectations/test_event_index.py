@@ -3,8 +3,6 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from expectations.event_index import EXPECTATIONS, expectations_for
 from keyfold.keyed.job.parameters import build_job
 from spark_jobs.jobs.event_index import EVENT_INDEX
@@ -25,7 +23,7 @@ def ride(name: str) -> list[dict[str, Any]]:
     return [point(index, name) for index in range(20)]
 
 
-def test_each_fault_is_found_by_the_check_that_is_about_it(spark):
+def test_each_fault_is_found_by_the_check_that_is_about_it():
     faults = [{"event_index": None}, {"event_index": -1}, {"event_index": 19}, {"event_index": 21}, {"timestamp": NOON}]
     faulty = [
         row
@@ -33,7 +31,7 @@ def test_each_fault_is_found_by_the_check_that_is_about_it(spark):
         for row in (*ride(f"ride-{number}"), point(fault.get("event_index", 20), f"ride-{number}") | fault)
     ]
     same_moment = point(20, timestamp=NOON + timedelta(minutes=19))
-    assert rows_found(spark, [*ride("a"), same_moment, point(0, ride=None), *faulty], JOB.output, EXPECTATIONS) == {
+    assert rows_found([*ride("a"), same_moment, point(0, ride=None), *faulty], JOB.output, EXPECTATIONS) == {
         "ride_id_is_there": 1,
         "event_index_is_there": 1,
         "counts_from_nought": 1,
@@ -43,14 +41,12 @@ def test_each_fault_is_found_by_the_check_that_is_about_it(spark):
     }
 
 
-@pytest.mark.slow
-def test_a_key_of_very_many_events_is_told(spark):
+def test_a_key_of_very_many_events_is_told():
     rows = [*ride("a"), point(10**8, "c")]
-    assert failed_checks(spark, rows, JOB.output, EXPECTATIONS) == {"no_number_is_skipped", "mean_index_is_usual"}
+    assert failed_checks(rows, JOB.output, EXPECTATIONS) == {"no_number_is_skipped", "mean_index_is_usual"}
 
 
-@pytest.mark.slow
-def test_another_key_has_a_suite_of_its_own(spark):
+def test_another_key_has_a_suite_of_its_own():
     suite = expectations_for(("item", "quantity"), "time")
     output = build_job(EVENT_INDEX, {"stream": SALES.name, "key": "item,quantity"}).output
     good = dict.fromkeys(output.names)
@@ -59,17 +55,15 @@ def test_another_key_has_a_suite_of_its_own(spark):
         for item in "ab"
         for quantity in (1, 2)
     ]
-    assert failed_checks(spark, rows, output, suite) == set()
-    assert failed_checks(spark, [*rows, rows[0]], output, suite) == {"one_event_a_number", "no_number_is_skipped"}
+    assert failed_checks(rows, output, suite) == set()
+    assert failed_checks([*rows, rows[0]], output, suite) == {"one_event_a_number", "no_number_is_skipped"}
 
 
-def test_where_numbers_expire_each_life_of_a_key_counts_from_nought(spark):
+def test_where_numbers_expire_each_life_of_a_key_counts_from_nought():
     suite = expectations_for(("ride_id",), "timestamp", expires=True)
     two_lives = [*ride("a"), *ride("b"), *(point(index) for index in range(5))]
-    assert rows_found(spark, [*two_lives, point(20), point(0)], JOB.output, suite) == {}
-    assert rows_found(spark, [*two_lives, point(21), point(19, "b")], JOB.output, suite) == {
-        "each_life_counts_from_nought": 2
-    }
+    assert rows_found([*two_lives, point(20), point(0)], JOB.output, suite) == {}
+    assert rows_found([*two_lives, point(21), point(19, "b")], JOB.output, suite) == {"each_life_counts_from_nought": 2}
 
 
 HOUR = timedelta(hours=1)
@@ -81,7 +75,7 @@ def in_window(index: int, start: datetime, ride: str = "a", **changes: Any) -> d
     return {**dict.fromkeys(IN_WINDOWS.output.names), **point(index, ride), **windows, "timestamp": start, **changes}
 
 
-def test_each_fault_in_windows_is_found_by_the_check_that_is_about_it(spark):
+def test_each_fault_in_windows_is_found_by_the_check_that_is_about_it():
     suite = expectations_for(("ride_id",), "timestamp", windows=True)
     good = [in_window(index, start) for start in (NOON, NOON + HOUR / 2) for index in range(20)]
     faults = [
@@ -95,7 +89,7 @@ def test_each_fault_in_windows_is_found_by_the_check_that_is_about_it(spark):
         for number, fault in enumerate(faults)
         for row in (in_window(0, NOON, f"ride-{number}"), in_window(1, NOON, f"ride-{number}", **fault))
     ]
-    assert rows_found(spark, [*good, *faulty], IN_WINDOWS.output, suite) == {
+    assert rows_found([*good, *faulty], IN_WINDOWS.output, suite) == {
         "an_event_is_in_its_window": 2,
         "windows_have_one_length": 1,
         "one_event_a_number": 2,

@@ -3,8 +3,6 @@
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from expectations.fleet_days import EXPECTATIONS
 from spark_jobs.jobs.fleet_days.job import FLEET_DAY
 from tests.expectations.failed_checks import rows_found
@@ -34,7 +32,7 @@ UNKNOWN = {"kilometres": 0.0, "moving_seconds": 0.0, "fuel_used": None, "latest"
 GOOD = [*(day(number) for number in range(20)), day(20, **UNKNOWN)]
 
 
-def test_each_fault_is_found_by_the_check_that_is_about_it(spark):
+def test_each_fault_is_found_by_the_check_that_is_about_it():
     faults = [
         {"vehicle_id": None},
         {"day": date(2026, 1, 4)},
@@ -47,7 +45,7 @@ def test_each_fault_is_found_by_the_check_that_is_about_it(spark):
         {"kilometres": 900.0},
     ]
     faulty = [day(50 + number, **fault) for number, fault in enumerate(faults)]
-    assert rows_found(spark, [*GOOD, *faulty], FLEET_DAY, EXPECTATIONS) == {
+    assert rows_found([*GOOD, *faulty], FLEET_DAY, EXPECTATIONS) == {
         "vehicle_id_is_there": 1,
         "one_row_a_vehicle_and_day": 2,
         "kilometres_are_not_negative": 1,
@@ -58,10 +56,9 @@ def test_each_fault_is_found_by_the_check_that_is_about_it(spark):
     }
 
 
-@pytest.mark.slow
-def test_distances_that_are_unusual_in_the_mean_are_told(spark):
+def test_distances_that_are_unusual_in_the_mean_are_told():
     faulty = day(50, kilometres=90_000.0)
-    assert rows_found(spark, [*GOOD, faulty], FLEET_DAY, EXPECTATIONS).keys() == {
+    assert rows_found([*GOOD, faulty], FLEET_DAY, EXPECTATIONS).keys() == {
         "speed_is_plausible",
         "mean_distance_is_usual",
     }

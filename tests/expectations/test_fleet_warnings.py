@@ -43,7 +43,7 @@ GOOD = [
 ]
 
 
-def test_each_fault_is_found_by_the_check_that_is_about_it(spark):
+def test_each_fault_is_found_by_the_check_that_is_about_it():
     faults = [
         warning(500, vehicle_id=None),
         warning(500, warning="TIRED"),
@@ -56,7 +56,7 @@ def test_each_fault_is_found_by_the_check_that_is_about_it(spark):
         warning(500, **{**HOT, "engine_temperature": 999.0}),
         ended(50_000, 1, vehicle_id="bus-8"),
     ]
-    assert rows_found(spark, [*GOOD, *faults], FLEET_WARNING, EXPECTATIONS) == {
+    assert rows_found([*GOOD, *faults], FLEET_WARNING, EXPECTATIONS) == {
         "vehicle_id_is_there": 1,
         "warning_is_known": 1,
         "change_is_known": 1,

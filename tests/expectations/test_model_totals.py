@@ -3,8 +3,6 @@
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-
 from expectations.model_totals import EXPECTATIONS
 from spark_jobs.jobs.model_totals import MODEL_TOTAL
 from tests.expectations.failed_checks import failed_checks, rows_found
@@ -19,7 +17,7 @@ def total(model: str | None, **changes: Any) -> dict[str, Any]:
 GOOD = [total(""), *(total(f"model {number}") for number in range(20))]
 
 
-def test_each_fault_is_found_by_the_check_that_is_about_it(spark):
+def test_each_fault_is_found_by_the_check_that_is_about_it():
     faults = [
         total(None),
         total("model 0"),
@@ -27,7 +25,7 @@ def test_each_fault_is_found_by_the_check_that_is_about_it(spark):
         total("b", purchases=0),
         total("c", latest=None),
     ]
-    assert rows_found(spark, [*GOOD, *faults], MODEL_TOTAL, EXPECTATIONS) == {
+    assert rows_found([*GOOD, *faults], MODEL_TOTAL, EXPECTATIONS) == {
         "model_is_there": 1,
         "one_row_a_model": 2,
         "quantity_is_there": 1,
@@ -36,17 +34,15 @@ def test_each_fault_is_found_by_the_check_that_is_about_it(spark):
     }
 
 
-@pytest.mark.slow
-def test_totals_that_are_unusual_as_a_whole_are_told(spark):
+def test_totals_that_are_unusual_as_a_whole_are_told():
     returned = [total(f"new {one}", quantity=-1) for one in range(3)]
     rows = [*GOOD, *returned, total("new", quantity=-(10**6))]
-    assert failed_checks(spark, rows, MODEL_TOTAL, EXPECTATIONS) == {
+    assert failed_checks(rows, MODEL_TOTAL, EXPECTATIONS) == {
         "no_more_is_returned_than_bought",
         "mean_quantity_is_usual",
     }
 
 
-@pytest.mark.slow
-def test_a_shop_that_names_no_models_is_told(spark):
+def test_a_shop_that_names_no_models_is_told():
     rows = [total("", purchases=81), *GOOD[1:]]
-    assert failed_checks(spark, rows, MODEL_TOTAL, EXPECTATIONS) == {"most_purchases_name_a_model"}
+    assert failed_checks(rows, MODEL_TOTAL, EXPECTATIONS) == {"most_purchases_name_a_model"}

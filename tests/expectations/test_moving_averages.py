@@ -3,8 +3,6 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from expectations import latest_moving_averages, moving_averages, station_sessions
 from keyfold.keyed.job.parameters import build_job
 from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
@@ -58,12 +56,12 @@ GOOD = {
 }
 
 
-def found(spark, table, faults):
+def found(table, faults):
     expectations, columns = SUITES[table]
-    return rows_found(spark, [*GOOD[table], *faults], columns, expectations)
+    return rows_found([*GOOD[table], *faults], columns, expectations)
 
 
-def test_each_faulty_average_is_found_by_the_check_that_is_about_it(spark):
+def test_each_faulty_average_is_found_by_the_check_that_is_about_it():
     faults = [
         average(50, station_id=None),
         average(51, end_time=NOON),
@@ -74,7 +72,7 @@ def test_each_faulty_average_is_found_by_the_check_that_is_about_it(spark):
         average(56, pressure_avg=29.9),
         average(57, temp_avg=284.0),
     ]
-    assert found(spark, "moving_averages", [*(average(number) for number in range(100, 120)), *faults]) == {
+    assert found("moving_averages", [*(average(number) for number in range(100, 120)), *faults]) == {
         "station_id_is_there": 1,
         "ends_after_it_starts": 1,
         "one_row_a_reading": 2,
@@ -86,13 +84,12 @@ def test_each_faulty_average_is_found_by_the_check_that_is_about_it(spark):
     }
 
 
-@pytest.mark.slow
-def test_stations_that_come_and_go_are_told(spark):
+def test_stations_that_come_and_go_are_told():
     rows = [average(number, n_readings=4, reason="TIMEOUT") for number in range(100, 105)]
-    assert found(spark, "moving_averages", rows) == {"most_windows_are_full": 6}
+    assert found("moving_averages", rows) == {"most_windows_are_full": 6}
 
 
-def test_each_faulty_latest_row_is_found_by_the_check_that_is_about_it(spark):
+def test_each_faulty_latest_row_is_found_by_the_check_that_is_about_it():
     faults = [
         average(0, station_id=None),
         average(0, station="station-1"),
@@ -102,7 +99,7 @@ def test_each_faulty_latest_row_is_found_by_the_check_that_is_about_it(spark):
         average(0, station="SFO", temp_avg=284.0),
         average(0, station="LAX", start_time=NOON - 40 * HOUR, end_time=NOON - 30 * HOUR),
     ]
-    assert found(spark, "latest_moving_averages", faults) == {
+    assert found("latest_moving_averages", faults) == {
         "station_id_is_there": 1,
         "one_row_a_station": 2,
         "ends_after_it_starts": 1,
@@ -113,7 +110,7 @@ def test_each_faulty_latest_row_is_found_by_the_check_that_is_about_it(spark):
     }
 
 
-def test_each_faulty_session_is_found_by_the_check_that_is_about_it(spark):
+def test_each_faulty_session_is_found_by_the_check_that_is_about_it():
     faults = [
         session(30, station_id=None),
         session(31, end_time=NOON),
@@ -122,7 +119,7 @@ def test_each_faulty_session_is_found_by_the_check_that_is_about_it(spark):
         session(34, start_time=NOON + 3310 * HOUR),
         session(35, n_readings=1),
     ]
-    assert found(spark, "station_sessions", faults) == {
+    assert found("station_sessions", faults) == {
         "station_id_is_there": 1,
         "ends_after_it_starts": 1,
         "has_readings": 1,
@@ -132,7 +129,6 @@ def test_each_faulty_session_is_found_by_the_check_that_is_about_it(spark):
     }
 
 
-@pytest.mark.slow
-def test_sessions_too_short_for_a_window_are_told(spark):
+def test_sessions_too_short_for_a_window_are_told():
     rows = [session(number, n_readings=4) for number in range(30, 40)]
-    assert found(spark, "station_sessions", rows) == {"most_sessions_fill_a_window": 11}
+    assert found("station_sessions", rows) == {"most_sessions_fill_a_window": 11}

@@ -33,39 +33,39 @@ HOURS = [{"card": card, "hour_start": NOON, "events": events} for card, events i
 EARLIER = NOON - timedelta(seconds=1)
 
 
-def test_good_rows_pass_every_suite(spark):
-    assert failed_checks(spark, MATCHES, CARDS.output, card_in_two_cities.EXPECTATIONS) == set()
-    assert failed_checks(spark, JUMPS, METERS.output, ride_meter_jumps.EXPECTATIONS) == set()
-    assert failed_checks(spark, HOURS, CARDS.side_outputs[0].schema, card_in_two_cities_checked.EXPECTATIONS) == set()
+def test_good_rows_pass_every_suite():
+    assert failed_checks(MATCHES, CARDS.output, card_in_two_cities.EXPECTATIONS) == set()
+    assert failed_checks(JUMPS, METERS.output, ride_meter_jumps.EXPECTATIONS) == set()
+    assert failed_checks(HOURS, CARDS.side_outputs[0].schema, card_in_two_cities_checked.EXPECTATIONS) == set()
 
 
-def test_faults_of_matches_fail_the_checks_that_are_about_them(spark):
+def test_faults_of_matches_fail_the_checks_that_are_about_them():
     suite = card_in_two_cities.EXPECTATIONS
     faults = [
         match(6, card=None), match(7, pattern="another"), match(0), match(8, last_city="Ulm"),
         match(9, last_time=EARLIER), match(10, last_amount=0.0), match(11, last_payment_id=None),
         *(match(number, card="busy") for number in range(20, 41)),
     ]  # fmt: skip
-    assert failed_checks(spark, [*MATCHES, *faults], CARDS.output, suite) == set(suite)
+    assert failed_checks([*MATCHES, *faults], CARDS.output, suite) == set(suite)
 
 
-def test_faults_of_jumps_fail_the_checks_that_are_about_them(spark):
+def test_faults_of_jumps_fail_the_checks_that_are_about_them():
     suite = ride_meter_jumps.EXPECTATIONS
     faults = [
         jump(6, ride_id=None), jump(7, pattern="another"), jump(0), jump(8, last_meter_reading=3.0),
         jump(9, last_time=EARLIER), jump(10, last_point_idx=2), *(jump(11, first_point_idx=at) for at in range(-6, 0)),
     ]  # fmt: skip
-    assert failed_checks(spark, [*JUMPS, *faults], METERS.output, suite) == set(suite)
+    assert failed_checks([*JUMPS, *faults], METERS.output, suite) == set(suite)
 
 
-def test_faults_of_the_account_fail_the_checks_that_are_about_them(spark):
+def test_faults_of_the_account_fail_the_checks_that_are_about_them():
     faults = [
         {"card": "c", "hour_start": NOON + timedelta(minutes=1), "events": 7},
         {"card": "c", "hour_start": NOON, "events": 0},
         {"card": "a", "hour_start": NOON, "events": 1},
     ]
     schema = CARDS.side_outputs[0].schema
-    assert rows_found(spark, [*HOURS, *faults], schema, card_in_two_cities_checked.EXPECTATIONS) == {
+    assert rows_found([*HOURS, *faults], schema, card_in_two_cities_checked.EXPECTATIONS) == {
         "hours_are_whole": 1,
         "has_events": 1,
         "one_row_a_key_and_hour": 2,

@@ -3,8 +3,6 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from expectations import latest_purchase_totals, purchase_totals
 from spark_jobs.jobs.purchase_totals import LATEST_PURCHASE_TOTAL, PURCHASE_TOTAL
 from tests.expectations.failed_checks import failed_checks, rows_found
@@ -32,7 +30,7 @@ GOOD = [purchase(number, item) for item in ("cup", "hat") for number in range(20
 UNTOLD = purchase(0, "pot", models=[])
 
 
-def test_each_fault_in_the_changes_is_found_by_the_check_that_is_about_it(spark):
+def test_each_fault_in_the_changes_is_found_by_the_check_that_is_about_it():
     faults = [
         purchase(0, item=None),  # type: ignore[arg-type]
         purchase(0, "a", event_time=None),
@@ -45,7 +43,7 @@ def test_each_fault_in_the_changes_is_found_by_the_check_that_is_about_it(spark)
         purchase(0, "g", models=["", "a"]),
         purchase(0, "h", delta_quantity=0, cumulative_quantity=0),
     ]
-    assert rows_found(spark, [*GOOD, UNTOLD, *faults], PURCHASE_TOTAL, purchase_totals.EXPECTATIONS) == {
+    assert rows_found([*GOOD, UNTOLD, *faults], PURCHASE_TOTAL, purchase_totals.EXPECTATIONS) == {
         "item_is_there": 1,
         "event_time_is_there": 1,
         "totals_add_up": 2,
@@ -54,23 +52,22 @@ def test_each_fault_in_the_changes_is_found_by_the_check_that_is_about_it(spark)
     }
 
 
-@pytest.mark.slow
-def test_changes_that_are_unusual_as_a_whole_are_told(spark):
+def test_changes_that_are_unusual_as_a_whole_are_told():
     huge = purchase(0, "pot", delta_quantity=-(10**6), cumulative_quantity=-(10**6))
     returned = [purchase(0, f"pot-{one}", delta_quantity=-1, cumulative_quantity=-1) for one in range(5)]
-    told = rows_found(spark, [*GOOD, huge, *returned], PURCHASE_TOTAL, purchase_totals.EXPECTATIONS)
+    told = rows_found([*GOOD, huge, *returned], PURCHASE_TOTAL, purchase_totals.EXPECTATIONS)
     assert told.keys() == {"delta_is_plausible", "mean_delta_is_usual", "no_more_is_returned_than_bought"}
 
 
-def test_where_totals_expire_one_may_begin_from_nothing_and_none_from_what_never_was(spark):
+def test_where_totals_expire_one_may_begin_from_nothing_and_none_from_what_never_was():
     begins_anew = purchase(99, delta_quantity=4, cumulative_quantity=4)
-    assert failed_checks(spark, [*GOOD, begins_anew], PURCHASE_TOTAL, purchase_totals.EXPIRING) == set()
+    assert failed_checks([*GOOD, begins_anew], PURCHASE_TOTAL, purchase_totals.EXPIRING) == set()
     from_nowhere = purchase(99, delta_quantity=4, cumulative_quantity=99_999)
-    told = failed_checks(spark, [*GOOD, from_nowhere], PURCHASE_TOTAL, purchase_totals.EXPIRING)
+    told = failed_checks([*GOOD, from_nowhere], PURCHASE_TOTAL, purchase_totals.EXPIRING)
     assert told == {"each_is_added_to_what_there_was"}
 
 
-def test_each_fault_in_the_totals_is_found_by_the_check_that_is_about_it(spark):
+def test_each_fault_in_the_totals_is_found_by_the_check_that_is_about_it():
     faults = [
         total(50, item=None),
         total(0),
@@ -79,7 +76,7 @@ def test_each_fault_in_the_totals_is_found_by_the_check_that_is_about_it(spark):
         total(53, models=sorted(map(str, range(101)))),
     ]
     rows = [*(total(number) for number in range(20)), total(99, models=[], quantity=0), *faults]
-    assert rows_found(spark, rows, LATEST_PURCHASE_TOTAL, latest_purchase_totals.EXPECTATIONS) == {
+    assert rows_found(rows, LATEST_PURCHASE_TOTAL, latest_purchase_totals.EXPECTATIONS) == {
         "item_is_there": 1,
         "one_row_an_item": 2,
         "quantity_is_there": 1,
@@ -88,11 +85,10 @@ def test_each_fault_in_the_totals_is_found_by_the_check_that_is_about_it(spark):
     }
 
 
-@pytest.mark.slow
-def test_totals_that_are_unusual_as_a_whole_are_told(spark):
+def test_totals_that_are_unusual_as_a_whole_are_told():
     returned = [total(90 + one, quantity=-1) for one in range(3)]
     rows = [*(total(number) for number in range(20)), *returned, total(99, quantity=-(10**6))]
-    assert failed_checks(spark, rows, LATEST_PURCHASE_TOTAL, latest_purchase_totals.EXPECTATIONS) == {
+    assert failed_checks(rows, LATEST_PURCHASE_TOTAL, latest_purchase_totals.EXPECTATIONS) == {
         "no_more_is_returned_than_bought",
         "mean_quantity_is_usual",
     }

@@ -3,9 +3,6 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-from pyspark.sql import SparkSession
-
 from expectations.ride_summaries import EXPECTATIONS
 from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARY
 from spark_jobs.streams import RIDE_STATUSES
@@ -32,11 +29,11 @@ def ride(number: int, **changes: Any) -> dict[str, Any]:
     return {**good, **changes}
 
 
-def found(spark: SparkSession, rides: list[dict[str, Any]]) -> dict[str, Any]:
-    return rows_found(spark, rides, RIDE_SUMMARY, EXPECTATIONS)
+def found(rides: list[dict[str, Any]]) -> dict[str, Any]:
+    return rows_found(rides, RIDE_SUMMARY, EXPECTATIONS)
 
 
-def test_each_fault_is_found_by_the_check_that_is_about_it(spark):
+def test_each_fault_is_found_by_the_check_that_is_about_it():
     faults = [
         {"ride_id": None},
         {"ride_id": "ride-0"},
@@ -53,7 +50,7 @@ def test_each_fault_is_found_by_the_check_that_is_about_it(spark):
     ]
     faulty = [ride(100 + number, **fault) for number, fault in enumerate(faults)]
     gone_quiet = ride(99, end_status="enroute", reason="GARBAGE_COLLECTION", fare=None)
-    assert found(spark, [*(ride(n) for n in range(30)), gone_quiet, *faulty]) == {
+    assert found([*(ride(n) for n in range(30)), gone_quiet, *faulty]) == {
         "ride_id_is_there": 1,
         "one_summary_a_ride": 2,
         "ends_after_it_starts": 1,
@@ -69,10 +66,9 @@ def test_each_fault_is_found_by_the_check_that_is_about_it(spark):
     }
 
 
-@pytest.mark.slow
-def test_a_table_whose_rides_start_without_pickups_is_told(spark):
+def test_a_table_whose_rides_start_without_pickups_is_told():
     rides = [ride(n, start_status="pickup" if n % 2 else "enroute") for n in range(20)]
-    assert found(spark, rides) == {"most_rides_start_with_a_pickup": 10}
+    assert found(rides) == {"most_rides_start_with_a_pickup": 10}
 
 
 def test_the_suite_knows_the_statuses_of_the_stream():

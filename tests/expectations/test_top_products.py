@@ -3,8 +3,6 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from expectations import latest_top_products, sales_windows, top_products
 from spark_jobs.jobs.top_products import LATEST_TOP_PRODUCT, SALES_WINDOW, TOP_PRODUCT
 from tests.expectations.failed_checks import rows_found
@@ -49,7 +47,7 @@ def window(hour: int, **changes: Any) -> dict[str, Any]:
     return {**good, **changes}
 
 
-def test_each_fault_in_the_ranks_is_found_by_the_check_that_is_about_it(spark):
+def test_each_fault_in_the_ranks_is_found_by_the_check_that_is_about_it():
     faults = [
         ranked(11, 0, product=None),
         ranked(10, 1, product="twin", quantity=90),
@@ -61,7 +59,7 @@ def test_each_fault_in_the_ranks_is_found_by_the_check_that_is_about_it(spark):
     ]
     tied = ranked(11, 7, quantity=90)
     good = [ranked(rank, hour) for hour in range(8) for rank in range(1, 11)]
-    assert rows_found(spark, [*good, tied, *faults], TOP_PRODUCT, top_products.EXPECTATIONS) == {
+    assert rows_found([*good, tied, *faults], TOP_PRODUCT, top_products.EXPECTATIONS) == {
         "product_is_there": 1,
         "one_product_a_rank": 2,
         "one_rank_a_product": 2,
@@ -71,7 +69,7 @@ def test_each_fault_in_the_ranks_is_found_by_the_check_that_is_about_it(spark):
     }
 
 
-def test_each_fault_in_the_latest_ranks_is_found_by_the_check_that_is_about_it(spark):
+def test_each_fault_in_the_latest_ranks_is_found_by_the_check_that_is_about_it():
     faults = [
         latest(1, 9, is_open=None),
         latest(10, 0, product="twin"),
@@ -82,7 +80,7 @@ def test_each_fault_in_the_latest_ranks_is_found_by_the_check_that_is_about_it(s
         latest(1, -200, is_open=True),
     ]
     good = [latest(rank, hour) for hour in range(5) for rank in range(1, 11)]
-    assert rows_found(spark, [*good, *faults], LATEST_TOP_PRODUCT, latest_top_products.EXPECTATIONS) == {
+    assert rows_found([*good, *faults], LATEST_TOP_PRODUCT, latest_top_products.EXPECTATIONS) == {
         "is_open_is_told": 1,
         "one_row_a_rank": 2,
         "windows_close_as_a_whole": 1,
@@ -93,7 +91,7 @@ def test_each_fault_in_the_latest_ranks_is_found_by_the_check_that_is_about_it(s
     }
 
 
-def test_each_fault_in_the_windows_is_found_by_the_check_that_is_about_it(spark):
+def test_each_fault_in_the_windows_is_found_by_the_check_that_is_about_it():
     faults = [
         window(50, window_start=None),
         window(0),
@@ -102,7 +100,7 @@ def test_each_fault_in_the_windows_is_found_by_the_check_that_is_about_it(spark)
         window(99, window_end=NOON + 99.5 * HOUR),
     ]
     rows = [*(window(hour) for hour in range(20)), *faults]
-    assert rows_found(spark, rows, SALES_WINDOW, sales_windows.EXPECTATIONS) == {
+    assert rows_found(rows, SALES_WINDOW, sales_windows.EXPECTATIONS) == {
         "window_is_there": 1,
         "one_row_a_window": 2,
         "has_products": 1,
@@ -111,30 +109,28 @@ def test_each_fault_in_the_windows_is_found_by_the_check_that_is_about_it(spark)
     }
 
 
-@pytest.mark.slow
-def test_what_is_unusual_as_a_whole_is_told(spark):
+def test_what_is_unusual_as_a_whole_is_told():
     returned = [ranked(rank, 9, quantity=1 - rank) for rank in range(1, 6)]
     lost = [ranked(rank, 10, revenue=-1.0) for rank in range(1, 6)]
     rows = [*good_ranks(), *returned, *lost, ranked(1, 11, quantity=10**7)]
-    assert rows_found(spark, rows, TOP_PRODUCT, top_products.EXPECTATIONS).keys() == {
+    assert rows_found(rows, TOP_PRODUCT, top_products.EXPECTATIONS).keys() == {
         "best_sellers_are_sold",
         "revenue_is_not_negative",
         "mean_quantity_is_usual",
     }
     rows = [*good_latest(), latest(1, 9, quantity=10**7)]
-    told = rows_found(spark, rows, LATEST_TOP_PRODUCT, latest_top_products.EXPECTATIONS)
+    told = rows_found(rows, LATEST_TOP_PRODUCT, latest_top_products.EXPECTATIONS)
     assert told.keys() == {"mean_quantity_is_usual"}
 
 
-@pytest.mark.slow
-def test_windows_that_are_unusual_as_a_whole_are_told(spark):
+def test_windows_that_are_unusual_as_a_whole_are_told():
     good = [window(hour) for hour in range(20)]
     returned = [window(90 + one, quantity=-1) for one in range(3)]
     lost = [window(95 + one, revenue=-1.0) for one in range(3)]
-    assert rows_found(spark, [*good, *returned, *lost], SALES_WINDOW, sales_windows.EXPECTATIONS) == {
+    assert rows_found([*good, *returned, *lost], SALES_WINDOW, sales_windows.EXPECTATIONS) == {
         "more_is_sold_than_returned": 3,
         "revenue_is_not_negative": 3,
     }
     few = [window(90 + one, n_sales=1, n_products=1) for one in range(2000)]
-    told = rows_found(spark, [*good, *few], SALES_WINDOW, sales_windows.EXPECTATIONS)
+    told = rows_found([*good, *few], SALES_WINDOW, sales_windows.EXPECTATIONS)
     assert told.keys() == {"mean_number_of_sales_is_usual"}

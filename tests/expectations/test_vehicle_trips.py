@@ -3,8 +3,6 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from expectations import vehicle_stops, vehicle_trips
 from spark_jobs.jobs.vehicle_trips.job import VEHICLE_STOP, VEHICLE_TRIP
 from tests.expectations.failed_checks import rows_found
@@ -69,12 +67,12 @@ GOOD = {
 }
 
 
-def found(spark, table, faults):
+def found(table, faults):
     expectations, columns = SUITES[table]
-    return rows_found(spark, [*GOOD[table], *faults], columns, expectations)
+    return rows_found([*GOOD[table], *faults], columns, expectations)
 
 
-def test_each_faulty_trip_is_found_by_the_check_that_is_about_it(spark):
+def test_each_faulty_trip_is_found_by_the_check_that_is_about_it():
     faults = [
         {"trip_id": "bus-7@3"},
         {"vehicle_id": None},
@@ -90,7 +88,7 @@ def test_each_faulty_trip_is_found_by_the_check_that_is_about_it(spark):
         {"harsh_braking": 62},
         {"highest_engine_temperature": 999.0},
     ]
-    assert found(spark, "vehicle_trips", [trip(50 + number, **fault) for number, fault in enumerate(faults)]) == {
+    assert found("vehicle_trips", [trip(50 + number, **fault) for number, fault in enumerate(faults)]) == {
         "trip_id_is_unique": 2,
         "vehicle_id_is_there": 1,
         "ends_after_it_starts": 1,
@@ -107,13 +105,12 @@ def test_each_faulty_trip_is_found_by_the_check_that_is_about_it(spark):
     }
 
 
-@pytest.mark.slow
-def test_vehicles_that_fall_silent_too_often_are_told(spark):
+def test_vehicles_that_fall_silent_too_often_are_told():
     rows = [trip(number, reason="FELL_SILENT") for number in range(30, 35)]
-    assert found(spark, "vehicle_trips", rows) == {"most_trips_end_with_a_stop": 6}
+    assert found("vehicle_trips", rows) == {"most_trips_end_with_a_stop": 6}
 
 
-def test_each_faulty_stop_is_found_by_the_check_that_is_about_it(spark):
+def test_each_faulty_stop_is_found_by_the_check_that_is_about_it():
     faults = [
         {"vehicle_id": None},
         {"end_time": NOON},
@@ -124,7 +121,7 @@ def test_each_faulty_stop_is_found_by_the_check_that_is_about_it(spark):
         {"longitude": -181.0},
         {"vehicle_id": "bus-8", "end_time": NOON + timedelta(days=10)},
     ]
-    assert found(spark, "vehicle_stops", [stop(50 + number, **fault) for number, fault in enumerate(faults)]) == {
+    assert found("vehicle_stops", [stop(50 + number, **fault) for number, fault in enumerate(faults)]) == {
         "vehicle_id_is_there": 1,
         "ends_after_it_starts": 1,
         "has_points": 1,

@@ -1,7 +1,7 @@
 """Build Dagster asset checks from Great Expectations 1.x: one check per expectation, one read of the table for all.
 
-The modules of this package import nothing else of this project, so another project can copy them. Expectations are given as
-values in GX's serialised form (`serialised.py`); GX is imported only when an expectation needs it (`validation.py`).
+The modules of this package import nothing else of Keyfold, so another project can copy them. Expectations are given as values in
+GX's serialised form (`serialised.py`); the table is a lazy frame of Polars (`validation.py`).
 
 - **Severity.** `critical` becomes ERROR and blocks what is downstream; `warning` and `info` become WARN, which never
   blocks.
@@ -16,15 +16,14 @@ values in GX's serialised form (`serialised.py`); GX is imported only when an ex
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 import dagster as dg
-from pyspark.sql import DataFrame
+import polars as pl
 
-from keyfold.dagster.quality.outcome import Outcome, Validation
-from keyfold.dagster.quality.rows import FEW, Rows
-from keyfold.dagster.quality.samples import SAMPLE
-from keyfold.dagster.quality.serialised import SerialisedExpectation, class_name, needs_whole_table, severity_of
+from keyfold.dagster.quality.outcome import EXAMPLES, Outcome, Validation
+from keyfold.dagster.quality.pages import ResultPages
+from keyfold.dagster.quality.serialised import SerialisedExpectation, needs_whole_table, severity_of
 from keyfold.dagster.quality.validation import validate
 
 __all__ = ["SCOPE_TAG", "Read", "Scope", "gx_checks", "validate"]
@@ -44,20 +43,8 @@ class Scope(StrEnum):
     """All rows that the table has now."""
 
 
-class Read(Protocol):
-    """Reads the table with all its columns, as a batch frame of Spark or as `Rows`."""
-
-    def __call__(self, context: dg.AssetCheckExecutionContext, scope: Scope, /) -> Rows | DataFrame | None:
-        """Return the rows of a scope. None is allowed for `INCREMENTAL`, if new rows are not known: then all are read."""
-        ...
-
-
-class DataDocs(Protocol):
-    """Publishes validation results for people; see `pages.py`."""
-
-    def add(self, validated: Validation, *, run: str) -> str:
-        """Publish the validation of a suite or a part of it, and return its address."""
-        ...
+Read = Callable[[dg.AssetCheckExecutionContext, Scope], pl.LazyFrame | None]
+"""Scans the table with all its columns. None is allowed for `INCREMENTAL`, if new rows are not known: then all are read."""
 
 
 def gx_checks(
@@ -67,27 +54,26 @@ def gx_checks(
     *,
     required_resource_keys: set[str],
     masked: Collection[str] | Callable[[dg.AssetCheckExecutionContext], Collection[str]] = (),
-    data_docs: Callable[[dg.AssetCheckExecutionContext], DataDocs | None] | None = None,
-    few: int = FEW,
+    data_docs: Callable[[dg.AssetCheckExecutionContext], ResultPages] | None = None,
 ) -> dg.AssetChecksDefinition:
     """Build asset checks from expectations on a table.
 
     >>> fares = {"fare_is_there": {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "fare"}}}
     >>> def read(context, scope):
-    ...     return context.resources.spark.read.parquet("fares")
-    >>> checks = gx_checks(dg.AssetKey("fares"), fares, read, required_resource_keys={"spark"})
+    ...     return pl.scan_parquet(context.resources.folder / "fares.parquet")
+    >>> checks = gx_checks(dg.AssetKey("fares"), fares, read, required_resource_keys={"folder"})
     >>> [key.name for key in checks.check_keys]
     ['fare_is_there']
 
     Args:
         asset: the asset that they check.
-        expectations: by check name, in GX's serialised terms; `serialised.serialise` gives those of an object of GX.
-        read: gives the table's rows; called once in a run, or twice where an incremental run has checks of the whole table.
+        expectations: by check name, in GX's serialised form, which `expectation.configuration.to_json_dict()` gives of an object
+            of GX.
+        read: scans the table; called once in a run, or twice where an incremental run has checks of the whole table.
         required_resource_keys: resources that `read` and `data_docs` find in `context.resources`.
-        masked: columns whose values show nowhere, or what tells them in a run: not in samples, observed values, errors
+        masked: columns whose values show nowhere, or what tells them in a run: not in examples, observed values, errors
             or Data Docs.
         data_docs: gives what shows validations to people, if anything does.
-        few: number of rows from which Spark evaluates all expectations.
     """
     whole = {name for name, one in expectations.items() if needs_whole_table(one)}
     planned = [
@@ -95,8 +81,8 @@ def gx_checks(
             name,
             asset=asset,
             blocking=severity_of(one) == "critical",
-            description=str(one.get("description") or class_name(one)),
-            metadata={"expectation": class_name(one), "severity": severity_of(one), "always_full": name in whole},
+            description=str(one.get("description") or one["type"]),
+            metadata={"expectation": str(one["type"]), "severity": severity_of(one), "always_full": name in whole},
         )
         for name, one in expectations.items()
     ]
@@ -117,7 +103,6 @@ def gx_checks(
             found = validate(
                 rows,
                 {one.name: expectations[one.name] for one in checks},
-                few=few,
                 masked=hidden,
                 name="__".join(asset.path),
             )
@@ -152,7 +137,7 @@ def _result(spec: dg.AssetCheckSpec, found: Outcome, scope: Scope, address: str 
 
 def _reads(
     context: dg.AssetCheckExecutionContext, read: Read, chosen: list[dg.AssetCheckSpec], whole: Collection[str]
-) -> Iterator[tuple[Rows | DataFrame, Scope, list[dg.AssetCheckSpec]]]:
+) -> Iterator[tuple[pl.LazyFrame, Scope, list[dg.AssetCheckSpec]]]:
     """The table once, or new rows and the whole table, each with the checks that see it."""
     new_only = [one for one in chosen if one.name not in whole]
     if new_only and Scope(context.run.tags.get(SCOPE_TAG, Scope.INCREMENTAL)) is Scope.INCREMENTAL:
@@ -167,7 +152,7 @@ def _reads(
         yield table, Scope.FULL, chosen
 
 
-def _shown(context: dg.AssetCheckExecutionContext, docs: DataDocs | None, found: Validation) -> str | None:
+def _shown(context: dg.AssetCheckExecutionContext, docs: ResultPages | None, found: Validation) -> str | None:
     if docs is None:
         return None
     try:
@@ -183,7 +168,7 @@ def _violation(found: Mapping[str, Any]) -> str:
         return (
             f"{found['unexpected_count']:,} of {found['element_count']:,} rows violate the expectation ({share:.3g} %)"
         )
-    if SAMPLE in found:
+    if EXAMPLES in found:
         return f"{found['observed_value']:,} unexpected rows; the table has {found['element_count']:,} rows"
     return f"observed {_literal(str(found['observed_value']))}" if "observed_value" in found else "violated"
 
@@ -201,19 +186,16 @@ def _literal(text: str) -> str:
 
 
 def _metadata(found: Mapping[str, Any]) -> dict[str, Any]:
-    metadata: dict[str, Any] = {}
-    for key, name in (("element_count", "rows"), ("unexpected_count", "unexpected"), ("missing_count", "missing")):
-        if found.get(key) is not None:
-            metadata[name] = int(found[key])
-    for key in ("unexpected_percent", "missing_percent"):
-        if found.get(key) is not None:
-            metadata[key] = float(found[key])
-    if sample := found.get(SAMPLE):
-        columns = dg.TableSchema([dg.TableColumn(name) for name in sample[0]])
-        metadata["sample"] = dg.MetadataValue.table([dg.TableRecord(row) for row in sample], columns)
-    if "observed_value" in found:
-        metadata["observed"] = str(found["observed_value"])
-    return metadata
+    named = {"element_count": "rows", "unexpected_count": "unexpected", "missing_count": "missing"}
+    metadata = {name: int(found[key]) for key, name in named.items() if found.get(key) is not None}
+    shares = {key: float(one) for key, one in found.items() if key.endswith("_percent") and one is not None}
+    observed = {"observed": str(found["observed_value"])} if "observed_value" in found else {}
+    rows = found.get(EXAMPLES)
+    if not rows:
+        return metadata | shares | observed
+    columns = dg.TableSchema([dg.TableColumn(name) for name in rows[0]])
+    sample = dg.MetadataValue.table([dg.TableRecord(row) for row in rows], columns)
+    return metadata | shares | observed | {"sample": sample}
 
 
 def _link(address: str) -> dg.MetadataValue:

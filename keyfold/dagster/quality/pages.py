@@ -1,16 +1,11 @@
 """Write the result page of a validation: expected and found values side by side, and the violating rows.
 
-Imports nothing of this project, no Dagster, and no Great Expectations, whose own pages load styles and scripts from five
-hosts and render row values as markup. Dagster shows history, outcomes and the list of checks; this module writes one page a
-run:
-
-    FOLDER/<suite>/<time>-<run>.html
+Great Expectations' own pages load styles and scripts from five hosts and render row values as markup. Dagster shows history,
+outcomes and the list of checks; this module writes one page a run, FOLDER/<suite>/<time>-<run>.html:
 
 - **A page is self-contained.** It loads nothing, and its `CONTENT_SECURITY_POLICY` forbids the browser to load anything.
 - **Rows are text.** Everything on the page is escaped.
 - **Writes are atomic.** Every page has its own name and is renamed into place, so runs may write concurrently without a lock.
-
-`keyfold.dagster.serving` serves the folder to a browser.
 """
 
 import os
@@ -21,10 +16,9 @@ from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-from keyfold.dagster.quality.outcome import Outcome, Validation
-from keyfold.dagster.quality.samples import SAMPLE
+from keyfold.dagster.quality.outcome import EXAMPLES, Outcome, Validation
 from keyfold.dagster.quality.serialised import arguments_of
 
 CONTENT_SECURITY_POLICY = (
@@ -75,24 +69,6 @@ class ResultPages:
         return f"{self.base_url.rstrip('/')}/{quote(page.relative_to(self.folder).as_posix())}"
 
 
-def base_url_from(text: str | None) -> str | None:
-    """Check the address at which pages are served; None if it is not set.
-
-    Raises:
-        ValueError: it is not an http or https address.
-
-    Example:
-        >>> base_url_from("http://127.0.0.1:3001")
-        'http://127.0.0.1:3001'
-    """
-    if not text:
-        return None
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise ValueError(f"{text!r} is not an address of pages; give one such as http://127.0.0.1:3001")
-    return text
-
-
 def _page(validated: Validation, run: str, moment: datetime) -> str:
     held = sum(one.success for one in validated.outcomes)
     about = {**validated.meta, "run": run, "at": moment.isoformat(sep=" ", timespec="seconds")}
@@ -114,7 +90,7 @@ def _section(found: Outcome) -> str:
     """Render an expectation: expected values, found values, and violating rows."""
     kind = found.expectation["type"]
     outcome = f"could not be evaluated: {found.problem}" if found.problem else "holds" if found.success else "violated"
-    rows = found.result.get(SAMPLE) or []
+    rows = found.result.get(EXAMPLES) or []
     expected = _lines({"type": kind, **arguments_of(found.expectation)})
     results = {name: found.result[name] for name in _FOUND if found.result.get(name) is not None}
     return (
@@ -128,8 +104,7 @@ def _section(found: Outcome) -> str:
 
 def _lines(values: Mapping[str, Any]) -> str:
     """One value a line."""
-    shown = {name: "; ".join(map(str, one)) if isinstance(one, list) else one for name, one in values.items()}
-    return "\n".join(f"{name}: {one}" for name, one in shown.items())
+    return "\n".join(f"{name}: {one}" for name, one in values.items())
 
 
 def _table(names: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
@@ -161,7 +136,6 @@ _FOUND = (
     "missing_count",
     "unexpected_count",
     "unexpected_percent",
-    "partial_unexpected_list",
 )
 _STYLE = """
 body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:72em;padding:0 1.5em;color:#1c1e21}

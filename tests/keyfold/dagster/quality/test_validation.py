@@ -1,182 +1,326 @@
-"""Validation of few rows and of many: whatever the values, Polars and GX on Spark say the same."""
+"""Validation: Polars says what Great Expectations says on pandas, in bounded memory, and reads nothing but the rows."""
 
-from collections.abc import Mapping
-from datetime import UTC, date, datetime
-from decimal import Decimal
+import doctest
+import math
+from copy import deepcopy
 from typing import Any
 
-import great_expectations.expectations as gxe
 import polars as pl
 import pytest
-from great_expectations.expectations.row_conditions import Column
-from pyspark.sql import DataFrame, SparkSession
+from hypothesis import given
+from hypothesis import strategies as st
 
-from keyfold.dagster.quality.rows import FEW
-from keyfold.dagster.quality.samples import SAMPLE
-from keyfold.dagster.quality.serialised import serialise
-from keyfold.dagster.quality.usual_expectations import meaning_of
+from keyfold.dagster.quality import conditions, validation
+from keyfold.dagster.quality.gx_on_pandas import evaluate_by_gx
+from keyfold.dagster.quality.outcome import EXAMPLES, Outcome
+from keyfold.dagster.quality.plans import plan_of
+from keyfold.dagster.quality.serialised import SerialisedExpectation
 from keyfold.dagster.quality.validation import validate
+from keyfold.suite import Expectation, critical
+from tests.examples import examples
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NAN = float("nan")
-COLUMNS = (
-    "whole long, whole_or_null int, huge_or_null long, share double, share_or_null double, share_or_nan double, "
-    "narrow float, word string, word_or_null string, yes boolean, yes_or_null boolean, start timestamp, "
-    "stop timestamp, stop_or_null timestamp, day date, price decimal(10,2), parts array<int>"
+SCHEMA = {
+    "whole": pl.Int64,
+    "narrow": pl.Int32,
+    "share": pl.Float64,
+    "word": pl.String,
+    "yes": pl.Boolean,
+    "day": pl.Date,
+}
+NUMBERS = ["whole", "narrow", "share"]
+WHOLE = st.integers(-2, 3)
+# On a coarse grid, so that values meet each other and the bounds; 0.0 and -0.0 are one.
+SHARE = st.sampled_from([-1.0, -0.0, 0.0, 0.5, 1.0, 2.0, 1e300])
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "whole": WHOLE,
+    "narrow": WHOLE,
+    "share": SHARE,
+    "word": st.sampled_from(["", "a", "b", "ab", "é🙂", "A", "a b", "12"]),
+    "yes": st.booleans(),
+    "day": st.dates().map(lambda day: day.replace(year=2026, month=1, day=1 + day.day % 3)),
+}
+TABLES = st.lists(st.fixed_dictionaries({name: st.none() | one for name, one in VALUES.items()}), max_size=8).map(
+    lambda rows: pl.DataFrame(rows, schema=SCHEMA)
 )
-ROWS = [
-    (1, 1, 2**53 + 1, 0.1, 0.1, 0.1, 0.1, "a", "a", True, True, NOON, NOON, NOON, date(2026, 1, 1), Decimal("1.10"), [1]),
-    (2, None, None, -0.5, None, NAN, 0.2, "b", None, True, None, NOON, NOON, None, date(2026, 1, 2), Decimal("2.20"), []),
-    (2, 3, 5, 2.5, 2.5, 2.5, 0.3, "b", "", False, False, NOON.replace(hour=13), NOON, NOON, None, None, None),
-    (7, 3, 6, 2.5, 1e300, -1.0, 0.3, "é🙂", "é🙂", True, True, NOON, NOON.replace(hour=13), NOON, None, None, [1]),
-]  # fmt: skip
-VALUE_COLUMNS = [one.split()[0] for one in COLUMNS.split(", ")]
-NUMBERS = ["whole", "whole_or_null", "huge_or_null", "share", "share_or_null", "share_or_nan", "narrow", "price"]
-
-
-def expectations() -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for column in VALUE_COLUMNS:
-        found[f"{column} is there"] = gxe.ExpectColumnValuesToNotBeNull(column=column)
-        found[f"{column} is never there"] = gxe.ExpectColumnValuesToBeNull(column=column)
-        if column != "parts":
-            found[f"{column} is unique"] = gxe.ExpectColumnValuesToBeUnique(column=column)
-    for column in NUMBERS:
-        found[f"{column} is between"] = gxe.ExpectColumnValuesToBeBetween(column=column, min_value=0, max_value=2.2)
-        found[f"{column} is above"] = gxe.ExpectColumnValuesToBeBetween(column=column, min_value=1, mostly=0.5)
-        found[f"{column} is below"] = gxe.ExpectColumnValuesToBeBetween(column=column, max_value=0.1)
-        if column != "huge_or_null":
-            # Spark adds 64-bit floats, so its mean of huge integers depends on the order of the rows.
-            found[f"{column} has a mean"] = gxe.ExpectColumnMeanToBeBetween(column=column, min_value=1, max_value=2)
-        found[f"{column} has a least"] = gxe.ExpectColumnMinToBeBetween(column=column, min_value=0)
-        found[f"{column} has a most"] = gxe.ExpectColumnMaxToBeBetween(column=column, max_value=2)
-    for column in ("word", "word_or_null"):
-        found[f"{column} is of a set"] = gxe.ExpectColumnValuesToBeInSet(column=column, value_set=["a", ""])
-        found[f"{column} is none of a set"] = gxe.ExpectColumnValuesToNotBeInSet(column=column, value_set=["a", ""])
-        found[f"{column} is short"] = gxe.ExpectColumnValueLengthsToBeBetween(column=column, min_value=1, max_value=1)
-        found[f"{column} is two long"] = gxe.ExpectColumnValueLengthsToEqual(column=column, value=2)
-        for pattern in ("^[ab]$", "^.{1}$", "(?s)^(\\{.*\\}|'|\\\\|a)", "🙂|^$"):
-            found[f"{column} is like {pattern}"] = gxe.ExpectColumnValuesToMatchRegex(column=column, regex=pattern)
-            found[f"{column} is unlike {pattern}"] = gxe.ExpectColumnValuesToNotMatchRegex(
-                column=column, regex=pattern, mostly=0.6
-            )
-    for column in ("whole", "whole_or_null"):
-        found[f"{column} is of a set"] = gxe.ExpectColumnValuesToBeInSet(column=column, value_set=[1, 2])
-        found[f"{column} is none of a set"] = gxe.ExpectColumnValuesToNotBeInSet(column=column, value_set=[1, 2])
-    for first, second in (("stop", "start"), ("stop_or_null", "start"), ("share", "share_or_null"), ("whole", "share")):
-        pair: Any = {"column_A": first, "column_B": second}
-        found[f"{first} above {second}"] = gxe.ExpectColumnPairValuesAToBeGreaterThanB(**pair, or_equal=True)
-        found[f"{first} equals {second}"] = gxe.ExpectColumnPairValuesToBeEqual(**pair)
-    for columns in (["whole", "word"], ["whole", "word_or_null"], ["share", "start"]):
-        found[f"{columns} are unique"] = gxe.ExpectCompoundColumnsToBeUnique(column_list=columns)
-    found["rows"] = gxe.ExpectTableRowCountToBeBetween(min_value=5)
-    found["four rows"] = gxe.ExpectTableRowCountToEqual(value=4)
-    return found
-
-
-def is_usual(expectation: Any, table: pl.DataFrame) -> bool:
-    return meaning_of(serialise(expectation), table) is not None
-
-
-def outcomes(frame: DataFrame, chosen: Mapping[str, Any], few: int = FEW) -> dict[str, Any]:
-    found = {}
-    values = {name: serialise(one) for name, one in chosen.items()}
-    for one in validate(frame, values, few=few).outcomes:
-        counts = {key: value for key, value in one.result.items() if key.endswith(("_count", "_value", "_percent"))}
-        sample = sorted(str(sorted(row.items())) for row in one.result.get(SAMPLE, []))
-        found[one.check] = (one.success, bool(one.problem), counts, sample)
-    return found
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("rows", "one_in"),
-    [
-        # Great Expectations takes a second of Spark for two or three. Five is no divisor of how often a kind comes round.
-        pytest.param(ROWS, 5, id="some"),
-        pytest.param([], 5, id="none"),
-        *(pytest.param(rows, 1, marks=pytest.mark.slow) for rows in (ROWS, ROWS[1:2], [])),
-    ],
+MOSTLY = st.sampled_from([{}, {"mostly": 0.5}, {"mostly": 0.75}, {"mostly": 1}, {"mostly": 0}])
+BOUND = st.integers(-2, 3) | st.sampled_from([-0.5, 0.5, 2.5])
+BOUNDS: st.SearchStrategy[dict[str, Any]] = (
+    st.tuples(st.none() | BOUND, st.none() | BOUND, st.booleans(), st.booleans())
+    .filter(
+        lambda given: (
+            (given[0] is not None or given[1] is not None)
+            and (given[0] is None or given[1] is None or given[0] <= given[1])
+        )
+    )
+    .map(lambda given: dict(zip(("min_value", "max_value", "strict_min", "strict_max"), given, strict=True)))
 )
-def test_both_engines_say_the_same_of_the_same_rows(spark: SparkSession, rows, one_in):
-    frame = spark.createDataFrame(rows, COLUMNS)
-    table = pl.DataFrame(frame.toArrow())
-    # All others are evaluated on Spark by either.
-    usual = [name for name, one in expectations().items() if is_usual(one, table)]
-    chosen = {name: expectations()[name] for name in usual[::one_in]}
-    by_polars, on_spark = outcomes(frame, chosen), outcomes(frame, chosen, few=0)
-    assert {name: (one, on_spark[name]) for name, one in by_polars.items() if one != on_spark[name]} == {}
 
 
-def test_what_each_engine_evaluates_comes_back_in_the_order_of_the_suite(spark):
-    suite = {
-        "a query": gxe.UnexpectedRowsExpectation(unexpected_rows_query="SELECT * FROM {batch} WHERE whole > 1"),
-        "polars": gxe.ExpectColumnValuesToNotBeNull(column="whole"),
-        "spark": gxe.ExpectColumnValuesToMatchRegex(column="word", regex="^[ab]$"),
-        "some rows": gxe.ExpectColumnValuesToBeBetween(column="whole", min_value=5, row_condition=Column("whole") > 2),
-    }
-    found = outcomes(spark.createDataFrame(ROWS, COLUMNS), suite)
-    assert [(name, success) for name, (success, *_) in found.items()] == [
-        ("a query", False),
-        ("polars", True),
-        ("spark", False),
-        ("some rows", True),
+def condition(column: str) -> st.SearchStrategy[dict[str, Any]]:
+    """No condition, or one in GX's form; without `!=`, which NULL satisfies in pandas alone."""
+    about = {"column": {"name": column}}
+    compared = st.fixed_dictionaries(
+        {"type": st.just("comparison"), "operator": st.sampled_from(["==", "<", "<=", ">", ">="]), "parameter": WHOLE}
+    )
+    among = st.fixed_dictionaries(
+        {"type": st.just("comparison"), "operator": st.just("IN"), "parameter": st.lists(WHOLE, min_size=1)}
+    )
+    missing = st.fixed_dictionaries({"type": st.just("nullity"), "is_null": st.booleans()})
+    simple = (compared | among | missing if column in NUMBERS else missing).map(lambda one: one | about)
+    both = st.fixed_dictionaries(
+        {"type": st.sampled_from(["and", "or"]), "conditions": st.lists(simple, min_size=2, max_size=2)}
+    )
+    return st.just({}) | (simple | both).map(lambda one: {"row_condition": one})
+
+
+@st.composite
+def expectations(draw: st.DrawFn) -> list[Expectation]:
+    """One of each frequent kind."""
+
+    def of(column: str, *more: st.SearchStrategy[dict[str, Any]]) -> dict[str, Any]:
+        return {"column": column} | {key: one for part in (*more, condition(column)) for key, one in draw(part).items()}
+
+    any_column, number = st.sampled_from(list(SCHEMA)), st.sampled_from(NUMBERS)
+    in_set = draw(st.sampled_from([("whole", [1, 2]), ("narrow", [-1, 2**40]), ("word", ["a", ""]), ("word", ["é🙂"])]))
+    pair = draw(
+        st.sampled_from(
+            [("whole", "narrow"), ("share", "whole"), ("word", "word2"), ("day", "day2"), ("share", "share2")]
+        )
+    )
+    columns = draw(st.lists(any_column, min_size=2, max_size=3, unique=True))
+    kinds: list[tuple[str, dict[str, Any]]] = [
+        ("expect_column_values_to_not_be_null", of(draw(any_column), MOSTLY)),
+        ("expect_column_values_to_be_unique", of(draw(any_column), MOSTLY)),
+        ("expect_compound_columns_to_be_unique", {"column_list": columns, **draw(MOSTLY)}),
+        ("expect_column_values_to_be_between", of(draw(number), BOUNDS, MOSTLY)),
+        ("expect_column_values_to_be_in_set", of(in_set[0], MOSTLY) | {"value_set": in_set[1]}),
+        ("expect_column_values_to_not_be_in_set", of(in_set[0], MOSTLY) | {"value_set": in_set[1]}),
+        ("expect_column_values_to_match_regex", of("word", MOSTLY) | {"regex": draw(st.sampled_from(REGEXES))}),
+        (
+            "expect_column_pair_values_a_to_be_greater_than_b",
+            {"column_A": pair[0], "column_B": pair[1], "or_equal": draw(st.booleans()), **draw(MOSTLY)},
+        ),
+        *(
+            (f"expect_column_{number_of}_to_be_between", of(draw(number), BOUNDS))
+            for number_of in ("mean", "min", "max")
+        ),
+        (
+            "expect_table_row_count_to_be_between",
+            draw(BOUNDS.filter(lambda one: all(type(bound) is not float for bound in one.values()))),
+        ),
     ]
+    return [critical(kind, "…", **arguments) for kind, arguments in kinds]
 
 
-def test_much_of_a_suite_is_usual(spark):
-    table = pl.DataFrame(spark.createDataFrame(ROWS, COLUMNS).toArrow())
-    usual = {name for name, one in expectations().items() if is_usual(one, table)}
-    assert {"whole is between", "narrow is above", "word_or_null is of a set", "stop above start"} <= usual
-    assert len(usual) > 80
+REGEXES = ["^[ab]$", "a", "^.{1}$", r"(?s)^(\{.*\}|'|\\|a)", "🙂|^$", r"\d", "[^a]", "(?:a|b)+", "A"]
 
 
-TABLE = pl.DataFrame(
-    {
-        "nan": [1.0, NAN],
-        "narrow": [1.0, 2.0],
-        "whole": [1, 2],
-        "word": ["a", None],
-        "list": [[1], []],
-    },
-    schema_overrides={"narrow": pl.Float32},
-)
+def by_gx(expectation: SerialisedExpectation, table: pl.DataFrame) -> Outcome:
+    found = Outcome("check", expectation, success=False)
+    evaluate_by_gx(found, expectation, table.lazy(), table.schema)
+    return found
 
 
-@pytest.mark.parametrize(
-    "expectation",
-    [
-        gxe.ExpectColumnValuesToBeBetween(column="nan", max_value=1),
-        gxe.ExpectColumnMaxToBeBetween(column="nan", max_value=1),
-        gxe.ExpectColumnMeanToBeBetween(column="narrow", max_value=1),
-        gxe.ExpectColumnValuesToBeBetween(column="word", min_value=0),
-        gxe.ExpectColumnValuesToBeInSet(column="whole", value_set=["1"]),
-        gxe.ExpectColumnValuesToBeUnique(column="list"),
-        gxe.ExpectColumnValuesToMatchRegex(column="whole", regex="a"),
-        gxe.ExpectColumnPairValuesToBeEqual(column_A="word", column_B="word"),
-        gxe.ExpectColumnValuesToNotBeNull(column="whole", row_condition=Column("whole") > 1),
-        gxe.ExpectColumnMedianToBeBetween(column="whole", min_value=1),
-        gxe.ExpectColumnValuesToNotBeNull(column="missing"),
-    ],
-    ids=lambda one: f"{type(one).__name__} {one.configuration.kwargs.get('column', '')}",
-)
-def test_what_may_differ_is_left_to_spark(expectation):
-    assert not is_usual(expectation, TABLE)
+def numbers_of(found: Outcome) -> dict[str, Any]:
+    """Whether it holds, and the numbers that GX gives; of no rows there are none, or NaN, or not all."""
+    shown = {key: one for key, one in found.result.items() if key.endswith(("_count", "_percent", "_value"))}
+    if "unexpected_count" not in shown:
+        # GX counts no rows where it observes a number of them.
+        shown.pop("element_count", None)
+    numbers = {key: pytest.approx(one) for key, one in shown.items() if one is not None and not math.isnan(one)}
+    return numbers | {"success": found.success, "problem": found.problem}
 
 
-def test_an_expectation_that_a_user_derived_is_left_to_spark():
-    class Ours(gxe.ExpectColumnValuesToNotBeNull):
+@examples(100, shrinks=False)
+@given(table=TABLES, suite=expectations())
+def test_polars_says_what_gx_says_on_pandas(table: pl.DataFrame, suite: list[Expectation]):
+    table = table.with_columns(word2=pl.col("word").shift(), day2=pl.col("day").shift(), share2=pl.col("share").shift())
+    before = deepcopy(suite)
+    ours = validate(table.lazy(), {str(place): one for place, one in enumerate(suite)}).outcomes
+    for found, expectation in zip(ours, suite, strict=True):
+        without = {**expectation, "kwargs": {k: v for k, v in expectation["kwargs"].items() if k != "row_condition"}}
+        assert plan_of(without, table.lazy(), table.schema) is not None, "GX would be compared with itself"
+        theirs = by_gx(expectation, table)
+        assert numbers_of(found) == numbers_of(theirs), expectation
+    assert suite == before
+
+
+def outcome(table: pl.DataFrame, expectation: Expectation) -> Outcome:
+    return validate(table.lazy(), {"check": expectation}).outcomes[0]
+
+
+NOT_A_NUMBER = pl.DataFrame({"share": [0.5, NAN, None, NAN, 3.0], "other": [0.0, 0.0, 0.0, None, NAN]})
+
+
+def test_nan_is_a_value_that_is_within_no_bounds():
+    """GX on pandas takes it as missing; here it is as a number that is out of bounds, of which GX is asked."""
+    huge = NOT_A_NUMBER.with_columns(pl.all().replace(NAN, 1e300))
+    for expectation in (
+        critical.not_null("share", "…"),
+        critical.unique("share", "…"),
+        critical.unique(["share", "other"], "…"),
+        critical.between("share", "…", max_value=1),
+        critical.between("share", "…", min_value=0, max_value=1, mostly=0.25),
+    ):
+        assert numbers_of(outcome(NOT_A_NUMBER, expectation)) == numbers_of(by_gx(expectation, huge)), expectation
+    assert outcome(NOT_A_NUMBER, critical.between("share", "…", min_value=0)).result["unexpected_count"] == 2
+    assert outcome(NOT_A_NUMBER, critical.greater("share", "other", "…")).result["unexpected_count"] == 4
+    for number in ("mean", "min", "max"):
+        bounds = {"min_value": -1, "max_value": 1e301}
+        assert not outcome(
+            NOT_A_NUMBER, critical(f"expect_column_{number}_to_be_between", "…", column="share", **bounds)
+        ).success
+
+
+def test_integers_are_compared_exactly_though_one_is_missing():
+    table = pl.DataFrame({"id": [2**53, 2**53 + 1, None]})
+    assert outcome(table, critical.unique("id", "…")).success
+    assert outcome(table, critical.between("id", "…", max_value=2**53)).result["unexpected_count"] == 1
+
+
+def test_a_condition_chooses_the_rows_of_any_expectation_and_null_satisfies_no_comparison():
+    table = pl.DataFrame({"fare": [1.0, -1.0, 5.0, None], "tip": [1, None, 2, 1]})
+    unequal = {"type": "comparison", "column": {"name": "tip"}, "operator": "!=", "parameter": 1}
+    outside = {**unequal, "operator": "NOT_IN", "parameter": [1]}
+    for condition in (unequal, outside, "tip <> 1", {"type": "pass_through", "pass_through_filter": "tip <> 1"}):
+        by_polars = outcome(table, critical.between("fare", "…", max_value=2, row_condition=condition))
+        gx = critical("expect_column_median_to_be_between", "…", column="fare", max_value=9, row_condition=condition)
+        assert (by_polars.result["element_count"], by_polars.result["unexpected_count"]) == (1, 1)
+        assert outcome(table, gx).result == {"observed_value": 5.0, "element_count": 1}
+
+
+@pytest.mark.parametrize("keys_at_once", [1, 3])
+@examples(100)
+@given(table=TABLES)
+def test_rows_with_the_same_key_are_found_in_however_many_passes(keys_at_once: int, table: pl.DataFrame):
+    table = table.with_columns(share=pl.when("yes").then(NAN).otherwise("share"))
+    suite = {name: critical.unique(name, "…") for name in SCHEMA} | {"all": critical.unique(["share", "word"], "…")}
+    at_once = validate(table.lazy(), suite).outcomes
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(validation, "KEYS_AT_ONCE", keys_at_once)
+        in_passes = validate(table.lazy(), suite).outcomes
+    assert [numbers_of(one) for one in in_passes] == [numbers_of(one) for one in at_once]
+    assert [bool(one.result.get(EXAMPLES)) for one in in_passes] == [not one.success for one in at_once]
+
+
+def test_no_more_than_counts_and_a_few_examples_is_ever_collected(monkeypatch: pytest.MonkeyPatch):
+    heights = []
+
+    def noted(collect: Any) -> Any:
+        def noting(*given: Any, **options: Any) -> Any:
+            found = collect(*given, **options)
+            heights.extend(one.height for one in (found if isinstance(found, list) else [found]))
+            return found
+
+        return noting
+
+    monkeypatch.setattr(pl.LazyFrame, "collect", noted(pl.LazyFrame.collect))
+    monkeypatch.setattr(pl, "collect_all", noted(pl.collect_all))
+    rows = pl.LazyFrame({"id": [1] * 5000, "fare": [-1.0] * 5000, "word": ["x"] * 5000})
+    suite = {
+        "between": critical.between("fare", "…", min_value=0),
+        "unique": critical.unique("id", "…"),
+        "pair": critical.greater("fare", "id", "…"),
+        "never": critical.never("fare < 0", "…"),
+        "no_rows": critical.no_rows(
+            "SELECT * FROM (SELECT *, lag(id) OVER (ORDER BY fare) AS b FROM {batch}) WHERE b = id", "…"
+        ),
+        "some": critical.matches("word", "^a", "…", row_condition="fare < 0"),
+    }
+    assert not any(one.success for one in validate(rows, suite).outcomes)
+    assert max(heights) == 10
+
+
+LEFT_TO_GX = {
+    "float32": (critical.between("small", "…", max_value=1), True),
+    "text in a set of numbers": (critical.in_set("word", [1], "…"), False),
+    "numbers in a set of text": (critical.in_set("whole", ["1"], "…"), False),
+    "regex that Rust lacks": (critical.matches("word", "^(?=a)", "…"), True),
+    "pair of kinds": (critical.at_least("whole", "whole", "…"), True),
+    "median": (critical("expect_column_median_to_be_between", "…", column="whole", min_value=9), False),
+    "lengths": (critical("expect_column_value_lengths_to_equal", "…", column="word", value=1), True),
+    "columns": (critical("expect_table_columns_to_match_set", "…", column_set=["whole", "word", "small"]), True),
+    "lost column": (critical("expect_column_to_exist", "…", column="lost"), False),
+}
+
+
+def test_what_may_differ_is_left_to_gx_and_all_outcomes_come_in_the_order_of_the_suite():
+    table = pl.DataFrame(
+        {"whole": [1, 1], "word": ["a", "a"], "small": [1.0, 0.5]}, schema_overrides={"small": pl.Float32}
+    )
+    suite = {"first": critical.not_null("whole", "…"), **{name: one for name, (one, _) in LEFT_TO_GX.items()}}
+    for name, (one, _) in LEFT_TO_GX.items():
+        assert plan_of(one, table.lazy(), table.schema) is None, name
+    found = validate(table.lazy(), suite).outcomes
+    expected = [("first", True), *((name, success) for name, (_, success) in LEFT_TO_GX.items())]
+    assert [(one.check, one.success) for one in found] == expected
+    assert [one.check for one in found if one.problem] == []
+
+
+def test_an_expectation_that_a_user_derived_is_evaluated_by_gx():
+    import great_expectations.expectations as gxe  # noqa: PLC0415 - takes seconds
+
+    class ExpectOurs(gxe.ExpectColumnValuesToNotBeNull):
         pass
 
-    assert is_usual(gxe.ExpectColumnValuesToNotBeNull(column="whole"), TABLE)
-    assert not is_usual(Ours(column="whole"), TABLE)
+    assert ExpectOurs.__name__ == "ExpectOurs"
+    assert (
+        outcome(pl.DataFrame({"id": [None, 1]}), critical("expect_ours", "…", column="id")).result["unexpected_count"]
+        == 1
+    )
 
 
-def test_a_frame_that_is_not_small_is_evaluated_on_spark_alone(spark, monkeypatch):
-    def refuse(*_: Any) -> None:
-        raise AssertionError("collected")
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM read_csv('FILE')",
+        "SELECT * FROM {batch} WHERE id IN (SELECT id FROM READ_CSV ('FILE'))",
+        "SELECT * FROM \"read_csv\"('FILE')",
+        "SELECT * FROM `read_csv`('FILE')",
+        "SELECT * FROM {batch} WHERE word <> '--' AND id IN (SELECT id FROM read_csv/*x*/('FILE'))",
+        "SELECT * FROM {batch} WHERE word = 'read_csv' OR id IN (SELECT id FROM read_csv('FILE'))",
+        "WITH stolen AS (SELECT * FROM read_csv('FILE')) SELECT * FROM stolen",
+        "SELECT * FROM 'FILE'",
+        "CREATE TABLE stolen AS SELECT * FROM read_csv('FILE')",
+    ],
+)
+def test_no_query_and_no_condition_reads_a_file(tmp_path, query):
+    (tmp_path / "secret.csv").write_text("id\nsecret\n1,2,3\n")
+    table = pl.DataFrame({"id": [1], "word": ["a"]})
+    text = query.replace("FILE", str(tmp_path / "secret.csv"))
+    for expectation in (
+        critical.no_rows(text, "…"),
+        critical.not_null("id", "…", row_condition=text.split("WHERE ")[-1]),
+    ):
+        found = outcome(table, expectation)
+        assert found.problem
+        assert "secret\n" not in found.problem
+        assert "ComputeError" not in found.problem
+        assert found.result == {}
 
-    frame = spark.createDataFrame(ROWS, COLUMNS)
-    monkeypatch.setattr(type(frame), "toArrow", refuse)
-    found = validate(frame, {"whole": serialise(gxe.ExpectColumnValuesToBeUnique(column="whole"))}, few=4)
-    assert found.outcomes[0].result["unexpected_count"] == 2
+
+def test_a_word_like_a_function_that_reads_is_allowed_where_it_is_text_or_a_column():
+    table = pl.DataFrame({"read_at": [1, 2], "word": ["read_only", "b"]})
+    assert outcome(table, critical.never("word = 'read_only' AND read_at > 0", "…")).result["observed_value"] == 1
+
+
+def test_a_condition_that_looks_at_other_rows_is_a_query_of_the_whole_table():
+    table = pl.DataFrame({"id": [1, 2, 3]})
+    for text, number in (
+        ("id < (SELECT max(id) FROM {batch})", 2),
+        ("id < max(id) OVER ()", 2),
+        ("1 = 1", 3),
+        ("1 = 0", 0),
+    ):
+        assert outcome(table, critical.never(text, "…")).result["observed_value"] == number, text
+    assert "more than its own row" in str(
+        outcome(table, critical.not_null("id", "…", row_condition="id < max(id)")).problem
+    )
+
+
+@pytest.mark.parametrize("module", [conditions, validation])
+def test_the_examples_in_the_docstrings_are_right(module):
+    result = doctest.testmod(module)
+    assert result.attempted
+    assert not result.failed

@@ -7,7 +7,7 @@ from starlette.testclient import TestClient
 
 from keyfold.dagster.quality.pages import ResultPages
 from keyfold.dagster.serving.__main__ import data_docs
-from tests.keyfold.dagster.quality.test_pages import validation
+from tests.keyfold.dagster.quality.test_pages import WORDS, validation
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def served(tmp_path):
 
 def test_a_page_is_served_that_loads_and_runs_nothing_and_is_of_no_origin(served):
     pages, client = served
-    answer = client.get(pages.add(validation(["<script>1</script>"]), run="1"))
+    answer = client.get(pages.add(validation(["<script>1</script>"], expectations=WORDS), run="1"))
     assert answer.status_code == 200
     assert "&lt;script&gt;1" in answer.text
     policy = answer.headers["content-security-policy"]
