@@ -31,7 +31,11 @@ def flip(path: Path) -> None:
 
 def write(text: str) -> Callable[[Path], None]:
     """Put a text in place of a file's content."""
-    return lambda path: path.write_text(text) and None
+
+    def put(path: Path) -> None:
+        path.write_text(text)
+
+    return put
 
 
 def restore(path: Path, backup: Path) -> None:

@@ -11,7 +11,7 @@ from keyfold.cli.state_reading import listing, read, stats
 from keyfold.cli.state_tools import bootstrap, edit, move
 from keyfold.cli.terminal import failures, report
 from keyfold.lakehouse import Lakehouse
-from keyfold.state.changing import pruning
+from keyfold.state.changing import promoting
 
 app = typer.Typer(
     help="Read, compare, seed, move and edit the state of jobs.",
@@ -30,7 +30,7 @@ def prune(
 ) -> None:
     """Remove all generations of a job except the live one."""
     with failures():
-        removed = pruning.prune(Lakehouse(home), job, branches=branches, dry_run=dry_run)
+        removed = promoting.prune(Lakehouse(home), job, branches=branches, dry_run=dry_run)
         verb = "would be removed" if dry_run else "removed"
         text = "\n".join(f"{one.name}, {one.bytes:,} bytes: {verb}" for one in removed) or "nothing to remove"
         report({"job": job, "removed": [asdict(one) for one in removed], "dry_run": dry_run}, as_json, text)

@@ -28,7 +28,7 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.commits import digest_of
 from keyfold.lakehouse.data_files import write_data_file
 from keyfold.lakehouse.fail_points import reached
-from keyfold.lakehouse.parquet import read_parquet
+from keyfold.lakehouse.reading import read_parquet
 from keyfold.session.workers import check_shared
 from keyfold.stream import Stream
 from keyfold.times import micros

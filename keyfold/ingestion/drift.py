@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from keyfold.ingestion.formats import file_type, open_text
-from keyfold.lakehouse.parquet import parquet_file
+from keyfold.lakehouse.reading import parquet_file
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
 from keyfold.stream.raw_paths import EACH, PLACE, TEXT_OF, Path, name_of, path_of

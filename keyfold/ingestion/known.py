@@ -18,7 +18,7 @@ from keyfold.ingestion.quarantined import erased_name, is_erased
 from keyfold.journal import Journal
 from keyfold.journal.file_sums import NUMBER
 from keyfold.lakehouse.files import sweep, write_durably
-from keyfold.lakehouse.parquet import read_parquet
+from keyfold.lakehouse.reading import read_parquet
 from keyfold.storage.place import Place
 
 BATCHES_BETWEEN = 32

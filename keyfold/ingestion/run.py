@@ -11,9 +11,8 @@ from keyfold.errors import KeyfoldError, Misconfigured, NotFound
 from keyfold.ingestion.admission import Admission, select_files
 from keyfold.ingestion.ingest_records import IngestSummary, together
 from keyfold.ingestion.ingest_settings import REBUILD, RECORD, open_ingest
-from keyfold.ingestion.member import Member
 from keyfold.ingestion.planning import MAX_BYTES_PER_BATCH, cut_new_files, new_offsets, plan_batches
-from keyfold.ingestion.shared_batches import SharedBatches
+from keyfold.ingestion.shared_batches import Member, SharedBatches
 from keyfold.ingestion.sources.files import Landing, source_name
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic
 from keyfold.journal.records import Progress

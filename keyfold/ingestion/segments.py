@@ -16,7 +16,7 @@ from keyfold.ingestion.arrays import Array, open_array, write_array, write_piece
 from keyfold.ingestion.duplicates import Ids, Mask, copies_of, event_ids, hash_ranges
 from keyfold.lakehouse.files import files_below
 from keyfold.lakehouse.log_changes import snapshot
-from keyfold.lakehouse.parquet import read_parquet
+from keyfold.lakehouse.reading import read_parquet
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
 from keyfold.times import micros

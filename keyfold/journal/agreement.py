@@ -13,8 +13,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from keyfold.errors import Damaged, first_line
 from keyfold.journal.journal import D, Journal, P
 from keyfold.lakehouse.commits import committed_digest
-from keyfold.lakehouse.empty_entries import empty_entries, take_back
-from keyfold.lakehouse.presence import check_files_are_there
+from keyfold.lakehouse.presence import check_files_are_there, empty_entries, take_back
 from keyfold.storage.place import Place, local_path
 from keyfold.storage.store_failures import failure_of_store
 

@@ -15,9 +15,9 @@ from deltalake import DeltaTable
 
 from keyfold.errors import Damaged, IncompatibleState
 from keyfold.lakehouse.data_files import is_own_file
-from keyfold.lakehouse.empty_entries import check_no_entry_is_empty
-from keyfold.lakehouse.parquet import parquet_file
 from keyfold.lakehouse.positions import Position, entries_since, position_at
+from keyfold.lakehouse.presence import check_no_entry_is_empty
+from keyfold.lakehouse.reading import parquet_file
 from keyfold.storage.place import Place
 from keyfold.times import from_iso, from_micros, micros
 

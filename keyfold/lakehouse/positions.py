@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from keyfold.errors import Damaged
-from keyfold.lakehouse.empty_entries import empty_entry_error
+from keyfold.lakehouse.presence import empty_entry_error
 from keyfold.storage.place import Place
 
 _NAMED = re.compile(r"(\d{20})\.(?:json|checkpoint\.)")

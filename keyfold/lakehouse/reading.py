@@ -1,15 +1,20 @@
 """Read Delta tables without a JVM: counts, scans and previews."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import polars as pl
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from keyfold.lakehouse.parquet import scan_parquet
-from keyfold.storage.place import Place
+from keyfold.lakehouse.files import open_for_reading
+from keyfold.storage.place import Place, as_source
 from keyfold.times import ISO_FORMAT
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 
 def count_rows(path: Place, version: int | None = None) -> int:
@@ -72,3 +77,33 @@ def readable(frame: pl.DataFrame) -> pl.DataFrame:
     """Convert columns of times to ISO 8601 text in UTC with microseconds."""
     times = [name for name, kind in frame.schema.items() if isinstance(kind, pl.Datetime)]
     return frame.with_columns(pl.col(name).dt.convert_time_zone("UTC").dt.strftime(ISO_FORMAT) for name in times)
+
+
+def scan_parquet(files: Place | Sequence[Place], **options: Any) -> pl.LazyFrame:
+    """Scan files lazily; options are those of `polars.scan_parquet`."""
+    # No glob: folder names may contain its special characters. No credential provider of Polars: credentials come from the
+    # environment, as everywhere in Keyfold.
+    return pl.scan_parquet(_source(files), **{"glob": False, "credential_provider": None, **options})
+
+
+def scan_rows(file: Place, offset: int, rows: int) -> pl.LazyFrame:
+    """Scan `rows` rows of a file from `offset` on. Few of the other rows are read."""
+    return scan_parquet(file).slice(offset, rows)
+
+
+def read_parquet(file: Place, **options: Any) -> pl.DataFrame:
+    """Read all rows of a file; options are those of `polars.read_parquet`."""
+    return pl.read_parquet(_source(file), **{"glob": False, "credential_provider": None, **options})
+
+
+@contextmanager
+def parquet_file(path: Place) -> Iterator["pq.ParquetFile"]:
+    """Open a file for reading its footer and single row groups."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - takes 0.1 s
+
+    with open_for_reading(path) as opened, pq.ParquetFile(opened) as file:
+        yield file
+
+
+def _source(files: Place | Sequence[Place]) -> Any:
+    return [as_source(file) for file in files] if isinstance(files, Sequence) else as_source(files)

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from keyfold.lakehouse.data_files import WrittenFile, write_data_file, write_rows
 from keyfold.lakehouse.leaves import HASH, HashOf, divided, is_within, met_by
-from keyfold.lakehouse.parquet import read_parquet
-from keyfold.lakehouse.reading import scan_in_columns
+from keyfold.lakehouse.reading import read_parquet, scan_in_columns
 from keyfold.storage.place import Place
 
 _Given = TypeVar("_Given")

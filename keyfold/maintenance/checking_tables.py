@@ -13,8 +13,8 @@ from deltalake.exceptions import DeltaError
 from keyfold.errors import first_line
 from keyfold.lakehouse.checksums import checksum_in_name, checksum_of
 from keyfold.lakehouse.files import files_below, open_for_reading
-from keyfold.lakehouse.parquet import parquet_file
 from keyfold.lakehouse.presence import absent_files, named_files
+from keyfold.lakehouse.reading import parquet_file
 from keyfold.storage.place import Place, path_below
 
 _ENTRY = re.compile(r"^(\d{20})\.json$")

@@ -17,8 +17,7 @@ from keyfold.keyed.rows.codec import polars_schema
 from keyfold.lakehouse.commits import replace_files
 from keyfold.lakehouse.data_files import WrittenFile, leaf_of, write_data_file, write_rows
 from keyfold.lakehouse.log_changes import DataFile, check_plain, snapshot
-from keyfold.lakehouse.parquet import parquet_file, scan_parquet
-from keyfold.lakehouse.reading import scan_in_columns
+from keyfold.lakehouse.reading import parquet_file, scan_in_columns, scan_parquet
 from keyfold.storage.place import Place
 from keyfold.times import from_micros
 

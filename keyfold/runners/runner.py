@@ -1,7 +1,7 @@
 """The contract of runners: they execute functions over Arrow record batches, and know nothing of jobs and state."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -39,12 +39,3 @@ class Runner(Protocol):
             Exception: a task failed; the text of the error quotes the task's error.
         """
         ...
-
-
-def runner_of(spark: Any) -> Runner:
-    """Return the runner of a Spark session; the stand-in for a session in `keyfold.testing` brings its own."""
-    if (own := getattr(spark, "runner", None)) is not None:
-        return own
-    from keyfold.runners.spark_runner import SparkRunner  # noqa: PLC0415 - imports pyspark
-
-    return SparkRunner(spark)

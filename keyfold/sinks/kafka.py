@@ -28,7 +28,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.fail_points import reached
-from keyfold.lakehouse.parquet import read_parquet
+from keyfold.lakehouse.reading import read_parquet
 from keyfold.session.settings import parse_conf
 from keyfold.sinks.sender import Sender, Sent
 from keyfold.times import ISO_FORMAT

@@ -18,7 +18,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.plans.slices import Slice
 from keyfold.lakehouse.log_changes import DataFile, newest_time
-from keyfold.lakehouse.parquet import parquet_file
+from keyfold.lakehouse.reading import parquet_file
 from keyfold.storage.place import Place
 from keyfold.stream import INGESTED_AT
 from keyfold.times import BEGINNING, from_micros, micros, shifted

@@ -20,17 +20,16 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.parts.manifest import NEVER
 from keyfold.keyed.plans.inputs import input_tables
 from keyfold.keyed.running.blobs import BLOBS
-from keyfold.keyed.running.commit import commit, forget, remove_strays
+from keyfold.keyed.running.commit import commit, forget, remove_strays, write_changes
 from keyfold.keyed.running.damage import BatchFailedError
 from keyfold.keyed.running.operator import StepError
 from keyfold.keyed.running.read import read_slices
-from keyfold.keyed.running.upsert_changes import write_changes
 from keyfold.keyed.running.work import WORKED, BatchResult, read_reports, work_on_partitions
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.commits import digest_of
 from keyfold.lakehouse.data_files import WrittenFile
 from keyfold.lakehouse.fail_points import reached
-from keyfold.runners.runner import runner_of
+from keyfold.runners import runner_of
 from keyfold.session.workers import check_shared
 from keyfold.times import from_micros
 

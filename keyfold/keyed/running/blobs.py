@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.keyed.calling.slots import Slots, key_groups_of
+from keyfold.keyed.parts.manifest import NEVER, Manifest
 from keyfold.keyed.rows.codec import encode
 from keyfold.runners.runner import PARTITION
 
@@ -74,3 +76,37 @@ def blobs(partitions: Iterable[int], sequences: list[int], payloads: list[bytes]
     """Return rows of `BLOBS`."""
     columns = [pa.array(list(partitions), pa.int32()), pa.array(sequences, pa.int64()), pa.array(payloads, pa.binary())]
     return pa.RecordBatch.from_arrays(columns, schema=BLOBS)
+
+
+class PartitionReport(NamedTuple):
+    """The report of a state partition for a batch: events, change of open events, earliest timers, size of its state.
+
+    For a job with several inputs, `by_input` has the number of events of each, in the order of their declaration.
+    """
+
+    events: int
+    open_change: int
+    deadline: int
+    stale_at: int
+    state_bytes: int
+    by_input: tuple[int, ...] = ()
+
+    def __add__(self, other: "PartitionReport") -> "PartitionReport":  # type: ignore[override]
+        return PartitionReport(
+            self.events + other.events,
+            self.open_change + other.open_change,
+            min(self.deadline, other.deadline),
+            min(self.stale_at, other.stale_at),
+            self.state_bytes + other.state_bytes,
+            tuple(map(sum, zip_longest(self.by_input, other.by_input, fillvalue=0))),
+        )
+
+
+NOTHING = PartitionReport(0, 0, NEVER, NEVER, 0)
+"""The empty report, to which others are added."""
+
+
+def report_of(events: int, open_change: int, state: Manifest | None, by_input: tuple[int, ...] = ()) -> PartitionReport:
+    """Return the report of a state partition, whose state has this manifest; None for no state."""
+    timers = state.timers if state else (NEVER, NEVER)
+    return PartitionReport(events, open_change, *timers, state.size if state else 0, by_input)

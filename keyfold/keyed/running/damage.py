@@ -16,10 +16,9 @@ from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.plans.inputs import input_tables, rebuild_command
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.parquet import parquet_file
 from keyfold.lakehouse.paths import table_id
 from keyfold.lakehouse.positions import entries_since
-from keyfold.lakehouse.reading import data_file_paths
+from keyfold.lakehouse.reading import data_file_paths, parquet_file
 from keyfold.storage.place import Place
 from keyfold.storage.store_failures import failure_of_store
 

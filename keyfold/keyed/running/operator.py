@@ -34,8 +34,7 @@ from keyfold.keyed.parts.part_rows import SIZES
 from keyfold.keyed.parts.partition_state import PartitionState
 from keyfold.keyed.rows.answers import AnswersInFiles
 from keyfold.keyed.rows.codec import decode, empty
-from keyfold.keyed.running.blobs import CLOCK, SEED, SEED_RANGES, BatchClock
-from keyfold.keyed.running.partition_report import PartitionReport, report_of
+from keyfold.keyed.running.blobs import CLOCK, SEED, SEED_RANGES, BatchClock, PartitionReport, report_of
 from keyfold.privacy import describe_error, errors_without_values, masked
 from keyfold.storage.place import Place
 from keyfold.times import from_micros

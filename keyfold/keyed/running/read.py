@@ -23,7 +23,7 @@ from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.rows.codec import conform, polars_schema
 from keyfold.keyed.rows.hashing import PartOf
 from keyfold.keyed.running.blobs import CLOCK, SEED, SEED_RANGES, BatchClock, blobs, cut_rows, partition_numbers
-from keyfold.lakehouse.parquet import scan_rows
+from keyfold.lakehouse.reading import scan_rows
 from keyfold.privacy import errors_without_values
 from keyfold.runners.runner import OnBatches
 from keyfold.storage.place import Place

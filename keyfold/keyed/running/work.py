@@ -17,8 +17,8 @@ from keyfold.keyed.generation.manifests import read_manifests
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.parts.manifest import Manifest
+from keyfold.keyed.running.blobs import NOTHING, PartitionReport
 from keyfold.keyed.running.operator import PartitionOperator
-from keyfold.keyed.running.partition_report import NOTHING, PartitionReport
 from keyfold.lakehouse.data_files import STAGED, WrittenFile, write_data_file
 from keyfold.lakehouse.fail_points import reached
 from keyfold.privacy import errors_without_values

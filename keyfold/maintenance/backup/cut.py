@@ -10,10 +10,12 @@ A crash right after that batch would leave the same files. So a run on the resto
 before the streams that they read, so that the event tables have all events that the jobs have read.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -25,7 +27,6 @@ from keyfold.lakehouse import Lakehouse, read_json
 from keyfold.lakehouse.files import FoundFile, files_below, read_with_tag
 from keyfold.lakehouse.paths import is_table
 from keyfold.lakehouse.presence import absent_files
-from keyfold.maintenance.backup.delta_log import LogCut, cut_log
 from keyfold.storage.place import Place, path_below
 
 _NOT_CONTENT = re.compile(r"\.lock|\.lease|\.(aside|clock)-.*")
@@ -200,3 +201,59 @@ def _relative(path: Place, folder: Place) -> PurePosixPath:
 def _below(lakehouse: Lakehouse, path: Place) -> str:
     below = _relative(path, lakehouse.home).as_posix()
     return "" if below == "." else below
+
+
+_ENTRY = re.compile(r"(\d{20})\.json")
+_VERSIONED = re.compile(r"(\d{20})\..*")
+
+
+class LogCut(NamedTuple):
+    """A log up to a version.
+
+    Attributes:
+        version: the version of the table.
+        files: entries, checkpoints and checksums up to that version.
+        pointer: the content of `_last_checkpoint` and its tag in a store; None if there is none.
+        is_behind: whether the pointer names a later version.
+    """
+
+    version: int
+    files: list[FoundFile]
+    pointer: tuple[bytes, str] | None
+    is_behind: bool
+
+
+def cut_log(log: Place, application: str = "", last: int = -1) -> LogCut:
+    """Cut a log before the first commit of an application's batch after `last`. Without an application, take all of it.
+
+    Raises:
+        FileNotFoundError: entries were removed while they were read.
+    """
+    pointer = _read_if_there(log / "_last_checkpoint")
+    found = {file.path.name: file for file in files_below(log) if file.path.parent == log}
+    versions = sorted((int(match[1]) for name in found if (match := _ENTRY.fullmatch(name))), reverse=True)
+    cut = versions[0]
+    # From the newest entry backwards: stop at the newest one of a batch up to `last`.
+    for version in versions if application else ():
+        batch = _batch_of(log / f"{version:020d}.json", application)
+        if batch is not None and batch <= last:
+            break
+        if batch is not None:
+            cut = version - 1
+    files = [file for name, file in found.items() if (match := _VERSIONED.fullmatch(name)) and int(match[1]) <= cut]
+    is_behind = pointer is not None and json.loads(pointer[0])["version"] > cut
+    return LogCut(cut, files, pointer, is_behind)
+
+
+def _batch_of(entry: Place, application: str) -> int | None:
+    for line in entry.read_bytes().splitlines():
+        if b'"txn"' in line and (txn := json.loads(line).get("txn")) and txn["appId"] == application:
+            return int(txn["version"])
+    return None
+
+
+def _read_if_there(path: Place) -> tuple[bytes, str] | None:
+    try:
+        return read_with_tag(path)
+    except FileNotFoundError:
+        return None

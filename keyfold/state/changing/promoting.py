@@ -1,4 +1,6 @@
-"""Make a branch the live generation of its job."""
+"""Make a branch the live generation of its job, and remove generations that are no longer needed."""
+
+from dataclasses import dataclass
 
 from keyfold.errors import Damaged, KeyfoldError, NotFound
 from keyfold.journal.agreement import check_tables, has_taken_all
@@ -13,7 +15,8 @@ from keyfold.keyed.generation.manifests import files_of, read_manifests
 from keyfold.keyed.plans.inputs import check_inputs
 from keyfold.lakehouse import Lakehouse, exclusive, read_json
 from keyfold.lakehouse.fail_points import reached
-from keyfold.lakehouse.files import move_tree
+from keyfold.lakehouse.files import files_below, move_tree, remove_tree
+from keyfold.storage.place import path_below
 
 
 def promote(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
@@ -87,3 +90,45 @@ def _promotable(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
     except Damaged as error:
         raise Damaged(f"{where}: {error}; {remedy}") from error
     return generation
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """A removed folder.
+
+    Attributes:
+        name: name of the generation, or `branches/NAME`.
+        bytes: size of its files, without those that it shares with another generation.
+    """
+
+    name: str
+    bytes: int
+
+
+def prune(lakehouse: Lakehouse, job: str, *, branches: bool = False, dry_run: bool = False) -> list[Pruned]:
+    """Remove all generations of a job but the live one, and on request its branches.
+
+    Raises:
+        KeyfoldError: the pointer to the live generation is lost, or a run has locked the job; nothing is removed.
+    """
+    with exclusive(lakehouse.job(job), f"job {job}"):
+        return remove_other_generations(lakehouse, job, branches=branches, dry_run=dry_run)
+
+
+def remove_other_generations(
+    lakehouse: Lakehouse, job: str, *, branches: bool = False, dry_run: bool = False
+) -> list[Pruned]:
+    """As `prune`, for a caller that holds the job's lock."""
+    live = live_generation(lakehouse, job)
+    folders = sorted(lakehouse.job(job).glob("generation-*"))
+    folders += sorted(lakehouse.job(job).glob("branches/*")) if branches else []
+    removed = []
+    for folder in folders:
+        if live is not None and folder == live.folder:
+            continue
+        # A file with a second hard link is also a file of another generation, which keeps it.
+        size = sum(file.bytes for file in files_below(folder) if not file.is_shared)
+        removed.append(Pruned(str(path_below(folder, lakehouse.job(job))), size))
+        if not dry_run:
+            remove_tree(folder)
+    return removed

@@ -20,8 +20,7 @@ from keyfold.keyed.generation.batch_records import KeyedDone, PlannedFile
 from keyfold.keyed.generation.generations import Generation, Origin
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.codec import conform
-from keyfold.keyed.running.new_generation import new_generation
-from keyfold.keyed.running.seeding import Beginning, seed_generation
+from keyfold.keyed.running.new_generation import Beginning, new_generation, seed_generation
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.carrying import carry_rows
 from keyfold.lakehouse.data_files import ROWS_A_GROUP, write_data_file

@@ -17,8 +17,7 @@ from keyfold.errors import InvalidData, NotFound
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.foreign import check_files_are_inside, check_no_link_leads_out
 from keyfold.lakehouse.frames import table_frame
-from keyfold.state.differences.diff_by_parts import EQUAL, SIDE, differing_rows, share_parts
-from keyfold.state.differences.small_difference import counts_of_small_difference
+from keyfold.state.differences.diff_by_parts import EQUAL, SIDE, counts_of_small_difference, differing_rows, share_parts
 from keyfold.state.making.sources import ENDINGS
 from keyfold.state.reading.export import Export, Format, write_frame
 from keyfold.state.reading.failures import explained

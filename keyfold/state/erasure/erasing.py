@@ -26,7 +26,7 @@ from keyfold.lakehouse import Lakehouse, exclusive, read_json
 from keyfold.lakehouse.row_erasure import forget
 from keyfold.privacy import MASK
 from keyfold.state.changing.audit import Author, digest, mask_keys, record_edit, texts_that_hold
-from keyfold.state.changing.pruning import remove_other_generations
+from keyfold.state.changing.promoting import remove_other_generations
 from keyfold.state.changing.state_rewriting import last_batch
 from keyfold.state.erasure.erasing_ingest import (
     Unsearchable,

@@ -17,8 +17,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.plans.inputs import input_tables, positions_explained
 from keyfold.keyed.reporting.conservation import events_in_table
 from keyfold.keyed.runner import watermark as watermark_of
-from keyfold.keyed.running.new_generation import new_generation
-from keyfold.keyed.running.seeding import Beginning, seed_generation
+from keyfold.keyed.running.new_generation import Beginning, new_generation, seed_generation
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.lakehouse.positions import Position, check_position, position_at
 from keyfold.privacy import masked

@@ -15,7 +15,7 @@ from keyfold.errors import InvalidData, NotFound
 from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.files import open_for_reading
 from keyfold.lakehouse.foreign import check_files_are_inside, check_no_link_leads_out, finer_time, int96_columns
-from keyfold.lakehouse.parquet import scan_parquet
+from keyfold.lakehouse.reading import scan_parquet
 from keyfold.state.rows.exact_cast import exact_cast
 from keyfold.state.rows.lines import is_keyed, keyed_rows
 from keyfold.storage.place import Place, as_source, to_place

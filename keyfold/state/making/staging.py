@@ -15,7 +15,7 @@ from keyfold.keyed.rows.hashing import key_hash
 from keyfold.lakehouse.data_files import ROWS_A_GROUP
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import new_file, sync_folder
-from keyfold.lakehouse.parquet import scan_parquet
+from keyfold.lakehouse.reading import scan_parquet
 from keyfold.privacy import MASK, masked
 from keyfold.state.making.sources import fitted
 from keyfold.state.rows.expressions import sql_expression

@@ -5,9 +5,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from keyfold.errors import KeyfoldError
-from keyfold.lakehouse.empty_entries import empty_entries, take_back
 from keyfold.lakehouse.log_changes import changes_since, next_change, snapshot
 from keyfold.lakehouse.positions import position_at
+from keyfold.lakehouse.presence import empty_entries, take_back
 
 
 @pytest.fixture

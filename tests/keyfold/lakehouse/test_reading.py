@@ -4,8 +4,7 @@ import polars as pl
 import pytest
 from deltalake import write_deltalake
 
-from keyfold.lakehouse.parquet import read_parquet
-from keyfold.lakehouse.reading import count_rows, data_file_paths, read_batches, scan_table
+from keyfold.lakehouse.reading import count_rows, data_file_paths, read_batches, read_parquet, scan_table
 
 
 @pytest.fixture(params=["plain", "my home"])

@@ -30,8 +30,7 @@ from keyfold.privacy import MASK
 from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
-from keyfold.state.changing.promoting import promote
-from keyfold.state.changing.pruning import prune
+from keyfold.state.changing.promoting import promote, prune
 from keyfold.state.erasure.erasing import Erasure, erase
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.stream import Stream

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from keyfold import Input, KeyedJob, Misconfigured, Step
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.reporting.conservation import assert_nothing_lost
-from keyfold.keyed.running import upsert_changes
+from keyfold.keyed.running import commit
 from keyfold.lakehouse.reading import scan_table
 from keyfold.state.changing.editing import origin_after
 from keyfold.state.changing.state_rewriting import rewrite
@@ -136,7 +136,7 @@ def test_changes_are_written_once_and_what_is_made_of_them_is_the_same_however_r
     tmp_path_factory, cut_power, monkeypatch, deliveries
 ):
     # A batch's files are compared with the table in groups, here of one file.
-    monkeypatch.setattr(upsert_changes, "_ROWS_A_FILE", 1)
+    monkeypatch.setattr(commit, "_ROWS_A_FILE", 1)
     site = Site(tmp_path_factory.mktemp("home"))
     minutes = count()
     for users, of_producer, of_consumer in deliveries:

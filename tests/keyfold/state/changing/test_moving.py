@@ -9,7 +9,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.runner import run_job
 from keyfold.state.changing.moving import move, plan_change
-from keyfold.state.changing.pruning import prune
+from keyfold.state.changing.promoting import prune
 from tests.keyfold.keyed.toy_jobs import TIME, WINDOW, WINDOW_TOTAL, windows
 from tests.lake import Lake
 
