@@ -1,13 +1,14 @@
 """`keyfold simulate`: write simulated events to files."""
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from keyfold.cli.options import AsJson
 from keyfold.cli.terminal import failures, report
+from keyfold.errors import Misconfigured
+from keyfold.storage.place import local_path, to_place
 from spark_jobs.simulation import SIMULATORS
 from spark_jobs.simulation import simulate as simulate_stream
 
@@ -15,7 +16,7 @@ _SIZES = ", ".join(f"{one.counted} ({name}, else {one.size:,})" for name, one in
 
 
 def simulate(
-    to: Annotated[Path, typer.Option("--to", help="Folder for the files.")],
+    to: Annotated[str, typer.Option("--to", help="Folder for the files.")],
     stream: Annotated[str, typer.Option("--stream", help=f"One of: {', '.join(SIMULATORS)}.")] = "ride_points",
     size: Annotated[int | None, typer.Option("--size", min=1, help=f"How many {_SIZES}.")] = None,
     hours: Annotated[float | None, typer.Option("--hours", help="Span of event time.")] = None,
@@ -26,5 +27,7 @@ def simulate(
     if stream not in SIMULATORS:
         raise typer.BadParameter(f"no stream {stream!r} to simulate; streams there: {', '.join(SIMULATORS)}")
     with failures():
-        made = simulate_stream(stream, to, size=size, seed=seed, hours=hours)
+        if (folder := local_path(to_place(to))) is None:
+            raise Misconfigured(f"--to {to}: simulated files are written to a folder; copy them from there to a bucket")
+        made = simulate_stream(stream, folder, size=size, seed=seed, hours=hours)
         report(asdict(made), as_json, f"{made.rows:,} rows of {made.size:,} {SIMULATORS[stream].counted} in {to}")

@@ -113,7 +113,7 @@ def test_a_backup_of_a_bucket_has_what_was_written_again_in_the_same_second_and_
 
 def test_what_cannot_be_checked_backed_up_or_restored_says_why(typed: Typed, homes: Homes, bucket: str):
     home, backups = f"s3a://{bucket}/home", f"s3a://{bucket}/backups"
-    assert f"the lakehouse directory {home} does not exist" in typed(home, ("check",), code=1)
+    assert f"there is no lakehouse in {home}" in typed(home, ("check",), code=1)
     assert f"there is no lakehouse in {home}" in typed(home, ("backup", backups), code=1)
     assert f"there is no backup in {backups}" in typed(home, ("restore", backups), code=1)
     to_place(f"{home}/landing/clicks/000.ndjson").write_bytes(b"{}")
