@@ -31,7 +31,7 @@ from pydantic import Field
 from keyfold import Clock, JobTemplate, KeyedJob, OutputTable, Step, required
 from keyfold.keyed.job import Parted, Timeout
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.keyed.rows.exact_sums import narrowed, widened
+from keyfold.keyed.rows.exact_sums import in_int64
 from keyfold.operators.ordering import Ordered, in_order
 from keyfold.stream import TIMESTAMP
 from keyfold.times import to_times
@@ -162,14 +162,16 @@ def _add(totals: pl.DataFrame, purchases: pl.DataFrame, expiry: Timeout | None) 
     ordered, number = lifetimes.ordered, lifetimes.ordered.key_number
     goes_on = pl.Series(lifetimes.goes_on)
     before = known.select("quantity", "models")[lifetimes.key_number].with_columns(pl.when(goes_on).then(pl.all()))
-    delta, began = widened(ordered.events["quantity"].to_numpy(), before["quantity"].fill_null(0).to_numpy())
-    running = np.cumsum(delta)
+    # In 128 bits, since running sums of 64 bits wrap around.
+    delta = ordered.events["quantity"].cast(pl.Int128)
+    began = before["quantity"].fill_null(0).cast(pl.Int128)
+    running = delta.cum_sum()
     # A running sum over all items, less its value before each item's first purchase.
-    cumulative = running + (began - (running - delta)[ordered.starts])[number]
+    cumulative = running + (began - (running - delta).gather(ordered.starts)).gather(number)
     output = ordered.events.select(
         "item",
         pl.col("quantity").alias("delta_quantity"),
-        pl.Series("cumulative_quantity", narrowed(cumulative, "quantity", ordered.events["item"])),
+        pl.Series("cumulative_quantity", in_int64(cumulative, "quantity", ordered.events["item"])),
         _running_sets(before["models"], ordered),
         pl.col("time").alias("event_time"),
     )

@@ -19,7 +19,7 @@ from pydantic import Field
 
 from keyfold import Clock, JobTemplate, KeyedJob, OutputTable, Step, column, required
 from keyfold.keyed.job import Duration, EventTimeParameters
-from keyfold.keyed.rows.exact_sums import check_sums, may_overflow
+from keyfold.keyed.rows.exact_sums import TotalTooLargeError, summed
 from keyfold.stream import TIMESTAMP
 from keyfold.times import period_start
 from spark_jobs.streams import SALES
@@ -147,9 +147,10 @@ TOP_PRODUCTS = JobTemplate("top_products", TopProductsParameters, build)
 
 def sum_up(sales: pl.DataFrame) -> pl.DataFrame:
     """Sum the sales of a product and window to one row (the combiner)."""
-    if may_overflow(sales, _TOTALS):
-        return sales  # a sum could overflow here; the step knows the total and reports it
-    return sales.group_by("window_start", "item").agg(pl.col("time").max(), *_SUMS)
+    try:
+        return summed(sales, ["window_start", "item"], _TOTALS, pl.col("time").max())
+    except TotalTooLargeError:
+        return sales  # the step knows the total, in which it may fit
 
 
 def rank_products(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameters: TopProductsParameters) -> Step:
@@ -160,9 +161,9 @@ def rank_products(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, param
     is_over = window_end <= clock.watermark
     sales = events.filter(~was_over)
     rows = pl.concat([state.select(_SOLD), sales.select(_SOLD)])
-    check_sums(rows, ["window_start", "item"], _TOTALS)
-    sold = rows.group_by("window_start", "item").agg(*_SUMS)
-    check_sums(sold, ["window_start"], _TOTALS)
+    sold = summed(rows, ["window_start", "item"], _TOTALS)
+    # Of open windows too: their totals are refused as soon as they do not fit.
+    windows = summed(sold, ["window_start"], _TOTALS, pl.len().cast(pl.Int64).alias("n_products"))
     closing = sold.filter(is_over)
     still_open = sold.filter(~is_over)
     changed = still_open.join(sales.select("window_start").unique(), on="window_start", how="semi")
@@ -175,7 +176,7 @@ def rank_products(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, param
             "latest_top_products": pl.concat(
                 [final.with_columns(is_open=pl.lit(value=False)), interim.with_columns(is_open=pl.lit(value=True))]
             ),
-            "sales_windows": _windows(closing, parameters.window),
+            "sales_windows": _windows(windows.filter(is_over), parameters.window),
         },
     )
 
@@ -196,9 +197,8 @@ def _best(sold: pl.DataFrame, parameters: TopProductsParameters) -> pl.DataFrame
     )
 
 
-def _windows(sold: pl.DataFrame, window: timedelta) -> pl.DataFrame:
-    """Sum the sales of whole windows."""
-    windows = sold.group_by("window_start").agg(pl.len().cast(pl.Int64).alias("n_products"), *_SUMS)
+def _windows(windows: pl.DataFrame, window: timedelta) -> pl.DataFrame:
+    """Build the rows of closed windows from their sums."""
     return windows.sort("window_start").select(
         "window_start",
         (pl.col("window_start") + window).alias("window_end"),
@@ -214,6 +214,5 @@ def _windows(sold: pl.DataFrame, window: timedelta) -> pl.DataFrame:
 _FITS = pl.col("price").is_finite() & (pl.col("price").abs() < 1e9)
 _REVENUE = pl.col("quantity").cast(pl.Decimal(38, 0)) * pl.when(_FITS).then(pl.col("price")).cast(pl.Decimal(38, 9))
 
-_TOTALS = ("quantity", "revenue")
+_TOTALS = ("quantity", "revenue", "n_events")
 _SOLD = ("window_start", "item", "quantity", "revenue", "n_events")
-_SUMS = (pl.col("quantity").sum(), pl.col("revenue").sum(), pl.col("n_events").sum())

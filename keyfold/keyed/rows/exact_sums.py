@@ -1,9 +1,4 @@
-"""Sum whole numbers and decimals exactly, or refuse the batch. Polars and NumPy overflow without an error.
-
-Sums of a batch are bounded by its largest value times its number of rows. If the bound is small, as it nearly always is, sums
-are computed in the column's own type, and otherwise in Python's integers. If a total does not fit into its column, the batch
-fails, with column and key.
-"""
+"""Sum whole numbers and decimals exactly, or refuse the batch: sums of Polars and NumPy wrap around without an error."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -13,15 +8,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from keyfold.privacy import MASK, MaskableError
-
-Numbers = NDArray[Any]
-"""An array of int64, or of Python's integers if sums may not fit."""
-
-_LARGEST = 2**63 - 1
-_SURELY_FITS = 2**60
-"""Bound on sums: sums and differences of a few such numbers still fit into int64."""
-
-_HALF = 2**64
 
 
 class TotalTooLargeError(MaskableError, ArithmeticError):
@@ -50,90 +36,63 @@ class TotalTooLargeError(MaskableError, ArithmeticError):
         )
 
 
-def may_overflow(frame: pl.DataFrame, columns: Sequence[str]) -> bool:
-    """Whether a sum over any rows of a column (int64, or decimals of 38 digits) might overflow.
-
-    Example:
-        >>> may_overflow(pl.DataFrame({"quantity": [2**62, -5]}), ["quantity"])
-        True
-    """
-    # By series, and not by a query, which would cost more for the few rows of most calls.
-    return any(_bound_of(frame[name]) >= _surely_fits(frame[name].dtype) for name in columns)
-
-
-def check_sums(frame: pl.DataFrame, by: Sequence[str], columns: Sequence[str]) -> None:
-    """Check that sums of columns (int64, or decimals of 38 digits) by key fit.
+def summed(rows: pl.DataFrame, by: Sequence[str], columns: Sequence[str], *more: pl.Expr) -> pl.DataFrame:
+    """Sum columns (int64, or decimals of 38 digits) by key, with `more` as further aggregations.
 
     Raises:
         TotalTooLargeError: a sum does not fit; names column, key and total.
-    """
-    for name in columns:
-        if may_overflow(frame, [name]):
-            _check(frame, by, name)
-
-
-def widened(*arrays: Numbers) -> tuple[Numbers, ...]:
-    """Return arrays whose sums and differences do not overflow: unchanged if they fit, or else of Python's integers.
 
     Example:
-        >>> sum(*widened(np.array([2**62, 2**62]))) == 2**63
-        True
+        >>> summed(pl.DataFrame({"item": ["a", "a"], "quantity": [2**62, -5]}), ["item"], ["quantity"])["quantity"].to_list()
+        [4611686018427387899]
     """
-    if sum(_bound(array) for array in arrays) < _SURELY_FITS:
-        return arrays
-    return tuple(array.astype(object) for array in arrays)
+    decimals = [name for name in columns if isinstance(rows.schema[name], pl.Decimal)]
+    wide = [(pl.col(name) if name in decimals else pl.col(name).cast(pl.Int128)).sum() for name in columns]
+    # A sum of decimals wraps at 128 bits. It did not if the sum of the values' upper halves fits into 64 bits.
+    upper = [(pl.col(name).to_physical() // 2**64).sum().alias(f"#{name}") for name in decimals]
+    exact = {name: pl.col(name).cast(pl.Int64, strict=False) for name in columns}
+    for name in decimals:
+        exact[name] = pl.when(_fits(f"#{name}", pl.Int64) & _fits(name, pl.Decimal(38, 0))).then(name)
+    totals = rows.group_by(by).agg(*more, *wide, *upper).with_columns(**exact).drop(f"#{name}" for name in decimals)
+    for name in columns:
+        if totals[name].has_nulls():
+            failed = rows.join(
+                totals.filter(pl.col(name).is_null()), on=by, how="semi", nulls_equal=True, maintain_order="left"
+            )
+            # The first key in order of the rows, which is the same each time.
+            raise _too_large(failed.join(failed[:1], on=by, how="semi", nulls_equal=True).select(*by, name))
+    return totals
 
 
-def narrowed(totals: Numbers, column: str, keys: pl.Series, rows: NDArray[np.intp] | None = None) -> NDArray[np.int64]:
-    """Convert totals of `widened` arrays to int64.
+def sums_from(first: NDArray[np.intp], values: NDArray[np.int64]) -> pl.Series:
+    """Sum the values from each of the first rows up to the next, in 128 bits, for `in_int64`."""
+    # Sums of halves of 32 bits fit into 64.
+    upper, lower = (pl.Series(np.add.reduceat(half, first)) for half in (values >> 32, values & (2**32 - 1)))
+    return upper.cast(pl.Int128) * pl.Series([2**32]) + lower
 
-    Args:
-        totals: the totals, one or more for each key.
-        column: name of the totals, for the error.
-        keys: the keys; the name of the series is that of the key column.
-        rows: for each total its row in `keys`; None if they have the same order.
+
+def in_int64(totals: pl.Series, column: str, keys: pl.Series) -> NDArray[np.int64]:
+    """Convert totals of 128 bits, each with its key; the name of `keys` is that of the key column.
 
     Raises:
         TotalTooLargeError: a total does not fit; names column, key and total.
     """
-    if totals.dtype != object:
-        return totals
-    fits = (totals <= _LARGEST) & (totals >= -_LARGEST - 1)
-    if not fits.all():
-        first = int(np.argmin(fits))
-        raise TotalTooLargeError(column, {keys.name: keys[first if rows is None else int(rows[first])]}, totals[first])
-    return totals.astype(np.int64)
+    narrow = totals.cast(pl.Int64, strict=False)
+    if narrow.has_nulls():
+        row = int(narrow.is_null().arg_max() or 0)
+        raise TotalTooLargeError(column, {keys.name: keys[row]}, totals[row])
+    return narrow.to_numpy()
 
 
-def _bound(array: Numbers) -> int:
-    """Return a bound on the absolute value of any sum, as Python's integer, which does not overflow."""
-    return max(-int(array.min()), int(array.max())) * array.size if array.size else 0
+def _fits(column: str, kind: Any) -> pl.Expr:
+    return pl.col(column).to_physical().cast(kind, strict=False).is_not_null()
 
 
-def _bound_of(column: pl.Series) -> Any:
-    """Return the same bound for a column; a decimal for a column of decimals."""
-    values: Any = column.drop_nulls() if column.null_count() else column
-    return max(-values.min(), values.max()) * len(values) if len(values) else 0
-
-
-def _surely_fits(kind: pl.DataType) -> Any:
-    return 10 ** (37 - kind.scale) if isinstance(kind, pl.Decimal) else _SURELY_FITS
-
-
-def _check(frame: pl.DataFrame, by: Sequence[str], name: str) -> None:
-    """Check exact sums of a column. High and low halves of the values are summed in 128 bits, so that neither overflows."""
-    kind = frame.schema[name]
-    # An int64 has one more negative number than positive ones, and a decimal as many of both.
-    least, limit = (1 - 10**38, 10**38 - 1) if isinstance(kind, pl.Decimal) else (-_LARGEST - 1, _LARGEST)
-    value = pl.col(name).to_physical().cast(pl.Int128)
-    halves = (value // _HALF).alias("#high"), (value % _HALF).alias("#low")
-    sums = frame.select(*by, *halves).group_by(by, maintain_order=True).agg(pl.col("#high", "#low").sum())
-    # The float estimate is off by far less than a tenth: only totals near the limit are checked as integers.
-    near = pl.col("#high").cast(pl.Float64) * _HALF + pl.col("#low").cast(pl.Float64)
-    for row in sums.filter(near.abs() > 0.9 * limit).iter_rows(named=True):
-        total = row["#high"] * _HALF + row["#low"]
-        if not least <= total <= limit:
-            shown, held = total, "a 64-bit integer"
-            if isinstance(kind, pl.Decimal):
-                shown, held = f"{total / 10**kind.scale:.6g}", "a decimal of 38 digits"
-            raise TotalTooLargeError(name, {column: row[column] for column in by}, shown, held)
+def _too_large(rows: pl.DataFrame) -> TotalTooLargeError:
+    """Build the error from the rows of one key; their last column is that of the total."""
+    *_, values = rows
+    total, kind = sum(values.drop_nulls().to_physical().to_list()), values.dtype
+    key = rows.drop(values.name).row(0, named=True)
+    if isinstance(kind, pl.Decimal):
+        return TotalTooLargeError(values.name, key, f"{total / 10**kind.scale:.6g}", "a decimal of 38 digits")
+    return TotalTooLargeError(values.name, key, total)

@@ -11,7 +11,7 @@ from pyarrow import types
 from keyfold.columns import column
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.rows.exact_sums import check_sums, may_overflow
+from keyfold.keyed.rows.exact_sums import TotalTooLargeError, summed
 from keyfold.stream import TIMESTAMP
 
 COUNTED = "n_events"
@@ -100,16 +100,18 @@ class Aggregates:
         Raises:
             TotalTooLargeError: a sum overflows its column.
         """
-        # Polars wraps around on overflow, without an error.
-        check_sums(rows, by, self._sums)
-        return rows.group_by(by).agg(*more, *(getattr(pl.col(name), one.joined)() for name, one in self._of.items()))
+        others = (getattr(pl.col(name), one.joined)() for name, one in self._of.items() if one.joined != "sum")
+        return summed(rows, by, self._sums, *more, *others)
 
     def combined(self, rows: pl.DataFrame, by: list[str], *more: pl.Expr) -> pl.DataFrame:
-        """Aggregate before the shuffle; return the rows unchanged if a sum might overflow.
+        """Aggregate before the shuffle; return the rows unchanged if a sum overflows.
 
         A partial sum may overflow where the total with the state does not, so the step decides.
         """
-        return rows if may_overflow(rows, self._sums) else self.joined(rows, by, *more)
+        try:
+            return self.joined(rows, by, *more)
+        except TotalTooLargeError:
+            return rows
 
 
 def counting_job(

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from keyfold.columns import plain_columns
 from keyfold.keyed.rows.codec import empty
-from keyfold.keyed.rows.exact_sums import check_sums, narrowed, widened
+from keyfold.keyed.rows.exact_sums import in_int64, summed, sums_from
 from keyfold.stream import TIMESTAMP
 from keyfold.times import micros, to_times
 from spark_jobs.jobs.fleet_days.days import Days, days_around
@@ -71,12 +71,8 @@ def add_to_days(state: pl.DataFrame, limits: Limits) -> Added:
         added, kept = _by_day(legs, calendar).select(sums.columns), legs.kept()
     changed = added.select("vehicle_id", "day", has_changed=pl.lit(value=True)).unique()
     rows = pl.concat([sums, added])
-    check_sums(rows, ["vehicle_id", "day"], ["distance", "fuel_used"])
-    days = (
-        rows.group_by("vehicle_id", "day")
-        .agg(pl.col(DAY_SUMS).sum(), pl.col("latest").max())
-        .join(changed, on=["vehicle_id", "day"], how="left")
-    )
+    by = ["vehicle_id", "day"]
+    days = summed(rows, by, DAY_SUMS, pl.col("latest").max()).join(changed, on=by, how="left")
     number = days["day"].cast(pl.Int32).to_numpy().astype(np.int64)
     closes = calendar.begin(number + 1) + micros(max(limits.stop_after, limits.silence))
     is_open = pl.Series(closes > micros(limits.watermark))
@@ -106,17 +102,14 @@ def _by_day(legs: Legs, calendar: Days) -> pl.DataFrame:
     begins[1:] |= day[1:] != day[:-1]
     first = np.flatnonzero(begins)
 
-    def summed(name: str, values: Numbers) -> Numbers:
-        (wide,) = widened(values)
-        return narrowed(np.add.reduceat(wide, first), name, legs.vehicles, first)
-
+    vehicles = legs.vehicles.gather(first)
+    values = {name: np.where(crosses, 0, of_legs) for name, of_legs in legs.of_legs.items()} | legs.of_points
     latest = np.maximum.reduceat(np.where(legs.is_new, legs.time, _NEVER), first)
     unsplit = pl.DataFrame(
         {
-            "vehicle_id": legs.vehicles.gather(first),
+            "vehicle_id": vehicles,
             "day": day[first],
-            **{name: summed(name, np.where(crosses, 0, values)) for name, values in legs.of_legs.items()},
-            **{name: summed(name, values) for name, values in legs.of_points.items()},
+            **{name: in_int64(sums_from(first, of_rows), name, vehicles) for name, of_rows in values.items()},
             "latest": to_times(latest).set(pl.Series(latest == _NEVER), None),
         }
     )

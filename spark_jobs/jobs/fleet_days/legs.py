@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from keyfold.keyed.rows.exact_sums import widened
 from keyfold.operators.ordering import in_order
 from keyfold.times import micros, to_micros, to_times
 from spark_jobs.jobs.motion import leg_in_micrometres
@@ -107,8 +106,8 @@ class Legs:
         way = np.maximum.accumulate(np.where(self._begins_way, index, 0))
         read = np.maximum.accumulate(np.where(is_read, index, -1))
         before = np.append(-1, read[:-1])
-        (wide,) = widened(level)
-        falls = np.where(is_read & (before >= way), np.maximum(wide[before] - wide, 0), 0)
+        # Levels are not negative (a rule of the stream), so that no difference overflows.
+        falls = np.where(is_read & (before >= way), np.maximum(level[before] - level, 0), 0)
         self._last_read = pl.Series(level[read], dtype=pl.Int64).set(pl.Series(read < way), None)
         counts = self.is_new & is_read
         return {"fuel_used": np.where(counts, falls, 0), "n_readings": counts.astype(np.int64)}

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.columns import plain_columns
-from keyfold.keyed.rows.exact_sums import narrowed, widened
+from keyfold.keyed.rows.exact_sums import in_int64, sums_from
 from keyfold.operators.ordering import in_order
 from keyfold.stream import TIMESTAMP
 from keyfold.times import micros, to_micros, to_times
@@ -110,7 +110,7 @@ class _Rides:
         is_end[self._lasts] = True
         self._ends = np.flatnonzero(is_end)
         self._n_points = self._rows["n_points"].to_numpy()
-        self._distance = self._rows["distance"].fill_null(0).to_numpy()
+        self._distance = self._rows["distance"].fill_null(0).cast(pl.Int128)
         self._n_points_until = np.cumsum(self._n_points)
 
     def cut(self) -> Cut:
@@ -177,7 +177,7 @@ class _Rides:
 
     def _distance_of(self, first: Rows, last: Rows) -> Numbers:
         # Only the first stretch contains a distance.
-        distance = self._distance[first]
+        distance = self._distance.gather(first)
         longer = last > first
         _, rows = _ranges(first[longer], last[longer])
         if rows.size:
@@ -185,9 +185,9 @@ class _Rides:
             starts = np.cumsum(lengths) - lengths
             legs = self._places[rows].select(_LEG).to_series().to_numpy().copy()
             legs[starts] = 0
-            distance, legs = widened(distance, legs)
-            distance[longer] += np.add.reduceat(legs, starts)
-        return narrowed(distance, "distance", self._rows["ride_id"], first)
+            summed = np.flatnonzero(longer)
+            distance = distance.scatter(summed, distance.gather(summed) + sums_from(starts, legs))
+        return in_int64(distance, "distance", self._rows["ride_id"].gather(first))
 
 
 def _ranges(first: Rows, last: Rows) -> tuple[Rows, Rows]:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from keyfold.keyed.rows.exact_sums import narrowed, widened
+from keyfold.keyed.rows.exact_sums import in_int64, sums_from
 from keyfold.operators.ordering import in_order
 from keyfold.times import ISO_FORMAT, micros, to_micros, to_times
 from spark_jobs.jobs.vehicle_trips.stretches import LEG, POINT_AS_STRETCH, TOTALS
@@ -119,7 +119,8 @@ class _Journeys:
         last_read = np.where(rows["last_fuel"].is_null().to_numpy(), -1, np.arange(rows.height))
         last_read = np.append(-1, np.maximum.accumulate(last_read)[:-1])
         columns = ("start_fuel", "first_fuel", "last_fuel")
-        there_read, now_read, last = widened(*(rows[name].fill_null(0).to_numpy() for name in columns))
+        # Readings are not negative (a rule of the stream), so that no difference overflows.
+        there_read, now_read, last = (rows[name].fill_null(0).to_numpy() for name in columns)
         before = last[last_read]
 
         is_read = rows["first_fuel"].is_not_null().to_numpy()
@@ -131,23 +132,23 @@ class _Journeys:
         self._arrival_fuel = np.where(is_read_there & (last_read[there] >= first), burnt_there, 0)
         self._has_fuel = np.logical_or.reduceat(is_read, first) | is_read_there
 
-    def _total(self, column: str, between: Numbers) -> Numbers:
-        """Sum the values of each journey's rows and of the legs between them."""
-        known, between = widened(self._rows[column].to_numpy(), between)
-        return np.add.reduceat(known + np.where(self._goes_on, between, 0), self._first)
+    def _total(self, column: str, between: Numbers) -> pl.Series:
+        """Sum the values of each journey's rows and of the legs between them, in 128 bits."""
+        known = sums_from(self._first, self._rows[column].to_numpy())
+        return known + sums_from(self._first, np.where(self._goes_on, between, 0))
 
-    def _held(self, column: str, totals: Numbers, journeys: Numbers) -> Numbers:
+    def _held(self, column: str, totals: pl.Series, journeys: Numbers) -> Numbers:
         """Return the totals of some journeys in the type of their column."""
-        return narrowed(totals[journeys], column, self._rows["vehicle_id"], self._first[journeys])
+        return in_int64(totals.gather(journeys), column, self._rows["vehicle_id"].gather(self._first[journeys]))
 
     def trips(self) -> pl.DataFrame:
         ended = np.flatnonzero(self._has_ended & self._is_trip)
         first, arrives = self._first[ended], self._arrives[ended]
         there, last = self._arrival[ended], self._last[ended]
         start, end = self._start[first], np.where(arrives, self._start[there], self._end[last])
-        distance = self._held("distance", self._distance + self._arrival_distance, ended)
-        fuel = self._held("fuel_used", self._fuel_used + self._arrival_fuel, ended)
-        moving = self._held("moving", self._moving + self._arrival_moving, ended)
+        distance = self._held("distance", self._distance + pl.Series(self._arrival_distance), ended)
+        fuel = self._held("fuel_used", self._fuel_used + pl.Series(self._arrival_fuel), ended)
+        moving = self._held("moving", self._moving + pl.Series(self._arrival_moving), ended)
         idle = self._held("idle", self._idle, ended)
         fuel_used = pl.Series(fuel / 1e6)
         is_instant = pl.Series(end == start)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.rows.exact_sums import check_sums
+from keyfold.keyed.rows.exact_sums import summed
 from keyfold.keyed.runner import run_job
 from keyfold.stream import Stream
 from tests.keyfold.keyed.toy_jobs import CLICK, TIME, windows
@@ -77,7 +77,7 @@ def test_that_another_column_is_private_hides_what_an_error_says_and_not_the_key
 
 
 def total_too_large(state, events, clock):
-    check_sums(events.with_columns(clicks=pl.lit(2**62)).select(pl.all().repeat_by(2).explode()), ["user"], ["clicks"])
+    summed(events.with_columns(clicks=pl.lit(2**62)).select(pl.all().repeat_by(2).explode()), ["user"], ["clicks"])
 
 
 @pytest.mark.parametrize("fault", [{"step": total_too_large}], ids=["a total is too large"])
