@@ -41,7 +41,7 @@ async def inside(scope, receive, send):
 
 @pytest.fixture
 def stranger():
-    return TestClient(Gate(inside, KEY, "keyfold.example.org"), base_url=OWN, follow_redirects=False)
+    return TestClient(Gate(inside, KEY, "Keyfold.example.org"), base_url=OWN, follow_redirects=False)
 
 
 @pytest.fixture
@@ -62,6 +62,8 @@ def test_the_link_logs_in_and_is_an_address_without_the_token_then(stranger):
     assert answer.headers["referrer-policy"] == "no-referrer"
     cookie = answer.headers["set-cookie"]
     assert KEY not in cookie
+    # Of this port: a browser sends it to the servers of all ports.
+    assert cookie.startswith("keyfold-3000=")
     assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(cookie.split("; "))
     assert "Secure" not in cookie
     assert stranger.get("/runs").json()["inside"] == "/runs"
@@ -86,6 +88,7 @@ def test_without_a_login_nothing_is_served(stranger, path):
     ]
     assert [answer.status_code for answer in refused] == [401] * len(refused)
     assert not any("inside" in answer.text or "set-cookie" in answer.headers for answer in refused)
+    assert {answer.headers["cache-control"] for answer in refused} == {"no-store"}
     with pytest.raises(WebSocketDisconnect):
         websocket(stranger, origin=OWN)
 
@@ -151,6 +154,9 @@ def test_the_own_pages_calls_and_websockets_pass(browser, site):
     # A link in a message: a page is opened, and nothing changes by that.
     link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
     assert browser.get("/runs/1", headers=link).status_code == 200
+    assert browser.post("/graphql", json=CHANGES, headers=link).status_code == 403
+    # A proxy speaks https to the browser, and does not say so.
+    assert browser.post("/graphql", json=CHANGES, headers={"origin": OWN.replace("http", "https")}).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -180,9 +186,11 @@ def test_a_change_is_a_post_of_json_alone(browser, method, path, kind, status):
     assert browser.request(method, path, content=content, headers=headers).status_code == status
 
 
-def test_two_hosts_or_two_media_types_are_refused(browser):
+def test_two_hosts_origins_or_media_types_are_refused(browser):
     two = [("content-type", "application/json"), ("content-type", "text/plain")]
     assert browser.post("/graphql", content=b"{}", headers=httpx.Headers(two)).status_code in (400, 415)
+    two = [("origin", OWN), ("origin", "https://evil.example")]
+    assert browser.post("/graphql", json=CHANGES, headers=httpx.Headers(two)).status_code == 403
     hosts = [(b"host", b"127.0.0.1:3000"), (b"host", b"evil.example")]
     scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": hosts, "scheme": "http"}
     sent = []
@@ -249,6 +257,13 @@ def test_behind_a_proxy_that_speaks_https_its_pages_are_the_only_own_ones():
     headers = {"Authorization": f"Bearer {KEY}"}
     for origin, status in [("https://keyfold.example.org", 200), ("http://keyfold.example.org", 403)]:
         assert client.post("/graphql", json=CHANGES, headers=headers | {"origin": origin}).status_code == status
+    with (
+        pytest.raises(WebSocketDisconnect),
+        client.websocket_connect(
+            "wss://keyfold.example.org/graphql", headers=headers | {"origin": "http://keyfold.example.org"}
+        ),
+    ):
+        pass
     assert "Secure" in client.get(f"/?token={KEY}", follow_redirects=False).headers["set-cookie"]
 
 
