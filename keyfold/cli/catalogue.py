@@ -23,7 +23,7 @@ def jobs(as_json: AsJson = False) -> None:
     """List the jobs with their streams, keys and descriptions."""
     with failures():
         rows = [_job_row(name) for name in project_jobs()]
-        _print("jobs", rows, ("job", "stream", "key", "description"), as_json=as_json)
+        print_rows("jobs", rows, ("job", "stream", "key", "description"), as_json=as_json)
 
 
 def streams(as_json: AsJson = False) -> None:
@@ -39,7 +39,7 @@ def streams(as_json: AsJson = False) -> None:
             }
             for stream in project_streams().values()
         ]
-        _print("streams", rows, ("stream", "event_time", "event_id", "description"), as_json=as_json)
+        print_rows("streams", rows, ("stream", "event_time", "event_id", "description"), as_json=as_json)
 
 
 def tables(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
@@ -57,7 +57,7 @@ def tables(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
             }
             for name in [*declared, *(name for name in existing if name not in declared)]
         ]
-        _print("tables", rows, ("table", "written_by", "contains", "rows"), as_json=as_json)
+        print_rows("tables", rows, ("table", "written_by", "contains", "rows"), as_json=as_json)
 
 
 def params(
@@ -70,7 +70,7 @@ def params(
             {"name": one.name, "type": one.type, "default": one.default, "description": one.description}
             for one in describe_parameters(project_jobs()[job])
         ]
-        _print("parameters", rows, ("name", "type", "default", "description"), as_json=as_json, job=job)
+        print_rows("parameters", rows, ("name", "type", "default", "description"), as_json=as_json, job=job)
 
 
 def declared_tables() -> dict[str, tuple[str, str]]:
@@ -100,9 +100,10 @@ def _job_row(name: str) -> dict[str, Any]:
     }
 
 
-def _print(
+def print_rows(
     kind: str, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool, **about: str
 ) -> None:
+    """Print rows as a table, or as one line of JSON below the name of their kind."""
     if as_json:
         report({**about, kind: rows}, as_json, "")
         return

@@ -5,7 +5,7 @@ Each request reads the journal. So there are no separate counters, and a restart
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from threading import Thread
 from typing import Any
 
@@ -16,6 +16,9 @@ from keyfold.lakehouse import Lakehouse
 
 STALLED = 300.0
 """Seconds after which a planned batch without commit record makes `/health` answer 503."""
+
+STALE = timedelta(hours=26)
+"""How far a watermark may be behind the clock: a daily delivery, and two hours to process it."""
 
 MEANING = {
     "keyfold_batches_total": "Committed batches.",

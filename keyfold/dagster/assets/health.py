@@ -19,14 +19,12 @@ from keyfold.keyed.runner import watermark
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import count_rows
 from keyfold.project import project_jobs, project_streams
+from keyfold.runs.health import STALE
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
 from keyfold.stream.sharing import streams_with
 
 GROUP = "monitoring"
-
-LAG = timedelta(hours=26)
-"""How far the watermark may be behind the clock before the check warns."""
 
 TRAILING_RUNS = 20
 _FEWEST_RUNS = 5
@@ -54,7 +52,7 @@ def health_checks(template: JobTemplate) -> dg.AssetChecksDefinition:
             lambda _, lakehouse: lateness(lakehouse, template.name),
         ),
         "watermark_keeps_up": (
-            f"The watermark is at most {LAG / timedelta(hours=1):.0f} hours behind the clock.",
+            f"The watermark is at most {STALE / timedelta(hours=1):.0f} hours behind the clock.",
             lambda _, lakehouse: lag(lakehouse, template.name, datetime.now(UTC)),
         ),
         "state_does_not_grow": (
@@ -168,7 +166,7 @@ def lag(lakehouse: Lakehouse, job: str, now: datetime) -> Finding:
     if reached is None:
         return True, "no events yet"
     behind = now - reached
-    return behind <= LAG, f"the watermark is {reached:%Y-%m-%d %H:%M} UTC, {_hours(behind)} behind the clock"
+    return behind <= STALE, f"the watermark is {reached:%Y-%m-%d %H:%M} UTC, {_hours(behind)} behind the clock"
 
 
 def growth(lakehouse: Lakehouse, job: str) -> Finding:

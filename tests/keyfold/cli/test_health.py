@@ -1,0 +1,156 @@
+"""What the machine's monitoring learns of a lakehouse: by the exit code that something is not well, by the output what."""
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from keyfold.cli import health
+from keyfold.cli.health import free_bytes
+from keyfold.journal.clock import Reading
+from keyfold.keyed.generation.batch_records import ClockRecord
+from keyfold.lakehouse.locks import exclusive
+from keyfold.storage.place import to_place
+from tests.keyfold.cli.test_commands import POINT, RIDE
+from tests.made_generations import plan_of, put_done, put_generation
+
+JOB, STREAM, EVENTS = "ride_summaries", "ride_points", "events.ride_points"
+
+
+@pytest.fixture(autouse=True)
+def _a_disk_with_space(monkeypatch):
+    monkeypatch.setattr(health, "free_bytes", lambda _: 50 * 2**30)
+
+
+@pytest.fixture
+def told(keyfold):
+    """Gives the exit code, and what is told of each stream and job, by name."""
+
+    def ask(*arguments):
+        answer = keyfold("health", *arguments, "--json")
+        whole = json.loads(answer.stdout)
+        assert whole["is_well"] == (answer.exit_code == 0)
+        return answer.exit_code, {one["name"]: one for one in whole["health"]}
+
+    return ask
+
+
+def ago(**length):
+    return datetime.now(UTC) - timedelta(**length)
+
+
+def planned(batch, moment):
+    return plan_of(batch, EVENTS, 3, "a").model_copy(update={"planned_at": moment})
+
+
+def ingested(keyfold, landing):
+    """One ride, ingested now."""
+    landing.mkdir()
+    (landing / "rides.ndjson").write_text("\n".join(json.dumps(POINT | point) for point in RIDE))
+    assert keyfold("ingest", STREAM, "--settle", "0", "--from", landing).exit_code == 0
+
+
+def test_a_lakehouse_that_ran_a_moment_ago_is_well_whatever_has_not_run_yet(keyfold, told, tmp_path):
+    ingested(keyfold, tmp_path / "landing")
+    assert keyfold("run", JOB).exit_code == 0
+    code, found = told("--stale-after", "1e6")
+    assert code == 0
+    assert {found[name]["state"] for name in (STREAM, JOB)} == {"ok"}
+    assert {one["state"] for name, one in found.items() if name not in (STREAM, JOB)} == {"new"}
+    reached = json.loads(keyfold("journal", JOB, "--json").stdout)["watermark"]
+    assert found[JOB]["watermark"] == reached
+    behind = datetime.now(UTC) - datetime.fromisoformat(reached)
+    assert 0 <= behind.total_seconds() - found[JOB]["lag_seconds"] < 60
+    shown = keyfold("health", JOB, "--stale-after", "1e6").stdout
+    assert "disk: 50.0 GiB free\n" in shown
+    assert STREAM not in shown
+
+
+def test_a_watermark_that_is_far_behind_and_a_stream_that_got_nothing_are_stale(keyfold, told, tmp_path):
+    ingested(keyfold, tmp_path / "landing")
+    assert keyfold("run", JOB).exit_code == 0
+    # Its rides are of January.
+    code, found = told(JOB)
+    assert (code, found[JOB]["state"]) == (1, "stale")
+    assert "behind the clock" in found[JOB]["detail"]
+    assert told(STREAM)[0] == 0
+    code, found = told(STREAM, "--stale-after", "0")
+    assert (code, found[STREAM]["state"]) == (1, "stale")
+    assert f"does anything start `keyfold ingest {STREAM} --home " in found[STREAM]["detail"]
+
+
+def test_a_job_that_nothing_starts_any_more_is_stale_and_one_that_looked_in_vain_is_not(told, lakehouse):
+    generation = put_generation(lakehouse, JOB)
+    put_done(generation, 0, finished_at=ago(days=3), watermark=ago(minutes=5))
+    code, found = told(JOB)
+    assert (code, found[JOB]["state"]) == (1, "stale")
+    assert found[JOB]["detail"].startswith("the last run was 3 d ago")
+    looked = Reading(wall=ago(minutes=1), uptime=0, boot="")
+    generation.write_clock(ClockRecord(watermark=ago(minutes=5), processing_time=looked.wall, reading=looked))
+    code, found = told(JOB)
+    assert (code, found[JOB]["state"], found[JOB]["detail"]) == (0, "ok", "")
+
+
+def test_a_batch_without_a_run_is_interrupted_and_one_of_a_run_is_stalled_after_five_minutes(told, lakehouse):
+    generation = put_generation(lakehouse, JOB)
+    put_done(generation, 0, finished_at=ago(minutes=9), watermark=ago(minutes=9))
+    generation.journal.write_plans([planned(1, ago(minutes=4))])
+    code, found = told(JOB)
+    assert (code, found[JOB]["state"], found[JOB]["pending"]) == (1, "interrupted", 1)
+    assert found[JOB]["detail"].startswith("a run ended within a batch planned 4 min ago: `")
+    with exclusive(lakehouse.job(JOB), "a run"):
+        code, found = told(JOB)
+        assert (code, found[JOB]["state"]) == (0, "running")
+        generation.journal.write_plans([planned(1, ago(minutes=6))])
+        code, found = told(JOB)
+    assert (code, found[JOB]["state"]) == (1, "stalled")
+
+
+def test_a_run_that_has_failed_is_interrupted_until_one_succeeds(keyfold, told, tmp_path, monkeypatch):
+    ingested(keyfold, tmp_path / "landing")
+    with monkeypatch.context() as broken:
+        broken.setattr("keyfold.journal.Journal.write_done", fail)
+        assert keyfold("run", JOB).exit_code == 1
+    code, found = told(JOB)
+    assert (code, found[JOB]["state"]) == (1, "interrupted")
+    assert keyfold("run", JOB).exit_code == 0
+    assert told(JOB, "--stale-after", "1e6")[0] == 0
+
+
+def fail(*_):
+    raise OSError(28, "No space left on device", "journal")
+
+
+def test_a_damaged_journal_is_told_beside_the_others(told, lakehouse):
+    put_done(put_generation(lakehouse, JOB), 0, finished_at=ago(), watermark=ago())
+    generation = put_generation(lakehouse, "anomaly_predictions")
+    put_done(generation, 0)
+    (record,) = generation.journal.folder.glob("*.done.json")
+    record.write_text("{")
+    code, found = told()
+    assert (code, found["anomaly_predictions"]["state"], found[JOB]["state"]) == (1, "damaged", "ok")
+    assert "restore it from a backup" in found["anomaly_predictions"]["detail"]
+
+
+def test_a_disk_that_is_almost_full_is_not_well(keyfold, told, lakehouse, monkeypatch):
+    put_done(put_generation(lakehouse, JOB), 0, finished_at=ago(), watermark=ago())
+    assert told(JOB)[0] == 0
+    monkeypatch.setattr(health, "free_bytes", lambda _: 2**29)
+    assert told(JOB)[0] == 1
+    assert "disk: 0.5 GiB free: less than 1 GiB; make room" in keyfold("health", JOB).stdout
+
+
+def test_the_free_space_is_that_of_the_lakehouse_s_disk_and_unknown_for_a_bucket(tmp_path):
+    disk = os.statvfs(tmp_path)
+    found = free_bytes(tmp_path)
+    assert found is not None
+    assert abs(found - disk.f_bavail * disk.f_frsize) < 2**28
+    assert free_bytes(to_place("s3a://lake/home")) is None
+
+
+def test_a_directory_without_a_lakehouse_is_not_well_and_an_unknown_name_is_bad_usage(keyfold, lakehouse):
+    answer = keyfold("health")
+    assert answer.exit_code == 1
+    assert "there is no lakehouse" in answer.stderr
+    assert keyfold("health", "ride_sumaries").exit_code == 2
