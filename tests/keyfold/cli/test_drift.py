@@ -19,6 +19,8 @@ def test_columns_that_a_stream_lacks_or_files_lack_are_shown(tmp_path, keyfold):
     assert found == {"stream": "weather", "files": {str(file): {"unknown": [], "lacking": ["time"]}}}
     shown = keyfold("drift", "weather", "--from", rows_of(tmp_path, time_hour="2026-01-01T06:00:00Z"))
     assert shown.output == "weather has every column\n"
+    shown = keyfold("drift", "weather", "--from", rows_of(tmp_path, time_hour="2026-01-01T06:00:00Z"), "--json")
+    assert json.loads(shown.output)["files"] == {}
     assert keyfold("drift", "weather", "--from", tmp_path / "nowhere").exit_code == 1
     assert keyfold("drift", "no_stream").exit_code == 2
 

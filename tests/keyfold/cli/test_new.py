@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -81,6 +81,8 @@ def test_types_are_those_of_all_rows_and_codes_of_digits_stay_text(tmp_path):
         *(TIME, "string", "int64", "double", "string", "bool", "string", "string", "string")
     ]
     assert (proposal.time, accepted(proposal, path)) == ("at", 300)
+    path.write_text(path.read_text().replace("at,key,whole", " at, key ,whole", 1))
+    assert [column.raw for column in propose(path, key="key").columns][:3] == ["at", "key", "whole"]
     (tmp_path / "packed.csv.gz").write_bytes(gzip.compress(path.read_bytes()))
     assert kinds(propose(tmp_path / "packed.csv.gz", key="key")) == kinds(proposal)
 
@@ -201,6 +203,8 @@ def test_what_ingest_does_not_read_is_left_out(tmp_path):
     }
     assert accepted(proposal, path) == 2
     assert stream_of(stream_files("trips", proposal, "new"), "trips").ignored == ("day", "blob")
+    large = propose(json_of(tmp_path, {"at": times(1)[0], "key": "a", "n": 1 << 70}))
+    assert kinds(large) == {"at": TIME, "key": "string", "n": "None"}
 
 
 def test_what_says_who_somebody_is_is_private_by_its_name(tmp_path):
@@ -264,6 +268,25 @@ def tables(draw):
     return {"at": times(rows), **drawn, "bikes": draw(st.lists(VALUES["text"], min_size=rows, max_size=rows))}
 
 
+HARD_NAMES = (
+    "deadline",
+    "events",
+    "a b",
+    "A-b",
+    'q"\\',
+    'it\'s "q"',
+    "\x7f",
+    "class",
+    "{{ key }}",
+    "a\nc",
+    "日本",
+    '"""',
+    "x" * 60 + "é",
+)
+HARD = {"at": times(1), **{name: [1] for name in HARD_NAMES}, "bikes": ["a"]}
+"""Names that a column cannot keep, that a Python text escapes, or that mean something to templates."""
+
+
 def written_of(tmp_path: Path, columns: Mapping[str, list[Any]]) -> list[tuple[Path, Proposal]]:
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     paths = [json_of(tmp_path, *rows), tmp_path / "sample.parquet"]
@@ -271,8 +294,15 @@ def written_of(tmp_path: Path, columns: Mapping[str, list[Any]]) -> list[tuple[P
     return [(path, propose(path, "at", "bikes")) for path in paths]
 
 
+def test_names_are_unique_and_none_that_the_tables_need(tmp_path):
+    names = [column.name for column in written_of(tmp_path, HARD)[0][1].columns]
+    assert names[:5] == ["at", "event_deadline", "event_events", "a_b", "a_b_2"]
+    assert names[-4:] == ["column_12", "column_13", "x" * 38, "bikes"]
+
+
 @examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tables())
+@example(HARD)
 def test_whatever_a_clean_file_holds_ingest_accepts_all_of_it(tmp_path, columns):
     for path, proposal in written_of(tmp_path, columns):
         assert accepted(proposal, path) == len(columns["at"])
@@ -280,6 +310,7 @@ def test_whatever_a_clean_file_holds_ingest_accepts_all_of_it(tmp_path, columns)
 
 @examples(12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tables())
+@example(HARD)
 def test_whatever_the_columns_are_called_what_is_written_is_formatted_and_without_fault(tmp_path, columns):
     for _, proposal in written_of(tmp_path, columns)[:1]:
         assert ruff_finds(stream_files("trips", proposal, "new")) == ""
@@ -376,6 +407,9 @@ def test_rows_that_ingest_would_reject_are_told_and_none_is_an_error(tmp_path, m
     )
     assert told.exit_code == 0, told.output
     assert "ingest accepts 1 of the sample's rows and rejects 0" in told.stdout
+    of_later = json_of(tmp_path, {"at": "2200-01-01T00:00:00Z", "key": "a"})
+    told = invoke(monkeypatch, tmp_path, "add", "later", "--from", of_later)
+    assert (told.exit_code, "would accept none of its rows; line 1: " in told.stderr) == (1, True)
 
 
 # `make test` runs what is written: in tests/docs/test_tutorial.py, and from the wheel in tests/test_wheel.py. Pyright, the layers,
