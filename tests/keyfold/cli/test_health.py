@@ -12,6 +12,7 @@ from keyfold.journal.clock import Reading
 from keyfold.keyed.generation.batch_records import ClockRecord
 from keyfold.lakehouse.locks import exclusive
 from keyfold.storage.place import to_place
+from keyfold.times import BEGINNING
 from tests.keyfold.cli.test_commands import POINT, RIDE
 from tests.made_generations import plan_of, put_done, put_generation
 
@@ -90,6 +91,32 @@ def test_a_job_that_nothing_starts_any_more_is_stale_and_one_that_looked_in_vain
     generation.write_clock(ClockRecord(watermark=ago(minutes=5), processing_time=looked.wall, reading=looked))
     code, found = told(JOB)
     assert (code, found[JOB]["state"], found[JOB]["detail"]) == (0, "ok", "")
+
+
+@pytest.mark.parametrize(("hours", "state"), [(25, "ok"), (27, "stale")])
+def test_a_watermark_is_stale_from_twenty_six_hours_behind(told, lakehouse, hours, state):
+    put_done(put_generation(lakehouse, JOB), 0, finished_at=ago(), watermark=ago(hours=hours))
+    assert told(JOB)[1][JOB]["state"] == state
+
+
+def test_a_job_that_has_seen_no_event_has_no_watermark_that_could_be_behind(told, lakehouse):
+    put_done(put_generation(lakehouse, JOB), 0, finished_at=ago(), watermark=BEGINNING)
+    code, found = told(JOB)
+    assert (code, found[JOB]["state"], found[JOB]["watermark"], found[JOB]["lag_seconds"]) == (0, "ok", None, None)
+
+
+def test_a_continuous_run_without_new_events_is_running_and_not_stale(told, lakehouse):
+    put_done(put_generation(lakehouse, JOB), 0, finished_at=ago(days=3), watermark=ago(minutes=5))
+    with exclusive(lakehouse.job(JOB), "a run"):
+        assert told(JOB)[1][JOB]["state"] == "running"
+
+
+@pytest.mark.parametrize("held", [(False, True), (True, False)], ids=["begins", "ends"])
+def test_a_run_that_begins_or_ends_while_it_is_looked_at_is_not_an_interrupted_one(told, lakehouse, monkeypatch, held):
+    put_generation(lakehouse, JOB).journal.write_plans([planned(0, ago(minutes=1))])
+    looks = iter(held)
+    monkeypatch.setattr(health, "is_held", lambda _: next(looks))
+    assert told(JOB)[1][JOB]["state"] == "running"
 
 
 def test_a_batch_without_a_run_is_interrupted_and_one_of_a_run_is_stalled_after_five_minutes(told, lakehouse):
