@@ -13,7 +13,7 @@
 # make clean                remove caches and .venv; make reset removes the data in .keyfold
 
 export PORT ?= 3000
-# Three workers on two cores, since tests wait a lot: 13 minutes.
+# Three workers on two cores, since tests wait a lot: 11 minutes.
 WORKERS ?= 3
 # `make test` ends all running tests and fails after this many seconds.
 SECONDS_TO_TEST ?= 3600
