@@ -17,7 +17,7 @@ _ROW_BY_ROW = re.compile(
     r"(?!.*(unique|increasing|decreasing|z_scores))"
 )
 _OVER_ROWS_TOGETHER = re.compile(
-    r"\b(group\s+by|having|distinct|over|join|union|intersect|except|limit|qualify)\b|\bselect\b.*\bselect\b"
+    r"\b(group\s+by|having|distinct|over|join|union|intersect|except|limit)\b|\bselect\b.*\bselect\b"
     r"|\b((array|string|list)_?agg|avg|corr|count|covar\w*|first|last|max|mean|median|min|quantile\w*|std\w*|sum|var\w*)\s*\(",
     re.IGNORECASE | re.DOTALL,
 )

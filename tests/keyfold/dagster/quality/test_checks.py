@@ -138,6 +138,7 @@ def test_what_could_not_be_evaluated_says_why_and_spoils_no_other_check():
         "unknown": (critical("expect_nothing", "…"), "expect_nothing not found"),
         "argument": (critical("expect_column_values_to_not_be_null", "…", colum="fare"), "Great Expectations refuses"),
     }
+    wrong["field"] = ({**UNIQUE, "explanation": "none"}, "Great Expectations refuses")  # type: ignore[typeddict-item]
     run = Run(FARES, {**{name: one for name, (one, _) in wrong.items()}, "fare": BELOW_TEN})
     assert run.found["fare"].passed
     assert run.found["fare"].metadata["evaluated"].value is True

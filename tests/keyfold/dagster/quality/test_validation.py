@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.dagster.quality import conditions, validation
+from keyfold.dagster.quality.conditions import Refused, row_expression
 from keyfold.dagster.quality.gx_on_pandas import evaluate_by_gx
 from keyfold.dagster.quality.outcome import EXAMPLES, Outcome
-from keyfold.dagster.quality.plans import plan_of
+from keyfold.dagster.quality.plans import Plan, plan_of
 from keyfold.dagster.quality.serialised import SerialisedExpectation
 from keyfold.dagster.quality.validation import validate
 from keyfold.suite import Expectation, critical
@@ -173,6 +174,18 @@ def test_nan_is_a_value_that_is_within_no_bounds():
         ).success
 
 
+def test_a_strict_bound_leaves_out_the_value_itself():
+    table = pl.DataFrame({"fare": [0, 1, 2, 3]})
+    for bounds, number in (
+        ({}, 0),
+        ({"strict_min": True}, 1),
+        ({"strict_max": True}, 1),
+        ({"strict_min": True, "strict_max": True}, 2),
+    ):
+        found = outcome(table, critical.between("fare", "…", min_value=0, max_value=3, **bounds))
+        assert found.result["unexpected_count"] == number, bounds
+
+
 def test_integers_are_compared_exactly_though_one_is_missing():
     table = pl.DataFrame({"id": [2**53, 2**53 + 1, None]})
     assert outcome(table, critical.unique("id", "…")).success
@@ -204,6 +217,14 @@ def test_rows_with_the_same_key_are_found_in_however_many_passes(keys_at_once: i
     assert [bool(one.result.get(EXAMPLES)) for one in in_passes] == [not one.success for one in at_once]
 
 
+def test_a_pass_over_keys_compares_no_more_than_a_bounded_number_of_rows(monkeypatch: pytest.MonkeyPatch):
+    passes, repeated = [], Plan.repeated
+    monkeypatch.setattr(validation, "KEYS_AT_ONCE", 3)
+    monkeypatch.setattr(Plan, "repeated", lambda plan, *part: passes.append(part) or repeated(plan, *part))
+    assert outcome(pl.DataFrame({"id": range(10)}), critical.unique("id", "…")).success
+    assert passes == [(0, 4), (1, 4), (2, 4), (3, 4)]
+
+
 def test_no_more_than_counts_and_a_few_examples_is_ever_collected(monkeypatch: pytest.MonkeyPatch):
     heights = []
 
@@ -217,16 +238,17 @@ def test_no_more_than_counts_and_a_few_examples_is_ever_collected(monkeypatch: p
 
     monkeypatch.setattr(pl.LazyFrame, "collect", noted(pl.LazyFrame.collect))
     monkeypatch.setattr(pl, "collect_all", noted(pl.collect_all))
-    rows = pl.LazyFrame({"id": [1] * 5000, "fare": [-1.0] * 5000, "word": ["x"] * 5000})
+    # Each id twice: there are many keys that two rows have.
+    rows = pl.LazyFrame({"id": [*range(2500)] * 2, "fare": [-1.0] * 5000, "word": ["x"] * 5000})
+    windows = "SELECT * FROM (SELECT *, lag(id) OVER (ORDER BY fare) AS b FROM {batch}) WHERE b IS NOT NULL"
     suite = {
         "between": critical.between("fare", "…", min_value=0),
         "unique": critical.unique("id", "…"),
         "pair": critical.greater("fare", "id", "…"),
         "never": critical.never("fare < 0", "…"),
-        "no_rows": critical.no_rows(
-            "SELECT * FROM (SELECT *, lag(id) OVER (ORDER BY fare) AS b FROM {batch}) WHERE b = id", "…"
-        ),
+        "no_rows": critical.no_rows(windows, "…"),
         "some": critical.matches("word", "^a", "…", row_condition="fare < 0"),
+        "schema": critical("expect_table_columns_to_match_set", "…", column_set=["id"]),
     }
     assert not any(one.success for one in validate(rows, suite).outcomes)
     assert max(heights) == 10
@@ -298,6 +320,11 @@ def test_no_query_and_no_condition_reads_a_file(tmp_path, query):
         assert "secret\n" not in found.problem
         assert "ComputeError" not in found.problem
         assert found.result == {}
+
+
+def test_a_condition_may_not_even_name_a_function_that_reads():
+    with pytest.raises(Refused, match="may not read files"):
+        row_expression("read_csv('f') > 0", pl.Schema({"id": pl.Int64}))
 
 
 def test_a_word_like_a_function_that_reads_is_allowed_where_it_is_text_or_a_column():
