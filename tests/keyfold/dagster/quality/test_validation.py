@@ -327,6 +327,21 @@ def test_a_condition_may_not_even_name_a_function_that_reads():
         row_expression("read_csv('f') > 0", pl.Schema({"id": pl.Int64}))
 
 
+@pytest.mark.parametrize(
+    "call", ["read_csv('FILE')", "\"read_csv\" ('FILE')", "`READ_CSV`('FILE')", "read_csv/*x*/('FILE')"]
+)
+def test_a_column_of_the_name_of_a_function_lets_no_query_read_files(tmp_path, call):
+    file = tmp_path / "secret.csv"
+    file.write_text("id\n1\n")
+    schema = pl.Schema({"id": pl.Int64, "read_csv": pl.Int64, "READ_CSV": pl.Int64})
+    rows = pl.LazyFrame({"id": [1], "read_csv": [2], "READ_CSV": [3]}, schema)
+    query = "SELECT * FROM {batch} WHERE id IN (SELECT id FROM " + call.replace("FILE", str(file)) + ")"  # noqa: S608 - the attack that is tested
+    with pytest.raises(Refused, match="may not read files"):
+        conditions.run_query(query, rows, schema)
+    own = conditions.run_query('SELECT * FROM {batch} WHERE read_csv > 1 AND "read_csv" IN (2)', rows, schema)
+    assert own.collect().height == 1
+
+
 def test_a_word_like_a_function_that_reads_is_allowed_where_it_is_text_or_a_column():
     table = pl.DataFrame({"read_at": [1, 2], "word": ["read_only", "b"]})
     assert outcome(table, critical.never("word = 'read_only' AND read_at > 0", "…")).result["observed_value"] == 1
