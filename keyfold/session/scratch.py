@@ -1,6 +1,6 @@
 """A private scratch folder for Spark's temporary files, deleted when its process ends, or by a later process.
 
-Spark and its libraries keep shuffled rows, state stores and native libraries (10 MB per process) in temporary folders. A
+Spark and its libraries keep shuffled rows and native libraries (10 MB per process) in temporary folders. A
 killed process leaves them, under names that do not say whose they are. So they are put into one folder with a lock that the
 process holds as long as it lives; folders whose lock is free are deleted.
 """

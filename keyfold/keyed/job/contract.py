@@ -375,11 +375,6 @@ class KeyedJob:
         return self.taken(self.all_inputs[self.stream.name])
 
     @property
-    def made_columns(self) -> frozenset[str]:
-        """Columns of `events` that are not in the event table."""
-        return frozenset(self.derived) | ({self.keys_of.column} if self.keys_of is not None else set())
-
-    @property
     def late_table(self) -> str:
         """Name of the table of late events."""
         return f"late.{self.name}"

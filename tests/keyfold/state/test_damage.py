@@ -199,7 +199,7 @@ def test_state_that_is_damaged_is_named_and_nothing_is_rewritten(spark, ran, wri
             "journal.*done.json",
         ),
     ],
-    ids=["the birth record", "half of it", "a table", "half of a done record"],
+    ids=["the birth record", "half of it", "a table", "half of a commit record"],
 )
 def test_a_generation_that_is_not_whole_is_not_rewritten(spark, ran, write, lose, why):
     lose(live(ran))
@@ -274,7 +274,7 @@ def make_branch(spark, lakehouse):
         (lambda branch: next(branch.glob("journal/*.done.json")).write_text("{"), "journal.*done.json"),
         (lambda branch: shutil.rmtree(branch / "tables" / "windows"), "its table windows is gone from"),
     ],
-    ids=["its birth record", "half of it", "its state", "half of a done record", "a table"],
+    ids=["its birth record", "half of it", "its state", "half of a commit record", "a table"],
 )
 def test_a_branch_that_is_not_whole_is_not_promoted(spark, ran, lose, why):
     lose(make_branch(spark, ran))
