@@ -2,7 +2,7 @@
 
 from assets.plots.weather import plot_averages
 from keyfold.dagster.assets.keyed_asset import JobAssets
-from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
+from spark_jobs.jobs.moving_averages import MOVING_AVERAGES
 from spark_jobs.streams import WEATHER
 
 GROUP = "weather"

@@ -5,8 +5,7 @@ from typing import Any
 
 from expectations import latest_moving_averages, moving_averages, station_sessions
 from keyfold.keyed.job.parameters import build_job
-from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
-from spark_jobs.jobs.moving_averages.tables import STATION_SESSION
+from spark_jobs.jobs.moving_averages import MOVING_AVERAGES, STATION_SESSION
 from tests.expectations.failed_checks import rows_found
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -1,7 +1,19 @@
 """Functions that make a `KeyedJob`: running totals, windows, sessions, top rows and last rows per key."""
 
-from keyfold.operators.aggregation.aggregates import Aggregate, count, greatest, least, total
+from keyfold.operators.aggregation.aggregates import (
+    Aggregate,
+    count,
+    distinct,
+    first,
+    greatest,
+    last,
+    least,
+    mean,
+    total,
+)
 from keyfold.operators.aggregation.chosen_rows import last_rows, top_rows
+from keyfold.operators.aggregation.last_n import last_n
+from keyfold.operators.aggregation.running import running
 from keyfold.operators.aggregation.running_totals import totals
 from keyfold.operators.aggregation.sessions import sessions
 from keyfold.operators.aggregation.windows import windows
@@ -9,9 +21,15 @@ from keyfold.operators.aggregation.windows import windows
 __all__ = [
     "Aggregate",
     "count",
+    "distinct",
+    "first",
     "greatest",
+    "last",
+    "last_n",
     "last_rows",
     "least",
+    "mean",
+    "running",
     "sessions",
     "top_rows",
     "total",

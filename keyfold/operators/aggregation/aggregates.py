@@ -25,10 +25,23 @@ class Aggregate:
     Attributes:
         value: the value of one event, an expression over the columns of the event table.
         joined: how values are combined; NULLs are ignored.
+        ignored: values of `distinct` that do not count.
     """
 
     value: pl.Expr
-    joined: Literal["sum", "min", "max"]
+    joined: Literal["sum", "min", "max", "mean", "first", "last", "distinct"]
+    ignored: tuple[Any, ...] = ()
+
+    @property
+    def column(self) -> str:
+        """The column whose values it takes; empty if they are computed."""
+        names = self.value.meta.root_names()
+        return names[0] if len(names) == 1 and self.value.meta.eq(pl.col(names[0])) else ""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts all events."""
+        return self.joined == "sum" and not self.value.meta.root_names()
 
 
 def count(where: pl.Expr | None = None) -> Aggregate:
@@ -50,6 +63,26 @@ def least(value: str | pl.Expr) -> Aggregate:
 def greatest(value: str | pl.Expr) -> Aggregate:
     """Take the maximum; NULL if there are no values."""
     return Aggregate(_value(value), "max")
+
+
+def mean(value: str | pl.Expr) -> Aggregate:
+    """Average the values as floats; NULL if there are no values. For `last_n`."""
+    return Aggregate(_value(value), "mean")
+
+
+def first(value: str | pl.Expr) -> Aggregate:
+    """Take the value of the first event in order of event time. For `last_n`."""
+    return Aggregate(_value(value), "first")
+
+
+def last(value: str | pl.Expr) -> Aggregate:
+    """Take the value of the last event in order of event time. For `last_n`."""
+    return Aggregate(_value(value), "last")
+
+
+def distinct(value: str | pl.Expr, ignored: tuple[Any, ...] = ()) -> Aggregate:
+    """Collect the set of the elements of lists, sorted, without NULLs and without `ignored`; for `running`."""
+    return Aggregate(_value(value), "distinct", ignored)
 
 
 class Aggregates:
@@ -92,7 +125,7 @@ class Aggregates:
     @property
     def derived(self) -> dict[str, pl.Expr]:
         """The expressions to add to the event table; aggregates of a plain column need none."""
-        return {name: one.value for name, one in self._of.items() if not one.value.meta.eq(pl.col(name))}
+        return {name: one.value for name, one in self._of.items() if one.column != name}
 
     def joined(self, rows: pl.DataFrame, by: list[str], *more: pl.Expr) -> pl.DataFrame:
         """Aggregate the rows of each group, with `more` as further aggregations.

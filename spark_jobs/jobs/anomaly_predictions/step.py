@@ -11,6 +11,7 @@ import polars as pl
 from keyfold import Clock, Step
 from keyfold.keyed.job import STALE_AT, Parted, Timeout
 from keyfold.keyed.rows.codec import empty
+from keyfold.operators.aggregation.lifetimes import cut_lifetimes
 from keyfold.operators.ordering import Ordered, in_order
 from keyfold.times import period_start, shifted
 from spark_jobs.jobs.anomaly_predictions.changes import NONE, emit_all, find_changes
@@ -27,7 +28,6 @@ from spark_jobs.jobs.anomaly_predictions.tables import (
     WAITING,
     state_schema,
 )
-from spark_jobs.jobs.silence import cut_lifetimes
 from spark_jobs.streams import METRICS
 
 _KEY = ("key",)

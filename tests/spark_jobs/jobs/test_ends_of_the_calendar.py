@@ -16,7 +16,7 @@ from keyfold.testing import accounted_for, restart
 from keyfold.times import BEGINNING, END, micros, period_starts, to_iso
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.fleet_days.days import days_around
-from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
+from spark_jobs.jobs.moving_averages import MOVING_AVERAGES
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
 from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
 from spark_jobs.jobs.top_products import TOP_PRODUCTS

@@ -15,8 +15,7 @@ from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import play
-from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
-from spark_jobs.jobs.moving_averages.windows import trailing_means
+from spark_jobs.jobs.moving_averages import MOVING_AVERAGES
 from tests.examples import examples
 from tests.on_a_grid import many_of, moments, on_grid
 from tests.spark_jobs.jobs import moving_average_oracle
@@ -132,25 +131,6 @@ def test_any_numeric_columns_may_be_averaged():
 def test_parameters_that_cannot_be_are_refused_with_the_reason(given, message):
     with pytest.raises(KeyfoldError, match=message):
         averages_job(**given)
-
-
-def test_sums_are_of_the_window_alone_even_beside_infinities():
-    values = np.array([np.inf, 1.0, 2.0, 3.0, -np.inf, np.nan, 1e300, 1.0, 1.0])
-    position = np.array([0, 1, 2, 3, 4, 0, 1, 2, 3])
-    means = trailing_means(values, position, 2)
-    np.testing.assert_array_equal(means, [np.inf, np.inf, 1.5, 2.5, -np.inf, np.nan, 1e300, 5e299, 1.0])
-
-
-@pytest.mark.parametrize("length", [1, 2, 7, 100, 10_000])
-def test_long_windows_agree_with_exact_sums_across_chunks(length):
-    chance = np.random.default_rng(3)
-    values = np.where(chance.random(100_000) < 0.1, np.nan, chance.normal(1000, 10, 100_000))
-    position = np.arange(100_000) - 30_000 * (np.arange(100_000) // 30_000)
-    means = trailing_means(values, position, length)
-    for row in [0, 29_999, 30_000, 32_767, 32_768, 65_536, 70_001, 99_999]:
-        window = values[row - min(position[row], length - 1) : row + 1]
-        window = window[~np.isnan(window)]
-        assert means[row] == pytest.approx(np.mean(window), rel=1e-14) if len(window) else np.isnan(means[row])
 
 
 VALUES = st.none() | st.floats(-100, 1100)

@@ -1,17 +1,11 @@
 """Write, with each reading of a station, the averages of its last N readings, once there are N.
 
 The window is the last N readings of a station in event time, in any order of arrival: a reading waits in state until the
-watermark has passed it. A missing value (NULL or NaN) is ignored in its column's average, which is NULL if all values of the
-window are missing.
-
-A session is a sequence of readings at most `timeout` apart; after a longer silence, the next session starts with an empty
-window. State has the last N - 1 passed readings of each open session, the session's number of readings, and the waiting
-readings. A session ends when the watermark reaches its last reading plus `timeout`, and gives a row in `station_sessions`. A
-session that never had enough readings for a row of averages gives one row of those that it had (`TIMEOUT`).
-
-With `timeout_in=processing_time`, a session ends when a run finds that the station's last reading arrived longer than `timeout`
-ago, whatever the readings' event times. Waiting readings are processed first; the next reading starts a new session
-(`keyed.timeouts`).
+watermark has passed it (`last_n`). A missing value (NULL or NaN) is ignored in its column's average, which is NULL if all
+values of the window are missing. A session is a sequence of readings at most `timeout` apart; after a longer silence, the next
+starts with an empty window. It ends when the watermark reaches its last reading plus `timeout`, and gives a row in
+`station_sessions`; with `timeout_in=processing_time`, when a run finds that the last reading arrived longer than `timeout`
+ago. A session that never had enough readings for a row of averages gives one row of those that it had (`TIMEOUT`).
 
 A reading at or behind the watermark is late, whatever the state of its station. Everything else depends only on event time, so
 any order of arrival within `watermark_delay` and any batch boundaries give the same rows, to the last bit. With
@@ -19,21 +13,31 @@ any order of arrival within `watermark_delay` and any batch boundaries give the 
 """
 
 from datetime import timedelta
-from functools import partial
 
 import polars as pl
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
-from keyfold import JobTemplate, KeyedJob, OutputTable
+from keyfold import JobTemplate, KeyedJob, OutputTable, column, required
+from keyfold.columns import unit_of
 from keyfold.keyed.job import Delay, Duration, Names, Timeout
-from spark_jobs.jobs.moving_averages.tables import KEY, STATION_SESSION, averages_schema, state_schema
-from spark_jobs.jobs.moving_averages.windows import Window, move_windows
+from keyfold.operators.aggregation import count, first, last, last_n, mean
+from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.silence import SilentParameters
 from spark_jobs.streams import WEATHER
 
 NUMERIC_COLUMNS = tuple(
     field.name for field in WEATHER.schema if pa.types.is_floating(field.type) or pa.types.is_integer(field.type)
+)
+
+STATION_SESSION = pa.schema(
+    [
+        required("station_id", pa.string(), "Station that took the readings", made_of="station_id"),
+        required("start_time", TIMESTAMP, "Event time of the first reading (UTC)", made_of="time"),
+        required("end_time", TIMESTAMP, "Event time of the last reading (UTC)", made_of="time"),
+        required("n_readings", pa.int64(), "Readings in all", made_of="time"),
+        required("reason", pa.string(), "TIMEOUT: the station fell silent", made_of="time"),
+    ]
 )
 
 
@@ -80,40 +84,33 @@ class MovingAverageParameters(SilentParameters):
 
 def build(parameters: MovingAverageParameters) -> KeyedJob:
     """With each reading of a station: the averages of its last N readings and the time they span."""
-    values = [WEATHER.schema.field(column) for column in parameters.columns]
-    reading = pa.schema([WEATHER.schema.field("station_id"), WEATHER.schema.field("time"), *values])
-    rows = averages_schema(parameters.columns)
-    window = Window(parameters.columns, parameters.n_readings, parameters.first_row_at, parameters.silence)
-
-    return KeyedJob(
-        name="moving_averages",
+    columns = parameters.columns
+    rows = averages_schema(columns)
+    return last_n(
+        "moving_averages",
+        parameters.n_readings,
+        {
+            "start_time": first("time"),
+            "end_time": last("time"),
+            **{f"{name}_avg": mean(name) for name in columns},
+            "n_readings": count(),
+        },
         stream=WEATHER,
-        key=KEY,
+        key=("station_id",),
         event_time="time",
-        events=reading,
-        state=parameters.silence.add_column(state_schema(reading)),
+        events=pa.schema([WEATHER.schema.field(name) for name in ("station_id", "time", *columns)]),
         output=rows,
-        step=partial(move_windows, window=window),
-        step_decides_late=True,
-        side_outputs=(
-            OutputTable(
-                "latest_moving_averages",
-                rows,
-                "upsert",
-                ("station_id",),
-                description="The latest row of each station.",
-            ),
-            OutputTable(
-                "station_sessions",
-                STATION_SESSION,
-                events=pl.col("n_readings").sum(),
-                description="One row per ended session: readings without a silence longer than `timeout`.",
-            ),
+        silence=parameters.silence,
+        from_n=parameters.first_row_at,
+        latest=OutputTable(
+            "latest_moving_averages", rows, "upsert", ("station_id",), description="The latest row of each station."
         ),
-        output_events=pl.lit(0),
-        state_events=pl.col("n_events").sum(),
-        # A station has one open session, whose last reading has the session's count.
-        one_per_key=pl.col("session_start").is_not_null() & (pl.col("n_events") > 0),
+        sessions=OutputTable(
+            "station_sessions",
+            STATION_SESSION,
+            events=pl.col("n_readings").sum(),
+            description="One row per ended session: readings without a silence longer than `timeout`.",
+        ),
         # No parameter can be changed by a move: state has only the last `n_readings - 1` readings; a shorter `timeout`
         # would have cut the open session; and with another `min_readings`, a session could give its row of `TIMEOUT`
         # besides others, or no row at all.
@@ -122,3 +119,27 @@ def build(parameters: MovingAverageParameters) -> KeyedJob:
 
 
 MOVING_AVERAGES = JobTemplate("moving_averages", MovingAverageParameters, build)
+
+
+def averages_schema(columns: tuple[str, ...]) -> pa.Schema:
+    """Return the schema of the table with averages of these columns."""
+    return pa.schema(
+        [
+            STATION_SESSION.field("station_id"),
+            required("start_time", TIMESTAMP, "Event time of the window's first reading (UTC)", made_of="time"),
+            required("end_time", TIMESTAMP, "Event time of its last reading (UTC)", made_of="time"),
+            *(_average_of(WEATHER.schema.field(name)) for name in columns),
+            required("n_readings", pa.int64(), "Readings in the window", made_of="time"),
+            required(
+                "reason",
+                pa.string(),
+                "WINDOW_FULL with N readings; WINDOW_FILLING before; TIMEOUT if the station fell silent before its first row",
+                made_of="time",
+            ),
+        ]
+    )
+
+
+def _average_of(value: pa.Field) -> pa.Field:
+    meaning = f"Mean `{value.name}` of the window's readings that have one; NULL if none has"
+    return column(f"{value.name}_avg", pa.float64(), meaning, unit=unit_of(value), made_of=(value.name, "time"))

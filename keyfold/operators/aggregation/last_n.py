@@ -1,0 +1,260 @@
+"""Make jobs that aggregate the last n events of each key at each event: moving averages."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from keyfold.errors import Misconfigured
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.step import DEADLINE, Clock, Step
+from keyfold.keyed.job.tables import OutputTable
+from keyfold.keyed.job.timeouts import Timeout
+from keyfold.keyed.rows.codec import empty
+from keyfold.operators.aggregation.aggregates import Aggregate
+from keyfold.operators.aggregation.trailing_means import Floats, Positions, trailing_means
+from keyfold.operators.ordering import in_order
+from keyfold.stream import TIMESTAMP
+from keyfold.times import micros, to_micros, to_times
+
+REASON = "reason"
+SESSION_START, N_EVENTS = "session_start", "n_events"
+
+
+def last_n(
+    name: str,
+    n: int,
+    of: Mapping[str, Aggregate],
+    *,
+    key: tuple[str, ...],
+    event_time: str,
+    events: pa.Schema,
+    output: pa.Schema,
+    silence: Timeout,
+    from_n: int | None = None,
+    latest: OutputTable | None = None,
+    sessions: OutputTable,
+    **settings: Any,
+) -> KeyedJob:
+    """Make a job that writes, with each event of a key, the aggregates of the key's last `n` events in event time.
+
+    - **Sessions**: a window has events of one session, which are at most `silence` apart. After a longer silence the key
+      starts with an empty window. In processing time a session ends when no run has brought an event for `silence`; waiting
+      events are taken first.
+    - **Order**: an event waits until the watermark has passed it, and is taken in order of event time, ties by all other
+      columns. So arrival within the delay and batch boundaries change no row, to the last bit.
+    - **Late events**: those at or behind the watermark, whatever the state of their key.
+    - **Silent keys**: when the watermark, or processing time, has reached the end of its silence, a session has its row in
+      `sessions`. A session that never had `from_n` events has one row of those that it had.
+    - **State**: per key the last `n - 1` events, and the waiting events.
+
+    `reason` is a column of both tables: `WINDOW_FULL` with `n` events, `WINDOW_FILLING` before, `TIMEOUT` at the end of a
+    session.
+
+    Args:
+        name: the job's name.
+        n: number of events in a full window.
+        of: the aggregates by column: `count`, `mean`, `first`, `last`. A mean is NULL if no event has a value; NaN counts as
+            missing.
+        key: the key columns.
+        event_time: the events' time column.
+        events: columns of the events.
+        output: columns of the table: the key, any of `of`, and `reason`.
+        silence: the longest silence of a session.
+        from_n: number of events from which a session gives rows; by default `n`.
+        latest: a table to upsert with the last row of each key.
+        sessions: a table with a row per ended session: the key, `reason`, and those of `of` that are a count, or the first or
+            last event time. It must count the session's events (`OutputTable.events`).
+        settings: other arguments of `KeyedJob`, including `stream` and `watermark_delay`.
+
+    Raises:
+        Misconfigured: `n` is less than 1, or an aggregate is none of the four.
+
+    Example:
+        >>> from datetime import UTC, datetime, timedelta
+        >>> from keyfold import Stream, TestHarness
+        >>> from keyfold.operators.aggregation import count, mean
+        >>> user = pa.field("user", pa.string(), nullable=False)
+        >>> paid = pa.schema([user, pa.field("at", TIMESTAMP, nullable=False), ("amount", pa.float64())])
+        >>> visits = OutputTable("visits", pa.schema([user, ("n", pa.int64())]), events=pl.col("n").sum())
+        >>> job = last_n(
+        ...     "means", 2, {"n": count(), "mean": mean("amount")}, key=("user",), event_time="at", events=paid,
+        ...     stream=Stream("payments", paid, event_time="at"), watermark_delay=timedelta(0), sessions=visits,
+        ...     silence=Timeout(timedelta(hours=1)), output=pa.schema([user, ("mean", pa.float64())]),
+        ... )
+        >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
+        >>> times = [noon + timedelta(minutes=minutes) for minutes in (20, 0, 40)]
+        >>> came = pl.DataFrame({"user": ["ann"] * 3, "at": times, "amount": [2.0, 1.0, 6.0]})
+        >>> harness.batch(came).tables["means"].rows()
+        [('ann', 1.5), ('ann', 4.0)]
+    """
+    if n < 1:
+        raise Misconfigured(f"job {name}: n is {n}; it must be 1 or more")
+    for column, one in of.items():
+        if one.joined not in ("mean", "first", "last") and not one.counts:
+            raise Misconfigured(f"job {name}: {column} is a {one.joined}; last_n has count, mean, first and last")
+    state = [pa.field(SESSION_START, TIMESTAMP), pa.field(N_EVENTS, pa.int64(), nullable=False)]
+    ties = [one for one in events.names if one not in (*key, event_time)]
+    window = _LastN(of, key, event_time, ties, n, n if from_n is None else from_n, silence, output, latest, sessions)
+    declared: dict[str, Any] = {
+        "name": name,
+        "key": key,
+        "event_time": event_time,
+        "events": events,
+        "state": silence.add_column(pa.schema([*events, *state, pa.field(DEADLINE, TIMESTAMP)])),
+        "output": output,
+        "step": window.step,
+        "step_decides_late": True,
+        "side_outputs": tuple(one for one in (latest, sessions) if one is not None),
+        "output_events": pl.lit(0),
+        "state_events": pl.col(N_EVENTS).sum(),
+        # A key has one open session, whose last event has the session's count.
+        "one_per_key": pl.col(SESSION_START).is_not_null() & (pl.col(N_EVENTS) > 0),
+    }
+    return KeyedJob(**declared, **settings)
+
+
+@dataclass(frozen=True)
+class _LastN:
+    """The step of `last_n`.
+
+    In state, `session_start` is NULL while an event waits for the watermark. `n_events` is the number of events that a row
+    stands for: 1 if it waits; in a session, the last event has the count of the whole session, and the others 0.
+    """
+
+    of: Mapping[str, Aggregate]
+    key: tuple[str, ...]
+    event_time: str
+    ties: list[str]
+    n: int
+    from_n: int
+    silence: Timeout
+    output: pa.Schema
+    latest: OutputTable | None
+    sessions: OutputTable
+
+    def step(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+        is_late = events[self.event_time] <= clock.late_watermark
+        late = events.filter(is_late)
+        on_time = events.filter(~is_late) if late.height else events
+        over, state = self.silence.part(state, self.key, clock)
+        coming = on_time.with_columns(
+            pl.lit(None, pl.Datetime("us", "UTC")).alias(SESSION_START),
+            pl.lit(1, pl.Int64).alias(N_EVENTS),
+            pl.col(self.event_time).alias(DEADLINE),
+        )
+        rows = pl.concat([state.select(coming.columns), coming])
+        is_due = (rows[DEADLINE] <= clock.watermark).fill_null(value=False)
+        waits = rows[SESSION_START].is_null() & ~is_due
+        # Ended sessions come first, since their keys may have started new ones in this batch.
+        moved = [_Sessions(self, over.select(coming.columns), clock, is_over=True)] if over.height else []
+        if is_due.any():
+            moved.append(_Sessions(self, rows.filter(~waits), clock))
+            rows = pl.concat([moved[-1].state(), rows.filter(waits)])
+        output = pl.concat([empty(self.output), *(one.rows() for one in moved)])
+        side = {
+            self.sessions.name: pl.concat([empty(self.sessions.schema), *(one.ended() for one in moved)]),
+        }
+        if self.latest is not None:
+            is_last = pl.any_horizontal(pl.col(one) != pl.col(one).shift(-1) for one in self.key).fill_null(value=True)
+            newest = output.filter(is_last)
+            # A key that started a new session has one row from each; keep the newer.
+            newest = newest.unique(self.key, keep="last", maintain_order=True) if len(moved) > 1 else newest
+            side[self.latest.name] = newest
+        return Step(
+            state=self.silence.renew(rows, state, on_time, self.key, clock), output=output, late=late, side=side
+        )
+
+
+class _Sessions:
+    """Events from state and batch that the watermark has passed, sorted by key and time, and split into sessions.
+
+    Some arrays have one value per event, and others one per session. `session` maps an event to its session, `position` is its
+    place among the session's events here. `_first` and `_last` are the rows of a session's events here, `_n_events` is its
+    number of events so far, including those no longer in state.
+
+    Args:
+        passed: the events.
+        is_over: whether the keys timed out in processing time, so that every session has ended.
+    """
+
+    def __init__(self, window: _LastN, passed: pl.DataFrame, clock: Clock, *, is_over: bool = False) -> None:
+        self._window, silence = window, window.silence
+        ordered = in_order(passed, window.key, window.event_time, window.ties)
+        self._events, begins = ordered.events, ordered.begins_key
+        times, timeout = to_micros(self._events[window.event_time]), micros(silence.after)
+        begins_session = begins.copy()
+        if silence.in_event_time:
+            begins_session[1:] |= np.diff(times) > timeout
+        self._first = np.flatnonzero(begins_session)
+        self._last = np.append(self._first[1:] - 1, len(times) - 1)
+        self._session = np.repeat(np.arange(len(self._first)), self._last - self._first + 1)
+        self._position = np.arange(len(times)) - self._first[self._session]
+        self._n_events = np.add.reduceat(self._events[N_EVENTS].to_numpy(), self._first)
+        # The first event of a session may no longer be in state.
+        known = self._events[SESSION_START].gather(self._first)
+        self._starts = known.fill_null(self._events[window.event_time].gather(self._first))
+        self._deadline = times[self._last] + timeout
+        self._closed = np.full(len(self._first), is_over)
+        if silence.in_event_time:
+            # A session has also ended if its key has started a later one, whatever the watermark.
+            followed = np.append(~begins[self._first[1:]], False)
+            self._closed = followed | (self._deadline <= micros(clock.watermark))
+
+    def rows(self) -> pl.DataFrame:
+        """Return one row per newly passed event once its session has enough; one row for a session that ends with fewer."""
+        window = self._window
+        count = self._position + (self._n_events - (self._last - self._first))[self._session]
+        gives_row = self._events[SESSION_START].is_null().to_numpy() & (count >= window.from_n)
+        gives_row[self._last[self._closed & (self._n_events < window.from_n)]] = True
+        rows = np.flatnonzero(gives_row)
+        counted = np.minimum(count[rows], window.n)
+        found = {one: self._events[one].gather(rows) for one in window.key}
+        found |= {name: self._aggregate(one, rows, counted) for name, one in window.of.items()}
+        number = pl.Series(counted)
+        reason = (
+            pl.when(number == window.n)
+            .then(pl.lit("WINDOW_FULL"))
+            .when(number >= window.from_n)
+            .then(pl.lit("WINDOW_FILLING"))
+            .otherwise(pl.lit("TIMEOUT"))
+        )
+        return pl.DataFrame(found).with_columns(reason.alias(REASON)).select(window.output.names)
+
+    def _aggregate(self, one: Aggregate, rows: Positions, counted: Positions) -> pl.Series:
+        if one.counts:
+            return pl.Series(counted)
+        values = self._events.select(one.value).to_series()
+        if one.joined == "mean":
+            means: Floats = trailing_means(values.cast(pl.Float64).to_numpy(), self._position, self._window.n)
+            return pl.Series(means[rows]).fill_nan(None)
+        return values.gather(rows if one.joined == "last" else rows - counted + 1)
+
+    def state(self) -> pl.DataFrame:
+        """Return the events of open sessions that later windows need."""
+        from_end = self._last[self._session] - np.arange(len(self._session))
+        # Keep at least one event, even for windows of one: it has the session's count and deadline.
+        kept = np.flatnonzero(~self._closed[self._session] & (from_end < max(self._window.n - 1, 1)))
+        session, is_last = self._session[kept], pl.Series(from_end[kept] == 0)
+        is_due = is_last & self._window.silence.in_event_time
+        return self._events[kept].with_columns(
+            self._starts.gather(session).alias(SESSION_START),
+            pl.when(is_last).then(pl.Series(self._n_events[session])).otherwise(0).alias(N_EVENTS),
+            pl.when(is_due).then(to_times(self._deadline[session])).alias(DEADLINE),
+        )
+
+    def ended(self) -> pl.DataFrame:
+        """Return one row per ended session."""
+        window, closed = self._window, self._last[self._closed]
+        schema, found = window.sessions.schema, {one: self._events[one].gather(closed) for one in window.key}
+        for name in schema.names:
+            if (one := window.of.get(name)) is not None:
+                whole = pl.Series(self._n_events) if one.counts else self._starts
+                is_last = one.joined == "last"
+                found[name] = (
+                    self._events[one.column].gather(closed) if is_last else whole.filter(pl.Series(self._closed))
+                )
+        return pl.DataFrame(found).with_columns(pl.lit("TIMEOUT").alias(REASON)).select(schema.names)

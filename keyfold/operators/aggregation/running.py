@@ -1,0 +1,256 @@
+"""Make jobs that write a row per event: what its key has come to with it, such as a running total or the event's number."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from keyfold.columns import required
+from keyfold.errors import Misconfigured
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.event_frames import KeysOf
+from keyfold.keyed.job.parameters import WindowShape
+from keyfold.keyed.job.step import DEADLINE, Clock, Step
+from keyfold.keyed.job.tables import OutputTable
+from keyfold.keyed.job.timeouts import Parted, Timeout
+from keyfold.keyed.rows.exact_sums import in_int64
+from keyfold.operators.aggregation.aggregates import Aggregate
+from keyfold.operators.aggregation.lifetimes import cut_lifetimes
+from keyfold.operators.ordering import Ordered, in_order
+from keyfold.stream import TIMESTAMP
+from keyfold.times import period_start, period_starts, to_times
+
+WINDOW_START, WINDOW_END = "window_start", "window_end"
+
+
+class _Added(NamedTuple):
+    """Rows of output, and the rows of all keys that were passed in, after them."""
+
+    output: pl.DataFrame
+    totals: pl.DataFrame
+
+
+def running(
+    name: str,
+    of: Mapping[str, Aggregate],
+    *,
+    key: tuple[str, ...],
+    event_time: str,
+    events: pa.Schema,
+    output: pa.Schema,
+    then: Mapping[str, pl.Expr] | None = None,
+    latest: OutputTable | None = None,
+    at_once: bool = False,
+    expiry: Timeout | None = None,
+    window: WindowShape | None = None,
+    **settings: Any,
+) -> KeyedJob:
+    """Make a job that writes a row per event with the aggregates of its key's events up to and with it.
+
+    - **Order**: an event waits until the watermark has passed it. The events of a key are then taken in order of event time,
+      ties by all other columns, so neither arrival nor batch boundaries change a row. With `at_once`, the events of a batch
+      are taken in that order, after those of earlier batches.
+    - **Late events**: none without `window`; an event behind the watermark is taken at once, after those before it. With
+      `window`, an event is late if its window ended before it arrived.
+    - **Silent keys**: kept for ever, or until `expiry`; the next event starts anew. In event time the silence is between two
+      events. In processing time it is from the run that brought the last event; waiting events are taken first.
+    - **State**: one row per key, and the waiting events. An aggregate of a plain column is kept in that column, so that total
+      and waiting events share it; a row with an event time is a waiting event.
+
+    Args:
+        name: the job's name.
+        of: the aggregates by column: `count`, `total` of integers, or `distinct`.
+        key: the key columns. With `window`, `window_start` is added to them.
+        event_time: the events' time column.
+        events: columns of the events.
+        output: columns of the table: columns of the events, of `of` and of `then`; with `window` also `window_start` and
+            `window_end`.
+        then: columns computed from the event's columns and the aggregates, which come before an event's column of the same name.
+        latest: a table to upsert with the key's row of state, waiting events included, when an event arrives.
+        at_once: whether an event's row is written when it arrives, instead of when the watermark has passed it.
+        expiry: silence after which a key's state is dropped.
+        window: windows of event time in which keys are counted apart; an event of several windows is in each.
+        settings: other arguments of `KeyedJob`, including `stream` and `watermark_delay`.
+
+    Raises:
+        Misconfigured: an aggregate is none of the three.
+
+    Example:
+        >>> from datetime import UTC, datetime, timedelta
+        >>> from keyfold import Stream, TestHarness
+        >>> from keyfold.operators.aggregation import count, total
+        >>> user = pa.field("user", pa.string(), nullable=False)
+        >>> sale = pa.schema([user, pa.field("at", TIMESTAMP, nullable=False), ("paid", pa.int64())])
+        >>> job = running(
+        ...     "spent", {"n": count(), "in_all": total("paid")}, key=("user",), event_time="at", events=sale,
+        ...     stream=Stream("sales", sale, event_time="at"), watermark_delay=timedelta(0),
+        ...     output=pa.schema([user, ("n", pa.int64()), ("in_all", pa.int64())]),
+        ... )
+        >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
+        >>> sales = pl.DataFrame({"user": ["ann"] * 2, "at": [noon, noon - timedelta(hours=1)], "paid": [3, 4]})
+        >>> harness.batch(sales).tables["spent"].rows()
+        [('ann', 1, 4), ('ann', 2, 7)]
+    """
+    for column, one in of.items():
+        if one.joined not in ("sum", "distinct"):
+            raise Misconfigured(f"job {name}: {column} is a {one.joined}; running has count, total and distinct")
+    computed, length = dict(then or {}), None
+    if window is not None:
+        length, computed[WINDOW_END] = window.length, pl.col(WINDOW_START) + window.length
+        key, events = (*key, WINDOW_START), events.append(_window_start(event_time))
+        settings |= _windows_of(event_time, window)
+    kept = {column: one.column or column for column, one in of.items()}
+    shared = {one: events.field(one) for one in kept.values() if one in events.names}
+    own = [pa.field(one, pa.int64()) for one in kept.values() if one not in shared]
+    rest = [one.with_nullable(True) for one in events if one.name not in (*key, *shared)]
+    state = pa.schema([*map(events.field, key), *shared.values(), *own, *rest, pa.field(DEADLINE, TIMESTAMP)])
+    upserts = () if latest is None else (latest,)
+    shown = [computed.get(one, pl.col(one)).alias(one) for one in output.names]
+    declared: dict[str, Any] = {
+        "name": name,
+        "key": key,
+        "event_time": event_time,
+        "events": events,
+        "state": state if expiry is None else expiry.add_column(state),
+        "output": output,
+        "step": _Running(of, kept, key, event_time, events.names, shown, upserts, at_once, expiry, length).step,
+        "step_decides_late": True,
+        "side_outputs": upserts,
+        "state_events": pl.col(event_time).count(),
+        "one_per_key": pl.col(event_time).is_null(),
+    }
+    return KeyedJob(**declared, **settings)
+
+
+@dataclass(frozen=True)
+class _Running:
+    """The step of `running`; `kept` has the column of state of each aggregate, `columns` are those of events."""
+
+    of: Mapping[str, Aggregate]
+    kept: Mapping[str, str]
+    key: tuple[str, ...]
+    event_time: str
+    columns: list[str]
+    shown: list[pl.Expr]
+    latest: tuple[OutputTable, ...]
+    at_once: bool
+    expiry: Timeout | None
+    window: timedelta | None
+
+    def step(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+        late, waits = None, pl.col(self.event_time).is_not_null()
+        if self.window is not None:
+            # Decided by the watermark before these events, so that results do not depend on batch boundaries.
+            was_over = pl.col(WINDOW_START) + self.window <= clock.late_watermark
+            late, events = events.filter(was_over), events.filter(~was_over)
+        over, going_on = Parted(state.clear(), state)
+        if self.expiry is not None:
+            over, going_on = self.expiry.part(state, self.key, clock)
+        before = [self._add(over.filter(~waits), over.filter(waits)).output] if over.height else []
+        came = pl.concat([going_on.filter(waits).select(self.columns), events.select(self.columns)])
+        is_due = pl.lit(value=True) if self.at_once else pl.col(self.event_time) <= clock.watermark
+        waiting = came.filter(~is_due)
+        added = self._add(going_on.filter(~waits), came.filter(is_due))
+        # The deadline is the expiry in event time, or the end of the window.
+        totals = added.totals.filter((pl.col(DEADLINE) > clock.watermark).fill_null(value=True))
+        rows = pl.concat([totals, waiting.with_columns(pl.col(self.event_time).alias(DEADLINE))], how="diagonal")
+        if self.expiry is not None:
+            rows = self.expiry.renew(rows, going_on, events, self.key, clock)
+        newest = {one.name: self._newest(added.totals, waiting, events, one) for one in self.latest}
+        return Step(state=rows, output=pl.concat([*before, added.output]), late=late, side=newest)
+
+    def _add(self, totals: pl.DataFrame, events: pl.DataFrame) -> _Added:
+        """Add events to the rows of their keys, or start anew if the key has expired."""
+        totals = totals.select(*self.key, *self.kept.values(), DEADLINE)
+        ordered = in_order(events.select(self.columns), self.key, self.event_time)
+        known = ordered.events.select(self.key)[ordered.starts]
+        known = known.join(totals, on=self.key, how="left", maintain_order="left")
+        lifetimes = cut_lifetimes(ordered, self.event_time, known[DEADLINE], self.expiry)
+        ordered, goes_on = lifetimes.ordered, pl.Series(lifetimes.goes_on)
+        before = known.select(self.kept.values())[lifetimes.key_number].with_columns(pl.when(goes_on).then(pl.all()))
+        values = {
+            column: _running(one, before[self.kept[column]], ordered).alias(column) for column, one in self.of.items()
+        }
+        lasts = ordered.lasts[lifetimes.is_latest]
+        due = None
+        if self.expiry is not None and self.expiry.in_event_time:
+            due = to_times(lifetimes.last[lifetimes.is_latest]) + self.expiry.after
+        changed = ordered.events.select(self.key)[lasts].with_columns(
+            *(values[column].gather(lasts).alias(into) for column, into in self.kept.items()),
+            pl.lit(due, pl.Datetime("us", "UTC")).alias(DEADLINE),
+        )
+        if self.window is not None:
+            changed = changed.with_columns((pl.col(WINDOW_START) + self.window).alias(DEADLINE))
+        rows = pl.concat([totals.join(changed, on=self.key, how="anti"), changed.select(totals.columns)])
+        return _Added(ordered.events.with_columns(values.values()).select(self.shown), rows)
+
+    def _newest(
+        self, totals: pl.DataFrame, waiting: pl.DataFrame, events: pl.DataFrame, table: OutputTable
+    ) -> pl.DataFrame:
+        """Return the rows of the keys with new events, waiting events included."""
+        keys = events.select(self.key).unique()
+        known, held = (rows.join(keys, on=self.key, how="semi") for rows in (totals, waiting))
+        return (self._add(known, held).totals if held.height else known).select(table.schema.names)
+
+
+def _window_start(event_time: str) -> pa.Field:
+    return required(WINDOW_START, TIMESTAMP, "Start of the window (UTC)", made_of=(event_time,))
+
+
+def _windows_of(event_time: str, window: WindowShape) -> dict[str, Any]:
+    """Return how events get the start of their window, or of each of their windows."""
+    if window.overlaps:
+        return {"keys_of": KeysOf(WINDOW_START, period_starts(pl.col(event_time), window.length, window.every))}
+    return {"derived": {WINDOW_START: period_start(pl.col(event_time), window.length)}}
+
+
+def _running(one: Aggregate, before: pl.Series, ordered: Ordered) -> pl.Series:
+    """Return the aggregate at each event; `before` has what its lifetime had before the first."""
+    events, number = ordered.events, ordered.key_number
+    if one.joined == "distinct":
+        return _running_sets(before, events.select(one.value).to_series(), one.ignored, ordered)
+    if one.counts:
+        # Every event counts: its place, from 1.
+        first = before.fill_null(0).to_numpy() + 1 - ordered.starts
+        return pl.Series(np.arange(events.height) + first[number])
+    # In 128 bits, since running sums of 64 bits wrap around.
+    delta = events.select(one.value).to_series().fill_null(0).cast(pl.Int128)
+    running = delta.cum_sum()
+    # A running sum over all keys, less its value before each key's first event.
+    began = before.fill_null(0).cast(pl.Int128) - (running - delta).gather(ordered.starts)
+    return pl.Series(in_int64(running + began.gather(number), before.name, events.to_series()))
+
+
+def _running_sets(before: pl.Series, lists: pl.Series, ignored: tuple[Any, ...], ordered: Ordered) -> pl.Series:
+    """Return the sorted set of elements at each event; `before` has the set before the first.
+
+    A new set is built only where an element is seen for the first time; events refer to their set.
+    """
+    rows, keys = np.arange(lists.len()), np.arange(before.len())
+    listed = pl.concat(
+        [
+            pl.DataFrame({"row": ordered.starts, "key": keys, "element": before}),
+            pl.DataFrame({"row": rows, "key": ordered.key_number, "element": lists}),
+        ]
+    )
+    counts = pl.col("element").is_not_null() & ~pl.col("element").is_in(ignored)
+    first = listed.explode("element").filter(counts).group_by("key", "element").agg(pl.col("row").min())
+    begins = ordered.begins_key
+    begins[first["row"].to_numpy()] = True
+    set_number = np.cumsum(begins) - 1
+    members = first.select(
+        "element",
+        number=pl.int_ranges(
+            pl.Series(set_number[first["row"].to_numpy()]),
+            pl.Series(set_number[ordered.lasts][first["key"].to_numpy()] + 1),
+        ),
+    ).explode("number")
+    sets = members.sort("number", "element").group_by("number", maintain_order=True).agg("element")
+    every_set = pl.DataFrame({"number": np.arange(begins.sum())}).join(
+        sets, on="number", how="left", maintain_order="left"
+    )
+    return every_set["element"].fill_null([]).gather(set_number)

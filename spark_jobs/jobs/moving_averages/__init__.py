@@ -1,1 +1,0 @@
-"""Compute moving averages: the job, its tables, and its windows."""
