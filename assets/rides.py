@@ -3,7 +3,7 @@
 from assets.plots.rides import plot_rides
 from keyfold.dagster.assets.keyed_asset import JobAssets
 from spark_jobs.jobs.event_index import EVENT_INDEX
-from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from spark_jobs.streams import RIDE_POINTS
 
 GROUP = "rides"

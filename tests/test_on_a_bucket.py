@@ -23,7 +23,7 @@ import json, sys
 from datetime import datetime
 from keyfold.ingestion import ingest
 from keyfold.keyed.job.parameters import build_job
-from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import Incremental

@@ -60,7 +60,7 @@ def run(
 
     Example:
         >>> import keyfold
-        >>> from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+        >>> from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
         >>> lakehouse = keyfold.Lakehouse("~/lakehouse")
         >>> job = keyfold.configured_job(lakehouse, RIDE_SUMMARIES)
         >>> with keyfold.build_session() as spark:  # doctest: +SKIP

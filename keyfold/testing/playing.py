@@ -41,7 +41,7 @@ def play(
 
     Example:
         >>> from keyfold import build_job
-        >>> from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+        >>> from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
         >>> play(build_job(RIDE_SUMMARIES), []).written["ride_summaries"].height
         0
     """

@@ -21,7 +21,7 @@ from keyfold.keyed.job.template import JobTemplate
 from keyfold.lakehouse import Lakehouse
 from keyfold.runs import run
 from keyfold.testing import local_spark
-from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from spark_jobs.simulation import SimulationSummary, simulate
 from spark_jobs.streams import RIDE_POINTS
 from tests.folders import empty_folder, simulate_into

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from expectations.ride_summaries import EXPECTATIONS
-from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARY
+from spark_jobs.jobs.ride_summaries import RIDE_SUMMARY
 from spark_jobs.streams import RIDE_STATUSES
 from tests.expectations.failed_checks import rows_found
 

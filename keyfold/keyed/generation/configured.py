@@ -23,7 +23,7 @@ def configured_job(
         KeyfoldError: as `build_job`; or the live generation is missing, or an earlier version of Keyfold made it.
 
     Example:
-        >>> from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+        >>> from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
         >>> configured_job(Lakehouse("~/lakehouse"), RIDE_SUMMARIES).name
         'ride_summaries'
     """

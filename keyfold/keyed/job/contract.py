@@ -318,7 +318,7 @@ class KeyedJob:
 
         Example:
             >>> from keyfold import build_job
-            >>> from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+            >>> from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
             >>> build_job(RIDE_SUMMARIES).table("long_rides").name
             'long_rides'
         """

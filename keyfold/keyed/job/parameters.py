@@ -251,7 +251,7 @@ def build_job(
         Misconfigured: a parameter is unknown or invalid; names it, and the values that it takes.
 
     Example:
-        >>> from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+        >>> from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
         >>> build_job(RIDE_SUMMARIES, {"key_groups": 8}).key_groups
         8
     """

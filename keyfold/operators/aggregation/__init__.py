@@ -2,8 +2,10 @@
 
 from keyfold.operators.aggregation.aggregates import (
     Aggregate,
+    between,
     count,
     distinct,
+    divided,
     first,
     greatest,
     last,
@@ -16,12 +18,15 @@ from keyfold.operators.aggregation.last_n import last_n
 from keyfold.operators.aggregation.running import running
 from keyfold.operators.aggregation.running_totals import totals
 from keyfold.operators.aggregation.sessions import sessions
+from keyfold.operators.aggregation.sessions_until import sessions_until
 from keyfold.operators.aggregation.windows import windows
 
 __all__ = [
     "Aggregate",
+    "between",
     "count",
     "distinct",
+    "divided",
     "first",
     "greatest",
     "last",
@@ -31,6 +36,7 @@ __all__ = [
     "mean",
     "running",
     "sessions",
+    "sessions_until",
     "top_rows",
     "total",
     "totals",

@@ -29,7 +29,7 @@ class Aggregate:
     """
 
     value: pl.Expr
-    joined: Literal["sum", "min", "max", "mean", "first", "last", "distinct"]
+    joined: Literal["sum", "min", "max", "mean", "first", "last", "between", "distinct"]
     ignored: tuple[Any, ...] = ()
 
     @property
@@ -71,13 +71,23 @@ def mean(value: str | pl.Expr) -> Aggregate:
 
 
 def first(value: str | pl.Expr) -> Aggregate:
-    """Take the value of the first event in order of event time. For `last_n`."""
+    """Take the value of the first event in order of event time."""
     return Aggregate(_value(value), "first")
 
 
 def last(value: str | pl.Expr) -> Aggregate:
-    """Take the value of the last event in order of event time. For `last_n`."""
+    """Take the value of the last event in order of event time."""
     return Aggregate(_value(value), "last")
+
+
+def between(value: pl.Expr) -> Aggregate:
+    """Sum a whole number of each two consecutive events; `pl.col("x").shift()` is of the earlier one. For `sessions_until`."""
+    return Aggregate(value, "between")
+
+
+def divided(value: pl.Expr, by: float) -> pl.Expr:
+    """Divide numbers as Python does; Polars multiplies by the inverse of a constant, which sometimes differs by one bit."""
+    return value / (value * 0 + by)
 
 
 def distinct(value: str | pl.Expr, ignored: tuple[Any, ...] = ()) -> Aggregate:

@@ -21,7 +21,7 @@ from keyfold import Input, JobParameters, JobTemplate, KeyedJob, build_job, requ
 from keyfold.columns import passed_on
 from keyfold.keyed.job import Delay, Duration, FilePath
 from keyfold.operators.joins import as_of_join
-from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES, RIDE_SUMMARY
+from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES, RIDE_SUMMARY
 from spark_jobs.jobs.ride_weather.stations import AIRPORTS, fingerprint, load_stations, nearest_station
 from spark_jobs.streams import WEATHER
 

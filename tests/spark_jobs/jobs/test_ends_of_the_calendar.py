@@ -18,7 +18,7 @@ from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.fleet_days.days import days_around
 from spark_jobs.jobs.moving_averages import MOVING_AVERAGES
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
-from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from spark_jobs.jobs.top_products import TOP_PRODUCTS
 from tests.examples import examples
 

@@ -21,7 +21,7 @@ from keyfold.times import EPOCH
 from spark_jobs.jobs.fleet_days.job import FLEET_DAYS
 from spark_jobs.jobs.model_totals import MODEL_TOTALS
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
-from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from spark_jobs.jobs.top_products import TOP_PRODUCTS, sum_up
 from spark_jobs.jobs.vehicle_trips.job import VEHICLE_TRIPS
 from tests.examples import examples

@@ -17,7 +17,7 @@ from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import assert_same, play
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.jobs.ride_summaries.job import RIDE_POINT
+from spark_jobs.jobs.ride_summaries import RIDE_POINT
 from tests.examples import examples
 from tests.on_a_grid import assert_nothing_is_due, many_of, moments, on_grid
 from tests.spark_jobs.jobs import ride_oracle

@@ -17,7 +17,6 @@ from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.state.changing.moving import plan_change
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.jobs.ride_summaries.job import OPEN_RIDE
 from spark_jobs.jobs.ride_weather.job import READING, RIDE
 from spark_jobs.jobs.ride_weather.stations import AIRPORTS, load_stations, nearest_station
 from spark_jobs.streams import RIDE_POINTS, WEATHER
@@ -175,7 +174,7 @@ def test_a_ride_that_was_open_when_the_summaries_got_its_place_is_summarised_wit
     harness = TestHarness(job)
     known = {"ride_id": "old", "start_time": NOON, "start_status": "pickup", "n_points": 3, "distance": 5}
     last = {"latitude": 40.7, "longitude": -74.0, "timestamp": NOON + MINUTE, "point_idx": 2, "ride_status": "enroute"}
-    harness.state = pl.DataFrame([{**known, **last, "deadline": NOON + HOUR}], schema=polars_schema(OPEN_RIDE))
+    harness.state = pl.DataFrame([{**known, **last, "deadline": NOON + HOUR}], schema=polars_schema(job.state))
     harness.batch(advance_to=NOON + DAY)
     (row,) = harness.written["ride_summaries"].to_dicts()
     assert (row["n_points"], row["start_latitude"], row["start_longitude"]) == (3, None, None)

@@ -15,7 +15,7 @@ from keyfold.ingestion import ingest
 from keyfold.keyed.reporting.run_statistics import collect_statistics
 from keyfold.lakehouse import Lakehouse
 from keyfold.testing import local_spark
-from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from spark_jobs.streams import METRICS, RIDE_POINTS, SALES, WEATHER
 from tests.made_generations import NOW, put_done, put_generation
 

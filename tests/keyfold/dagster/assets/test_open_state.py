@@ -19,7 +19,7 @@ from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.privacy import MASK
 from spark_jobs.jobs.event_index import EVENT_INDEX
-from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from spark_jobs.streams import RIDE_POINTS
 from tests.folders import simulate_into
 from tests.keyfold.keyed.without_spark import SPARK

@@ -17,7 +17,7 @@ from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file
 from keyfold.maintenance.one_table import remember_removals
 from keyfold.storage.place import Place
-from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from spark_jobs.streams import RIDE_POINTS, WEATHER
 from tests.made_generations import put_generation
 

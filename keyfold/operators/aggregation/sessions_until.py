@@ -1,0 +1,352 @@
+"""Make jobs that write one row per session of a key: events up to one that ends it, or up to a silence."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from keyfold.errors import Misconfigured
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.step import DEADLINE, Clock, Step, Waiting
+from keyfold.keyed.job.tables import OutputTable
+from keyfold.keyed.job.timeouts import Timeout
+from keyfold.keyed.rows.codec import empty
+from keyfold.keyed.rows.exact_sums import in_int64, sums_from
+from keyfold.operators.aggregation.aggregates import Aggregate
+from keyfold.operators.ordering import in_order
+from keyfold.stream import TIMESTAMP
+from keyfold.times import micros, to_micros, to_times
+
+CLOSED_AT = "closed_at"
+
+Rows = NDArray[np.intp]
+Flags = NDArray[np.bool_]
+
+
+def sessions_until(
+    name: str,
+    of: Mapping[str, Aggregate],
+    *,
+    until: pl.Expr,
+    key: tuple[str, ...],
+    event_time: str,
+    events: pa.Schema,
+    output: pa.Schema,
+    silence: Timeout,
+    closed_for: timedelta,
+    at_once: bool = False,
+    then: Mapping[str, pl.Expr] | None = None,
+    selected: Sequence[tuple[OutputTable, pl.Expr]] = (),
+    watermark_delay: timedelta,
+    **settings: Any,
+) -> KeyedJob:
+    """Make a job that writes one row per session of a key: its events up to the first that ends it, or up to a silence.
+
+    - **A session closes** at its first event for which `until` is true, or `silence` after its last event, once the watermark
+      has passed that. With `at_once`, it closes at its first such event as soon as that arrives. In processing time the silence
+      is from the run that brought the last event; events that wait are taken first.
+    - **Late events**: those at or behind the watermark, and those of a key whose session has closed, until `closed_for` after
+      the close. Then the key may have another session. After a silence in processing time it may have one at once.
+    - **Order**: by event time, ties by all other columns. Without `at_once`, neither arrival nor batch boundaries change a row.
+    - **State**: of an open session one row that sums up what the watermark has passed, and the events ahead of the watermark,
+      which are kept beside it without a call of the step where they change nothing (`Waiting`). Of a closed one, one row for
+      `closed_for`.
+
+    Args:
+        name: the job's name.
+        of: the aggregates by column: `first`, `last`, `between`, and one `count`. One is the first event time.
+        until: condition on an event that ends its session; NULL is false.
+        key: the key columns.
+        event_time: the events' time column.
+        events: columns of the events.
+        output: columns of the table: the key, any of `of`, and those of `then`.
+        silence: the silence that ends a session.
+        closed_for: event time for which a closed session is remembered.
+        at_once: whether an event that ends a session does so when it arrives.
+        then: columns computed from the aggregates.
+        selected: further tables of the same columns, each with a condition on the rows that it has too.
+        watermark_delay: how far out of order events may come.
+        settings: other arguments of `KeyedJob`, including `stream`.
+
+    Raises:
+        Misconfigured: `of` has another aggregate, no count, or no first event time.
+
+    Example:
+        >>> from datetime import UTC
+        >>> from keyfold import Stream, TestHarness
+        >>> from keyfold.operators.aggregation import count, first, last
+        >>> user = pa.field("user", pa.string(), nullable=False)
+        >>> click = pa.schema([user, pa.field("at", TIMESTAMP, nullable=False), ("page", pa.string())])
+        >>> job = sessions_until(
+        ...     "visits", {"since": first("at"), "until": last("page"), "clicks": count()}, until=pl.col("page") == "bye",
+        ...     key=("user",), event_time="at", events=click, stream=Stream("clicks", click, event_time="at"),
+        ...     watermark_delay=timedelta(0), silence=Timeout(timedelta(minutes=30)), closed_for=timedelta(hours=1),
+        ...     output=pa.schema([user, ("until", pa.string()), ("clicks", pa.int64())]),
+        ... )
+        >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
+        >>> times = [noon, noon + timedelta(minutes=20)]
+        >>> clicks = pl.DataFrame({"user": ["ann"] * 2, "at": times, "page": ["hello", "bye"]})
+        >>> harness.batch(clicks).tables["visits"].rows()
+        [('ann', 'bye', 2)]
+    """
+    counts = [column for column, one in of.items() if one.counts]
+    starts = [column for column, one in of.items() if one.joined == "first" and one.column == event_time]
+    for column, one in of.items():
+        if one.joined not in ("first", "last", "between") and not one.counts:
+            raise Misconfigured(f"job {name}: {column} is a {one.joined}; sessions have count, first, last and between")
+    if len(counts) != 1 or len(starts) != 1:
+        raise Misconfigured(f"job {name}: sessions need one count, and one first({event_time!r})")
+    kept = {column: _kept_type(one, events) for column, one in of.items() if one.joined != "last"}
+    others = [one.with_nullable(True) for one in events if one.name not in key]
+    stretch = pa.schema([*map(events.field, key), *(pa.field(*one) for one in kept.items()), *others])
+    state = pa.schema([*stretch, pa.field(CLOSED_AT, TIMESTAMP), pa.field(DEADLINE, TIMESTAMP)])
+    rides = _Sessions(
+        name, of, until, key, event_time, counts[0], starts[0], stretch, silence.add_column(state), events, output,
+        silence, closed_for, at_once, then or {}, selected, watermark_delay,
+    )  # fmt: skip
+    # Rows of an open session's events, except its first row.
+    not_first = pl.all_horizontal(pl.col(starts[0], CLOSED_AT, DEADLINE).is_null())
+    number = pl.col(counts[0]).sum()
+    declared: dict[str, Any] = {
+        "name": name,
+        "key": key,
+        "event_time": event_time,
+        "watermark_delay": watermark_delay,
+        "events": events,
+        "state": rides.state,
+        "output": output,
+        "step": rides.step,
+        "waiting": Waiting(not_first, rides.only_wait, rides.single) if silence.in_event_time else None,
+        "step_decides_late": True,
+        "side_outputs": tuple(table for table, _ in selected),
+        "output_events": number,
+        "state_events": number,
+        # A key has one row of passed events, or one of a closed session, beside any number of waiting events.
+        "one_per_key": pl.col(starts[0]).is_not_null() | pl.col(CLOSED_AT).is_not_null(),
+    }
+    return KeyedJob(**declared, **settings)
+
+
+def _kept_type(one: Aggregate, events: pa.Schema) -> pa.DataType:
+    return pa.int64() if one.joined != "first" else events.field(one.column).type
+
+
+class _Rules(NamedTuple):
+    """When sessions close.
+
+    Attributes:
+        after: silence after the last event that closes a session; None if it is in processing time (see `is_over`).
+        gap: longest time between two events of one session; after a longer one, the session was closed. None: no limit.
+        watermark: the watermark.
+        is_over: whether the keys have timed out in processing time, and their sessions close now.
+    """
+
+    after: timedelta | None
+    gap: timedelta | None
+    watermark: datetime
+    is_over: bool = False
+
+
+class _Cut(NamedTuple):
+    """The result of cutting events to sessions.
+
+    Attributes:
+        closed: one row per closed session, with the aggregates; `closed_at` is NULL if the close has no event time.
+        still_open: the rows of open sessions; the first of each has the session's `deadline`.
+        late: events after their session's close.
+    """
+
+    closed: pl.DataFrame
+    still_open: pl.DataFrame
+    late: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class _Sessions:
+    """The step of `sessions_until`.
+
+    A row of `stretch` is one or more consecutive events of a session: all columns of the last event, and the aggregates. A
+    single event has no `start`. Only the first row of a session has more than one event, since no earlier one can still arrive.
+    """
+
+    name: str
+    of: Mapping[str, Aggregate]
+    until: pl.Expr
+    key: tuple[str, ...]
+    event_time: str
+    counted: str
+    start: str
+    stretch: pa.Schema
+    state: pa.Schema
+    events: pa.Schema
+    output: pa.Schema
+    silence: Timeout
+    closed_for: timedelta
+    at_once: bool
+    then: Mapping[str, pl.Expr]
+    selected: Sequence[tuple[OutputTable, pl.Expr]]
+    watermark_delay: timedelta
+
+    def step(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+        rules, stretch = self._rules(clock), self.stretch.names
+        is_marker = state[CLOSED_AT].is_not_null()
+        over, going_on = self.silence.part(state.filter(~is_marker), self.key, clock)
+        markers = state.filter(is_marker).select(*self.key, CLOSED_AT)
+        parts: list[_Cut] = []
+        if over.height:
+            # Before the new events: a waiting event may end the session, after which they are late.
+            parts.append(_Ordered(self, over.select(stretch), rules._replace(is_over=True)).cut())
+            markers = self._markers(markers, parts[0].closed)
+        is_late = events[self.event_time] <= clock.late_watermark
+        if markers.height:
+            closed_at = events.select(self.key).join(markers, on=self.key, how="left", maintain_order="left")[CLOSED_AT]
+            is_late |= (events[self.event_time] <= closed_at + self.closed_for).fill_null(value=False)
+        on_time = events.filter(~is_late)
+        parts.append(_Ordered(self, pl.concat([going_on.select(stretch), self.single(on_time)]), rules).cut())
+        output = pl.concat([part.closed for part in parts]).with_columns(**self.then).select(self.output.names)
+        markers = self._markers(markers, parts[-1].closed)
+        markers = markers.with_columns((pl.col(CLOSED_AT) + self.closed_for).alias(DEADLINE))
+        still_open = self.silence.renew(parts[-1].still_open, going_on, on_time, self.key, clock)
+        kept = [empty(self.state), still_open, markers.filter(pl.col(DEADLINE) > clock.watermark)]
+        late = [events.filter(is_late), *(part.late.select(self.events.names) for part in parts)]
+        side = {table.name: output.filter(where) for table, where in self.selected}
+        return Step(pl.concat(kept, how="diagonal"), output, pl.concat(late), side)
+
+    def only_wait(self, first: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> pl.Series:
+        """Return the events that change nothing before their session's deadline: after its sums, and not ending it."""
+        goes_on = first[CLOSED_AT].is_null() & (first[DEADLINE] > clock.watermark)
+        ends = events.select(self.until.fill_null(value=False)).to_series()
+        return goes_on & (events[self.event_time] >= first[self.event_time]) & ~ends
+
+    def single(self, events: pl.DataFrame) -> pl.DataFrame:
+        """Convert events to rows of one event."""
+        counted = events.with_columns(pl.lit(1, pl.Int64).alias(self.counted))
+        return pl.concat([empty(self.stretch), counted], how="diagonal")
+
+    def _rules(self, clock: Clock) -> _Rules:
+        if not self.silence.in_event_time:
+            return _Rules(None, None, clock.watermark)
+        # The watermark is behind the newest event by the delay. If the events had arrived one by one, a session that closes at
+        # once would have fallen silent only after the silence plus the delay.
+        gap = self.silence.after + self.watermark_delay if self.at_once else self.silence.after
+        return _Rules(self.silence.after, gap, clock.watermark)
+
+    def _markers(self, markers: pl.DataFrame, closed: pl.DataFrame) -> pl.DataFrame:
+        """Return the markers of closed sessions, with the last close that has an event time."""
+        new = closed.select(*self.key, CLOSED_AT).drop_nulls(CLOSED_AT).unique(self.key, keep="last")
+        return pl.concat([markers.join(new, on=self.key, how="anti"), new])
+
+
+class _Ordered:
+    """Rows of state and batch, ordered by key and time; arrays have one value per row.
+
+    `ends` are the rows after which a session closes, unless it has closed before, and the last row of each key.
+    """
+
+    def __init__(self, sessions: _Sessions, stretches: pl.DataFrame, rules: _Rules) -> None:
+        self._sessions, self._rules = sessions, rules
+        ties = [one for one in sessions.events.names if one not in (*sessions.key, sessions.event_time)]
+        ordered = in_order(stretches, sessions.key, sessions.event_time, ties)
+        self._rows, self._starts, self._lasts = ordered.events, ordered.starts, ordered.lasts
+        self._time = to_micros(self._rows[sessions.event_time])
+        self._ends_it = self._rows.select(sessions.until.fill_null(value=False)).to_series().to_numpy()
+        is_end = self._ends_it.copy()
+        if rules.gap is not None:
+            is_end[:-1] |= np.diff(self._time) > micros(rules.gap)
+        is_end[self._lasts] = True
+        self._ends = np.flatnonzero(is_end)
+        self._counts = self._rows[sessions.counted].to_numpy()
+        self._counts_until = np.cumsum(self._counts)
+        self._between = {column: one.value for column, one in sessions.of.items() if one.joined == "between"}
+        # Only the first row of a session contains a sum.
+        self._sums = {column: self._rows[column].fill_null(0).cast(pl.Int128) for column in self._between}
+        names = dict.fromkeys(name for value in self._between.values() for name in value.meta.root_names())
+        self._legs = self._rows.select(list(names))
+
+    def cut(self) -> _Cut:
+        """Close the sessions that are due, and sum up the rows of the others that the watermark has passed."""
+        rules, watermark, closed_for = self._rules, micros(self._rules.watermark), micros(self._sessions.closed_for)
+        after = 0 if rules.after is None else micros(rules.after)
+        closed, still_open, late = [], [], [self._rows.clear()]
+        first, last = self._starts, self._lasts
+        # Loops more than once only if a key has another session after `closed_for`.
+        while first.size or not closed:
+            end = self._ends[np.searchsorted(self._ends, first)]
+            ends_it = self._ends_it[end]
+            closed_at = self._time[end] + np.where(ends_it, 0, after)
+            has_time = ends_it | (rules.after is not None)
+            closes = (has_time & (closed_at <= watermark)) | (ends_it & self._sessions.at_once) | rules.is_over
+            times = pl.select(pl.when(pl.Series(has_time)).then(to_times(closed_at))).to_series()
+            closed.append(self._summed(first[closes], end[closes], times.filter(pl.Series(closes))))
+            still_open.append(self._folded(first[~closes], last[~closes], times.filter(pl.Series(~closes))))
+            goes_on = closes & (end < last)
+            first, last, closed_at = end[goes_on] + 1, last[goes_on], closed_at[goes_on]
+            session, rows = _ranges(first, last)
+            is_late = self._time[rows] <= closed_at[session] + closed_for
+            late.append(self._rows[rows[is_late]])
+            # Late events come before the others.
+            first = first + np.bincount(session[is_late], minlength=first.size)
+            first, last = first[first <= last], last[first <= last]
+        return _Cut(pl.concat(closed), pl.concat(still_open), pl.concat(late))
+
+    def _summed(self, first: Rows, last: Rows, closed_at: pl.Series) -> pl.DataFrame:
+        """Build one row per closed session."""
+        ends, values = self._rows[last], self._aggregates(first, last)
+        lasts = {column: one.value for column, one in self._sessions.of.items() if one.joined == "last"}
+        values |= ends.select(**lasts).to_dict()
+        return pl.DataFrame({**ends.select(self._sessions.key).to_dict(), **values, CLOSED_AT: closed_at})
+
+    def _folded(self, first: Rows, last: Rows, deadline: pl.Series) -> pl.DataFrame:
+        """Return the rows of open sessions: passed events summed up in one row, the others unchanged."""
+        passed_until = np.append(0, np.cumsum(self._time <= micros(self._rules.watermark)))
+        n_passed = passed_until[last + 1] - passed_until[first]
+        head = first + np.maximum(n_passed - 1, 0)
+        session, rows = _ranges(head, last)
+        kept = self._rows[rows]
+        heads = np.flatnonzero(np.diff(session, prepend=-1))
+        is_longer = head > first
+        values = self._aggregates(first[is_longer], head[is_longer])
+        return kept.with_columns(
+            *(kept[column].scatter(heads[is_longer], of_first) for column, of_first in values.items()),
+            pl.Series(DEADLINE, [None], pl.Datetime("us", "UTC"))
+            .new_from_index(0, kept.height)
+            .scatter(heads, deadline),
+        )
+
+    def _aggregates(self, first: Rows, last: Rows) -> dict[str, pl.Series]:
+        """Return the aggregates that state has, of the rows from each first to its last."""
+        begins, start = self._rows[first], self._sessions.start
+        firsts = {
+            column: pl.when(pl.col(start).is_null()).then(one.value).otherwise(pl.col(column))
+            for column, one in self._sessions.of.items()
+            if one.joined == "first"
+        }
+        values = begins.select(**firsts).to_dict()
+        values[self._sessions.counted] = pl.Series(
+            self._counts_until[last] - self._counts_until[first] + self._counts[first]
+        )
+        longer = last > first
+        _, rows = _ranges(first[longer], last[longer])
+        lengths, summed = (last - first + 1)[longer], np.flatnonzero(longer)
+        starts = np.cumsum(lengths) - lengths
+        keys = self._rows[self._sessions.key[0]].gather(first)
+        for column, value in self._between.items():
+            total = self._sums[column].gather(first)
+            if rows.size:
+                legs = self._legs[rows].select(value).to_series().to_numpy().copy()
+                legs[starts] = 0
+                total = total.scatter(summed, total.gather(summed) + sums_from(starts, legs))
+            values[column] = pl.Series(in_int64(total, column, keys))
+        return values
+
+
+def _ranges(first: Rows, last: Rows) -> tuple[Rows, Rows]:
+    """Return all rows from each first to its last, and the number of the range of each."""
+    lengths = last - first + 1
+    place = np.repeat(np.arange(first.size), lengths)
+    return place, np.arange(place.size) + (first - (np.cumsum(lengths) - lengths))[place]

@@ -1,0 +1,147 @@
+"""Summarise rides: one row per ride when it has ended with a dropoff or has timed out.
+
+For an open ride, state has one row with the sums of the points that the watermark has passed (start, distance, last position),
+and each point ahead of the watermark; for a closed ride a marker row, by which late points are recognised (`sessions_until`).
+Distances are summed in whole micrometres, so that the order of summing does not matter.
+
+The parameter `close` decides when a ride closes:
+
+- `fast`: at its first dropoff, as soon as that point arrives; else when the watermark has passed its last point by `timeout`.
+  Points that arrive in later runs, out of order after the close, are late.
+- `complete`: by event time alone, at the first dropoff or the first silence longer than `timeout`, once the watermark has
+  passed that. The summary depends neither on the order of arrival nor on batch boundaries.
+
+A closed ride stays closed for `closed_for` of event time; points that arrive until then go to `late.ride_summaries`. So does a
+point at or behind the late watermark, whatever the state of its ride. With `timeout_in=processing_time`, a ride without a
+dropoff closes when no run has brought a point of it for `timeout`; a later point starts the ride again.
+"""
+
+from datetime import timedelta
+from typing import Literal
+
+import polars as pl
+import pyarrow as pa
+from pydantic import Field
+
+from keyfold import JobTemplate, KeyedJob, OutputTable, column, required
+from keyfold.keyed.job import Duration, Timeout
+from keyfold.operators.aggregation import between, count, divided, first, last, sessions_until
+from keyfold.stream import TIMESTAMP
+from spark_jobs.jobs.motion import leg_in_micrometres
+from spark_jobs.jobs.silence import SilentParameters
+from spark_jobs.streams import RIDE_POINTS
+
+_POINT = ("ride_id", "point_idx", "latitude", "longitude", "timestamp", "meter_reading", "ride_status")
+
+RIDE_POINT = pa.schema([RIDE_POINTS.schema.field(name) for name in _POINT])
+
+_PLACE = ("latitude", "longitude")
+
+RIDE_SUMMARY = pa.schema(
+    [
+        required("ride_id", pa.string(), "The ride", made_of="ride_id"),
+        required("start_time", TIMESTAMP, "Event time of its first point (UTC)", made_of="timestamp"),
+        required("end_time", TIMESTAMP, "Event time of its last point (UTC)", made_of="timestamp"),
+        required("start_status", pa.string(), "Status of its first point", made_of="ride_status timestamp"),
+        required("end_status", pa.string(), "Status of its last point", made_of="ride_status timestamp"),
+        required(
+            "ride_duration_in_secs", pa.float64(), "From first to last point", unit="seconds", made_of="timestamp"
+        ),
+        required(
+            "reason",
+            pa.string(),
+            "Why it closed: DROPOFF_SEEN, or GARBAGE_COLLECTION after a silence",
+            made_of="ride_status",
+        ),
+        required("n_points", pa.int64(), "Number of its points", made_of="point_idx"),
+        required(
+            "distance_in_metres",
+            pa.float64(),
+            "Sum of the great-circle legs between its points",
+            unit="metres",
+            made_of="latitude longitude timestamp",
+        ),
+        column("fare", pa.float64(), "Meter reading of its last point", made_of="meter_reading timestamp"),
+        *(
+            column(
+                f"start_{name}",
+                pa.float64(),
+                f"{name.title()} of its first point; NULL if the ride was open when the column was added",
+                unit=f"degrees {towards}",
+                made_of=(name, "timestamp"),
+            )
+            for name, towards in (("latitude", "north"), ("longitude", "east"))
+        ),
+    ]
+)
+
+
+class RideSummaryParameters(SilentParameters):
+    """Parameters of `ride_summaries`."""
+
+    close: Literal["fast", "complete"] = Field(
+        "fast",
+        description="fast: a ride closes as soon as its dropoff is seen. complete: it waits until the watermark has "
+        "passed the dropoff, so that points that arrive out of order are counted.",
+    )
+    timeout: Duration = Field(
+        timedelta(minutes=30), description="Silence after a ride's last point that closes the ride"
+    )
+    long_ride_threshold: Duration = Field(timedelta(hours=1), description="Rides longer than this are in long_rides")
+    closed_for: Duration = Field(
+        timedelta(days=1),
+        description="Event time for which a closed ride is remembered, so that its points count as late",
+    )
+
+    @property
+    def silence(self) -> Timeout:
+        """The timeout that closes a ride without a dropoff."""
+        return Timeout(self.timeout, self.timeout_in)
+
+
+def build(parameters: RideSummaryParameters) -> KeyedJob:
+    """One row per ride: start and end, why it closed, distance and fare."""
+    duration, dropped_off = pl.col("end_time") - pl.col("start_time"), pl.col("end_status") == "dropoff"
+    is_long = pl.col("ride_duration_in_secs") > parameters.long_ride_threshold.total_seconds()
+    return sessions_until(
+        "ride_summaries",
+        {
+            "start_time": first("timestamp"),
+            "end_time": last("timestamp"),
+            "start_status": first("ride_status"),
+            "end_status": last("ride_status"),
+            "n_points": count(),
+            "distance": between(leg_in_micrometres(*(pl.col(axis).shift() for axis in _PLACE), *map(pl.col, _PLACE))),
+            "fare": last("meter_reading"),
+            **{f"start_{axis}": first(axis) for axis in _PLACE},
+        },
+        until=pl.col("ride_status") == "dropoff",
+        stream=RIDE_POINTS,
+        key=("ride_id",),
+        event_time="timestamp",
+        events=RIDE_POINT,
+        output=RIDE_SUMMARY,
+        silence=parameters.silence,
+        closed_for=parameters.closed_for,
+        at_once=parameters.close == "fast",
+        then={
+            "ride_duration_in_secs": divided(duration.dt.total_microseconds(), 1e6),
+            "reason": pl.when(dropped_off).then(pl.lit("DROPOFF_SEEN")).otherwise(pl.lit("GARBAGE_COLLECTION")),
+            "distance_in_metres": divided(pl.col("distance"), 1e6),
+        },
+        selected=[
+            (
+                OutputTable(
+                    "long_rides", RIDE_SUMMARY, description="Summaries of the rides longer than `long_ride_threshold`."
+                ),
+                is_long,
+            )
+        ],
+        **parameters.settings(),
+        # An open ride keeps its points and closes by the new rule, at the latest when the old rule would have closed it; a
+        # closed ride stays closed.
+        movable_parameters=frozenset({"close", "timeout", "timeout_in", "long_ride_threshold", "closed_for"}),
+    )
+
+
+RIDE_SUMMARIES = JobTemplate("ride_summaries", RideSummaryParameters, build)
