@@ -49,7 +49,7 @@ def plot_trips(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
 def plot_days(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     """Plot kilometres, hours and fuel of the whole fleet on each of the last 31 days."""
     days = scan_table(lakehouse.table("fleet_days"))
-    sums = pl.col("kilometres", "moving_seconds", "idle_seconds", "stopped_seconds", "fuel_used").sum()
+    sums = pl.col("kilometres", "moving_seconds", "idle_seconds", "fuel_used").sum()
     last = days.group_by("day").agg(sums).top_k(_DAYS, by="day").collect().sort("day")
     if not last.height:
         return {}
@@ -59,7 +59,7 @@ def plot_days(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     driven.plot(names, last["fuel_used"], color=ALARM, marker=".", label="litres")
     driven.set_title("kilometres and fuel of all vehicles")
     below = np.zeros(last.height)
-    for part, colour in (("moving", MAIN), ("idle", SECOND), ("stopped", QUIET)):
+    for part, colour in (("moving", MAIN), ("idle", SECOND)):
         value = last[f"{part}_seconds"].to_numpy() / 3600
         hours.bar(names, value, bottom=below, color=colour, label=part)
         below += value

@@ -92,15 +92,27 @@ def test_trips_are_drawn_as_a_map_and_the_hot_spots_beside_it(lakehouse):
 def test_days_and_warnings_of_the_fleet_are_drawn(lakehouse):
     ticks = np.arange(0, 2 * 3600, 10) * 1_000_000 + micros(START + timedelta(hours=23))
     points = telemetry_table(np.random.default_rng(1), 12, ticks)
-    for name, plot, drawn, given in (
-        ("fleet_days", plot_days, "days", {}),
-        ("fleet_warnings", plot_warnings, "warnings_map", {"geofences": str(GEOFENCES)}),
+    warnings, trips, days = (
+        build_job(JOBS[name], given)
+        for name, given in (
+            ("fleet_warnings", {"geofences": str(GEOFENCES)}),
+            ("vehicle_trips", {}),
+            ("fleet_days", {}),
+        )
+    )
+    driven = written(trips, points).with_columns(**days.derived)
+    for job, events, plot, drawn in (
+        (warnings, points, plot_warnings, "warnings_map"),
+        (days, driven, plot_days, "days"),
     ):
-        job = build_job(JOBS[name], given)
-        harness = TestHarness(job)
-        harness.batch(points.select(job.events.names), advance_to=HOURS[-1])
-        put(lakehouse, name, **{name: harness.written[name]})
+        put(lakehouse, job.name, **{job.name: written(job, events)})
         assert is_drawn(plot(lakehouse)[drawn])
+
+
+def written(job, events):
+    harness = TestHarness(job)
+    harness.batch(events.select(job.events.names), advance_to=HOURS[-1])
+    return harness.written[job.name]
 
 
 def test_averages_are_drawn_against_their_readings(lakehouse):

@@ -38,9 +38,8 @@ SIDES = {
 
 def parents(job):
     """What its asset depends on, by the tables that it reads."""
-    if job.name == "ride_weather":
-        return ["ride_summaries", "weather_events"]
-    return [f"{build_job(job).stream.name}_events"]
+    built = build_job(job)
+    return [*built.producers, *(f"{one.name}_events" for one in built.streams)]
 
 
 def test_the_asset_graph_is_the_one_we_mean():

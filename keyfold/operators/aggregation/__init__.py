@@ -19,10 +19,11 @@ from keyfold.operators.aggregation.running import running
 from keyfold.operators.aggregation.running_totals import totals
 from keyfold.operators.aggregation.sessions import sessions
 from keyfold.operators.aggregation.sessions_until import sessions_until
-from keyfold.operators.aggregation.windows import windows
+from keyfold.operators.aggregation.windows import TimeZone, windows
 
 __all__ = [
     "Aggregate",
+    "TimeZone",
     "between",
     "count",
     "distinct",

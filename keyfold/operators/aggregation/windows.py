@@ -1,11 +1,14 @@
-"""Make jobs that aggregate the events of each key by tumbling or hopping windows of event time."""
+"""Make jobs that aggregate the events of each key by tumbling or hopping windows of event time, or by calendar days."""
 
 from collections.abc import Mapping
-from datetime import timedelta
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import polars as pl
 import pyarrow as pa
+from pydantic import AfterValidator
 
 from keyfold.columns import column
 from keyfold.errors import Misconfigured
@@ -13,12 +16,74 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, Aggregates, counting_job, newest
 from keyfold.stream import TIMESTAMP
-from keyfold.times import micros, period_start
+from keyfold.times import EPOCH, micros, period_start
 
 PANE = "pane_start"
 """Column of events and state: the start of the pane, the time between two consecutive window starts.
 
 All events of a pane are in the same windows, so state has one row per pane."""
+
+IS_OPEN = "is_open"
+
+
+def _known_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+        # Polars lacks a few: `localtime`, `Factory`.
+        pl.select(Days(name).end(pl.lit(EPOCH).cast(pl.Datetime("us", "UTC"))))
+    except (ZoneInfoNotFoundError, ValueError, OSError, pl.exceptions.PolarsError):
+        raise ValueError("not a time zone of the IANA database; give one such as UTC or Europe/Berlin") from None
+    return name
+
+
+TimeZone = Annotated[str, AfterValidator(_known_zone)]
+"""A time zone by its IANA name: `UTC`, `Europe/Berlin`."""
+
+
+@dataclass(frozen=True)
+class _Spans:
+    """Panes of `every`, in windows of `length`."""
+
+    length: timedelta
+    every: timedelta
+
+    def start(self, time: pl.Expr) -> pl.Expr:
+        """Return the start of the pane of a time."""
+        return period_start(time, self.every)
+
+    def end(self, pane: pl.Expr) -> pl.Expr:
+        """Return the end of the last window of a pane."""
+        return pane + self.length
+
+    def next_end(self, pane: pl.Expr, watermark: datetime) -> pl.Expr:
+        """Return the end of the first window of a pane that the watermark has not reached."""
+        return pl.max_horizontal(pane + self.every, period_start(pl.lit(watermark), self.every) + self.every)
+
+
+@dataclass(frozen=True)
+class Days:
+    """Days of a time zone, each a pane and a window. They have 23 or 25 hours when clocks are set."""
+
+    zone: str
+
+    def start(self, time: pl.Expr) -> pl.Expr:
+        return self._begin(time.dt.convert_time_zone(self.zone).dt.date())
+
+    def end(self, pane: pl.Expr) -> pl.Expr:
+        return self._begin(pane.dt.convert_time_zone(self.zone).dt.date().dt.offset_by("1d"))
+
+    def next_end(self, pane: pl.Expr, watermark: datetime) -> pl.Expr:
+        return self.end(pane)
+
+    def _begin(self, day: pl.Expr) -> pl.Expr:
+        midnight, hour_before = (
+            (day.cast(pl.Datetime("us")) - before).dt.replace_time_zone(
+                self.zone, ambiguous="earliest", non_existent="null"
+            )
+            for before in (timedelta(0), timedelta(hours=1))
+        )
+        # A midnight that does not exist is taken as an hour after 23:00, which is the moment of the jump.
+        return midnight.fill_null(hour_before + timedelta(hours=1)).dt.convert_time_zone("UTC")
 
 
 def windows(
@@ -27,10 +92,13 @@ def windows(
     *,
     key: tuple[str, ...],
     event_time: str,
-    length: timedelta,
+    length: timedelta | None = None,
     every: timedelta | None = None,
+    days_of: str = "",
     by: tuple[str, ...] = (),
     most: str = "",
+    while_open: bool = False,
+    then: Mapping[str, pl.Expr] | None = None,
     output: pa.Schema,
     counted: str = COUNTED,
     **settings: Any,
@@ -46,15 +114,20 @@ def windows(
         key: the key columns.
         event_time: the events' time column.
         length: length of a window.
+        days_of: in place of `length`: a time zone whose calendar days are the windows.
         every: time between two window starts, a divisor of `length`; by default `length`, so that windows do not overlap.
         by: further grouping columns within a window of a key.
         most: write only the rows with the greatest value of this column in each window of a key, including ties.
-        output: columns of the table: the key, `by`, `window_start` or `window_end`, any of `of`, and `counted`.
+        while_open: upsert the row of a window whenever it changes, with `is_open` until it is final; for windows that do not
+            overlap. Key, `by` and `window_start` are the table's key.
+        then: columns computed from the others.
+        output: columns of the table: the key, `by`, `window_start` or `window_end`, any of `of` and `then`, and `counted`.
         counted: the column with the number of events whose last window this is, including rows that `most` drops.
         settings: other arguments of `KeyedJob`, including `stream` and `watermark_delay`.
 
     Raises:
-        Misconfigured: `length` is not a multiple of `every`, a sum is over floats, or `output` lacks `counted`.
+        Misconfigured: `length` is not a multiple of `every`, there is not one of `length` and `days_of`, a sum is over floats,
+            `output` lacks `counted`, or `while_open` is of windows that overlap or with `most`.
 
     Example:
         >>> from datetime import UTC, datetime
@@ -73,13 +146,21 @@ def windows(
         >>> harness.batch(clicks, advance_to=noon + timedelta(hours=1)).tables["clicks_per_hour"]["clicks"].to_list()
         [2]
     """
-    every = length if every is None else every
-    if not timedelta(0) < every <= length or length % every:
-        raise Misconfigured(f"job {name}: every is {every}; length, {length}, must be a multiple of it")
+    if (length is None) == (not days_of):
+        raise Misconfigured(f"job {name}: give one of length and days_of")
+    shape: _Spans | Days = Days(days_of)
+    if length is not None:
+        every = length if every is None else every
+        if not timedelta(0) < every <= length or length % every:
+            raise Misconfigured(f"job {name}: every is {every}; length, {length}, must be a multiple of it")
+        shape = _Spans(length, every)
     if counted not in output.names:
         raise Misconfigured(f"job {name}: output has no column {counted}, by which events are counted (`counted`)")
+    overlaps = every is not None and every != length
+    if while_open and (overlaps or most):
+        raise Misconfigured(f"job {name}: while_open is for windows that do not overlap, without most")
     sums, groups = Aggregates(name, of, counted, event_time, output), [*key, *by]
-    end = pl.col(PANE) + length
+    end = shape.end(pl.col(PANE))
 
     def chosen(rows: pl.DataFrame) -> pl.DataFrame:
         # A value below the greatest of its pane is below it in every window too. This holds only for columns of `by`, which
@@ -93,31 +174,37 @@ def windows(
         # A pane whose last window was written before the batch: no window is left for its events.
         is_late = end <= clock.late_watermark
         # The deadline of a pane is the end of its next window that is not written yet.
-        following, unwritten = (
-            period_start(pl.lit(time), every) + every for time in (clock.watermark, clock.late_watermark)
-        )
-        came = events.filter(~is_late).with_columns(pl.max_horizontal(pl.col(PANE) + every, unwritten).alias(DEADLINE))
+        unwritten, following = (shape.next_end(pl.col(PANE), one) for one in (clock.late_watermark, clock.watermark))
+        came = events.filter(~is_late).with_columns(unwritten.alias(DEADLINE))
         panes = chosen(pl.concat([state, came.select(state.columns)]))
         panes = sums.joined(panes, [*groups, PANE], pl.col(DEADLINE).max())
         still_open = panes.with_columns(pl.max_horizontal(DEADLINE, following).alias(DEADLINE))
+        still_open = still_open.filter(pl.col(DEADLINE) > clock.watermark, pl.col(DEADLINE) <= end)
+        rows = written(panes.filter(pl.col(DEADLINE) <= clock.watermark), clock)
+        if while_open:
+            changed = still_open.join(came, on=[*groups, PANE], how="semi").rename({DEADLINE: "window_end"})
+            opened = (rows.with_columns(is_open=pl.lit(value=False)), changed.with_columns(is_open=pl.lit(value=True)))
+            rows = pl.concat([part.select(opened[0].columns) for part in opened])
         return Step(
-            state=still_open.filter(pl.col(DEADLINE) <= end).select(state.columns),
-            output=written(panes.filter(pl.col(DEADLINE) <= clock.watermark), clock).select(output.names),
+            state=still_open.select(state.columns),
+            output=rows.with_columns(window_start=pl.col(PANE)).with_columns(**then or {}).select(output.names),
             late=events.filter(is_late),
         )
 
     def written(due: pl.DataFrame, clock: Clock) -> pl.DataFrame:
+        rows = overlapping(due, clock, length) if length and overlaps else due.rename({DEADLINE: "window_end"})
+        return _with_the_most(rows, [*key, "window_end"], most, counted) if most else rows
+
+    def overlapping(due: pl.DataFrame, clock: Clock, length: timedelta) -> pl.DataFrame:
         # The windows of a pane, from the first that is not written yet to the last that has ended.
         last = pl.min_horizontal(end, pl.lit(clock.watermark)).to_physical()
-        ends = pl.int_ranges(pl.col(DEADLINE).to_physical(), last + 1, micros(every))
+        ends = pl.int_ranges(pl.col(DEADLINE).to_physical(), last + 1, micros(every or length))
         rows = due.with_columns(window_end=ends).explode("window_end")
         rows = rows.with_columns(pl.col("window_end").cast(pl.Datetime("us", "UTC")))
         # Only the last window of a pane counts its events, so that no event is counted twice.
         rows = rows.with_columns(pl.when(pl.col("window_end") == end).then(counted).otherwise(0).alias(counted))
         rows = sums.joined(rows, [*groups, "window_end"])
-        if most:
-            rows = _with_the_most(rows, [*key, "window_end"], most, counted)
-        return rows.with_columns(window_start=pl.col("window_end") - length)
+        return rows.with_columns((pl.col("window_end") - length).alias(PANE))
 
     keyed = [output.field(one) for one in groups]
     descriptions = (
@@ -128,10 +215,14 @@ def windows(
         column(one, TIMESTAMP, what, made_of=(event_time,), nullable=False)
         for one, what in zip((PANE, DEADLINE), descriptions, strict=True)
     )
+    if while_open:
+        # Events of open windows are counted in state.
+        upsert = {"output_mode": "upsert", "output_key": (*groups, "window_start")}
+        settings = {**upsert, "output_events": pl.col(counted).filter(~pl.col(IS_OPEN)).sum(), **settings}
     return counting_job(
         counted,
         settings,
-        {PANE: period_start(pl.col(event_time), every), **sums.derived},
+        {PANE: shape.start(pl.col(event_time)), **sums.derived},
         name=name,
         key=key,
         event_time=event_time,

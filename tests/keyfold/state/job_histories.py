@@ -78,7 +78,6 @@ HISTORIES: Sequence[History] = (
         {"model": "ewma", "order": "arrival", "learn": "refresh", "refresh_after": "9h", "min_events": 5},
     ),
     History("vehicle_trips"),
-    History("fleet_days"),
     History("fleet_warnings", {"geofences": str(GEOFENCES)}),
     History("top_products", {"k": 3}),
     History("purchase_totals"),

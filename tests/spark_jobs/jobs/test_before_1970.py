@@ -38,7 +38,6 @@ CASES = [
         for learn in ("every_event", "every_interval", "complete_window")
     ),
     ("vehicle_trips", {}),
-    ("fleet_days", {}),
     ("fleet_warnings", {"low_fuel": 12, "low_fuel_until": 13}),
     ("top_products", {"k": 3}),
     ("purchase_totals", {"order": "arrival"}),

@@ -12,10 +12,10 @@ from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.calling.step_call import within_calendar
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.codec import polars_schema
+from keyfold.operators.aggregation.windows import Days
 from keyfold.testing import accounted_for, restart
-from keyfold.times import BEGINNING, END, micros, period_starts, to_iso
+from keyfold.times import BEGINNING, END, period_starts, to_iso
 from spark_jobs.jobs.event_index import EVENT_INDEX
-from spark_jobs.jobs.fleet_days.days import days_around
 from spark_jobs.jobs.moving_averages import MOVING_AVERAGES
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
@@ -75,9 +75,11 @@ def some_events(job, times):
 
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "America/Los_Angeles"])
 def test_days_of_a_zone_reach_to_the_ends_of_the_calendar(zone):
-    for moment in (BEGINNING, END):
-        days = days_around(micros(moment), micros(moment), zone)
-        assert len(days.begins)
+    times, days = pl.Series([BEGINNING, END]).cast(pl.Datetime("us", "UTC")), Days(zone)
+    since = pl.select(days.start(pl.lit(times))).to_series()
+    until = pl.select(days.end(pl.lit(since))).to_series()
+    assert ((since.to_physical() <= times.to_physical()) & (times.to_physical() < until.to_physical())).all()
+    assert (until.to_physical() - since.to_physical()).to_list() == [24 * 3600 * 1_000_000] * 2
 
 
 def test_times_before_the_year_1000_are_written_in_four_digits():

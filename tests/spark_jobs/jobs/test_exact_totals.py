@@ -18,7 +18,6 @@ from keyfold.keyed.rows.exact_sums import TotalTooLargeError
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse.reading import scan_table
 from keyfold.times import EPOCH
-from spark_jobs.jobs.fleet_days.job import FLEET_DAYS
 from spark_jobs.jobs.model_totals import MODEL_TOTALS
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
@@ -101,9 +100,8 @@ def points_of(job, points):
     return pl.DataFrame(points, schema_overrides=kinds).select(kinds.names())
 
 
-@pytest.mark.parametrize("template", [FLEET_DAYS, VEHICLE_TRIPS], ids=lambda one: one.name)
-def test_fuel_of_vehicles_is_exact_or_refused(template):
-    job = build_job(template)
+def test_fuel_of_vehicles_is_exact_or_refused():
+    job = build_job(VEHICLE_TRIPS)
 
     def fuel_used(*levels):
         harness = TestHarness(job)
@@ -118,7 +116,7 @@ def test_fuel_of_vehicles_is_exact_or_refused(template):
         fuel_used(9e12, 0.0, 9e12, 0.0)
 
 
-@pytest.mark.parametrize("template", [FLEET_DAYS, VEHICLE_TRIPS, RIDE_SUMMARIES], ids=lambda one: one.name)
+@pytest.mark.parametrize("template", [VEHICLE_TRIPS, RIDE_SUMMARIES], ids=lambda one: one.name)
 @pytest.mark.parametrize("room", [0, 10**13])
 def test_distances_are_exact_or_refused(template, room):
     # Without `waiting`, whose points are summed only when the ride ends.

@@ -1,0 +1,88 @@
+"""Sum kilometres, trips, moving and idle time and fuel of each vehicle and calendar day.
+
+Windows (`windows`) of the table of `vehicle_trips`: a trip counts on the day on which it ends, by the calendar of `timezone`.
+Days have 23 or 25 hours when clocks are set. The row of a day is written with each of its trips, and is open (`is_open`) until
+the watermark has passed the day's end. `vehicle_trips` writes a trip when it is over, so its end is behind that job's watermark
+by up to `watermark_delay`. A trip of a day that has closed goes to `late.fleet_days`. State is one row per vehicle and open day.
+Sums are of whole numbers, so that no row depends on order or batch boundaries.
+"""
+
+from datetime import timedelta
+
+import polars as pl
+import pyarrow as pa
+from pydantic import Field
+
+from keyfold import JobTemplate, KeyedJob, build_job, column, required
+from keyfold.keyed.job import Delay, EventTimeParameters
+from keyfold.operators.aggregation import TimeZone, count, divided, total, windows
+from keyfold.stream import TIMESTAMP
+from spark_jobs.jobs.vehicle_trips.job import VEHICLE_TRIPS
+
+FLEET_DAY = pa.schema(
+    [
+        required("vehicle_id", pa.string(), "The vehicle", made_of="vehicle_id"),
+        required("day", pa.date32(), "The day, by the calendar of `timezone`", made_of="end_time"),
+        required("window_start", TIMESTAMP, "When the day begins (UTC)", made_of="end_time"),
+        required("kilometres", pa.float64(), "Distance of the trips", unit="km", made_of="distance_in_metres"),
+        required("trips", pa.int64(), "Trips that end on the day", made_of="end_time"),
+        required("moving_seconds", pa.float64(), "Moving time of the trips", unit="seconds", made_of="moving_seconds"),
+        required("idle_seconds", pa.float64(), "Time in pauses of the trips", unit="seconds", made_of="idle_seconds"),
+        column(
+            "fuel_used",
+            pa.float64(),
+            "Fuel that the trips used; NULL without a reading",
+            unit="litres",
+            made_of="fuel_used",
+        ),
+        required("is_open", pa.bool_(), "Whether more may come to it", made_of="end_time"),
+    ]
+)
+
+
+class FleetDaysParameters(EventTimeParameters):
+    """Parameters of `fleet_days`."""
+
+    timezone: TimeZone = Field("UTC", description="Whose days they are: an IANA name, such as Europe/Berlin")
+    watermark_delay: Delay = Field(
+        timedelta(minutes=30),
+        description="How far a trip's end may be behind the watermark of vehicle_trips: the longer of its stop_after and silence",
+    )
+
+
+def build(parameters: FleetDaysParameters) -> KeyedJob:
+    """One row a vehicle and day: kilometres, trips, moving and idle time, fuel used; open days are marked."""
+    return windows(
+        "fleet_days",
+        {
+            "distance": total(_whole("distance_in_metres")),
+            "moving": total(_whole("moving_seconds")),
+            "idle": total(_whole("idle_seconds")),
+            "fuel": total(_whole("fuel_used")),
+            "n_readings": count(pl.col("fuel_used").is_not_null()),
+        },
+        stream=build_job(VEHICLE_TRIPS).table(),
+        key=("vehicle_id",),
+        event_time="end_time",
+        days_of=parameters.timezone,
+        while_open=True,
+        counted="trips",
+        output=FLEET_DAY,
+        then={
+            "day": pl.col("window_start").dt.convert_time_zone(parameters.timezone).dt.date(),
+            "kilometres": divided(pl.col("distance"), 1e9),
+            "moving_seconds": divided(pl.col("moving"), 1e6),
+            "idle_seconds": divided(pl.col("idle"), 1e6),
+            "fuel_used": pl.when(pl.col("n_readings") > 0).then(divided(pl.col("fuel"), 1e6)),
+        },
+        late_description="Trips that ended on a day that had closed already.",
+        **parameters.settings(),
+    )
+
+
+FLEET_DAYS = JobTemplate("fleet_days", FleetDaysParameters, build)
+
+
+def _whole(name: str) -> pl.Expr:
+    """Return millionths of a value, which trips have in whole ones: sums of them do not depend on their order."""
+    return (pl.col(name) * 1e6).round().cast(pl.Int64)

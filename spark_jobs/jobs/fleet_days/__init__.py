@@ -1,1 +1,0 @@
-"""Sum kilometres, trips, idle time and fuel per vehicle and day."""
