@@ -5,10 +5,10 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
+import polars as pl
 
 from keyfold import KeyfoldError
 from spark_jobs.jobs.motion import EARTH_RADIUS_IN_METRES
@@ -21,20 +21,6 @@ _ARC = 16
 """Line segments per quarter circle of a margin around a corner; at most half a percent of the margin is lost."""
 
 
-class Near(NamedTuple):
-    """Points in or near a geofence: one row per point and geofence, sorted by geofence, then point.
-
-    Attributes:
-        point: index of the point.
-        fence: index of the geofence's name.
-        is_inside: whether the point is inside or on the border; else it is within the margin.
-    """
-
-    point: npt.NDArray[np.intp]
-    fence: npt.NDArray[np.intp]
-    is_inside: npt.NDArray[np.bool_]
-
-
 class Geofences:
     """Named areas with a margin around them.
 
@@ -45,9 +31,8 @@ class Geofences:
     Example:
         >>> from shapely import box
         >>> yards = Geofences({"yard": box(13.40, 52.50, 13.41, 52.51)}, margin=100)
-        >>> near = yards.near(np.array([13.405, 13.4101, 13.5]), np.array([52.505, 52.505, 52.505]))
-        >>> near.point.tolist(), near.is_inside.tolist()
-        ([0, 1], [True, False])
+        >>> yards.near(pl.DataFrame({"longitude": [13.405, 13.4101, 13.5], "latitude": [52.505] * 3})).rows()
+        [(0, 'yard', True), (1, 'yard', False)]
     """
 
     def __init__(self, areas: "dict[str, Geometry]", margin: float) -> None:
@@ -62,9 +47,9 @@ class Geofences:
         areas = [[name, area.normalize().wkt] for name, area in zip(self.names, self._areas, strict=True)]
         return "sha256:" + hashlib.sha256(json.dumps(areas).encode()).hexdigest()
 
-    def near(self, longitude: npt.NDArray[np.float64], latitude: npt.NDArray[np.float64]) -> Near:
-        """Find the points in a geofence or within its margin."""
-        shapely = _shapely()
+    def near(self, points: pl.DataFrame) -> pl.DataFrame:
+        """Find the points in a geofence (`begins`; border included) or within its margin, sorted by geofence and point."""
+        shapely, longitude, latitude = _shapely(), points["longitude"].to_numpy(), points["latitude"].to_numpy()
         if self._index is None:
             outer = np.array([_with_margin(area, self._margin) for area in self._areas], dtype=object)
             shapely.prepare(self._areas)
@@ -79,7 +64,9 @@ class Geofences:
         point, fence = point[is_near], fence[is_near]
         order = np.lexsort((point, fence))
         point, fence = point[order], fence[order]
-        return Near(point, fence, shapely.intersects_xy(self._areas[fence], longitude[point], latitude[point]))
+        names = pl.Series(self.names, dtype=pl.String).gather(fence)
+        is_inside = shapely.intersects_xy(self._areas[fence], longitude[point], latitude[point])
+        return pl.DataFrame({"row": point, "subject": names, "begins": is_inside})
 
     def __getstate__(self) -> dict[str, Any]:
         # The index cannot be pickled: workers rebuild it.

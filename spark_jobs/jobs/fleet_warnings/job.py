@@ -19,42 +19,23 @@ is accepted, changed areas require a refresh.
 """
 
 import os
-from functools import partial
 from typing import Self
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from keyfold import Clock, JobTemplate, KeyedJob, Step, column, required
-from keyfold.columns import passed_on, plain_columns
+from keyfold import JobTemplate, KeyedJob, column, required
+from keyfold.columns import passed_on
 from keyfold.keyed.job import EventTimeParameters, FilePath
-from keyfold.keyed.rows.codec import empty
-from keyfold.operators.ordering import in_order
+from keyfold.operators.alerts import Held, Listed, alert
 from keyfold.stream import TIMESTAMP
-from spark_jobs.jobs.fleet_warnings.geofences import Geofences, load_geofences
-from spark_jobs.jobs.fleet_warnings.judging import judge_places, judge_value
+from spark_jobs.jobs.fleet_warnings.geofences import load_geofences
 from spark_jobs.streams import TELEMETRY
 
 _READINGS = ("latitude", "longitude", "fuel_level", "engine_temperature")
 
 POINT = pa.schema([TELEMETRY.schema.field(name) for name in ("vehicle_id", "time", *_READINGS)])
-
-WARNING_STATE = pa.schema(
-    [
-        *plain_columns(pa.string(), "vehicle_id", "role", nullable=False),
-        pa.field("time", TIMESTAMP),
-        *plain_columns(pa.float64(), *_READINGS),
-        *plain_columns(pa.string(), "warning", "geofence"),
-        pa.field("began_at", TIMESTAMP),
-        pa.field("n_points", pa.int64()),
-        pa.field("deadline", TIMESTAMP),
-    ]
-)
-"""State rows of three roles: `waiting`, a point that the watermark has not passed; `holds`, an open warning; `judged`, the
-number of evaluated points of a vehicle.
-"""
 
 FLEET_WARNING = pa.schema(
     [
@@ -98,10 +79,6 @@ class FleetWarningsParameters(EventTimeParameters):
         return self
 
 
-_MOVABLE_PARAMETERS = frozenset({"low_fuel", "low_fuel_until", "hot_engine", "hot_engine_until", "geofence_margin"})
-"""Parameters that a move can change: an open warning continues until a point ends it by the new values."""
-
-
 def build(parameters: FleetWarningsParameters) -> KeyedJob:
     """One row when a vehicle's fuel is low, its engine too hot, or it enters a geofence; and one when that is over.
 
@@ -111,22 +88,28 @@ def build(parameters: FleetWarningsParameters) -> KeyedJob:
     given = parameters.geofences
     geofences = load_geofences(given, parameters.geofence_margin) if given else None
 
-    return KeyedJob(
-        name="fleet_warnings",
+    fuel, heat = pl.col("fuel_level"), pl.col("engine_temperature")
+    conditions: dict[str, Held | Listed] = {
+        "LOW_FUEL": Held(fuel < parameters.low_fuel, fuel >= parameters.low_fuel_until),
+        "ENGINE_TOO_HOT": Held(heat > parameters.hot_engine, heat <= parameters.hot_engine_until),
+    }
+    if geofences:
+        conditions["IN_GEOFENCE"] = Listed(geofences.near)
+    return alert(
+        "fleet_warnings",
+        conditions,
         stream=TELEMETRY,
         key=("vehicle_id",),
         event_time="time",
         events=POINT,
-        state=WARNING_STATE,
         output=FLEET_WARNING,
-        step=partial(warn, parameters=parameters, geofences=geofences),
-        step_decides_late=True,
-        # Most points give no row, so state counts the evaluated points.
-        output_events=pl.lit(0),
-        state_events=pl.col("n_points").sum(),
-        one_per_key=pl.col("role") == "judged",
+        named="warning",
+        subject="geofence",
         **parameters.settings(),
-        movable_parameters=_MOVABLE_PARAMETERS,
+        # An open warning continues until a point ends it by the new values.
+        movable_parameters=frozenset(
+            {"low_fuel", "low_fuel_until", "hot_engine", "hot_engine_until", "geofence_margin"}
+        ),
         # The file's content belongs to the generation, not its path.
         free_parameters=frozenset({"geofences"}),
         contents={"geofences": geofences.fingerprint} if geofences else {},
@@ -134,84 +117,3 @@ def build(parameters: FleetWarningsParameters) -> KeyedJob:
 
 
 FLEET_WARNINGS = JobTemplate("fleet_warnings", FleetWarningsParameters, build)
-
-
-def warn(
-    state: pl.DataFrame,
-    events: pl.DataFrame,
-    clock: Clock,
-    parameters: FleetWarningsParameters,
-    geofences: Geofences | None,
-) -> Step:
-    """Run the step: every point waits, is evaluated and counted, or is late."""
-    is_late = events["time"] <= clock.late_watermark
-    late = events.filter(is_late)
-    state = pl.concat([state, _waiting(events.filter(~is_late))])
-    is_due = (state["deadline"] <= clock.watermark).fill_null(value=False)
-    if not is_due.any():
-        return Step(state, empty(FLEET_WARNING), late)
-    ordered = in_order(state.filter(is_due), ("vehicle_id",), "time", _READINGS)
-    vehicles = (
-        ordered.events[ordered.starts].select("vehicle_id").with_columns(vehicle=pl.int_range(pl.len(), dtype=pl.Int64))
-    )
-    others = state.filter(~is_due).join(vehicles, on="vehicle_id", how="left", maintain_order="left")
-    # Rows of vehicles without a point to evaluate now do not change.
-    concerned = others["vehicle"].is_not_null() & (others["role"] != "waiting")
-    known, unchanged = others.filter(concerned), others.filter(~concerned).drop("vehicle")
-    held = known.filter(pl.col("role") == "holds").select(
-        "vehicle", "warning", "geofence", pl.col("began_at").to_physical()
-    )
-    judged = [
-        judge_value(
-            ordered,
-            held,
-            "LOW_FUEL",
-            pl.col("fuel_level") < parameters.low_fuel,
-            pl.col("fuel_level") >= parameters.low_fuel_until,
-        ),
-        judge_value(
-            ordered,
-            held,
-            "ENGINE_TOO_HOT",
-            pl.col("engine_temperature") > parameters.hot_engine,
-            pl.col("engine_temperature") <= parameters.hot_engine_until,
-        ),
-        *([judge_places(ordered, held, geofences)] if geofences else []),
-    ]
-    changes = pl.concat([one.changes for one in judged])
-    rows = ordered.events[changes["row"].to_numpy()].select("vehicle_id", "time", *_READINGS)
-    columns = changes.drop("row").with_columns(pl.col("began_at").cast(pl.Datetime("us", "UTC")))
-    counted = np.append(ordered.starts[1:], ordered.events.height) - ordered.starts
-    before = vehicles.join(known.filter(pl.col("role") == "judged"), on="vehicle", how="left", maintain_order="left")
-    kept = [
-        vehicles.select(
-            "vehicle_id",
-            role=pl.lit("judged"),
-            n_points=before["n_points"].fill_null(0) + pl.Series(counted, dtype=pl.Int64),
-        ),
-        pl.concat([one.held for one in judged])
-        .join(vehicles, on="vehicle", maintain_order="left")
-        .select(
-            "vehicle_id",
-            "warning",
-            "geofence",
-            pl.col("began_at").cast(pl.Datetime("us", "UTC")),
-            role=pl.lit("holds"),
-        ),
-    ]
-    return Step(
-        state=pl.concat([empty(WARNING_STATE), unchanged, *kept], how="diagonal"),
-        output=pl.concat([rows, columns], how="horizontal").select(FLEET_WARNING.names),
-        late=late,
-    )
-
-
-def _waiting(points: pl.DataFrame) -> pl.DataFrame:
-    """Convert points to rows of state that wait for the watermark; NaN counts as missing."""
-    known = points.with_columns(
-        pl.col("fuel_level", "engine_temperature").fill_nan(None),
-        role=pl.lit("waiting"),
-        n_points=pl.lit(1, pl.Int64),
-        deadline="time",
-    )
-    return pl.concat([empty(WARNING_STATE), known], how="diagonal")

@@ -224,9 +224,9 @@ def test_points_are_inside_as_a_ray_counts_it():
     chance = np.random.default_rng(1)
     longitude, latitude = chance.uniform(13.28, 13.53, 4000), chance.uniform(52.47, 52.58, 4000)
     geofences = load_geofences(str(GEOFENCES), 0)
-    near = geofences.near(longitude, latitude)
-    assert near.is_inside.all()
-    found = {(geofences.names[fence], int(place)) for fence, place in zip(near.fence, near.point, strict=True)}
+    near = geofences.near(pl.DataFrame({"longitude": longitude, "latitude": latitude}))
+    assert near["begins"].all()
+    found = set(near.select("subject", "row").rows())
     expected = set()
     for one in told:
         shape = one["geometry"]

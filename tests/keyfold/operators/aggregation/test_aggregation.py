@@ -2,28 +2,36 @@
 
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import duckdb
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold import Misconfigured, Stream
+from keyfold import Misconfigured, OutputTable, Stream
+from keyfold.keyed.job import Timeout
 from keyfold.keyed.rows.exact_sums import TotalTooLargeError
 from keyfold.operators.aggregation import (
     count,
     greatest,
+    last_n,
     last_rows,
     least,
+    running,
     sessions,
+    sessions_until,
     top_rows,
     total,
     totals,
     windows,
 )
+from keyfold.operators.aggregation.windows import Days
 from keyfold.testing import assert_same, merged, play
+from keyfold.times import micros, to_times
 from tests.examples import examples
 from tests.on_a_grid import many_of, moments, on_grid
 
@@ -228,11 +236,52 @@ def test_the_last_row_stays_and_is_written_when_it_changes(runs, cuts, parts):
     assert harness.written["latest"].height == before
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/Sao_Paulo", "Asia/Kathmandu", "Africa/Cairo"])
+def test_days_agree_with_the_clocks_of_the_zone_also_where_midnight_does_not_exist(zone):
+    since, until = (datetime(year, 1, 1, tzinfo=UTC) for year in (1990, 2026))
+    times = to_times(np.random.default_rng(1).integers(micros(since), micros(until), 3000))
+    days, on = Days(zone), pl.col("start").dt.convert_time_zone(zone).dt.date()
+    found = pl.DataFrame({"time": times}).with_columns(start=days.start(pl.col("time")))
+    found = found.with_columns(end=days.end(pl.col("start")), day=on, following=days.start(days.end(pl.col("start"))))
+    assert found["day"].to_list() == [time.astimezone(ZoneInfo(zone)).date() for time in times]
+    assert found.select(((pl.col("start") <= pl.col("time")) & (pl.col("time") < pl.col("end"))).all()).item()
+    assert found["following"].equals(found["end"])
+    before = found.with_columns(start=days.start(pl.col("start") - timedelta(microseconds=1))).select(on).to_series()
+    assert (found["day"] - before == timedelta(days=1)).all()
+
+
 @pytest.mark.parametrize(
     ("make", "why"),
     [
         (lambda: windows("w", {}, length=MINUTE, output=GOAL, **GOALS), "output has no column n_events"),
         (lambda: windows("w", {}, length=MINUTE, every=40 * MINUTE / 60, output=GOAL, **GOALS), "every is 0:00:40"),
+        (lambda: windows("w", {}, output=GOAL, **GOALS), "give one of length and days_of"),
+        (
+            lambda: windows(
+                "w", {}, length=MINUTE, every=MINUTE / 2, while_open=True, counted="points", output=GOAL, **GOALS
+            ),
+            "while_open is for windows that do not overlap",
+        ),
+        (lambda: running("r", {"x": least("points")}, events=GOAL, output=GOAL, **GOALS), "x is a min; running has"),
+        (
+            lambda: last_n(
+                "l", 0, {}, events=GOAL, output=GOAL, silence=Timeout(MINUTE), sessions=OutputTable("s", GOAL), **GOALS
+            ),
+            "n is 0",
+        ),
+        (
+            lambda: sessions_until(
+                "s",
+                {"n": count()},
+                until=pl.lit(value=False),
+                events=GOAL,
+                output=GOAL,
+                silence=Timeout(MINUTE),
+                closed_for=MINUTE,
+                **GOALS,
+            ),
+            r"sessions need one count, and one first\('moment'\)",
+        ),
         (lambda: sessions("s", {}, gap=timedelta(0), output=GOAL, **GOALS), "gap is 0:00:00"),
         (lambda: top_rows("t", 0, highest="points", events=GOAL, **GOALS), "n is 0"),
         (lambda: top_rows("t", 1, highest="team", events=GOAL, **GOALS), "highest is team.*never NULL"),
