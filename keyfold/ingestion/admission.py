@@ -5,7 +5,7 @@ the changed rows may be missing from the tables, or be in them twice.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -39,20 +39,20 @@ class Admission:
 
 def select_files(
     landing: Place,
-    knowns: Sequence[Mapping[str, KnownFile]],
+    known: Mapping[str, KnownFile],
     *,
     settle: timedelta,
     done_marker: bool,
     reread_changed: bool,
-) -> list[Admission]:
-    """List a landing folder once, and select its files for each stream that reads it.
+) -> Admission:
+    """List a landing folder, and select its files.
 
     Files that changed just now get the settling time once, so that a run started right after copying finds them. A file that
     does not change during that time is complete, whatever the file server's clock says.
 
     Args:
         landing: the landing folder.
-        knowns: for each stream, the files that it has read, by path.
+        known: the files that were read, by path.
         settle: time since the last change after which a file is complete; 0: every file is.
         done_marker: whether a file is complete once its marker file exists, instead.
         reread_changed: whether changed files are read again.
@@ -63,55 +63,33 @@ def select_files(
     # Take the time before listing, so that a file that lands meanwhile counts as young.
     now, listing = time.time_ns(), _list(landing, done_marker)
     seen: set[LandedFile] = set()
-    young = [file for file in listing.files if not file.is_whole(now, settle) and not _is_known_to_all(file, knowns)]
+    young = [file for file in listing.files if not file.is_whole(now, settle) and not is_known(file, known)]
     if settle and not done_marker and young:
         settled_in = max(file.changed_at for file in young) - now + micros(settle) * 1_000
         time.sleep(min(settled_in / 1e9, settle.total_seconds()))
         seen = set(young)
         now, listing = time.time_ns(), _list(landing, done_marker)
-    unread = [file for file in listing.files if not _is_known_to_all(file, knowns)]
+    unread = [file for file in listing.files if not is_known(file, known)]
     complete = [file for file in unread if file.is_whole(now, settle) or file in seen or not (settle or done_marker)]
     # In parallel: digests of many small files wait for the disk or the network, not for the processor.
     with ThreadPoolExecutor(_READERS) as readers:
-        admitted = dict(zip(complete, readers.map(lambda file: _admitted(landing, file), complete), strict=True))
-    return [_parted(known, unread, admitted, len(listing.unreadable), reread_changed) for known in knowns]
-
-
-def _parted(
-    known: Mapping[str, KnownFile],
-    unread: Sequence[LandedFile],
-    admitted: Mapping[LandedFile, AdmittedFile | None],
-    unreadable: int,
-    reread_changed: bool,
-) -> Admission:
-    """Select the files for one stream."""
+        admitted = list(readers.map(lambda file: _admitted(landing, file), complete))
     files: list[AdmittedFile] = []
     changed: dict[str, str] = {}
     touched: dict[str, AdmittedFile] = {}
-    waiting = unreadable
-    for file in unread:
-        if is_known(file, known):
-            continue
-        if file not in admitted:
-            waiting += 1
-            continue
-        before, now = known.get(file.path), admitted[file]
-        if now is None:
-            continue
+    for file in filter(None, admitted):
+        before = known.get(file.path)
         if before is None or not before.was_read:
-            files.append(now)
+            files.append(file)
         # Copied or touched: the same content with other times. Recorded, so that later runs need not compare the content.
-        elif now.fingerprint == before.fingerprint:
-            touched[file.path] = now
+        elif file.fingerprint == before.fingerprint:
+            touched[file.path] = file
         else:
-            changed[file.path] = _difference(before, now)
+            changed[file.path] = _difference(before, file)
             if reread_changed:
-                files.append(now)
+                files.append(file)
+    waiting = len(unread) - len(complete) + len(listing.unreadable)
     return Admission(tuple(files), waiting, changed, touched)
-
-
-def _is_known_to_all(file: LandedFile, knowns: Sequence[Mapping[str, KnownFile]]) -> bool:
-    return all(is_known(file, known) for known in knowns)
 
 
 def is_known(file: LandedFile, known: Mapping[str, KnownFile]) -> bool:

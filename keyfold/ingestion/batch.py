@@ -21,7 +21,7 @@ from keyfold.ingestion.ingest_settings import Birth
 from keyfold.ingestion.segments import Segment, drop_before, merge_segments, open_segment, write_segment
 from keyfold.ingestion.sources.files import source_place
 from keyfold.ingestion.sources.kafka.offsets import OffsetRange, ReadTopic
-from keyfold.ingestion.split import Output, Split, SplitResult, TopicAccess, Written, WrittenEvents
+from keyfold.ingestion.split import Split, SplitResult, TopicAccess, WrittenEvents
 from keyfold.ingestion.split_reader import read_split
 from keyfold.ingestion.window import ids_since, newest_after
 from keyfold.lakehouse import Lakehouse
@@ -45,52 +45,34 @@ _ROWS_AT_ONCE = 4_000_000
 
 @dataclass(frozen=True)
 class Share:
-    """One stream's share of a batch.
+    """A batch of a stream's ingest, before it is read.
 
     Attributes:
         stream: the stream.
+        streams: all streams that share its source, its own first.
         birth: the settings of its ingest.
-        plan: its plan of the batch.
-        before: the commit record of its previous batch.
-        segments: the live segments of its index of event ids.
+        plan: the plan of the batch.
+        before: the commit record of the previous batch.
+        segments: the live segments of the index of event ids.
+        access: how to reach the topic, if the plan reads one.
     """
 
     stream: Stream
+    streams: tuple[Stream, ...]
     birth: Birth
     plan: IngestPlan
     before: IngestDone | None
     segments: tuple[Segment, ...]
-
-    @property
-    def output(self) -> Output:
-        """The output of the stream for the workers."""
-        tables = self.birth.tables
-        return Output(
-            self.stream,
-            self.plan.batch,
-            self.plan.oldest,
-            tables["events"],
-            tables["quarantine"],
-            self.birth.segments,
-            self.segments,
-        )
+    access: TopicAccess | None
 
 
-def work(
-    spark: SparkSession,
-    lakehouse: Lakehouse,
-    streams: Sequence[Stream],
-    shares: Sequence[Share],
-    access: TopicAccess | None = None,
-) -> list[IngestDone]:
-    """Read the inputs of a batch, write its data files, and return the commit records, which are not written yet.
+def work(spark: SparkSession, lakehouse: Lakehouse, share: Share) -> IngestDone:
+    """Read the inputs of a batch, write its data files, and return the commit record, which is not written yet.
 
     Args:
         spark: distributes the work.
         lakehouse: the lakehouse that the plan's source may be relative to.
-        streams: all streams that share the source, its own first.
-        shares: the shares of the streams that read it now. Their plans have the same inputs.
-        access: how to reach the topic, if the plan reads one.
+        share: the batch.
 
     Raises:
         OSError: a disk is full or fails, or Kafka does not answer; the batch can be repeated.
@@ -99,37 +81,39 @@ def work(
     """
     began = time.monotonic()
     reached("work: before")
-    plan = shares[0].plan
+    plan, birth, stream = share.plan, share.birth, share.stream
     # A small batch does not ask Spark, which the command line starts when it is first asked.
     parallelism = 1 if plan.size <= _SPLIT_BYTES else spark.sparkContext.defaultParallelism
     splits = [
         Split(
-            tuple(streams),
-            tuple(share.output for share in shares),
-            plan.planned_at,
-            source_place(lakehouse, plan.source),
-            access,
-            tuple((place, one) for place, one in inputs if isinstance(one, AdmittedFile)),
-            tuple((place, one) for place, one in inputs if isinstance(one, OffsetRange)),
+            stream=stream,
+            streams=share.streams,
+            batch=plan.batch,
+            oldest=plan.oldest,
+            arrived=plan.planned_at,
+            events=birth.tables["events"],
+            quarantine=birth.tables["quarantine"],
+            ids=birth.segments,
+            segments=share.segments,
+            landing=source_place(lakehouse, plan.source),
+            topic=share.access,
+            files=tuple((place, one) for place, one in inputs if isinstance(one, AdmittedFile)),
+            ranges=tuple((place, one) for place, one in inputs if isinstance(one, OffsetRange)),
         )
         for inputs in _splits(plan, parallelism)
     ]
-    for share in shares:
-        # Created here, once, and not by each of the workers that write to it.
-        if share.stream.event_id:
-            share.birth.segments.mkdir(exist_ok=True)
+    # Created here, once, and not by each of the workers that write to it.
+    if stream.event_id:
+        birth.segments.mkdir(exist_ok=True)
     results = _read(spark, lakehouse, splits)
     reached("work: files written")
-    deferred = tuple(path for result in results for path in result.deferred)
-    dones = [
-        _done(share, [result.written[at] for result in results], deferred, began) for at, share in enumerate(shares)
-    ]
+    done = _done(share, results, began)
     reached("work: after")
-    return dones
+    return done
 
 
-def _done(share: Share, results: Sequence[Written], deferred: tuple[str, ...], began: float) -> IngestDone:
-    """Return the commit record of a stream's share."""
+def _done(share: Share, results: Sequence[SplitResult], began: float) -> IngestDone:
+    """Return the commit record of a batch."""
     stream, birth, plan, before = share.stream, share.birth, share.plan, share.before
     written = [one for result in results for one in result.events]
     counts = IngestCounts()
@@ -163,7 +147,7 @@ def _done(share: Share, results: Sequence[Written], deferred: tuple[str, ...], b
         segments=live,
         ids_since=since,
         newest=newest_after(stream, birth.tables["events"], before, tables["events"]),
-        deferred=deferred,
+        deferred=tuple(path for result in results for path in result.deferred),
         topics=_topics_after(before, plan),
     )
 

@@ -3,17 +3,16 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError, Misconfigured, NotFound
-from keyfold.ingestion.admission import Admission, select_files
 from keyfold.ingestion.ingest_records import IngestSummary, together
-from keyfold.ingestion.ingest_settings import REBUILD, RECORD, open_ingest
-from keyfold.ingestion.planning import MAX_BYTES_PER_BATCH, cut_new_files, new_offsets, plan_batches
-from keyfold.ingestion.shared_batches import Member, SharedBatches
-from keyfold.ingestion.sources.files import Landing, source_name
+from keyfold.ingestion.ingest_run import IngestRun
+from keyfold.ingestion.ingest_settings import REBUILD, RECORD
+from keyfold.ingestion.planning import MAX_BYTES_PER_BATCH
+from keyfold.ingestion.sources.files import Landing
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic
 from keyfold.journal.records import Progress
 from keyfold.lakehouse import Lakehouse, exclusive
@@ -40,8 +39,8 @@ def ingest(
     Each file is identified by its path and read once, so only complete files are read (`sources.files` says when a file is
     complete). Of a topic, the journal records the next offset of each partition.
 
-    If streams share the landing, it is read once for all of them. Each row goes to the stream whose condition (`Stream.where`)
-    it fulfils. Rows for none or several of them, and unreadable input, go to the quarantine of the stream that the landing is
+    If streams share the landing, each reads it for itself. A row goes to the stream whose condition (`Stream.where`) it
+    fulfils. Rows for none or several of them, and unreadable input, go to the quarantine of the stream that the landing is
     named after. Each stream has its own journal, so a stream that is added later reads the earlier files too.
 
     Args:
@@ -164,57 +163,27 @@ def ingest_under_lock(
         any_age: accept events of any age, ignoring the streams' `max_age`.
     """
     began = time.monotonic()
-    names = ", ".join(one.name for one in streams)
+    wanted = [stream for stream in streams if only is None or stream.name == only]
     try:
-        members = [
-            Member(lakehouse, one, open_ingest(lakehouse, one), landing)
-            for one in streams
-            if only is None or one.name == only
-        ]
-        run = SharedBatches(spark, lakehouse, streams, members, landing, on_batch)
-        for member in members:
-            member.begin()
+        runs = [IngestRun(spark, lakehouse, streams, stream, landing, on_batch) for stream in wanted]
         # Plans of a killed run first: otherwise their files would be found new and planned twice.
-        run.do([member.pending(run.conditions) for member in members])
-        if isinstance(landing, KafkaTopic):
-            admissions, source = [Admission()] * len(members), landing.source
-            journals, remedies = [member.journal for member in members], [member.remedy for member in members]
-            parts = new_offsets(journals, landing, max_bytes_per_batch, remedies)
-        else:
-            source = source_name(lakehouse, landing)
-            admissions = select_files(
-                landing,
-                [member.known.of(source) for member in members],
-                settle=settle,
-                done_marker=streams[0].done_marker,
-                reread_changed=reread_changed,
+        pending = [run.begin() for run in runs]
+        for run, plans in zip(runs, pending, strict=True):
+            run.work(plans)
+        # All streams plan before one works: a run that is killed must not leave files to other conditions.
+        planned = [
+            run.plan(
+                settle=settle, reread_changed=reread_changed, max_bytes_per_batch=max_bytes_per_batch, any_age=any_age
             )
-            for member, admission in zip(members, admissions, strict=True):
-                member.known.note(source, admission.touched)
-            parts = cut_new_files([admission.files for admission in admissions], max_bytes_per_batch)
-        # One time for all streams: plans with the same time and files are recognized as having the same inputs.
-        now = datetime.now(UTC)
-        run.do(
-            [
-                plan_batches(
-                    member.journal,
-                    source,
-                    own,
-                    member.oldest(any_age=any_age),
-                    now=now,
-                    conditions=run.conditions,
-                )
-                for member, own in zip(members, parts, strict=True)
-            ]
-        )
-        for member in members:
-            member.tidy_up(checksums_every)
+            for run in runs
+        ]
+        for run, plans in zip(runs, planned, strict=True):
+            run.work(plans)
+        for run in runs:
+            run.tidy_up(checksums_every)
     except OSError as error:
+        names = ", ".join(stream.name for stream in streams)
         raise KeyfoldError(
             f"ingest of {names} was interrupted: {error}; correct that and run it again: it continues where it stopped"
         ) from error
-    seconds = time.monotonic() - began
-    return [
-        member.summary(admission, reread_changed, seconds)
-        for member, admission in zip(members, admissions, strict=True)
-    ]
+    return [run.summary(reread_changed, time.monotonic() - began) for run in runs]

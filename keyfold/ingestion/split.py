@@ -41,53 +41,37 @@ class TopicAccess:
 
 
 @dataclass(frozen=True)
-class Output:
-    """The output of one stream, as the workers need it.
+class Split:
+    """The input of a worker, and where its output goes.
 
     Attributes:
         stream: the stream.
-        batch: the batch's number in the stream's journal.
+        streams: all streams that share the landing, its own first. Conditions do not apply to a single stream.
+        batch: the batch's number.
         oldest: the oldest event time that is accepted; None if any is.
+        arrived: when the files were admitted (UTC).
         events, quarantine: the folders of the tables.
         ids: the folder of the index of event ids.
         segments: the live segments of the index.
-    """
-
-    stream: Stream
-    batch: int
-    oldest: datetime | None
-    events: Place
-    quarantine: Place
-    ids: Place
-    segments: tuple[Segment, ...]
-
-
-@dataclass(frozen=True)
-class Split:
-    """The input of a worker.
-
-    Attributes:
-        streams: all streams that share the landing, its own first. Conditions do not apply to a single stream.
-        outputs: the outputs of the streams whose rows are needed.
-        arrived: when the files were admitted (UTC).
         landing: the landing folder, if the split has files.
         topic: how to read the topic, if the split has offsets.
         files: files, each with its position in the batch.
         ranges: ranges of offsets, each with its position in the batch.
     """
 
+    stream: Stream
     streams: tuple[Stream, ...]
-    outputs: tuple[Output, ...]
+    batch: int
+    oldest: datetime | None
     arrived: datetime
+    events: Place
+    quarantine: Place
+    ids: Place
+    segments: tuple[Segment, ...]
     landing: Place
     topic: TopicAccess | None
     files: tuple[tuple[int, AdmittedFile], ...]
     ranges: tuple[tuple[int, OffsetRange], ...]
-
-    @property
-    def wanted(self) -> dict[str, datetime | None]:
-        """The streams whose rows are needed, each with the oldest event time that is accepted."""
-        return {one.stream.name: one.oldest for one in self.outputs}
 
 
 @dataclass(frozen=True)
@@ -106,27 +90,21 @@ class WrittenEvents:
 
 
 @dataclass
-class Written:
-    """The result of a split for one stream."""
-
-    counts: IngestCounts = field(default_factory=IngestCounts)
-    events: list[WrittenEvents] = field(default_factory=list)
-    rejects: list[WrittenFile] = field(default_factory=list)
-
-
-@dataclass
 class SplitResult:
     """The result of a worker.
 
     Attributes:
-        written: counts and files of each output, in their order.
+        counts: the counts of its rows.
+        events, rejects: the files that it wrote.
         deferred: paths of files that changed or were removed while they were read.
         fault: the failure of a disk or of Kafka; the batch can be repeated.
         refused: any other reason why the batch must not continue, as text for a message.
         damaged: the damaged part of an index of event ids.
     """
 
-    written: list[Written] = field(default_factory=list)
+    counts: IngestCounts = field(default_factory=IngestCounts)
+    events: list[WrittenEvents] = field(default_factory=list)
+    rejects: list[WrittenFile] = field(default_factory=list)
     deferred: list[str] = field(default_factory=list)
     fault: str = ""
     refused: str = ""

@@ -1,4 +1,4 @@
-"""Read a split's inputs and validate their rows, in a Spark worker, or in the driver for small batches."""
+"""Read a split's inputs and validate their rows: in a worker, or in this process."""
 
 from datetime import datetime
 
@@ -7,13 +7,14 @@ import polars as pl
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.arrays import DamagedArrayError
 from keyfold.ingestion.ingest_records import AdmittedFile
-from keyfold.ingestion.parsing import UnreadableFileError, parse_shared_file, parse_shared_messages
+from keyfold.ingestion.parsing import UnreadableFileError, parse_messages
+from keyfold.ingestion.parsing.child import ReaderEndedError, parse_file_safely
 from keyfold.ingestion.sources.files import is_as_admitted, refusal
 from keyfold.ingestion.sources.kafka.messages import Messages, TopicReader, message_columns
 from keyfold.ingestion.sources.kafka.offsets import OffsetRange
 from keyfold.ingestion.sources.kafka.settings import KafkaSettings
 from keyfold.ingestion.split import Split, SplitResult, TopicAccess
-from keyfold.ingestion.split_writer import SplitWriters
+from keyfold.ingestion.split_writer import SplitWriter
 from keyfold.privacy import errors_without_values
 from keyfold.storage.place import Place
 from keyfold.times import to_times
@@ -22,72 +23,68 @@ from keyfold.times import to_times
 def read_split(split: Split) -> SplitResult:
     """Read a split's inputs, and write their rows as data files."""
     private = [name for one in split.streams for name in one.private]
-    with errors_without_values(f"ingest of {', '.join(one.name for one in split.streams)}", private):
+    with errors_without_values(f"ingest of {split.stream.name}", private):
         return _read_split(split)
 
 
 def _read_split(split: Split) -> SplitResult:
-    result = SplitResult()
-    writers = SplitWriters(split)
+    writer, deferred = SplitWriter(split), list[str]()
     try:
         if split.topic is not None:
-            _read_topic(split, split.topic, writers)
+            _read_topic(split, split.topic, writer)
         for place, file in split.files:
             rows_of_file = _read(split, place, file)
             if rows_of_file is None:
-                result.deferred.append(file.path)
+                deferred.append(file.path)
                 continue
-            writers.add(rows_of_file)
-            if writers.is_large:
-                writers.write()
-        writers.write()
+            writer.add(rows_of_file)
+            if writer.is_large:
+                writer.write()
+        writer.write()
     # Faults are returned: Spark would repeat a task that raises, and bury the reason.
     except OSError as error:
-        writers.discard()
-        result.fault = str(error)
-        return result
+        writer.discard()
+        return SplitResult(fault=str(error))
     except DamagedArrayError as error:
-        writers.discard()
-        result.damaged = str(error)
-        return result
+        writer.discard()
+        return SplitResult(damaged=str(error))
     except KeyfoldError as error:
-        writers.discard()
-        result.refused = str(error)
-        return result
-    result.written = writers.results()
-    return result
+        writer.discard()
+        return SplitResult(refused=str(error))
+    writer.result.deferred = deferred
+    return writer.result
 
 
-def _read_topic(split: Split, access: TopicAccess, writers: SplitWriters) -> None:
+def _read_topic(split: Split, access: TopicAccess, writer: SplitWriter) -> None:
     """Read the split's ranges of offsets."""
     # The messages of a deleted topic are gone too.
     if access.is_gone:
         for _, lost in split.ranges:
-            writers.reject_gap(access, lost)
+            writer.reject_gap(access, lost)
         return
     settings = KafkaSettings.of_worker(access.bootstrap, access.settings)
-    raw = [name for one in split.streams for name in (*one.raw_schema.names, *one.condition_columns)]
-    columns = message_columns(raw)
+    conditions = [name for one in split.streams for name in one.condition_columns]
+    columns = message_columns([*split.stream.raw_schema.names, *conditions])
     with TopicReader(settings, access.name, columns, record_gaps=access.record_gaps) as reader:
         for place, offsets in split.ranges:
             for found in reader.read(offsets):
                 if isinstance(found, OffsetRange):
-                    writers.reject_gap(access, found)
+                    writer.reject_gap(access, found)
                     continue
-                parsed = parse_shared_messages(
-                    split.streams,
-                    split.wanted,
+                rows = parse_messages(
+                    split.stream,
                     found.values,
                     found.offsets,
                     _arrivals(split, access, found),
                     beside=found.columns,
                     faults=found.faults,
                     path=access.name,
+                    oldest=split.oldest,
+                    sharing=split.streams,
                 )
-                for stream, rows in parsed:
-                    writers.take(stream, rows, place, access.where(found.partition), first_line=offsets.start)
-                if writers.is_large:
-                    writers.write()
+                writer.take(rows, place, access.where(found.partition), first_line=offsets.start)
+                if writer.is_large:
+                    writer.write()
 
 
 def _arrivals(split: Split, access: TopicAccess, messages: Messages) -> datetime | pl.Series:
@@ -100,35 +97,45 @@ def _arrivals(split: Split, access: TopicAccess, messages: Messages) -> datetime
     return arrived.clip(upper_bound=split.arrived)
 
 
-def _read(split: Split, place: int, file: AdmittedFile) -> SplitWriters | None:
+def _read(split: Split, place: int, file: AdmittedFile) -> SplitWriter | None:
     """Return the rows of a file; None if it has changed since it was planned."""
-    # With its own writers, so that its rows can be discarded without those of other files.
-    path, taken = split.landing / file.path, SplitWriters(split)
-    refused = file.refused or refusal(split.landing, file.path)
-    if refused:
-        taken.reject_file(str(path), refused)
-        taken.count_file()
-        return taken
-    if not _is_as_planned(path, file):
+    path = split.landing / file.path
+    if refused := file.refused or refusal(split.landing, file.path):
+        taken = _rejected(split, path, refused)
+    elif not _is_as_planned(path, file):
         return None
+    else:
+        taken = _parsed(split, place, path)
+        # Check again at the end: a file that changed while it was read is discarded, and read by a later run.
+        if not _is_as_planned(path, file):
+            taken.discard()
+            return None
+    taken.count_file()
+    return taken
+
+
+def _parsed(split: Split, place: int, path: Place, attempts: int = 2) -> SplitWriter:
+    # With its own writer, so that its rows can be discarded without those of other files.
+    taken = SplitWriter(split)
     try:
-        for stream, rows in parse_shared_file(split.streams, split.wanted, path, split.arrived, split.landing):
-            taken.take(stream, rows, place, str(path))
+        for rows in parse_file_safely(split.stream, path, split.arrived, split.landing, split.oldest, split.streams):
+            taken.take(rows, place, str(path))
             # Written separately from other files: if the last line turns out to be broken, all of the file is discarded.
             if taken.is_large:
                 taken.write()
-    except UnreadableFileError as error:
+    except BaseException as error:
         taken.discard()
-        taken = SplitWriters(split)
-        taken.reject_file(str(path), str(error))
-    except BaseException:
-        taken.discard()
+        if isinstance(error, ReaderEndedError) and attempts > 1:
+            return _parsed(split, place, path, attempts - 1)
+        if isinstance(error, UnreadableFileError):
+            return _rejected(split, path, str(error))
         raise
-    # Check again at the end: a file that changed while it was read is discarded, and read by a later run.
-    if not _is_as_planned(path, file):
-        taken.discard()
-        return None
-    taken.count_file()
+    return taken
+
+
+def _rejected(split: Split, path: Place, reason: str) -> SplitWriter:
+    taken = SplitWriter(split)
+    taken.reject_file(str(path), reason)
     return taken
 
 

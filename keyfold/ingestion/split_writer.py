@@ -13,7 +13,7 @@ from keyfold.ingestion.ingest_settings import QUARANTINE
 from keyfold.ingestion.parsing import Reject, ValidatedRows
 from keyfold.ingestion.segments import copies_of_history, write_segment
 from keyfold.ingestion.sources.kafka.offsets import OffsetRange
-from keyfold.ingestion.split import Output, Split, TopicAccess, Written, WrittenEvents
+from keyfold.ingestion.split import Split, SplitResult, TopicAccess, WrittenEvents
 from keyfold.lakehouse.data_files import WrittenFile, write_data_file
 from keyfold.stream import INGESTED_AT
 from keyfold.times import micros
@@ -27,27 +27,25 @@ _LINES = 1 << 40
 
 
 class SplitWriter:
-    """Collects rows of one stream, and writes them as data files."""
+    """Collects the rows of a split, and writes them as data files. `result` has what was written."""
 
-    def __init__(self, output: Output) -> None:
-        self.counts = IngestCounts()
-        self.events: list[WrittenEvents] = []
-        self.rejected: list[WrittenFile] = []
-        self._output = output
+    def __init__(self, split: Split) -> None:
+        self.result = SplitResult()
+        self._split = split
         self._frames: list[pl.DataFrame] = []
         self._places: list[Numbers] = []
         self._rejects: list[tuple[str, str | None, Reject | str]] = []
         self._rows = self._bytes = 0
 
     @property
-    def held(self) -> tuple[int, float]:
-        """Rows and bytes in memory."""
-        return self._rows, self._bytes
+    def is_large(self) -> bool:
+        """Whether enough is in memory to write it."""
+        return self._rows >= ROWS_A_FILE or self._bytes >= BYTES_A_FILE
 
     def take(self, rows: ValidatedRows, place: int, file: str, first_line: int = 0) -> None:
         """Add rows of an input, whose lines are numbered from `first_line` on."""
         rejected = len(rows.rejects)
-        self.counts += IngestCounts(0, rows.read, rows.read - rejected, rejected, untimed=rows.untimed)
+        self.result.counts += IngestCounts(0, rows.read, rows.read - rejected, rejected, untimed=rows.untimed)
         if rows.accepted.height:
             self._frames.append(rows.accepted)
             # Relative to the first line, since offsets may be larger than `_LINES`.
@@ -57,9 +55,14 @@ class SplitWriter:
         self._bytes += rows.accepted.estimated_size() + sum(len(reject.raw) for reject in rows.rejects)
 
     def reject_file(self, file: str, reason: str) -> None:
-        """Reject a file as a whole."""
-        self._rejects.append((file, None, reason))
-        self.counts += IngestCounts(rows_read=1, quarantined=1)
+        """Reject a file as a whole. If streams share the landing, it belongs to the first one."""
+        if self._split.stream.name == self._split.streams[0].name:
+            self._rejects.append((file, None, reason))
+            self.result.counts += IngestCounts(rows_read=1, quarantined=1)
+
+    def count_file(self) -> None:
+        """Count a file that was read."""
+        self.result.counts += IngestCounts(files=1)
 
     def reject_gap(self, access: TopicAccess, lost: OffsetRange) -> None:
         """Record expired messages as one rejected row."""
@@ -71,13 +74,13 @@ class SplitWriter:
         )
         self._rejects.append((access.where(lost.partition), None, Reject("", lost.start, reason)))
         self._rows += 1
-        self.counts += IngestCounts(rows_read=1, quarantined=1)
+        self.result.counts += IngestCounts(rows_read=1, quarantined=1)
 
     def add(self, other: "SplitWriter") -> None:
         """Add everything of another writer."""
-        self.counts += other.counts
-        self.events += other.events
-        self.rejected += other.rejected
+        self.result.counts += other.result.counts
+        self.result.events += other.result.events
+        self.result.rejects += other.result.rejects
         self._frames += other._frames
         self._places += other._places
         self._rejects += other._rejects
@@ -87,88 +90,34 @@ class SplitWriter:
     def write(self) -> None:
         """Write what is in memory."""
         if self._rejects:
-            self.rejected.append(_write_rejects(self._output, self._rejects))
+            self.result.rejects.append(_write_rejects(self._split, self._rejects))
         if self._frames:
             frame, places = pl.concat(self._frames), np.concatenate(self._places)
             self._frames, self._places = [], []
-            duplicates, written = _write_events(self._output, frame, places)
-            self.counts += IngestCounts(accepted=-duplicates, duplicates=duplicates)
-            self.events += written
+            duplicates, written = _write_events(self._split, frame, places)
+            self.result.counts += IngestCounts(accepted=-duplicates, duplicates=duplicates)
+            self.result.events += written
         self._frames, self._places, self._rejects = [], [], []
         self._rows = self._bytes = 0
 
-    def result(self) -> Written:
-        """Return the counts and the written files."""
-        return Written(self.counts, self.events, self.rejected)
-
     def discard(self) -> None:
         """Remove what was written."""
-        for one in self.events:
-            (self._output.events / one.file.path).unlink(missing_ok=True)
+        for one in self.result.events:
+            (self._split.events / one.file.path).unlink(missing_ok=True)
             if one.segment is not None:
-                (self._output.ids / one.segment.name).unlink(missing_ok=True)
-                (self._output.ids / one.places).unlink(missing_ok=True)
-        for file in self.rejected:
-            (self._output.quarantine / file.path).unlink(missing_ok=True)
+                (self._split.ids / one.segment.name).unlink(missing_ok=True)
+                (self._split.ids / one.places).unlink(missing_ok=True)
+        for file in self.result.rejects:
+            (self._split.quarantine / file.path).unlink(missing_ok=True)
 
 
-class SplitWriters:
-    """Collects rows of a split, by stream. Rejected files and gaps belong to the first stream."""
-
-    def __init__(self, split: Split) -> None:
-        self._writers = {one.stream.name: SplitWriter(one) for one in split.outputs}
-        self._owner = self._writers.get(split.streams[0].name)
-
-    @property
-    def is_large(self) -> bool:
-        held = [one.held for one in self._writers.values()]
-        return sum(rows for rows, _ in held) >= ROWS_A_FILE or sum(size for _, size in held) >= BYTES_A_FILE
-
-    def take(self, stream: str, rows: ValidatedRows, place: int, file: str, first_line: int = 0) -> None:
-        """Add rows of an input; see `SplitWriter.take`."""
-        self._writers[stream].take(rows, place, file, first_line)
-
-    def reject_file(self, file: str, reason: str) -> None:
-        """Reject a file as a whole."""
-        if self._owner is not None:
-            self._owner.reject_file(file, reason)
-
-    def reject_gap(self, access: TopicAccess, lost: OffsetRange) -> None:
-        """Record expired messages once: for the first stream, or for another if the first one had read them in time."""
-        (self._owner or next(iter(self._writers.values()))).reject_gap(access, lost)
-
-    def count_file(self) -> None:
-        """Count a file that was read."""
-        for one in self._writers.values():
-            one.counts += IngestCounts(files=1)
-
-    def add(self, other: "SplitWriters") -> None:
-        """Add everything of other writers."""
-        for name, one in self._writers.items():
-            one.add(other._writers[name])
-
-    def write(self) -> None:
-        """Write what is in memory."""
-        for one in self._writers.values():
-            one.write()
-
-    def discard(self) -> None:
-        """Remove what was written."""
-        for one in self._writers.values():
-            one.discard()
-
-    def results(self) -> list[Written]:
-        """Return the counts and the written files, by output."""
-        return [one.result() for one in self._writers.values()]
-
-
-def _write_events(output: Output, frame: pl.DataFrame, places: Numbers) -> tuple[int, list[WrittenEvents]]:
+def _write_events(split: Split, frame: pl.DataFrame, places: Numbers) -> tuple[int, list[WrittenEvents]]:
     """Write accepted rows except known copies, and return the number of copies and the files."""
-    stream = output.stream
+    stream = split.stream
     ids = event_ids(stream, frame) if stream.event_id else None
     copies = 0
     if ids is not None:
-        is_copy = copies_of_history(output.ids, output.segments, ids, micros(stream.duplicate_window))
+        is_copy = copies_of_history(split.ids, split.segments, ids, micros(stream.duplicate_window))
         # Other copies within the batch are decided later, since they depend on the rows of earlier splits.
         is_copy |= same_time_copies(ids, places)
         if copies := int(is_copy.sum()):
@@ -182,29 +131,29 @@ def _write_events(output: Output, frame: pl.DataFrame, places: Numbers) -> tuple
             (frame.filter(mask), places[mask], None if ids is None else ids.take(mask))
             for mask in (~by_arrival, by_arrival)
         ]
-    return copies, [_write_part(output, *part) for part in parts if part[0].height]
+    return copies, [_write_part(split, *part) for part in parts if part[0].height]
 
 
-def _write_part(output: Output, frame: pl.DataFrame, places: Numbers, ids: Ids | None) -> WrittenEvents:
+def _write_part(split: Split, frame: pl.DataFrame, places: Numbers, ids: Ids | None) -> WrittenEvents:
     """Write rows as one data file, in order of time."""
-    stream = output.stream
+    stream = split.stream
     times = frame[stream.event_time]
     if not times.is_sorted():
         order = times.arg_sort().to_numpy().astype(np.int64)
         frame, places = frame[order], places[order]
         ids = ids.take(order) if ids is not None else None
-    file = write_data_file(frame, output.events, stream.event_schema)
+    file = write_data_file(frame, split.events, stream.event_schema)
     if ids is None:
         return WrittenEvents(file)
     # The driver needs the positions to compare rows of different splits, and to find copies in this file again.
     order = ids.sorted_order()
-    segment = write_segment(output.ids, ids.take(order))
+    segment = write_segment(split.ids, ids.take(order))
     name = f"{uuid.uuid4().hex}.places.npy"
-    write_array(output.ids / name, np.stack([places[order], order]))
+    write_array(split.ids / name, np.stack([places[order], order]))
     return WrittenEvents(file, segment, name)
 
 
-def _write_rejects(output: Output, rejects: Sequence[tuple[str, str | None, Reject | str]]) -> WrittenFile:
+def _write_rejects(split: Split, rejects: Sequence[tuple[str, str | None, Reject | str]]) -> WrittenFile:
     rows = [
         (None, file, None, reject, None)
         if isinstance(reject, str)
@@ -212,5 +161,5 @@ def _write_rejects(output: Output, rejects: Sequence[tuple[str, str | None, Reje
         for file, header, reject in rejects
     ]
     schema = {"raw": pl.String, "file": pl.String, "line": pl.Int64, "reason": pl.String, "header": pl.String}
-    frame = pl.DataFrame(rows, schema, orient="row").with_columns(batch=pl.lit(output.batch, pl.Int64))
-    return write_data_file(frame, output.quarantine, QUARANTINE)
+    frame = pl.DataFrame(rows, schema, orient="row").with_columns(batch=pl.lit(split.batch, pl.Int64))
+    return write_data_file(frame, split.quarantine, QUARANTINE)

@@ -1,4 +1,4 @@
-"""Check the streams that share a landing folder or a topic, which is read once. Each row belongs to one stream."""
+"""Check the streams that share a landing folder or a topic. Each row belongs to one stream."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations

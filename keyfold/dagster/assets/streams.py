@@ -69,7 +69,7 @@ def stream_assets(
 ) -> tuple[dg.AssetSpec, dg.AssetsDefinition]:
     """Build the asset of the landing folder or topic (external) and the asset of the tables that ingest writes.
 
-    The same asset ingests the streams that share the landing, reading it once; their tables belong to the same group.
+    The same asset ingests the streams that share the landing; their tables belong to the same group.
 
     Args:
         stream: the stream of the files or messages.

@@ -1,16 +1,8 @@
 """Parse raw events into typed, validated rows: NDJSON, CSV and Parquet files, and Kafka messages."""
 
-from keyfold.ingestion.parsing.files import parse_file, parse_shared_file
-from keyfold.ingestion.parsing.messages import parse_messages, parse_shared_messages
+from keyfold.ingestion.parsing.files import parse_file
+from keyfold.ingestion.parsing.messages import parse_messages
 from keyfold.ingestion.parsing.rows import Reject, ValidatedRows
 from keyfold.ingestion.parsing.text import UnreadableFileError
 
-__all__ = [
-    "Reject",
-    "UnreadableFileError",
-    "ValidatedRows",
-    "parse_file",
-    "parse_messages",
-    "parse_shared_file",
-    "parse_shared_messages",
-]
+__all__ = ["Reject", "UnreadableFileError", "ValidatedRows", "parse_file", "parse_messages"]

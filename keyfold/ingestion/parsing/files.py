@@ -2,12 +2,14 @@
 
 import errno
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
 import pyarrow as pa
+from polars.exceptions import PanicException
 
+from keyfold.errors import first_line
 from keyfold.ingestion.formats import READABLE, file_type
 from keyfold.ingestion.parsing.csv_lines import read_csv
 from keyfold.ingestion.parsing.exploding import exploded
@@ -20,7 +22,7 @@ from keyfold.ingestion.parsing.text import UnreadableFileError, read_chunks
 from keyfold.storage.object_path import StoreError
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
-from keyfold.stream.raw_paths import TEXT_OF, name_of, path_of
+from keyfold.stream.raw_paths import TEXT_OF, name_of
 
 _FILE_FAULTS = {None, errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG}
 """Error numbers of faulty files (None: errors of Arrow and gzip). Others, such as a full or failing disk, are not the file's
@@ -32,6 +34,8 @@ def parse_file(
     path: Place,
     arrived: datetime,
     landing: Place | None = None,
+    oldest: datetime | None = None,
+    sharing: Sequence[Stream] = (),
 ) -> Iterator[ValidatedRows]:
     """Parse a file, chunk by chunk.
 
@@ -40,41 +44,20 @@ def parse_file(
         path: the file, whose extension determines its format.
         arrived: when it was admitted (UTC).
         landing: the folder to which the path is relative, for columns taken from it; without it, the file's name is used.
+        oldest: the oldest event time that is accepted; None if any is.
+        sharing: all streams that share the landing, its own first, which also gets the rejects that belong to no stream.
 
     Raises:
         UnreadableFileError: the file is rejected as a whole; rows yielded before do not count.
     """
-    for _, rows in parse_shared_file([stream], {stream.name: None}, path, arrived, landing):
-        yield rows
-
-
-def parse_shared_file(
-    streams: Sequence[Stream],
-    wanted: Mapping[str, datetime | None],
-    path: Place,
-    arrived: datetime,
-    landing: Place | None = None,
-) -> Iterator[tuple[str, ValidatedRows]]:
-    """Parse a file of a landing that streams may share, chunk by chunk, and yield rows with the names of their streams.
-
-    Args:
-        streams: the streams that share the landing, its own first, which also gets the rejects that belong to no stream.
-        wanted: the streams whose rows are needed, each with the oldest event time that is accepted.
-        path, arrived, landing: as for `parse_file`.
-
-    Raises:
-        UnreadableFileError: as `parse_file`.
-    """
     value = path_value(path, landing)
     with _faults_of_files():
-        for stream, rows in _route(streams, wanted, path):
-            if stream.name not in wanted:
-                continue
+        for rows in _read(stream, Routes(stream, sharing) if len(sharing) > 1 else None, path):
             if not rows.columns.num_rows:
-                yield stream.name, none_accepted(stream, rows)
+                yield none_accepted(stream, rows)
                 continue
             for part in exploded(stream, rows):
-                yield stream.name, validate_rows(stream, part, arrived, value, wanted[stream.name])
+                yield validate_rows(stream, part, arrived, value, oldest)
 
 
 @contextmanager
@@ -95,69 +78,44 @@ def _faults_of_files() -> Iterator[None]:
         raise UnreadableFileError(f"the file cannot be read: {error.strerror or error}") from None
     except (EOFError, zlib.error, pa.ArrowException) as error:
         raise UnreadableFileError(f"the file cannot be read: {error}") from None
+    except PanicException as error:
+        raise UnreadableFileError(
+            f"the file cannot be read: it has a value that no reader takes ({first_line(error)})"
+        ) from None
 
 
-def _read(stream: Stream, path: Place) -> Iterator[Rows]:
-    schema = stream.raw_schema
-    form = file_type(path).format
-    if form == "parquet":
-        yield from read_parquet(schema, path, stream.max_file_bytes, stream.max_line_bytes)
-        return
-    if form is None:
-        raise UnreadableFileError(f"the file's extension is not one that ingest reads ({READABLE})")
-    text = read_chunks(path, max_line=stream.max_line_bytes, max_bytes=stream.max_file_bytes)
-    yield from read_csv(_flat(stream), text) if form == "csv" else read_json(schema, text, missing=stream.missing)
-
-
-def _route(
-    streams: Sequence[Stream], wanted: Mapping[str, datetime | None], path: Place
-) -> Iterator[tuple[Stream, Rows]]:
-    """Read the file once, and assign its rows to streams."""
-    if len(streams) == 1:
-        yield from ((streams[0], rows) for rows in _read(streams[0], path))
-        return
-    routes, form, any_of = Routes(streams), file_type(path).format, streams[0]
+def _read(stream: Stream, routes: Routes | None, path: Place) -> Iterator[Rows]:
+    """Read the rows of a stream."""
+    form, unfit = file_type(path).format, ""
     if form is None:
         raise UnreadableFileError(f"the file's extension is not one that ingest reads ({READABLE})")
     if form == "parquet":
-        # Names only: each stream has its own types, which `misfit` compares below.
-        names = {path_of(name)[0]: None for name in routes.columns} | {
-            name: None for one in streams for name in one.raw_schema.names
-        }
-        schema = pa.schema([(str(name), pa.null()) for name in names])
-        for rows in read_parquet(schema, path, any_of.max_file_bytes, any_of.max_line_bytes):
-            for stream, own in route_rows(routes, rows, wanted):
-                why = misfit(stream.raw_schema, rows.columns.schema)
-                yield stream, all_rejected(own, why) if why and own.columns.num_rows else own
-        return
-    text = read_chunks(path, max_line=any_of.max_line_bytes, max_bytes=any_of.max_file_bytes)
-    if form == "json":
-        yield from route_lines(routes, text, wanted)
-        return
-    unfit = {one.name: why for one in streams if (why := _unfit_for_csv(one))}
-    flat = [name for one in streams if one.name not in unfit for name in _flat(one).names]
-    schema = pa.schema([(name, pa.string()) for name in dict.fromkeys((*flat, *routes.columns))])
-    for rows in read_csv(schema, text):
-        for stream, own in route_rows(routes, rows, wanted):
-            yield (
-                stream,
-                all_rejected(own, unfit[stream.name]) if stream.name in unfit and own.columns.num_rows else own,
-            )
+        # Of a file that streams share, names only: if it does not fit this stream, only this stream's rows are rejected.
+        schema = routes.raw_columns if routes else stream.raw_schema
+        parts = read_parquet(schema, path, stream.max_file_bytes, stream.max_line_bytes)
+    else:
+        text = read_chunks(path, max_line=stream.max_line_bytes, max_bytes=stream.max_file_bytes)
+        if form == "json":
+            yield from route_lines(routes, text) if routes else read_json(stream.raw_schema, text, stream.missing)
+            return
+        unfit = _unfit_for_csv(stream)
+        if unfit and not routes:
+            raise UnreadableFileError(unfit)
+        flat = [] if unfit else [name.removesuffix(TEXT_OF) for name in stream.raw_names]
+        names = dict.fromkeys([*flat, *(routes.columns if routes else ())])
+        parts = read_csv(pa.schema([(name, pa.string()) for name in names]), text)
+    for rows in parts:
+        if not routes:
+            yield rows
+            continue
+        own = route_rows(routes, rows)
+        why = unfit if form == "csv" else misfit(stream.raw_schema, rows.columns.schema)
+        yield all_rejected(own, why) if why and own.columns.num_rows else own
 
 
-def _flat(stream: Stream) -> pa.Schema:
-    """Return the schema for reading CSV: raw names, not paths.
-
-    Raises:
-        UnreadableFileError: the stream needs lists or objects, which CSV does not have.
-    """
-    if why := _unfit_for_csv(stream):
-        raise UnreadableFileError(why)
-    return pa.schema([(name.removesuffix(TEXT_OF), pa.string()) for name in stream.raw_names])
-
-
-def _unfit_for_csv(stream: Stream) -> str | None:
+def _unfit_for_csv(stream: Stream) -> str:
+    """Say why a stream cannot have rows of CSV; empty if it can."""
     if stream.list_path is None and TEXT_OF not in stream.raw_names:
-        return None
+        return ""
     what = "the text of a whole JSON line" if stream.list_path is None else f"{name_of(stream.list_path)}[]"
     return f"the file is CSV, which has no lists or objects, but stream {stream.name} needs {what}"

@@ -4,10 +4,9 @@ Faults that reject a file as a whole (binary, not UTF-8, too long) reject a sing
 without a value are rejected too, so that every message is accounted for.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +15,8 @@ import pyarrow as pa
 
 from keyfold.ingestion.parsing.exploding import exploded
 from keyfold.ingestion.parsing.json_lines import read_objects, read_values
-from keyfold.ingestion.parsing.routing import Keys, Routes, mask, read_keys, rejected, text_of
-from keyfold.ingestion.parsing.rows import Reject, Rows, ValidatedRows, none_accepted, validate_rows
+from keyfold.ingestion.parsing.routing import Keys, Routes, read_keys, text_of
+from keyfold.ingestion.parsing.rows import Reject, Rows, ValidatedRows, validate_rows
 from keyfold.stream import Stream
 
 Numbers = npt.NDArray[np.int64]
@@ -35,8 +34,9 @@ def parse_messages(
     faults: Mapping[int, str] | None = None,
     path: str | None = None,
     oldest: datetime | None = None,
+    sharing: Sequence[Stream] = (),
 ) -> ValidatedRows:
-    """Parse messages.
+    """Parse messages, of which those of other streams are left out.
 
     Args:
         stream: the stream of the messages.
@@ -47,81 +47,41 @@ def parse_messages(
         faults: faults of messages outside of their values, by position.
         path: the value of columns that the stream takes from the path.
         oldest: the oldest event time that is accepted; None if any is.
+        sharing: all streams that share the topic, its own first, which also gets the rejects that belong to no stream: a
+            message whose value cannot be read is one, unless the conditions use only columns outside of the value.
     """
+    faults, rejects = faults or {}, list[Reject]()
+    if len(sharing) > 1:
+        assert beside is not None  # noqa: S101 - a topic's reader gives it
+        routes = Routes(stream, sharing)
+        keys = _keys(routes, stream.max_line_bytes, values, numbers, beside)
+        chosen, rejects = routes.choose(
+            keys.texts,
+            keys.rejects,
+            lambda row, why: Reject(_shown(values[keys.at[row]]), int(numbers[keys.at[row]]), why),
+        )
+        at = np.sort(keys.at[chosen])
+        values, numbers = [values[one] for one in at], numbers[at]
+        arrived = arrived if isinstance(arrived, datetime) else arrived.gather(at)
+        beside = beside.select([name for name in stream.raw_schema.names if name in beside.column_names]).take(
+            pa.array(at)
+        )
+        faults = {place: faults[one] for place, one in enumerate(at.tolist()) if one in faults}
     own = {} if beside is None else {name: beside.column(name) for name in beside.column_names}
     schema = pa.schema([field for field in stream.raw_schema if field.name not in own])
     rows = None if faults else _read_at_once(stream, schema, values, numbers)
     if rows is None:
-        rows = _read_one_by_one(stream, schema, values, numbers, faults or {})
+        rows = _read_one_by_one(stream, schema, values, numbers, faults)
     # As numbers increase, a search for a row's number finds the position of its message.
     columns, at = rows.columns, np.searchsorted(numbers, rows.lines)
     for name, column in own.items():
         columns = columns.append_column(name, column.take(pa.array(at)))
     parts = []
-    for part in exploded(stream, replace(rows, columns=columns)):
+    for part in exploded(stream, replace(rows, columns=columns, rejects=[*rows.rejects, *rejects])):
         at = np.searchsorted(numbers, part.lines)
         arrivals = arrived if isinstance(arrived, datetime) else arrived.gather(at)
         parts.append(validate_rows(stream, part, arrivals, path, oldest))
     return parts[0] if len(parts) == 1 else _together(parts)
-
-
-def parse_shared_messages(
-    streams: Sequence[Stream],
-    wanted: Mapping[str, datetime | None],
-    values: Sequence[bytes | None],
-    numbers: Numbers,
-    arrived: datetime | pl.Series,
-    *,
-    beside: pa.Table,
-    faults: Mapping[int, str],
-    path: str | None = None,
-) -> Iterator[tuple[str, ValidatedRows]]:
-    """Parse messages of a topic that streams may share, and yield rows with the names of their streams.
-
-    A message whose value cannot be read goes to the first stream, unless the conditions use only columns outside of the value.
-
-    Args:
-        streams: the streams that share the topic, its own first, which also gets the rejects that belong to no stream.
-        wanted: the streams whose rows are needed, each with the oldest event time that is accepted.
-        values, numbers, arrived, beside, faults, path: as for `parse_messages`.
-    """
-    owner = streams[0]
-    if len(streams) == 1:
-        oldest = wanted[owner.name]
-        yield (
-            owner.name,
-            parse_messages(owner, values, numbers, arrived, beside=beside, faults=faults, path=path, oldest=oldest),
-        )
-        return
-    routes = Routes(streams)
-    keys = _keys(routes, owner.max_line_bytes, values, numbers, beside)
-    chosen, reason = routes.choose(keys.texts)
-    # Messages that belong to no stream, or to several, are rejects of the first stream.
-    nobodys = [
-        Reject(_shown(values[keys.at[row]]), int(numbers[keys.at[row]]), reason(row))
-        for row in np.flatnonzero(chosen < 0).tolist()
-    ]
-    if owner.name in wanted:
-        yield owner.name, none_accepted(owner, rejected([*keys.rejects, *nobodys]))
-    for place, stream in enumerate(streams):
-        own = mask(len(values), keys.at[chosen == place])
-        if stream.name not in wanted or not own.any():
-            continue
-        positions = np.flatnonzero(own)
-        asked = [name for name in stream.raw_schema.names if name in beside.column_names]
-        yield (
-            stream.name,
-            parse_messages(
-                stream,
-                list(compress(values, own.tolist())),
-                numbers[own],
-                arrived if isinstance(arrived, datetime) else arrived.gather(positions),
-                beside=beside.select(asked).take(pa.array(positions)),
-                faults={int(np.searchsorted(positions, at)): why for at, why in faults.items() if own[at]},
-                path=path,
-                oldest=wanted[stream.name],
-            ),
-        )
 
 
 def _keys(routes: Routes, limit: int, values: Sequence[bytes | None], numbers: Numbers, beside: pa.Table) -> Keys:

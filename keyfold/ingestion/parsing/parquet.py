@@ -75,6 +75,8 @@ def read_parquet(schema: pa.Schema, path: Place, max_bytes: int, max_row: int) -
         ]
         done = expanded = 0
         for batch in file.iter_batches(max(1, min([BATCH_ROWS, *counts])), use_threads=False):
+            # A corrupt file may have texts that are not UTF-8, or lengths beyond its bytes, on which Polars relies.
+            batch.validate(full=True)
             for part, size in _parts(batch, done, max_row):
                 # The footer does not say how long dictionary values are that many rows share, so sum up while reading.
                 expanded += size

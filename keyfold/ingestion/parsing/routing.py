@@ -1,11 +1,11 @@
-"""Assign the rows of a shared landing to streams: each row to the stream whose condition it fulfils.
+"""Choose a stream's rows in a landing that streams share: each row belongs to the stream whose condition it fulfils.
 
 Conditions are evaluated first, on raw columns as text. Then each row is read with the columns and types of its own stream
 only. So the result is the same as from a file with only that stream's rows.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 
@@ -25,43 +25,59 @@ from keyfold.stream.raw_paths import path_of, read_schema
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-_NOBODY = -1
-_SEVERAL = -2
 _BLANK = b" \t\r\n"
 
 
 class Routes:
-    """The conditions of streams that share a landing, its own first."""
+    """The conditions of streams that share a landing, for reading the rows of one of them.
 
-    def __init__(self, streams: Sequence[Stream]) -> None:
-        self.streams = streams
+    Attributes:
+        stream: the stream whose rows are wanted. The first one also gets the rows that belong to none or to several.
+        columns: the raw columns of the conditions.
+    """
+
+    def __init__(self, stream: Stream, streams: Sequence[Stream]) -> None:
+        self.stream = stream
         self.columns = tuple(dict.fromkeys(name for one in streams for name in one.condition_columns))
+        self._streams = streams
         self._names = [one.name for one in streams]
 
-    def choose(self, texts: pl.DataFrame) -> tuple[Numbers, Callable[[int], str]]:
-        """Choose a stream for each row.
+    @property
+    def raw_columns(self) -> pa.Schema:
+        """The raw columns of the stream and of the conditions, without types."""
+        names = dict.fromkeys((*self.stream.raw_schema.names, *(str(path_of(name)[0]) for name in self.columns)))
+        return pa.schema([(name, pa.null()) for name in names])
+
+    def choose(
+        self, texts: pl.DataFrame, unread: Sequence[Reject], reject: Callable[[int, str], Reject]
+    ) -> tuple[Numbers, list[Reject]]:
+        """Choose the stream's rows.
 
         Args:
             texts: the columns of the conditions, as text.
+            unread: the rows that could not be read.
+            reject: makes the reject of a row, with its reason.
 
         Returns:
-            The index of each row's stream, negative if it has none; and a function that returns the reason for a row without
-            a stream.
+            The positions of the stream's rows, and the rejects that go to it: none, unless it is the first one.
         """
-        held = np.zeros((texts.height, len(self.streams)), np.bool_)
-        for at, stream in enumerate(self.streams):
+        held = np.zeros((texts.height, len(self._names)), np.bool_)
+        for at, stream in enumerate(self._streams):
             assert stream.condition is not None  # noqa: S101 - `check_sharing` has checked it
             held[:, at] = texts.with_columns(stream.condition.alias("\0"))["\0"].to_numpy()
-        count = held.sum(axis=1)
-        chosen = np.where(count == 1, held.argmax(axis=1), np.where(count, _SEVERAL, _NOBODY))
+        count, place = held.sum(axis=1), self._names.index(self.stream.name)
+        rejects = (
+            []
+            if place
+            else [*unread, *(reject(at, self._reason(held[at])) for at in np.flatnonzero(count != 1).tolist())]
+        )
+        return np.flatnonzero(held[:, place] & (count == 1)), rejects
 
-        def reason(position: int) -> str:
-            if chosen[position] == _NOBODY:
-                return f"it belongs to no stream: no condition holds of those of {', '.join(self._names)}"
-            names = " and ".join(compress(self._names, held[position]))
-            return f"it belongs to several streams: the conditions of {names} hold"
-
-        return chosen, reason
+    def _reason(self, held: Mask) -> str:
+        if not held.any():
+            return f"it belongs to no stream: no condition holds of those of {', '.join(self._names)}"
+        names = " and ".join(compress(self._names, held))
+        return f"it belongs to several streams: the conditions of {names} hold"
 
 
 @dataclass(frozen=True)
@@ -79,38 +95,40 @@ class Keys:
     rejects: Sequence[Reject] = ()
 
 
-def route_lines(routes: Routes, text: Iterator[bytes], wanted: Mapping[str, object]) -> Iterator[tuple[Stream, Rows]]:
-    """Yield the rows of JSON lines by stream. Rows without a stream are rejects of the first one."""
+def route_lines(routes: Routes, text: Iterator[bytes]) -> Iterator[Rows]:
+    """Yield the stream's rows of JSON lines."""
     line = 1
     for chunk in text:
         ended = chunk.count(b"\n")
         if chunk.strip(_BLANK):
             values = chunk.split(b"\n")
-            numbers = np.arange(line, line + len(values), dtype=np.int64)
-            keys = read_keys(routes.columns, values, numbers)
-            chosen, reason = routes.choose(keys.texts)
-            nobodys = [
-                Reject(line_text(values[keys.at[row]]), int(numbers[keys.at[row]]), reason(row))
-                for row in np.flatnonzero(chosen < 0).tolist()
-            ]
-            yield routes.streams[0], rejected([*keys.rejects, *nobodys])
-            for place, stream in enumerate(routes.streams):
-                own = mask(len(values), keys.at[chosen == place])
-                if stream.name in wanted and own.any():
-                    yield stream, _read_lines(stream, list(compress(values, own.tolist())), numbers[own])
+            yield _route_values(routes, values, np.arange(line, line + len(values), dtype=np.int64))
         line += ended
 
 
-def route_rows(routes: Routes, rows: Rows, wanted: Mapping[str, object]) -> Iterator[tuple[Stream, Rows]]:
-    """Yield rows that are columns already (CSV, Parquet) by stream; see `route_lines`."""
+def _route_values(routes: Routes, values: Sequence[bytes], numbers: Numbers) -> Rows:
+    keys = read_keys(routes.columns, values, numbers)
+    chosen, rejects = routes.choose(
+        keys.texts,
+        keys.rejects,
+        lambda row, why: Reject(line_text(values[keys.at[row]]), int(numbers[keys.at[row]]), why),
+    )
+    own = np.sort(keys.at[chosen])
+    rows = _read_lines(routes.stream, [values[at] for at in own], numbers[own]) if len(own) else rejected([])
+    return replace(rows, rejects=[*rows.rejects, *rejects])
+
+
+def route_rows(routes: Routes, rows: Rows) -> Rows:
+    """Return the stream's rows of those that are columns already (CSV, Parquet)."""
     texts = pl.DataFrame({name: text_of(rows.columns, name) for name in routes.columns})
-    chosen, reason = routes.choose(texts)
-    nobodys = [Reject(rows.raw(row), int(rows.lines[row]), reason(row)) for row in np.flatnonzero(chosen < 0).tolist()]
-    yield routes.streams[0], rejected([*rows.rejects, *nobodys], rows.header)
-    for place, stream in enumerate(routes.streams):
-        own = np.flatnonzero(chosen == place)
-        if stream.name in wanted and len(own):
-            yield stream, _some(rows, own)
+    own, rejects = routes.choose(texts, rows.rejects, lambda row, why: Reject(rows.raw(row), int(rows.lines[row]), why))
+    return replace(
+        rows,
+        columns=rows.columns.take(pa.array(own)),
+        lines=rows.lines[own],
+        raw=lambda position: rows.raw(int(own[position])),
+        rejects=rejects,
+    )
 
 
 def rejected(rejects: Sequence[Reject], header: str = "") -> Rows:
@@ -151,28 +169,11 @@ def text_of(table: pa.Table, name: str) -> pl.Series:
     return pl.select(pl.coalesce(*texts, pl.repeat(None, table.num_rows, dtype=pl.String))).to_series().alias(name)
 
 
-def mask(count: int, positions: Numbers) -> Mask:
-    """Return a mask of length `count` that is True at the positions."""
-    own = np.zeros(count, np.bool_)
-    own[positions] = True
-    return own
-
-
 def _read_lines(stream: Stream, values: list[bytes], numbers: Numbers) -> Rows:
     table = read_objects(stream.raw_schema, b"\n".join(values), len(values))
     if table is None:
         return read_values(stream.raw_schema, values, numbers, stream.missing)
     return Rows(table, numbers, lambda position: line_text(values[position]))
-
-
-def _some(rows: Rows, own: Numbers) -> Rows:
-    return replace(
-        rows,
-        columns=rows.columns.take(pa.array(own)),
-        lines=rows.lines[own],
-        raw=lambda position: rows.raw(int(own[position])),
-        rejects=(),
-    )
 
 
 def _as_text(column: pa.ChunkedArray) -> pl.Series:

@@ -43,10 +43,9 @@ def landing(tmp_path: Path) -> Path:
 
 
 def look(landing: Path, known: dict[str, KnownFile] | None = None, settle: timedelta = NO_TIME, **options) -> Admission:
-    (found,) = select_files(
-        landing, [known or {}], settle=settle, **({"done_marker": False, "reread_changed": False} | options)
+    return select_files(
+        landing, known or {}, settle=settle, **({"done_marker": False, "reread_changed": False} | options)
     )
-    return found
 
 
 def paths(admission: Admission) -> list[str]:
@@ -228,16 +227,16 @@ def test_a_file_that_changes_while_it_is_read_counts_for_nothing_and_is_read_by_
 ):
     put(landing / "a.json", metric(1))
     growing = put(landing / "b.json", metric(2))
-    real = split_reader.parse_shared_file
+    real = split_reader.parse_file_safely
 
-    def parse(streams, wanted, path, *rest):
-        yield from real(streams, wanted, path, *rest)
+    def parse(stream, path, *rest):
+        yield from real(stream, path, *rest)
         if path == growing:
             with growing.open("a") as file:
                 file.write(metric(3))
 
     with monkeypatch.context() as patch:
-        patch.setattr(split_reader, "parse_shared_file", parse)
+        patch.setattr(split_reader, "parse_file_safely", parse)
         first = ingest(SPARK, lakehouse, METRICS, landing)
     assert (first.files, first.accepted, first.waiting) == (1, 1, 1)
     assert list(known_files(lakehouse, "metrics", landing)) == ["a.json"]

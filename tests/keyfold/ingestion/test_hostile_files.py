@@ -1,15 +1,24 @@
-"""Files that may do harm, in whole runs: links out of the landing folder, and a file of few bytes that unpacks to much."""
+"""Files that may do harm, in whole runs: links out of the landing folder, and files in which bits have flipped."""
 
+import gzip
+import os
+import random
+import signal
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from keyfold.ingestion import ingest
+from keyfold.ingestion.parsing import child
 from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.stream import Stream
 from spark_jobs.streams import METRICS
 from tests.keyfold.ingestion.test_admission import metric, put, quarantine
 from tests.keyfold.ingestion.test_batch import changed, crash_at, no_spark
-from tests.keyfold.ingestion.test_run import Crash
+from tests.keyfold.ingestion.test_run import Crash, check_counts, rows
 
 
 @pytest.fixture
@@ -29,3 +38,92 @@ def test_a_file_in_whose_place_a_link_leads_out_once_it_is_planned_is_quarantine
     assert (summary.accepted, summary.quarantined) == (0, 1)
     (reject,) = quarantine(lakehouse)
     assert reject["reason"].startswith("the link leads out of the landing folder")
+
+
+EVENTS = Stream(
+    name="metrics",
+    schema=pa.schema(
+        [pa.field("key", pa.string()), METRICS.schema.field("timestamp"), pa.field("value", pa.float64())]
+    ),
+    event_time="timestamp",
+)
+COUNT = 200
+
+
+def parquet(**more: pa.Array) -> bytes:
+    times = pa.array([1_700_000_000_000_000 + at for at in range(COUNT)], pa.timestamp("us", tz="UTC"))
+    keys = pa.array([f"x{at % 5}" for at in range(COUNT)])
+    rows = pa.table({"key": keys, "timestamp": times, "value": pa.array(range(COUNT), pa.float64())} | more)
+    content = pa.BufferOutputStream()
+    pq.write_table(rows, content)
+    return content.getvalue().to_pybytes()
+
+
+def compressed() -> bytes:
+    line = '{"key": "x", "timestamp": "2026-01-01T00:00:00Z", "value": 1}\n'
+    return gzip.compress((line * COUNT).encode(), mtime=0)
+
+
+@pytest.mark.parametrize(("ending", "content", "flips"), [("parquet", parquet(), 400), ("json.gz", compressed(), 100)])
+def test_files_in_which_a_bit_has_flipped_are_read_or_quarantined_by_name_and_stop_no_other(
+    lakehouse: Lakehouse, landing: Path, ending: str, content: bytes, flips: int
+):
+    seeded = random.Random(35)
+    for number in range(flips):
+        flipped = bytearray(content)
+        bit = seeded.randrange(len(content) * 8)
+        flipped[bit // 8] ^= 1 << bit % 8
+        (landing / f"{number:03d}.{ending}").write_bytes(flipped)
+    put(landing / "last.json", metric(1))
+    summary = ingest(no_spark(1), lakehouse, EVENTS, landing)
+    check_counts(lakehouse, summary, EVENTS)
+    assert summary.files == flips + 1
+    unreadable = [row for row in quarantine(lakehouse) if row["line"] is None]
+    assert len({row["file"] for row in unreadable}) == len(unreadable) > flips // 5
+    assert all(row["raw"] is None and row["reason"].startswith("the file ") for row in unreadable)
+    assert "1.0" in {str(row[2]) for row in rows(lakehouse.events("metrics"))}
+    assert ingest(no_spark(1), lakehouse, EVENTS, landing).files == 0
+
+
+def test_a_date_that_panics_polars_makes_its_file_unreadable(lakehouse: Lakehouse, landing: Path):
+    (landing / "a.parquet").write_bytes(parquet(key=pa.array([1 << 30] * COUNT, pa.int32()).cast(pa.date32())))
+    (landing / "b.parquet").write_bytes(parquet())
+    summary = ingest(no_spark(1), lakehouse, EVENTS, landing)
+    assert (summary.files, summary.accepted) == (2, COUNT)
+    assert {Path(row["file"]).name for row in quarantine(lakehouse)} == {"a.parquet"}
+
+
+@pytest.mark.parametrize(("crashes", "accepted", "reason"), [(1, COUNT, None), (2, 0, "its reader crashed (SIGABRT)")])
+def test_a_file_whose_reader_crashes_is_tried_again_in_another_process(
+    lakehouse: Lakehouse,
+    landing: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    crashes: int,
+    accepted: int,
+    reason: str | None,
+):
+    (landing / "a.parquet").write_bytes(parquet())
+    put(landing / "b.json", metric(1))
+    left, start = [signal.SIGABRT] * crashes, child._Child.__init__
+
+    def starts_and_crashes(self: child._Child) -> None:
+        start(self)
+        if left:
+            os.kill(self._process.pid, left.pop())
+
+    child._end_child()
+    monkeypatch.setattr(child._Child, "__init__", starts_and_crashes)
+    summary = ingest(no_spark(1), lakehouse, EVENTS, landing)
+    assert (summary.files, summary.accepted) == (2, accepted + 1)
+    assert [row["reason"] for row in quarantine(lakehouse)] == [f"the file cannot be read: {reason}"] * (crashes - 1)
+
+
+def test_a_reader_that_answers_no_more_is_ended(landing: Path, monkeypatch: pytest.MonkeyPatch):
+    (landing / "a.parquet").write_bytes(parquet())
+    child._end_child()
+    hangs = child._child()
+    os.kill(hangs._process.pid, signal.SIGSTOP)
+    monkeypatch.setattr(child, "SILENCE", 0.1)
+    with pytest.raises(child.ReaderEndedError, match=r"has not gone on for 0\.1 s"):
+        next(child.parse_file_safely(EVENTS, landing / "a.parquet", datetime.now(UTC), landing, None, ()))
+    assert not hangs.is_alive

@@ -13,7 +13,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold.ingestion import batch, ingest, ingest_totals, planning, shared_batches, split_reader, split_writer
+from keyfold.ingestion import batch, ingest, ingest_run, ingest_totals, planning, split_reader, split_writer
 from keyfold.ingestion.sources.kafka.messages import Messages
 from keyfold.ingestion.sources.kafka.offsets import MESSAGE_BYTES, OffsetRange, TopicState
 from keyfold.ingestion.sources.kafka.settings import KafkaSettings
@@ -94,7 +94,7 @@ def test_any_cut_and_any_crash_leaves_the_events_that_stand(
         changed(split_writer, ROWS_A_FILE=rows_a_file),
         changed(split_reader, TopicReader=topic.reader),
         changed(planning, topic_state=topic.state),
-        changed(shared_batches, topic_id=topic.id),
+        changed(ingest_run, topic_id=topic.id),
     ):
         lakehouse, spark = Lakehouse(Path(folder) / "home"), no_spark(parallelism)
         for news in runs:
