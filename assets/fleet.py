@@ -4,7 +4,7 @@ from assets.plots.fleet import plot_days, plot_trips, plot_warnings
 from keyfold.dagster.assets.keyed_asset import JobAssets
 from spark_jobs.jobs.fleet_days import FLEET_DAYS
 from spark_jobs.jobs.fleet_warnings.job import FLEET_WARNINGS
-from spark_jobs.jobs.vehicle_trips.job import VEHICLE_TRIPS
+from spark_jobs.jobs.vehicle_trips import VEHICLE_TRIPS
 from spark_jobs.streams import TELEMETRY
 
 GROUP = "fleet"

@@ -1,31 +1,9 @@
-"""Compute distances on the earth, and declare the columns that trips and days of vehicles share."""
+"""Compute distances on the earth."""
 
 import polars as pl
-import pyarrow as pa
-
-from keyfold import column, required
 
 EARTH_RADIUS_IN_METRES = 6_371_008.8
 """Mean radius R1 of the WGS 84 ellipsoid (IUGG)."""
-
-
-PLACE = ("latitude", "longitude", "time")
-MOTION = ("speed", "time")
-"""Columns of telemetry that a place, or a movement, depends on."""
-
-MOVING_SECONDS = required("moving_seconds", pa.float64(), "Time after points that move", unit="seconds", made_of=MOTION)
-
-IDLE_SECONDS = required(
-    "idle_seconds", pa.float64(), "Time in pauses of trips, shorter than `stop_after`", unit="seconds", made_of=MOTION
-)
-
-FUEL_USED = column(
-    "fuel_used",
-    pa.float64(),
-    "Sum of falls between consecutive fuel readings; NULL without a reading",
-    unit="litres",
-    made_of="fuel_level time",
-)
 
 
 def great_circle_metres(latitude: pl.Expr, longitude: pl.Expr, to_latitude: pl.Expr, to_longitude: pl.Expr) -> pl.Expr:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from expectations import vehicle_stops, vehicle_trips
-from spark_jobs.jobs.vehicle_trips.job import VEHICLE_STOP, VEHICLE_TRIP
+from spark_jobs.jobs.vehicle_trips import VEHICLE_STOP, VEHICLE_TRIP
 from tests.expectations.failed_checks import rows_found
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -6,6 +6,7 @@ from keyfold.operators.aggregation.aggregates import (
     count,
     distinct,
     divided,
+    falls,
     first,
     greatest,
     last,
@@ -19,6 +20,7 @@ from keyfold.operators.aggregation.running import running
 from keyfold.operators.aggregation.running_totals import totals
 from keyfold.operators.aggregation.sessions import sessions
 from keyfold.operators.aggregation.sessions_until import sessions_until
+from keyfold.operators.aggregation.sessions_while import sessions_while
 from keyfold.operators.aggregation.windows import TimeZone, windows
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "count",
     "distinct",
     "divided",
+    "falls",
     "first",
     "greatest",
     "last",
@@ -38,6 +41,7 @@ __all__ = [
     "running",
     "sessions",
     "sessions_until",
+    "sessions_while",
     "top_rows",
     "total",
     "totals",

@@ -29,7 +29,7 @@ class Aggregate:
     """
 
     value: pl.Expr
-    joined: Literal["sum", "min", "max", "mean", "first", "last", "between", "distinct"]
+    joined: Literal["sum", "min", "max", "mean", "first", "last", "between", "falls", "distinct"]
     ignored: tuple[Any, ...] = ()
 
     @property
@@ -81,8 +81,13 @@ def last(value: str | pl.Expr) -> Aggregate:
 
 
 def between(value: pl.Expr) -> Aggregate:
-    """Sum a whole number of each two consecutive events; `pl.col("x").shift()` is of the earlier one. For `sessions_until`."""
+    """Sum a whole number of each two consecutive events; `pl.col("x").shift()` is of the earlier one. For sessions."""
     return Aggregate(value, "between")
+
+
+def falls(value: pl.Expr) -> Aggregate:
+    """Sum the falls between consecutive known values, whole and not negative; NULL if none is known. For `sessions_while`."""
+    return Aggregate(value, "falls")
 
 
 def divided(value: pl.Expr, by: float) -> pl.Expr:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
@@ -16,16 +15,12 @@ from keyfold.keyed.job.step import DEADLINE, Clock, Step, Waiting
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.job.timeouts import Timeout
 from keyfold.keyed.rows.codec import empty
-from keyfold.keyed.rows.exact_sums import in_int64, sums_from
 from keyfold.operators.aggregation.aggregates import Aggregate
-from keyfold.operators.ordering import in_order
+from keyfold.operators.aggregation.spans import Rows, Spans, kept_fields, ranges
 from keyfold.stream import TIMESTAMP
 from keyfold.times import micros, to_micros, to_times
 
 CLOSED_AT = "closed_at"
-
-Rows = NDArray[np.intp]
-Flags = NDArray[np.bool_]
 
 
 def sessions_until(
@@ -101,9 +96,8 @@ def sessions_until(
             raise Misconfigured(f"job {name}: {column} is a {one.joined}; sessions have count, first, last and between")
     if len(counts) != 1 or len(starts) != 1:
         raise Misconfigured(f"job {name}: sessions need one count, and one first({event_time!r})")
-    kept = {column: _kept_type(one, events) for column, one in of.items() if one.joined != "last"}
     others = [one.with_nullable(True) for one in events if one.name not in key]
-    stretch = pa.schema([*map(events.field, key), *(pa.field(*one) for one in kept.items()), *others])
+    stretch = pa.schema([*map(events.field, key), *kept_fields(of, events), *others])
     state = pa.schema([*stretch, pa.field(CLOSED_AT, TIMESTAMP), pa.field(DEADLINE, TIMESTAMP)])
     rides = _Sessions(
         name, of, until, key, event_time, counts[0], starts[0], stretch, silence.add_column(state), events, output,
@@ -130,10 +124,6 @@ def sessions_until(
         "one_per_key": pl.col(starts[0]).is_not_null() | pl.col(CLOSED_AT).is_not_null(),
     }
     return KeyedJob(**declared, **settings)
-
-
-def _kept_type(one: Aggregate, events: pa.Schema) -> pa.DataType:
-    return pa.int64() if one.joined != "first" else events.field(one.column).type
 
 
 class _Rules(NamedTuple):
@@ -250,8 +240,10 @@ class _Ordered:
 
     def __init__(self, sessions: _Sessions, stretches: pl.DataFrame, rules: _Rules) -> None:
         self._sessions, self._rules = sessions, rules
-        ties = [one for one in sessions.events.names if one not in (*sessions.key, sessions.event_time)]
-        ordered = in_order(stretches, sessions.key, sessions.event_time, ties)
+        self._spans = Spans(
+            sessions.of, stretches, sessions.key, sessions.event_time, sessions.events.names, sessions.start
+        )
+        ordered = self._spans.ordered
         self._rows, self._starts, self._lasts = ordered.events, ordered.starts, ordered.lasts
         self._time = to_micros(self._rows[sessions.event_time])
         self._ends_it = self._rows.select(sessions.until.fill_null(value=False)).to_series().to_numpy()
@@ -260,13 +252,6 @@ class _Ordered:
             is_end[:-1] |= np.diff(self._time) > micros(rules.gap)
         is_end[self._lasts] = True
         self._ends = np.flatnonzero(is_end)
-        self._counts = self._rows[sessions.counted].to_numpy()
-        self._counts_until = np.cumsum(self._counts)
-        self._between = {column: one.value for column, one in sessions.of.items() if one.joined == "between"}
-        # Only the first row of a session contains a sum.
-        self._sums = {column: self._rows[column].fill_null(0).cast(pl.Int128) for column in self._between}
-        names = dict.fromkeys(name for value in self._between.values() for name in value.meta.root_names())
-        self._legs = self._rows.select(list(names))
 
     def cut(self) -> _Cut:
         """Close the sessions that are due, and sum up the rows of the others that the watermark has passed."""
@@ -286,7 +271,7 @@ class _Ordered:
             still_open.append(self._folded(first[~closes], last[~closes], times.filter(pl.Series(~closes))))
             goes_on = closes & (end < last)
             first, last, closed_at = end[goes_on] + 1, last[goes_on], closed_at[goes_on]
-            session, rows = _ranges(first, last)
+            session, rows = ranges(first, last)
             is_late = self._time[rows] <= closed_at[session] + closed_for
             late.append(self._rows[rows[is_late]])
             # Late events come before the others.
@@ -296,57 +281,22 @@ class _Ordered:
 
     def _summed(self, first: Rows, last: Rows, closed_at: pl.Series) -> pl.DataFrame:
         """Build one row per closed session."""
-        ends, values = self._rows[last], self._aggregates(first, last)
-        lasts = {column: one.value for column, one in self._sessions.of.items() if one.joined == "last"}
-        values |= ends.select(**lasts).to_dict()
-        return pl.DataFrame({**ends.select(self._sessions.key).to_dict(), **values, CLOSED_AT: closed_at})
+        values = {**self._spans.aggregates(first, last), **self._spans.lasts(last), CLOSED_AT: closed_at}
+        return self._rows[first].select(self._sessions.key).with_columns(**values)
 
     def _folded(self, first: Rows, last: Rows, deadline: pl.Series) -> pl.DataFrame:
         """Return the rows of open sessions: passed events summed up in one row, the others unchanged."""
         passed_until = np.append(0, np.cumsum(self._time <= micros(self._rules.watermark)))
         n_passed = passed_until[last + 1] - passed_until[first]
         head = first + np.maximum(n_passed - 1, 0)
-        session, rows = _ranges(head, last)
-        kept = self._rows[rows]
+        session, rows = ranges(head, last)
+        kept = self._spans.whole(rows)
         heads = np.flatnonzero(np.diff(session, prepend=-1))
         is_longer = head > first
-        values = self._aggregates(first[is_longer], head[is_longer])
+        values = self._spans.aggregates(first[is_longer], head[is_longer])
         return kept.with_columns(
             *(kept[column].scatter(heads[is_longer], of_first) for column, of_first in values.items()),
             pl.Series(DEADLINE, [None], pl.Datetime("us", "UTC"))
             .new_from_index(0, kept.height)
             .scatter(heads, deadline),
         )
-
-    def _aggregates(self, first: Rows, last: Rows) -> dict[str, pl.Series]:
-        """Return the aggregates that state has, of the rows from each first to its last."""
-        begins, start = self._rows[first], self._sessions.start
-        firsts = {
-            column: pl.when(pl.col(start).is_null()).then(one.value).otherwise(pl.col(column))
-            for column, one in self._sessions.of.items()
-            if one.joined == "first"
-        }
-        values = begins.select(**firsts).to_dict()
-        values[self._sessions.counted] = pl.Series(
-            self._counts_until[last] - self._counts_until[first] + self._counts[first]
-        )
-        longer = last > first
-        _, rows = _ranges(first[longer], last[longer])
-        lengths, summed = (last - first + 1)[longer], np.flatnonzero(longer)
-        starts = np.cumsum(lengths) - lengths
-        keys = self._rows[self._sessions.key[0]].gather(first)
-        for column, value in self._between.items():
-            total = self._sums[column].gather(first)
-            if rows.size:
-                legs = self._legs[rows].select(value).to_series().to_numpy().copy()
-                legs[starts] = 0
-                total = total.scatter(summed, total.gather(summed) + sums_from(starts, legs))
-            values[column] = pl.Series(in_int64(total, column, keys))
-        return values
-
-
-def _ranges(first: Rows, last: Rows) -> tuple[Rows, Rows]:
-    """Return all rows from each first to its last, and the number of the range of each."""
-    lengths = last - first + 1
-    place = np.repeat(np.arange(first.size), lengths)
-    return place, np.arange(place.size) + (first - (np.cumsum(lengths) - lengths))[place]

@@ -13,7 +13,7 @@ from keyfold.keyed.rows.codec import empty, encode, polars_schema
 from keyfold.keyed.running.blobs import CLOCK, BatchClock
 from keyfold.keyed.running.operator import PartitionOperator, StepError
 from keyfold.times import micros
-from spark_jobs.jobs.vehicle_trips.job import VEHICLE_STOP, VEHICLE_TRIPS
+from spark_jobs.jobs.vehicle_trips import VEHICLE_STOP, VEHICLE_TRIPS
 from spark_jobs.streams import TELEMETRY
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -22,7 +22,7 @@ from spark_jobs.jobs.model_totals import MODEL_TOTALS
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from spark_jobs.jobs.top_products import TOP_PRODUCTS, sum_up
-from spark_jobs.jobs.vehicle_trips.job import VEHICLE_TRIPS
+from spark_jobs.jobs.vehicle_trips import VEHICLE_TRIPS
 from tests.examples import examples
 from tests.spark_jobs.jobs.test_ride_summaries import point as ride_point
 from tests.spark_jobs.jobs.test_vehicle_trips import LONG_PAST_ALL, NOON, point

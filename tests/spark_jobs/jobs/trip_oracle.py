@@ -177,8 +177,8 @@ def _stop(points: list[Point], end: datetime, reason: str) -> dict:
 
 
 def _order(point: Point) -> tuple:
-    told, heat = point["acceleration"], point["engine_temperature"]
-    braking = None if told is None else told <= -HARSH_BRAKING
-    accelerating = None if told is None else told >= HARSH_ACCELERATION
-    rest = [(one is not None, one or 0) for one in (point["fuel_level"], braking, accelerating, heat)]
-    return point["time"], point["latitude"], point["longitude"], point["speed"], *rest
+    known = [
+        (one is not None, one or 0)
+        for one in (point[name] for name in ("fuel_level", "acceleration", "engine_temperature"))
+    ]
+    return point["time"], point["latitude"], point["longitude"], point["speed"], *known

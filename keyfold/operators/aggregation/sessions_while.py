@@ -1,0 +1,268 @@
+"""Make jobs that cut a key's events into sessions in which a condition holds, and the time between them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from keyfold.errors import Misconfigured
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.step import DEADLINE, Clock, Step
+from keyfold.keyed.job.tables import OutputTable
+from keyfold.keyed.job.timeouts import Timeout
+from keyfold.keyed.rows.codec import empty
+from keyfold.operators.aggregation.aggregates import Aggregate
+from keyfold.operators.aggregation.spans import Rows, Spans, kept_fields, ranges
+from keyfold.stream import TIMESTAMP
+from keyfold.times import micros, to_micros, to_times
+
+HOLDS, ENDED = "holds", "ended"
+
+Flags = NDArray[np.bool_]
+_NEVER = 2**62
+
+
+def sessions_while(
+    name: str,
+    of: Mapping[str, Aggregate],
+    *,
+    while_: pl.Expr,
+    pause: timedelta,
+    key: tuple[str, ...],
+    event_time: str,
+    events: pa.Schema,
+    output: pa.Schema,
+    silence: Timeout,
+    between: OutputTable,
+    then: Mapping[str, pl.Expr] | None = None,
+    **settings: Any,
+) -> KeyedJob:
+    """Make a job that writes one row per session in which a condition holds, and one per stretch of time between sessions.
+
+    - **A session** goes from the first event for which `while_` is true to the last; events for which it is not, for less than
+      `pause`, are part of it. All other events are of the time between sessions, which ends with the next session. Both end
+      with a silence longer than `silence`. In processing time that is from the run that brought the key's last event; events
+      that wait are taken first.
+    - **The event that ends it**, the first of what follows without a silence, counts in all aggregates except the count.
+    - **Written** when the watermark has passed the end: `pause` after the event that ends a session, or the silence.
+    - **Late events**: those at or behind the watermark.
+    - **Order**: an event waits until the watermark has passed it; then events go by event time, ties by all other columns.
+    - **State**: per key one row that sums up what the watermark has passed, the events that may be a pause, and those ahead of
+      the watermark.
+
+    NaN in a column that may be NULL counts as NULL.
+
+    Args:
+        name: the job's name.
+        of: the aggregates by column: one `count`, and `first`, `last`, `between`, `falls`, `total`, `least` or `greatest`. One is
+            the first event time.
+        while_: the condition of an event; never NULL.
+        pause: event time without the condition that ends a session.
+        key: the key columns.
+        event_time: the events' time column.
+        events: columns of the events.
+        output: columns of the table of sessions: the key, any of `of`, and of `then`.
+        silence: the longest silence.
+        between: the table of the time between sessions, of the same columns.
+        then: columns computed from the aggregates, `holds` (whether it is a session) and `ended` (by an event, not a silence).
+        settings: other arguments of `KeyedJob`, including `stream` and `watermark_delay`.
+
+    Raises:
+        Misconfigured: there is not one count and one first event time.
+
+    Example:
+        >>> from datetime import UTC, datetime
+        >>> from keyfold import Stream, TestHarness
+        >>> from keyfold.operators.aggregation import count, first, last
+        >>> pump = pa.field("pump", pa.string(), nullable=False)
+        >>> read = pa.schema([pump, pa.field("at", TIMESTAMP, nullable=False), ("watts", pa.int64())])
+        >>> output = pa.schema([pump, ("until", TIMESTAMP), ("n", pa.int64())])
+        >>> job = sessions_while(
+        ...     "pumping", {"since": first("at"), "until": last("at"), "n": count()}, while_=pl.col("watts") > 0,
+        ...     pause=timedelta(minutes=5), key=("pump",), event_time="at", events=read, output=output,
+        ...     between=OutputTable("resting", output, events=pl.col("n").sum()), silence=Timeout(timedelta(hours=1)),
+        ...     stream=Stream("readings", read, event_time="at"), watermark_delay=timedelta(0),
+        ... )
+        >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
+        >>> times = [noon + timedelta(minutes=minutes) for minutes in (0, 2, 4, 6, 11)]
+        >>> came = pl.DataFrame({"pump": ["a"] * 5, "at": times, "watts": [7, 0, 7, 0, 0]})
+        >>> harness.batch(came).tables["pumping"].select("until", "n").rows() == [(times[3], 3)]
+        True
+    """
+    counts = [column for column, one in of.items() if one.counts]
+    starts = [column for column, one in of.items() if one.joined == "first" and one.column == event_time]
+    if len(counts) != 1 or len(starts) != 1:
+        raise Misconfigured(f"job {name}: sessions need one count, and one first({event_time!r})")
+    others = [one.with_nullable(True) for one in events if one.name not in key]
+    rows = [*map(events.field, key), *kept_fields(of, events), *others]
+    state = pa.schema([*rows, pa.field(HOLDS, pa.bool_()), pa.field(DEADLINE, TIMESTAMP)])
+    number = pl.col(counts[0]).sum()
+    journeys = _While(
+        of, while_, pause, key, event_time, counts[0], starts[0], events, state, output, silence, between, then or {}
+    )
+    declared: dict[str, Any] = {
+        "name": name,
+        "key": key,
+        "event_time": event_time,
+        "events": events,
+        "state": silence.add_column(state),
+        "output": output,
+        "step": journeys.step,
+        "step_decides_late": True,
+        "side_outputs": (between,),
+        "output_events": number,
+        "state_events": number,
+        # A key has one row of what has passed, beside any number of events.
+        "one_per_key": pl.col(starts[0]).is_not_null(),
+    }
+    return KeyedJob(**declared, **settings)
+
+
+@dataclass(frozen=True)
+class _While:
+    """The step of `sessions_while`. A row of state is an event, or has a `start` and stands for all that has passed of a key."""
+
+    of: Mapping[str, Aggregate]
+    while_: pl.Expr
+    pause: timedelta
+    key: tuple[str, ...]
+    event_time: str
+    counted: str
+    start: str
+    events: pa.Schema
+    state: pa.Schema
+    output: pa.Schema
+    silence: Timeout
+    between: OutputTable
+    then: Mapping[str, pl.Expr]
+
+    def step(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+        is_late = events[self.event_time] <= clock.late_watermark
+        late, on_time = events.filter(is_late), events.filter(~is_late)
+        over, going_on = self.silence.part(state, self.key, clock)
+        names = self.state.names
+        cuts = [_Cut(self, over.select(names), clock, is_over=True)] if over.height else []
+        rows = pl.concat([going_on.select(names), self._waiting(on_time)])
+        if (rows[DEADLINE] <= clock.watermark).any():
+            waits = (pl.col(self.event_time) > clock.watermark) & pl.col(self.start).is_null()
+            cuts.append(_Cut(self, rows.filter(~waits), clock))
+            rows = pl.concat([cuts[-1].still_open(), rows.filter(waits)])
+        between = self.between.schema
+        return Step(
+            state=self.silence.renew(rows, going_on, on_time, self.key, clock),
+            output=pl.concat([empty(self.output), *(one.ended(self.output, holds=True) for one in cuts)]),
+            late=late,
+            side={
+                self.between.name: pl.concat([empty(between), *(one.ended(between, holds=False) for one in cuts)]),
+            },
+        )
+
+    def _waiting(self, events: pl.DataFrame) -> pl.DataFrame:
+        """Convert events to rows of state that wait for the watermark."""
+        floats = [one.name for one in self.events if one.nullable and pa.types.is_floating(one.type)]
+        known = events.with_columns(
+            pl.col(floats).fill_nan(None),
+            pl.lit(1, pl.Int64).alias(self.counted),
+            pl.col(self.event_time).alias(DEADLINE),
+        )
+        return pl.concat([empty(self.state), known], how="diagonal")
+
+
+class _Cut:
+    """Rows that the watermark has passed, in order, cut into parts: sessions, and the time between them.
+
+    Arrays have one value per part. `first` and `last` are its rows; `until` is the row that ends it if one follows without a
+    silence, which counts in the aggregates.
+    """
+
+    def __init__(self, job: _While, rows: pl.DataFrame, clock: Clock, *, is_over: bool = False) -> None:
+        self._job = job
+        self._spans = Spans(job.of, rows, job.key, job.event_time, job.events.names, job.start)
+        self._rows, begins_key = self._spans.ordered.events, self._spans.ordered.begins_key
+        time, watermark, pause = to_micros(self._rows[job.event_time]), micros(clock.watermark), micros(job.pause)
+        holds = self._rows.select(job.while_).to_series().to_numpy().copy()
+        firsts = self._spans.whole(self._spans.ordered.starts)[HOLDS]
+        known = firsts.is_not_null().to_numpy()
+        holds[self._spans.ordered.starts[known]] = firsts.drop_nulls().to_numpy()
+        silence = micros(job.silence.after) if job.silence.in_event_time else None
+        after_silence = begins_key.copy()
+        if silence is not None:
+            after_silence[1:] |= np.diff(time) > silence
+        self._first = _firsts(time, holds, after_silence, pause)
+        self._last = np.append(self._first[1:] - 1, time.size - 1)
+        self._holds = holds[self._first]
+        is_joined = np.append(~after_silence[self._first[1:]], False)
+        self._until = self._last + is_joined
+
+        # A part has ended when another of its key follows, other than what a session may pause in, or when it is due.
+        is_followed = np.append(~begins_key[self._first[1:]], False)
+        silent_at = np.full(self._last.size, _NEVER)
+        if silence is not None:
+            silent_at = time[self._last] + silence
+        elif is_over:
+            # Only the last part of a key can fall silent: events followed the others.
+            silent_at = np.where(is_followed, _NEVER, time[self._last])
+        following = np.minimum(np.arange(1, self._first.size + 1), self._first.size - 1)
+        may_pause = self._holds & is_joined
+        stands_at = time[self._until] + pause
+        self._is_ended_by_event = np.where(self._holds, may_pause & (stands_at <= silent_at[following]), is_joined)
+        due_at = np.where(may_pause, np.minimum(stands_at, silent_at[following]), silent_at)
+        is_past = np.where(may_pause, is_followed[following], is_followed)
+        self._has_ended = is_past | (due_at <= watermark) | is_over
+        self._deadline = to_times(due_at).set(pl.Series(due_at == _NEVER), None)
+
+    def ended(self, schema: pa.Schema, *, holds: bool) -> pl.DataFrame:
+        """Return the rows of sessions that have ended, or of the time between."""
+        parts = np.flatnonzero(self._has_ended & (self._holds == holds))
+        first, until = self._first[parts], self._until[parts]
+        used = {column: how for column, how in self._job.then.items() if column in schema.names}
+        needed = {*schema.names, *(name for how in used.values() for name in how.meta.root_names())}
+        values = self._spans.aggregates(first, until, self._last[parts], needed) | self._spans.lasts(until)
+        values[ENDED] = pl.Series(self._is_ended_by_event[parts])
+        rows = self._rows[first].select(self._job.key).with_columns(pl.lit(holds).alias(HOLDS), **values)
+        return rows.with_columns(**used).select(schema.names)
+
+    def still_open(self) -> pl.DataFrame:
+        """Return one row per key of what has passed, and the events that may be a pause of its session."""
+        is_open = ~self._has_ended
+        # What follows an open session may be a pause of it.
+        may_be_pause = np.append(False, is_open[:-1] & self._holds[:-1] & (self._until > self._last)[:-1])
+        kept, pauses = np.flatnonzero(is_open & ~may_be_pause), np.flatnonzero(is_open & may_be_pause)
+        first, last = self._first[kept], self._last[kept]
+        heads = self._spans.whole(last).with_columns(
+            **self._spans.aggregates(first, last),
+            **{HOLDS: pl.Series(self._holds[kept]), DEADLINE: self._deadline.gather(kept)},
+        )
+        for one in self._job.of.values():
+            if one.joined == "falls":
+                # The last reading that is known, from which the next one may fall.
+                (name,) = one.value.meta.root_names()
+                known = self._spans.last_known(one, first, last)
+                heads = heads.with_columns(self._rows[name].gather(known.set(known < 0, None)).alias(name))
+        _, rows = ranges(self._first[pauses], self._last[pauses])
+        return pl.concat(
+            [heads, self._spans.whole(rows).with_columns(pl.lit(None, pl.Datetime("us", "UTC")).alias(DEADLINE))]
+        )
+
+
+def _firsts(time: Rows, holds: Flags, after_silence: Flags, pause: int) -> Rows:
+    """Return the first row of each part.
+
+    A run is a sequence of rows that all hold or all do not. A run that does not, between two that do, is a pause of one session
+    if it is shorter than `pause`, from its first event to the next that holds.
+    """
+    begins_run = after_silence.copy()
+    begins_run[1:] |= holds[1:] != holds[:-1]
+    run = np.flatnonzero(begins_run)
+    is_joined = ~after_silence[run]
+    is_followed = np.append(is_joined[1:], False)
+    until_next = np.append(time[run[1:]] - time[run[:-1]], 0)
+    is_pause = ~holds[run] & is_joined & is_followed & (until_next < pause)
+    goes_on = is_pause.copy()
+    goes_on[1:] |= is_pause[:-1]
+    return run[~goes_on]

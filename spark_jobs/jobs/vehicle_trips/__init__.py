@@ -1,1 +1,0 @@
-"""Find trips and stops of vehicles: the job, and how points become trips and stops."""
