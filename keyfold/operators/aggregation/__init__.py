@@ -21,6 +21,7 @@ from keyfold.operators.aggregation.running_totals import totals
 from keyfold.operators.aggregation.sessions import sessions
 from keyfold.operators.aggregation.sessions_until import sessions_until
 from keyfold.operators.aggregation.sessions_while import sessions_while
+from keyfold.operators.aggregation.top_of_windows import top_of_windows
 from keyfold.operators.aggregation.windows import TimeZone, windows
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "sessions",
     "sessions_until",
     "sessions_while",
+    "top_of_windows",
     "top_rows",
     "total",
     "totals",

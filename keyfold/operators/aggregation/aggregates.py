@@ -26,11 +26,13 @@ class Aggregate:
         value: the value of one event, an expression over the columns of the event table.
         joined: how values are combined; NULLs are ignored.
         ignored: values of `distinct` that do not count.
+        kind: the type of a sum in state, if it is not that of the table's column of this name.
     """
 
     value: pl.Expr
     joined: Literal["sum", "min", "max", "mean", "first", "last", "between", "falls", "distinct"]
     ignored: tuple[Any, ...] = ()
+    kind: pa.DataType | None = None
 
     @property
     def column(self) -> str:
@@ -50,9 +52,12 @@ def count(where: pl.Expr | None = None) -> Aggregate:
     return Aggregate(one, "sum")
 
 
-def total(value: str | pl.Expr) -> Aggregate:
-    """Sum integers or decimals exactly; 0 if there are no values. A sum that overflows its column raises an error."""
-    return Aggregate(_value(value), "sum")
+def total(value: str | pl.Expr, kind: pa.DataType | None = None) -> Aggregate:
+    """Sum integers or decimals exactly; 0 if there are no values. A sum that overflows its column raises an error.
+
+    `kind` is the sum's type if it is not that of the table's column of its name, such as a decimal that is shown as a float.
+    """
+    return Aggregate(_value(value), "sum", kind=kind)
 
 
 def least(value: str | pl.Expr) -> Aggregate:
@@ -118,12 +123,19 @@ class Aggregates:
         self._of = {**of, counted: count()}
         undeclared = {
             name: column(
-                name, pa.int64(), f"{name} of these events", made_of=one.value.meta.root_names(), nullable=False
+                name,
+                one.kind or pa.int64(),
+                f"{name} of these events",
+                made_of=one.value.meta.root_names(),
+                nullable=one.kind is not None,
             )
             for name, one in of.items()
         }
         undeclared[counted] = number_of_events(counted, event_time)
-        self.fields = [output.field(name) if name in output.names else undeclared[name] for name in self._of]
+        self.fields = [
+            output.field(name) if name in output.names and self._of[name].kind is None else undeclared[name]
+            for name in self._of
+        ]
         self._sums = [field.name for field in self.fields if self._of[field.name].joined == "sum"]
         for field in self.fields:
             if field.name in self._sums and not (field.type == pa.int64() or types.is_decimal128(field.type)):

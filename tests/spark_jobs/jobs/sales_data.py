@@ -7,8 +7,9 @@ from typing import Any
 import duckdb
 import polars as pl
 
+from keyfold import build_job
 from keyfold.keyed.rows.codec import polars_schema
-from spark_jobs.jobs.top_products import PRODUCT_SALE
+from spark_jobs.jobs.top_products import TOP_PRODUCTS
 from spark_jobs.streams import SALES
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -33,7 +34,7 @@ def with_window(sales: pl.DataFrame, window: timedelta = timedelta(hours=1)) -> 
         window_start=(pl.col("time").dt.epoch("us") // length * length).cast(pl.Datetime("us", "UTC")),
         revenue=(pl.col("quantity").cast(pl.Decimal(19, 0)) * price).cast(pl.Decimal(38, 9)),
         n_events=pl.lit(1, pl.Int64),
-    ).select(PRODUCT_SALE.names)
+    ).select(build_job(TOP_PRODUCTS).events.names)
 
 
 def retail(real_data: Path) -> duckdb.DuckDBPyConnection:

@@ -17,11 +17,12 @@ from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.exact_sums import TotalTooLargeError
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse.reading import scan_table
+from keyfold.testing import combined
 from keyfold.times import EPOCH
 from spark_jobs.jobs.model_totals import MODEL_TOTALS
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
-from spark_jobs.jobs.top_products import TOP_PRODUCTS, sum_up
+from spark_jobs.jobs.top_products import TOP_PRODUCTS
 from spark_jobs.jobs.vehicle_trips import VEHICLE_TRIPS
 from tests.examples import examples
 from tests.spark_jobs.jobs.test_ride_summaries import point as ride_point
@@ -84,7 +85,7 @@ def test_revenue_is_exact_or_its_batch_is_refused(runs):
         for item, revenue in run:
             totals[item] += revenue
         try:
-            harness.batch(sum_up(rows).select(job.events.names))
+            harness.batch(combined(job, rows, 1))
         except TotalTooLargeError:
             assert sum(abs(revenue) for _, revenue in run) + sum(map(abs, before.values())) > LARGEST_DECIMAL
             return

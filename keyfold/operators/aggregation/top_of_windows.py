@@ -1,0 +1,144 @@
+"""Make jobs that rank the rows of each window of event time: the best-selling products of an hour."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from keyfold.columns import column
+from keyfold.errors import Misconfigured
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.step import DEADLINE, Clock, Step
+from keyfold.keyed.job.tables import OutputTable
+from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, Aggregates, counting_job, newest
+from keyfold.operators.aggregation.chosen_rows import RANK
+from keyfold.stream import TIMESTAMP, Stream
+from keyfold.times import period_start
+
+START, END, IS_OPEN, GROUPS = "window_start", "window_end", "is_open", "n_groups"
+
+
+def top_of_windows(
+    name: str,
+    n: int,
+    of: Mapping[str, Aggregate],
+    *,
+    stream: Stream,
+    event_time: str,
+    by: tuple[str, ...],
+    highest: str,
+    length: timedelta,
+    output: pa.Schema,
+    whole: OutputTable,
+    latest: OutputTable | None = None,
+    then: Mapping[str, pl.Expr] | None = None,
+    counted: str = COUNTED,
+    **settings: Any,
+) -> KeyedJob:
+    """Make a job that writes the `n` groups of each window with the highest aggregate, once the watermark passes its end.
+
+    - **Windows** follow one another, aligned to 1970-01-01 UTC, and exclude their end. The window is the key, so that ranks
+      cover all groups.
+    - **Late events**: those of a window that had ended before they arrived.
+    - **Ties** are ranked by the columns of `by`. Sums are exact, so neither arrival nor batch boundaries change a row.
+    - **State**: one row per group of an open window. Events are aggregated before the shuffle.
+
+    Args:
+        name: the job's name.
+        n: number of ranks.
+        of: the aggregates by column.
+        stream: the stream.
+        event_time: its time column.
+        by: the columns of a group.
+        highest: the aggregate that ranks groups.
+        length: length of a window.
+        output: columns of the table: `window_start`, `window_end`, `rank`, and any of `by`, `of` and `then`.
+        whole: a table with one row per ended window, the aggregates of all its groups, and `n_groups`, their number. It must
+            count the events (`OutputTable.events`).
+        latest: a table to upsert with the ranks of windows with new events, open ones too (`is_open`).
+        then: columns computed from the others.
+        counted: the column of events and state with the number of events.
+        settings: other arguments of `KeyedJob`, including `watermark_delay`.
+
+    Raises:
+        Misconfigured: `n` is less than 1, or a sum is over floats.
+
+    Example:
+        >>> from datetime import UTC, datetime
+        >>> from keyfold import TestHarness
+        >>> from keyfold.operators.aggregation import total
+        >>> sale = pa.schema([("item", pa.string()), pa.field("at", TIMESTAMP, nullable=False), ("pieces", pa.int64())])
+        >>> hours = OutputTable("hours", pa.schema([(START, TIMESTAMP), (COUNTED, pa.int64())]), events=pl.col(COUNTED).sum())
+        >>> job = top_of_windows(
+        ...     "best", 1, {"pieces": total("pieces")}, stream=Stream("sales", sale, event_time="at"), event_time="at",
+        ...     by=("item",), highest="pieces", length=timedelta(hours=1), whole=hours, watermark_delay=timedelta(0),
+        ...     output=pa.schema([("item", pa.string()), ("pieces", pa.int64())]),
+        ... )
+        >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
+        >>> sold = pl.DataFrame({"item": ["tea", "cup"], "at": [noon] * 2, "pieces": [3, 5]})
+        >>> harness.batch(sold, advance_to=noon + timedelta(hours=1)).tables["best"].rows()
+        [('cup', 5)]
+    """
+    if n < 1:
+        raise Misconfigured(f"job {name}: n is {n}; it must be 1 or more")
+    sums, groups, end = Aggregates(name, of, counted, event_time, output), [START, *by], pl.col(START) + length
+
+    def combine(rows: pl.DataFrame) -> pl.DataFrame:
+        return sums.combined(rows, groups, pl.col(event_time).max())
+
+    def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+        # Decided by the watermark before these events, so that results do not depend on batch boundaries.
+        was_over, is_over = end <= clock.late_watermark, end <= clock.watermark
+        came = events.filter(~was_over)
+        columns = [*groups, *sums.names]
+        rows = sums.joined(pl.concat([state.select(columns), came.select(columns)]), groups)
+        # Of open windows too: their totals are refused as soon as they do not fit.
+        totals = sums.joined(rows, [START], pl.len().cast(pl.Int64).alias(GROUPS)).sort(START)
+        still_open = rows.filter(~is_over)
+        changed = still_open.join(came.select(START).unique(), on=START, how="semi")
+        final, interim = ranked(rows.filter(is_over)), ranked(changed)
+        side = {whole.name: shown(totals.filter(is_over), whole.schema)}
+        if latest is not None:
+            both = ((final, False), (interim, True))
+            parts = [part.with_columns(pl.lit(is_open).alias(IS_OPEN)) for part, is_open in both]
+            side[latest.name] = pl.concat([shown(part, latest.schema) for part in parts])
+        return Step(
+            state=still_open.with_columns(end.alias(DEADLINE)).select(state.columns),
+            output=shown(final, output),
+            late=events.filter(was_over),
+            side=side,
+        )
+
+    def ranked(rows: pl.DataFrame) -> pl.DataFrame:
+        # Sort only the groups that have as much as the n-th.
+        candidates = rows.filter(pl.col(highest) >= pl.col(highest).top_k(n).min().over(START))
+        ordered = candidates.sort(START, highest, *by, descending=[False, True, *(False for _ in by)])
+        return ordered.with_columns(pl.int_range(1, pl.len() + 1).over(START).alias(RANK)).filter(pl.col(RANK) <= n)
+
+    def shown(rows: pl.DataFrame, schema: pa.Schema) -> pl.DataFrame:
+        used = {one: how for one, how in (then or {}).items() if one in schema.names}
+        return rows.with_columns(end.alias(END)).with_columns(**used).select(schema.names)
+
+    start, deadline = (
+        column(one, TIMESTAMP, what, made_of=(event_time,), nullable=False)
+        for one, what in ((START, "Start of the window (UTC)"), (DEADLINE, "End of the window (UTC)"))
+    )
+    keyed = [start, *(stream.event_schema.field(one) for one in by)]
+    return counting_job(
+        counted,
+        settings,
+        {START: period_start(pl.col(event_time), length), **sums.derived},
+        name=name,
+        stream=stream,
+        key=(START,),
+        event_time=event_time,
+        events=pa.schema([*keyed, newest(event_time), *sums.fields]),
+        state=pa.schema([*keyed, *sums.fields, deadline]),
+        output=output,
+        step=step,
+        combine=combine,
+        side_outputs=tuple(one for one in (latest, whole) if one is not None),
+        output_events=pl.lit(0),
+    )
