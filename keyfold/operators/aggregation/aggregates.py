@@ -126,7 +126,7 @@ class Aggregates:
                 name,
                 one.kind or pa.int64(),
                 f"{name} of these events",
-                made_of=one.value.meta.root_names(),
+                made_of=list(dict.fromkeys(one.value.meta.root_names())),
                 nullable=one.kind is not None,
             )
             for name, one in of.items()

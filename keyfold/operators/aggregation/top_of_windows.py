@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from keyfold.columns import column
+from keyfold.columns import column, passed_on
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
@@ -125,7 +125,7 @@ def top_of_windows(
         column(one, TIMESTAMP, what, made_of=(event_time,), nullable=False)
         for one, what in ((START, "Start of the window (UTC)"), (DEADLINE, "End of the window (UTC)"))
     )
-    keyed = [start, *(stream.event_schema.field(one) for one in by)]
+    keyed = [start, *passed_on(pa.schema([stream.event_schema.field(one) for one in by]))]
     return counting_job(
         counted,
         settings,
