@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from keyfold.keyed.job.template import JobTemplate
     from keyfold.keyed.reporting.conservation import assert_nothing_lost
     from keyfold.lakehouse import Lakehouse
-    from keyfold.operators.patterns import FollowedBy, Times, Without, pattern_job
     from keyfold.project import Project
     from keyfold.runs import ingest_continuously, run, run_continuously
     from keyfold.session import build_session
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Clock",
     "Damaged",
-    "FollowedBy",
     "IncompatibleState",
     "Input",
     "InvalidData",
@@ -67,10 +65,8 @@ __all__ = [
     "StepFailed",
     "Stream",
     "TestHarness",
-    "Times",
     "Unreachable",
     "Waiting",
-    "Without",
     "assert_nothing_lost",
     "build_job",
     "build_session",
@@ -78,7 +74,6 @@ __all__ = [
     "configured_job",
     "ingest",
     "ingest_continuously",
-    "pattern_job",
     "per_key",
     "read_state",
     "required",
@@ -101,7 +96,6 @@ _MODULES = {
     "keyfold.keyed.job.step": ("Clock", "Step", "Waiting"),
     "keyfold.keyed.job.template": ("JobTemplate",),
     "keyfold.lakehouse": ("Lakehouse",),
-    "keyfold.operators.patterns": ("FollowedBy", "Times", "Without", "pattern_job"),
     "keyfold.project": ("Project",),
     "keyfold.runs": ("ingest_continuously", "run", "run_continuously"),
     "keyfold.session": ("build_session",),

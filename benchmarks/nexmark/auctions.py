@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from benchmarks.nexmark.streams import AUCTION, BID, PERSON, TIME, UNCOUNTED, reads, required, times, whole
 from keyfold import Clock, Input, KeyedJob, Step
-from keyfold.operators.aggregation import total, totals
+from keyfold.operators import total, totals
 
 _AUCTION = [field for field in AUCTION if field.name != "id"]
 # Auctions have columns of the same names.

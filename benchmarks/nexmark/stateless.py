@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from benchmarks.nexmark.streams import BID, BIDS, TIME, reads, required, text, whole
 from keyfold import KeyedJob, Lookup, Step
-from keyfold.operators.joins import lookup_join
+from keyfold.operators import lookup_join
 
 SIDE_INPUT = "side_input.csv"
 _HOT = {"apple": "0", "google": "1", "facebook": "2", "baidu": "3"}

@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from benchmarks.nexmark.streams import BID, BIDS, TIME, of_bid, required, text, whole
 from keyfold import Clock, KeyedJob, Step
-from keyfold.operators.aggregation import count, greatest, last_rows, least, top_rows, total, totals
+from keyfold.operators import count, greatest, last_rows, least, top_rows, total, totals
 
 _PRICE = pl.col("price")
 _RANKS = {

@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from benchmarks.nexmark.streams import BIDS, TIME, UNCOUNTED, WINDOW, of_bid, reads, text, times, whole
 from keyfold import Clock, Input, KeyedJob, Step
-from keyfold.operators.aggregation import count, sessions, windows
-from keyfold.operators.joins import window_join
+from keyfold.operators import count, sessions, window_join, windows
 from keyfold.stream import INGESTED_AT
 from keyfold.times import period_start
 

@@ -1,1 +1,51 @@
-"""Operators: functions that make whole jobs, or parts of steps, such as joins and patterns."""
+"""Operators: each makes a whole job, from a stream, its key and what to compute.
+
+| function | writes |
+|---|---|
+| `windows`, `top_of_windows` | a row per window of event time, or the highest groups of each |
+| `sessions`, `sessions_until`, `sessions_while` | a row per session: up to a silence, to an event, or while a condition holds |
+| `running`, `last_n` | a row per event: aggregates of all events of the key up to it, or of its last n |
+| `totals`, `top_rows`, `last_rows` | the totals, the highest rows or the last row of each key |
+| `alert`, `pattern_job` | a row when a condition begins or ends, or for each match of a pattern |
+| `as_of_join`, `interval_join`, `lookup_join`, `unbounded_join`, `window_join` | rows of two inputs that belong together |
+
+Their aggregates are the functions in lower case that take a value: `count`, `total`, `mean`, `first`, …
+"""
+
+from keyfold.operators.aggregation.aggregates import (
+    Aggregate,
+    between,
+    count,
+    distinct,
+    divided,
+    falls,
+    first,
+    greatest,
+    last,
+    least,
+    mean,
+    total,
+)
+from keyfold.operators.aggregation.chosen_rows import last_rows, top_rows
+from keyfold.operators.aggregation.last_n import last_n
+from keyfold.operators.aggregation.running import running
+from keyfold.operators.aggregation.running_totals import totals
+from keyfold.operators.aggregation.sessions import sessions
+from keyfold.operators.aggregation.sessions_until import sessions_until
+from keyfold.operators.aggregation.sessions_while import sessions_while
+from keyfold.operators.aggregation.top_of_windows import top_of_windows
+from keyfold.operators.aggregation.windows import TimeZone, windows
+from keyfold.operators.alerts import Held, Listed, alert
+from keyfold.operators.joins.as_of_join import as_of_join
+from keyfold.operators.joins.interval_join import interval_join, unbounded_join
+from keyfold.operators.joins.lookup_join import lookup_join
+from keyfold.operators.joins.window_join import window_join
+from keyfold.operators.patterns.pattern_job import pattern_job
+from keyfold.operators.patterns.vocabulary import FollowedBy, Times, Without
+
+__all__ = [
+    "Aggregate", "FollowedBy", "Held", "Listed", "TimeZone", "Times", "Without", "alert", "as_of_join", "between", "count",
+    "distinct", "divided", "falls", "first", "greatest", "interval_join", "last", "last_n", "last_rows", "least", "lookup_join",
+    "mean", "pattern_job", "running", "sessions", "sessions_until", "sessions_while", "top_of_windows", "top_rows", "total",
+    "totals", "unbounded_join", "window_join", "windows",
+]  # fmt: skip

@@ -11,8 +11,9 @@ from datetime import timedelta
 import polars as pl
 from pydantic import Field
 
-from keyfold import FollowedBy, JobTemplate, KeyedJob, pattern_job
+from keyfold import JobTemplate, KeyedJob
 from keyfold.keyed.job import Duration, EventTimeParameters
+from keyfold.operators import FollowedBy, pattern_job
 from spark_jobs.streams import PAYMENTS
 
 

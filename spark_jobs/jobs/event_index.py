@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 from keyfold import JobTemplate, KeyedJob, KeyfoldError, Stream, required
 from keyfold.columns import passed_on
 from keyfold.keyed.job import DEADLINE, STALE_AT, Names, Window
-from keyfold.operators.aggregation import count, running
+from keyfold.operators import count, running
 from keyfold.operators.aggregation.running import WINDOW_END, WINDOW_START
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.silence import ExpiringParameters

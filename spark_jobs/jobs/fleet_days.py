@@ -15,7 +15,7 @@ from pydantic import Field
 
 from keyfold import JobTemplate, KeyedJob, build_job, column, required
 from keyfold.keyed.job import Delay, EventTimeParameters
-from keyfold.operators.aggregation import TimeZone, count, divided, total, windows
+from keyfold.operators import TimeZone, count, divided, total, windows
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.vehicle_trips import VEHICLE_TRIPS
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from keyfold import JobParameters, JobTemplate, KeyedJob, required
 from keyfold.keyed.job import KeysOf
-from keyfold.operators.aggregation import total, totals
+from keyfold.operators import total, totals
 from keyfold.stream import TIMESTAMP
 from spark_jobs.streams import SALES
 

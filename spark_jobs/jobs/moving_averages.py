@@ -21,7 +21,7 @@ from pydantic import Field, field_validator, model_validator
 from keyfold import JobTemplate, KeyedJob, OutputTable, column, required
 from keyfold.columns import unit_of
 from keyfold.keyed.job import Delay, Duration, Names, Timeout
-from keyfold.operators.aggregation import count, first, last, last_n, mean
+from keyfold.operators import count, first, last, last_n, mean
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.silence import SilentParameters
 from spark_jobs.streams import WEATHER

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from keyfold import JobTemplate, KeyedJob, OutputTable, required
-from keyfold.operators.aggregation import distinct, running, total
+from keyfold.operators import distinct, running, total
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.silence import ExpiringParameters
 from spark_jobs.streams import SALES

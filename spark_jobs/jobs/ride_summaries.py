@@ -25,7 +25,7 @@ from pydantic import Field
 
 from keyfold import JobTemplate, KeyedJob, OutputTable, column, required
 from keyfold.keyed.job import Duration, Timeout
-from keyfold.operators.aggregation import between, count, divided, first, last, sessions_until
+from keyfold.operators import between, count, divided, first, last, sessions_until
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.motion import leg_in_micrometres
 from spark_jobs.jobs.silence import SilentParameters

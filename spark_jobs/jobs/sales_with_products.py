@@ -13,7 +13,7 @@ from pydantic import Field
 from keyfold import Input, JobParameters, JobTemplate, KeyedJob, Lookup, column, required
 from keyfold.columns import passed_on
 from keyfold.keyed.job import FilePath
-from keyfold.operators.joins import lookup_join
+from keyfold.operators import lookup_join
 from spark_jobs.streams import SALES
 
 SALE = pa.schema(

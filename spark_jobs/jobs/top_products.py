@@ -18,7 +18,7 @@ from pydantic import Field
 
 from keyfold import JobTemplate, KeyedJob, OutputTable, required
 from keyfold.keyed.job import Duration, EventTimeParameters
-from keyfold.operators.aggregation import top_of_windows, total
+from keyfold.operators import top_of_windows, total
 from keyfold.stream import TIMESTAMP
 from spark_jobs.streams import SALES
 

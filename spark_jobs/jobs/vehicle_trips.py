@@ -30,7 +30,7 @@ from pydantic import Field
 
 from keyfold import JobTemplate, KeyedJob, OutputTable, column, required
 from keyfold.keyed.job import Duration, Timeout
-from keyfold.operators.aggregation import (
+from keyfold.operators import (
     between,
     count,
     divided,

@@ -76,7 +76,7 @@ def last_n(
     Example:
         >>> from datetime import UTC, datetime, timedelta
         >>> from keyfold import Stream, TestHarness
-        >>> from keyfold.operators.aggregation import count, mean
+        >>> from keyfold.operators import count, mean
         >>> user = pa.field("user", pa.string(), nullable=False)
         >>> paid = pa.schema([user, pa.field("at", TIMESTAMP, nullable=False), ("amount", pa.float64())])
         >>> visits = OutputTable("visits", pa.schema([user, ("n", pa.int64())]), events=pl.col("n").sum())

@@ -82,7 +82,7 @@ def running(
     Example:
         >>> from datetime import UTC, datetime, timedelta
         >>> from keyfold import Stream, TestHarness
-        >>> from keyfold.operators.aggregation import count, total
+        >>> from keyfold.operators import count, total
         >>> user = pa.field("user", pa.string(), nullable=False)
         >>> sale = pa.schema([user, pa.field("at", TIMESTAMP, nullable=False), ("paid", pa.int64())])
         >>> job = running(

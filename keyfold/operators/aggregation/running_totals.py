@@ -43,7 +43,7 @@ def totals(
     Example:
         >>> from datetime import UTC, datetime, timedelta
         >>> from keyfold import Stream, TestHarness
-        >>> from keyfold.operators.aggregation import greatest, total
+        >>> from keyfold.operators import greatest, total
         >>> item = pa.field("item", pa.string(), nullable=False)
         >>> sale = pa.schema([item, ("at", pa.timestamp("us", tz="UTC")), ("price", pa.int64())])
         >>> job = totals(

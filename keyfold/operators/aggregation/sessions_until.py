@@ -74,7 +74,7 @@ def sessions_until(
     Example:
         >>> from datetime import UTC
         >>> from keyfold import Stream, TestHarness
-        >>> from keyfold.operators.aggregation import count, first, last
+        >>> from keyfold.operators import count, first, last
         >>> user = pa.field("user", pa.string(), nullable=False)
         >>> click = pa.schema([user, pa.field("at", TIMESTAMP, nullable=False), ("page", pa.string())])
         >>> job = sessions_until(

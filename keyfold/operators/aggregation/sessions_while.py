@@ -78,7 +78,7 @@ def sessions_while(
     Example:
         >>> from datetime import UTC, datetime
         >>> from keyfold import Stream, TestHarness
-        >>> from keyfold.operators.aggregation import count, first, last
+        >>> from keyfold.operators import count, first, last
         >>> pump = pa.field("pump", pa.string(), nullable=False)
         >>> read = pa.schema([pump, pa.field("at", TIMESTAMP, nullable=False), ("watts", pa.int64())])
         >>> output = pa.schema([pump, ("until", TIMESTAMP), ("n", pa.int64())])

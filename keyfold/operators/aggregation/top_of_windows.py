@@ -68,7 +68,7 @@ def top_of_windows(
     Example:
         >>> from datetime import UTC, datetime
         >>> from keyfold import TestHarness
-        >>> from keyfold.operators.aggregation import total
+        >>> from keyfold.operators import total
         >>> sale = pa.schema([("item", pa.string()), pa.field("at", TIMESTAMP, nullable=False), ("pieces", pa.int64())])
         >>> hours = OutputTable("hours", pa.schema([(START, TIMESTAMP), (COUNTED, pa.int64())]), events=pl.col(COUNTED).sum())
         >>> job = top_of_windows(

@@ -132,7 +132,7 @@ def windows(
     Example:
         >>> from datetime import UTC, datetime
         >>> from keyfold import Stream, TestHarness
-        >>> from keyfold.operators.aggregation import count
+        >>> from keyfold.operators import count
         >>> user = pa.field("user", pa.string(), nullable=False)
         >>> end = pa.field("window_end", TIMESTAMP, nullable=False)
         >>> click = pa.schema([user, pa.field("at", TIMESTAMP, nullable=False)])

@@ -76,7 +76,7 @@ def pattern_job(
         Sales that are taken back within ten minutes.
 
         >>> from datetime import UTC, datetime
-        >>> from keyfold.operators.patterns import FollowedBy
+        >>> from keyfold.operators import FollowedBy
         >>> from keyfold.keyed.calling.harness import TestHarness
         >>> from spark_jobs.streams import SALES
         >>> quantity, minutes = pl.col("quantity"), timedelta(minutes=1)

@@ -28,7 +28,7 @@ from pydantic import Field, model_validator
 from keyfold import JobTemplate, KeyedJob, column, required
 from keyfold.columns import passed_on
 from keyfold.keyed.job import EventTimeParameters, FilePath
-from keyfold.operators.alerts import Held, Listed, alert
+from keyfold.operators import Held, Listed, alert
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.fleet_warnings.geofences import load_geofences
 from spark_jobs.streams import TELEMETRY

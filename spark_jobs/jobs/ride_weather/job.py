@@ -20,7 +20,7 @@ from pydantic import Field
 from keyfold import Input, JobParameters, JobTemplate, KeyedJob, build_job, required
 from keyfold.columns import passed_on
 from keyfold.keyed.job import Delay, Duration, FilePath
-from keyfold.operators.joins import as_of_join
+from keyfold.operators import as_of_join
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES, RIDE_SUMMARY
 from spark_jobs.jobs.ride_weather.stations import AIRPORTS, fingerprint, load_stations, nearest_station
 from spark_jobs.streams import WEATHER

@@ -9,7 +9,7 @@ import pytest
 import keyfold
 from keyfold import Damaged, Input, InvalidData, KeyfoldError, Lakehouse, Lookup, Misconfigured, NotFound, Stream
 from keyfold.keyed.job import lookups
-from keyfold.operators.joins import lookup_join
+from keyfold.operators import lookup_join
 from keyfold.testing import local_spark
 from tests.lake import Lake
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from keyfold import Misconfigured, OutputTable, Stream
 from keyfold.keyed.job import Timeout
 from keyfold.keyed.rows.exact_sums import TotalTooLargeError
-from keyfold.operators.aggregation import (
+from keyfold.operators import (
     count,
     greatest,
     last_n,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold import Input, Misconfigured, Stream, TestHarness
-from keyfold.operators.joins import as_of_join, interval_join, unbounded_join, window_join
+from keyfold.operators import as_of_join, interval_join, unbounded_join, window_join
 from tests.examples import examples
 from tests.keyfold.keyed.job.test_several_inputs import CARD, MINUTE, NOON, PAYMENT, PAYMENTS, TIME
 from tests.on_a_grid import assert_nothing_is_due, many_of, moments, on_grid

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.runner import RunOptions, run_job
-from keyfold.operators.patterns import FollowedBy, Times, Without, pattern_job
+from keyfold.operators import FollowedBy, Times, Without, pattern_job
 from keyfold.testing import assert_same, play
 from spark_jobs.streams import SALES
 from tests.examples import examples
