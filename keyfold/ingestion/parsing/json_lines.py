@@ -4,14 +4,14 @@ Arrow's reader stops at the first bad line and does not say which one it was. So
 bad line is among a few, which Python's json reads one by one and gives the reason.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import types
 
-from keyfold.ingestion.parsing.json_texts import JsonTexts
+from keyfold.ingestion.parsing.json_texts import text_at
 from keyfold.ingestion.parsing.json_values import NOT_JSON, is_text, read_object
 from keyfold.ingestion.parsing.rows import RawLines, Reject, Rows, line_text
 from keyfold.stream.raw_paths import TEXT_OF, path_of
@@ -45,7 +45,10 @@ def read_json(schema: pa.Schema, text: Iterable[bytes], missing: tuple[str, ...]
 def read_objects(schema: pa.Schema, text: bytes, count: int) -> pa.Table | None:
     """Read `count` objects, one per line, with Arrow; None if they must be read one by one."""
     table = _read(_as_text(schema), text, count) if _one_object_a_line(text, count) else None
-    return None if table is None else _with_texts(schema, table, lambda: text)
+    if table is None or not _text_names(schema) or not count:
+        return table
+    table, unread = _with_texts(schema, table, text.removesuffix(b"\n").split(b"\n"))
+    return None if unread else table
 
 
 def read_values(schema: pa.Schema, values: Sequence[bytes], lines: np.ndarray, missing: tuple[str, ...] = ()) -> Rows:
@@ -98,7 +101,12 @@ def read_values(schema: pa.Schema, values: Sequence[bytes], lines: np.ndarray, m
         read(0, len(there))
     sources = where[kept]
     table = pa.concat_tables(tables) if tables else text_schema.empty_table()
-    table = _with_texts(schema, table, lambda: b"\n".join(there[index] for index in kept))
+    if _text_names(schema):
+        table, unread = _with_texts(schema, table, [there[index] for index in kept])
+        for row, why in unread.items():
+            rejects.append(Reject(line_text(values[sources[row]]), int(lines[sources[row]]), f"{NOT_JSON}: {why}"))
+        read = np.setdiff1d(np.arange(len(kept)), list(unread))
+        table, sources = table.take(pa.array(read)), sources[read]
     return Rows(table, lines[sources], lambda position: line_text(values[sources[position]]), rejects, broken=broken)
 
 
@@ -115,16 +123,23 @@ def _text_type(kind: pa.DataType) -> pa.DataType:
     return pa.string() if is_text(kind) else kind
 
 
-def _with_texts(schema: pa.Schema, table: pa.Table, text: Callable[[], bytes]) -> pa.Table:
-    """Add the columns that are kept as JSON text, from the lines of the table."""
-    names = [name for name in schema.names if name.endswith(TEXT_OF)]
-    if not names or not table.num_rows:
-        return table
-    texts = JsonTexts(text())
-    for name in names:
-        inside = name.removesuffix(TEXT_OF)
-        table = table.append_column(name, texts.at(path_of(inside) if inside else ()))
-    return table
+def _text_names(schema: pa.Schema) -> list[str]:
+    return [name for name in schema.names if name.endswith(TEXT_OF)]
+
+
+def _with_texts(schema: pa.Schema, table: pa.Table, lines: Sequence[bytes]) -> tuple[pa.Table, dict[int, str]]:
+    """Add the columns that are kept as JSON text, from the lines of the table; and say why, by row, lines have none."""
+    unread: dict[int, str] = {}
+    for name in _text_names(schema):
+        inside, texts = name.removesuffix(TEXT_OF), list[str | None]()
+        for row, line in enumerate(lines):
+            try:
+                texts.append(text_at(line.decode(), path_of(inside) if inside else ()))
+            except ValueError as error:
+                texts.append(None)
+                unread[row] = str(error)
+        table = table.append_column(name, pa.array(texts, pa.string()))
+    return table, unread
 
 
 def _one_object_a_line(chunk: bytes, count: int) -> bool:

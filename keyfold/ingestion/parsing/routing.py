@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from keyfold.ingestion.parsing.casting import to_series
 from keyfold.ingestion.parsing.json_lines import read_objects, read_values
-from keyfold.ingestion.parsing.json_texts import JsonTexts
+from keyfold.ingestion.parsing.json_texts import text_at
 from keyfold.ingestion.parsing.mapping import as_json, raw_values
 from keyfold.ingestion.parsing.rows import Reject, Rows, line_text
 from keyfold.stream import Stream
-from keyfold.stream.raw_paths import path_of, read_schema
+from keyfold.stream.raw_paths import Path, path_of, read_schema
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -157,10 +157,21 @@ def read_keys(columns: Sequence[str], values: Sequence[bytes], numbers: Numbers)
     at = np.searchsorted(numbers, rows.lines)
     if not len(at):
         return Keys(pl.DataFrame(schema=dict.fromkeys(columns, pl.String)), at, rows.rejects)
-    texts_of_lines = JsonTexts(b"\n".join(values[one].strip(_BLANK) for one in at.tolist()))
-    ways = {name: [texts_of_lines.at(path) for path in dict.fromkeys(((name,), path_of(name)))] for name in columns}
+    lines = [values[one].strip(_BLANK).decode() for one in at.tolist()]
+    ways = {name: [_texts(lines, path) for path in dict.fromkeys(((name,), path_of(name)))] for name in columns}
     texts = {name: pl.select(pl.coalesce(*map(_unquoted, either))).to_series() for name, either in ways.items()}
     return Keys(pl.DataFrame(texts), at, rows.rejects)
+
+
+def _texts(lines: Sequence[str], path: Path) -> pl.Series:
+    """Return the JSON text of the value at a path, for each line; NULL also if the line cannot be searched."""
+    texts: list[str | None] = []
+    for line in lines:
+        try:
+            texts.append(text_at(line, path))
+        except ValueError:
+            texts.append(None)
+    return pl.Series(texts, dtype=pl.String)
 
 
 def text_of(table: pa.Table, name: str) -> pl.Series:
@@ -181,12 +192,15 @@ def _as_text(column: pa.ChunkedArray) -> pl.Series:
     if values.dtype in (pl.String, pl.Null):
         return values.cast(pl.String)
     # Bytes are not text in any format: make them NULL.
-    return values.clear(len(values)).cast(pl.String) if values.dtype == pl.Binary else _unquoted(as_json(column))
+    return (
+        values.clear(len(values)).cast(pl.String)
+        if values.dtype == pl.Binary
+        else _unquoted(pl.Series(pl.from_arrow(as_json(column))))
+    )
 
 
-def _unquoted(texts: pa.Array | pa.ChunkedArray) -> pl.Series:
+def _unquoted(given: pl.Series) -> pl.Series:
     """Decode JSON texts that are strings; leave others as they are."""
-    given = pl.Series(pl.from_arrow(texts))
     is_text = given.str.starts_with('"').fill_null(value=False)
     plain = given.zip_with(~is_text, given.str.strip_prefix('"').str.strip_suffix('"'))
     escaped = (is_text & given.str.contains("\\", literal=True)).arg_true()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from keyfold.columns import column, required
 from keyfold.errors import Misconfigured
-from keyfold.ingestion.parsing.json_texts import JsonTexts, with_one_element
+from keyfold.ingestion.parsing.json_texts import text_at, with_one_element
 from keyfold.stream import TIMESTAMP, Source, Stream
 from keyfold.stream.raw_paths import path_of
 from tests.examples import examples
@@ -286,9 +286,8 @@ def test_the_text_of_a_key_is_what_was_written_there(lines, key):
         "{" + ",".join(f"{name}{blank}:{blank}{value}{blank}" for name, blank, value in line) + "}" for line in lines
     ]
     written = [{json.loads(name): value for name, _, value in line}.get(key) for line in lines]
-    found = JsonTexts("\n".join(texts).encode()).at((key,))
-    assert found.to_pylist() == [None if value == "null" else value for value in written]
-    deeper = JsonTexts("\n".join(texts).encode()).at((key, "a")).to_pylist()
+    assert [text_at(text, (key,)) for text in texts] == [None if value == "null" else value for value in written]
+    deeper = [text_at(text, (key, "a")) for text in texts]
     outer = [json.loads(value or "null") for value in written]
     inner = [one.get("a") if isinstance(one, dict) else None for one in outer]
     assert [None if one is None else json.loads(one) for one in deeper] == inner

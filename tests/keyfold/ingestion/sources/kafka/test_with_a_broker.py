@@ -82,9 +82,7 @@ def test_each_message_comes_once_wherever_a_run_is_killed(broker: Broker, tmp_pa
     assert (again.rows_read, again.batches) == (0, 0)
 
 
-def test_of_a_topic_of_several_kinds_each_message_goes_to_one_stream(
-    broker: Broker, lakehouse: Lakehouse
-):
+def test_of_a_topic_of_several_kinds_each_message_goes_to_one_stream(broker: Broker, lakehouse: Lakehouse):
     topic = broker.topic()
     source = reading(broker, topic)
     clicks = replace(EVENTS, where={"kafka_header.kind": "click"})
