@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -15,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.arrays import DamagedArrayError, open_array
-from keyfold.ingestion.duplicates import Ids, Mask, copies_within, hash_ranges
+from keyfold.ingestion.duplicates import Ids, Mask, Numbers, hash_ranges, kept_at
 from keyfold.ingestion.ingest_records import AdmittedFile, IngestCounts, IngestDone, IngestPlan
 from keyfold.ingestion.ingest_settings import Birth
 from keyfold.ingestion.segments import Segment, drop_before, merge_segments, open_segment, write_segment
@@ -23,10 +24,11 @@ from keyfold.ingestion.sources.files import source_place
 from keyfold.ingestion.sources.kafka.offsets import OffsetRange, ReadTopic
 from keyfold.ingestion.split import Split, SplitResult, TopicAccess, WrittenEvents
 from keyfold.ingestion.split_reader import read_split
+from keyfold.ingestion.split_writer import Rejected, conflicting, write_rejects
 from keyfold.ingestion.window import ids_since, newest_after
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.commits import digest_of
-from keyfold.lakehouse.data_files import write_data_file
+from keyfold.lakehouse.data_files import WrittenFile, write_data_file
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.reading import read_parquet
 from keyfold.session.workers import check_shared
@@ -107,29 +109,30 @@ def work(spark: SparkSession, lakehouse: Lakehouse, share: Share) -> IngestDone:
         birth.segments.mkdir(exist_ok=True)
     results = _read(spark, lakehouse, splits)
     reached("work: files written")
-    done = _done(share, results, began)
+    done = _done(share, splits, results, began)
     reached("work: after")
     return done
 
 
-def _done(share: Share, results: Sequence[SplitResult], began: float) -> IngestDone:
+def _done(share: Share, splits: Sequence[Split], results: Sequence[SplitResult], began: float) -> IngestDone:
     """Return the commit record of a batch."""
     stream, birth, plan, before = share.stream, share.birth, share.plan, share.before
     written = [one for result in results for one in result.events]
+    rejects = [file for result in results for file in result.rejects]
     counts = IngestCounts()
     for result in results:
         counts += result.counts
     if stream.event_id:
-        written, copies = _without_copies(stream, birth, written)
         # Workers have counted copies between splits as accepted.
-        counts += IngestCounts(accepted=-copies, duplicates=copies)
+        written, more, changes = _without_copies(share, splits, written)
+        rejects, counts = rejects + more, counts + changes
     # Merging before the commit record is safe: merged segments have new names, and old ones stay until it is written.
     new = [one.segment for one in written if one.segment is not None]
     since = ids_since(stream, plan.oldest)
     live = merge_segments(birth.segments, [*drop_before(birth.segments, share.segments, since), *new])
     tables = {
         "events": tuple(one.file for one in written),
-        "quarantine": tuple(file for result in results for file in result.rejects),
+        "quarantine": tuple(rejects),
     }
     return IngestDone(
         batch=plan.batch,
@@ -196,53 +199,106 @@ def _read(spark: SparkSession, lakehouse: Lakehouse, splits: Sequence[Split]) ->
     return results
 
 
-def _without_copies(stream: Stream, birth: Birth, written: Sequence[WrittenEvents]) -> tuple[list[WrittenEvents], int]:
-    """Remove rows that are copies of others in the batch, by rewriting the files that have any."""
-    masks = _copies_between(birth, written, micros(stream.duplicate_window))
+class _Unique(NamedTuple):
+    """The files of a batch without copies, those with the rejects of conflicts, and what to add to the counts."""
+
+    events: list[WrittenEvents]
+    rejects: list[WrittenFile]
+    counts: IngestCounts
+
+
+class _Copies(NamedTuple):
+    """Rows of a written file that have the id of an earlier row of the batch.
+
+    Attributes:
+        rows: their positions in the data file.
+        places: their positions in the batch.
+        kept: the file of the earlier row, and its position there; by row.
+        is_equal: whether the contents are the same.
+    """
+
+    rows: Numbers
+    places: Numbers
+    kept: list[tuple[int, int]]
+    is_equal: Mask
+
+
+def _without_copies(share: Share, splits: Sequence[Split], written: Sequence[WrittenEvents]) -> _Unique:
+    """Remove rows with the ids of others in the batch, by rewriting the files that have any."""
+    stream, birth = share.stream, share.birth
+    events, copies = birth.tables["events"], _copies_between(birth, written, micros(stream.duplicate_window))
+    origins = {at: origin for split in splits for at, origin in split.origins.items()}
     kept: list[WrittenEvents] = []
-    for one, copies in zip(written, masks, strict=True):
-        if not copies.any():
-            kept.append(one)
-        elif not copies.all():
-            kept.append(_rewritten(stream, birth, one, copies))
-        if copies.any():
-            # No commit names this file.
-            (birth.tables["events"] / one.file.path).unlink(missing_ok=True)
+    rejects: list[Rejected] = []
+    duplicates = 0
+    frames: dict[int, pl.DataFrame] = {}
+
+    def frame(at: int) -> pl.DataFrame:
+        if at not in frames:
+            frames[at] = read_parquet(events / written[at].file.path)
+        return frames[at]
+
+    for at, one in enumerate(copies):
+        others = np.flatnonzero(~one.is_equal).tolist()
+        old = [frame(file).row(row, named=True) for file, row in (one.kept[other] for other in others)]
+        if others:
+            rejects += conflicting(stream, origins, frame(at)[one.rows[others]], one.places[others], old)
+        duplicates += len(one.rows) - len(others)
+    for at, (one, file) in enumerate(zip(copies, written, strict=True)):
+        if not len(one.rows):
+            kept.append(file)
+            continue
+        if len(one.rows) < file.file.rows:
+            kept.append(_rewritten(stream, birth, file, frame(at), one.rows))
+        # No commit names this file.
+        (events / file.file.path).unlink(missing_ok=True)
+    for one in written:
         # Row positions are needed only within the batch, not in the index of event ids.
         (birth.segments / one.places).unlink(missing_ok=True)
-    return kept, sum(int(copies.sum()) for copies in masks)
+    files = [write_rejects(birth.tables["quarantine"], share.plan.batch, rejects)] if rejects else []
+    return _Unique(
+        kept, files, IngestCounts(accepted=-duplicates - len(rejects), quarantined=len(rejects), duplicates=duplicates)
+    )
 
 
-def _copies_between(birth: Birth, written: Sequence[WrittenEvents], window: int) -> list[Mask]:
-    """Return the copies among the rows of each file, in its segment's order. One range of hashes at a time bounds memory."""
+def _copies_between(birth: Birth, written: Sequence[WrittenEvents], window: int) -> list[_Copies]:
+    """Return the rows of each file that have the id of an earlier one. One range of hashes at a time bounds memory."""
     opened = [open_segment(birth.segments, one.segment) for one in written if one.segment is not None]
-    places = [open_array(birth.segments / one.places)[0] for one in written]
-    masks = [np.zeros(len(ids), np.bool_) for ids in opened]
+    places = [open_array(birth.segments / one.places) for one in written]
     # Copies have the same hash, so ranges of hashes can be compared independently.
     ranges = max(1, -(-sum(map(len, opened)) // _ROWS_AT_ONCE))
     starts = hash_ranges(ranges)
     bounds = [np.append(np.searchsorted(ids.first, starts, "left"), len(ids)) for ids in opened]
+    found: list[list[tuple[int, int, tuple[int, int], bool]]] = [[] for _ in written]
     for at in range(ranges if opened else 0):
         parts = [slice(bound[at], bound[at + 1]) for bound in bounds]
         some = [ids.take(part) for ids, part in zip(opened, parts, strict=True)]
-        together = Ids(*(np.concatenate([getattr(ids, name) for ids in some]) for name in ("first", "second", "time")))
-        order = np.concatenate([place[part] for place, part in zip(places, parts, strict=True)])
-        copies = copies_within(together, order, window)
-        # Cut the mask of the concatenated rows back into one mask per file.
-        for mask, part, own in zip(
-            masks, parts, np.split(copies, np.cumsum([len(ids) for ids in some])[:-1]), strict=True
-        ):
-            mask[part] = own
-    return masks
+        names = ("first", "second", "time", "content")
+        together = Ids(*(np.concatenate([getattr(ids, name) for ids in some]) for name in names))
+        order, rows = (np.concatenate([one[n][part] for one, part in zip(places, parts, strict=True)]) for n in (0, 1))
+        files = np.repeat(np.arange(len(some)), [len(ids) for ids in some])
+        kept = kept_at(together, order, window)
+        for copy in np.flatnonzero(kept >= 0).tolist():
+            one = int(kept[copy])
+            is_equal = bool(together.content[copy] == together.content[one])
+            found[files[copy]].append((int(rows[copy]), int(order[copy]), (int(files[one]), int(rows[one])), is_equal))
+    return [
+        _Copies(
+            np.array([copy[0] for copy in copies], np.int64),
+            np.array([copy[1] for copy in copies], np.int64),
+            [copy[2] for copy in copies],
+            np.array([copy[3] for copy in copies], np.bool_),
+        )
+        for copies in found
+    ]
 
 
-def _rewritten(stream: Stream, birth: Birth, one: WrittenEvents, copies: Mask) -> WrittenEvents:
-    events = birth.tables["events"]
-    rows = open_array(birth.segments / one.places)[1]
+def _rewritten(
+    stream: Stream, birth: Birth, one: WrittenEvents, frame: pl.DataFrame, without: Numbers
+) -> WrittenEvents:
     is_kept = np.ones(one.file.rows, np.bool_)
-    is_kept[rows[copies]] = False
-    frame = read_parquet(events / one.file.path)
-    file = write_data_file(frame.filter(pl.Series(is_kept)), events, stream.event_schema)
-    if one.segment is None:
-        return WrittenEvents(file)
-    return WrittenEvents(file, write_segment(birth.segments, open_segment(birth.segments, one.segment).take(~copies)))
+    is_kept[without] = False
+    file = write_data_file(frame.filter(pl.Series(is_kept)), birth.tables["events"], stream.event_schema)
+    assert one.segment is not None  # noqa: S101 - rows without ids have no copies
+    ids, rows = open_segment(birth.segments, one.segment), open_array(birth.segments / one.places)[1]
+    return WrittenEvents(file, write_segment(birth.segments, ids.take(is_kept[rows])))

@@ -1,27 +1,22 @@
-"""Find copies of events by fingerprints of their ids, two independent 64-bit hashes. Arrays in, a mask out.
+"""Find events by fingerprints of their ids, two independent 64-bit hashes, and compare digests of their contents.
 
-A row is a copy if an earlier row that is kept has the same id and an event time within the window. Events of earlier batches
-are earlier; within a batch, rows are ordered by file and line.
+A row has the id of an earlier one that is kept if their ids are the same, and their event times within the window. Events of
+earlier batches are earlier; within a batch, rows are ordered by file and line. With the same content it is a duplicate, with
+other content a conflict (`conflicts`).
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from dataclasses import dataclass
-from itertools import pairwise
+from hashlib import sha256
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 import polars_hash as ph
 
-from keyfold.stream import Stream
+from keyfold.ingestion.sources.kafka.messages import message_columns
+from keyfold.stream import INGESTED_AT, Stream
 from keyfold.times import to_micros
-
-_PAIRS = 4_000_000
-"""Pairs of events that are compared at once."""
-_MANY = 64
-"""Events with the same first hash up to which all pairs are compared."""
-_ROUNDS = 32
-"""Rounds in which all ids are processed at once. Rows that are left are processed one by one."""
 
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
@@ -35,18 +30,20 @@ class Ids:
     Attributes:
         first, second: two independent 64-bit hashes of the id.
         time: event time in microseconds since 1970.
+        content: a digest of the event's columns that come from its content: not of its arrival, file or offset.
     """
 
     first: Hashes
     second: Hashes
     time: Numbers
+    content: Hashes
 
     def __len__(self) -> int:
         return len(self.first)
 
     def take(self, where: Numbers | Mask | slice) -> "Ids":
         """Return the events at some positions."""
-        return Ids(self.first[where], self.second[where], self.time[where])
+        return Ids(self.first[where], self.second[where], self.time[where], self.content[where])
 
     def sorted_order(self) -> Numbers:
         """Return the positions sorted by first, second, time."""
@@ -65,145 +62,80 @@ def hash_ranges(count: int) -> Hashes:
     return np.array([at * (2**64 // count) for at in range(count)], np.uint64)
 
 
-def copies_of(ids: Ids, standing: Ids, window: int) -> Mask:
-    """Return the rows that are copies of events ingested before.
+def standing_at(ids: Ids, standing: Ids, window: int) -> Numbers:
+    """Return for each row the position of the event ingested before that has its id, or -1 if it is new.
+
+    If there are several, it is one with the row's content if any, else the nearest in time.
 
     Args:
         ids: the rows, in any order.
         standing: the earlier events, in `sorted_order`. May be memory-mapped.
         window: maximum difference of event times, in microseconds.
     """
-    is_copy = np.zeros(len(ids), np.bool_)
+    found = np.full(len(ids), -1, np.int64)
     if not len(standing):
-        return is_copy
-    # Search by the first hash alone, which excludes nearly all rows. The second hash decides among the rest.
-    left = np.searchsorted(standing.first, ids.first, "left")
-    known = np.flatnonzero(standing.first[np.minimum(left, len(standing) - 1)] == ids.first)
-    right = np.searchsorted(standing.first, ids.first[known], "right")
-    left, count = left[known], right - left[known]
-    # Pair each row with all standing events of the same first hash, a bounded number of pairs at a time.
-    few = count <= _MANY
-    for start in _pieces(count[few]):
-        rows, begin, copies = known[few][start], left[few][start], count[few][start]
-        pairs = np.repeat(np.arange(len(rows)), copies)
-        # For each pair, the position of the standing event: the row's first match plus a running number.
-        at = np.arange(copies.sum()) - np.repeat(np.cumsum(copies) - copies, copies) + begin[pairs]
-        near = np.abs(standing.time[at] - ids.time[rows[pairs]]) <= window
-        near &= standing.second[at] == ids.second[rows[pairs]]
-        is_copy[rows[pairs[near]]] = True
-    many = known[~few]
-    for begin in np.unique(left[~few]):
-        # An id with very many events: as their times are sorted, binary search finds the nearest.
-        rows = many[left[~few] == begin]
-        end = np.searchsorted(standing.first, standing.first[begin], "right")
-        for second in np.unique(ids.second[rows]):
-            same = rows[ids.second[rows] == second]
-            inside = standing.second[begin:end]
-            low, high = np.searchsorted(inside, second, "left"), np.searchsorted(inside, second, "right")
-            is_copy[same] = _is_near(ids.time[same], standing.time[begin + low : begin + high], window)
-    return is_copy
+        return found
+    # Search by the first hash alone, which excludes nearly all rows. The second hash and the time decide among the rest.
+    begin = np.searchsorted(standing.first, ids.first, "left")
+    known = np.flatnonzero(standing.first[np.minimum(begin, len(standing) - 1)] == ids.first)
+    begin, some = begin[known], ids.take(known)
+    end = np.searchsorted(standing.first, some.first, "right")
+    # A binary search of all rows at once: for the first event of the id that is not earlier.
+    low, high = begin.copy(), end.copy()
+    while (is_open := low < high).any():
+        middle = (low + high) // 2
+        at = np.minimum(middle, len(standing) - 1)
+        second = standing.second[at]
+        is_before = (second < some.second) | ((second == some.second) & (standing.time[at] < some.time))
+        low, high = np.where(is_open & is_before, middle + 1, low), np.where(is_open & ~is_before, middle, high)
+    # Its neighbours in time are this one and the one before it.
+    for neighbour in (low - 1, low):
+        is_known = (begin <= neighbour) & (neighbour < end)
+        at = np.clip(neighbour, 0, len(standing) - 1)
+        is_known &= (standing.second[at] == some.second) & (np.abs(standing.time[at] - some.time) <= window)
+        is_known &= (found[known] < 0) | (standing.content[at] == some.content)
+        found[known[is_known]] = at[is_known]
+    return found
 
 
-def same_time_copies(ids: Ids, order: Numbers) -> Mask:
-    """Return the rows with the same id and the same time as an earlier row.
-
-    They can be dropped before anything else is known: if the earlier row is a copy, so are they, and if it is not, they are
-    copies of it.
+def kept_at(ids: Ids, order: Numbers, window: int) -> Numbers:
+    """Return for each row the position of the earlier row of the batch that has its id and is kept, or -1 if itself is.
 
     Args:
-        ids: the rows.
-        order: the rows' positions in the input; the lower one is earlier.
-    """
-    is_copy = np.zeros(len(ids), np.bool_)
-    among = _repeated(ids)
-    if len(among):
-        some = ids.take(among)
-        # Sorted so that equal ids and times are adjacent, the earliest first: all but the first of each group are copies.
-        sequence = np.lexsort((order[among], some.time, some.second, some.first))
-        some = some.take(sequence)
-        again = (
-            (some.first[1:] == some.first[:-1])
-            & (some.second[1:] == some.second[:-1])
-            & (some.time[1:] == some.time[:-1])
-        )
-        is_copy[among[sequence[1:][again]]] = True
-    return is_copy
-
-
-def copies_within(ids: Ids, order: Numbers, window: int) -> Mask:
-    """Return the rows that are copies of earlier rows of the same batch.
-
-    Args:
-        ids: the rows, without copies of events of earlier batches.
+        ids: the rows, without those with ids of earlier batches.
         order: the rows' positions in the input; the lower one is earlier.
         window: maximum difference of event times, in microseconds.
     """
-    is_copy = same_time_copies(ids, order)
-    among = _repeated(ids)
-    among = among[~is_copy[among]]
-    if not len(among):
-        return is_copy
-    some = ids.take(among)
-    sequence = np.lexsort((some.time, some.second, some.first))
-    among, some = among[sequence], some.take(sequence)
-    # A gap in time larger than the window separates rows of one id, which then do not affect each other.
-    apart = (
-        (some.first[1:] != some.first[:-1])
-        | (some.second[1:] != some.second[:-1])
-        | (some.time[1:] - some.time[:-1] > window)
-    )
-    # A chain: events of one id, each within the window of the next. Chains are independent.
-    chain = np.concatenate([[0], np.cumsum(apart)])
-    # Within a chain, rows are decided in their input order and not by time.
-    sequence = np.lexsort((order[among], chain))
-    rows, chain, time = among[sequence], chain[sequence], some.time[sequence]
-    # In each round, the earliest row of each chain is kept and those near it are copies. All ids are processed at once.
-    for _ in range(_ROUNDS):
-        # A chain with a single row left has no copies.
-        linked = _tied(chain)
-        rows, chain, time = rows[linked], chain[linked], time[linked]
-        if not len(rows):
-            return is_copy
-        heads = np.flatnonzero(np.concatenate([[True], chain[1:] != chain[:-1]]))
-        head = np.repeat(heads, np.diff(np.append(heads, len(chain))))
-        near = np.abs(time - time[head]) <= window
-        is_head = np.arange(len(chain)) == head
-        is_copy[rows[near & ~is_head]] = True
-        rows, chain, time = rows[~near], chain[~near], time[~near]
-    # The rest are ids with very many events, each just outside the window of another: process them row by row.
-    is_copy[rows] = _greedy(chain, time, window)
+    found = np.full(len(ids), -1, np.int64)
+    sequence = np.argsort(ids.first, kind="stable")
+    among = sequence[_tied(ids.first[sequence])]
+    # Few rows share their id with another one, and have another content or time: `equal_rows` are gone.
+    kept: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
+    for row in among[np.argsort(order[among])].tolist():
+        time = int(ids.time[row])
+        times, rows = kept.setdefault((int(ids.first[row]), int(ids.second[row])), ([], []))
+        at = bisect_left(times, time)
+        # The two neighbours are enough, since `times` is sorted.
+        near = [rows[one] for one in (at - 1, at) if 0 <= one < len(times) and abs(times[one] - time) <= window]
+        if near:
+            found[row] = next((one for one in near if ids.content[one] == ids.content[row]), near[0])
+        else:
+            times.insert(at, time)
+            rows.insert(at, row)
+    return found
+
+
+def equal_rows(ids: Ids, order: Numbers) -> Mask:
+    """Return the rows with the same id, time and content as an earlier one.
+
+    They can be dropped before anything else is known: if the earlier row is a copy, so are they, and if it is not, they are
+    copies of it.
+    """
+    sequence = np.argsort(order, kind="stable")
+    rows = pl.DataFrame({name: getattr(ids, name)[sequence] for name in ("first", "second", "time", "content")})
+    is_copy = np.zeros(len(ids), np.bool_)
+    is_copy[sequence] = ~rows.select(pl.struct(pl.all()).is_first_distinct()).to_series().to_numpy()
     return is_copy
-
-
-def _greedy(chain: Numbers, time: Numbers, window: int) -> Mask:
-    is_copy = np.zeros(len(chain), np.bool_)
-    standing: list[int] = []
-    before = -1
-    for at, (link, time_of_row) in enumerate(zip(chain.tolist(), time.tolist(), strict=True)):
-        if link != before:
-            standing, before = [], link
-        position = bisect_left(standing, time_of_row)
-        # The two neighbours are enough, since `standing` is sorted.
-        is_copy[at] = any(abs(other - time_of_row) <= window for other in standing[max(position - 1, 0) : position + 1])
-        if not is_copy[at]:
-            insort(standing, time_of_row)
-    return is_copy
-
-
-def _is_near(times: Numbers, standing: Numbers, window: int) -> Mask:
-    """Whether each time is within the window of one of the `standing` times, which are sorted."""
-    if not len(standing):
-        return np.zeros(len(times), np.bool_)
-    position = np.searchsorted(standing, times - window, "left")
-    return np.asarray(
-        (position < len(standing)) & (standing[np.minimum(position, len(standing) - 1)] <= times + window)
-    )
-
-
-def _repeated(ids: Ids) -> Numbers:
-    """Return the positions of rows that share their first hash with another row."""
-    order = np.argsort(ids.first, kind="stable")
-    return order[_tied(ids.first[order])]
 
 
 def _tied(values: npt.NDArray[np.generic]) -> Mask:
@@ -213,16 +145,7 @@ def _tied(values: npt.NDArray[np.generic]) -> Mask:
     return np.concatenate([same, edge]) | np.concatenate([edge, same])
 
 
-def _pieces(counts: Numbers) -> list[slice]:
-    """Cut `counts` into consecutive slices with bounded sums."""
-    if not len(counts):
-        return []
-    ends = np.cumsum(counts)
-    cuts = [0, *(np.flatnonzero(np.diff(ends // _PAIRS)) + 1).tolist(), len(counts)]
-    return [slice(start, end) for start, end in pairwise(cuts)]
-
-
-ENCODING = "xxhash64+wyhash 1"
+ENCODING = "xxhash64+wyhash 1, contents 1"
 """Names the method of fingerprints. It must not change for a stream's ingest."""
 
 
@@ -231,15 +154,46 @@ def event_ids(stream: Stream, events: pl.DataFrame) -> Ids:
 
     Args:
         stream: the stream, whose `event_id` names the columns that identify an event.
-        events: events with at least those columns and the event time, which is never NULL.
+        events: events with all columns of the stream. Their event time is never NULL.
     """
     hashed = events.select(_encoded(stream, events).alias("id")).select(
         ph.col("id").nchash.xxhash64().alias("first"),  # pyright: ignore[reportAttributeAccessIssue]
         ph.col("id").nchash.wyhash().alias("second"),  # pyright: ignore[reportAttributeAccessIssue]
     )
-    return Ids(
-        hashed["first"].to_numpy(), hashed["second"].to_numpy(), to_micros(events[stream.event_time]).astype(np.int64)
-    )
+    times = to_micros(events[stream.event_time]).astype(np.int64)
+    return Ids(hashed["first"].to_numpy(), hashed["second"].to_numpy(), times, _contents(stream, events))
+
+
+def content_columns(stream: Stream) -> list[str]:
+    """Return the columns whose values come from an event's content: not from its file's path, or from around a message."""
+    sources = {name: stream.source(name) for name in stream.schema.names}
+    return [name for name, one in sources.items() if not one.path and not message_columns(one.raw_names)]
+
+
+def _contents(stream: Stream, events: pl.DataFrame) -> Hashes:
+    """Compute digests of contents: sums over the columns, in which NULL counts nothing, so that a new column changes none."""
+    sums = np.zeros(events.height, np.uint64)
+    for name in content_columns(stream):
+        column = events[name]
+        if name == stream.event_time and stream.missing_time == "arrival":
+            column = column.set(column == events[INGESTED_AT], None)
+        mixed = _numbers(column) ^ np.frombuffer(sha256(name.encode()).digest()[:8], np.uint64)
+        # The finalizer of SplitMix64: each bit of the value changes half of the bits of the sum.
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+        sums += np.where(column.is_null().to_numpy(), np.uint64(0), mixed)
+    return sums
+
+
+def _numbers(column: pl.Series) -> Hashes:
+    """Return a number of 64 bits for each value: those of a number or time, or the hash of a text; any for NULL."""
+    frame = column.alias("value").to_frame()
+    if column.dtype.is_nested():
+        frame = frame.select(pl.struct("value").struct.json_encode().alias("value"))
+    if frame["value"].dtype == pl.String:
+        return frame.select(ph.col("value").nchash.xxhash64().fill_null(0)).to_series().to_numpy()  # pyright: ignore[reportAttributeAccessIssue]
+    numbers = frame.select(_as_integer(pl.col("value"), column.dtype).fill_null(0)).to_series()
+    return numbers.to_numpy().astype(np.uint64)
 
 
 def _encoded(stream: Stream, events: pl.DataFrame) -> pl.Expr:

@@ -1,24 +1,25 @@
 """The index of ingested event ids: sorted, memory-mapped segments. A batch reads the segments that overlap its event times.
 
-A segment is a file with three rows of numbers: first hash, second hash, event time. Segments never change; the journal says
+A segment is a file with four rows of numbers: two hashes of the id, event time, digest of the content. Segments never change; the journal says
 which are live. Small segments are merged with neighbours in time. So their number grows with the logarithm of the events (and
 by one every few million), and segments of old times are not read.
 """
 
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from keyfold.ingestion.arrays import Array, open_array, write_array, write_pieces
-from keyfold.ingestion.duplicates import Ids, Mask, copies_of, event_ids, hash_ranges
+from keyfold.ingestion.duplicates import Ids, Mask, Numbers, content_columns, event_ids, hash_ranges, standing_at
 from keyfold.lakehouse.files import files_below
 from keyfold.lakehouse.log_changes import snapshot
 from keyfold.lakehouse.reading import read_parquet
 from keyfold.storage.place import Place
-from keyfold.stream import Stream
+from keyfold.stream import INGESTED_AT, Stream
 from keyfold.times import micros
 
 _FEWEST = 1 << 10
@@ -26,7 +27,7 @@ _FEWEST = 1 << 10
 _MERGED_AT_ONCE = 8
 _LARGEST = 8 << 20
 """Most rows of a merged segment."""
-_BYTES_A_ROW = 24
+_BYTES_A_ROW = 32
 _ROWS_AT_ONCE = 1 << 20
 _HEADER = 128
 """Bytes before the numbers in an .npy file of this shape."""
@@ -72,23 +73,42 @@ def open_segment(folder: Place, segment: Segment) -> Ids:
     """
     # Memory-mapped: a batch reads only the pages that its searches touch, however large the index is.
     rows = open_array(folder / segment.name, segment.checksum)
-    return Ids(rows[0], rows[1], rows[2].view(np.int64))
+    return Ids(rows[0], rows[1], rows[2].view(np.int64), rows[3])
 
 
-def copies_of_history(folder: Place, segments: Iterable[Segment], ids: Ids, window: int) -> Mask:
-    """Return the rows that are copies of events ingested before; see `copies_of`."""
-    is_copy = np.zeros(len(ids), np.bool_)
+@dataclass(frozen=True)
+class Standing:
+    """The events ingested before that have the ids of some rows.
+
+    Attributes:
+        is_known: whether there is one, for each row.
+        is_equal: whether one has the row's content.
+        time: its event time in microseconds since 1970.
+    """
+
+    is_known: Mask
+    is_equal: Mask
+    time: Numbers
+
+
+def find_standing(folder: Place, segments: Iterable[Segment], ids: Ids, window: int) -> Standing:
+    """Find the events ingested before with the ids of some rows; see `standing_at`."""
+    found = Standing(np.zeros(len(ids), np.bool_), np.zeros(len(ids), np.bool_), np.zeros(len(ids), np.int64))
     if not len(ids):
-        return is_copy
+        return found
     first, last = int(ids.time.min()) - window, int(ids.time.max()) + window
     met = [segment for segment in segments if segment.first <= last and segment.last >= first]
-    if met:
-        # Sorted, so that successive searches touch neighbouring pages.
-        order = np.argsort(ids.first)
-        in_order = ids.take(order)
-        for segment in met:
-            is_copy[order] |= copies_of(in_order, open_segment(folder, segment), window)
-    return is_copy
+    # Sorted, so that successive searches touch neighbouring pages.
+    order = np.argsort(ids.first) if met else np.zeros(0, np.int64)
+    in_order = ids.take(order)
+    for segment in met:
+        standing = open_segment(folder, segment)
+        at = standing_at(in_order, standing, window)
+        rows, at = order[at >= 0], at[at >= 0]
+        found.is_equal[rows] |= standing.content[at] == ids.content[rows]
+        found.is_known[rows] = True
+        found.time[rows] = standing.time[at]
+    return found
 
 
 def merge_segments(folder: Place, segments: Sequence[Segment]) -> tuple[Segment, ...]:
@@ -135,7 +155,7 @@ def rebuild_segments(
     folder: Place, stream: Stream, events: Place, since: datetime | None = None
 ) -> tuple[Segment, ...]:
     """Rebuild the index from the event table, file by file; with `since`, only for events from that time on."""
-    columns = list(dict.fromkeys([*stream.event_id, stream.event_time]))
+    columns = list(dict.fromkeys([*stream.event_id, stream.event_time, *content_columns(stream), INGESTED_AT]))
     bound, live = None if since is None else micros(since), list[Segment]()
     for file in snapshot(events, stream.event_time).files:
         if bound is not None and (file.last is None or file.last < bound):
@@ -166,7 +186,7 @@ def _merge(folder: Place, segments: Sequence[Segment]) -> Segment:
     opened = [open_segment(folder, segment) for segment in segments]
     rows = sum(map(len, opened))
     path = folder / f"{uuid.uuid4().hex}.npy"
-    checksum = write_pieces(path, (3, rows), _merged(opened, max(1, -(-rows // _ROWS_AT_ONCE))))
+    checksum = write_pieces(path, (4, rows), _merged(opened, max(1, -(-rows // _ROWS_AT_ONCE))))
     first, last = min(segment.first for segment in segments), max(segment.last for segment in segments)
     return Segment(name=path.name, rows=rows, first=first, last=last, checksum=checksum)
 
@@ -177,12 +197,14 @@ def _merged(opened: Sequence[Ids], ranges: int) -> Iterator[Array]:
     bounds = [np.append(np.searchsorted(ids.first, starts, "left"), len(ids)) for ids in opened]
     for at in range(ranges):
         some = [ids.take(slice(bound[at], bound[at + 1])) for ids, bound in zip(opened, bounds, strict=True)]
-        ids = Ids(*(np.concatenate([getattr(one, part) for one in some]) for part in ("first", "second", "time")))
+        ids = Ids(
+            *(np.concatenate([getattr(one, part) for one in some]) for part in ("first", "second", "time", "content"))
+        )
         yield _rows(ids.take(ids.sorted_order()))
 
 
 def _rows(ids: Ids) -> Array:
-    return np.stack([ids.first, ids.second, ids.time.view(np.uint64)])
+    return np.stack([ids.first, ids.second, ids.time.view(np.uint64), ids.content])
 
 
 def _many_of_a_size(live: Sequence[Segment]) -> list[Segment] | None:

@@ -40,6 +40,10 @@ class TopicAccess:
         return f"{PREFIX}{self.name}/{partition}"
 
 
+LINES = 1 << 40
+"""More rows than an input can have. A row's position in its batch is its input's position times this, plus its line."""
+
+
 @dataclass(frozen=True)
 class Split:
     """The input of a worker, and where its output goes.
@@ -72,6 +76,12 @@ class Split:
     topic: TopicAccess | None
     files: tuple[tuple[int, AdmittedFile], ...]
     ranges: tuple[tuple[int, OffsetRange], ...]
+
+    @property
+    def origins(self) -> dict[int, tuple[str, int]]:
+        """The name of each input, and the number of its first line less that of its row's position; by input."""
+        files = {at: (str(self.landing / file.path), 0) for at, file in self.files}
+        return files | {at: (self.topic.where(one.partition), one.start) for at, one in self.ranges if self.topic}
 
 
 @dataclass(frozen=True)

@@ -1,29 +1,31 @@
 """Write a split's rows as data files: accepted rows in order of time, rejected ones to quarantine."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
 
 from keyfold.ingestion.arrays import write_array
-from keyfold.ingestion.duplicates import Ids, Numbers, event_ids, same_time_copies
+from keyfold.ingestion.conflicts import Event, as_raw, conflict_reason, look_up
+from keyfold.ingestion.duplicates import Ids, Numbers, equal_rows, event_ids
 from keyfold.ingestion.ingest_records import IngestCounts
 from keyfold.ingestion.ingest_settings import QUARANTINE
 from keyfold.ingestion.parsing import Reject, ValidatedRows
-from keyfold.ingestion.segments import copies_of_history, write_segment
+from keyfold.ingestion.segments import find_standing, write_segment
 from keyfold.ingestion.sources.kafka.offsets import OffsetRange
-from keyfold.ingestion.split import Split, SplitResult, TopicAccess, WrittenEvents
+from keyfold.ingestion.split import LINES, Split, SplitResult, TopicAccess, WrittenEvents
 from keyfold.lakehouse.data_files import WrittenFile, write_data_file
-from keyfold.stream import INGESTED_AT
+from keyfold.storage.place import Place
+from keyfold.stream import INGESTED_AT, Stream
 from keyfold.times import micros
 
 ROWS_A_FILE = 1_000_000
 BYTES_A_FILE = 256 << 20
 """Approximate limits of what a split holds in memory before it writes."""
 
-_LINES = 1 << 40
-"""More rows than an input can have. A row's position in its batch is its input's position times this, plus its line."""
+Rejected = tuple[str, str | None, Reject | str]
+"""A file, its header if it is CSV, and a rejected row, or the reason why the file is rejected as a whole."""
 
 
 class SplitWriter:
@@ -34,7 +36,7 @@ class SplitWriter:
         self._split = split
         self._frames: list[pl.DataFrame] = []
         self._places: list[Numbers] = []
-        self._rejects: list[tuple[str, str | None, Reject | str]] = []
+        self._rejects: list[Rejected] = []
         self._rows = self._bytes = 0
 
     @property
@@ -48,8 +50,8 @@ class SplitWriter:
         self.result.counts += IngestCounts(0, rows.read, rows.read - rejected, rejected, untimed=rows.untimed)
         if rows.accepted.height:
             self._frames.append(rows.accepted)
-            # Relative to the first line, since offsets may be larger than `_LINES`.
-            self._places.append(place * _LINES + (rows.lines - first_line))
+            # Relative to the first line, since offsets may be larger than `LINES`.
+            self._places.append(place * LINES + (rows.lines - first_line))
         self._rejects += [(file, rows.header or None, reject) for reject in rows.rejects]
         self._rows += rows.read
         self._bytes += rows.accepted.estimated_size() + sum(len(reject.raw) for reject in rows.rejects)
@@ -89,16 +91,43 @@ class SplitWriter:
 
     def write(self) -> None:
         """Write what is in memory."""
-        if self._rejects:
-            self.result.rejects.append(_write_rejects(self._split, self._rejects))
         if self._frames:
             frame, places = pl.concat(self._frames), np.concatenate(self._places)
             self._frames, self._places = [], []
-            duplicates, written = _write_events(self._split, frame, places)
-            self.result.counts += IngestCounts(accepted=-duplicates, duplicates=duplicates)
-            self.result.events += written
+            self._write_events(frame, places)
+        if self._rejects:
+            self.result.rejects.append(write_rejects(self._split.quarantine, self._split.batch, self._rejects))
         self._frames, self._places, self._rejects = [], [], []
         self._rows = self._bytes = 0
+
+    def _write_events(self, frame: pl.DataFrame, places: Numbers) -> None:
+        """Write accepted rows, without those whose ids are known."""
+        split, stream = self._split, self._split.stream
+        ids = event_ids(stream, frame) if stream.event_id else None
+        if ids is not None:
+            standing = find_standing(split.ids, split.segments, ids, micros(stream.duplicate_window))
+            # Other copies within the batch are decided later, since they depend on the rows of earlier splits.
+            is_new = ~(standing.is_known | equal_rows(ids, places))
+            if not is_new.all():
+                conflicts = np.flatnonzero(standing.is_known & ~standing.is_equal)
+                rows = frame[conflicts]
+                old = look_up(stream, split.events, rows, standing.time[conflicts])
+                self._rejects += conflicting(stream, split.origins, rows, places[conflicts], old)
+                count, duplicates = len(conflicts), int((~is_new).sum()) - len(conflicts)
+                self.result.counts += IngestCounts(
+                    accepted=-count - duplicates, quarantined=count, duplicates=duplicates
+                )
+                frame, ids, places = frame.filter(is_new), ids.take(is_new), places[is_new]
+        parts = [(frame, places, ids)]
+        if stream.missing_time == "arrival":
+            # Rows with their arrival time go to a separate file. Together with old events, a file would span years, and jobs
+            # select files by their time span.
+            by_arrival = (frame[stream.event_time] == frame[INGESTED_AT]).to_numpy()
+            parts = [
+                (frame.filter(mask), places[mask], None if ids is None else ids.take(mask))
+                for mask in (~by_arrival, by_arrival)
+            ]
+        self.result.events += [_write_part(split, *part) for part in parts if part[0].height]
 
     def discard(self) -> None:
         """Remove what was written."""
@@ -109,29 +138,6 @@ class SplitWriter:
                 (self._split.ids / one.places).unlink(missing_ok=True)
         for file in self.result.rejects:
             (self._split.quarantine / file.path).unlink(missing_ok=True)
-
-
-def _write_events(split: Split, frame: pl.DataFrame, places: Numbers) -> tuple[int, list[WrittenEvents]]:
-    """Write accepted rows except known copies, and return the number of copies and the files."""
-    stream = split.stream
-    ids = event_ids(stream, frame) if stream.event_id else None
-    copies = 0
-    if ids is not None:
-        is_copy = copies_of_history(split.ids, split.segments, ids, micros(stream.duplicate_window))
-        # Other copies within the batch are decided later, since they depend on the rows of earlier splits.
-        is_copy |= same_time_copies(ids, places)
-        if copies := int(is_copy.sum()):
-            frame, ids, places = frame.filter(~is_copy), ids.take(~is_copy), places[~is_copy]
-    parts = [(frame, places, ids)]
-    if stream.missing_time == "arrival":
-        # Rows with their arrival time go to a separate file. Together with old events, a file would span years, and jobs select
-        # files by their time span.
-        by_arrival = (frame[stream.event_time] == frame[INGESTED_AT]).to_numpy()
-        parts = [
-            (frame.filter(mask), places[mask], None if ids is None else ids.take(mask))
-            for mask in (~by_arrival, by_arrival)
-        ]
-    return copies, [_write_part(split, *part) for part in parts if part[0].height]
 
 
 def _write_part(split: Split, frame: pl.DataFrame, places: Numbers, ids: Ids | None) -> WrittenEvents:
@@ -153,7 +159,25 @@ def _write_part(split: Split, frame: pl.DataFrame, places: Numbers, ids: Ids | N
     return WrittenEvents(file, segment, name)
 
 
-def _write_rejects(split: Split, rejects: Sequence[tuple[str, str | None, Reject | str]]) -> WrittenFile:
+def conflicting(
+    stream: Stream,
+    origins: Mapping[int, tuple[str, int]],
+    rows: pl.DataFrame,
+    places: Numbers,
+    old: Sequence[Event | None],
+) -> list[Rejected]:
+    """Return the rejects of rows with ids of other events, which are `old` where they were found."""
+    rejects: list[Rejected] = []
+    for row, place, other in zip(rows.to_dicts(), places.tolist(), old, strict=True):
+        at, line = divmod(place, LINES)
+        file, first = origins[at]
+        raw, header = as_raw(stream, row, file)
+        rejects.append((file, header, Reject(raw, first + line, conflict_reason(stream, row, other))))
+    return rejects
+
+
+def write_rejects(quarantine: Place, batch: int, rejects: Sequence[Rejected]) -> WrittenFile:
+    """Write rejected rows and files as a data file of a quarantine."""
     rows = [
         (None, file, None, reject, None)
         if isinstance(reject, str)
@@ -161,5 +185,5 @@ def _write_rejects(split: Split, rejects: Sequence[tuple[str, str | None, Reject
         for file, header, reject in rejects
     ]
     schema = {"raw": pl.String, "file": pl.String, "line": pl.Int64, "reason": pl.String, "header": pl.String}
-    frame = pl.DataFrame(rows, schema, orient="row").with_columns(batch=pl.lit(split.batch, pl.Int64))
-    return write_data_file(frame, split.quarantine, QUARANTINE)
+    frame = pl.DataFrame(rows, schema, orient="row").with_columns(batch=pl.lit(batch, pl.Int64))
+    return write_data_file(frame, quarantine, QUARANTINE)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from keyfold.ingestion.parsing.json_texts import text_at
-from keyfold.ingestion.parsing.json_values import NOT_JSON, is_text, read_object
+from keyfold.ingestion.parsing.json_values import NOT_JSON, is_deep, is_text, read_object
 from keyfold.ingestion.parsing.rows import RawLines, Reject, Rows, line_text
 from keyfold.stream.raw_paths import TEXT_OF, path_of
 
@@ -105,8 +105,8 @@ def read_values(schema: pa.Schema, values: Sequence[bytes], lines: np.ndarray, m
         table, unread = _with_texts(schema, table, [there[index] for index in kept])
         for row, why in unread.items():
             rejects.append(Reject(line_text(values[sources[row]]), int(lines[sources[row]]), f"{NOT_JSON}: {why}"))
-        read = np.setdiff1d(np.arange(len(kept)), list(unread))
-        table, sources = table.take(pa.array(read)), sources[read]
+        good = np.setdiff1d(np.arange(len(kept)), list(unread))
+        table, sources = table.take(pa.array(good)), sources[good]
     return Rows(table, lines[sources], lambda position: line_text(values[sources[position]]), rejects, broken=broken)
 
 
@@ -133,6 +133,10 @@ def _with_texts(schema: pa.Schema, table: pa.Table, lines: Sequence[bytes]) -> t
     for name in _text_names(schema):
         inside, texts = name.removesuffix(TEXT_OF), list[str | None]()
         for row, line in enumerate(lines):
+            if is_deep(line):
+                texts.append(None)
+                unread[row] = "nested too deeply"
+                continue
             try:
                 texts.append(text_at(line.decode(), path_of(inside) if inside else ()))
             except ValueError as error:

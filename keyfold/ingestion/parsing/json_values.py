@@ -32,7 +32,7 @@ def read_object(
     schema: pa.Schema, value: bytes, missing: tuple[str, ...]
 ) -> tuple[dict[str, Any], str | None, Mapping[int, str]]:
     """Return a line's row, or why it is rejected; and by index, why elements of the exploded list are rejected."""
-    if _depth(value) > _MAX_DEPTH:
+    if is_deep(value):
         return {}, f"{NOT_JSON}: nested too deeply", {}
     try:
         content = _DECODER.decode(value.decode("utf-8-sig"))
@@ -45,6 +45,16 @@ def read_object(
         return _fields(content, schema, missing, "", elements), None, elements
     except _MisfitError as wrong:
         return {}, str(wrong), {}
+
+
+def is_deep(value: bytes) -> bool:
+    """Whether arrays and objects are nested too deeply for Python's reader."""
+    count = value.count(b"[") + value.count(b"{")
+    if count <= _MAX_DEPTH:
+        return False
+    signs = np.frombuffer(_STRING.sub(b"", value), np.uint8)
+    steps = np.isin(signs, (ord("["), ord("{"))).astype(np.int32) - np.isin(signs, (ord("]"), ord("}")))
+    return int(np.cumsum(steps).max(initial=0)) > _MAX_DEPTH
 
 
 def is_text(target: pa.DataType) -> bool:
@@ -126,16 +136,6 @@ def _value(given: Any, kind: pa.DataType, missing: tuple[str, ...], name: str, e
     if typed is None:
         raise _MisfitError(f"{name} is not {named(kind)}: {_short(given)}")
     return typed
-
-
-def _depth(value: bytes) -> int:
-    """Return the nesting depth of arrays and objects; if they are few, an upper bound: their number."""
-    count = value.count(b"[") + value.count(b"{")
-    if count <= _MAX_DEPTH:
-        return count
-    signs = np.frombuffer(_STRING.sub(b"", value), np.uint8)
-    steps = np.isin(signs, (ord("["), ord("{"))).astype(np.int32) - np.isin(signs, (ord("]"), ord("}")))
-    return int(np.cumsum(steps).max(initial=0))
 
 
 def _typed(given: Any, target: pa.DataType) -> Any:

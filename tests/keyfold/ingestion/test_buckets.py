@@ -81,7 +81,7 @@ def test_every_format_goes_from_a_bucket_to_tables_in_a_bucket_once(there, cache
     assert reasons == [(f"{landing}/a.ndjson", 4), (f"{landing}/e.xlsx", None)]
     again = ingest(DRIVER, there, CLICKS)
     assert (again.files, again.batches, again.changed) == (0, 0, {})
-    (landing / "z.ndjson").write_bytes(text(click(3, 1), click(9)))
+    (landing / "z.ndjson").write_bytes(text(click(3), click(9)))
     assert ingest(DRIVER, there, CLICKS).duplicates == 1
     assert ingest_totals(there, CLICKS) == IngestCounts(6, 12, 7, 2, 3)
     assert not is_unfinished(there, "clicks")

@@ -9,32 +9,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.ingestion import duplicates
-from keyfold.ingestion.duplicates import Ids, copies_of, copies_within, same_time_copies
+from keyfold.ingestion.duplicates import Ids, equal_rows, kept_at, standing_at
 from tests.examples import examples
 
-Event = tuple[int, int, int]
-"""First hash, second hash, time; hashes of few values, so that they meet, and meet by halves."""
+Event = tuple[int, int, int, int]
+"""First hash, second hash, time, content; hashes of few values, so that they meet, and meet by halves."""
 
-EVENTS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1), st.integers(-30, 30)), max_size=60)
+EVENTS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1), st.integers(-30, 30), st.integers(0, 1)), max_size=60)
 WINDOW = st.sampled_from([0, 1, 3, 7, 100])
+
+
+def near(event: Event, others: Sequence[Event], window: int) -> list[Event]:
+    return [other for other in others if event[:2] == other[:2] and abs(event[2] - other[2]) <= window]
 
 
 def standing(events: list[Event], window: int, before: Sequence[Event] = ()) -> list[bool]:
     """Which events stand, told one after the other."""
     kept, found = list(before), []
-    for first, second, time in events:
-        stands = not any(
-            (first, second) == (other, another) and abs(time - at) <= window for other, another, at in kept
-        )
-        found.append(stands)
-        if stands:
-            kept.append((first, second, time))
+    for event in events:
+        found.append(not near(event, kept, window))
+        if found[-1]:
+            kept.append(event)
     return found
 
 
 def ids(events: list[Event]) -> Ids:
-    columns = list(zip(*events, strict=True)) or [(), (), ()]
-    return Ids(np.array(columns[0], np.uint64), np.array(columns[1], np.uint64), np.array(columns[2], np.int64))
+    columns = list(zip(*events, strict=True)) or [(), (), (), ()]
+    first, second, time, content = columns
+    return Ids(
+        np.array(first, np.uint64), np.array(second, np.uint64), np.array(time, np.int64), np.array(content, np.uint64)
+    )
 
 
 def index(events: list[Event]) -> Ids:
@@ -44,21 +48,37 @@ def index(events: list[Event]) -> Ids:
 
 @examples(300)
 @given(EVENTS, EVENTS, WINDOW)
-def test_copies_of_history_are_those_near_any_event_of_the_same_id(history, events, window):
-    found = copies_of(ids(events), index(history), window)
-    expected = [not standing([event], window, history)[0] for event in events]
-    assert found.tolist() == expected
+def test_an_event_of_history_is_found_by_its_id_and_one_of_the_same_content_first(history, events, window):
+    # Those that stand are farther apart than the window, as in an index.
+    history = [event for event, stands in zip(history, standing(history, window), strict=True) if stands]
+    known = index(history)
+    for event, at in zip(events, standing_at(ids(events), known, window).tolist(), strict=True):
+        candidates = near(event, history, window)
+        assert (at >= 0) == bool(candidates)
+        if at >= 0:
+            found = (known.first[at], known.second[at], known.time[at], known.content[at])
+            assert found in [other for other in candidates if other[3] == event[3]] or candidates
+            assert (found[3] == event[3]) == any(other[3] == event[3] for other in candidates)
 
 
 @examples(300)
 @given(EVENTS, WINDOW, st.randoms())
 def test_within_a_batch_the_earlier_one_stands_in_whatever_order_the_rows_lie(events, window, random):
     expected = standing(events, window)
+    stood = [event for event, stands in zip(events, expected, strict=True) if stands]
     places = list(range(len(events)))
     random.shuffle(places)
-    shuffled = ids([events[place] for place in places])
-    found = copies_within(shuffled, np.array(places, np.int64), window)
-    assert found.tolist() == [not expected[place] for place in places]
+    found = kept_at(ids([events[place] for place in places]), np.array(places, np.int64), window).tolist()
+    assert [at < 0 for at in found] == [expected[place] for place in places]
+    for place, at in zip(places, found, strict=True):
+        if at >= 0:
+            event, kept = events[place], events[places[at]]
+            candidates = near(event, stood, window)
+            assert kept in candidates
+            assert places[at] < place
+            assert kept[3] == event[3] or all(
+                other[3] != event[3] or events.index(other) > place for other in candidates
+            )
 
 
 @examples(300)
@@ -73,42 +93,40 @@ def test_any_split_into_batches_and_lanes_keeps_the_same_events(history, events,
         survivors: list[int] = []
         for begin, stop in pairwise(splits):
             some, order = ids(events[begin:stop]), np.arange(begin, stop)
-            copies = copies_of(some, index(known), window) | same_time_copies(some, order)
+            copies = (standing_at(some, index(known), window) >= 0) | equal_rows(some, order)
             survivors += order[~copies].tolist()
-        copies = copies_within(ids([events[at] for at in survivors]), np.array(survivors, np.int64), window)
+        copies = kept_at(ids([events[at] for at in survivors]), np.array(survivors, np.int64), window) >= 0
         stood = [at for at, copy in zip(survivors, copies, strict=True) if not copy]
         kept[stood] = True
         known += [events[at] for at in stood]
     assert kept.tolist() == expected
 
 
-def test_an_id_of_very_many_copies_is_looked_up_and_not_gone_through():
+def test_an_id_of_very_many_events_is_looked_up_and_not_gone_through():
     random = np.random.default_rng(7)
     times = random.integers(0, 10**9, 3_000)
-    history = [(5, 1, int(time)) for time in times[:2_000]] + [(5, 2, 17)] * 100
-    events = [(5, 1, int(time)) for time in times[2_000:]] + [(5, 2, 18), (5, 3, 17)]
-    found = copies_of(ids(events), index(history), 50_000)
+    history = [(5, 1, int(time), 0) for time in times[:2_000]] + [(5, 2, 17, 0)] * 100
+    events = [(5, 1, int(time), 0) for time in times[2_000:]] + [(5, 2, 18, 0), (5, 3, 17, 0)]
+    found = standing_at(ids(events), index(history), 50_000) >= 0
     assert found.tolist() == [not standing([event], 50_000, history)[0] for event in events]
     assert 0 < found.sum() < len(found)
 
 
 def test_an_id_with_many_events_each_just_beyond_the_window_keeps_every_second_one():
-    events = [(1, 1, time) for time in range(0, 2_000, 6)]
-    found = copies_within(ids(events), np.arange(len(events)), 6)
-    assert found.tolist() == [at % 2 == 1 for at in range(len(events))]
+    events = [(1, 1, time, 0) for time in range(0, 2_000, 6)]
+    found = kept_at(ids(events), np.arange(len(events)), 6)
+    assert (found >= 0).tolist() == [at % 2 == 1 for at in range(len(events))]
 
 
 def test_a_file_that_is_sent_again_needs_no_loop_over_its_rows(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(duplicates, "_greedy", None)
+    monkeypatch.setattr(duplicates, "bisect_left", None)
     random = np.random.default_rng(1)
     rows = 500_000
-    once = Ids(
-        random.integers(0, 2**63, rows).astype(np.uint64),
-        random.integers(0, 2**63, rows).astype(np.uint64),
-        random.integers(0, 2**40, rows),
-    )
-    assert copies_of(once, once.take(once.sorted_order()), 10).all()
+    first, second = (random.integers(0, 2**63, rows).astype(np.uint64) for _ in range(2))
+    once = Ids(first, second, random.integers(0, 2**40, rows), np.arange(rows, dtype=np.uint64))
+    assert (standing_at(once, once.take(once.sorted_order()), 10) >= 0).all()
     twice = once.take(np.tile(np.arange(rows), 2))
-    found = copies_within(twice, np.arange(2 * rows), 10)
+    found = equal_rows(twice, np.arange(2 * rows))
     assert not found[:rows].any()
     assert found[rows:].all()
+    assert (kept_at(twice.take(~found), np.arange(rows), 10) < 0).all()

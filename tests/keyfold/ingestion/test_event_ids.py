@@ -36,10 +36,11 @@ ID = st.tuples(
 )
 
 
-def fingerprints(ids: list[tuple]) -> list[tuple[int, int]]:
+def fingerprints(ids: list[tuple]) -> list[tuple[int, int, int]]:
     table = pa.Table.from_pylist([dict(zip(TYPES, one, strict=True)) for one in ids], STREAM.schema)
     found = event_ids(STREAM, pl.DataFrame(table))
-    return list(zip(found.first.tolist(), found.second.tolist(), strict=True))
+    # All columns are of the id, and so of the content.
+    return list(zip(found.first.tolist(), found.second.tolist(), found.content.tolist(), strict=True))
 
 
 ZERO = ("", "", 1, 0.0, True, [], START)
@@ -63,3 +64,4 @@ def test_fingerprints_are_those_that_earlier_versions_wrote():
     found = event_ids(replace(stream, event_id=("ride", "point")), frame)
     assert found.first.tolist() == [2975212349320273455, 13654679122228792117]
     assert found.second.tolist() == [9291417551807067954, 12889081877736253241]
+    assert found.content.tolist() == [10553249144390204909, 13665702578032739518]

@@ -12,13 +12,14 @@ from keyfold.ingestion.arrays import DamagedArrayError
 from keyfold.ingestion.duplicates import Ids
 from keyfold.ingestion.segments import (
     Segment,
-    copies_of_history,
+    find_standing,
     merge_segments,
     missing_segments,
     rebuild_segments,
     sweep_segments,
     write_segment,
 )
+from keyfold.stream import INGESTED_AT
 from spark_jobs.streams import METRICS
 
 HOUR = 3_600_000_000
@@ -29,6 +30,7 @@ def made(random: np.random.Generator, rows: int, hour: int) -> Ids:
         random.integers(0, 2**64, rows, np.uint64),
         random.integers(0, 2**64, rows, np.uint64),
         hour * HOUR + random.integers(0, HOUR, rows),
+        random.integers(0, 2**64, rows, np.uint64),
     )
     return ids.take(ids.sorted_order())
 
@@ -47,10 +49,15 @@ def test_many_small_batches_leave_few_segments_that_know_every_event(tmp_path: P
     assert sum(segment.rows for segment in live) == 300 * 50
     assert not missing_segments(tmp_path, live)
     for ids in every[::17]:
-        assert copies_of_history(tmp_path, live, ids, 0).all()
-        away = Ids(ids.first, ids.second, ids.time + 10)
-        assert not copies_of_history(tmp_path, live, away, 9).any()
-        assert copies_of_history(tmp_path, live, away, 10).all()
+        found = find_standing(tmp_path, live, ids, 0)
+        assert found.is_known.all()
+        assert found.is_equal.all()
+        away = Ids(ids.first, ids.second, ids.time + 10, ids.content + np.uint64(1))
+        assert not find_standing(tmp_path, live, away, 9).is_known.any()
+        found = find_standing(tmp_path, live, away, 10)
+        assert found.is_known.all()
+        assert not found.is_equal.any()
+        assert (found.time == ids.time).all()
 
 
 def test_a_segment_that_is_gone_or_cut_short_is_missed_and_made_anew_from_the_event_table(tmp_path: Path):
@@ -61,19 +68,19 @@ def test_a_segment_that_is_gone_or_cut_short_is_missed_and_made_anew_from_the_ev
             "timestamp": pl.Series([start + timedelta(minutes=at) for at in range(1_000)]).dt.cast_time_unit("us"),
             "value": [float(at) for at in range(1_000)],
         }
-    )
+    ).with_columns(pl.col("timestamp").alias(INGESTED_AT))
     for part in events.iter_slices(300):
         part.write_delta(str(tmp_path / "events"), mode="append")
     folder = tmp_path / "ids"
     live = rebuild_segments(folder, METRICS, tmp_path / "events")
     assert sum(segment.rows for segment in live) == 1_000
     found = segments.event_ids(METRICS, events)
-    assert copies_of_history(folder, live, found, 0).all()
+    assert find_standing(folder, live, found, 0).is_equal.all()
     # Of equal size, and still taken for no copies by whoever believes it.
     size = (folder / live[2].name).stat().st_size
     (folder / live[2].name).write_bytes((folder / live[2].name).read_bytes()[:128] + bytes(size - 128))
     with pytest.raises(DamagedArrayError, match=live[2].name):
-        copies_of_history(folder, live, found, 0)
+        find_standing(folder, live, found, 0)
     (folder / live[0].name).write_bytes((folder / live[0].name).read_bytes()[:-1])
     (folder / live[1].name).unlink()
     assert missing_segments(folder, live) == [live[0].name, live[1].name]

@@ -1,0 +1,106 @@
+"""Events with the id of another one and other content: they go to quarantine, with both values.
+
+Their raw lines are gone by then. In quarantine they have their values, by the names of raw columns, in the format of their file.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import polars as pl
+
+from keyfold.ingestion.duplicates import Numbers, content_columns
+from keyfold.ingestion.formats import file_type
+from keyfold.ingestion.parsing.casting import SHOWN
+from keyfold.ingestion.sources.kafka.settings import PREFIX
+from keyfold.lakehouse.log_changes import snapshot
+from keyfold.lakehouse.reading import read_parquet
+from keyfold.storage.place import Place, to_place
+from keyfold.stream import INGESTED_AT, Stream
+from keyfold.stream.raw_paths import PLACE, TEXT_OF
+from keyfold.times import to_iso, to_micros
+
+_LOOKED_UP = 100
+"""Most conflicts of a worker for which the event table is read."""
+_FILES = 8
+"""Most data files that are read for them."""
+
+Event = dict[str, Any]
+
+
+def conflict_reason(stream: Stream, new: Event, old: Event | None) -> str:
+    """Say how an event differs from the one with its id; `old` is None if that was not looked up."""
+    begin = (
+        "an event with this id is there, with other content; if this one is right, "
+        f"`keyfold correct {stream.name} --from FILE` replaces it"
+    )
+    if old is None:
+        return f"{begin}: their digests differ"
+    # An event may have been given the time of its arrival.
+    untimed = {stream.event_time} if stream.missing_time == "arrival" and _arrived(stream, new, old) else set[str]()
+    names = [name for name in content_columns(stream) if name not in untimed and _differ(new[name], old[name])]
+    return f"{begin}: " + "; ".join(
+        f"{name} differs" if name in stream.private else f"{name} is {_shown(new[name])} and was {_shown(old[name])}"
+        for name in names
+    )
+
+
+def as_raw(stream: Stream, event: Event, file: str) -> tuple[str, str | None]:
+    """Return the values of an event as the raw text of a row, and the header if its file is CSV."""
+    values: Event = {}
+    for name in stream.schema.names:
+        for raw_name in stream.source(name).raw_names[:1]:
+            if raw_name == TEXT_OF:
+                return event[name] or "", None
+            if raw_name != PLACE and event[name] is not None:
+                values[raw_name.removesuffix(TEXT_OF)] = event[name]
+    if file.startswith(PREFIX) or file_type(to_place(file)).format != "csv":
+        return json.dumps(values, ensure_ascii=False, default=_text), None
+    lines = io.StringIO()
+    csv.writer(lines, lineterminator="\n").writerows([values.keys(), map(_text, values.values())])
+    header, _, row = lines.getvalue().removesuffix("\n").partition("\n")
+    return row, header
+
+
+def look_up(stream: Stream, events: Place, rows: pl.DataFrame, times: Numbers) -> list[Event | None]:
+    """Find the events of the event table with the ids of some rows, whose times are known; None for those not found cheaply."""
+    found: list[Event | None] = [None] * rows.height
+    if not rows.height or rows.height > _LOOKED_UP:
+        return found
+    files = [
+        file
+        for file in snapshot(events, stream.event_time).files
+        if file.first is None or file.last is None or ((times >= file.first) & (times <= file.last)).any()
+    ]
+    if len(files) > _FILES:
+        return found
+    wanted = rows.select(stream.event_id).with_row_index("\0row").with_columns(pl.Series("\0time", times))
+    for file in files:
+        old = read_parquet(events / file.path)
+        old = old.with_columns(pl.Series("\0time", to_micros(old[stream.event_time])))
+        both = wanted.join(old, [*stream.event_id, "\0time"], "inner", nulls_equal=True)
+        for event in both.to_dicts():
+            # An older file lacks columns that are new.
+            found[event["\0row"]] = dict.fromkeys(rows.columns) | event
+    return found
+
+
+def _arrived(stream: Stream, *events: Event) -> bool:
+    return any(event[stream.event_time] == event[INGESTED_AT] for event in events)
+
+
+def _differ(one: object, other: object) -> bool:
+    return repr(one) != repr(other) and one != other
+
+
+def _shown(value: object) -> str:
+    return "NULL" if value is None else json.dumps(value, ensure_ascii=False, default=_text)[:SHOWN]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return to_iso(value) if isinstance(value, datetime) else "" if value is None else str(value)
