@@ -19,7 +19,7 @@ from keyfold.ingestion.sources.kafka.settings import PREFIX
 from keyfold.lakehouse.log_changes import snapshot
 from keyfold.lakehouse.reading import read_parquet
 from keyfold.storage.place import Place, to_place
-from keyfold.stream import INGESTED_AT, Stream
+from keyfold.stream import Stream
 from keyfold.stream.raw_paths import PLACE, TEXT_OF
 from keyfold.times import to_iso, to_micros
 
@@ -39,9 +39,7 @@ def conflict_reason(stream: Stream, new: Event, old: Event | None) -> str:
     )
     if old is None:
         return f"{begin}: their digests differ"
-    # An event may have been given the time of its arrival.
-    untimed = {stream.event_time} if stream.missing_time == "arrival" and _arrived(stream, new, old) else set[str]()
-    names = [name for name in content_columns(stream) if name not in untimed and _differ(new[name], old[name])]
+    names = [name for name in content_columns(stream) if _differ(new[name], old[name])]
     return f"{begin}: " + "; ".join(
         f"{name} differs" if name in stream.private else f"{name} is {_shown(new[name])} and was {_shown(old[name])}"
         for name in names
@@ -86,10 +84,6 @@ def look_up(stream: Stream, events: Place, rows: pl.DataFrame, times: Numbers) -
             # An older file lacks columns that are new.
             found[event["\0row"]] = dict.fromkeys(rows.columns) | event
     return found
-
-
-def _arrived(stream: Stream, *events: Event) -> bool:
-    return any(event[stream.event_time] == event[INGESTED_AT] for event in events)
 
 
 def _differ(one: object, other: object) -> bool:

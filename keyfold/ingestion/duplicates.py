@@ -15,7 +15,7 @@ import polars as pl
 import polars_hash as ph
 
 from keyfold.ingestion.sources.kafka.messages import message_columns
-from keyfold.stream import INGESTED_AT, Stream
+from keyfold.stream import Stream
 from keyfold.times import to_micros
 
 Mask = npt.NDArray[np.bool_]
@@ -165,8 +165,10 @@ def event_ids(stream: Stream, events: pl.DataFrame) -> Ids:
 
 
 def content_columns(stream: Stream) -> list[str]:
-    """Return the columns whose values come from an event's content: not from its file's path, or from around a message."""
+    """Return the columns whose values come from an event's content: not from its arrival, its file, or from around a message."""
     sources = {name: stream.source(name) for name in stream.schema.names}
+    if stream.missing_time == "arrival":
+        del sources[stream.event_time]
     return [name for name, one in sources.items() if not one.path and not message_columns(one.raw_names)]
 
 
@@ -175,8 +177,6 @@ def _contents(stream: Stream, events: pl.DataFrame) -> Hashes:
     sums = np.zeros(events.height, np.uint64)
     for name in content_columns(stream):
         column = events[name]
-        if name == stream.event_time and stream.missing_time == "arrival":
-            column = column.set(column == events[INGESTED_AT], None)
         mixed = _numbers(column) ^ np.frombuffer(sha256(name.encode()).digest()[:8], np.uint64)
         # The finalizer of SplitMix64: each bit of the value changes half of the bits of the sum.
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):

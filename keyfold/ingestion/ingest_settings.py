@@ -20,7 +20,11 @@ from keyfold.stream import Stream
 
 QUARANTINE = pa.schema(
     [
-        column("raw", pa.string(), "The unchanged line; NULL if the whole file was rejected"),
+        column(
+            "raw",
+            pa.string(),
+            "The unchanged line, or the values of an event whose id is another one's; NULL if the whole file was rejected",
+        ),
         column("file", pa.string(), "The file, or kafka://TOPIC/PARTITION of a Kafka message"),
         column(
             "line",

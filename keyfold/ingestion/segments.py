@@ -19,7 +19,7 @@ from keyfold.lakehouse.files import files_below
 from keyfold.lakehouse.log_changes import snapshot
 from keyfold.lakehouse.reading import read_parquet
 from keyfold.storage.place import Place
-from keyfold.stream import INGESTED_AT, Stream
+from keyfold.stream import Stream
 from keyfold.times import micros
 
 _FEWEST = 1 << 10
@@ -155,7 +155,7 @@ def rebuild_segments(
     folder: Place, stream: Stream, events: Place, since: datetime | None = None
 ) -> tuple[Segment, ...]:
     """Rebuild the index from the event table, file by file; with `since`, only for events from that time on."""
-    columns = list(dict.fromkeys([*stream.event_id, stream.event_time, *content_columns(stream), INGESTED_AT]))
+    columns = list(dict.fromkeys([*stream.event_id, stream.event_time, *content_columns(stream)]))
     bound, live = None if since is None else micros(since), list[Segment]()
     for file in snapshot(events, stream.event_time).files:
         if bound is not None and (file.last is None or file.last < bound):
