@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from benchmarks.nexmark.streams import AUCTION, BID, PERSON, TIME, UNCOUNTED, reads, required, times, whole
 from keyfold import Clock, Input, KeyedJob, Step
-from keyfold.operators import total, totals
+from keyfold.operators import sum, totals
 
 _AUCTION = [field for field in AUCTION if field.name != "id"]
 # Auctions have columns of the same names.
@@ -79,7 +79,7 @@ _PRICED = [one for one in _BID if one.name in ("price", "bidTime")]
 _Q4_WINNERS = _winners("q4_winners", [*whole("category"), *times(TIME, "expires")], _PRICED)
 _Q4 = totals(
     "q4",
-    {"total": total("price")},
+    {"total": sum("price")},
     stream=_Q4_WINNERS.table(),
     key=("category",),
     event_time="expires",

@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from benchmarks.nexmark.streams import BID, BIDS, TIME, of_bid, required, text, whole
 from keyfold import Clock, KeyedJob, Step
-from keyfold.operators import count, greatest, last_rows, least, top_rows, total, totals
+from keyfold.operators import count, last_rows, max, min, sum, top_rows, totals
 
 _PRICE = pl.col("price")
 _RANKS = {
@@ -67,7 +67,7 @@ def _distinct_counts(name: str, by: tuple[str, ...], fields: list[pa.Field], mor
 _Q15 = _distinct_counts("q15", ("day",), [], {})
 _Q16 = _distinct_counts("q16", ("channel", "day"), text("minute"), {"minute": pl.col(TIME).max().dt.strftime("%H:%M")})
 
-_SUMS = {"least": least("price"), "greatest": greatest("price"), **_BY_RANK, "total": total("price")}
+_SUMS = {"least": min("price"), "greatest": max("price"), **_BY_RANK, "total": sum("price")}
 _Q17 = totals(
     "q17",
     _SUMS,

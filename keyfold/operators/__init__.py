@@ -9,7 +9,11 @@
 | `alert`, `pattern_job` | a row when a condition begins or ends, or for each match of a pattern |
 | `as_of_join`, `interval_join`, `lookup_join`, `unbounded_join`, `window_join` | rows of two inputs that belong together |
 
-Their aggregates are the functions in lower case that take a value: `count`, `total`, `mean`, `first`, …
+Each says what becomes of late events, of ties and of silent keys, and what its state is. Common to all: a restart or a replay
+changes no row, and a batch boundary only where a docstring says so; on a stream that is silent as a whole, open rows close when
+`idle_after` lets event time go on.
+
+Their aggregates are the functions in lower case that take a value: `count`, `sum`, `mean`, `first`, …
 """
 
 from keyfold.operators.aggregation.aggregates import (
@@ -20,11 +24,11 @@ from keyfold.operators.aggregation.aggregates import (
     divided,
     falls,
     first,
-    greatest,
     last,
-    least,
+    max,
     mean,
-    total,
+    min,
+    sum,
 )
 from keyfold.operators.aggregation.chosen_rows import last_rows, top_rows
 from keyfold.operators.aggregation.last_n import last_n
@@ -44,8 +48,8 @@ from keyfold.operators.patterns.pattern_job import pattern_job
 from keyfold.operators.patterns.vocabulary import FollowedBy, Times, Without
 
 __all__ = [
-    "Aggregate", "FollowedBy", "Held", "Listed", "TimeZone", "Times", "Without", "alert", "as_of_join", "between", "count",
-    "distinct", "divided", "falls", "first", "greatest", "interval_join", "last", "last_n", "last_rows", "least", "lookup_join",
-    "mean", "pattern_job", "running", "sessions", "sessions_until", "sessions_while", "top_of_windows", "top_rows", "total",
-    "totals", "unbounded_join", "window_join", "windows",
+    "Aggregate", "FollowedBy", "Held", "Listed", "TimeZone", "Times", "Without", "alert", "as_of_join", "between",
+    "count", "distinct", "divided", "falls", "first", "interval_join", "last", "last_n", "last_rows", "lookup_join",
+    "max", "mean", "min", "pattern_job", "running", "sessions", "sessions_until", "sessions_while", "sum",
+    "top_of_windows", "top_rows", "totals", "unbounded_join", "window_join", "windows",
 ]  # fmt: skip

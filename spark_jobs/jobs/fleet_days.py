@@ -15,7 +15,7 @@ from pydantic import Field
 
 from keyfold import JobTemplate, KeyedJob, build_job, column, required
 from keyfold.keyed.job import Delay, EventTimeParameters
-from keyfold.operators import TimeZone, count, divided, total, windows
+from keyfold.operators import TimeZone, count, divided, sum, windows
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.vehicle_trips import VEHICLE_TRIPS
 
@@ -55,10 +55,10 @@ def build(parameters: FleetDaysParameters) -> KeyedJob:
     return windows(
         "fleet_days",
         {
-            "distance": total(_whole("distance_in_metres")),
-            "moving": total(_whole("moving_seconds")),
-            "idle": total(_whole("idle_seconds")),
-            "fuel": total(_whole("fuel_used")),
+            "distance": sum(_whole("distance_in_metres")),
+            "moving": sum(_whole("moving_seconds")),
+            "idle": sum(_whole("idle_seconds")),
+            "fuel": sum(_whole("fuel_used")),
             "n_readings": count(pl.col("fuel_used").is_not_null()),
         },
         stream=build_job(VEHICLE_TRIPS).table(),

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from keyfold import JobParameters, JobTemplate, KeyedJob, required
 from keyfold.keyed.job import KeysOf
-from keyfold.operators import total, totals
+from keyfold.operators import sum, totals
 from keyfold.stream import TIMESTAMP
 from spark_jobs.streams import SALES
 
@@ -50,7 +50,7 @@ def build(parameters: ModelTotalsParameters) -> KeyedJob:
     """The pieces bought and the purchases of every model; a purchase of several models counts for each."""
     return totals(
         "model_totals",
-        {"quantity": total("quantity")},
+        {"quantity": sum("quantity")},
         stream=SALES,
         key=("model",),
         keys_of=KeysOf("model", _named(pl.col("models")), otherwise=NO_MODEL),

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from keyfold import JobTemplate, KeyedJob, OutputTable, required
-from keyfold.operators import distinct, running, total
+from keyfold.operators import distinct, running, sum
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.silence import ExpiringParameters
 from spark_jobs.streams import SALES
@@ -63,7 +63,7 @@ def build(parameters: PurchaseTotalsParameters) -> KeyedJob:
     """After every purchase, its item's cumulative quantity and the set of models seen of it."""
     return running(
         "purchase_totals",
-        {"cumulative_quantity": total("quantity"), "models": distinct("models", ignored=("",))},
+        {"cumulative_quantity": sum("quantity"), "models": distinct("models", ignored=("",))},
         stream=SALES,
         key=("item",),
         event_time="time",

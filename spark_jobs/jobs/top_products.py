@@ -18,7 +18,7 @@ from pydantic import Field
 
 from keyfold import JobTemplate, KeyedJob, OutputTable, required
 from keyfold.keyed.job import Duration, EventTimeParameters
-from keyfold.operators import top_of_windows, total
+from keyfold.operators import sum, top_of_windows
 from keyfold.stream import TIMESTAMP
 from spark_jobs.streams import SALES
 
@@ -89,7 +89,7 @@ def build(parameters: TopProductsParameters) -> KeyedJob:
     return top_of_windows(
         "top_products",
         parameters.k,
-        {"quantity": total("quantity"), "revenue": total(_REVENUE, REVENUE)},
+        {"quantity": sum("quantity"), "revenue": sum(_REVENUE, REVENUE)},
         stream=SALES,
         event_time="time",
         by=("item",),

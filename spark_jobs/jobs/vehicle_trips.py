@@ -36,10 +36,10 @@ from keyfold.operators import (
     divided,
     falls,
     first,
-    greatest,
     last,
+    max,
     sessions_while,
-    total,
+    sum,
 )
 from keyfold.stream import TIMESTAMP
 from keyfold.times import ISO_FORMAT
@@ -177,12 +177,12 @@ def build(parameters: VehicleTripParameters) -> KeyedJob:
             "distance": between(leg_in_micrometres(*(pl.col(axis).shift() for axis in _AXES), *map(pl.col, _AXES))),
             "moving": between(pl.when(moves.shift()).then(took).otherwise(0)),
             "idle": between(pl.when(moves.shift()).then(0).otherwise(took)),
-            "top_speed": greatest("speed"),
+            "top_speed": max("speed"),
             # Infinity counts as no reading.
             "fuel_used": falls((pl.col("fuel_level") * 1e6).round().cast(pl.Int64, strict=False)),
-            "harsh_braking": total((braking >= parameters.harsh_braking).cast(pl.Int64)),
-            "harsh_acceleration": total((accelerating >= parameters.harsh_acceleration).cast(pl.Int64)),
-            "highest_engine_temperature": greatest("engine_temperature"),
+            "harsh_braking": sum((braking >= parameters.harsh_braking).cast(pl.Int64)),
+            "harsh_acceleration": sum((accelerating >= parameters.harsh_acceleration).cast(pl.Int64)),
+            "highest_engine_temperature": max("engine_temperature"),
             "n_points": count(),
         },
         while_=moves,

@@ -52,7 +52,7 @@ def count(where: pl.Expr | None = None) -> Aggregate:
     return Aggregate(one, "sum")
 
 
-def total(value: str | pl.Expr, kind: pa.DataType | None = None) -> Aggregate:
+def sum(value: str | pl.Expr, kind: pa.DataType | None = None) -> Aggregate:
     """Sum integers or decimals exactly; 0 if there are no values. A sum that overflows its column raises an error.
 
     `kind` is the sum's type if it is not that of the table's column of its name, such as a decimal that is shown as a float.
@@ -60,12 +60,12 @@ def total(value: str | pl.Expr, kind: pa.DataType | None = None) -> Aggregate:
     return Aggregate(_value(value), "sum", kind=kind)
 
 
-def least(value: str | pl.Expr) -> Aggregate:
+def min(value: str | pl.Expr) -> Aggregate:
     """Take the minimum; NULL if there are no values."""
     return Aggregate(_value(value), "min")
 
 
-def greatest(value: str | pl.Expr) -> Aggregate:
+def max(value: str | pl.Expr) -> Aggregate:
     """Take the maximum; NULL if there are no values."""
     return Aggregate(_value(value), "max")
 

@@ -63,7 +63,7 @@ def running(
 
     Args:
         name: the job's name.
-        of: the aggregates by column: `count`, `total` of integers, or `distinct`.
+        of: the aggregates by column: `count`, `sum` of integers, or `distinct`.
         key: the key columns. With `window`, `window_start` is added to them.
         event_time: the events' time column.
         events: columns of the events.
@@ -82,11 +82,11 @@ def running(
     Example:
         >>> from datetime import UTC, datetime, timedelta
         >>> from keyfold import Stream, TestHarness
-        >>> from keyfold.operators import count, total
+        >>> from keyfold.operators import count, sum
         >>> user = pa.field("user", pa.string(), nullable=False)
         >>> sale = pa.schema([user, pa.field("at", TIMESTAMP, nullable=False), ("paid", pa.int64())])
         >>> job = running(
-        ...     "spent", {"n": count(), "in_all": total("paid")}, key=("user",), event_time="at", events=sale,
+        ...     "spent", {"n": count(), "in_all": sum("paid")}, key=("user",), event_time="at", events=sale,
         ...     stream=Stream("sales", sale, event_time="at"), watermark_delay=timedelta(0),
         ...     output=pa.schema([user, ("n", pa.int64()), ("in_all", pa.int64())]),
         ... )
@@ -97,7 +97,7 @@ def running(
     """
     for column, one in of.items():
         if one.joined not in ("sum", "distinct"):
-            raise Misconfigured(f"job {name}: {column} is a {one.joined}; running has count, total and distinct")
+            raise Misconfigured(f"job {name}: {column} is a {one.joined}; running has count, sum and distinct")
     computed, length = dict(then or {}), None
     if window is not None:
         length, computed[WINDOW_END] = window.length, pl.col(WINDOW_START) + window.length

@@ -43,12 +43,12 @@ def totals(
     Example:
         >>> from datetime import UTC, datetime, timedelta
         >>> from keyfold import Stream, TestHarness
-        >>> from keyfold.operators import greatest, total
+        >>> from keyfold.operators import max, sum
         >>> item = pa.field("item", pa.string(), nullable=False)
         >>> sale = pa.schema([item, ("at", pa.timestamp("us", tz="UTC")), ("price", pa.int64())])
         >>> job = totals(
         ...     "sales_of_items",
-        ...     {"revenue": total("price"), "dearest": greatest("price")},
+        ...     {"revenue": sum("price"), "dearest": max("price")},
         ...     stream=Stream("sales", sale, event_time="at"), key=("item",), event_time="at",
         ...     watermark_delay=timedelta(0), counted="sales", then={"average": pl.col("revenue") / pl.col("sales")},
         ...     output=pa.schema([item, ("revenue", pa.int64()), ("dearest", pa.int64()), ("average", pa.float64())]),

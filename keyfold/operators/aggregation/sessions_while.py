@@ -59,7 +59,7 @@ def sessions_while(
 
     Args:
         name: the job's name.
-        of: the aggregates by column: one `count`, and `first`, `last`, `between`, `falls`, `total`, `least` or `greatest`. One is
+        of: the aggregates by column: one `count`, and `first`, `last`, `between`, `falls`, `sum`, `min` or `max`. One is
             the first event time.
         while_: the condition of an event; never NULL.
         pause: event time without the condition that ends a session.

@@ -68,11 +68,11 @@ def top_of_windows(
     Example:
         >>> from datetime import UTC, datetime
         >>> from keyfold import TestHarness
-        >>> from keyfold.operators import total
+        >>> from keyfold.operators import sum
         >>> sale = pa.schema([("item", pa.string()), pa.field("at", TIMESTAMP, nullable=False), ("pieces", pa.int64())])
         >>> hours = OutputTable("hours", pa.schema([(START, TIMESTAMP), (COUNTED, pa.int64())]), events=pl.col(COUNTED).sum())
         >>> job = top_of_windows(
-        ...     "best", 1, {"pieces": total("pieces")}, stream=Stream("sales", sale, event_time="at"), event_time="at",
+        ...     "best", 1, {"pieces": sum("pieces")}, stream=Stream("sales", sale, event_time="at"), event_time="at",
         ...     by=("item",), highest="pieces", length=timedelta(hours=1), whole=hours, watermark_delay=timedelta(0),
         ...     output=pa.schema([("item", pa.string()), ("pieces", pa.int64())]),
         ... )

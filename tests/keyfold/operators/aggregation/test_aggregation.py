@@ -17,15 +17,15 @@ from keyfold.keyed.job import Timeout
 from keyfold.keyed.rows.exact_sums import TotalTooLargeError
 from keyfold.operators import (
     count,
-    greatest,
     last_n,
     last_rows,
-    least,
+    max,
+    min,
     running,
     sessions,
     sessions_until,
+    sum,
     top_rows,
-    total,
     totals,
     windows,
 )
@@ -73,7 +73,7 @@ def watermarks(runs):
     reached, found = datetime(1, 1, 1, tzinfo=UTC), []
     for run in runs:
         found.append(reached)
-        reached = max([reached, *(NOON + row[1] * MINUTE for row in run)])
+        reached = sorted([reached, *(NOON + row[1] * MINUTE for row in run)])[-1]
     return found
 
 
@@ -109,7 +109,7 @@ def test_windows_have_the_events_that_came_before_they_were_written(runs, cuts, 
     length = timedelta(minutes=20)
     job = windows(
         "points_of_windows",
-        {"points": total("points"), "earliest": least("moment")},
+        {"points": sum("points"), "earliest": min("moment")},
         length=length,
         every=length / overlapping,
         counted="goals",
@@ -171,7 +171,9 @@ def sessions_of(runs, gap):
                 if over <= began and all(is_new for _, _, is_new in session):
                     late += len(session)
                 elif over <= ended:
-                    found.append((who, session[0][0], over, len(session), sum(points for _, points, _ in session)))
+                    found.append(
+                        (who, session[0][0], over, len(session), int(np.sum([points for _, points, _ in session])))
+                    )
                 else:
                     open_ones[who] += [(at, points, False) for at, points, _ in session]
     return found, late
@@ -180,7 +182,7 @@ def sessions_of(runs, gap):
 def spells(gap):
     fields = [WHO, pa.field("window_start", TIME), pa.field("window_end", TIME)]
     output = pa.schema([*fields, *whole("goals", "points")])
-    return sessions("spells", {"points": total("points")}, gap=gap, counted="goals", output=output, **GOALS)
+    return sessions("spells", {"points": sum("points")}, gap=gap, counted="goals", output=output, **GOALS)
 
 
 @examples(100)
@@ -197,7 +199,7 @@ def test_sessions_are_those_of_plain_python(runs, cuts, parts):
 @examples(40)
 @given(RUNS, CUTS, PARTS)
 def test_totals_are_the_same_in_any_order(runs, cuts, parts):
-    of = {"points": total("points"), "best": greatest("points"), "of_x": count(pl.col("team") == "x")}
+    of = {"points": sum("points"), "best": max("points"), "of_x": count(pl.col("team") == "x")}
     output = pa.schema([WHO, *whole(*of), pa.field("latest", TIME), pa.field("average", pa.float64())])
     then = {"average": pl.col("points") / pl.col("n_events")}
     job = totals("points_of_all", of, output=output, then=then, latest="latest", **GOALS)
@@ -262,7 +264,7 @@ def test_days_agree_with_the_clocks_of_the_zone_also_where_midnight_does_not_exi
             ),
             "while_open is for windows that do not overlap",
         ),
-        (lambda: running("r", {"x": least("points")}, events=GOAL, output=GOAL, **GOALS), "x is a min; running has"),
+        (lambda: running("r", {"x": min("points")}, events=GOAL, output=GOAL, **GOALS), "x is a min; running has"),
         (
             lambda: last_n(
                 "l", 0, {}, events=GOAL, output=GOAL, silence=Timeout(MINUTE), sessions=OutputTable("s", GOAL), **GOALS
@@ -286,7 +288,7 @@ def test_days_agree_with_the_clocks_of_the_zone_also_where_midnight_does_not_exi
         (lambda: top_rows("t", 0, highest="points", events=GOAL, **GOALS), "n is 0"),
         (lambda: top_rows("t", 1, highest="team", events=GOAL, **GOALS), "highest is team.*never NULL"),
         (
-            lambda: totals("t", {"sum": total("points")}, output=pa.schema([WHO, ("sum", pa.float64())]), **GOALS),
+            lambda: totals("t", {"sum": sum("points")}, output=pa.schema([WHO, ("sum", pa.float64())]), **GOALS),
             "sum is a sum, and double",
         ),
     ],
@@ -297,7 +299,7 @@ def test_what_cannot_be_is_refused_where_the_job_is_made(make, why):
 
 
 def test_a_total_that_its_column_does_not_hold_is_refused():
-    job = totals("sums", {"points": total("points")}, output=pa.schema([WHO, POINTS]), **GOALS)
+    job = totals("sums", {"points": sum("points")}, output=pa.schema([WHO, POINTS]), **GOALS)
     assert merged(play(job, [goals([("a", 0, "x", 2**62), ("a", 1, "x", 2**62 - 1)])]), job, "sums")[
         "points"
     ].to_list() == [2**63 - 1]
