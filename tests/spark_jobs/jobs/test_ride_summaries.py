@@ -21,7 +21,6 @@ from spark_jobs.jobs.ride_summaries import RIDE_POINT
 from tests.examples import examples
 from tests.on_a_grid import assert_nothing_is_due, many_of, moments, on_grid
 from tests.spark_jobs.jobs import ride_oracle
-from tests.spark_jobs.jobs.batches import played_with_a_crash
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TIMEOUT = timedelta(minutes=30)
@@ -197,19 +196,6 @@ def test_fast_agrees_with_a_state_machine_fed_the_same_batches(batches, delay):
 
 
 @examples(150)
-@given(rides_in_batches(), CLOSE, on_grid(60, 10, 1), st.booleans())
-def test_no_point_is_lost_and_none_is_counted_twice(batches, close, delay, ends):
-    job = ride_job(close=close, watermark_delay=timedelta(minutes=delay))
-    harness = play_rides(job, batches, end=LONG_PAST_ALL if ends else None)
-    counted = harness.written["ride_summaries"]["n_points"].sum()
-    late = harness.written["late.ride_summaries"].height
-    still_open = harness.state.select(job.state_events).item()
-    assert counted + late + still_open == sum(map(len, batches))
-    if ends:
-        assert harness.state.height == 0
-
-
-@examples(150)
 @given(rides_in_batches(), CLOSE, on_grid(60, 10, 1), CUTS, st.sampled_from(["1m", "20m", "2h", "1d"]))
 def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(runs, close, delay, cuts, closed_for):
     job = ride_job(close=close, watermark_delay=timedelta(minutes=delay), closed_for=closed_for)
@@ -235,16 +221,6 @@ def test_in_processing_time_runs_in_any_slices_agree_with_a_state_machine_that_i
         oracle.run(now, run, watermark, reached)
         watermark = reached
     assert_agree(play_rides(job, runs, None, cuts, times), oracle.result())
-
-
-@examples(75)
-@given(rides_in_batches(), CLOSE, st.integers(0, 5), st.randoms())
-def test_a_batch_that_is_replayed_after_a_crash_gives_the_same_answer(batches, close, crash, random):
-    job = ride_job(close=close)
-    unbroken, broken = played_with_a_crash(job, batches, frame, crash, random)
-    for table, rows in unbroken.written.items():
-        ordered = rows.sort(rows.columns)
-        assert ordered.equals(broken.written[table].sort(rows.columns))
 
 
 @pytest.mark.parametrize("close", ["fast", "complete"])

@@ -1,0 +1,196 @@
+"""Operators that take events in order give what plain Python gives, of keys of two columns, in any order, split and slices."""
+
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import polars as pl
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keyfold import OutputTable, Stream
+from keyfold import operators as op
+from keyfold.keyed.job import Timeout
+from keyfold.testing import assert_same, play
+from tests.examples import examples
+from tests.on_a_grid import many_of, moments, on_grid
+from tests.spark_jobs.jobs.batches import in_batches
+
+TIME = pa.timestamp("us", tz="UTC")
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+GAP, PAUSE = 12 * MINUTE, 7 * MINUTE
+KEY = [pa.field(name, pa.string(), nullable=False) for name in ("home", "room")]
+READING = pa.schema([*KEY, pa.field("at", TIME, nullable=False), pa.field("level", pa.int64(), nullable=False)])
+READINGS = {
+    "stream": Stream("readings", READING, event_time="at"),
+    "key": ("home", "room"),
+    "event_time": "at",
+    "events": READING,
+    "watermark_delay": timedelta(days=1),
+}
+
+# Home, room, minutes after noon, level.
+ROW = st.tuples(st.sampled_from("ab"), st.sampled_from("xy"), moments(60, 5), st.integers(-2, 3))
+DRAWN, CUTS = many_of(ROW, 24), st.lists(st.integers(0, 24), max_size=4)
+SLICES = st.lists(on_grid(60, 5).map(lambda at: NOON + at * MINUTE), max_size=3)
+
+
+def table(*columns):
+    kinds = {"since": TIME, "until": TIME, "mean": pa.float64(), "change": pa.string()}
+    return pa.schema([*KEY, *(pa.field(name, kinds.get(name, pa.int64())) for name in columns)])
+
+
+def by_key(drawn):
+    """The readings of each key as (time, level), in order."""
+    found = defaultdict(list)
+    for home, room, at, level in drawn:
+        found[home, room].append((NOON + at * MINUTE, level))
+    return {key: sorted(readings) for key, readings in found.items()}
+
+
+def assert_told(job, drawn, cuts, slices, expected):
+    """The job's tables, split anyhow, are those expected by name, and the same from the readings the other way round."""
+
+    def frames(rows, at):
+        batches = in_batches([(*row[:2], NOON + row[2] * MINUTE, row[3]) for row in rows], at)
+        kinds = {"home": pl.String, "room": pl.String, "at": pl.Datetime("us", "UTC"), "level": pl.Int64}
+        return [pl.DataFrame(batch, schema=kinds, orient="row") for batch in batches]
+
+    harness = play(job, frames(drawn, cuts), NOON + timedelta(days=9), cuts=slices)
+    for name, rows in expected.items():
+        assert sorted(harness.written[name].rows(), key=repr) == sorted(rows, key=repr)
+    assert_same(job, harness, play(job, frames(drawn[::-1], []), NOON + timedelta(days=9)))
+    return harness
+
+
+@examples(60)
+@given(DRAWN, CUTS, SLICES)
+def test_sessions_end_with_an_event_or_a_silence(drawn, cuts, slices):
+    steps = op.between((pl.col("level") - pl.col("level").shift()).abs())
+    job = op.sessions_until(
+        "visits",
+        {"since": op.first("at"), "until": op.last("at"), "first": op.first("level"), "steps": steps, "n": op.count()},
+        until=pl.col("level") == 3,
+        silence=Timeout(GAP),
+        closed_for=timedelta(microseconds=1),
+        output=table("since", "until", "first", "steps", "n"),
+        **READINGS,
+    )
+    expected, late = [], 0
+    for key, readings in by_key(drawn).items():
+        run, closed_at = [], None
+        for at, level in [*readings, (NOON + timedelta(days=5), 0)]:
+            if run and at - run[-1][0] > GAP:
+                expected.append((key, run))
+                run, closed_at = [], run[-1][0] + GAP
+            if at > NOON + timedelta(days=4):
+                break
+            if not run and closed_at is not None and at <= closed_at + timedelta(microseconds=1):
+                late += 1
+                continue
+            run.append((at, level))
+            if level == 3:
+                expected.append((key, run))
+                run, closed_at = [], at
+    rows = [
+        (
+            *key,
+            run[0][0],
+            run[-1][0],
+            run[0][1],
+            sum(abs(b[1] - a[1]) for a, b in pairwise(run)),
+            len(run),
+        )
+        for key, run in expected
+    ]
+    harness = assert_told(job, drawn, cuts, slices, {"visits": rows})
+    assert harness.written["late.visits"].height == late
+
+
+def parts_of(readings):
+    """Sessions with a level above 0 and the time between: (holds, readings, the reading that ends it)."""
+    runs = []
+    for reading in readings:
+        is_silent = runs and reading[0] - runs[-1][1][-1][0] > GAP
+        if not runs or is_silent or (reading[1] > 0) != runs[-1][0]:
+            runs.append((reading[1] > 0, [], bool(is_silent) or not runs))
+        runs[-1][1].append(reading)
+    parts = []
+    for place, (holds, run, after_silence) in enumerate(runs):
+        following = runs[place + 1] if place + 1 < len(runs) and not runs[place + 1][2] else None
+        is_pause = not holds and not after_silence and following and following[1][0][0] - run[0][0] < PAUSE
+        goes_on = parts and not after_silence and (is_pause or parts[-1][2])
+        if goes_on:
+            parts[-1] = (parts[-1][0], parts[-1][1] + run, bool(is_pause))
+        else:
+            parts.append((holds, run, False))
+    ends = {run[1][0]: run[2] for run in runs}
+    for (holds, run, _), (_, following, _) in zip(parts, [*parts[1:], (False, [None], True)], strict=True):
+        yield holds, run, following[0] if following[0] is not None and not ends.get(following[0], True) else None
+
+
+@examples(60)
+@given(st.lists(ROW, max_size=24, unique_by=lambda row: row[:3]), CUTS, SLICES)
+def test_sessions_hold_while_a_condition_does_or_pauses(drawn, cuts, slices):
+    job = op.sessions_while(
+        "busy",
+        {"since": op.first("at"), "until": op.last("at"), "least": op.min("level"), "most": op.max("level"),
+         "sum": op.sum("level"), "n": op.count()},
+        while_=pl.col("level") > 0,
+        pause=PAUSE,
+        silence=Timeout(GAP),
+        output=table("since", "until", "least", "most", "sum", "n"),
+        between=OutputTable("idle", table("since", "until", "sum", "n"), events=pl.col("n").sum()),
+        **READINGS,
+    )  # fmt: skip
+    expected = {"busy": [], "idle": []}
+    for key, readings in by_key(drawn).items():
+        for holds, run, end in parts_of(readings):
+            way = [*run, *([end] if end else [])]
+            levels = [level for _, level in way]
+            most = (min(levels), max(levels)) if holds else ()
+            row = (*key, run[0][0], way[-1][0], *most, sum(levels), len(run))
+            expected["busy" if holds else "idle"].append(row)
+    assert_told(job, drawn, cuts, slices, expected)
+
+
+@examples(60)
+@given(DRAWN, CUTS, SLICES, st.integers(1, 4))
+def test_the_last_n_and_running_rows_are_of_each_key(drawn, cuts, slices, n):
+    sessions = OutputTable("sessions", table("n"), events=pl.col("n").sum())
+    lasts = op.last_n(
+        "lasts", n, {"n": op.count(), "mean": op.mean("level"), "first": op.first("level")}, from_n=1,
+        silence=Timeout(GAP), sessions=sessions, output=table("n", "mean", "first"), **READINGS,
+    )  # fmt: skip
+    totals = op.running("totals", {"n": op.count(), "sum": op.sum("level")}, output=table("n", "sum"), **READINGS)
+    rows, ended, running = [], [], []
+    for key, readings in by_key(drawn).items():
+        session = []
+        for place, (at, level) in enumerate(readings):
+            if session and at - session[-1][0] > GAP:
+                ended.append((*key, len(session)))
+                session = []
+            session.append((at, level))
+            levels = [one for _, one in session[-n:]]
+            rows.append((*key, len(levels), sum(levels) / len(levels), levels[0]))
+            running.append((*key, place + 1, sum(one for _, one in readings[: place + 1])))
+        ended.append((*key, len(session)))
+    assert_told(lasts, drawn, cuts, slices, {"lasts": rows, "sessions": ended})
+    assert_told(totals, drawn, cuts, slices, {"totals": running})
+
+
+@examples(60)
+@given(DRAWN, CUTS, SLICES)
+def test_a_condition_begins_and_ends_by_two_thresholds_of_each_key(drawn, cuts, slices):
+    high = op.Held(pl.col("level") > 2, pl.col("level") < 0)
+    job = op.alert("high", {"HIGH": high}, output=table("level", "change"), **READINGS)
+    expected = []
+    for key, readings in by_key(drawn).items():
+        is_on = False
+        for _, level in readings:
+            if (level < 0) if is_on else (level > 2):
+                is_on = not is_on
+                expected.append((*key, level, "BEGAN" if is_on else "ENDED"))
+    assert_told(job, drawn, cuts, slices, {"high": expected})
