@@ -7,7 +7,7 @@
 | `running`, `last_n` | a row per event: aggregates of all events of the key up to it, or of its last n |
 | `totals`, `top_rows`, `last_rows` | the totals, the highest rows or the last row of each key |
 | `alert`, `pattern_job` | a row when a condition begins or ends, or for each match of a pattern |
-| `as_of_join`, `interval_join`, `lookup_join`, `unbounded_join`, `window_join` | rows of two inputs that belong together |
+| `as_of_join`, `interval_join`, `lookup_join`, `window_join` | rows of two inputs that belong together |
 
 Each says what becomes of late events, of ties and of silent keys, and what its state is. Common to all: a restart or a replay
 changes no row, and a batch boundary only where a docstring says so; on a stream that is silent as a whole, open rows close when
@@ -41,7 +41,7 @@ from keyfold.operators.aggregation.top_of_windows import top_of_windows
 from keyfold.operators.aggregation.windows import TimeZone, windows
 from keyfold.operators.alerts import Held, Listed, alert
 from keyfold.operators.joins.as_of_join import as_of_join
-from keyfold.operators.joins.interval_join import interval_join, unbounded_join
+from keyfold.operators.joins.interval_join import interval_join
 from keyfold.operators.joins.lookup_join import lookup_join
 from keyfold.operators.joins.window_join import window_join
 from keyfold.operators.patterns.pattern_job import pattern_job
@@ -51,5 +51,5 @@ __all__ = [
     "Aggregate", "FollowedBy", "Held", "Listed", "TimeZone", "Times", "Without", "alert", "as_of_join", "between",
     "count", "distinct", "divided", "falls", "first", "interval_join", "last", "last_n", "last_rows", "lookup_join",
     "max", "mean", "min", "pattern_job", "running", "sessions", "sessions_until", "sessions_while", "sum",
-    "top_of_windows", "top_rows", "totals", "unbounded_join", "window_join", "windows",
+    "top_of_windows", "top_rows", "totals", "window_join", "windows",
 ]  # fmt: skip

@@ -40,7 +40,8 @@ def interval_join(
         name: name of the job.
         left, right: the inputs with their names.
         key: columns of the join, which both inputs have.
-        earliest, latest: bounds of right time minus left time, both inclusive; `earliest` may be negative.
+        earliest, latest: bounds of right time minus left time, both inclusive; `earliest` may be negative. Rows of any order
+            that wait for each other have `earliest=-latest`.
         how: `inner`; `left` also writes left rows without a match, and `outer` those of both sides, when the watermark has
             passed all possible matches.
         settings: other settings of `KeyedJob`.
@@ -79,28 +80,6 @@ def interval_join(
         raise Misconfigured(f"job {name}: how is {how}; it must be one of {', '.join(get_args(How))}")
     sides = sides_of(name, key, left, right, how)
     return uncounted_join(name, sides, partial(_join, sides, earliest, latest, how), settings)
-
-
-def unbounded_join(
-    name: str,
-    left: Named,
-    right: Named,
-    key: tuple[str, ...],
-    *,
-    expiry: timedelta,
-    how: How = "inner",
-    **settings: Any,
-) -> KeyedJob:
-    """Make a job that joins all rows of one key whose times are at most `expiry` apart; see `interval_join`.
-
-    So that state is bounded, a row is removed when event time is `expiry` after its own time.
-
-    Raises:
-        Misconfigured: `expiry` is not positive, or the inputs do not fit together.
-    """
-    if expiry <= timedelta(0):
-        raise Misconfigured(f"job {name}: expiry is {expiry}; say for how long of event time a row waits for others")
-    return interval_join(name, left, right, key, earliest=-expiry, latest=expiry, how=how, **settings)
 
 
 def pairs_within(

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import polars as pl
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -194,3 +195,33 @@ def test_a_condition_begins_and_ends_by_two_thresholds_of_each_key(drawn, cuts, 
                 is_on = not is_on
                 expected.append((*key, level, "BEGAN" if is_on else "ENDED"))
     assert_told(job, drawn, cuts, slices, {"high": expected})
+
+
+LEVEL = {"output": table("n"), "silence": Timeout(GAP), **READINGS, "watermark_delay": timedelta(0)}
+COUNTED = {"since": op.first("at"), "n": op.count()}
+NUMBERS = OutputTable("numbers", table("n"), events=pl.col("n").sum())
+IN_ORDER = {
+    "sessions_until": op.sessions_until("j", COUNTED, until=pl.col("level") > 9, closed_for=MINUTE, **LEVEL),
+    "sessions_while": op.sessions_while(
+        "j", COUNTED, while_=pl.col("level") > 0, pause=PAUSE, between=NUMBERS, **LEVEL
+    ),
+    "last_n": op.last_n("j", 1, {"n": op.count()}, sessions=NUMBERS, **LEVEL),
+    "alert": op.alert(
+        "j",
+        {"HIGH": op.Held(pl.col("level") > 2, pl.col("level") < 0)},
+        output=table("change"),
+        **{**READINGS, "watermark_delay": timedelta(0)},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IN_ORDER)
+def test_an_event_at_the_watermark_is_late_and_one_after_it_is_not(name):
+    def frame(*times):
+        rows = [("a", "x", at, 1) for at in times]
+        return pl.DataFrame(rows, schema=["home", "room", "at", "level"], orient="row").cast(
+            {"at": pl.Datetime("us", "UTC")}
+        )
+
+    harness = play(IN_ORDER[name], [frame(NOON), frame(NOON, NOON + timedelta(microseconds=1))])
+    assert harness.written["late.j"]["at"].to_list() == [NOON]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold import Input, Misconfigured, Stream, TestHarness
-from keyfold.operators import as_of_join, interval_join, unbounded_join, window_join
+from keyfold.operators import as_of_join, interval_join, window_join
 from tests.examples import examples
 from tests.keyfold.keyed.job.test_several_inputs import CARD, MINUTE, NOON, PAYMENT, PAYMENTS, TIME
 from tests.on_a_grid import assert_nothing_is_due, many_of, moments, on_grid
@@ -84,16 +84,6 @@ def test_an_interval_join_writes_each_pair_and_each_miss_once(orders, payments, 
     kind = {"inner": "INNER", "left": "LEFT", "outer": "FULL OUTER"}[how]
     expected = sql(WITHIN.format(how=kind), orders, payments, earliest=earliest, latest=latest)
     assert_same_rows(played(job, orders, payments, cuts, random), expected)
-
-
-@examples(100)
-@given(ROWS, ROWS, CUTS, HOW)
-def test_an_unbounded_join_matches_all_rows_of_a_key_up_to_its_expiry(orders, payments, cuts, how):
-    job = unbounded_join("joined", LEFT, RIGHT, KEY, expiry=timedelta(hours=2), how=how)
-    kind = {"inner": "INNER", "left": "LEFT", "outer": "FULL OUTER"}[how]
-    query = WITHIN.format(how=kind)
-    expected = sql(query, orders, payments, earliest=timedelta(hours=-2), latest=timedelta(hours=2))
-    assert_same_rows(played(job, orders, payments, cuts), expected)
 
 
 @examples(200)
@@ -170,7 +160,6 @@ FAULTS = {
         lambda: interval_join("j", LEFT, RIGHT, KEY, earliest=MINUTE, latest=-MINUTE),
         "earliest .* is after latest",
     ),
-    "no expiry": (lambda: unbounded_join("j", LEFT, RIGHT, KEY, expiry=timedelta(0)), "for how long of event time"),
     "versions of the future": (lambda: as_of_join("j", LEFT, RIGHT, KEY, within=-MINUTE), "within is"),
     "a window of no length": (
         lambda: window_join("j", LEFT, RIGHT, KEY, length=timedelta(0)),
