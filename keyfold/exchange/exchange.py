@@ -7,11 +7,9 @@ checked address. Redirects and proxies of the environment are not followed, sinc
 
 import asyncio
 import socket
-import threading
-from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Self
 
 from keyfold.exchange.addresses import Address, address_of, literal_address, why_refused
 
@@ -21,23 +19,8 @@ if TYPE_CHECKING:
 MAX_ANSWER_BYTES = 64 * 2**20
 
 
-@dataclass(frozen=True)
-class Answer:
-    """A response.
-
-    Attributes:
-        status: HTTP status code.
-        headers: headers, with names in lower case.
-        content: the whole body.
-    """
-
-    status: int
-    headers: Mapping[str, str]
-    content: bytes
-
-
 class Exchanges:
-    """Exchanges with one URL, over kept connections. A context manager, safe to use from several threads."""
+    """Exchanges with one URL, over kept connections; an asynchronous context manager."""
 
     def __init__(self, url: str, headers: Mapping[str, str], *, timeout: float, max_connections: int) -> None:
         # Imported here, since Dagster's definitions load this module, and importing httpx takes 0.1 s.
@@ -50,24 +33,18 @@ class Exchanges:
             limits=httpx.Limits(max_connections=max_connections),
             trust_env=False,
         )
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="exchanges", daemon=True)
-        self._thread.start()
+        # Not the event loop's threads, since its end would wait for a name resolution that hangs.
+        self._resolvers = ThreadPoolExecutor(thread_name_prefix="resolver")
 
-    def __enter__(self) -> Self:
+    async def __aenter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._wait_for(self._transport.aclose())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        # Closing the loop does not wait for a name resolution that hangs.
-        self._loop.close()
+    async def __aexit__(self, *_: object) -> None:
+        self._resolvers.shutdown(wait=False)
+        await self._transport.aclose()
 
-    def post(self, content: bytes, headers: Mapping[str, str]) -> Answer:
-        """POST, and return the whole response.
+    async def post(self, content: bytes, headers: Mapping[str, str]) -> "httpx.Response":
+        """POST, and return the response with its whole body.
 
         Raises:
             TimeoutError: the response was not complete in time.
@@ -77,23 +54,31 @@ class Exchanges:
         import httpx  # noqa: PLC0415
 
         try:
-            return self._wait_for(asyncio.wait_for(self._post(content, headers), self._timeout))
+            async with asyncio.timeout(self._timeout):
+                return await self._post(content, headers)
         except httpx.TimeoutException as error:
             raise TimeoutError from error
         except httpx.TransportError as error:
             raise ConnectionError(f"{type(error).__name__}: {error}") from error
 
-    def _wait_for(self, work: "Coroutine[Any, Any, Any]") -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    async def _post(self, content: bytes, headers: Mapping[str, str]) -> Answer:
+    async def _post(self, content: bytes, headers: Mapping[str, str]) -> "httpx.Response":
         import httpx  # noqa: PLC0415
 
         addresses = await self._addresses()
         failure: Exception = ConnectionError(f"{self._url.host} has no address")
         for address in addresses:
-            # Each address gets a share of the time, since the first one may never answer.
-            request = self._request(address, content, headers, self._timeout / len(addresses))
+            request = httpx.Request(
+                "POST",
+                self._url.copy_with(host=str(address)),
+                # The host's name, which TLS verifies.
+                headers={"Host": self._url.netloc.decode(), **self._headers, **headers},
+                content=content,
+                # Each address gets a share of the time, since the first one may never answer.
+                extensions={
+                    "sni_hostname": self._url.host,
+                    "timeout": {"connect": self._timeout / len(addresses)},
+                },
+            )
             try:
                 response = await self._transport.handle_async_request(request)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
@@ -102,27 +87,16 @@ class Exchanges:
                 return await _whole(response)
         raise failure
 
-    def _request(
-        self, address: Address, content: bytes, headers: Mapping[str, str], seconds_to_connect: float
-    ) -> "httpx.Request":
-        """A request to an address, with the host's name, which TLS verifies."""
-        import httpx  # noqa: PLC0415
-
-        return httpx.Request(
-            "POST",
-            self._url.copy_with(host=str(address)),
-            headers={"Host": self._url.netloc.decode(), **self._headers, **headers},
-            content=content,
-            extensions={"sni_hostname": self._url.host, "timeout": {"connect": seconds_to_connect}},
-        )
-
     async def _addresses(self) -> list[Address]:
         """The host's addresses, all of them allowed, in the order to try them."""
         host, port = self._url.host, self._url.port or {"http": 80, "https": 443}[self._url.scheme]
         found = [literal] if (literal := literal_address(host)) else []
         if not found:
+            loop = asyncio.get_running_loop()
             try:
-                entries = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                entries = await loop.run_in_executor(
+                    self._resolvers, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                )
             except (OSError, UnicodeError) as error:
                 raise ConnectionError(f"{host}: {error}") from error
             found = list(dict.fromkeys(address_of(str(entry[4][0])) for entry in entries))
@@ -133,7 +107,9 @@ class Exchanges:
         return found
 
 
-async def _whole(response: "httpx.Response") -> Answer:
+async def _whole(response: "httpx.Response") -> "httpx.Response":
+    import httpx  # noqa: PLC0415
+
     body = bytearray()
     try:
         async for part in response.aiter_raw():
@@ -142,4 +118,6 @@ async def _whole(response: "httpx.Response") -> Answer:
                 raise ValueError(f"the answer has more than {MAX_ANSWER_BYTES:,} bytes")
     finally:
         await response.aclose()
-    return Answer(response.status_code, dict(response.headers), bytes(body))
+    # As it came: a body that is said to be compressed is not decompressed, which would need a limit of its own.
+    headers = [(name, value) for name, value in response.headers.multi_items() if name != "content-encoding"]
+    return httpx.Response(response.status_code, headers=headers, content=bytes(body))

@@ -15,9 +15,9 @@ from keyfold.keyed.job.event_frames import tagged
 from keyfold.keyed.job.inputs import INPUT, Input
 from keyfold.keyed.job.lookups import conform_lookup
 from keyfold.keyed.job.step import DEADLINE, STALE_AT, Clock
-from keyfold.keyed.rows.answers import Answers, AnswersInMemory
 from keyfold.keyed.rows.codec import conform, empty, polars_schema
 from keyfold.keyed.rows.hashing import PartOf
+from keyfold.keyed.rows.response_cache import ResponseCache, ResponsesInMemory
 from keyfold.times import BEGINNING, EPOCH, in_utc
 
 
@@ -40,9 +40,9 @@ class TestHarness:
 
     __test__ = False  # its name begins with Test, but it is no test class of pytest
 
-    def __init__(self, job: KeyedJob, answers: Answers | None = None) -> None:
+    def __init__(self, job: KeyedJob, responses: ResponseCache | None = None) -> None:
         self._job = job
-        self._answers = AnswersInMemory() if answers is None else answers
+        self._responses = ResponsesInMemory() if responses is None else responses
         self.state = empty(job.state)
         self.watermark: datetime = BEGINNING
         self.written = {table.name: empty(table.schema) for table in job.tables}
@@ -75,7 +75,7 @@ class TestHarness:
             self.advance_to(advance_to)
         watermarks = dict(self._reached) if job.inputs else {}
         self._look_up(events)
-        clock = Clock(late_watermark, self.watermark, processing_time, self._answers, watermarks, self._lookups)
+        clock = Clock(late_watermark, self.watermark, processing_time, self._responses, watermarks, self._lookups)
         played = count(came, job.event_count)
         try:
             came, waiting = self._without_waiting(came, clock)

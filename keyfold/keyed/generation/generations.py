@@ -90,8 +90,8 @@ class Generation:
         return self.folder / "state" / "manifests"
 
     @property
-    def answers(self) -> Place:
-        return self.folder / "answers"
+    def responses(self) -> Place:
+        return self.folder / "responses"
 
     def clock(self) -> ClockRecord | None:
         """Read the clock record; None if there is none.

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from keyfold.keyed.rows.answers import Answers, AnswersInMemory
+from keyfold.keyed.rows.response_cache import ResponseCache, ResponsesInMemory
 
 DEADLINE = "deadline"
 """Reserved state column: timestamp (UTC), event time at which the row is due."""
@@ -24,7 +24,7 @@ class Clock:
         watermark: the watermark after the batch's events; timers up to then are due. It is never before `late_watermark`,
             and never ahead of an event that a later batch of this run reads.
         processing_time: when the run was planned; the same when the batch is repeated.
-        answers: stores answers of external services before the step uses them.
+        responses: stores responses of external services before the step uses them.
         watermarks: for a job with several inputs, the watermark of each input after the batch, by name; idle ones too.
         lookups: rows of the job's lookups, by name, as of when the run was planned.
 
@@ -40,7 +40,7 @@ class Clock:
     late_watermark: datetime
     watermark: datetime
     processing_time: datetime
-    answers: Answers = field(default_factory=AnswersInMemory)
+    responses: ResponseCache = field(default_factory=ResponsesInMemory)
     watermarks: Mapping[str, datetime] = field(default_factory=dict)
     lookups: Mapping[str, pl.DataFrame] = field(default_factory=dict)
 

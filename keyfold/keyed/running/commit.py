@@ -54,11 +54,11 @@ def forget(job: KeyedJob, generation: Generation, batch: int, kept: int) -> None
     """Remove files that no later batch needs, after a batch is committed.
 
     Args:
-        batch: the batch; its stored answers of external services are removed.
+        batch: the batch; its stored responses of external services are removed.
         kept: number of batches whose staged upsert rows and state stay readable.
     """
-    # Until a batch is committed it may be repeated, and the repeated batch must get the same answers.
-    remove_tree(generation.answers / f"{batch:09d}", missing_ok=True)
+    # Until a batch is committed it may be repeated, and the repeated batch must get the same responses.
+    remove_tree(generation.responses / f"{batch:09d}", missing_ok=True)
     oldest, before = generation.journal.done(batch - kept + 1), generation.journal.done(batch - kept)
     if oldest is None or before is None:
         return

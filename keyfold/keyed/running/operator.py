@@ -32,8 +32,8 @@ from keyfold.keyed.job.step import Clock
 from keyfold.keyed.parts.manifest import NEVER, Manifest
 from keyfold.keyed.parts.part_rows import SIZES
 from keyfold.keyed.parts.partition_state import PartitionState
-from keyfold.keyed.rows.answers import AnswersInFiles
 from keyfold.keyed.rows.codec import decode, empty
+from keyfold.keyed.rows.response_cache import ResponsesInFiles
 from keyfold.keyed.running.blobs import CLOCK, SEED, SEED_RANGES, BatchClock, PartitionReport, report_of
 from keyfold.privacy import describe_error, errors_without_values, masked
 from keyfold.storage.place import Place
@@ -71,12 +71,12 @@ class PartitionOperator:
     """Calls a job's step for one state partition at a time, with its events, the rows of their keys, and the clock.
 
     Args:
-        answers: folder of stored answers of external services, with a folder for each batch.
+        responses: folder of stored responses of external services, with a folder for each batch.
         parts: folder of state parts.
     """
 
-    def __init__(self, job: KeyedJob, answers: Place, parts: Place) -> None:
-        self._job, self._answers, self._parts = job, answers, parts
+    def __init__(self, job: KeyedJob, responses: Place, parts: Place) -> None:
+        self._job, self._responses, self._parts = job, responses, parts
 
     def call(self, rows: Sequence[tuple[int, Any]], old: Manifest | None) -> Emitted:
         """Process the blobs of a partition; yields rows for tables, and returns the partition's result.
@@ -217,11 +217,11 @@ class PartitionOperator:
 
     def _clock(self, clock: BatchClock) -> Clock:
         late_watermark, watermark, processing_time = map(from_micros, clock[1:4])
-        answers = AnswersInFiles(self._answers / f"{clock.batch:09d}")
+        responses = ResponsesInFiles(self._responses / f"{clock.batch:09d}")
         watermarks = dict(zip(self._job.inputs, map(from_micros, clock.watermarks), strict=True))
         # The driver has stored the lookups in the generation's folder.
-        lookups = planned_lookups(self._answers.parent, clock.lookups)
-        return Clock(late_watermark, watermark, processing_time, answers, watermarks, lookups)
+        lookups = planned_lookups(self._responses.parent, clock.lookups)
+        return Clock(late_watermark, watermark, processing_time, responses, watermarks, lookups)
 
     @contextmanager
     def _damage_explained(self) -> Iterator[None]:

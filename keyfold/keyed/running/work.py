@@ -59,7 +59,7 @@ def work_on_partitions(job: KeyedJob, generation: Generation, manifests: Mapping
         manifests: the file of each partition's manifest, by label.
     """
     # The parts of a generation that a task needs: a `Generation` would be pickled with its whole record.
-    answers, parts, stored = generation.answers, generation.parts, generation.manifests
+    responses, parts, stored = generation.responses, generation.parts, generation.manifests
     folders = {table.name: generation.table(table.name) for table in job.tables}
     tables = {table.name: table for table in job.tables}
 
@@ -70,7 +70,7 @@ def work_on_partitions(job: KeyedJob, generation: Generation, manifests: Mapping
             for label, sequence, payload in zip(labels, sequences, batch.column("payload"), strict=True):
                 # As a buffer: `as_py` would copy the blob.
                 blobs[label].append((sequence, payload.as_buffer()))
-        operator = PartitionOperator(job, answers, parts)
+        operator = PartitionOperator(job, responses, parts)
         old = read_manifests(stored, manifests, blobs)
         for label in sorted(blobs):
             before = Manifest.unpack(old[label]) if label in old else None

@@ -7,18 +7,21 @@ sent again.
 The client raises only for a wrong setting. The token is used only in the request's header.
 """
 
+import asyncio
+import json
 import os
 import random
-import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from http import HTTPStatus
-from types import TracebackType
-from typing import NamedTuple, Self
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Annotated, Any, NamedTuple, NoReturn
+
+from pydantic import BaseModel, Field, ValidationError
 
 from keyfold import KeyfoldError
 from keyfold.exchange.exchange import Exchanges
-from spark_jobs.jobs.batched_enrichment.answers import Result, read_results, read_retry_after
 from spark_jobs.jobs.batched_enrichment.protocol import KEY_HEADER, Batch, Outcome, is_retryable
 from spark_jobs.jobs.batched_enrichment.services import Service
 
@@ -47,16 +50,17 @@ class ClientSettings:
     max_pause: float = 30.0
 
 
-class EnrichmentClient:
-    """Calls the service; a context manager, safe to call from several threads."""
+class EnrichmentClient(AsyncExitStack):
+    """Calls the service; an asynchronous context manager."""
 
     def __init__(
         self,
         settings: ClientSettings,
         *,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
+        super().__init__()
         self._settings, self._sleep, self._chance = settings, sleep, chance
         self._token = _token(settings.service)
         self._exchanges = Exchanges(
@@ -66,22 +70,15 @@ class EnrichmentClient:
             timeout=settings.timeout,
             max_connections=settings.max_in_flight,
         )
+        self.push_async_exit(self._exchanges)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._exchanges.__exit__(kind, error, trace)
-
-    def __call__(self, batch: Batch) -> list[Outcome]:
+    async def __call__(self, batch: Batch) -> list[Outcome]:
         """Call until every event has a final result or its tries are used up."""
         outcomes: dict[int, Outcome] = {}
         places = list(range(len(batch)))
         part = batch
         for attempt in range(1, self._settings.max_attempts + 1):
-            reply = self._post(part)
+            reply = await self._post(part)
             is_last = attempt == self._settings.max_attempts
             again = [index for index, result in enumerate(reply.results) if result.retryable and not is_last]
             for index in set(range(len(part))).difference(again):
@@ -92,7 +89,7 @@ class EnrichmentClient:
             places = [places[index] for index in again]
             # An unanswered batch keeps its key: the service may have processed it already.
             part = part.again(again) if reply.answered else part
-            self._sleep(self._pause(attempt, reply.retry_after))
+            await self._sleep(self._pause(attempt, reply.retry_after))
         return [outcomes[place] for place in range(len(batch))]
 
     def _pause(self, attempt: int, retry_after: float) -> float:
@@ -100,9 +97,9 @@ class EnrichmentClient:
         backoff = self._chance() * min(longest, self._settings.first_pause * 2 ** (attempt - 1))
         return min(longest, retry_after + backoff)
 
-    def _post(self, batch: Batch) -> "_Reply":
+    async def _post(self, batch: Batch) -> "_Reply":
         try:
-            answer = self._exchanges.post(batch.body(), {KEY_HEADER: batch.idempotency_key})
+            answer = await self._exchanges.post(batch.body(), {KEY_HEADER: batch.idempotency_key})
         except TimeoutError:
             return self._failed(batch, None, f"no answer within {self._settings.timeout:g} s")
         except ConnectionError as error:
@@ -110,11 +107,11 @@ class EnrichmentClient:
         # Any exception: a failed call is an outcome, and must not fail the run.
         except Exception as error:
             return self._failed(batch, None, f"{type(error).__name__}: {error}")
-        status, retry_after = answer.status, read_retry_after(answer.headers.get("retry-after"))
+        status, retry_after = answer.status_code, read_retry_after(answer.headers.get("retry-after"))
         text = answer.content.decode("utf-8", "replace")
-        if not 200 <= status <= 299:
-            reason = text or _reason(status)
-            if 300 <= status <= 399 and "location" in answer.headers:
+        if not answer.is_success:
+            reason = text or answer.reason_phrase or "no reason given"
+            if answer.has_redirect_location:
                 reason = f"redirects are not followed: {answer.headers['location']}"
             return self._failed(batch, status, reason, retry_after, retryable=is_retryable(status))
         try:
@@ -128,7 +125,7 @@ class EnrichmentClient:
     ) -> "_Reply":
         return _Reply([self._shown(Result(None, status, answer, retryable))] * len(batch), retry_after)
 
-    def _shown(self, result: Result) -> Result:
+    def _shown(self, result: "Result") -> "Result":
         """Return a result that may be stored: without a token that the service sent back, and in valid UTF-8."""
         answer = result.answer
         if answer is not None:
@@ -138,6 +135,22 @@ class EnrichmentClient:
 
     def _redacted(self, text: str) -> str:
         return text.replace(self._token, "[token]") if self._token else text
+
+
+class Result(NamedTuple):
+    """One event's result in one answer.
+
+    Attributes:
+        enrichment: JSON text, None for a failure.
+        status: HTTP status, None if there was no answer.
+        answer: the reason of a failure.
+        retryable: whether the call may be retried.
+    """
+
+    enrichment: str | None
+    status: int | None
+    answer: str | None = None
+    retryable: bool = False
 
 
 class _Reply(NamedTuple):
@@ -154,6 +167,66 @@ class _Reply(NamedTuple):
     answered: bool = False
 
 
+class _Answered(BaseModel, strict=True):
+    """One event's result, as the service sends it."""
+
+    status: Annotated[int, Field(ge=100, le=599)]
+    enrichment: Any = None
+    error: Any = None
+
+
+def read_results(text: str, events: int) -> list[Result]:
+    """Return the results of an answer to a call with this number of events.
+
+    Raises:
+        ValueError: the answer is malformed.
+        RecursionError: the answer is nested too deeply.
+    """
+    # With Python's json, which keeps whole numbers of any length, and repeats half of a surrogate pair as it came.
+    answer = json.loads(text, parse_constant=_no_number)
+    results = answer.get("results") if isinstance(answer, dict) else None
+    if not isinstance(results, list):
+        raise ValueError("it is not an object with a list of results")  # noqa: TRY004 - an answer, not an argument
+    if len(results) != events:
+        raise ValueError(f"it has {len(results)} results for {events} events")
+    return [_result(result) for result in results]
+
+
+def _result(result: Any) -> Result:
+    try:
+        found = _Answered.model_validate(result)
+    except ValidationError:
+        return Result(None, None, f"malformed result: {_json(result)}", retryable=True)
+    status, error = found.status, found.error
+    if not 200 <= status <= 299:
+        return Result(None, status, error if isinstance(error, str) else _json(result), is_retryable(status))
+    if "enrichment" not in found.model_fields_set:
+        return Result(None, status, f"malformed result, no enrichment: {_json(result)}", retryable=True)
+    return Result(_json(found.enrichment), status)
+
+
+def _json(value: Any) -> str:
+    # allow_nan=False: 1e999 is parsed as infinity, which JSON cannot represent.
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def read_retry_after(value: str | None) -> float:
+    """Return the seconds of a Retry-After header, given as a number or a date; 0 if it is neither."""
+    text = (value or "").strip()
+    if text.isascii() and text.isdecimal() and len(text) < 10:
+        return float(text)
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return 0.0
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
+
+
 def _token(service: Service) -> str:
     if service.token_variable is None:
         return ""
@@ -168,13 +241,6 @@ def _token(service: Service) -> str:
             f"{service.token_variable} contains characters that are not allowed in an HTTP header; set it to the token only"
         )
     return token
-
-
-def _reason(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "no reason given"
 
 
 def _valid(text: str) -> str:

@@ -7,15 +7,17 @@ State has the waiting events, by shard. Only the events and the clock decide whi
   processing time (`stale_at`). So a shard never keeps `max_size` events or more.
 
 A micro-batch that is repeated after a crash therefore makes the same calls with the same idempotency keys, and a service that
-follows the protocol (`protocol.py`) does its work once. Each answer is stored before it is used (`Clock.answers`): calls that
+follows the protocol (`protocol.py`) does its work once. Each answer is stored before it is used (`Clock.responses`): calls that
 were answered before the crash are not repeated, so a different answer cannot change the result.
 
 No event is late: every event gives a row of `batched_enrichment`, or of `batched_enrichment_dead_letters` if the service
 refuses it. A service that is down causes dead letters, and never fails the run.
 """
 
+import asyncio
+import json
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from itertools import chain
 
@@ -37,12 +39,11 @@ from keyfold import (
 )
 from keyfold.columns import passed_on
 from keyfold.keyed.job import DEADLINE, STALE_AT, Delay, Duration
-from keyfold.keyed.rows.answers import Answers
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.rows.hashing import PartOf
+from keyfold.keyed.rows.response_cache import ResponseCache
 from keyfold.stream import TIMESTAMP
 from keyfold.times import ISO_FORMAT, shifted
-from spark_jobs.jobs.batched_enrichment.calls import call_all
 from spark_jobs.jobs.batched_enrichment.client import ClientSettings, EnrichmentClient
 from spark_jobs.jobs.batched_enrichment.protocol import MAX_EVENTS, Batch, Call, Outcome
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE, find_service
@@ -100,7 +101,7 @@ batch of the new size. `shards` is not among them, since waiting events would be
 """
 
 
-Connect = Callable[[], AbstractContextManager[Call]]
+Connect = Callable[[], AbstractAsyncContextManager[Call]]
 """Opens a client, in the worker and only if there is something to send."""
 
 
@@ -196,7 +197,7 @@ def enrich(
     )
     goes, stays = _part(_in_order(pl.concat([state, waiting]), stream, time), clock, parameters.max_size)
     batches = _batches(goes, stream)
-    answered = _ask(goes, batches, parameters.max_in_flight, connect, clock.answers)
+    answered = _ask(goes, batches, parameters.max_in_flight, connect, clock.responses)
     failed = pl.col("enrichment").is_null()
     dead = answered.filter(failed).with_columns(failed_at=pl.lit(clock.processing_time, dtype=pl.Datetime("us", "UTC")))
     return Step(
@@ -246,13 +247,11 @@ def _batches(goes: pl.DataFrame, stream: Stream) -> list[Batch]:
 
 
 def _ask(
-    goes: pl.DataFrame, batches: list[Batch], max_in_flight: int, connect: Connect, answers: Answers
+    goes: pl.DataFrame, batches: list[Batch], max_in_flight: int, connect: Connect, cache: ResponseCache
 ) -> pl.DataFrame:
     """Send the events, and return them with their outcomes."""
-    outcomes: list[Outcome] = []
-    if batches:
-        with connect() as call:
-            outcomes = list(chain.from_iterable(call_all(batches, call, max_in_flight, answers)))
+    answered = asyncio.run(call_all(batches, connect, max_in_flight, cache)) if batches else []
+    outcomes = list(chain.from_iterable(answered))
     keys = chain.from_iterable([batch.idempotency_key] * len(batch) for batch in batches)
     return goes.with_columns(
         pl.Series("enrichment", [outcome.enrichment for outcome in outcomes], pl.String),
@@ -261,6 +260,51 @@ def _ask(
         pl.Series("status", [outcome.status for outcome in outcomes], pl.Int32),
         pl.Series("answer", [outcome.answer for outcome in outcomes], pl.String),
     )
+
+
+async def call_all(
+    batches: Sequence[Batch], connect: Connect, max_in_flight: int, cache: ResponseCache
+) -> list[Sequence[Outcome]]:
+    """Call once per distinct batch, at most `max_in_flight` at a time; return the outcomes in the order of the batches.
+
+    A failed call is an outcome, not an exception.
+
+    Args:
+        batches: the batches of events.
+        connect: opens a client.
+        max_in_flight: largest number of concurrent calls.
+        cache: stores outcomes before they are used, and returns them if a batch is repeated.
+
+    Raises:
+        OSError: an outcome cannot be stored; then none may be used.
+    """
+    # Batches of events without an id may be equal. They share one call, so that they get the same answer.
+    asked = {batch.idempotency_key: batch for batch in batches}
+    # Besides the connections' own limit, since a call that waits for one would use up its time.
+    places = asyncio.Semaphore(max_in_flight)
+
+    async def outcomes_of(call: Call, key: str, batch: Batch) -> Sequence[Outcome]:
+        async with places:
+            if (kept := await asyncio.to_thread(cache.get, key)) is not None:
+                return [Outcome(*fields) for fields in json.loads(kept)]
+            outcomes = await _outcomes(batch, call)
+            await asyncio.to_thread(cache.keep, key, json.dumps([list(outcome) for outcome in outcomes]))
+            return outcomes
+
+    async with connect() as call:
+        found = await asyncio.gather(*(outcomes_of(call, key, batch) for key, batch in asked.items()))
+    by_key = dict(zip(asked, found, strict=True))
+    return [by_key[batch.idempotency_key] for batch in batches]
+
+
+async def _outcomes(batch: Batch, call: Call) -> Sequence[Outcome]:
+    try:
+        outcomes = await call(batch)
+    except Exception as error:
+        return [Outcome(None, 1, answer=f"{type(error).__name__}: {error}")] * len(batch)
+    if len(outcomes) != len(batch):
+        return [Outcome(None, 1, answer=f"{len(outcomes)} outcomes for {len(batch)} events")] * len(batch)
+    return outcomes
 
 
 def _stream(name: str) -> Stream:

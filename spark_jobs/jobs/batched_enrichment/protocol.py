@@ -19,7 +19,7 @@ The answer is 200 with one result per event, in the same order:
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -86,7 +86,7 @@ class Outcome(NamedTuple):
     answer: str | None = None
 
 
-Call = Callable[[Batch], Sequence[Outcome]]
+Call = Callable[[Batch], Awaitable[Sequence[Outcome]]]
 """Sends a batch, with retries, and returns one outcome per event, in the same order."""
 
 

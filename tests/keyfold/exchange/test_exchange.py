@@ -1,5 +1,6 @@
 """One exchange, against services that are written at the socket: slow ones of every kind, redirects, wrong addresses."""
 
+import asyncio
 import re
 import socket
 import ssl
@@ -9,14 +10,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+import httpx
 import pytest
 
 from keyfold.exchange.addresses import literal_address
 from keyfold.exchange.exchange import Exchanges
-from spark_jobs.jobs.batched_enrichment.client import ClientSettings, EnrichmentClient
+from spark_jobs.jobs.batched_enrichment.client import ClientSettings
 from spark_jobs.jobs.batched_enrichment.services import Service
 from tests.spark_jobs.jobs.batched_enrichment.scripted_service import Answer, scripted_service
-from tests.spark_jobs.jobs.batched_enrichment.test_client import batch
+from tests.spark_jobs.jobs.batched_enrichment.test_client import batch, call
 
 TIMEOUT = 0.6
 PATIENCE = 10
@@ -68,11 +70,25 @@ def at_the_socket(play: Callable[[Caller], None]) -> Iterator[tuple[int, list[st
             server.shutdown(socket.SHUT_RDWR)
 
 
+def post(url: str, *contents: bytes, timeout: float = 5) -> httpx.Response:
+    """POST over one connection, and return the last response."""
+
+    async def calls() -> httpx.Response:
+        headers = {"Authorization": "Bearer a-token"}
+        async with Exchanges(url, headers, timeout=timeout, max_connections=1) as exchanges:
+            for content in contents[:-1]:
+                with pytest.raises(TimeoutError):
+                    await exchanges.post(content, {"Idempotency-Key": "a"})
+            return await exchanges.post(contents[-1], {"Idempotency-Key": "a"})
+
+    return asyncio.run(calls())
+
+
 def is_given_up(url: str, content: bytes = b"{}") -> bool:
     """Whether a call ends by its time-out, and long before the service would end it."""
     began = time.monotonic()
-    with Exchanges(url, {}, timeout=TIMEOUT, max_connections=1) as exchanges, pytest.raises(TimeoutError):
-        exchanges.post(content, {})
+    with pytest.raises(TimeoutError):
+        post(url, content, timeout=TIMEOUT)
     return time.monotonic() - began < PATIENCE
 
 
@@ -149,13 +165,8 @@ def test_time_that_one_step_has_taken_is_not_there_for_the_next():
 
 
 def test_a_call_after_one_that_was_given_up_has_all_its_time_again():
-    with (
-        scripted_service(Answer(delay=2.0), Answer()) as service,
-        Exchanges(service.url, {}, timeout=TIMEOUT, max_connections=1) as exchanges,
-    ):
-        with pytest.raises(TimeoutError):
-            exchanges.post(b'{"events": []}', {"Idempotency-Key": "a"})
-        assert exchanges.post(b'{"events": []}', {"Idempotency-Key": "a"}).status == 200
+    with scripted_service(Answer(delay=2.0), Answer()) as service:
+        assert post(service.url, *[b'{"events": []}'] * 2, timeout=TIMEOUT).status_code == 200
 
 
 def resolving(monkeypatch, *answers: list[str]) -> None:
@@ -173,11 +184,8 @@ def resolving(monkeypatch, *answers: list[str]) -> None:
 
 
 def refusal(url: str) -> str:
-    with (
-        Exchanges(url, {"Authorization": "Bearer a-token"}, timeout=5, max_connections=1) as exchanges,
-        pytest.raises(ConnectionError) as raised,
-    ):
-        exchanges.post(b"{}", {})
+    with pytest.raises(ConnectionError) as raised:
+        post(url, b"{}")
     return str(raised.value)
 
 
@@ -219,10 +227,9 @@ def test_a_name_that_says_another_thing_the_second_time_is_connected_to_at_the_a
         resolving(monkeypatch, ["127.0.0.1"], ["169.254.169.254"])
         # `localhost`, since only that may lead to the service of this test.
         url = service.url.replace("127.0.0.1", "localhost")
-        with Exchanges(url, {}, timeout=5, max_connections=1) as exchanges:
-            assert exchanges.post(b'{"events": []}', {"Idempotency-Key": "a"}).status == 200
-        with Exchanges(url, {}, timeout=5, max_connections=1) as exchanges, pytest.raises(ConnectionError):
-            exchanges.post(b'{"events": []}', {"Idempotency-Key": "a"})
+        assert post(url, b'{"events": []}').status_code == 200
+        with pytest.raises(ConnectionError):
+            post(url, b'{"events": []}')
     assert len(service.keys) == 1
 
 
@@ -230,8 +237,7 @@ def test_an_address_that_does_not_answer_leaves_time_for_the_next(monkeypatch):
     with scripted_service(Answer()) as service, socket.socket() as closed:
         closed.bind(("127.0.0.2", int(service.url.rpartition(":")[2].strip("/"))))
         resolving(monkeypatch, ["127.0.0.2", "127.0.0.1"])
-        with Exchanges(service.url.replace("127.0.0.1", "localhost"), {}, timeout=5, max_connections=1) as exchanges:
-            assert exchanges.post(b'{"events": []}', {"Idempotency-Key": "a"}).status == 200
+        assert post(service.url.replace("127.0.0.1", "localhost"), b'{"events": []}').status_code == 200
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -242,8 +248,7 @@ def test_a_redirect_is_not_followed_and_the_token_stays(status, monkeypatch):
         scripted_service(Answer(status, b"moved", headers={"Location": other.url})) as service,
     ):
         settings = ClientSettings(Service(url=service.url, token_variable="GEO_TOKEN"))  # noqa: S106 - a name
-        with EnrichmentClient(settings) as client:
-            (outcome,) = set(client(batch()))
+        (outcome,) = set(asyncio.run(call(settings, batch(), [], lambda: 1.0)))
     assert (outcome.status, outcome.attempts) == (status, 1)
     assert "redirects are not followed" in (outcome.answer or "")
     assert (len(service.keys), other.keys) == (1, [])
@@ -292,5 +297,4 @@ def test_tls_works_and_is_verified(certificate, monkeypatch):
         url = f"https://localhost:{port}/"
         assert "CERTIFICATE_VERIFY_FAILED" in refusal(url)
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate / "certificate.pem"))
-        with Exchanges(url, {}, timeout=5, max_connections=1) as exchanges:
-            assert exchanges.post(b"{}", {}).content == b"done"
+        assert post(url, b"{}").content == b"done"

@@ -99,11 +99,11 @@ def test_a_service_that_answers_otherwise_after_a_crash_changes_no_row(
         """Says of each user what the world outside said, which is something else each time it is asked."""
         users = sorted(set(events["user"].to_list()))
         for user in users:
-            if clock.answers.get(user) is None:
+            if clock.responses.get(user) is None:
                 log.write_text(f"{log.read_text()} {user}")
-                clock.answers.keep(user, str(len(asked())))
+                clock.responses.keep(user, str(len(asked())))
         told = pl.DataFrame(
-            {"user": users, "clicks": [int(clock.answers.get(user) or 0) for user in users]},
+            {"user": users, "clicks": [int(clock.responses.get(user) or 0) for user in users]},
             schema={"user": pl.String, "clicks": pl.Int64},
         )
         return Step(state=state.clear(), output=told, side={"changes": told})

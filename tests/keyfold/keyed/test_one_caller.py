@@ -26,7 +26,7 @@ def operate(job, events):
     """One batch of one state partition by the operator; gives the tables that it has rows for."""
     clock = BatchClock(0, micros(datetime(1, 1, 1, tzinfo=UTC)), micros(NOON), micros(NOON), ())
     blobs = [(CLOCK, clock.pack()), (0, encode(events))]
-    return [table for table, _ in PartitionOperator(job, Path("answers"), Path("parts")).call(blobs, None)]
+    return [table for table, _ in PartitionOperator(job, Path("responses"), Path("parts")).call(blobs, None)]
 
 
 def job_that_gives(**changes):

@@ -18,9 +18,9 @@ from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.generation.fingerprint import check_generation, fixed_settings
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.parameters import build_job
-from keyfold.keyed.rows.answers import AnswersInFiles, AnswersInMemory
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.rows.hashing import PartOf
+from keyfold.keyed.rows.response_cache import ResponsesInFiles, ResponsesInMemory
 from keyfold.testing import accounted_for, play, restart
 from spark_jobs.jobs.batched_enrichment.job import (
     BATCHED_ENRICHMENT,
@@ -68,7 +68,10 @@ class Service:
 
 
 def job_with(call, **parameters):
-    return build(BatchedEnrichmentParameters.model_validate(parameters), lambda: nullcontext(call))
+    async def calls(batch):
+        return call(batch)
+
+    return build(BatchedEnrichmentParameters.model_validate(parameters), lambda: nullcontext(calls))
 
 
 def point(number, seconds=0.0, shard=0, ride="a", meter=1.0):
@@ -279,7 +282,7 @@ def crashed_and_tried_again(batch, answers, breaks_off_after=None):
 @examples(75)
 @given(points_in_batches().map(lambda batches: list(chain(*batches))))
 def test_a_crash_between_two_tables_leaves_every_event_in_exactly_one_whatever_the_service_says_then(batch):
-    answers = AnswersInMemory()
+    answers = ResponsesInMemory()
     first, second = crashed_and_tried_again(batch, lambda: answers)
     written = [first.tables.get(NAME), second.tables.get(DEAD_LETTERS)]
     numbers = [number for rows in written if rows is not None for number in rows["point_idx"]]
@@ -290,7 +293,7 @@ def test_a_crash_between_two_tables_leaves_every_event_in_exactly_one_whatever_t
 @pytest.mark.parametrize("calls", range(5))
 def test_a_crash_between_two_calls_keeps_what_was_answered_and_asks_the_rest(tmp_path, calls):
     batch = [point(number, number, shard=number // 6) for number in range(12)]
-    broken_off, second = crashed_and_tried_again(batch, lambda: AnswersInFiles(tmp_path), breaks_off_after=calls)
+    broken_off, second = crashed_and_tried_again(batch, lambda: ResponsesInFiles(tmp_path), breaks_off_after=calls)
     assert (broken_off is None) == (calls < 4)
     rows = pl.concat([second.tables[table].select("point_idx") for table in (NAME, DEAD_LETTERS)])
     assert sorted(rows["point_idx"]) == list(range(12))

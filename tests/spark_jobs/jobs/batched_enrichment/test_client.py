@@ -1,5 +1,6 @@
 """The client against a service that answers by a script: tries, pauses, keys, and answers of every shape."""
 
+import asyncio
 import json
 import logging
 import socket
@@ -10,8 +11,7 @@ import polars as pl
 import pytest
 
 from keyfold.errors import KeyfoldError
-from spark_jobs.jobs.batched_enrichment.answers import read_retry_after
-from spark_jobs.jobs.batched_enrichment.client import ClientSettings, EnrichmentClient
+from spark_jobs.jobs.batched_enrichment.client import ClientSettings, EnrichmentClient, read_retry_after
 from spark_jobs.jobs.batched_enrichment.protocol import Batch, Outcome
 from spark_jobs.jobs.batched_enrichment.services import Service
 from tests.spark_jobs.jobs.batched_enrichment.scripted_service import Answer, scripted_service
@@ -37,8 +37,15 @@ def ask(url, events=None, pauses=None, token_variable=None, **settings):
     service = Service(url=url, token_variable=token_variable)
     pauses = [] if pauses is None else pauses
     settings = {"first_pause": 1.0, "timeout": 5.0, **settings}
-    with EnrichmentClient(ClientSettings(service, **settings), sleep=pauses.append, chance=lambda: 1.0) as client:
-        return client(events or batch())
+    return asyncio.run(call(ClientSettings(service, **settings), events or batch(), pauses, lambda: 1.0))
+
+
+async def call(settings, events, pauses, chance):
+    async def sleep(seconds):
+        pauses.append(seconds)
+
+    async with EnrichmentClient(settings, sleep=sleep, chance=chance) as client:
+        return await client(events)
 
 
 def test_each_event_gets_its_enrichment_as_json_text():
@@ -119,13 +126,9 @@ def test_tries_are_bounded_and_pauses_grow_up_to_their_bound():
 
 def test_the_pause_is_any_share_of_its_bound():
     pauses = []
-    with (
-        scripted_service(DOWN) as service,
-        EnrichmentClient(
-            ClientSettings(Service(url=service.url)), sleep=pauses.append, chance=iter([0.5, 0, 1, 0.25]).__next__
-        ) as it,
-    ):
-        it(batch())
+    with scripted_service(DOWN) as service:
+        settings = ClientSettings(Service(url=service.url))
+        asyncio.run(call(settings, batch(), pauses, iter([0.5, 0, 1, 0.25]).__next__))
     assert pauses == [0.1, 0, 0.8, 0.4]
 
 
