@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from keyfold.errors import KeyfoldError
+from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.codec import empty, polars_schema
@@ -176,6 +177,15 @@ def test_state_keeps_sums_and_not_the_points_that_have_passed():
     # One row of sums, and what may be a pause: it has stood for less than five minutes.
     assert harness.state.filter(~waits)["start_time"].count() == 1
     assert harness.state.filter(~waits).height <= 1 + 5
+
+
+def test_a_trip_that_is_open_when_a_move_raises_the_speed_that_counts_goes_on():
+    before = play_points(trips_job(watermark_delay="0s"), [[point(0, 10), point(1, 10)]], None)
+    moved = TestHarness(trips_job(watermark_delay="0s", moving_speed=30))
+    moved.state, moved.watermark = before.state, before.watermark
+    moved.batch(frame([point(2, 50)]))
+    moved.batch(advance_to=LONG_PAST_ALL)
+    assert [trip["n_points"] for trip in trips(moved)] == [3]
 
 
 def test_a_vehicle_that_jumps_to_the_other_side_of_the_earth_has_a_distance():
