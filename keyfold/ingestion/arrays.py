@@ -7,7 +7,6 @@ are deleted when all together exceed KEYFOLD_CACHE_BYTES, 4 GiB by default.
 import io
 import os
 import tempfile
-from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -37,31 +36,6 @@ def write_array(path: Place, numbers: Array) -> str:
     """
     with new_file(path) as file:
         np.save(file, numbers)
-        return checksum_of(file)
-
-
-def write_pieces(path: Place, shape: tuple[int, int], pieces: Iterable[Array]) -> str:
-    """Write a `uint64` array piece by piece, in the format of `write_array`, and return the file's checksum.
-
-    Args:
-        path: the new file.
-        shape: number of rows and columns of the whole array.
-        pieces: consecutive blocks of columns, each with all rows.
-
-    Raises:
-        OSError: the disk is full or fails.
-    """
-    rows, columns = shape
-    with new_file(path) as file:
-        # The header of an .npy file, then each piece's part of each row at its place: numpy.save would need all in memory.
-        header = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.uint64)), "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(file, header)
-        begin, done = file.tell(), 0
-        for piece in pieces:
-            for row in range(rows):
-                file.seek(begin + (row * columns + done) * 8)
-                file.write(np.ascontiguousarray(piece[row]).data)
-            done += piece.shape[1]
         return checksum_of(file)
 
 

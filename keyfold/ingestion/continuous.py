@@ -4,17 +4,16 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion.ingest_records import IngestSummary
+from keyfold.ingestion.ingest_records import IngestSummary, added
 from keyfold.ingestion.run import ingest_lock
 from keyfold.ingestion.sources.files import Landing, Listing, list_files
 from keyfold.ingestion.sources.kafka.offsets import TopicState
-from keyfold.ingestion.sources.kafka.topic import PAUSE, KafkaTopic, Outages, is_unreachable, topic_state
+from keyfold.ingestion.sources.kafka.topic import PAUSE, KafkaTopic, is_unreachable, topic_state
 from keyfold.lakehouse import Lakehouse
 from keyfold.session.gateway import check_java
 from keyfold.storage.place import local_path
@@ -58,7 +57,7 @@ def follow_landing(
         KeyfoldError: as `ingest`, for the first run.
     """
     with ingest_lock(lakehouse, streams, landing) as source:
-        look, away = _look_at(source), Outages(on_outage)
+        look, away_since, report = _look_at(source), None, on_outage or (lambda text: None)
         look.remember()
         summed: list[IngestSummary] = []
         # The first run is always due: an interrupted run may have left work.
@@ -74,14 +73,19 @@ def follow_landing(
                     is_due = False
                     if any(summary.waiting for summary in run):
                         look.remember_until(settle)
-                    summed = [_added(*pair) for pair in zip(summed, run, strict=True)] if summed else run
-                away.end()
+                    summed = [added(*pair) for pair in zip(summed, run, strict=True)] if summed else run
+                if away_since is not None:
+                    seconds = time.monotonic() - away_since
+                    report(f"Kafka is back after {seconds:.0f} s: ingest continues where it stopped")
+                away_since = None
             except KeyfoldError as error:
                 # A failure of the first run is raised: somebody has just started it and can correct it.
                 if not summed or not isinstance(source, KafkaTopic) or not is_unreachable(source, error):
                     raise
-                away.begin(error)
-            if stop.wait(PAUSE if away.goes_on else every.total_seconds()):
+                if away_since is None:
+                    away_since = time.monotonic()
+                    report(f"{error}. Ingest waits for it")
+            if stop.wait(every.total_seconds() if away_since is None else PAUSE):
                 break
             # While waiting, nothing calls Java, so that its end would go unnoticed.
             check_java()
@@ -166,13 +170,3 @@ def _changed_at(folder: str) -> int | None:
         return os.stat(folder).st_mtime_ns
     except OSError:
         return None  # removed or unreadable: the next run reports it
-
-
-def _added(so_far: IngestSummary, run: IngestSummary) -> IngestSummary:
-    counts = ("files", "rows_read", "accepted", "quarantined", "duplicates", "untimed", "batches", "seconds")
-    return replace(
-        run,
-        **{name: getattr(so_far, name) + getattr(run, name) for name in counts},
-        changed={**so_far.changed, **run.changed},
-        warnings=tuple(dict.fromkeys([*so_far.warnings, *run.warnings])),
-    )

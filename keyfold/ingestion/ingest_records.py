@@ -181,3 +181,14 @@ def together(summaries: Sequence[IngestSummary], stream: Stream) -> IngestSummar
     """Return the summary of a stream, with those of the streams that share its landing."""
     own = next(summary for summary in summaries if summary.stream == stream.name)
     return replace(own, shared=tuple(summary for summary in summaries if summary is not own))
+
+
+def added(so_far: IngestSummary, run: IngestSummary) -> IngestSummary:
+    """Return the summary of a stream's runs together: what waits, and the totals, are those of the later one."""
+    counts = ("files", "rows_read", "accepted", "quarantined", "duplicates", "untimed", "batches", "seconds")
+    return replace(
+        run,
+        **{name: getattr(so_far, name) + getattr(run, name) for name in counts},
+        changed={**so_far.changed, **run.changed},
+        warnings=tuple(dict.fromkeys([*so_far.warnings, *run.warnings])),
+    )

@@ -4,9 +4,8 @@ import os
 from collections.abc import Mapping
 
 from keyfold.errors import Misconfigured
-from keyfold.ingestion.sources.by_stream import values_by_stream
 from keyfold.ingestion.sources.files import Landing, list_files
-from keyfold.ingestion.sources.kafka.settings import PREFIX, KafkaSettings, kafka_topics
+from keyfold.ingestion.sources.kafka.settings import PREFIX, KafkaSettings, kafka_topics, values_by_stream
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic, OnGap, read_start
 from keyfold.lakehouse import Lakehouse
 from keyfold.storage.place import Place, to_place

@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 
 from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError, NotFound
-from keyfold.ingestion.ingest_records import IngestCounts, IngestSummary
+from keyfold.ingestion.ingest_records import IngestSummary, added
 from keyfold.ingestion.ingest_settings import REBUILD, RECORD
 from keyfold.ingestion.inspection import all_known_files, read_topics
 from keyfold.ingestion.run import ingest_under_lock
@@ -94,7 +95,9 @@ def rebuild(
                 "stopped"
             ) from error
     warnings = (*begun["warnings"], f"the old tables are in {aside}; delete that folder when it is no longer needed")
-    return _joined(summaries, warnings, time.monotonic() - began)
+    summed = reduce(added, summaries)
+    waiting = sum(one.waiting for one in summaries)
+    return replace(summed, waiting=waiting, seconds=time.monotonic() - began, warnings=(*summed.warnings, *warnings))
 
 
 def _begun(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -> dict[str, object]:
@@ -182,19 +185,3 @@ def _move_aside(lakehouse: Lakehouse, stream: str, aside: Place) -> None:
         if changed.is_dir():
             sync_folder(changed)
     reached("rebuild: moved")
-
-
-def _joined(summaries: list[IngestSummary], warnings: tuple[str, ...], seconds: float) -> IngestSummary:
-    """Sum up the summaries of several sources."""
-    counts = IngestCounts()
-    for one in summaries:
-        counts += IngestCounts(one.files, one.rows_read, one.accepted, one.quarantined, one.duplicates, one.untimed)
-    return replace(
-        summaries[-1],
-        **vars(counts),
-        waiting=sum(one.waiting for one in summaries),
-        changed={path: what for one in summaries for path, what in one.changed.items()},
-        batches=sum(one.batches for one in summaries),
-        seconds=seconds,
-        warnings=(*(warning for one in summaries for warning in one.warnings), *warnings),
-    )

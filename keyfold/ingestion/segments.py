@@ -2,19 +2,19 @@
 
 A segment is a file with four rows of numbers: two hashes of the id, event time, digest of the content. Segments never change; the journal says
 which are live. Small segments are merged with neighbours in time. So their number grows with the logarithm of the events (and
-by one every few million), and segments of old times are not read.
+by one every two million), and segments of old times are not read.
 """
 
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from keyfold.ingestion.arrays import Array, open_array, write_array, write_pieces
-from keyfold.ingestion.duplicates import Ids, Mask, Numbers, content_columns, event_ids, hash_ranges, standing_at
+from keyfold.ingestion.arrays import Array, open_array, write_array
+from keyfold.ingestion.duplicates import Ids, Mask, Numbers, content_columns, event_ids, standing_at
 from keyfold.lakehouse.files import files_below
 from keyfold.lakehouse.log_changes import snapshot
 from keyfold.lakehouse.reading import read_parquet
@@ -25,10 +25,9 @@ from keyfold.times import micros
 _FEWEST = 1 << 10
 """Rows of a segment below which size classes do not differ."""
 _MERGED_AT_ONCE = 8
-_LARGEST = 8 << 20
-"""Most rows of a merged segment."""
+_LARGEST = 2 << 20
+"""Most rows of a merged segment, 64 MB: a merge holds them three times."""
 _BYTES_A_ROW = 32
-_ROWS_AT_ONCE = 1 << 20
 _HEADER = 128
 """Bytes before the numbers in an .npy file of this shape."""
 
@@ -184,23 +183,10 @@ def _shortened(folder: Place, segment: Segment, bound: int) -> Segment:
 
 def _merge(folder: Place, segments: Sequence[Segment]) -> Segment:
     opened = [open_segment(folder, segment) for segment in segments]
-    rows = sum(map(len, opened))
-    path = folder / f"{uuid.uuid4().hex}.npy"
-    checksum = write_pieces(path, (4, rows), _merged(opened, max(1, -(-rows // _ROWS_AT_ONCE))))
-    first, last = min(segment.first for segment in segments), max(segment.last for segment in segments)
-    return Segment(name=path.name, rows=rows, first=first, last=last, checksum=checksum)
-
-
-def _merged(opened: Sequence[Ids], ranges: int) -> Iterator[Array]:
-    """Merge ids in order, one range of hashes at a time to bound memory."""
-    starts = hash_ranges(ranges)
-    bounds = [np.append(np.searchsorted(ids.first, starts, "left"), len(ids)) for ids in opened]
-    for at in range(ranges):
-        some = [ids.take(slice(bound[at], bound[at + 1])) for ids, bound in zip(opened, bounds, strict=True)]
-        ids = Ids(
-            *(np.concatenate([getattr(one, part) for one in some]) for part in ("first", "second", "time", "content"))
-        )
-        yield _rows(ids.take(ids.sorted_order()))
+    ids = Ids(
+        *(np.concatenate([getattr(one, part) for one in opened]) for part in ("first", "second", "time", "content"))
+    )
+    return write_segment(folder, ids.take(ids.sorted_order()))
 
 
 def _rows(ids: Ids) -> Array:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import Misconfigured
-from keyfold.ingestion import batch, ingest, ingest_journal, segments, split_writer
+from keyfold.ingestion import batch, ingest, ingest_journal, split_writer
 from keyfold.ingestion.duplicates import Ids
 from keyfold.ingestion.rebuilding import rebuild
 from keyfold.ingestion.segments import drop_before, merge_segments, open_segment, write_segment
@@ -186,11 +186,9 @@ def numbered(rows: int, since: int, seed: int) -> Ids:
 
 
 @examples(40)
-@given(st.lists(st.integers(1, 30), min_size=8, max_size=8), st.integers(1, 40), st.integers(0, 99))
-def test_segments_are_merged_a_range_of_hashes_at_a_time_to_what_they_are_at_once(
-    sizes: list[int], rows_at_once: int, seed: int
-):
-    with TemporaryDirectory() as made, changed(segments, _ROWS_AT_ONCE=rows_at_once):
+@given(st.lists(st.integers(1, 30), min_size=8, max_size=8), st.integers(0, 99))
+def test_merged_segments_have_the_rows_of_all_in_the_order_of_searches(sizes: list[int], seed: int):
+    with TemporaryDirectory() as made:
         folder = Path(made)
         parts = [numbered(size, at * 500, seed + at) for at, size in enumerate(sizes)]
         (merged,) = merge_segments(folder, [write_segment(folder, part) for part in parts])

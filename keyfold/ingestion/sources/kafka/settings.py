@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from keyfold.errors import Misconfigured
-from keyfold.ingestion.sources.by_stream import values_by_stream
+from keyfold.project import project_streams
 from keyfold.session.redaction import is_secret, without_secrets
 from keyfold.session.settings import parse_conf
 
@@ -126,6 +126,23 @@ def kafka_topics(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     for stream, topic in topics.items():
         check_topic(topic, f"{TOPICS_VARIABLE}: the topic of {stream}")
     return topics
+
+
+def values_by_stream(variable: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Parse the entries `stream=value` of a variable, separated by blanks.
+
+    Raises:
+        Misconfigured: an entry is invalid, there is no such stream, or the stream shares the landing of another one.
+    """
+    values = parse_conf(environment.get(variable, ""), variable)
+    for stream in values:
+        if stream not in project_streams():
+            raise Misconfigured(
+                f"{variable} names {stream}, but there is no such stream; streams: {', '.join(project_streams())}"
+            )
+        if owner := project_streams()[stream].landing:
+            raise Misconfigured(f"{variable} names {stream}, which shares the landing of {owner}: name {owner} instead")
+    return values
 
 
 def check_topic(topic: str, what: str = "the topic") -> str:
