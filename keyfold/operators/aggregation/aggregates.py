@@ -96,7 +96,7 @@ def falls(value: pl.Expr) -> Aggregate:
 
 
 def divided(value: pl.Expr, by: float) -> pl.Expr:
-    """Divide numbers as Python does; Polars multiplies by the inverse of a constant, which sometimes differs by one bit."""
+    """Divide whole numbers as Python does; Polars multiplies by the inverse of a constant, which sometimes differs by one bit."""
     return value / (value * 0 + by)
 
 

@@ -256,38 +256,6 @@ def test_a_window_that_cannot_be_is_refused_with_what_can(window, told):
         index_job(window=window)
 
 
-def test_an_event_waits_until_the_watermark_has_passed_it():
-    batch = [[point("a", 0, 0), point("a", 1, 5)]]
-    assert play_points(index_job(), batch, end=NOON - timedelta(seconds=1)).written["event_index"].height == 0
-    at_its_time = play_points(index_job(), batch, end=NOON)
-    assert indexes(at_its_time, "point_idx") == [(0, 0)]
-    assert at_its_time.state["deadline"].to_list() == [None, NOON + timedelta(minutes=5)]
-
-
-def test_a_counter_leaves_state_when_the_watermark_has_reached_the_end_of_its_window():
-    def kept(until):
-        state = play_points(index_job(window="1h"), [[point("a", 0, 1), point("a", 1, 2)]], end=until).state
-        return state.select("ride_id", "window_start", "next_index", "deadline").rows()
-
-    assert kept(NOON + HOUR - timedelta(microseconds=1)) == [("a", NOON, 2, NOON + HOUR)]
-    assert kept(NOON + HOUR) == []
-
-
-def test_what_comes_when_its_window_is_over_is_late_and_in_a_window_that_is_open_takes_the_next_number():
-    batches = [[point("a", 0, 50), point("a", 1, 70)], [point("a", 2, 20), point("b", 0, 55)]]
-    harness = play_points(index_job(window="1h every 30m"), batches)
-    late = harness.written["late.event_index"].select("ride_id", "point_idx", "window_start").rows()
-    # The watermark was at 13:00: the windows from 11:30 and from 12:00 were over, and that from 12:30 was not.
-    assert sorted(late) == [("a", 2, NOON - HALF), ("a", 2, NOON), ("b", 0, NOON)]
-    assert sorted(indexes(harness, "ride_id", "point_idx", "window_start")) == [
-        ("a", 0, NOON, 0),
-        ("a", 0, NOON + HALF, 0),
-        ("a", 1, NOON + HALF, 1),
-        ("a", 1, NOON + HOUR, 0),
-        ("b", 0, NOON + HALF, 0),
-    ]
-
-
 def test_a_stream_with_a_column_of_a_window_s_name_is_refused_where_there_are_windows(monkeypatch):
     schema = SALES.schema.append(pa.field("window_end", pa.string()))
     monkeypatch.setitem(STREAMS, "sales", replace(SALES, schema=schema))

@@ -110,6 +110,13 @@ def test_a_vehicle_that_is_first_seen_inside_has_entered_and_a_silence_changes_n
     ]
 
 
+def test_two_vehicles_that_stand_in_one_geofence_have_each_entered_it(fences):
+    inside = [point(minute, place=(1, 1), vehicle=vehicle) for vehicle in ("bus-7", "cab") for minute in (0, 1)]
+    harness = play_points(warnings_job(geofences=fences), [inside])
+    rows = harness.written["fleet_warnings"].select("vehicle_id", "change").rows()
+    assert sorted(rows) == [("bus-7", "BEGAN"), ("cab", "BEGAN")]
+
+
 @pytest.mark.parametrize("place", [(0, 1), (2, 1), (1, 0), (1, 2), (2, 2)])
 def test_a_point_on_the_border_of_a_geofence_is_inside(tmp_path, place):
     fence = write(tmp_path / "fence.geojson", [feature("yard", [[square(0, 0, 2, 2)]])])

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate, chain
 
@@ -10,7 +9,6 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from polars.testing import assert_frame_equal
 
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.job.parameters import build_job
@@ -270,19 +268,6 @@ def test_points_that_only_wait_are_added_to_their_ride_until_those_that_have_pas
         rows.append(harness.state.height)
     # Eleven rows, one of them what has passed; then one more each minute, until half an hour has passed since the last of them.
     assert rows == [*range(11, 51), *range(11, 14)]
-
-
-@examples(100)
-@given(rides_in_batches(), CLOSE, on_grid(90, 10))
-def test_points_that_wait_give_what_they_give_where_none_does(batches, close, delay):
-    job = ride_job(close=close, watermark_delay=timedelta(minutes=delay))
-    waiting, plain = TestHarness(job), TestHarness(replace(job, waiting=None))
-    for batch in [[one] for one in chain(*batches)]:
-        waiting.batch(frame(batch))
-        plain.batch(frame(batch))
-        for table, rows in plain.written.items():
-            assert_frame_equal(waiting.written[table], rows, check_row_order=False)
-        assert waiting.state["n_points"].sum() == plain.state["n_points"].sum()
 
 
 def test_a_ride_that_gets_a_dropoff_or_falls_silent_does_not_wait():
