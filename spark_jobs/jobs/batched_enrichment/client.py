@@ -22,7 +22,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from keyfold import KeyfoldError
 from keyfold.exchange.exchange import Exchanges
-from spark_jobs.jobs.batched_enrichment.protocol import KEY_HEADER, Batch, Outcome, is_retryable
+from spark_jobs.jobs.batched_enrichment.protocol import KEY_HEADER, Batch, Outcome
 from spark_jobs.jobs.batched_enrichment.services import Service
 
 ANSWER_CHARACTERS = 1000
@@ -80,13 +80,12 @@ class EnrichmentClient(AsyncExitStack):
         for attempt in range(1, self._settings.max_attempts + 1):
             reply = await self._post(part)
             is_last = attempt == self._settings.max_attempts
-            again = [index for index, result in enumerate(reply.results) if result.retryable and not is_last]
-            for index in set(range(len(part))).difference(again):
-                enrichment, status, answer, _ = reply.results[index]
-                outcomes[places[index]] = Outcome(enrichment, attempt, status, answer)
+            again = [at for at, outcome in enumerate(reply.outcomes) if not (outcome.is_final or is_last)]
+            for at in set(range(len(part))).difference(again):
+                outcomes[places[at]] = reply.outcomes[at]._replace(attempts=attempt)
             if not again:
                 break
-            places = [places[index] for index in again]
+            places = [places[at] for at in again]
             # An unanswered batch keeps its key: the service may have processed it already.
             part = part.again(again) if reply.answered else part
             await self._sleep(self._pause(attempt, reply.retry_after))
@@ -113,56 +112,38 @@ class EnrichmentClient(AsyncExitStack):
             reason = text or answer.reason_phrase or "no reason given"
             if answer.has_redirect_location:
                 reason = f"redirects are not followed: {answer.headers['location']}"
-            return self._failed(batch, status, reason, retry_after, retryable=is_retryable(status))
+            return self._failed(batch, status, reason, retry_after)
         try:
-            results = read_results(text, len(batch))
+            outcomes = read_results(text, len(batch))
         except (ValueError, RecursionError) as error:
             return self._failed(batch, status, f"malformed answer, {error}: {text}", retry_after)
-        return _Reply([self._shown(result) for result in results], retry_after, answered=True)
+        return _Reply([self._shown(outcome) for outcome in outcomes], retry_after, answered=True)
 
-    def _failed(
-        self, batch: Batch, status: int | None, answer: str, retry_after: float = 0, *, retryable: bool = True
-    ) -> "_Reply":
-        return _Reply([self._shown(Result(None, status, answer, retryable))] * len(batch), retry_after)
+    def _failed(self, batch: Batch, status: int | None, answer: str, retry_after: float = 0) -> "_Reply":
+        return _Reply([self._shown(Outcome(None, 1, status, answer))] * len(batch), retry_after)
 
-    def _shown(self, result: "Result") -> "Result":
-        """Return a result that may be stored: without a token that the service sent back, and in valid UTF-8."""
-        answer = result.answer
-        if answer is not None:
-            answer = _valid(self._redacted(answer)[:ANSWER_CHARACTERS])[:ANSWER_CHARACTERS]
-        enrichment = result.enrichment
-        return result._replace(answer=answer, enrichment=enrichment and _valid(self._redacted(enrichment)))
+    def _shown(self, outcome: Outcome) -> Outcome:
+        """Return an outcome that may be stored: without a token that the service sent back, and in valid UTF-8."""
+        answer, enrichment = outcome.answer, outcome.enrichment
+        return outcome._replace(
+            answer=answer and _valid(self._redacted(answer)[:ANSWER_CHARACTERS])[:ANSWER_CHARACTERS],
+            enrichment=enrichment and _valid(self._redacted(enrichment)),
+        )
 
     def _redacted(self, text: str) -> str:
         return text.replace(self._token, "[token]") if self._token else text
-
-
-class Result(NamedTuple):
-    """One event's result in one answer.
-
-    Attributes:
-        enrichment: JSON text, None for a failure.
-        status: HTTP status, None if there was no answer.
-        answer: the reason of a failure.
-        retryable: whether the call may be retried.
-    """
-
-    enrichment: str | None
-    status: int | None
-    answer: str | None = None
-    retryable: bool = False
 
 
 class _Reply(NamedTuple):
     """The result of one call.
 
     Attributes:
-        results: one per event.
+        outcomes: one per event.
         retry_after: seconds to wait, as requested by the service.
         answered: whether the service answered, so that the batch's key is used up.
     """
 
-    results: list[Result]
+    outcomes: list[Outcome]
     retry_after: float
     answered: bool = False
 
@@ -175,8 +156,8 @@ class _Answered(BaseModel, strict=True):
     error: Any = None
 
 
-def read_results(text: str, events: int) -> list[Result]:
-    """Return the results of an answer to a call with this number of events.
+def read_results(text: str, events: int) -> list[Outcome]:
+    """Return the outcomes in an answer to a call with this number of events.
 
     Raises:
         ValueError: the answer is malformed.
@@ -189,20 +170,20 @@ def read_results(text: str, events: int) -> list[Result]:
         raise ValueError("it is not an object with a list of results")  # noqa: TRY004 - an answer, not an argument
     if len(results) != events:
         raise ValueError(f"it has {len(results)} results for {events} events")
-    return [_result(result) for result in results]
+    return [_outcome(result) for result in results]
 
 
-def _result(result: Any) -> Result:
+def _outcome(result: Any) -> Outcome:
     try:
         found = _Answered.model_validate(result)
     except ValidationError:
-        return Result(None, None, f"malformed result: {_json(result)}", retryable=True)
+        return Outcome(None, 1, answer=f"malformed result: {_json(result)}")
     status, error = found.status, found.error
     if not 200 <= status <= 299:
-        return Result(None, status, error if isinstance(error, str) else _json(result), is_retryable(status))
+        return Outcome(None, 1, status, error if isinstance(error, str) else _json(result))
     if "enrichment" not in found.model_fields_set:
-        return Result(None, status, f"malformed result, no enrichment: {_json(result)}", retryable=True)
-    return Result(_json(found.enrichment), status)
+        return Outcome(None, 1, status, f"malformed result, no enrichment: {_json(result)}")
+    return Outcome(_json(found.enrichment), 1, status)
 
 
 def _json(value: Any) -> str:

@@ -237,13 +237,8 @@ def _part(ordered: pl.DataFrame, clock: Clock, max_size: int) -> tuple[pl.DataFr
 
 
 def _batches(goes: pl.DataFrame, stream: Stream) -> list[Batch]:
-    batches: list[Batch] = []
-    start = 0
-    for length in goes["#batch"].rle().struct.field("len"):
-        part = goes.slice(start, length)
-        batches.append(Batch(f"{NAME}/{stream.name}/{part[SHARD][0]}", part["#id"], part["#event"]))
-        start += length
-    return batches
+    parts = goes.partition_by("#batch", maintain_order=True)
+    return [Batch(f"{NAME}/{stream.name}/{part[SHARD][0]}", part["#id"], part["#event"]) for part in parts]
 
 
 def _ask(
@@ -287,7 +282,10 @@ async def call_all(
         async with places:
             if (kept := await asyncio.to_thread(cache.get, key)) is not None:
                 return [Outcome(*fields) for fields in json.loads(kept)]
-            outcomes = await _outcomes(batch, call)
+            try:
+                outcomes = await call(batch)
+            except Exception as error:
+                outcomes = [Outcome(None, 1, answer=f"{type(error).__name__}: {error}")] * len(batch)
             await asyncio.to_thread(cache.keep, key, json.dumps([list(outcome) for outcome in outcomes]))
             return outcomes
 
@@ -295,16 +293,6 @@ async def call_all(
         found = await asyncio.gather(*(outcomes_of(call, key, batch) for key, batch in asked.items()))
     by_key = dict(zip(asked, found, strict=True))
     return [by_key[batch.idempotency_key] for batch in batches]
-
-
-async def _outcomes(batch: Batch, call: Call) -> Sequence[Outcome]:
-    try:
-        outcomes = await call(batch)
-    except Exception as error:
-        return [Outcome(None, 1, answer=f"{type(error).__name__}: {error}")] * len(batch)
-    if len(outcomes) != len(batch):
-        return [Outcome(None, 1, answer=f"{len(outcomes)} outcomes for {len(batch)} events")] * len(batch)
-    return outcomes
 
 
 def _stream(name: str) -> Stream:

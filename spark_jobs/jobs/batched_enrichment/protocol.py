@@ -9,7 +9,7 @@ The answer is 200 with one result per event, in the same order:
 
     {"results": [{"status": 200, "enrichment": {…}}, {"status": 422, "error": "…"}, {"status": 503, "error": "…"}]}
 
-- Retried (`is_retryable`): 408, 425, 429 and 5xx, for a whole call or one event; no answer in time; no connection; a malformed
+- Retried (`Outcome.is_final`): 408, 425, 429 and 5xx, for a whole call or one event; no answer in time; no connection; a malformed
   answer. `Retry-After` (seconds or a date) is followed.
 - Final: any other status of a call or an event.
 - **A repeated key** (after a time-out, or a crash of the caller) must get the same answer without repeating the work. A call
@@ -30,7 +30,7 @@ KEY_HEADER = "Idempotency-Key"
 MAX_EVENTS = 10_000
 """Largest number of events in one call."""
 
-_RETRYABLE = frozenset({408, 425, 429})
+_RETRYABLE = frozenset({408, 425, 429, *range(500, 600)})
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,11 +85,13 @@ class Outcome(NamedTuple):
     status: int | None = None
     answer: str | None = None
 
+    @property
+    def is_final(self) -> bool:
+        """Whether the event is not sent again: it has an enrichment, or an answer that will not change."""
+        status = self.status
+        is_failure = status is not None and not 200 <= status <= 299
+        return self.enrichment is not None or (is_failure and status not in _RETRYABLE)
+
 
 Call = Callable[[Batch], Awaitable[Sequence[Outcome]]]
 """Sends a batch, with retries, and returns one outcome per event, in the same order."""
-
-
-def is_retryable(status: int) -> bool:
-    """Return whether a call with this HTTP status is retried."""
-    return status in _RETRYABLE or 500 <= status <= 599

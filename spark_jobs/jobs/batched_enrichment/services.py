@@ -111,16 +111,11 @@ def find_service(chosen: str, environment: Mapping[str, str] = os.environ) -> Se
         return next(iter(services.values()))
     if chosen in services:
         return services[chosen]
-    names = ", ".join(services)
-    if "://" in chosen:
-        # The URL is not repeated, since it may contain a password.
-        raise KeyfoldError(
-            f"parameter service is a URL, but runs choose a service by name: {names}. {SERVICES_VARIABLE} names others, as in "
-            f"{_EXAMPLE}"
-        )
+    # A URL is not repeated, since it may contain a password.
+    what = "that is a URL" if "://" in chosen else repr(chosen)
     raise KeyfoldError(
-        f"no service {chosen!r} is named in {SERVICES_VARIABLE} (there are: {names}); give one of these, or name it there, as "
-        f"in {_EXAMPLE}"
+        f"no service {what} is named in {SERVICES_VARIABLE}: runs choose a service by name (there are: {', '.join(services)}); "
+        f"give one of these, or name it there, as in {_EXAMPLE}"
     )
 
 

@@ -77,12 +77,6 @@ def test_what_a_call_raises_is_an_outcome():
 
     outcomes = call_all([batch()], broken, 4, ResponsesInMemory())
     assert outcomes == [[Outcome(None, 1, None, "OSError: the cable")] * 2]
-
-    async def says_nothing(batch):
-        return []
-
-    short = call_all([batch(0, 2), batch(2, 3)], says_nothing, 4, ResponsesInMemory())
-    assert [len(one) for one in short] == [2, 3]
     assert call_all([], broken, 4, ResponsesInMemory()) == []
 
 
