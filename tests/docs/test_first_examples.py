@@ -1,6 +1,6 @@
 """The first jobs that README.md and the page on writing jobs show give the rows of plain Python, late ones too. Without Spark.
 
-Their code runs as it stands. README.md leaves out the names that `HOURS_ARE_GIVEN` has.
+Their code runs as it stands. README.md leaves out the names that `GIVEN` has.
 """
 
 import re
@@ -11,11 +11,11 @@ from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from keyfold import Clock, KeyedJob, Step, Stream
+from keyfold import Stream
+from keyfold.operators import count, windows
 from keyfold.testing.playing import play
 from tests.examples import examples
 from tests.on_a_grid import many_of, on_grid
@@ -24,27 +24,11 @@ HOME = Path(__file__).parents[2]
 TIME = pa.timestamp("us", tz="UTC")
 KEY = [pa.field("user", pa.string(), nullable=False), pa.field("hour", TIME, nullable=False)]
 CLICK = pa.schema([KEY[0], ("at", TIME)])
+VIEW = pa.schema([KEY[0], pa.field("at", TIME, nullable=False), ("page", pa.string())])
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NEVER = datetime.min.replace(tzinfo=UTC)
 END = NOON + timedelta(days=1)
 HOUR, GAP, DELAY = timedelta(hours=1), timedelta(minutes=10), timedelta(minutes=5)
-HOURS_ARE_GIVEN = {
-    "pl": pl,
-    "Clock": Clock,
-    "KeyedJob": KeyedJob,
-    "Step": Step,
-    "HOUR": HOUR,
-    "CLICKS": Stream("clicks", CLICK, event_time="at"),
-    "SCHEMAS": {
-        "derived": {"hour": pl.col("at").dt.truncate("1h")},
-        "events": pa.schema([*CLICK, KEY[1]]),
-        "state": pa.schema([*KEY, ("clicks", pa.int64()), ("deadline", TIME)]),
-        "output": pa.schema([*KEY, ("clicks", pa.int64())]),
-        "watermark_delay": DELAY,
-        "output_events": pl.col("clicks").sum(),
-        "state_events": pl.col("clicks").sum(),
-    },
-}
 
 
 def job_of(page, name, module):
@@ -53,7 +37,9 @@ def job_of(page, name, module):
     return module[name]
 
 
-HOURS = job_of("README.md", "JOB", {**HOURS_ARE_GIVEN})
+IMPORTED = {"windows": windows, "count": count, "pl": pl, "pa": pa, "timedelta": timedelta}
+GIVEN = {**IMPORTED, "USER": KEY[0], "TIME": TIME, "CLICKS": Stream("clicks", VIEW, event_time="at")}
+HOURS = job_of("README.md", "CLICKS_PER_HOUR", {**GIVEN})
 SESSIONS = job_of("docs/how-to/write-a-job.md", "SESSIONS", {})
 
 
@@ -109,20 +95,24 @@ CUTS = st.lists(on_grid(10_800, 600).map(lambda second: at(second / 60)), max_si
 BEHIND_THE_WATERMARK = [[("ann", at(30))], [("bob", at(20))]]
 
 
-@pytest.mark.parametrize(("job", "expected"), [(HOURS, hours), (SESSIONS, sessions)], ids=["README", "write-a-job"])
 @examples(400)
 @given(RUNS, CUTS)
 @example(BEHIND_THE_WATERMARK, [])
-def test_a_first_example_gives_the_rows_of_plain_python_in_any_order_and_split(job, expected, runs, cuts):
-    frames = [
-        pl.DataFrame(run, schema=pl.Schema({"user": pl.String, "at": pl.Datetime("us", "UTC")}), orient="row")
-        for run in runs
-    ]
-    told = play(job, frames, END, cuts=cuts)
-    rows, late = expected(runs)
-    assert sorted(told.written[job.name].rows()) == sorted(rows)
-    assert sorted(told.written[job.late_table].select("user", "at").rows()) == sorted(late)
-    assert told.state.is_empty()
+def test_the_first_examples_give_the_rows_of_plain_python_in_any_order_and_split(runs, cuts):
+    for job, expected, schema in ((HOURS, hours, VIEW), (SESSIONS, sessions, CLICK)):
+        told = play(job, [frame(run, schema) for run in runs], END, cuts=cuts)
+        rows, late = expected(runs)
+        assert sorted(
+            told.written[job.name].select(job.output.names[:-1] if job is HOURS else pl.all()).rows()
+        ) == sorted(rows)
+        assert told.written[job.late_table].select(job.event_count).item() == len(late)
+        assert told.state.is_empty()
+
+
+def frame(run, schema):
+    return pl.DataFrame(run, schema={"user": pl.String, "at": pl.Datetime("us", "UTC")}, orient="row").select(
+        pl.col(name) if name in ("user", "at") else pl.lit(None, pl.String).alias(name) for name in schema.names
+    )
 
 
 def test_a_click_behind_the_watermark_is_not_late_while_its_hour_or_its_session_is_open():
