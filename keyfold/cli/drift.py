@@ -9,12 +9,12 @@ from keyfold.cli.known_names import require_known
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
 from keyfold.cli.terminal import failures, report
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion.drift import Drift, find_drift
+from keyfold.ingestion.drift import find_drift
 from keyfold.ingestion.landing import landing_folder, newest_files
 from keyfold.lakehouse import Lakehouse
 from keyfold.privacy import MASK
 from keyfold.project import project_streams
-from keyfold.storage.place import to_place
+from keyfold.storage.place import Place, to_place
 from keyfold.stream import Stream
 from keyfold.stream.sharing import streams_with
 
@@ -27,16 +27,15 @@ def drift(
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
-    """Show the columns that the newest landing files have and a stream does not, and those that they lack."""
+    """Show the columns that the newest landing files have and a stream does not."""
     require_known("stream", stream, project_streams())
     with failures():
-        found = [one for one in _drift(project_streams()[stream], source, home) if one.is_any]
         private = bool(project_streams()[stream].private)
-        files = {str(one.file): {"unknown": _shown(one.unknown, private), "lacking": one.lacking} for one in found}
-        lines = [
-            *(f"{one.file.name}: unknown: {', '.join(_shown(one.unknown, private))}" for one in found if one.unknown),
-            *(f"{one.file.name}: lacking: {', '.join(one.lacking)}" for one in found if one.lacking),
-        ]
+        found = {
+            file: _shown(names, private) for file, names in _drift(project_streams()[stream], source, home).items()
+        }
+        lines = [f"{file.name}: unknown: {', '.join(names)}" for file, names in found.items()]
+        files = {str(file): names for file, names in found.items()}
         report({"stream": stream, "files": files}, as_json, "\n".join(lines) or f"{stream} has every column")
 
 
@@ -48,7 +47,7 @@ def _shown(names: Sequence[str], private: bool) -> Sequence[str]:
     return [f"({len(names):,} not shown: {MASK})"] if private and names else names
 
 
-def _drift(stream: Stream, source: str | None, home: str) -> list[Drift]:
+def _drift(stream: Stream, source: str | None, home: str) -> dict[Place, tuple[str, ...]]:
     place = to_place(source) if source is not None else landing_folder(Lakehouse(home), stream.landing or stream.name)
     streams = streams_with(stream, project_streams())
     if place.is_dir():

@@ -1,9 +1,8 @@
-"""Detect schema drift: columns of landing files that the stream does not know, and required columns that they lack."""
+"""Detect schema drift: columns of landing files that the stream does not know."""
 
 import csv
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 from pyarrow import types
@@ -19,63 +18,34 @@ _LINE_BYTES = 1 << 20
 _ELEMENTS = 10
 
 
-@dataclass(frozen=True)
-class Drift:
-    """The differences between the columns of a file and of its stream.
+def find_drift(
+    stream: Stream, files: Iterable[Place], *, sharing: Sequence[Stream] = ()
+) -> dict[Place, tuple[str, ...]]:
+    """Return the raw columns of files that their stream does not know: names, and paths of fields beside those that it uses.
 
-    Attributes:
-        file: the file.
-        unknown: raw columns that the stream does not use, and fields (as paths) of objects of which it uses others. They are
-            ignored without harm.
-        lacking: required columns for which the file has no raw column.
-    """
-
-    file: Place
-    unknown: tuple[str, ...]
-    lacking: tuple[str, ...]
-
-    @property
-    def is_any(self) -> bool:
-        return bool(self.unknown or self.lacking)
-
-
-def find_drift(stream: Stream, files: Iterable[Place], *, sharing: Sequence[Stream] = ()) -> list[Drift]:
-    """Compare the columns of files with those of their stream. Of JSON, the first 100 lines are read.
-
-    Files that cannot be read are skipped.
+    They are ignored without harm. Of JSON, the first 100 lines are read. Files that cannot be read are skipped. A column that
+    a file lacks is no matter here: if it is required, rows go to quarantine, and their reasons name it.
 
     Args:
         files: its newest landing files.
-        sharing: the streams that share its landing. Columns that any of them knows are not drift, and no column is lacking,
-            since a file may have no row of this stream.
+        sharing: the streams that share its landing. Columns that any of them knows are not drift.
     """
-    drifts = []
-    for file in files:
-        try:
-            columns = _columns(file)
-        except (OSError, EOFError, UnicodeDecodeError, csv.Error, pa.ArrowException):
-            continue
-        if columns:
-            drifts.append(_drift(stream, file, columns, sharing))
-    return drifts
-
-
-def _drift(stream: Stream, file: Place, columns: frozenset[Path], sharing: Sequence[Stream]) -> Drift:
     streams = sharing or (stream,)
-    lacking = [
-        field.name
-        for field in stream.schema
-        if len(streams) == 1
-        and not (field.nullable or _is_stood_in_for(stream, field.name) or _has_source(stream, field.name, columns))
-    ]
     # Paths that some stream uses, paths that are known (used or ignored), and objects of which only some fields are used.
     names = {name for one in streams for name in (*one.raw_names, *one.condition_columns)}
     taken = {path for name in names if name != PLACE for path in _paths(name.removesuffix(TEXT_OF))}
     # All fields of an object that is kept as a whole, or ignored, are known.
     known = taken | {path for one in streams for name in one.ignored for path in _paths(name)}
     opened = {path[:end] for path in taken for end in range(1, len(path))}
-    unknown = set() if TEXT_OF in names else {_stranger(path, known, opened) for path in columns}
-    return Drift(file, tuple(sorted(unknown - {""})), tuple(lacking))
+    found: dict[Place, tuple[str, ...]] = {}
+    for file in () if TEXT_OF in names else files:
+        try:
+            unknown = {_stranger(path, known, opened) for path in _columns(file)} - {""}
+        except (OSError, EOFError, UnicodeDecodeError, csv.Error, pa.ArrowException):
+            continue
+        if unknown:
+            found[file] = tuple(sorted(unknown))
+    return found
 
 
 def _stranger(path: Path, known: Collection[Path], opened: Collection[Path]) -> str:
@@ -89,18 +59,6 @@ def _stranger(path: Path, known: Collection[Path], opened: Collection[Path]) -> 
 def _paths(name: str) -> tuple[Path, Path]:
     """Return the paths at which a name's values may be, with any index of a list."""
     return (name,), tuple(step if isinstance(step, str) else EACH for step in path_of(name))
-
-
-def _is_stood_in_for(stream: Stream, column: str) -> bool:
-    return stream.missing_time == "arrival" and column == stream.event_time
-
-
-def _has_source(stream: Stream, column: str, columns: frozenset[Path]) -> bool:
-    source = stream.source(column)
-    if source.path or source.place or TEXT_OF in source.raw_names:
-        return True
-    wanted = {path for name in source.names for path in _paths(name)}
-    return any(path[:end] in wanted for path in columns for end in range(1, len(path) + 1))
 
 
 def _columns(file: Place) -> frozenset[Path]:
