@@ -136,9 +136,9 @@ class Aggregates:
             output.field(name) if name in output.names and self._of[name].kind is None else undeclared[name]
             for name in self._of
         ]
-        self._sums = [field.name for field in self.fields if self._of[field.name].joined == "sum"]
+        self.sums = [field.name for field in self.fields if self._of[field.name].joined == "sum"]
         for field in self.fields:
-            if field.name in self._sums and not (field.type == pa.int64() or types.is_decimal128(field.type)):
+            if field.name in self.sums and not (field.type == pa.int64() or types.is_decimal128(field.type)):
                 raise Misconfigured(
                     f"job {job}: {field.name} is a sum, and {field.type}; make it int64 or a decimal of 38 digits, whose sums "
                     "are the same in any order"
@@ -161,7 +161,7 @@ class Aggregates:
             TotalTooLargeError: a sum overflows its column.
         """
         others = (getattr(pl.col(name), one.joined)() for name, one in self._of.items() if one.joined != "sum")
-        return summed(rows, by, self._sums, *more, *others)
+        return summed(rows, by, self.sums, *more, *others)
 
     def combined(self, rows: pl.DataFrame, by: list[str], *more: pl.Expr) -> pl.DataFrame:
         """Aggregate before the shuffle; return the rows unchanged if a sum overflows.

@@ -135,7 +135,10 @@ def top_of_windows(
         key=(START,),
         event_time=event_time,
         events=pa.schema([*keyed, newest(event_time), *sums.fields]),
-        state=pa.schema([*keyed, *sums.fields, deadline]),
+        # A sum of no values is 0.
+        state=pa.schema(
+            [*keyed, *(one.with_nullable(one.name not in sums.sums and one.nullable) for one in sums.fields), deadline]
+        ),
         output=output,
         step=step,
         combine=combine,
