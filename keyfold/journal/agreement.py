@@ -28,7 +28,7 @@ def check_tables(
 
     Args:
         tables: folders of the tables, by name.
-        ids: Delta's ids of the tables when the journal began.
+        ids: Delta's ids of the tables when the journal began, of those that may not get another.
         identity: name of the generation in Delta's transactions, which are named `identity/table`.
         where: name of the journal's owner in errors.
         remedy: what to do if they do not agree.
@@ -58,7 +58,7 @@ def check_tables(
                 f"{where}: the log of its table {name} in {path} is damaged ({first_line(error)}); restore it, or {remedy}"
             ) from error
         # A table that was dropped and created again has the same path and columns, but another id.
-        if str(table.metadata().id) != ids[name]:
+        if name in ids and str(table.metadata().id) != ids[name]:
             raise Damaged(f"{where}: {path} is not the table it wrote to, but another one; put that back, or {remedy}")
         taken = table.transaction_version(f"{identity}/{name}")
         expected = done.last_written.get(name) if done else None

@@ -21,7 +21,6 @@ import polars as pl
 
 from keyfold.lakehouse.checksums import checksum_of
 from keyfold.lakehouse.files import open_for_reading
-from keyfold.lakehouse.paths import NEXT
 from keyfold.storage.place import FoundFile, Place
 from keyfold.times import from_iso, micros
 
@@ -130,7 +129,7 @@ def _order(order_of: Callable[[bytes], str], path: Place) -> str:
 
 def _pointer(content: bytes) -> str:
     pointer = json.loads(content)
-    return f"{pointer['generation']} {pointer.get('cleared_to', '')} {pointer.get(NEXT, {}).get('generation', '')}"
+    return f"{pointer['generation']} {pointer.get('cleared_to', '')} {pointer.get('next', {}).get('generation', '')}"
 
 
 _ORDERS: dict[str, Callable[[bytes], str]] = {

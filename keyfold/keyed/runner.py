@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 
 from keyfold.journal.clock import LOOK_EVERY, read_clock
 from keyfold.keyed.generation.batch_records import ClockRecord, Counts, KeyedPlan
-from keyfold.keyed.generation.generations import Generation, go_live
+from keyfold.keyed.generation.generations import Generation
+from keyfold.keyed.generation.going_live import go_live
 from keyfold.keyed.generation.run_mode import NEW_EVENTS, FullRefresh, ModeName, Replay, RunMode
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.lookups import KeptLookups

@@ -1,19 +1,33 @@
-"""Copy all rows of a Delta table to a new one by linking its data files: no row is read or written."""
+"""Copy all rows of a Delta table to another one by linking its data files: no row is read or written."""
 
+import re
 import time
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import DeltaTable
-from deltalake.transaction import AddAction
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, RemoveAction
 
-from keyfold.errors import IncompatibleState
-from keyfold.lakehouse.commits import statistics_of
-from keyfold.lakehouse.files import second_name, sync_folder
+from keyfold.errors import IncompatibleState, Locked
+from keyfold.lakehouse.commits import make_durable, statistics_of
+from keyfold.lakehouse.data_files import STAGED
+from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.files import files_below, remove_tree, second_name, sync_folder
+from keyfold.lakehouse.paths import is_table
+from keyfold.lakehouse.positions import moved_to, moving, position_at
 from keyfold.storage.lease import check_held
 from keyfold.storage.place import Place
+
+REPLACED = (1 << 62) - 1
+"""The number of a transaction that ends an application's commits to a table: it has taken every batch."""
+
+_TRIES = 100
 
 
 def carry_rows(source: Place, target: Place) -> int:
@@ -31,27 +45,100 @@ def carry_rows(source: Place, target: Place) -> int:
     """
     delta, into = DeltaTable(str(source)), DeltaTable(str(target))
     _check_fits(delta, into, source)
+    # New names: a commit cannot both remove a file and add one of its name, if these rows replace the source's later.
+    names = {path: _renamed(path) for path in map(unquote, delta.get_add_actions()["path"].to_pylist())}
+    _link(source, target, names)
+    if names:
+        check_held()
+        into.create_write_transaction(_additions(delta, names), mode="append", schema=into.schema())
+        sync_folder(target / "_delta_log")
+    return delta.count()
+
+
+def replace_rows(source: Place, target: Place, taken: Mapping[str, int | None], replaced: str | None) -> None:
+    """Replace all rows and columns of a table by those of another one, in one commit. Older versions stay in its history.
+
+    A reader that has read all of the source can continue in the target (`positions.check_position`). Calling it again after a
+    crash does what is left.
+
+    Args:
+        source: an existing Delta table, which nothing else writes to.
+        target: the folder of the table, which need not exist.
+        taken: transactions of the commit, by application; those without a number are left out.
+        replaced: the application whose rows are replaced. It cannot commit to the target any more.
+
+    Raises:
+        KeyfoldError: other processes commit to the target all the time.
+    """
+    delta = DeltaTable(str(source))
+    position = position_at(source, delta.version())
+    if not is_table(target):
+        DeltaTable.create(
+            str(target), delta.schema(), mode="ignore", configuration=dict(delta.metadata().configuration)
+        )
+    if moved_to(target, position) is None:
+        # Rows that the replaced application staged for its upserts.
+        remove_tree(target / STAGED, missing_ok=True)
+    names = {path: path for path in map(unquote, delta.get_add_actions()["path"].to_pylist())}
+    # Its own staged rows too, which commit records name.
+    staged = (f"{STAGED}/{file.below}" for file in files_below(source / STAGED))
+    _link(source, target, names | {path: path for path in staged})
+    reached("going live: files linked")
+    additions = _additions(delta, names)
+    ends = [] if replaced is None else [Transaction(replaced, REPLACED)]
+    numbers = [Transaction(application, number) for application, number in taken.items() if number is not None]
+    for _ in range(_TRIES):
+        if moved_to(target, position) is not None:
+            return
+        into = DeltaTable(str(target))
+        read = into.version()
+        properties = CommitProperties(
+            custom_metadata={"keyfold": "went live"},
+            # The number of the version, so no other commit may come in between.
+            app_transactions=[Transaction(moving(position), read + 1), *numbers, *ends],
+            max_commit_retries=0,
+        )
+        check_held()
+        try:
+            into.create_write_transaction(
+                additions, mode="overwrite", schema=delta.schema(), commit_properties=properties
+            )
+        except CommitFailedError:
+            continue  # maintenance has committed: read the table again
+        make_durable(into, target, read)
+        return
+    raise Locked(f"{target}: not replaced, since other processes commit to it all the time; run again")
+
+
+def _link(source: Place, target: Place, names: Mapping[str, str]) -> None:
+    for path, name in names.items():
+        # An earlier call may have linked it. In a bucket it is copied, which may be repeated.
+        with suppress(FileExistsError):
+            second_name(source / path, target / name)
+    # A set: files of one folder need a single sync, before the commit that names them.
+    for folder in {(target / name).parent for name in names.values()}:
+        sync_folder(folder)
+
+
+def _renamed(path: str) -> str:
+    name, new = PurePosixPath(path).name, uuid.uuid4().hex
+    # The end of a name has the checksum of the file.
+    own = re.sub(r"[0-9a-f]{32}(?=(_[0-9a-f]{16})?\.parquet$)", new, name, count=1)
+    return str(PurePosixPath(path).with_name(own if own != name else f"part-{new}.parquet"))
+
+
+def _additions(delta: DeltaTable, names: Mapping[str, str]) -> list[AddAction | RemoveAction]:
+    """Return the actions that add the files of a table under other names."""
     listed = delta.get_add_actions(flatten=True)
     columns = {name: listed[name].to_pylist() for name in listed.schema.names}
-    now, actions, rows = time.time_ns() // 1_000_000, [], 0
+    return list(_additions_of(columns, names, time.time_ns() // 1_000_000))
+
+
+def _additions_of(columns: Mapping[str, Any], names: Mapping[str, str], now: int) -> Iterator[AddAction]:
     for at, quoted in enumerate(columns["path"]):
-        path = unquote(quoted)
-        # A hard link on a disk, a copy in a bucket: a file that one table deletes stays in the other.
-        second_name(source / path, target / path)
         spans = {end: _spans(columns, end, at) for end in ("min", "max")}
-        count = int(columns["num_records"][at])
-        statistics = statistics_of(count, spans["min"], spans["max"])
-        actions.append(AddAction(path, columns["size_bytes"][at], {}, now, True, statistics))
-        rows += count
-    # A set: files of one folder need a single sync.
-    for folder in {(target / unquote(path)).parent for path in columns["path"]}:
-        # Sync before the commit: the files that it names must survive a power cut.
-        sync_folder(folder)
-    if actions:
-        check_held()
-        into.create_write_transaction(actions, mode="append", schema=into.schema())
-        sync_folder(target / "_delta_log")
-    return rows
+        statistics = statistics_of(int(columns["num_records"][at]), spans["min"], spans["max"])
+        yield AddAction(names[unquote(quoted)], columns["size_bytes"][at], {}, now, True, statistics)
 
 
 def _check_fits(delta: DeltaTable, into: DeltaTable, source: Place) -> None:

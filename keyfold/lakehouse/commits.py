@@ -108,7 +108,7 @@ def replace_files(table: Place, gone: Sequence[DataFile], files: Sequence[Writte
             )
         except CommitFailedError:
             continue  # perhaps an append, which does not conflict: read the table again
-        _make_durable(delta, table, read)
+        make_durable(delta, table, read)
         return
     raise Locked(f"{table}: not compacted, since other processes commit to it all the time; try again later")
 
@@ -155,7 +155,7 @@ def commit_once(
                 f"{table}: another process has written to it at the same time, and batch {batch} was not committed "
                 f"({error}); run again"
             ) from None
-    _make_durable(delta, table, read)
+    make_durable(delta, table, read)
 
 
 def has_taken(delta: DeltaTable, application: str, batch: int) -> bool:
@@ -180,7 +180,7 @@ def statistics_of(rows: int, first: Mapping[str, str], last: Mapping[str, str]) 
     return json.dumps({"numRecords": rows, "minValues": first, "maxValues": last, "nullCount": {}})
 
 
-def _make_durable(delta: DeltaTable, table: Place, read: int) -> None:
+def make_durable(delta: DeltaTable, table: Place, read: int) -> None:
     """Sync the log entries of a commit, since the journal relies on them after a power cut.
 
     Args:

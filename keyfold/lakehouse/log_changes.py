@@ -149,6 +149,24 @@ def _without_erased(
     return None if path is None else _data_file(table, time, path, sizes[path], None, None, None)
 
 
+def added_since(table: Place, position: Position) -> list[str]:
+    """Return the paths of the files that were added to a table after a position, without those that an erasure replaced.
+
+    Raises:
+        OtherHistoryError, LogGoneError, KeyfoldError: as `positions.entries_since`.
+    """
+    paths: dict[str, None] = {}
+    for _, actions in entries_since(table, position):
+        erased = _erased(actions) or {}
+        added = (action["add"] for action in actions if "add" in action and not erased)
+        paths |= dict.fromkeys(unquote(file["path"]) for file in added if file.get("dataChange", True))
+        for path in erased.keys() & paths.keys():
+            del paths[path]
+            if (new := erased[path]) is not None:
+                paths[new] = None
+    return list(paths)
+
+
 def next_change(table: Place, position: Position) -> int:
     """Return the first version after a position that added or removed rows; if there is none, the number of the next version.
 

@@ -8,17 +8,17 @@ HOME/quarantine/<stream>/                    Delta, append
 HOME/monitoring/<table>/                     Delta: what runs did
 HOME/ingest/<stream>/                        ingest.json, journal/, files/ (files read), ids/ (event ids seen)
 HOME/aside/<stream>-<time>/                  the old tables of a rebuilt stream: delete them yourself
-HOME/jobs/<job>/current.json                 the live generation (`pointers`)
-HOME/jobs/<job>/together-<id>.json           the decision that generations of several jobs go live together (`pointers`)
-HOME/jobs/<job>/generation-0001/             generation.json, journal/, checkpoint/, tables/<table>/
-HOME/jobs/<job>/branches/<branch>/           the same for a branch, such as a replay
+HOME/tables/<table>/                         Delta: the live tables of jobs
+HOME/jobs/<job>/current.json                 the decision which generation is live (`going_live`)
+HOME/jobs/<job>/together-<id>.json           the decision that generations of several jobs go live together (`going_live`)
+HOME/jobs/<job>/generation-0001/             generation.json, journal/, state/; tables/<table>/ until it is live
+HOME/jobs/<job>/branches/<branch>/           the same for a branch, such as a replay, with tables of its own
 """
 
 import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -26,7 +26,6 @@ from deltalake import DeltaTable, Schema
 
 from keyfold.columns import COMMENT, describe
 from keyfold.errors import Misconfigured, NotFound
-from keyfold.lakehouse.files import read_json
 from keyfold.storage.place import Place, local_path, to_place
 
 
@@ -89,6 +88,10 @@ class Lakehouse:
         """Return the folder of a keyed job and all its generations."""
         return self.home / "jobs" / job
 
+    def live_table(self, table: str) -> Place:
+        """Return the address of a job's table, which stays the same whatever generation fills it."""
+        return self.home / "tables" / table
+
     def command(self, *words: str) -> str:
         """Return a `keyfold` command for this lakehouse that works in any shell and working directory.
 
@@ -106,11 +109,7 @@ class Lakehouse:
             for kind in ("events", "quarantine", "monitoring")
             for path in sorted((self.home / kind).glob("*"))
         }
-        for pointer in sorted(self.home.glob("jobs/*/current.json")):
-            live = as_decided(pointer, read_json(pointer)) or {}
-            # Without a live generation, this is a folder that does not exist, and so has no tables.
-            tables = pointer.parent / self.ahead.get(pointer.parent.name, live.get("generation", "")) / "tables"
-            named |= {path.name: path for path in sorted(tables.glob("*"))}
+        named |= {path.name: path for path in sorted((self.home / "tables").glob("*"))}
         for path in sorted(self.home.glob("jobs/*/branches/*/tables/*")):
             named[f"{path.name}@{path.parents[1].name}"] = path
         return {name: path for name, path in named.items() if path.is_dir() and is_table(path)}
@@ -126,32 +125,6 @@ class Lakehouse:
             there = ", ".join(tables) or "none yet"
             raise NotFound(f"no table {name!r} in {self.home}; tables there: {there}")
         return tables[name]
-
-
-NEXT = "next"
-
-
-def announced(content: dict[str, Any] | None, generation: str, decision: Place) -> dict[str, Any]:
-    """Return a pointer's content, with a generation that becomes live when the decision file exists."""
-    return {
-        **(content or {}),
-        NEXT: {"generation": generation, "decided_by": f"{decision.parent.name}/{decision.name}"},
-    }
-
-
-def decision_of(pointer: Place, content: dict[str, Any]) -> Place | None:
-    """Return the decision file that a pointer depends on; None if it depends on none."""
-    return pointer.parent.parent / content[NEXT]["decided_by"] if NEXT in content else None
-
-
-def as_decided(pointer: Place, content: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a pointer's effective content: the next generation if it is decided, else the live one; None if none is live."""
-    decision = decision_of(pointer, content)
-    if decision is None:
-        return content
-    if decision.exists():
-        return {"generation": content[NEXT]["generation"]}
-    return {name: value for name, value in content.items() if name != NEXT} or None
 
 
 def is_table(path: Place) -> bool:

@@ -3,14 +3,20 @@
 The digest distinguishes a version from the same version of another history: a table that was restored from a backup and
 written again has the same version numbers with other rows. Log entries hold random file names, so entries of two histories
 differ after the restore.
+
+A generation of a job fills its tables aside until it goes live. Its consumers may have read them there; the commit that replaces
+the table at its address names the last position of the table aside, so that they continue after that commit.
 """
 
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from pydantic import BaseModel, ConfigDict
 
 from keyfold.errors import Damaged
@@ -52,8 +58,8 @@ def position_at(table: Place, version: int) -> Position:
     return Position(version=version, digest=_digest(_content(table, version)))
 
 
-def check_position(table: Place, position: Position) -> None:
-    """Check that a table is the one that was read up to a position.
+def check_position(table: Place, position: Position) -> Position:
+    """Check that a table is the one that was read up to a position, and return the position in the table's own log.
 
     Raises:
         OtherHistoryError: the version's log entry is another one.
@@ -62,22 +68,40 @@ def check_position(table: Place, position: Position) -> None:
     try:
         current = position_at(table, position.version)
     except LogGoneError:
+        if (moved := moved_to(table, position)) is not None:
+            return position_at(table, moved)
         newest = newest_version(table)
         if newest < position.version:
             raise LogGoneError(f"{table} is at version {newest}, yet its version {position.version} was read") from None
         raise
-    if current != position:
-        raise OtherHistoryError(f"version {position.version} of {table} is not the one that was read")
+    if current == position:
+        return position
+    if (moved := moved_to(table, position)) is not None:
+        return position_at(table, moved)
+    raise OtherHistoryError(f"version {position.version} of {table} is not the one that was read")
+
+
+def moving(position: Position) -> str:
+    """Return the application of the commit that replaces a table by one that was read up to a position."""
+    return f"keyfold.moved/{position.version}/{position.digest}"
+
+
+def moved_to(table: Place, position: Position) -> int | None:
+    """Return the version in which a table was replaced by one that was read up to a position; None if it was not."""
+    with suppress(DeltaError):
+        return DeltaTable(str(table)).transaction_version(moving(position))
+    return None
 
 
 def entries_since(table: Place, position: Position) -> Iterator[tuple[Position, list[dict[str, Any]]]]:
-    """Yield the log entries after a position, each with its own position and its actions.
+    """Yield the position in the table's own log, without actions; then each later log entry's position and actions.
 
     Raises:
         OtherHistoryError, LogGoneError: as `check_position`, or an entry between others is missing.
         KeyfoldError: an entry is empty.
     """
-    check_position(table, position)
+    position = check_position(table, position)
+    yield position, []
     for version in range(position.version + 1, newest_version(table) + 1):
         # Versions are gapless up to the newest: a missing entry is damage and raises.
         content = _content(table, version)

@@ -4,15 +4,17 @@ import json
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from keyfold.errors import Damaged, KeyfoldError, NotFound
 from keyfold.lakehouse.files import files_below, sync_folder
 from keyfold.lakehouse.paths import Lakehouse
 from keyfold.storage.lease import check_held
 from keyfold.storage.place import Place, local_path
+from keyfold.storage.store_failures import failure_of_store
 
 _SHOWN = 3
-_FOLDERS = ("jobs", "ingest", "events", "quarantine", "monitoring", "landing")
+_FOLDERS = ("jobs", "tables", "ingest", "events", "quarantine", "monitoring", "landing")
 
 
 def check_lakehouse_is_there(lakehouse: Lakehouse) -> None:
@@ -104,6 +106,23 @@ def empty_entries(table: Place, version: int) -> list[int]:
     log = table / "_delta_log"
     later = range(_checkpoint(log) + 1, version + 1)
     return [entry for entry in later if _is_empty(log / f"{entry:020d}.json")]
+
+
+def is_damaged(table: Place) -> bool:
+    """Whether the log of an existing Delta table is damaged, so that nothing can be committed to it.
+
+    Raises:
+        KeyfoldError: the store fails.
+    """
+    try:
+        delta = DeltaTable(str(table))
+    except TableNotFoundError:
+        return False
+    except DeltaError as error:
+        if (failed := failure_of_store(error, table)) is not None:
+            raise failed from error
+        return True
+    return bool(empty_entries(table, delta.version()))
 
 
 def check_no_entry_is_empty(table: Place, version: int) -> None:

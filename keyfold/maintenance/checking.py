@@ -20,7 +20,7 @@ from keyfold.journal import Journal
 from keyfold.journal.agreement import check_tables
 from keyfold.journal.checksums import RECORD, differences, read_checksums
 from keyfold.keyed.generation.generations import RECORD as GENERATION_RECORD
-from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation, live_generation
+from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation, live_generation, live_generation_name
 from keyfold.keyed.generation.manifests import read_manifests
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.lakehouse import Lakehouse, is_table, read_json
@@ -194,7 +194,13 @@ def _of_generation(lakehouse: Lakehouse, job: str, folder: Place, seen: Seen) ->
         return
     try:
         generation = Generation(folder, read_json(record))
-        tables = {name: generation.table(name) for name in generation.record["table_ids"]}
+        is_live = live_generation_name(lakehouse, job) == folder.name
+        # The tables of a generation that was replaced are older versions of the live one's.
+        tables = {
+            name: generation.table(name)
+            for name in generation.record["table_ids"]
+            if is_live or generation.is_aside(name)
+        }
         identity = generation.identity
     except (DamagedError, KeyError) as error:
         yield Finding(str(record), f"cannot be read ({first_line(error)})", remedy)
@@ -210,7 +216,7 @@ def _of_generation(lakehouse: Lakehouse, job: str, folder: Place, seen: Seen) ->
             yield finding
     if not faults:
         where = f"job {job}, {folder.name}"
-        yield from _of_agreement(generation.journal, tables, generation.record["table_ids"], identity, where, remedy)
+        yield from _of_agreement(generation.journal, tables, generation.ids, identity, where, remedy)
         yield from _of_state(generation, remedy)
 
 

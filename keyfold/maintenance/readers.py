@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from keyfold.keyed.generation.generations import FORMAT, Generation, live_generation_name
-from keyfold.keyed.plans.inputs import positions_explained
+from keyfold.keyed.plans.inputs import input_id, positions_explained
 from keyfold.lakehouse import Lakehouse, read_json
 from keyfold.lakehouse.locks import is_held
 from keyfold.lakehouse.log_changes import next_change
 from keyfold.lakehouse.paths import table_id
+from keyfold.lakehouse.positions import check_position
 from keyfold.storage.place import Place
 
 
@@ -41,7 +42,7 @@ def readers(lakehouse: Lakehouse, name: str, table: Place) -> Iterator[Reader]:
     Raises:
         KeyfoldError: a journal cannot be read, or the position of a job is not known.
     """
-    identity = table_id(table)
+    identity = table_id(table) if name.startswith("events.") else None
     for folder in sorted(lakehouse.home.glob("jobs/*/generation-*")):
         live = live_generation_name(lakehouse, folder.parent.name)
         is_old = live is not None and folder.name < live
@@ -49,8 +50,11 @@ def readers(lakehouse: Lakehouse, name: str, table: Place) -> Iterator[Reader]:
         if is_old or is_dead or not (folder / "generation.json").exists():
             continue
         generation = Generation(folder, read_json(folder / "generation.json"))
-        # A generation that read another table of this name, or that another version of Keyfold wrote, cannot be continued.
-        if generation.record.get("input_ids", {}).get(name) != identity or generation.record["format"] != FORMAT:
+        read = generation.record.get("input_ids", {}).get(name)
+        # A generation that read other content of this name, or that another version of Keyfold wrote, cannot be continued.
+        if read is None or generation.record["format"] != FORMAT:
+            continue
+        if read != (identity or input_id(lakehouse, name, read.partition("/")[0])):
             continue
         where = f"job {folder.parent.name}, {folder.name}"
         with positions_explained(
@@ -67,7 +71,7 @@ def _versions_needed(generation: Generation, name: str, table: Place) -> tuple[i
     position = done.positions.get(name) if done else None
     if position is not None:
         # A run without new data makes no batch, so many commits of maintenance may follow the position: skip them.
-        return next_change(table, position), position.version
+        return next_change(table, position), check_position(table, position).version
     # A generation's first run reads one version as a whole.
     plan = journal.plan(done.batch + 1 if done else 0)
     planned = [one.position.version for one in plan.inputs if one.table == name] if plan else []

@@ -7,8 +7,8 @@ from pyspark.sql import SparkSession
 
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.generation.generations import Generation, live_generation_name
+from keyfold.keyed.generation.going_live import finish_going_live, go_live
 from keyfold.keyed.generation.run_mode import FullRefresh
-from keyfold.keyed.generation.together import go_live_together
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.job_chains import in_order, made_of
 from keyfold.keyed.job.template import JobTemplate
@@ -99,6 +99,11 @@ def promote_with_consumers(
     """
     with _held(lakehouse, [job, *(one.name for one in consumers)]):
         generation = to_promote(lakehouse, job, branch)
+        if generation.name == live_generation_name(lakehouse, job):
+            # An earlier call was cut off after its decision: finish it.
+            for one in consumers:
+                finish_going_live(lakehouse, one.name)
+            return generation, []
         summaries = _go_live(spark, lakehouse, generation, consumers, options or RunOptions())
     return generation, _all_published(lakehouse, consumers, summaries)
 
@@ -118,7 +123,7 @@ def _go_live(
         generation, summary = fill_beside(spark, ahead, consumer, FullRefresh(), options)
         made.append(generation)
         summaries.append(summary)
-    go_live_together(lakehouse, made)
+    go_live(lakehouse, *made)
     return summaries
 
 

@@ -114,13 +114,13 @@ def tables_of_job(lakehouse: Lakehouse, job: KeyedJob) -> list[MaintainedTable]:
 
 
 def tables_of_generation(generation: Generation, upserts: Collection[str] = ()) -> list[MaintainedTable]:
-    """Return the tables of a generation, also those that the job no longer has; `upserts` names its upsert tables."""
+    """Return the tables of a generation; `upserts` names its upsert tables."""
     batches = generation.journal.recent()
     return [
         MaintainedTable(
-            path.name, path, [done.tables.get(path.name, ()) for done in batches], is_upsert=path.name in upserts
+            name, generation.table(name), [done.tables.get(name, ()) for done in batches], is_upsert=name in upserts
         )
-        for path in sorted((generation.folder / "tables").glob("*"))
+        for name in sorted(generation.record["table_ids"])
     ]
 
 

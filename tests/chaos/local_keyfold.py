@@ -132,9 +132,9 @@ def maintain_all(home: Path) -> None:
             generation = live_generation(lakehouse, job)
             if generation is None:
                 continue
-            for path in sorted((generation.folder / "tables").glob("*")):
-                written = [done.tables.get(path.name, ()) for done in generation.journal.recent()]
-                maintain(lakehouse, MaintainedTable(path.name, path, written), timedelta(days=7))
+            for name in generation.record["table_ids"]:
+                written = [done.tables.get(name, ()) for done in generation.journal.recent()]
+                maintain(lakehouse, MaintainedTable(name, generation.table(name), written), timedelta(days=7))
             generation.record_checksums()
 
 

@@ -60,11 +60,11 @@ PARTS = [
     "jobs/totals",
     "jobs/totals/generation-0001/journal",
     "jobs/totals/generation-0001/state",
-    "jobs/totals/generation-0001/tables",
-    "jobs/totals/generation-0001/tables/totals",
+    "tables",
+    "tables/totals",
     "jobs/windows/generation-0001",
     "jobs/windows/generation-0001/state",
-    "jobs/windows/generation-0001/tables/windows",
+    "tables/windows",
 ]
 
 

@@ -15,8 +15,8 @@ from tests.chaos.story import Homes
 
 PROMISE = "A process may be killed at any moment: called again, it ends as if nothing had been."
 
-POINTS = [point for point in fail_points.POINTS if not point.startswith("sink")]
-"""Those of sinks are in `tests/keyfold/sinks/test_kafka.py`."""
+POINTS = [point for point in fail_points.POINTS if not point.startswith(("sink", "together"))]
+"""Those of sinks are in `tests/keyfold/sinks/test_kafka.py`, and of several jobs in `tests/keyfold/runs/test_chains.py`."""
 
 # Which scene comes to a point: the first word says.
 SCENE_OF = {
@@ -27,6 +27,7 @@ SCENE_OF = {
     "merge": "runs",
     "journal": "runs",
     "generation": "full refresh",
+    "going live": "full refresh",
     "seed": "move of state",
     "promote": "branch and promotion",
     "rebuild": "rebuild",

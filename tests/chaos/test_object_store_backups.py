@@ -77,7 +77,7 @@ def test_damaged_lost_and_older_objects_of_a_home_and_of_its_backup_are_named(ty
     paths = [
         object_of(home, "events/clicks/_delta_log/", ".json"),
         object_of(home, "jobs/totals/", "/journal/", ".done.json"),
-        object_of(home, "jobs/windows/", "/tables/windows/part-", ".parquet"),
+        object_of(home, "tables/windows/part-", ".parquet"),
     ]
     before = {path: path.read_bytes() for path in paths}
     for path, content in before.items():

@@ -16,6 +16,7 @@ from keyfold.dagster.assets.metadata import table_key
 from keyfold.dagster.automation.schedules import schedule_of
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.going_live import finish_going_live
 from keyfold.keyed.job.template import JobTemplate
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.maintenance import RETENTION, Maintained, MaintainedTable, maintain
@@ -110,6 +111,7 @@ def _job_op(template: JobTemplate) -> dg.OpDefinition:
             return
         try:
             with exclusive(lakehouse.job(template.name), f"job {template.name}"):
+                finish_going_live(lakehouse, template.name)
                 # Read again under the lock: a full refresh may have replaced the generation.
                 generation = live_generation(lakehouse, template.name)
                 if generation is None:

@@ -1,8 +1,8 @@
 """Find and replace generations: a job's journal, state and tables, which are replaced together.
 
-A generation is created beside the live one (`running.new_generation`), and goes live by one atomic write of `current.json`.
-After a crash before that write, the old one is still live. A branch is a generation beside the live one, with its own tables:
-a replay of a time range, or of all events. The latter can be promoted.
+The live generation's tables are at `tables/<table>` below the lakehouse directory. A generation that is created beside the live
+one (`running.new_generation`) fills tables of its own, aside, until it goes live (`going_live`). A branch is a generation beside
+the live one: a replay of a time range, or of all events. The latter can be promoted.
 """
 
 import re
@@ -16,15 +16,16 @@ from keyfold.journal import Journal
 from keyfold.journal.checksums import record_checksums
 from keyfold.keyed.generation.batch_records import ClockRecord, KeyedDone, KeyedPlan
 from keyfold.lakehouse import Lakehouse, read_json
-from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import DamagedError, read_json_with_tag, remove_tree, replace_json
-from keyfold.lakehouse.paths import as_decided
 from keyfold.storage.place import Place
 
 RECORD = "generation.json"
 _CLOCK = "standing.json"
 FORMAT = 6
 """Version of the files of a generation. In version 6, commit records name the manifests of the state."""
+
+FIRST_ENTRY = f"{0:020d}.json"
+"""A table that is aside has this log entry. It is removed once the table's rows are at its address."""
 
 RETAINED_BATCHES = 100
 """Number of batches whose state stays readable and whose merged rows are kept."""
@@ -105,8 +106,27 @@ class Generation:
         """Write the clock record durably. The caller must hold the job's lock."""
         self.journal.write_record(_CLOCK, clock)
 
-    def table(self, name: str) -> Place:
+    @property
+    def address(self) -> Place:
+        """The folder of the live tables of all jobs."""
+        return self.folder.parent.parent.parent / "tables"
+
+    def aside(self, name: str) -> Place:
+        """The folder of a table until the generation is live."""
         return self.folder / "tables" / name
+
+    def is_aside(self, name: str) -> bool:
+        """Whether a table is not at its address yet. A branch has no other tables."""
+        return self.folder.parent.name == "branches" or (self.aside(name) / "_delta_log" / FIRST_ENTRY).exists()
+
+    def table(self, name: str) -> Place:
+        """The folder of a table of a generation that is live, or was not live yet."""
+        return self.aside(name) if self.is_aside(name) else self.address / name
+
+    @property
+    def ids(self) -> dict[str, str]:
+        """Delta's ids of its tables that are aside. A table at its address may have been made by an earlier generation."""
+        return {name: born for name, born in self.record["table_ids"].items() if self.is_aside(name)}
 
     @property
     def checksummed(self) -> dict[str, Place]:
@@ -114,7 +134,11 @@ class Generation:
         parts = {name: self.folder / name for name in (RECORD, "journal", "seed")}
         # A branch has none.
         parts["current.json"] = self.folder.parent / "current.json"
-        return parts | {f"tables/{name}": self.table(name) / "_delta_log" for name in self.record["table_ids"]}
+        names = self.record["table_ids"]
+        # Under another name than at its address, where the table has another log.
+        return parts | {
+            f"{'aside' if self.is_aside(name) else 'tables'}/{name}": self.table(name) / "_delta_log" for name in names
+        }
 
     def record_checksums(self, every: timedelta = timedelta(0)) -> None:
         """Record the checksums of its files, if the last record is older than `every`. The caller must hold the job's lock."""
@@ -187,22 +211,6 @@ def branch_folder(lakehouse: Lakehouse, job: str, branch: str) -> Place:
     return lakehouse.job(job) / "branches" / branch
 
 
-def go_live(lakehouse: Lakehouse, generation: Generation) -> None:
-    """Make a generation the live one, in one atomic step.
-
-    Raises:
-        KeyfoldError: in an object store, another run has made a generation live, or removed dead ones, since this one was
-            created.
-    """
-    job = generation.record["job"]
-    tag = live_pointer(lakehouse, job)[1] if generation.pointer_tag is None else generation.pointer_tag
-    reached("generation: before it goes live")
-    # One small file is replaced atomically: a reader finds the old generation or the new one.
-    replace_json(pointer_of(lakehouse, job), {"generation": generation.name}, tag)
-    reached("generation: live")
-    generation.record_checksums()
-
-
 def next_folder(lakehouse: Lakehouse, job: str) -> tuple[Place, str]:
     """Return the folder for the next generation of a job, and the tag of the pointer that it is to replace.
 
@@ -212,7 +220,7 @@ def next_folder(lakehouse: Lakehouse, job: str) -> tuple[Place, str]:
     pointer, tag = live_pointer(lakehouse, job)
     live = pointer["generation"] if pointer else None
     folders = sorted(lakehouse.job(job).glob("generation-*"))
-    # Keep the predecessor: readers that opened its tables before the switch may still read them.
+    # Keep the predecessor: its state can be read, and what was decided about its tables may have to be finished.
     kept = [folder.name for folder in folders if live is not None and folder.name <= live][-2:]
     dead = [
         folder
@@ -262,6 +270,40 @@ def live_pointer(lakehouse: Lakehouse, job: str) -> tuple[dict[str, Any] | None,
     except DamagedError as error:
         return None, error.tag
     return content and as_decided(pointer, content), tag
+
+
+NEXT = "next"
+
+
+def announced(content: dict[str, Any] | None, generation: str, decision: Place) -> dict[str, Any]:
+    """Return a pointer's content, with a generation that becomes live when the decision file exists."""
+    return {
+        **(content or {}),
+        NEXT: {"generation": generation, "decided_by": f"{decision.parent.name}/{decision.name}"},
+    }
+
+
+def decision_of(pointer: Place, content: dict[str, Any]) -> Place | None:
+    """Return the decision file that a pointer depends on; None if it depends on none."""
+    return pointer.parent.parent / content[NEXT]["decided_by"] if NEXT in content else None
+
+
+def as_decided(pointer: Place, content: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a pointer's effective content: the next generation if it is decided, else the live one; None if none is live."""
+    decision = decision_of(pointer, content)
+    if decision is None:
+        return content
+    if decision.exists():
+        return successor(content, content[NEXT]["generation"])
+    return {name: value for name, value in content.items() if name != NEXT} or None
+
+
+def successor(content: dict[str, Any] | None, generation: str) -> dict[str, Any]:
+    """Return a pointer's content after a generation has gone live, with the generation that it replaces."""
+    before = (content or {}).get("generation")
+    return (
+        {"generation": generation} if before in (None, generation) else {"generation": generation, "replaces": before}
+    )
 
 
 def pointer_of(lakehouse: Lakehouse, job: str) -> Place:

@@ -13,7 +13,7 @@ from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Input
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.log_changes import Changes, RowsChangedError, changes_since, snapshot
+from keyfold.lakehouse.log_changes import Changes, RowsChangedError, added_since, changes_since, snapshot
 from keyfold.lakehouse.paths import table_id
 from keyfold.lakehouse.positions import LogGoneError, OtherHistoryError, Position, check_position, has_version
 from keyfold.storage.place import Place
@@ -33,13 +33,50 @@ def check_inputs(lakehouse: Lakehouse, generation: Generation, where: str, remed
     Raises:
         KeyfoldError: a table is another one, was restored and written again, or its log lacks the entry of the position.
     """
+    positions = _newest_positions(generation)
     for name, born in generation.record["input_ids"].items():
-        if table_id(_named_table(lakehouse, name)) != born:
-            made_anew = "" if name.startswith("events.") else " (its job was refreshed, moved, edited or promoted)"
+        producer = None if name.startswith("events.") else born.partition("/")[0]
+        if input_id(lakehouse, name, producer) != born:
+            made_anew = "" if producer is None else " (its job was refreshed, moved, edited or promoted)"
             raise Damaged(f"{where}: {name} is not the table that it has read, but another one{made_anew}; {remedy}")
-    for name, position in _newest_positions(generation).items():
+        if name in positions:
+            with positions_explained(where, name, remedy):
+                check_position(_table_of(lakehouse, name, producer), positions[name])
+
+
+def check_unread(lakehouse: Lakehouse, generation: Generation, where: str, remedy: str) -> None:
+    """Check that the files of its input tables that a generation has not read yet exist.
+
+    Raises:
+        KeyfoldError: as `check_inputs`, or a file was deleted.
+    """
+    done = generation.journal.last_done()
+    for name, position in done.positions.items() if done else ():
+        born = generation.record["input_ids"][name]
+        table = _table_of(lakehouse, name, None if name.startswith("events.") else born.partition("/")[0])
         with positions_explained(where, name, remedy):
-            check_position(_named_table(lakehouse, name), position)
+            gone = [path for path in added_since(table, position) if not (table / path).exists()]
+        if gone:
+            raise Damaged(
+                f"{where} has yet to read files of {name} that are gone ({gone[0]}"
+                f"{f' and {len(gone) - 1:,} more' if gone[1:] else ''}): maintenance has deleted them; {remedy}"
+            )
+
+
+def input_id(lakehouse: Lakehouse, name: str, producer: str | None) -> str:
+    """Return what identifies the content of an input table: Delta's id of an event table, or the generation of its producer.
+
+    A producer's table keeps Delta's id when another generation fills it.
+    """
+    if producer is None:
+        return table_id(_table_of(lakehouse, name, producer))
+    live = live_generation(lakehouse, producer)
+    return f"{producer}/{live.identity if live else ''}"
+
+
+def input_ids(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, str]:
+    """Return the `input_id` of each table that a job reads, by name."""
+    return {one.table: input_id(lakehouse, one.table, one.producer) for one in job.all_inputs.values()}
 
 
 def changes_for(job: str, declared: Input, table: Place, position: Position | None) -> Changes:
@@ -62,7 +99,7 @@ def changes_for(job: str, declared: Input, table: Place, position: Position | No
 
 def input_tables(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, Place]:
     """Return the folders of the tables that a job reads, by name."""
-    return {one.table: _table_of(lakehouse, one) for one in job.all_inputs.values()}
+    return {one.table: _table_of(lakehouse, one.table, one.producer) for one in job.all_inputs.values()}
 
 
 def rebuild_command(lakehouse: Lakehouse, job: KeyedJob, table: str) -> str:
@@ -89,18 +126,11 @@ def produced_until(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, datetime]:
     return reached
 
 
-def _table_of(lakehouse: Lakehouse, one: Input) -> Place:
-    if one.producer is None:
-        return lakehouse.events(one.stream.name)
-    live = live_generation(lakehouse, one.producer)
-    # A producer that has never run has no table: return a path where there is none.
-    return live.table(one.table) if live else lakehouse.job(one.producer) / "tables" / one.table
-
-
-def _named_table(lakehouse: Lakehouse, name: str) -> Place:
-    """Return the folder of an input table, by its name in the birth record."""
-    is_stream = name.startswith("events.")
-    return lakehouse.events(name.removeprefix("events.")) if is_stream else lakehouse.table(name)
+def _table_of(lakehouse: Lakehouse, name: str, producer: str | None) -> Place:
+    if producer is None:
+        return lakehouse.events(name.removeprefix("events."))
+    live = live_generation(lakehouse, producer)
+    return live.table(name) if live else lakehouse.live_table(name)
 
 
 @contextmanager
@@ -179,7 +209,20 @@ def wait_for_news(
 
 def _has_news(table: Place, position: Position | None) -> bool:
     # Only looks for the next log entry: planning checks that the table is still the same and its log has no gap.
-    return position is not None and has_version(table, position.version + 1)
+    if position is None:
+        return False
+    # A table that was read aside has other versions at its address; the next plan's position is in its own log.
+    known = _OWN.get((table, position))
+    if known is None and has_version(table, position.version + 1):
+        try:
+            known = _OWN[table, position] = check_position(table, position)
+        except Damaged:
+            return True  # the plan says why
+    return known is not None and has_version(table, known.version + 1)
+
+
+_OWN: dict[tuple[Place, Position], Position] = {}
+"""Positions in the logs of tables, by the position that was read."""
 
 
 def _until_next_reason(done: KeyedDone | None, last: LastPlanned) -> timedelta:

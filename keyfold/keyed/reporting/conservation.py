@@ -25,6 +25,7 @@ from keyfold.keyed.plans.inputs import changes_for, input_tables, rebuild_comman
 from keyfold.keyed.running.settled import Settled, settled
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.log_changes import Changes
+from keyfold.lakehouse.positions import check_position
 from keyfold.lakehouse.presence import check_files_are_there
 from keyfold.lakehouse.reading import count_rows, data_file_paths, scan_files
 from keyfold.storage.place import Place
@@ -118,10 +119,11 @@ def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob)
         if origin is not None
         else {name: (taken[name].events, done.total_by_input.get(name, 0)) for name in job.inputs},
         by_producer={
-            name: (count_rows(tables[one.table], done.positions[one.table].version), written)
+            name: (count_rows(tables[one.table], position.version), written)
             for name, one in job.inputs.items()
             if one.producer is not None
-            and (written := _written(lakehouse, one.producer, one.table, done.positions[one.table].version)) is not None
+            and (position := check_position(tables[one.table], done.positions[one.table]))
+            and (written := _written(lakehouse, one.producer, one.table, position.version)) is not None
         },
         left_out=sum(one.left_out for one in taken.values()),
     )

@@ -5,7 +5,6 @@ The tables are checked only after a failure: the check reads the log and the foo
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from urllib.parse import unquote
 
 import polars as pl
 import pyarrow as pa
@@ -14,10 +13,9 @@ from deltalake.exceptions import DeltaError
 from keyfold.errors import Damaged, KeyfoldError, first_line
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.plans.inputs import input_tables, rebuild_command
+from keyfold.keyed.plans.inputs import input_id, input_tables, rebuild_command
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.paths import table_id
-from keyfold.lakehouse.positions import entries_since
+from keyfold.lakehouse.log_changes import added_since
 from keyfold.lakehouse.reading import data_file_paths, parquet_file
 from keyfold.storage.place import Place
 from keyfold.storage.store_failures import failure_of_store
@@ -77,15 +75,14 @@ def _check_table(lakehouse: Lakehouse, job: KeyedJob, name: str, table: Place, c
 def _unread_files_gone(lakehouse: Lakehouse, job: KeyedJob, name: str, table: Place) -> list[str]:
     """List files that the live generation has not read yet and that do not exist."""
     generation = live_generation(lakehouse, job.name)
-    # After a full refresh of the producer the table is another one, and the journal's files are not its files.
-    if generation is None or generation.record["input_ids"].get(name) != table_id(table):
+    producer = next(one.producer for one in job.all_inputs.values() if one.table == name)
+    # After a full refresh of the producer the table has other content, and the journal's files are not its files.
+    if generation is None or generation.record["input_ids"].get(name) != input_id(lakehouse, name, producer):
         return []
     done, plans = generation.journal.last_done(), generation.journal.pending()
     unread = {file.path for plan in plans for one in plan.inputs if one.table == name for file in one.files}
     if done is not None and name in done.positions:
-        for _, actions in entries_since(table, done.positions[name]):
-            added = (action["add"] for action in actions if "add" in action)
-            unread |= {unquote(file["path"]) for file in added if file.get("dataChange", True)}
+        unread |= set(added_since(table, done.positions[name]))
     return sorted(path for path in unread if not (table / path).exists())
 
 

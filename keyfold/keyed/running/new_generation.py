@@ -1,7 +1,8 @@
 """Create generations and branches, also with existing state: first the empty tables, then the birth record. A folder without one is no generation."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -28,28 +29,65 @@ from keyfold.keyed.generation.generations import (
     Generation,
     Origin,
     branch_folder,
+    live_generation_name,
     next_folder,
 )
+from keyfold.keyed.generation.going_live import finish_going_live
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Input
-from keyfold.keyed.plans.inputs import input_tables
+from keyfold.keyed.plans.inputs import input_ids, input_tables
 from keyfold.keyed.running.batches import Batches
 from keyfold.keyed.running.read import LEAST_SPLITS
-from keyfold.lakehouse import Lakehouse, create_table
+from keyfold.lakehouse import Lakehouse, create_table, is_table, read_json
 from keyfold.lakehouse.fail_points import reached
-from keyfold.lakehouse.files import remove_tree, write_json_once
+from keyfold.lakehouse.files import DamagedError, remove_tree, write_json_once
 from keyfold.lakehouse.paths import table_id
 from keyfold.lakehouse.positions import Position
 from keyfold.storage.place import Place
 
 
 def new_generation(
-    spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, origin: Origin | None = None
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    job: KeyedJob,
+    origin: Origin | None = None,
+    *,
+    at_address: bool = False,
 ) -> Generation:
-    """Create a generation beside the live one, with empty tables. It is not live yet."""
+    """Create a generation beside the live one, with empty tables. It is not live yet.
+
+    Args:
+        at_address: whether it goes live at once, so that tables that do not exist yet are made where they are then.
+
+    Raises:
+        KeyfoldError: another job has a table of the same name.
+    """
+    _check_names(lakehouse, job)
+    # A generation that is live by an earlier decision must have its tables before it is replaced.
+    finish_going_live(lakehouse, job.name)
     # The tag is read now, and not when it goes live: it may replace only the generation that was live at its creation.
     folder, tag = next_folder(lakehouse, job.name)
-    return _create(spark, lakehouse, job, folder, tag, {"origin": origin and asdict(origin)})
+    return _create(spark, lakehouse, job, folder, tag, {"origin": origin and asdict(origin)}, at_address=at_address)
+
+
+def _check_names(lakehouse: Lakehouse, job: KeyedJob) -> None:
+    own = _tables_of(lakehouse, job.name)
+    for name in (table.name for table in job.tables if table.name not in own):
+        others = lakehouse.home.glob("jobs/*") if is_table(lakehouse.live_table(name)) else ()
+        for other in sorted(folder.name for folder in others if folder.name != job.name):
+            if name in _tables_of(lakehouse, other):
+                raise Misconfigured(
+                    f"job {job.name} and job {other} both have a table {name}, whose address is "
+                    f"{lakehouse.live_table(name)}; give one of them another name"
+                )
+
+
+def _tables_of(lakehouse: Lakehouse, job: str) -> Collection[str]:
+    record = lakehouse.job(job) / (live_generation_name(lakehouse, job) or "") / RECORD
+    # A damaged record is reported where it is needed.
+    with suppress(FileNotFoundError, DamagedError):
+        return read_json(record).get("table_ids", {})
+    return ()
 
 
 def new_branch(
@@ -82,14 +120,20 @@ def _create(
     folder: Place,
     pointer_tag: str | None,
     more: Mapping[str, Any],
+    *,
+    at_address: bool = False,
 ) -> Generation:
     tables = input_tables(lakehouse, job)
     for one in job.all_inputs.values():
         _check_has_times(lakehouse, job.name, one, tables[one.table])
     generation = Generation(folder, {})
+    places: dict[str, Place] = {}
     for table in job.tables:
+        # Nobody reads the tables of a job that has none yet.
+        is_first = at_address and not is_table(lakehouse.live_table(table.name))
+        places[table.name] = lakehouse.live_table(table.name) if is_first else generation.aside(table.name)
         # Before the birth record: a folder without one is removed by the next run.
-        create_table(generation.table(table.name), table.schema)
+        create_table(places[table.name], table.schema)
     reached("generation: tables made")
     record = {
         "format": FORMAT,
@@ -104,8 +148,8 @@ def _create(
         "splits": max(LEAST_SPLITS, spark.sparkContext.defaultParallelism),
         "parameters": dict(job.parameters),
         "fixed": {**fixed_settings(job), "parameters": dict(job.parameters)},
-        "table_ids": {table.name: table_id(generation.table(table.name)) for table in job.tables},
-        "input_ids": {name: table_id(table) for name, table in tables.items()},
+        "table_ids": {name: table_id(place) for name, place in places.items()},
+        "input_ids": input_ids(lakehouse, job),
     }
     write_json_once(folder / RECORD, record)
     reached("generation: born")

@@ -8,10 +8,10 @@ from pyspark.sql import SparkSession
 from keyfold.errors import Damaged, NotFound
 from keyfold.journal.agreement import check_tables
 from keyfold.keyed.generation.fingerprint import check_generation
-from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation, go_live, live_generation
+from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation, live_generation
+from keyfold.keyed.generation.going_live import finish_going_live, go_live
 from keyfold.keyed.generation.manifests import files_of, read_manifests
 from keyfold.keyed.generation.run_mode import FullRefresh, Replay, RunMode
-from keyfold.keyed.generation.together import settle_pointer
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.plans.inputs import REMEDY, check_inputs
 from keyfold.keyed.running.commit import commit, forget, remove_strays
@@ -53,15 +53,15 @@ def generation_of_run(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, 
     Raises:
         KeyfoldError: a setting does not fit the live generation, or its journal, state and tables do not agree.
     """
-    # Several jobs may have gone live together, and a crash left a pointer of before that decision.
-    settle_pointer(lakehouse, job.name)
+    # A crash may have come between the decision that a generation goes live and the commits of its tables.
+    finish_going_live(lakehouse, job.name)
     if isinstance(mode, Replay):
         generation = new_branch(spark, lakehouse, job, mode.branch, (mode.since, mode.until))
     elif isinstance(mode, FullRefresh):
         generation = new_generation(spark, lakehouse, job)
     # The first generation goes live before it is filled: it replaces no tables that readers use.
     elif (live := live_generation(lakehouse, job.name)) is None:
-        generation = new_generation(spark, lakehouse, job)
+        generation = new_generation(spark, lakehouse, job, at_address=True)
         go_live(lakehouse, generation)
     else:
         generation = live
@@ -81,7 +81,7 @@ def _check_agreement(lakehouse: Lakehouse, job: KeyedJob, generation: Generation
     where = f"job {job.name}, {generation.name}"
     check_inputs(lakehouse, generation, where)
     tables = {table.name: generation.table(table.name) for table in job.tables}
-    check_tables(generation.journal, tables, generation.record["table_ids"], generation.identity, where, REMEDY)
+    check_tables(generation.journal, tables, generation.ids, generation.identity, where, REMEDY)
     try:
         read_manifests(generation.manifests, files_of(generation.journal.last_done()))
     except Damaged as error:

@@ -198,9 +198,7 @@ def _jobs_and_tables(files: Iterable[str]) -> set[str]:
     """The jobs, and the tables of streams, of jobs and about runs, that files of a lakehouse are of."""
     found = set[str]()
     for path in files:
-        # A table of a job is the same one in each generation; those of a branch may go at any time.
-        if match := re.match(r"(jobs/[^/]+)/(?:generation-\d+(/tables/[^/]+)/_delta_log/)?", path):
-            found |= {match[1], match[1] + (match[2] or "")}
-        elif match := re.match(r"((?:events|quarantine|monitoring)/[^/]+)/_delta_log/", path):
-            found.add(match[1])
+        # Tables of a branch, or of a generation that is not live, may go at any time.
+        if match := re.match(r"(jobs/[^/]+)/|((?:tables|events|quarantine|monitoring)/[^/]+)/_delta_log/", path):
+            found.add(match[1] or match[2])
     return found

@@ -22,7 +22,7 @@ from deltalake.exceptions import DeltaError
 
 from keyfold.errors import KeyfoldError
 from keyfold.journal.checksums import RECORD as CHECKSUMS
-from keyfold.keyed.generation.generations import RECORD
+from keyfold.keyed.generation.generations import RECORD, Generation, live_generation_name
 from keyfold.lakehouse import Lakehouse, read_json
 from keyfold.lakehouse.files import FoundFile, files_below, read_with_tag
 from keyfold.lakehouse.paths import is_table
@@ -94,19 +94,23 @@ def _cut_job(lakehouse: Lakehouse, folder: Place, part: Part) -> None:
     )
     # The pointer before the generations are listed, so that the one it names is among them.
     _hold(lakehouse, part, folder / "current.json", *folder.glob("together-*.json"))
+    live = live_generation_name(lakehouse, folder.name)
     for generation in sorted([*folder.glob("generation-*"), *folder.glob("branches/*")]):
         # The record is written last. Without it, the generation is being created, or its creation was interrupted.
         if (generation / RECORD).exists():
-            _cut_generation(lakehouse, generation, part)
+            _cut_generation(lakehouse, generation, part, is_live=generation.name == live)
 
 
-def _cut_generation(lakehouse: Lakehouse, folder: Place, part: Part) -> None:
+def _cut_generation(lakehouse: Lakehouse, folder: Place, part: Part, *, is_live: bool) -> None:
     # Before the journal: with a newer clock, events that the restored job still has to read would be late.
     _hold(lakehouse, part, folder / "journal" / "standing.json")
     last = _cut_journal(lakehouse, folder / "journal", part)
-    identity = read_json(folder / RECORD)["identity"]
-    for table in sorted((folder / "tables").glob("*")):
-        _cut_table(lakehouse, table, part, f"{identity}/{table.name}", last)
+    record = read_json(folder / RECORD)
+    identity = record["identity"]
+    generation = Generation(folder, record)
+    for name in record["table_ids"]:
+        if is_live or generation.is_aside(name):
+            _cut_table(lakehouse, generation.table(name), part, f"{identity}/{name}", last)
     of_cut = (file for file in files_below(folder) if _is_of_cut(file.path, folder, last))
     _take(lakehouse, part, of_cut)
 

@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 
 from keyfold.errors import InvalidData, NotFound
 from keyfold.keyed.calling.step_call import count
-from keyfold.keyed.generation.generations import Generation, Origin, go_live, live_generation
+from keyfold.keyed.generation.generations import Generation, Origin, live_generation
+from keyfold.keyed.generation.going_live import go_live
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.lakehouse import Lakehouse, exclusive

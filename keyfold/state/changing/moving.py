@@ -6,7 +6,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from keyfold.errors import IncompatibleState, KeyfoldError, NotFound
-from keyfold.keyed.generation.generations import Generation, Origin, go_live, live_generation
+from keyfold.keyed.generation.generations import Generation, Origin, live_generation
+from keyfold.keyed.generation.going_live import go_live
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.plans.inputs import input_tables
 from keyfold.lakehouse import Lakehouse, exclusive, is_table

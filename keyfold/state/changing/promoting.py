@@ -8,11 +8,11 @@ from keyfold.keyed.generation.generations import (
     Generation,
     branch_folder,
     generation_folder,
-    go_live,
     live_generation,
 )
+from keyfold.keyed.generation.going_live import finish_going_live, go_live
 from keyfold.keyed.generation.manifests import files_of, read_manifests
-from keyfold.keyed.plans.inputs import check_inputs
+from keyfold.keyed.plans.inputs import check_inputs, check_unread
 from keyfold.lakehouse import Lakehouse, exclusive, read_json
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import files_below, move_tree, remove_tree
@@ -26,7 +26,7 @@ def promote(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
 
     Raises:
         KeyfoldError: there is no such branch, it does not have all events, it was interrupted or is damaged, the event table
-            was replaced since, or a run has locked the job; nothing is changed.
+            was replaced since or lacks files that it has not read, or a run has locked the job; nothing is changed.
     """
     with exclusive(lakehouse.job(job), f"job {job}"):
         generation = to_promote(lakehouse, job, branch)
@@ -40,8 +40,10 @@ def to_promote(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
     Raises:
         KeyfoldError: as `promote`.
     """
-    # If an earlier call was killed between the renaming and `go_live`, continue with its generation.
-    generation = _renamed(lakehouse, job, branch) or _promotable(lakehouse, job, branch)
+    finish_going_live(lakehouse, job)
+    # If an earlier call was killed after the renaming, continue with its generation, which may even be live.
+    folder = branch_folder(lakehouse, job, branch)
+    generation = _renamed(lakehouse, job, branch, or_live=not folder.exists()) or _promotable(lakehouse, job, branch)
     if generation.folder.parent.name == "branches":
         folder = generation_folder(lakehouse, job)
         # The birth record last: in a bucket files move one by one, and a folder without it is no generation.
@@ -51,12 +53,12 @@ def to_promote(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
     return generation
 
 
-def _renamed(lakehouse: Lakehouse, job: str, branch: str) -> Generation | None:
+def _renamed(lakehouse: Lakehouse, job: str, branch: str, *, or_live: bool) -> Generation | None:
     """Return the generation that an interrupted call has made of a branch; None if there is none."""
     live = live_generation(lakehouse, job)
     for folder in sorted(lakehouse.job(job).glob("generation-*")):
         record = folder / "generation.json"
-        is_newer = live is None or folder.name > live.name
+        is_newer = live is None or folder.name > live.name or (or_live and folder.name == live.name)
         if is_newer and record.exists() and read_json(record).get("branch") == branch:
             return Generation(folder, read_json(record))
     return None
@@ -78,13 +80,14 @@ def _promotable(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
     done = generation.journal.last_done()
     if done is None or generation.journal.pending():
         raise KeyfoldError(f"branch {branch} of job {job} was interrupted; make it again: `keyfold try {job} {branch}`")
-    ids = generation.record["table_ids"]
-    tables, where = {name: generation.table(name) for name in ids}, f"branch {branch} of job {job}"
+    tables = {name: generation.table(name) for name in generation.record["table_ids"]}
+    where = f"branch {branch} of job {job}"
     remedy = f"make the branch again: `keyfold try {job} {branch}`"
-    opened = check_tables(generation.journal, tables, ids, generation.identity, where, remedy)
+    opened = check_tables(generation.journal, tables, generation.ids, generation.identity, where, remedy)
     if not has_taken_all(generation.journal, opened, generation.identity):
         raise Damaged(f"{where}: a table lacks its last batch; {remedy}")
     check_inputs(lakehouse, generation, where, remedy)
+    check_unread(lakehouse, generation, where, remedy)
     try:
         read_manifests(generation.manifests, files_of(done))
     except Damaged as error:
@@ -119,6 +122,9 @@ def remove_other_generations(
     lakehouse: Lakehouse, job: str, *, branches: bool = False, dry_run: bool = False
 ) -> list[Pruned]:
     """As `prune`, for a caller that holds the job's lock."""
+    if not dry_run:
+        # The replaced generation is needed until the live one has its tables.
+        finish_going_live(lakehouse, job)
     live = live_generation(lakehouse, job)
     folders = sorted(lakehouse.job(job).glob("generation-*"))
     folders += sorted(lakehouse.job(job).glob("branches/*")) if branches else []

@@ -68,10 +68,9 @@ def last_batch(job: KeyedJob, generation: Generation) -> KeyedDone:
     if generation.journal.pending():
         raise KeyfoldError(f"{where}: its last run was cut off; run the job once first: `keyfold run {job.name}`")
     # Without this check, the rows of a missing table would be lost silently.
-    ids = generation.record["table_ids"]
-    tables = {name: generation.table(name) for name in ids}
+    tables = {name: generation.table(name) for name in generation.record["table_ids"]}
     remedy = f"start over: `keyfold run {job.name} --full-refresh`"
-    opened = check_tables(generation.journal, tables, ids, generation.identity, where, remedy)
+    opened = check_tables(generation.journal, tables, generation.ids, generation.identity, where, remedy)
     if not has_taken_all(generation.journal, opened, generation.identity):
         # A run makes the missing commits from the commit record. Here their rows would be lost.
         raise KeyfoldError(

@@ -11,7 +11,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.step_call import count
 from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.generations import Generation
-from keyfold.keyed.generation.together import go_live_together
+from keyfold.keyed.generation.going_live import go_live
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.plans.inputs import changes_for, input_tables
 from keyfold.lakehouse import Lakehouse
@@ -56,7 +56,7 @@ def erase_in_jobs(
         if affected.is_to_change(made):
             made[job.name] = affected.without(spark, made)
     if made:
-        go_live_together(lakehouse, list(made.values()))
+        go_live(lakehouse, *made.values())
     return rows, {job.name: made.get(job.name, generation).name for job, generation, _ in live}
 
 

@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 from keyfold.errors import Misconfigured, NotFound
 from keyfold.journal.clock import check_advance
 from keyfold.keyed.generation.batch_records import InputTime
-from keyfold.keyed.generation.generations import Generation, Origin, go_live, live_generation
+from keyfold.keyed.generation.generations import Generation, Origin, live_generation
+from keyfold.keyed.generation.going_live import go_live
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.plans.inputs import input_tables, positions_explained
 from keyfold.keyed.reporting.conservation import events_in_table
@@ -138,12 +139,12 @@ def _positions(lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, live: Gen
     if read_from == "live":
         if done is None:
             raise NotFound(f"job {job.name} has never run: no live generation has read anything yet")
-        positions = {name: done.positions[name] for name in tables if name in done.positions}
-        for name, position in positions.items():
+        positions = {}
+        for name in tables.keys() & done.positions.keys():
             with positions_explained(
                 f"job {job.name}", name, "say with --from-version which events its state includes"
             ):
-                check_position(tables[name], position)
+                positions[name] = check_position(tables[name], done.positions[name])
         return positions
     if read_from == "start":
         return {}

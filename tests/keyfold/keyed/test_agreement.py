@@ -34,6 +34,7 @@ def ran_before(new_home):
         run_job(spark, lakehouse, totals())
         if not number:
             copy_folder(live(lakehouse).folder, backup)
+            copy_folder(lakehouse.home / "tables", backup / "tables")
     return lakehouse, backup
 
 
@@ -47,8 +48,9 @@ def ran_thrice(lakehouse, ran_before):
 
 def restore(generation, backup, *parts):
     for part in parts:
-        remove_folder(generation.folder / part)
-        copy_folder(backup / part, generation.folder / part)
+        place = generation.address if part == "tables" else generation.folder / part
+        remove_folder(place)
+        copy_folder(backup / part, place)
 
 
 @pytest.mark.parametrize("table", ["totals", "changes"])

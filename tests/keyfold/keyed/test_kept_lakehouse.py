@@ -79,6 +79,8 @@ def test_its_state_is_read_and_its_jobs_go_on(spark, kept):
     Lake(kept).click(*MORE)
     for job in (windows(), notes()):
         assert run_job(spark, kept, job).counts.events == len(MORE)
+        # The kept one has its tables in the generation's folder.
+        assert Lake(kept).live(job.name).table(job.name) == kept.live_table(job.name)
     assert_agree(spark, kept, (*RUNS, MORE))
 
 

@@ -9,6 +9,7 @@ import keyfold
 from keyfold import Input, JobParameters, JobTemplate
 from keyfold.keyed.generation.generations import live_generation_name
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, Replay
+from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.lakehouse.locks import exclusive
 from keyfold.runs.chains import consumers_of, promote_with_consumers, refresh_with_consumers
 from tests.keyfold.keyed.test_jobs_on_jobs import (
@@ -22,6 +23,7 @@ from tests.keyfold.keyed.test_jobs_on_jobs import (
     adding_up,
     counting,
 )
+from tests.lake import Lake
 
 WEEKLY = adding_up("weekly", DAILY, "1w", timedelta(days=1))
 OTHER = counting("other", lambda delay: {"clicks": Input(CLICKS, CLICK, "at", delay)}, "1h", MINUTE)
@@ -97,6 +99,9 @@ def test_a_promotion_takes_its_consumers_along(site):
         ("together: announced", 1, False),
         ("together: announced", 3, False),
         ("together: decided", 1, True),
+        ("going live: files linked", 1, True),
+        ("going live: table replaced", 1, True),
+        ("going live: table replaced", 3, True),
         ("together: settled", 1, True),
         ("together: settled", 3, True),
     ],
@@ -104,12 +109,36 @@ def test_a_promotion_takes_its_consumers_along(site):
 def test_a_cut_of_the_power_leaves_all_old_or_all_new(site, cut_power, point, count, is_new):
     assert cut_power(point, lambda: refresh(site), count)
     assert live(site) == (NEW if is_new else OLD), "before anything is started again"
-    named = [str(site.lakehouse.table(job.name).parts[-3]) for job in CHAIN]
-    assert named == (NEW if is_new else OLD)
     assert days(site) == (NEW_DAYS if is_new else OLD_DAYS)
+    assert [Lake(site.lakehouse).live(job.name).ids for job in CHAIN] == [{}] * 3, "all tables are at their addresses"
+    for job in CHAIN:
+        assert_nothing_lost(site.spark, site.lakehouse, job)
     assert "next" not in (site.lakehouse.job("weekly") / "current.json").read_text()
     assert list(site.lakehouse.job("hourly").glob("together-*")) == []
     refresh(site)
+    assert days(site) == NEW_DAYS
+
+
+@pytest.mark.parametrize(
+    ("point", "count"),
+    [
+        ("promote: renamed", 1),
+        ("done: after", 1),
+        ("together: announced", 2),
+        ("together: decided", 1),
+        ("going live: table replaced", 1),
+        ("together: settled", 1),
+        ("together: settled", 3),
+    ],
+)
+def test_a_promotion_that_was_cut_off_is_finished_by_the_same_call(site, cut_power, point, count):
+    def promote():
+        return promote_with_consumers(site.spark, site.lakehouse, "hourly", "patient", [DAILY, WEEKLY])[0].name
+
+    site.run(HOURLY, Replay("patient"))
+    assert cut_power(point, promote, count)
+    assert promote() == "generation-0002"
+    assert promote() == "generation-0002"
     assert days(site) == NEW_DAYS
 
 

@@ -77,6 +77,7 @@ class Refused:
         return (
             pointer.read_text(),
             files_below(pointer.parent / json.loads(pointer.read_text())["generation"]),
+            files_below(lakehouse.home / "tables"),
             files_below(lakehouse.events("clicks")),
             files_below(lakehouse.job("windows") / "branches"),
         )

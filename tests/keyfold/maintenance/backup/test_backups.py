@@ -221,7 +221,7 @@ def test_a_home_that_is_none_is_neither_backed_up_nor_called_well(tmp_path):
         "jobs/purchase_totals",
         "events",
         "quarantine/sales",
-        "jobs/purchase_totals/generation-0001/tables/purchase_totals",
+        "tables/purchase_totals",
     ],
 )
 def test_no_backup_is_removed_for_one_that_lacks_a_job_or_a_table(tmp_path, lost):

@@ -7,6 +7,7 @@ import pytest
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, Replay
 from keyfold.keyed.runner import run_job
+from keyfold.lakehouse.reading import data_file_paths
 from keyfold.state.changing.promoting import promote
 from tests.keyfold.keyed.toy_jobs import windows
 from tests.lake import Lake
@@ -61,3 +62,16 @@ def test_a_branch_whose_promotion_was_killed_outlives_a_new_generation_that_fail
     assert promote(lakehouse, "windows", "patient").name == "generation-0002"
     run_job(without_spark, lakehouse, patient(), Incremental(advance_to=minutes(90)))
     assert rows("windows") == [("ann", minutes(0), 1), ("bob", minutes(20), 1)]
+
+
+def test_a_branch_that_has_yet_to_read_files_that_are_gone_is_not_promoted(lakehouse, without_spark, land):
+    land(("ann", 1))
+    run_job(without_spark, lakehouse, windows())
+    run_job(without_spark, lakehouse, patient(), Replay("patient"))
+    read = set(data_file_paths(lakehouse.events("clicks")))
+    land(("cat", 26))
+    (new,) = set(data_file_paths(lakehouse.events("clicks"))) - read
+    new.unlink()
+    with pytest.raises(KeyfoldError, match=rf"has yet to read files of events.clicks that are gone \({new.name}\)"):
+        promote(lakehouse, "windows", "patient")
+    assert Lake(lakehouse).live("windows").name == "generation-0001"
