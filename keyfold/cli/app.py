@@ -92,7 +92,7 @@ GROUPS: dict[str, dict[str, LazyCommand]] = {
         ),
         "drift": LazyCommand(
             "keyfold.cli.drift:drift",
-            "Show the columns that the newest landing files have and a stream does not, and those that they lack.",
+            "Show the columns that the newest landing files have and a stream does not.",
         ),
         "jobs": LazyCommand("keyfold.cli.catalogue:jobs", "List the jobs with their streams, keys and descriptions."),
         "streams": LazyCommand(

@@ -1,7 +1,8 @@
 """Parse files that cannot be trusted in a child process, so that a corrupt file cannot end the process that ingests.
 
 Readers of binary formats abort, or raise any error, on some of the files in which a bit has flipped. Whatever happens in the
-child makes the file unreadable. One child serves a process for as long as it lives, since it starts in half a second.
+child makes the file unreadable. A child takes one file after the other for as long as its parent lives, since it starts in half
+a second; threads that parse at the same time have one each.
 
 The parent sends the arguments of `parse_file`. The child answers with pairs: "rows" and `ValidatedRows`, and at last "end",
 "unreadable" and the reason, or "fault" and an error that is not the file's fault.
@@ -53,7 +54,7 @@ def parse_file_safely(
         OSError: a disk or store fails.
     """
     given = (stream, path, arrived, landing, oldest, sharing)
-    yield from _child().parse(given) if file_type(path).format == "parquet" else parse_file(*given)
+    yield from _idle_child().parse(given) if file_type(path).format == "parquet" else parse_file(*given)
 
 
 class _Child:
@@ -95,6 +96,8 @@ class _Child:
             # Also if the caller leaves off: the rest of these answers must not be taken for those about the next file.
             if kind == "rows":
                 self.end()
+            else:
+                _idle.setdefault(os.getpid(), []).append(self)
 
     def end(self) -> None:
         """End the process."""
@@ -115,21 +118,24 @@ class _Child:
             raise UnreadableFileError(f"the file cannot be read: {first_line(error)}") from None
 
 
-_children: dict[int, _Child] = {}
-"""The child of this process, by the process's id: a fork of it must not share the child."""
+_idle: dict[int, list[_Child]] = {}
+"""The children of this process that parse nothing now, by the process's id: a fork of it must not share them."""
 
 
-def _child() -> _Child:
-    child = _children.get(os.getpid())
-    if child is None or not child.is_alive:
-        _children.clear()
-        child = _children[os.getpid()] = _Child()
-    return child
+def _idle_child() -> _Child:
+    idle = _idle.get(os.getpid(), [])
+    # Another thread may take one at the same time.
+    with suppress(IndexError):
+        while True:
+            if (child := idle.pop()).is_alive:
+                return child
+    return _Child()
 
 
 @atexit.register
-def _end_child() -> None:
-    if child := _children.pop(os.getpid(), None):
+def end_children() -> None:
+    """End the children that parse nothing now; the others end with this process."""
+    for child in _idle.pop(os.getpid(), []):
         child.end()
 
 

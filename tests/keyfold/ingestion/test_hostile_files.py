@@ -4,6 +4,7 @@ import gzip
 import os
 import random
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -111,19 +112,38 @@ def test_a_file_whose_reader_crashes_is_tried_again_in_another_process(
         if left:
             os.kill(self._process.pid, left.pop())
 
-    child._end_child()
+    child.end_children()
     monkeypatch.setattr(child._Child, "__init__", starts_and_crashes)
     summary = ingest(no_spark(1), lakehouse, EVENTS, landing)
     assert (summary.files, summary.accepted) == (2, accepted + 1)
     assert [row["reason"] for row in quarantine(lakehouse)] == [f"the file cannot be read: {reason}"] * (crashes - 1)
 
 
+def parsed(path: Path) -> int:
+    found = child.parse_file_safely(EVENTS, path, datetime.now(UTC), path.parent, None, ())
+    return sum(rows.accepted.height for rows in found)
+
+
 def test_a_reader_that_answers_no_more_is_ended(landing: Path, monkeypatch: pytest.MonkeyPatch):
     (landing / "a.parquet").write_bytes(parquet())
-    child._end_child()
-    hangs = child._child()
+    assert parsed(landing / "a.parquet") == COUNT
+    hangs = child._idle[os.getpid()][-1]
     os.kill(hangs._process.pid, signal.SIGSTOP)
     monkeypatch.setattr(child, "SILENCE", 0.1)
     with pytest.raises(child.ReaderEndedError, match=r"has not gone on for 0\.1 s"):
-        next(child.parse_file_safely(EVENTS, landing / "a.parquet", datetime.now(UTC), landing, None, ()))
+        parsed(landing / "a.parquet")
     assert not hangs.is_alive
+
+
+def test_threads_that_parse_at_the_same_time_get_the_rows_of_their_own_files(landing: Path):
+    paths = [landing / f"{at}.parquet" for at in range(3)]
+    for path in paths:
+        path.write_bytes(parquet())
+    found = [child.parse_file_safely(EVENTS, path, datetime.now(UTC), landing, None, ()) for path in paths]
+    # Each is begun before another one is read to its end.
+    first = [next(rows).accepted.height for rows in found]
+    assert first == [COUNT] * 3
+    assert [sum(rows.accepted.height for rows in left) for left in found] == [0] * 3
+    with ThreadPoolExecutor(3) as threads:
+        assert list(threads.map(parsed, paths * 5)) == [COUNT] * 15
+    assert len({one._process.pid for one in child._idle[os.getpid()]}) <= 4
