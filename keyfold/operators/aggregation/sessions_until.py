@@ -16,7 +16,7 @@ from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.job.timeouts import Timeout
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import Aggregate
-from keyfold.operators.aggregation.spans import Rows, Spans, kept_fields, ranges
+from keyfold.operators.aggregation.spans import Rows, Spans, count_and_start, kept_fields, ranges
 from keyfold.stream import TIMESTAMP
 from keyfold.times import micros, to_micros, to_times
 
@@ -89,23 +89,20 @@ def sessions_until(
         >>> harness.batch(clicks).tables["visits"].rows()
         [('ann', 'bye', 2)]
     """
-    counts = [column for column, one in of.items() if one.counts]
-    starts = [column for column, one in of.items() if one.joined == "first" and one.column == event_time]
+    counted, start = count_and_start(name, of, event_time)
     for column, one in of.items():
         if one.joined not in ("first", "last", "between") and not one.counts:
             raise Misconfigured(f"job {name}: {column} is a {one.joined}; sessions have count, first, last and between")
-    if len(counts) != 1 or len(starts) != 1:
-        raise Misconfigured(f"job {name}: sessions need one count, and one first({event_time!r})")
     others = [one.with_nullable(True) for one in events if one.name not in key]
     stretch = pa.schema([*map(events.field, key), *kept_fields(of, events), *others])
     state = pa.schema([*stretch, pa.field(CLOSED_AT, TIMESTAMP), pa.field(DEADLINE, TIMESTAMP)])
     rides = _Sessions(
-        name, of, until, key, event_time, counts[0], starts[0], stretch, silence.add_column(state), events, output,
+        name, of, until, key, event_time, counted, start, stretch, silence.add_column(state), events, output,
         silence, closed_for, at_once, then or {}, selected, watermark_delay,
     )  # fmt: skip
     # Rows of an open session's events, except its first row.
-    not_first = pl.all_horizontal(pl.col(starts[0], CLOSED_AT, DEADLINE).is_null())
-    number = pl.col(counts[0]).sum()
+    not_first = pl.all_horizontal(pl.col(start, CLOSED_AT, DEADLINE).is_null())
+    number = pl.col(counted).sum()
     declared: dict[str, Any] = {
         "name": name,
         "key": key,
@@ -121,7 +118,7 @@ def sessions_until(
         "output_events": number,
         "state_events": number,
         # A key has one row of passed events, or one of a closed session, beside any number of waiting events.
-        "one_per_key": pl.col(starts[0]).is_not_null() | pl.col(CLOSED_AT).is_not_null(),
+        "one_per_key": pl.col(start).is_not_null() | pl.col(CLOSED_AT).is_not_null(),
     }
     return KeyedJob(**declared, **settings)
 

@@ -10,14 +10,13 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.job.timeouts import Timeout
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import Aggregate
-from keyfold.operators.aggregation.spans import Rows, Spans, kept_fields, ranges
+from keyfold.operators.aggregation.spans import Rows, Spans, count_and_start, kept_fields, ranges
 from keyfold.stream import TIMESTAMP
 from keyfold.times import micros, to_micros, to_times
 
@@ -94,16 +93,13 @@ def sessions_while(
         >>> harness.batch(came).tables["pumping"].select("until", "n").rows() == [(times[3], 3)]
         True
     """
-    counts = [column for column, one in of.items() if one.counts]
-    starts = [column for column, one in of.items() if one.joined == "first" and one.column == event_time]
-    if len(counts) != 1 or len(starts) != 1:
-        raise Misconfigured(f"job {name}: sessions need one count, and one first({event_time!r})")
+    counted, start = count_and_start(name, of, event_time)
     others = [one.with_nullable(True) for one in events if one.name not in key]
     rows = [*map(events.field, key), *kept_fields(of, events), *others]
     state = pa.schema([*rows, pa.field(HOLDS, pa.bool_()), pa.field(DEADLINE, TIMESTAMP)])
-    number = pl.col(counts[0]).sum()
+    number = pl.col(counted).sum()
     journeys = _While(
-        of, while_, pause, key, event_time, counts[0], starts[0], events, state, output, silence, between, then or {}
+        of, while_, pause, key, event_time, counted, start, events, state, output, silence, between, then or {}
     )
     declared: dict[str, Any] = {
         "name": name,
@@ -118,7 +114,7 @@ def sessions_while(
         "output_events": number,
         "state_events": number,
         # A key has one row of what has passed, beside any number of events.
-        "one_per_key": pl.col(starts[0]).is_not_null(),
+        "one_per_key": pl.col(start).is_not_null(),
     }
     return KeyedJob(**declared, **settings)
 

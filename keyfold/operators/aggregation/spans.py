@@ -7,6 +7,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from keyfold.errors import Misconfigured
 from keyfold.keyed.rows.exact_sums import in_int64, sums_from
 from keyfold.operators.aggregation.aggregates import Aggregate
 from keyfold.operators.ordering import in_order
@@ -19,6 +20,19 @@ def kept_fields(of: Mapping[str, Aggregate], events: pa.Schema) -> list[pa.Field
     own = {one for one in of if of[one].joined in ("first", "min", "max") and of[one].column}
     typed = {one: events.field(of[one].column).type for one in own}
     return [pa.field(one, typed.get(one, pa.int64())) for one in of if of[one].joined != "last"]
+
+
+def count_and_start(job: str, of: Mapping[str, Aggregate], event_time: str) -> tuple[str, str]:
+    """Return the columns of the count and of the first event time.
+
+    Raises:
+        Misconfigured: there is not one of each.
+    """
+    counts = [column for column, one in of.items() if one.counts]
+    starts = [column for column, one in of.items() if one.joined == "first" and one.column == event_time]
+    if len(counts) != 1 or len(starts) != 1:
+        raise Misconfigured(f"job {job}: sessions need one count, and one first({event_time!r})")
+    return counts[0], starts[0]
 
 
 class Spans:

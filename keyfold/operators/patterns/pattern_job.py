@@ -11,7 +11,6 @@ hour.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import Any
 
 import polars as pl
@@ -45,11 +44,7 @@ def pattern_job(
     key: Sequence[str],
     patterns: Mapping[str, Pattern],
     keep: Sequence[str] = (),
-    watermark_delay: timedelta,
-    idle_after: timedelta | None = None,
-    key_groups: int = 64,
-    parameters: Mapping[str, Any] | None = None,
-    movable_parameters: frozenset[str] = frozenset(),
+    **settings: Any,
 ) -> KeyedJob:
     """Make a job that finds patterns in the events of each key of a stream, and writes a row for each match.
 
@@ -62,11 +57,7 @@ def pattern_job(
         key: columns of the key.
         patterns: the patterns by name.
         keep: columns of the stream to copy from both events.
-        watermark_delay: as in `KeyedJob`.
-        idle_after: as in `KeyedJob`.
-        key_groups: as in `KeyedJob`.
-        parameters: the parameters that the patterns were made with; recorded with the generation.
-        movable_parameters: as in `KeyedJob`.
+        settings: other arguments of `KeyedJob`, including `watermark_delay`.
 
     Raises:
         Misconfigured: there is no pattern; or a condition, the key or `keep` names a column that the stream does not have, or
@@ -75,7 +66,7 @@ def pattern_job(
     Example:
         Sales that are taken back within ten minutes.
 
-        >>> from datetime import UTC, datetime
+        >>> from datetime import UTC, datetime, timedelta
         >>> from keyfold.operators import FollowedBy
         >>> from keyfold.keyed.calling.harness import TestHarness
         >>> from spark_jobs.streams import SALES
@@ -104,7 +95,6 @@ def pattern_job(
         stream=stream,
         key=tuple(key),
         event_time=stream.event_time,
-        watermark_delay=watermark_delay,
         events=events,
         state=_state(events, key),
         output=_output(events, key, stream.event_time, patterns, keep),
@@ -118,15 +108,12 @@ def pattern_job(
                 description=f"Number of events that `{name}` has processed, by key and hour; most match nothing.",
             ),
         ),
-        idle_after=idle_after,
-        key_groups=key_groups,
         # All events, with and without a match, are counted in `<job>_checked`.
         output_events=pl.lit(0),
         state_events=(pl.col(ROLE) == WAITING).sum() + pl.col(CHECKED).sum(),
         # A key has one count, and any number of waiting and open events.
         one_per_key=pl.col(ROLE) == COUNTED,
-        parameters=parameters or {},
-        movable_parameters=movable_parameters,
+        **settings,
     )
 
 
