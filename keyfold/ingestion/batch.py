@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.arrays import DamagedArrayError, open_array
-from keyfold.ingestion.duplicates import Ids, Mask, Numbers, hash_ranges, kept_at
+from keyfold.ingestion.duplicates import Ids, Numbers, hash_ranges, kept_at
 from keyfold.ingestion.ingest_records import AdmittedFile, IngestCounts, IngestDone, IngestPlan
 from keyfold.ingestion.ingest_settings import Birth
 from keyfold.ingestion.segments import Segment, drop_before, merge_segments, open_segment, write_segment
@@ -43,6 +44,17 @@ _HERE_BYTES = _SPLIT_BYTES
 (1,000 rows: 0.08 s here, 0.16 s in a job; 33,000 rows, 8 MB: 0.20 s and 0.27 s)."""
 
 _ROWS_AT_ONCE = 4_000_000
+
+_COPIES = {
+    "file": pl.Int64,
+    "row": pl.Int64,
+    "place": pl.Int64,
+    "kept_file": pl.Int64,
+    "kept_row": pl.Int64,
+    "is_equal": pl.Boolean,
+}
+"""Rows with the id of an earlier row of the batch: their file and position there, their position in the batch, and where the
+earlier row is."""
 
 
 @dataclass(frozen=True)
@@ -207,69 +219,47 @@ class _Unique(NamedTuple):
     counts: IngestCounts
 
 
-class _Copies(NamedTuple):
-    """Rows of a written file that have the id of an earlier row of the batch.
-
-    Attributes:
-        rows: their positions in the data file.
-        places: their positions in the batch.
-        kept: the file of the earlier row, and its position there; by row.
-        is_equal: whether the contents are the same.
-    """
-
-    rows: Numbers
-    places: Numbers
-    kept: list[tuple[int, int]]
-    is_equal: Mask
-
-
 def _without_copies(share: Share, splits: Sequence[Split], written: Sequence[WrittenEvents]) -> _Unique:
     """Remove rows with the ids of others in the batch, by rewriting the files that have any."""
     stream, birth = share.stream, share.birth
     events, copies = birth.tables["events"], _copies_between(birth, written, micros(stream.duplicate_window))
-    origins = {at: origin for split in splits for at, origin in split.origins.items()}
-    kept: list[WrittenEvents] = []
+    conflicts = copies.filter(~pl.col("is_equal"))
+    frame = cache(lambda at: read_parquet(events / written[at].file.path))
     rejects: list[Rejected] = []
-    duplicates = 0
-    frames: dict[int, pl.DataFrame] = {}
-
-    def frame(at: int) -> pl.DataFrame:
-        if at not in frames:
-            frames[at] = read_parquet(events / written[at].file.path)
-        return frames[at]
-
-    for at, one in enumerate(copies):
-        others = np.flatnonzero(~one.is_equal).tolist()
-        old = [frame(file).row(row, named=True) for file, row in (one.kept[other] for other in others)]
-        if others:
-            rejects += conflicting(stream, origins, frame(at)[one.rows[others]], one.places[others], old)
-        duplicates += len(one.rows) - len(others)
-    for at, (one, file) in enumerate(zip(copies, written, strict=True)):
-        if not len(one.rows):
-            kept.append(file)
-            continue
-        if len(one.rows) < file.file.rows:
-            kept.append(_rewritten(stream, birth, file, frame(at), one.rows))
-        # No commit names this file.
-        (events / file.file.path).unlink(missing_ok=True)
-    for one in written:
+    origins = {at: origin for split in splits for at, origin in split.origins.items()}
+    for (at,), some in conflicts.group_by("file", maintain_order=True):
+        old = [frame(file).row(row, named=True) for file, row in some.select("kept_file", "kept_row").iter_rows()]
+        rejects += conflicting(stream, origins, frame(at)[some["row"]], some["place"].to_numpy(), old)
+    rows_of = {at: rows["row"].to_numpy() for (at,), rows in copies.group_by("file")}
+    kept: list[WrittenEvents] = []
+    for at, one in enumerate(written):
+        without = rows_of.get(at)
+        if without is None:
+            kept.append(one)
+        elif len(without) < one.file.rows:
+            kept.append(_rewritten(stream, birth, one, frame(at), without))
+    for at, one in enumerate(written):
+        if at in rows_of:
+            # No commit names this file.
+            (events / one.file.path).unlink(missing_ok=True)
         # Row positions are needed only within the batch, not in the index of event ids.
         (birth.segments / one.places).unlink(missing_ok=True)
     files = [write_rejects(birth.tables["quarantine"], share.plan.batch, rejects)] if rejects else []
-    return _Unique(
-        kept, files, IngestCounts(accepted=-duplicates - len(rejects), quarantined=len(rejects), duplicates=duplicates)
-    )
+    duplicates = copies.height - len(rejects)
+    return _Unique(kept, files, IngestCounts(accepted=-copies.height, quarantined=len(rejects), duplicates=duplicates))
 
 
-def _copies_between(birth: Birth, written: Sequence[WrittenEvents], window: int) -> list[_Copies]:
-    """Return the rows of each file that have the id of an earlier one. One range of hashes at a time bounds memory."""
+def _copies_between(birth: Birth, written: Sequence[WrittenEvents], window: int) -> pl.DataFrame:
+    """Return the rows that have the id of an earlier one, which is kept: where both are, and whether they are equal.
+
+    One range of hashes at a time bounds memory: copies have the same hash, so ranges can be compared independently.
+    """
     opened = [open_segment(birth.segments, one.segment) for one in written if one.segment is not None]
     places = [open_array(birth.segments / one.places) for one in written]
-    # Copies have the same hash, so ranges of hashes can be compared independently.
     ranges = max(1, -(-sum(map(len, opened)) // _ROWS_AT_ONCE))
     starts = hash_ranges(ranges)
     bounds = [np.append(np.searchsorted(ids.first, starts, "left"), len(ids)) for ids in opened]
-    found: list[list[tuple[int, int, tuple[int, int], bool]]] = [[] for _ in written]
+    found = [pl.DataFrame(schema=_COPIES)]
     for at in range(ranges if opened else 0):
         parts = [slice(bound[at], bound[at + 1]) for bound in bounds]
         some = [ids.take(part) for ids, part in zip(opened, parts, strict=True)]
@@ -278,19 +268,12 @@ def _copies_between(birth: Birth, written: Sequence[WrittenEvents], window: int)
         order, rows = (np.concatenate([one[n][part] for one, part in zip(places, parts, strict=True)]) for n in (0, 1))
         files = np.repeat(np.arange(len(some)), [len(ids) for ids in some])
         kept = kept_at(together, order, window)
-        for copy in np.flatnonzero(kept >= 0).tolist():
-            one = int(kept[copy])
-            is_equal = bool(together.content[copy] == together.content[one])
-            found[files[copy]].append((int(rows[copy]), int(order[copy]), (int(files[one]), int(rows[one])), is_equal))
-    return [
-        _Copies(
-            np.array([copy[0] for copy in copies], np.int64),
-            np.array([copy[1] for copy in copies], np.int64),
-            [copy[2] for copy in copies],
-            np.array([copy[3] for copy in copies], np.bool_),
-        )
-        for copies in found
-    ]
+        copies = np.flatnonzero(kept >= 0)
+        one = kept[copies]
+        is_equal = together.content[copies] == together.content[one]
+        columns = (files[copies], rows[copies], order[copies], files[one], rows[one], is_equal)
+        found.append(pl.DataFrame(dict(zip(_COPIES, columns, strict=True)), schema=_COPIES))
+    return pl.concat(found)
 
 
 def _rewritten(
