@@ -132,7 +132,8 @@ def differences(
         parts: recorded files and folders, by name; a part of them will do.
         trust_times: take files with the recorded size and modification time as unchanged. Otherwise all are read.
     """
-    here = {key: one for key, one in checksums.files.items() if key.partition("/")[0] in _heads(parts)}
+    folders = tuple(f"{name}/" for name in parts)
+    here = {key: one for key, one in checksums.files.items() if f"{key}/".startswith(folders)}
     present = dict(_listed(parts))
     for key, known in here.items():
         file = present.get(key)
@@ -192,10 +193,6 @@ def _listed(parts: Mapping[str, Place]) -> Iterator[tuple[str, FoundFile]]:
             key = f"{name}/{found.below}"
             if "/." not in f"/{found.below}" and key != f"journal/{RECORD}":
                 yield key, found
-
-
-def _heads(parts: Mapping[str, Place]) -> set[str]:
-    return {name.partition("/")[0] for name in parts}
 
 
 def _place(key: str, parts: Mapping[str, Place]) -> Place:

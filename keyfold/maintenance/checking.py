@@ -207,7 +207,8 @@ def _of_generation(lakehouse: Lakehouse, job: str, folder: Place, seen: Seen) ->
         return
     faults = False
     # The job's lock, since a run of a branch holds that one too.
-    for finding in _of_records(lakehouse.job(job), generation.journal, generation.checksummed, remedy):
+    parts = {name: at for name, at in generation.checksummed.items() if is_live or not name.startswith("tables/")}
+    for finding in _of_records(lakehouse.job(job), generation.journal, parts, remedy):
         faults |= finding.is_damage
         yield finding
     for table in tables.values():

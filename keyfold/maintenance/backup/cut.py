@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from errno import ENOENT
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -93,12 +94,16 @@ def _cut_job(lakehouse: Lakehouse, folder: Place, part: Part) -> None:
         *folder.glob(f"branches/*/journal/{CHECKSUMS}"),
     )
     # The pointer before the generations are listed, so that the one it names is among them.
-    _hold(lakehouse, part, folder / "current.json", *folder.glob("together-*.json"))
+    pointer = folder / "current.json"
+    _hold(lakehouse, part, pointer, *folder.glob("together-*.json"))
     live = live_generation_name(lakehouse, folder.name)
     for generation in sorted([*folder.glob("generation-*"), *folder.glob("branches/*")]):
         # The record is written last. Without it, the generation is being created, or its creation was interrupted.
         if (generation / RECORD).exists():
             _cut_generation(lakehouse, generation, part, is_live=generation.name == live)
+    # Tables at their addresses are those of the generation that was live then.
+    if _read_if_there(pointer) != part.held.get(_below(lakehouse, pointer)):
+        raise MovedOnError(f"{folder}: another generation went live while its files were listed")
 
 
 def _cut_generation(lakehouse: Lakehouse, folder: Place, part: Part, *, is_live: bool) -> None:
@@ -236,6 +241,9 @@ def cut_log(log: Place, application: str = "", last: int = -1) -> LogCut:
     pointer = _read_if_there(log / "_last_checkpoint")
     found = {file.path.name: file for file in files_below(log) if file.path.parent == log}
     versions = sorted((int(match[1]) for name in found if (match := _ENTRY.fullmatch(name))), reverse=True)
+    if not versions:
+        # The table was aside, and is at its address now.
+        raise FileNotFoundError(ENOENT, "its entries were removed", str(log))
     cut = versions[0]
     # From the newest entry backwards: stop at the newest one of a batch up to `last`.
     for version in versions if application else ():

@@ -257,6 +257,21 @@ def test_a_new_generation_has_the_tables_of_the_one_before(tmp_path):
     assert list_backups(backups) == [made.name]
 
 
+def test_a_backup_amid_refreshes_goes_on_with_the_rows_of_the_generation_that_is_live_in_it(tmp_path):
+    lakehouse, backups = whole_lakehouse(tmp_path / "home"), tmp_path / "backups"
+    expected, made = rows(lakehouse), []
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(lambda: [run_job(SPARK, lakehouse, TOTALS, FullRefresh()) for _ in range(5)])
+        while not running.done():
+            made.append(back_up(lakehouse, backups))
+        running.result()
+    for backup in made:
+        restore(backups, again := Lakehouse(tmp_path / backup.name), backup.name)
+        assert [one for one in check(again).findings if one.is_damage] == []
+        assert run_job(SPARK, again, TOTALS).counts.events == 0
+        assert rows(again) == expected
+
+
 def test_a_killed_backup_leaves_the_earlier_ones_and_the_next_one_sweeps(tmp_path):
     lakehouse, backups = small_lakehouse(tmp_path / "home"), tmp_path / "backups"
     first = back_up(lakehouse, backups)
