@@ -26,20 +26,21 @@ from benchmarks.runs import FILES, Figures, by_turns, listed, print_table, ride_
 from benchmarks.usage import PeakMemory
 from keyfold import Lakehouse, build_job, build_session
 from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.runners import Runners
 from keyfold.session import SparkSettings
 from spark_jobs.jobs.registry import JOBS
 
 _BATCH_BYTES = f"{RunOptions().max_bytes_per_batch}b"
 
 
-def keyfold(spark: SparkSession, home: Path) -> int:
+def keyfold(spark: Runners, home: Path) -> int:
     """Run the shipped job, and return the number of rows written, as both contestants do."""
     job = build_job(JOBS["ride_summaries"])
-    return run_job(spark, Lakehouse(home), job).counts.rows["ride_summaries"]
+    return run_job(Lakehouse(home), job, runners=spark).counts.rows["ride_summaries"]
 
 
-def native(spark: SparkSession, home: Path) -> int:
-    reader = spark.readStream.format("delta").option("maxBytesPerTrigger", _BATCH_BYTES)
+def native(spark: Runners, home: Path) -> int:
+    reader = spark.session.readStream.format("delta").option("maxBytesPerTrigger", _BATCH_BYTES)
     summaries = (
         reader.load(str(Lakehouse(home).events("ride_points")))
         .withWatermark("timestamp", "10 minutes")
@@ -57,7 +58,7 @@ def native(spark: SparkSession, home: Path) -> int:
     writer = summaries.writeStream.format("delta").outputMode("append").trigger(availableNow=True)
     query = writer.option("checkpointLocation", str(home / "checkpoint")).start(str(home / "out"))
     query.awaitTermination()
-    return spark.read.format("delta").load(str(home / "out")).count()
+    return spark.session.read.format("delta").load(str(home / "out")).count()
 
 
 CONTESTANTS: dict[str, Callable[[SparkSession, Path], int]] = {"keyfold": keyfold, "native": native}
@@ -87,7 +88,8 @@ def compete(name: str, folder: Path, repeat: int) -> dict[str, Any]:
     memory = PeakMemory(os.getpid())
     memory.start()
     began = time.monotonic()
-    spark = build_session(SparkSettings.from_environment())
+    session = build_session(SparkSettings.from_environment())
+    spark = Runners("spark", session)
     session, rows = time.monotonic() - began, 0
 
     def run(size: str, home: Path) -> None:
@@ -97,7 +99,7 @@ def compete(name: str, folder: Path, repeat: int) -> dict[str, Any]:
         rows = CONTESTANTS[name](spark, home)
 
     found = by_turns({size: partial(run, size) for size in ("small", "large")}, folder, repeat)
-    spark.stop()
+    session.stop()
     figures = {size: vars(one) for size, one in found.items()}
     return {"session": session, "rows": rows, "peak_bytes": memory.stop()["all"], **figures}
 

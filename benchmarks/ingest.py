@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from pyspark.sql import SparkSession
 
 from benchmarks.runs import by_turns, listed, print_table, ride_files, spark_and_folder
 from keyfold import Lakehouse, ingest
 from keyfold.ingestion import KafkaTopic
+from keyfold.runners import Runners
 from spark_jobs.streams import RIDE_POINTS
 
 _SCHEMA = (
@@ -34,7 +34,7 @@ def main() -> None:
         against_spark(spark, folder, arguments.small, arguments.large, arguments.repeat)
 
 
-def against_spark(spark: SparkSession, folder: Path, small: int, large: int, repeat: int) -> None:
+def against_spark(spark: Runners, folder: Path, small: int, large: int, repeat: int) -> None:
     """Print whole warm runs, the slope between the two sizes, and the ratios."""
     landed = {size: ride_files(folder / f"{size}", size) for size in (small, large)}
     contestants = {"ingest": ingest_files, "spark": _spark}
@@ -80,14 +80,14 @@ def against_spark(spark: SparkSession, folder: Path, small: int, large: int, rep
     )
 
 
-def ingest_files(spark: SparkSession, source: Path | KafkaTopic, rows: int, home: Path) -> None:
+def ingest_files(spark: Runners, source: Path | KafkaTopic, rows: int, home: Path) -> None:
     """Ingest files, or a topic, into a new lakehouse."""
-    assert ingest(spark, Lakehouse(home), RIDE_POINTS, source).accepted == rows  # noqa: S101
+    assert ingest(Lakehouse(home), RIDE_POINTS, source, runners=spark).accepted == rows  # noqa: S101
 
 
-def _spark(spark: SparkSession, landing: Path, rows: int, home: Path) -> None:
+def _spark(spark: Runners, landing: Path, rows: int, home: Path) -> None:
     table = str(home / "events")
-    spark.read.schema(_SCHEMA).json(str(landing)).write.format("delta").mode("append").save(table)
+    spark.session.read.schema(_SCHEMA).json(str(landing)).write.format("delta").mode("append").save(table)
     assert pl.scan_delta(table).select(pl.len()).collect().item() == rows  # noqa: S101
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from benchmarks.runs import START, by_turns, ride_points, spark_and_folder
 from keyfold import Lakehouse, build_job
 from keyfold.keyed.runner import run_job
+from keyfold.runners import Runners
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import RIDE_POINTS, SALES, WEATHER
 
@@ -89,7 +89,7 @@ def main() -> None:
             race(spark, folder, name)
 
 
-def race(spark: SparkSession, folder: Path, name: str) -> None:
+def race(spark: Runners, folder: Path, name: str) -> None:
     our_small, native_small = measure(spark, folder, name, SMALL)
     our_large, native_large = measure(spark, folder, name, LARGE)
     our_rate = (LARGE - SMALL) / (our_large - our_small)
@@ -102,20 +102,20 @@ def race(spark: SparkSession, folder: Path, name: str) -> None:
     )
 
 
-def measure(spark: SparkSession, folder: Path, name: str, rows: int) -> tuple[float, float]:
+def measure(spark: Runners, folder: Path, name: str, rows: int) -> tuple[float, float]:
     """Seconds of the job and of the query for a number of events: the best of several runs in turn."""
     job = build_job(JOBS[name])
     table = Lakehouse(folder / f"{name}-{rows}").events(job.stream.name)
     table.parent.mkdir(parents=True)
     MADE[job.stream.name](rows).write_delta(str(table))
-    spark.read.format("delta").load(str(table)).createOrReplaceTempView("events")
+    spark.session.read.format("delta").load(str(table)).createOrReplaceTempView("events")
 
     def ours(home: Path) -> None:
         (home / "events").symlink_to(str(table.parent))
-        run_job(spark, Lakehouse(home), job)
+        run_job(Lakehouse(home), job, runners=spark)
 
     def native(home: Path) -> None:
-        spark.sql(NATIVE[name]).write.format("delta").save(f"{home}/native")
+        spark.session.sql(NATIVE[name]).write.format("delta").save(f"{home}/native")
 
     found = by_turns({"ours": ours, "native": native}, folder, REPEAT)
     return found["ours"].best, found["native"].best

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 from confluent_kafka import Producer
-from pyspark.sql import SparkSession
 
 from benchmarks.ingest import ingest_files
 from benchmarks.runs import by_turns, listed, print_table, ride_files, spark_and_folder
 from keyfold import Lakehouse, ingest
 from keyfold.ingestion import KafkaTopic
 from keyfold.ingestion.sources.kafka.settings import KafkaSettings
+from keyfold.runners import Runners
 from spark_jobs.streams import RIDE_POINTS
 from tests.kafka_broker import Broker, running_broker, why_not
 
@@ -40,7 +40,7 @@ def main() -> None:
             small_runs(spark, broker, folder, arguments.small)
 
 
-def beside_files(spark: SparkSession, broker: Broker, folder: Path, rows: int, repeat: int) -> None:
+def beside_files(spark: Runners, broker: Broker, folder: Path, rows: int, repeat: int) -> None:
     """Print the times of whole warm runs of both, and the ratio."""
     landing = ride_files(folder / "files", rows)
     topic = KafkaTopic(broker.topic(os.cpu_count() or 1), settings=KafkaSettings(broker.bootstrap))
@@ -64,7 +64,7 @@ def beside_files(spark: SparkSession, broker: Broker, folder: Path, rows: int, r
     )
 
 
-def small_runs(spark: SparkSession, broker: Broker, folder: Path, count: int) -> None:
+def small_runs(spark: Runners, broker: Broker, folder: Path, count: int) -> None:
     """Print the time of runs that each read 100 messages, in the same lakehouse."""
     topic = KafkaTopic(broker.topic(2), settings=KafkaSettings(broker.bootstrap))
     lakehouse, took = Lakehouse(folder / "small"), []
@@ -73,7 +73,7 @@ def small_runs(spark: SparkSession, broker: Broker, folder: Path, count: int) ->
         landing = ride_files(folder / f"few-{number}", 100, 100 + number)
         began = time.monotonic()
         _produce(producer, topic.name, landing)
-        assert ingest(spark, lakehouse, RIDE_POINTS, topic).accepted == 100  # noqa: S101
+        assert ingest(lakehouse, RIDE_POINTS, topic, runners=spark).accepted == 100  # noqa: S101
         if number:
             took.append(time.monotonic() - began)
     figures = ", ".join(f"{name} {np.percentile(took, part):.3f}" for name, part in (("median", 50), ("99th", 99)))

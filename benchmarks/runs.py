@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TypeVar
 
 import polars as pl
-from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.usage import processor_seconds
 from keyfold import build_session
+from keyfold.runners import Runners
 from keyfold.session import SparkSettings
 from spark_jobs.simulation import ride_points_table
 
@@ -27,12 +27,12 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @contextmanager
-def spark_and_folder() -> Iterator[tuple[SparkSession, Path]]:
+def spark_and_folder() -> Iterator[tuple[Runners, Path]]:
     """Start Spark by the environment's settings, and create a temporary folder; both end with the context."""
     spark = build_session(SparkSettings.from_environment())
     try:
         with tempfile.TemporaryDirectory(prefix="keyfold-bench-", ignore_cleanup_errors=True) as folder:
-            yield spark, Path(folder)
+            yield Runners("spark", spark), Path(folder)
     finally:
         spark.stop()
 

@@ -8,14 +8,13 @@ import statistics
 import time
 from datetime import timedelta
 
-from pyspark.sql import SparkSession
-
 from benchmarks.runs import POINTS_A_RIDE, START, spark_and_folder
 from keyfold import Lakehouse, build_job
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import create_table
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file
+from keyfold.runners import Runners
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.simulation import ride_points_table
 from spark_jobs.streams import RIDE_POINTS
@@ -50,12 +49,12 @@ def main() -> None:
     print(f"files of the journal: {files}, of the state: {state}")
 
 
-def _timed(spark: SparkSession, lakehouse: Lakehouse, number: int | None) -> float:
+def _timed(spark: Runners, lakehouse: Lakehouse, number: int | None) -> float:
     """Seconds of a run after some new events have landed (None: after none)."""
     if number is not None:
         _land(lakehouse, number)
     began = time.monotonic()
-    run_job(spark, lakehouse, build_job(JOBS[JOB]))
+    run_job(lakehouse, build_job(JOBS[JOB]), runners=spark)
     return time.monotonic() - began
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from keyfold.keyed.reporting.conservation import assert_nothing_lost
     from keyfold.lakehouse import Lakehouse
     from keyfold.project import Project
+    from keyfold.runners import Runners
     from keyfold.runs import ingest_continuously, run, run_continuously
     from keyfold.session import build_session
     from keyfold.state.reading.reader import read_state
@@ -60,6 +61,7 @@ __all__ = [
     "OutputTable",
     "Project",
     "Rule",
+    "Runners",
     "Source",
     "Step",
     "StepFailed",
@@ -97,6 +99,7 @@ _MODULES = {
     "keyfold.keyed.job.template": ("JobTemplate",),
     "keyfold.lakehouse": ("Lakehouse",),
     "keyfold.project": ("Project",),
+    "keyfold.runners": ("Runners",),
     "keyfold.runs": ("ingest_continuously", "run", "run_continuously"),
     "keyfold.session": ("build_session",),
     "keyfold.state.reading.reader": ("read_state",),

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import batch, ingest
@@ -22,6 +21,7 @@ from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
+from keyfold.runners import Runners
 from keyfold.session import SparkSettings, build_session
 from keyfold.session.workers import check_shared
 from spark_jobs.jobs.registry import JOBS
@@ -69,12 +69,12 @@ def _job() -> Any:
     return build_job(JOBS["ride_summaries"], {"close": "complete", "watermark_delay": "30d"})
 
 
-def _rides(spark: SparkSession, lakehouse: Lakehouse) -> dict[str, Any]:
+def _rides(spark: Runners, lakehouse: Lakehouse) -> dict[str, Any]:
     simulate("ride_points", Path(str(lakehouse.landing("ride_points"))), size=30, seed=3, files=6)
     # However little there is, workers read it, in parts.
     batch._HERE_BYTES, batch._SPLIT_BYTES = 0, 4_000
-    ingested = ingest(spark, lakehouse, RIDE_POINTS)
-    ran = run_job(spark, lakehouse, _job(), Incremental(advance_to=datetime(2026, 12, 31, tzinfo=UTC)))
+    ingested = ingest(lakehouse, RIDE_POINTS, runners=spark)
+    ran = run_job(lakehouse, _job(), Incremental(advance_to=datetime(2026, 12, 31, tzinfo=UTC)), runners=spark)
     return {
         "accepted": ingested.accepted,
         "events": ran.totals.events,

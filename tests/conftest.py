@@ -10,9 +10,9 @@ from typing import Any
 
 import hypothesis
 import pytest
-from pyspark.sql import SparkSession
 
 from keyfold.lakehouse import Lakehouse
+from keyfold.runners import Runners
 from keyfold.session import SparkSettings, build_session
 from tests.chaos.table import lines_of
 from tests.chaos.tally import Tally
@@ -118,7 +118,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runners]:
+    """Runners that do all work on Spark."""
     two = {"spark.sql.shuffle.partitions": "2"}
     with ExitStack() as running:
         settings = SparkSettings(master="local[2]", conf=two)
@@ -134,7 +135,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         with long_lived_java():
             session = build_session(settings)
         running.callback(session.stop)
-        yield session
+        yield Runners("spark", session)
 
 
 @pytest.fixture(scope="session")

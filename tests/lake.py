@@ -12,7 +12,7 @@ from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.runner import RunSummary, run_job
 from keyfold.lakehouse.reading import scan_table
-from keyfold.testing import local_spark
+from keyfold.runners import Runners
 from tests.keyfold.keyed.toy_jobs import START, clicks
 
 Row = tuple[Any, ...]
@@ -30,7 +30,7 @@ class Lake:
 
     def __init__(self, place: Lakehouse | Path | str, session: Any = None) -> None:
         self.lakehouse = place if isinstance(place, Lakehouse) else Lakehouse(place)
-        self.session = session or local_spark()
+        self.session = session or Runners("local")
         self.landed = 0
 
     def put(self, events: pl.DataFrame, stream: str = "clicks", **options: Any) -> None:
@@ -49,10 +49,10 @@ class Lake:
         landing.mkdir(parents=True, exist_ok=True)
         self.landed += 1
         events.write_parquet(str(landing / f"{self.landed:04}.parquet"))
-        keyfold.ingest(self.session, self.lakehouse, stream)
+        keyfold.ingest(self.lakehouse, stream, runners=self.session)
 
     def run(self, job: keyfold.KeyedJob, *mode: Any, **options: Any) -> RunSummary:
-        return run_job(self.session, self.lakehouse, job, *mode, **options)
+        return run_job(self.lakehouse, job, *mode, **options, runners=self.session)
 
     def rows(self, table: str, *columns: str) -> list[Row]:
         """The rows of a table in one order, in all of its columns or in some."""

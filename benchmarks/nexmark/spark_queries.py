@@ -10,11 +10,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from benchmarks.nexmark.events import KINDS
 from benchmarks.nexmark.flink_queries import QUERIES as FLINK_QUERIES
 from benchmarks.nexmark.streams import STREAMS
+from keyfold.runners import Runners
 
 _TEN = "window(dateTime, '10 seconds') AS w"
 SPARK_QUERIES: dict[int, str] = {
@@ -35,10 +36,10 @@ _UPDATED = frozenset({17, 18})
 _KINDS = {"int64": "bigint", "string": "string", "timestamp[us, tz=UTC]": "timestamp"}
 
 
-def run_on_spark(spark: SparkSession, files: str, folder: str, number: int, files_a_batch: int) -> dict[str, Any]:
+def run_on_spark(spark: Runners, files: str, folder: str, number: int, files_a_batch: int) -> dict[str, Any]:
     """Run a query over all files into a Delta table, without earlier state; totals are written as changes."""
     shutil.rmtree(folder, ignore_errors=True)
-    session = spark.newSession()
+    session = spark.session.newSession()
     # Two partitions, as Keyfold has on two cores. RocksDB, since the state of joins does not fit into the heap.
     session.conf.set("spark.sql.shuffle.partitions", "2")
     provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

@@ -8,8 +8,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 import keyfold
 from benchmarks.nexmark.events import KINDS
 from benchmarks.nexmark.queries import QUERIES, Query
@@ -19,18 +17,19 @@ from keyfold import Lakehouse
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.runner import RunOptions
+from keyfold.runners import Runners
 from keyfold.runs.jobs import JobRun
 from keyfold.stream import INGESTED_AT
 from keyfold.times import from_micros
 
 
-def take_in(spark: SparkSession, lakehouse: Lakehouse, files: Path, kinds: Iterable[str] = KINDS) -> int:
+def take_in(spark: Runners, lakehouse: Lakehouse, files: Path, kinds: Iterable[str] = KINDS) -> int:
     """Ingest the new files of a folder; returns the number of events."""
-    return sum(keyfold.ingest(spark, lakehouse, STREAMS[kind], files / kind).accepted for kind in kinds)
+    return sum(keyfold.ingest(lakehouse, STREAMS[kind], files / kind, runners=spark).accepted for kind in kinds)
 
 
 def run_query(
-    spark: SparkSession,
+    spark: Runners,
     lakehouse: Lakehouse,
     query: Query,
     close: datetime | None = None,
@@ -42,11 +41,11 @@ def run_query(
         # Event time of a job by arrival is processing time: close its windows in a minute.
         is_by_arrival = close is not None and job.time_from == INGESTED_AT
         mode = Incremental(datetime.now(UTC) + timedelta(minutes=1) if is_by_arrival else close)
-        runs.append(keyfold.run(spark, lakehouse, job, mode, options=options))
+        runs.append(keyfold.run(lakehouse, job, mode, options=options, runners=spark))
     return runs
 
 
-def _ingest(spark: SparkSession, home: str, files: str, kinds: list[str]) -> dict[str, Any]:
+def _ingest(spark: Runners, home: str, files: str, kinds: list[str]) -> dict[str, Any]:
     """Ingest files into new tables."""
     lakehouse = Lakehouse(home)
     for kind in kinds:
@@ -55,7 +54,7 @@ def _ingest(spark: SparkSession, home: str, files: str, kinds: list[str]) -> dic
     return {"rows": take_in(spark, lakehouse, Path(files), kinds)}
 
 
-def _keyfold(spark: SparkSession, home: str, number: int, close: int, batch_bytes: int) -> dict[str, Any]:
+def _keyfold(spark: Runners, home: str, number: int, close: int, batch_bytes: int) -> dict[str, Any]:
     """Run the jobs of a query over all events, without earlier state."""
     lakehouse, query = Lakehouse(home), QUERIES[number]
     for job in query.jobs:
@@ -77,7 +76,8 @@ _COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {"ingest": _ingest, "keyfo
 
 
 def main() -> None:
-    spark = keyfold.build_session()
+    session = keyfold.build_session()
+    spark = keyfold.Runners("spark", session)
     for line in sys.stdin:
         command = json.loads(line)
         try:
@@ -85,7 +85,7 @@ def main() -> None:
         except Exception as error:
             reply = {"error": str(error)[:600]}
         print("#reply " + json.dumps(reply), flush=True)
-    spark.stop()
+    session.stop()
 
 
 if __name__ == "__main__":

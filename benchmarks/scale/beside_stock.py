@@ -15,12 +15,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from benchmarks.scale.balances import bookings, first_state
 from benchmarks.usage import processor_seconds
 from keyfold import build_session
+from keyfold.runners import Runners
 from keyfold.session import SparkSettings
 
 _COLD, _KEYS_A_FILE = 2, 1_000_000
@@ -59,13 +60,14 @@ def main() -> None:
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.driver.memory": "6g",
     }
-    spark = build_session(SparkSettings(conf=conf))
+    session = build_session(SparkSettings(conf=conf))
+    spark = Runners("spark", session)
     with tempfile.TemporaryDirectory(prefix="keyfold-scale-") as folder:
         _measure(spark, Path(folder), given.keys, given.events, given.batches)
-    spark.stop()
+    session.stop()
 
 
-def _measure(spark: SparkSession, folder: Path, keys: int, events: int, batches: int) -> None:
+def _measure(spark: Runners, folder: Path, keys: int, events: int, batches: int) -> None:
     for name in ("seed", "events"):
         (folder / name).mkdir()
     for first in range(0, keys, _KEYS_A_FILE):
@@ -83,8 +85,8 @@ def _measure(spark: SparkSession, folder: Path, keys: int, events: int, batches:
         used.append(processor_seconds(os.getpid()))
         sizes.append(_new_bytes(folder / "checkpoint", known))
 
-    seed = spark.read.schema(_ROW).parquet(str(folder / "seed")).groupBy("account")
-    stream = spark.readStream.schema(_ROW).option("maxFilesPerTrigger", 1).parquet(str(folder / "events"))
+    seed = spark.session.read.schema(_ROW).parquet(str(folder / "seed")).groupBy("account")
+    stream = spark.session.readStream.schema(_ROW).option("maxFilesPerTrigger", 1).parquet(str(folder / "events"))
     kept = stream.groupBy("account").transformWithState(Balances(), _ROW, "Append", "None", initialState=seed)
     writer = kept.writeStream.foreachBatch(on_batch).option("checkpointLocation", str(folder / "checkpoint"))
     query = writer.trigger(availableNow=True).start()

@@ -12,8 +12,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from benchmarks.scale.balances import BOOKING, START, STREAM, balances, bookings, first_state
 from benchmarks.usage import PeakMemory, bytes_written, processor_seconds_of
 from keyfold import Lakehouse, build_session
@@ -24,6 +22,7 @@ from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import create_table
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file
+from keyfold.runners import Runners
 from keyfold.session import SparkSettings
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 
@@ -94,7 +93,8 @@ def measure(cell: Cell, folder: Path) -> dict[str, Any]:
     memory = PeakMemory(os.getpid())
     # KEYFOLD_SPARK_CONF is used too, so that settings of Spark can be tried.
     conf = SparkSettings.from_environment().conf | {"spark.sql.shuffle.partitions": str(cell.partitions)}
-    spark, result = build_session(SparkSettings(conf=conf)), asdict(cell)
+    session, result = build_session(SparkSettings(conf=conf)), asdict(cell)
+    spark = Runners("spark", session)
     lakehouse, job = Lakehouse(folder / "home"), balances(cell.key_groups)
     create_table(lakehouse.events(STREAM), BOOKING)
     result |= seed(spark, lakehouse, cell, folder)
@@ -109,15 +109,15 @@ def measure(cell: Cell, folder: Path) -> dict[str, Any]:
     def on_batch(progress: Progress, counts: Counts) -> None:
         samples.take()
 
-    ran = run_job(spark, lakehouse, job, options=RunOptions(largest, on_batch))
+    ran = run_job(lakehouse, job, options=RunOptions(largest, on_batch), runners=spark)
     if ran.counts.events != cell.events * (cell.batches + _COLD):
         raise SystemExit(f"{cell}: {ran.counts.events} events were counted")
     result |= {"peak": memory.stop(), **_of_a_batch(samples, cell)}
-    spark.stop()
+    session.stop()
     return result
 
 
-def seed(spark: SparkSession, lakehouse: Lakehouse, cell: Cell, folder: Path) -> dict[str, Any]:
+def seed(spark: Runners, lakehouse: Lakehouse, cell: Cell, folder: Path) -> dict[str, Any]:
     """Build the full state, and return the time and size of that."""
     source = folder / "seed"
     source.mkdir()

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from keyfold.cli.known_names import require_known
-from keyfold.cli.options import DEFAULT_HOME, AsJson, Continuous, Every, Home, Metrics
-from keyfold.cli.spark import spark_of_environment, when_needed
+from keyfold.cli.options import DEFAULT_HOME, AsJson, Continuous, Every, Home, Metrics, RunnerChoice
+from keyfold.cli.running import runners_for
 from keyfold.cli.terminal import failures, progress_of, report, until_signal, warn
 from keyfold.ingestion import IngestSummary
 from keyfold.ingestion import ingest as ingest_files
@@ -60,6 +60,7 @@ def ingest(
     continuous: Continuous = False,
     every: Every = None,
     metrics: Metrics = None,
+    runner: RunnerChoice = None,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
@@ -77,17 +78,16 @@ def ingest(
         landing = find_landing(streams[0].name, source, start=start, on_gap=on_gap, anew=topic_anew)
         if not rebuild:  # a rebuild reads the folders and topics of earlier runs
             require_landing(lakehouse, streams[0], landing)
-        # Small batches are read in this process.
-        spark = stack.enter_context(when_needed(lambda: spark_of_environment(home), home))
+        runners = stack.enter_context(runners_for(runner, home))
         show = stack.enter_context(progress_of("ingest"))
-        read = (spark, lakehouse, project_streams()[stream], landing)
+        read, how = (lakehouse, project_streams()[stream], landing), {"on_batch": show, "runners": runners}
         if rebuild:
-            summary = rebuild_tables(*read, sharing=streams, settle=length, on_batch=show)
+            summary = rebuild_tables(*read, sharing=streams, settle=length, **how)
             warn([f"jobs that have read events.{stream} start over now: `keyfold run JOB --full-refresh`"])
         elif continuous:
-            summary = ingest_continuously(*read, sharing=streams, settle=length, on_batch=show, **until_stopped)
+            summary = ingest_continuously(*read, sharing=streams, settle=length, **how, **until_stopped)
         else:
-            summary = ingest_files(*read, sharing=streams, settle=length, reread_changed=reread_changed, on_batch=show)
+            summary = ingest_files(*read, sharing=streams, settle=length, reread_changed=reread_changed, **how)
         summaries = (summary, *summary.shared)
         # Streams that share a landing warn of the same files.
         warn(list(dict.fromkeys(line for one in summaries for line in one.describe())))

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from keyfold.journal.clock import LOOK_EVERY
+from keyfold.runners import Choice
 
 DEFAULT_HOME = ".keyfold"
 
@@ -24,6 +25,15 @@ Parameters = Annotated[
 Continuous = Annotated[
     bool,
     typer.Option("--continuous", help="Run until interrupted (SIGINT, SIGTERM); the current batch is finished first."),
+]
+
+RunnerChoice = Annotated[
+    Choice | None,
+    typer.Option(
+        "--runner",
+        help="Where work is done: `local` in this process, `spark`, or `auto` by the planned bytes (KEYFOLD_LOCAL_BELOW) "
+        "[default: KEYFOLD_RUNNER, else auto].",
+    ),
 ]
 
 Every = Annotated[

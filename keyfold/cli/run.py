@@ -13,9 +13,10 @@ from keyfold.cli.options import (
     Home,
     Metrics,
     Parameters,
+    RunnerChoice,
     given_pairs,
 )
-from keyfold.cli.spark import spark_of_environment
+from keyfold.cli.running import runners_for
 from keyfold.cli.terminal import failures, progress_of, report, until_signal, usage_faults, warn
 from keyfold.errors import KeyfoldError
 from keyfold.journal.records import Progress
@@ -50,6 +51,7 @@ def run(
     continuous: Continuous = False,
     every: Every = None,
     metrics: Metrics = None,
+    runner: RunnerChoice = None,
     batch_mib: Annotated[
         int,
         typer.Option(
@@ -75,7 +77,7 @@ def run(
         with usage_faults():
             keyed_job = build_job(project_jobs()[job], given, born_with)
         until_stopped = until_signal(every, metrics) if continuous else {}
-        with spark_of_environment(home) as spark, progress_of(job) as report_progress:
+        with runners_for(runner, home) as runners, progress_of(job) as report_progress:
 
             def on_batch(progress: Progress, _: Counts) -> None:
                 report_progress(progress)
@@ -85,12 +87,12 @@ def run(
             if with_consumers and isinstance(mode, FullRefresh):
                 consumers = consumers_of(lakehouse, job, project_jobs())
                 done, *consumer_runs = refresh_with_consumers(
-                    spark, lakehouse, keyed_job, consumers, mode, options=options
+                    lakehouse, keyed_job, consumers, mode, options=options, runners=runners
                 )
             elif continuous:
-                done = run_continuously(spark, lakehouse, keyed_job, options=options, **until_stopped)
+                done = run_continuously(lakehouse, keyed_job, options=options, **until_stopped, runners=runners)
             else:
-                done = run_job(spark, lakehouse, keyed_job, mode, options=options)
+                done = run_job(lakehouse, keyed_job, mode, options=options, runners=runners)
         runs = [done, *consumer_runs]
         warn(line for one in runs for line in one.warnings)
         summary = run_summary(done) | (

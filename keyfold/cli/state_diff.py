@@ -3,13 +3,12 @@
 import sys
 from contextlib import ExitStack
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from pyspark.sql import SparkSession
 
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
-from keyfold.cli.spark import spark_of_environment
+from keyfold.cli.running import runners_for
 from keyfold.cli.state_jobs import job_or_name, require_job_or_state
 from keyfold.cli.terminal import failures, report
 from keyfold.errors import KeyfoldError
@@ -41,7 +40,7 @@ def diff(
     with failures(), ExitStack() as stack:
         lakehouse = Lakehouse(home)
         require_job_or_state(lakehouse, job)
-        difference = _diff(stack.enter_context(spark_of_environment(home)), lakehouse, job, before, after)
+        difference = _diff(stack.enter_context(runners_for(None, home)), lakehouse, job, before, after)
         summary = difference.summary()
         written = asdict(difference.write(to, style)) if to is not None else None
         report({**asdict(summary), "written": written}, as_json, _text(summary, to))
@@ -50,7 +49,7 @@ def diff(
             sys.stdout.writelines(f"{line}\n" for line in json_lines(shown, difference.key, "jsonl"))
 
 
-def _diff(spark: SparkSession, lakehouse: Lakehouse, job: str, before: str, after: str) -> StateDiff:
+def _diff(spark: Any, lakehouse: Lakehouse, job: str, before: str, after: str) -> StateDiff:
     if before.startswith(_TABLE):
         raise KeyfoldError("give the state first, then the table that it is compared with")
     state_before = _state(spark, lakehouse, job, before)
@@ -59,7 +58,7 @@ def _diff(spark: SparkSession, lakehouse: Lakehouse, job: str, before: str, afte
     return diff_states(state_before, _state(spark, lakehouse, job, after))
 
 
-def _state(spark: SparkSession, lakehouse: Lakehouse, job: str, text: str) -> StateRows:
+def _state(spark: Any, lakehouse: Lakehouse, job: str, text: str) -> StateRows:
     name, colon, number = text.partition(":")
     if text.isdigit():
         name, colon, number = LIVE, ":", text

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, given_columns
-from keyfold.cli.spark import spark_of_environment
+from keyfold.cli.running import runners_for
 from keyfold.cli.state_jobs import job_or_name
 from keyfold.cli.terminal import failures, report
 from keyfold.errors import KeyfoldError
@@ -90,15 +90,15 @@ def read(
         lakehouse = Lakehouse(home)
         # Spark takes seconds to start, so an unknown job is reported before.
         keyed_job = None if job is None else job_or_name(lakehouse, job, generation)
-        spark = stack.enter_context(spark_of_environment(home))
+        spark = stack.enter_context(runners_for(None, home))
         if checkpoint is not None:
             keys = [_columns_of(text) for text in key or []]
             if style == "keyed-json":
-                variables = read_variables(spark, checkpoint, operator=operator, batch=batch, keys=keys)
+                variables = read_variables(spark.session, checkpoint, operator=operator, batch=batch, keys=keys)
                 rows = variables.select(wanted) if wanted else variables
             else:
                 rows = read_checkpoint(
-                    spark,
+                    spark.session,
                     checkpoint,
                     part,
                     operator=operator,
@@ -130,8 +130,8 @@ def listing(
     """List jobs with their generations, branches and retained batches, or the parts of a checkpoint's state."""
     with failures():
         if checkpoint is not None:
-            with spark_of_environment(home) as spark:
-                parts = parts_of(spark, checkpoint)
+            with runners_for(None, home) as spark:
+                parts = parts_of(spark.session, checkpoint)
             lines = [
                 f"{one.name}: {one.kind} of operator {one.operator} ({one.operator_name}), {one.partitions} partitions, "
                 f"batches {one.first_batch} to {one.last_batch}"
@@ -158,7 +158,7 @@ def stats(
     with failures():
         lakehouse = Lakehouse(home)
         keyed_job = job_or_name(lakehouse, job, generation)
-        with spark_of_environment(home) as spark:
+        with runners_for(None, home) as spark:
             rows = read_state(spark, lakehouse, keyed_job, generation=generation, batch=batch)
             statistics = state_statistics(lakehouse, rows, last)
         report(asdict(statistics), as_json, "\n".join(_statistics_lines(statistics)))

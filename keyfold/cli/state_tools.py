@@ -2,17 +2,15 @@
 
 import inspect
 from collections.abc import Callable
-from contextlib import nullcontext
-from typing import Annotated, Any, cast, get_origin
+from typing import Annotated, Any, get_origin
 
 import annotated_types
 import typer
 from pydantic.fields import FieldInfo
-from pyspark.sql import SparkSession
 
 from keyfold.cli.known_names import require_known
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, given_pairs, given_values
-from keyfold.cli.spark import spark_of_environment
+from keyfold.cli.running import runners_for
 from keyfold.cli.state_jobs import build_live_job
 from keyfold.cli.terminal import failures, progress_of, report, usage_faults
 from keyfold.errors import KeyfoldError
@@ -45,11 +43,9 @@ def command_of(tool: type[StateTool], summary: str = "", **fixed: Any) -> Callab
             lakehouse = Lakehouse(home)
             parameters = getattr(asked, "parameters", {})
             jobs = [build_live_job(lakehouse, name, parameters) for name in asked.job_names(lakehouse)]
-            # Start Spark only if needed: Java takes seconds to start.
-            session = spark_of_environment(home) if asked.needs_spark else nullcontext(cast(SparkSession, None))
-            with session as spark, progress_of(subject) as report_progress:
+            with runners_for(None, home) as runners, progress_of(subject) as report_progress:
                 options = RunOptions(on_batch=lambda progress, _: report_progress(progress))
-                outcome = asked.act(Work(spark, lakehouse, jobs, options))
+                outcome = asked.act(Work(runners, lakehouse, jobs, options))
             report(outcome.summary, as_json, outcome.text)
 
     fields = {name: _parameter(one) for name, one in tool.model_fields.items() if name not in fixed}

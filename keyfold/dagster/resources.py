@@ -1,6 +1,7 @@
 """Build Dagster's resources, a Spark session and the lakehouse, from environment variables.
 
 KEYFOLD_HOME     the lakehouse directory; default: `.keyfold` in the working directory
+KEYFOLD_RUNNER   auto, local or spark; KEYFOLD_LOCAL_BELOW: planned bytes below which `auto` needs no Spark
 KEYFOLD_ENV      a row of `ENVIRONMENTS`; default: `local`
 KEYFOLD_SPARK_*  MASTER, PACKAGES, SHIP and CONF override that row; see `SparkSettings.from_environment`. CONF may contain
                  secrets, so Dagster gets only the variable's name and reads its value when a run begins
@@ -8,7 +9,6 @@ KEYFOLD_SPARK_*  MASTER, PACKAGES, SHIP and CONF override that row; see `SparkSe
 
 import os
 from collections.abc import Mapping
-from contextlib import ExitStack
 from datetime import timedelta
 from threading import Thread
 from typing import Any, Self
@@ -16,13 +16,12 @@ from typing import Any, Self
 import dagster as dg
 from dagster_pyspark import PySparkResource
 from pydantic import ConfigDict, Field, PrivateAttr, model_validator
-from pyspark import SparkContext
-from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError, Misconfigured
 from keyfold.lakehouse import Lakehouse
-from keyfold.session import SparkSettings, build_session
-from keyfold.session.interrupts import work_ends_on_interrupt
+from keyfold.runners import Choice, Runners
+from keyfold.runners.choice import LOCAL_BELOW
+from keyfold.session import SparkSettings
 from keyfold.session.settings import parse_conf
 from keyfold.session.targets import check_target
 from keyfold.storage.place import Place
@@ -41,11 +40,11 @@ SPARK_CONF_VARIABLE = "KEYFOLD_SPARK_CONF"
 
 
 class SparkResource(PySparkResource):
-    """Extends dagster-pyspark's resource by checked settings, packages, and stopping the session.
+    """Extends dagster-pyspark's resource by checked settings and packages, and by a session that starts only if it is needed.
 
-    It provides a plain `SparkSession`, which all steps of a run share (in-process executor). The session is stopped after the
-    run only if the run started it. A run in a process that already has a session (a test, a notebook) uses that session, and
-    fails if its settings differ.
+    It provides `keyfold.Runners`, whose session all steps of a run share (in-process executor); `runners.session` is a plain
+    `SparkSession`. The session is stopped after the run only if the run started it. A run in a process that already has a
+    session (a test, a notebook) uses that session, and fails if its settings differ.
     """
 
     # Pydantic's errors repeat the input, which may be a secret.
@@ -73,13 +72,20 @@ class SparkResource(PySparkResource):
         default_factory=list,
         description="Import names of further Python packages to ship to a cluster's workers, besides keyfold and the project",
     )
-    _started: bool = PrivateAttr(default=False)
-    _watched: ExitStack = PrivateAttr(default_factory=ExitStack)
+    runner: Choice = Field(
+        default="auto",
+        description="Where work is done: auto (by the planned bytes), local (in the run's process) or spark",
+    )
+    local_below: int = Field(
+        default=LOCAL_BELOW, ge=0, description="Planned bytes below which `auto` does the work in the run's process"
+    )
+    _made: Runners | None = PrivateAttr(default=None)
 
     @classmethod
-    def of(cls, settings: SparkSettings, further_config: str = "") -> Self:
-        """Build the resource from checked settings, and a variable of further settings."""
+    def of(cls, settings: SparkSettings, further_config: str = "", **chosen: Any) -> Self:
+        """Build the resource from checked settings, a variable of further settings, and the choice of a runner."""
         return cls(
+            **chosen,
             spark_config=settings.conf,
             further_config=further_config,
             master=settings.master,
@@ -110,22 +116,26 @@ class SparkResource(PySparkResource):
             conf={**self.spark_config, **further, **self.for_run},
         )
 
-    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        self._started = SparkContext._active_spark_context is None
-        self._spark_session = build_session(self.settings)
-        self._watched.enter_context(work_ends_on_interrupt(self._spark_session))
+    @property
+    def spark_session(self) -> Any:
+        """The run's session; it is started if there is none."""
+        return self.runners.session if self._made is None else self._made.session
 
-    def create_resource(self, context: dg.InitResourceContext) -> SparkSession:
-        return self.spark_session
+    @property
+    def runners(self) -> Runners:
+        """The runners of a run; they start a session only where work needs one."""
+        return Runners(self.runner, self.settings, self.local_below)
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        self._made = self.runners
+
+    def create_resource(self, context: dg.InitResourceContext) -> Runners:
+        assert self._made is not None  # noqa: S101 - Dagster sets a resource up first
+        return self._made
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        self._watched.close()
-        if self._started:
-            # An interrupt may have cut off a call to Java, after which this thread's connection answers one call late.
-            # Another thread has its own connection.
-            stopper = Thread(target=self.spark_session.stop, name="stop-spark")
-            stopper.start()
-            stopper.join()
+        if self._made is not None:
+            self._made.__exit__(None, None, None)
 
 
 class LakehouseResource(dg.ConfigurableResource[Lakehouse]):
@@ -164,9 +174,10 @@ def resources_from(environment: Mapping[str, str] = os.environ) -> dict[str, dg.
     home = lakehouse_home(environment)
     settings = settings.for_home(home)
     check_target(settings.master, {**base.conf, **given.conf}, home, environment)
+    runners = Runners.from_environment(environment=environment)
     further = dg.EnvVar(SPARK_CONF_VARIABLE) if environment.get(SPARK_CONF_VARIABLE) else ""
     return {
-        "spark": SparkResource.of(settings, further),
+        "spark": SparkResource.of(settings, further, runner=runners.choice, local_below=runners.local_below),
         "lakehouse": LakehouseResource(home=str(home)),
     }
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from keyfold.dagster.resources import SparkResource
 from keyfold.errors import Misconfigured
+from keyfold.runners import Choice
 
 _SIZE = r"^[1-9][0-9]{0,5}[mg]$"
 
@@ -24,6 +25,7 @@ class SparkForRun(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
+    runner: Choice | None = Field(None, description="Where this run's work is done: auto, local or spark.")
     driver_memory: str | None = Field(None, pattern=_SIZE, description="Java heap of the driver, such as 4g or 512m.")
     executor_memory: str | None = Field(None, pattern=_SIZE, description="Java heap of each executor of a cluster.")
     executor_cores: int | None = Field(
@@ -54,7 +56,7 @@ class SparkForRun(BaseModel):
         }
         given = {name: str(value) for name, value in conf.items() if value is not None}
         master = f"local[{self.cores}]" if is_local and self.cores else spark.master
-        return {**_values(spark), "for_run": given, "master": master}
+        return {**_values(spark), "for_run": given, "master": master, "runner": self.runner or spark.runner}
 
 
 def closed(resources: Mapping[str, dg.ConfigurableResource[Any]]) -> dict[str, dg.ResourceDefinition]:

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.arrays import DamagedArrayError, open_array
@@ -32,16 +31,12 @@ from keyfold.lakehouse.commits import digest_of
 from keyfold.lakehouse.data_files import WrittenFile, write_data_file
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.reading import read_parquet
-from keyfold.session.workers import check_shared
+from keyfold.runners import Runner, Runners
 from keyfold.stream import Stream
 from keyfold.times import micros
 
 _SPLIT_BYTES = 8 << 20
 """Minimum bytes of a split: less is not worth a data file."""
-
-_HERE_BYTES = _SPLIT_BYTES
-"""Batches up to this size, which would be one split, are read in this process, since a Spark job takes at least 0.1 s
-(1,000 rows: 0.08 s here, 0.16 s in a job; 33,000 rows, 8 MB: 0.20 s and 0.27 s)."""
 
 _ROWS_AT_ONCE = 4_000_000
 
@@ -80,11 +75,11 @@ class Share:
     access: TopicAccess | None
 
 
-def work(spark: SparkSession, lakehouse: Lakehouse, share: Share) -> IngestDone:
+def work(runners: Runners, lakehouse: Lakehouse, share: Share) -> IngestDone:
     """Read the inputs of a batch, write its data files, and return the commit record, which is not written yet.
 
     Args:
-        spark: distributes the work.
+        runners: choose where the work is done.
         lakehouse: the lakehouse that the plan's source may be relative to.
         share: the batch.
 
@@ -96,8 +91,7 @@ def work(spark: SparkSession, lakehouse: Lakehouse, share: Share) -> IngestDone:
     began = time.monotonic()
     reached("work: before")
     plan, birth, stream = share.plan, share.birth, share.stream
-    # A small batch does not ask Spark, which the command line starts when it is first asked.
-    parallelism = 1 if plan.size <= _SPLIT_BYTES else spark.sparkContext.defaultParallelism
+    runner = runners.for_bytes(plan.size)
     splits = [
         Split(
             stream=stream,
@@ -114,12 +108,12 @@ def work(spark: SparkSession, lakehouse: Lakehouse, share: Share) -> IngestDone:
             files=tuple((place, one) for place, one in inputs if isinstance(one, AdmittedFile)),
             ranges=tuple((place, one) for place, one in inputs if isinstance(one, OffsetRange)),
         )
-        for inputs in _splits(plan, parallelism)
+        for inputs in _splits(plan, runner.parallelism)
     ]
     # Created here, once, and not by each of the workers that write to it.
     if stream.event_id:
         birth.segments.mkdir(exist_ok=True)
-    results = _read(spark, lakehouse, splits)
+    results = _read(runner, lakehouse, splits)
     reached("work: files written")
     done = _done(share, splits, results, began)
     reached("work: after")
@@ -190,16 +184,13 @@ def _splits(plan: IngestPlan, parallelism: int) -> list[tuple[tuple[int, Admitte
     return [tuple(split) for split in splits if split]
 
 
-def _read(spark: SparkSession, lakehouse: Lakehouse, splits: Sequence[Split]) -> list[SplitResult]:
-    if sum(one.size for split in splits for _, one in (*split.files, *split.ranges)) <= _HERE_BYTES:
-        results = [read_split(split) for split in splits]
-    else:
-        # Without this check, landing files that only this machine has would be deferred as removed.
-        check_shared(spark, lakehouse.home)
-        if splits[0].topic is None:
-            check_shared(spark, splits[0].landing, writable=False)
-        # An RDD: only names and counts are collected, and planning a query would take 0.1 s.
-        results = spark.sparkContext.parallelize(splits, len(splits)).map(read_split).collect()
+def _read(runner: Runner, lakehouse: Lakehouse, splits: Sequence[Split]) -> list[SplitResult]:
+    # Without this check, landing files that only this machine has would be deferred as removed.
+    runner.check_shared(lakehouse.home)
+    if splits and splits[0].topic is None:
+        runner.check_shared(splits[0].landing, writable=False)
+    # Only names and counts are collected.
+    results = runner.map(read_split, splits)
     # Workers return faults instead of raising them, since Spark would retry and bury the reason in a stack trace.
     if refused := [result.refused for result in results if result.refused]:
         raise KeyfoldError(refused[0])

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from keyfold.errors import IncompatibleState
 from keyfold.ingestion.admission import Admission, select_files
@@ -28,6 +27,7 @@ from keyfold.journal.records import Progress, seconds_left
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.fail_points import reached
+from keyfold.runners import Runners
 from keyfold.stream import Stream
 from keyfold.times import to_iso
 
@@ -36,7 +36,7 @@ class IngestRun:
     """An ingest run of one stream.
 
     Args:
-        spark: distributes the work.
+        runners: choose where the work is done.
         lakehouse: the lakehouse of the tables.
         streams: all streams that share the landing, its own first.
         stream: the stream, one of them.
@@ -46,14 +46,14 @@ class IngestRun:
 
     def __init__(
         self,
-        spark: SparkSession,
+        runners: Runners,
         lakehouse: Lakehouse,
         streams: Sequence[Stream],
         stream: Stream,
         landing: Landing,
         on_batch: Callable[[Progress], None] | None,
     ) -> None:
-        self._spark, self._lakehouse, self._streams, self._on_batch = spark, lakehouse, tuple(streams), on_batch
+        self._runners, self._lakehouse, self._streams, self._on_batch = runners, lakehouse, tuple(streams), on_batch
         self._stream, self._landing, self._birth = stream, landing, open_ingest(lakehouse, stream)
         self._journal = ingest_journal(lakehouse, stream.name)
         self._known = KnownFiles(self._birth.folder, self._journal, self._birth.where, self._birth.remedy)
@@ -168,7 +168,7 @@ class IngestRun:
 
     def _read(self, plan: IngestPlan, access: TopicAccess | None) -> IngestDone:
         share = Share(self._stream, self._streams, self._birth, plan, self._last, self._segments, access)
-        return work(self._spark, self._lakehouse, share)
+        return work(self._runners, self._lakehouse, share)
 
     def _commit(self, done: IngestDone) -> None:
         """Commit the files of a commit record to the tables. Idempotent."""

@@ -11,8 +11,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 
-from pyspark.sql import SparkSession
-
 from keyfold.errors import KeyfoldError, NotFound
 from keyfold.ingestion.ingest_records import IngestSummary, added
 from keyfold.ingestion.ingest_settings import REBUILD, RECORD
@@ -26,13 +24,13 @@ from keyfold.journal.records import Progress
 from keyfold.lakehouse import Lakehouse, exclusive, read_json, write_json
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import move_file, move_tree, sync_folder
+from keyfold.runners import Runners
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
 from keyfold.stream.sharing import check_sharing
 
 
 def rebuild(
-    spark: SparkSession,
     lakehouse: Lakehouse,
     stream: Stream,
     landing: Landing | None = None,
@@ -40,6 +38,7 @@ def rebuild(
     sharing: Sequence[Stream] = (),
     settle: timedelta = timedelta(0),
     on_batch: Callable[[Progress], None] | None = None,
+    runners: Runners | None = None,
 ) -> IngestSummary:
     """Move a stream's tables and its ingest's records aside, and read all of its landing folders and topics again.
 
@@ -52,7 +51,7 @@ def rebuild(
             is read.
         sharing: all streams that share the stream's landing, its own first. The tables of the others stay.
         settle: as for `ingest`.
-        on_batch: as for `ingest`.
+        on_batch, runners: as for `ingest`.
 
     Raises:
         KeyfoldError: no landing folder exists (nothing was moved), or as `ingest`. Run it again to continue.
@@ -76,7 +75,7 @@ def rebuild(
                 summary
                 for source in begun["sources"]
                 for summary in ingest_under_lock(
-                    spark,
+                    runners or Runners.from_environment(),
                     lakehouse,
                     streams,
                     _landing(lakehouse, source, landing),

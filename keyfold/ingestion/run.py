@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 
-from pyspark.sql import SparkSession
-
 from keyfold.errors import KeyfoldError, Misconfigured, NotFound
 from keyfold.ingestion.ingest_records import IngestSummary, together
 from keyfold.ingestion.ingest_run import IngestRun
@@ -16,6 +14,7 @@ from keyfold.ingestion.sources.files import Landing
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic
 from keyfold.journal.records import Progress
 from keyfold.lakehouse import Lakehouse, exclusive
+from keyfold.runners import Runners
 from keyfold.storage.place import local_path
 from keyfold.storage.reachable import check_conditions
 from keyfold.stream import Stream
@@ -23,7 +22,6 @@ from keyfold.stream.sharing import check_sharing
 
 
 def ingest(
-    spark: SparkSession,
     lakehouse: Lakehouse,
     stream: Stream,
     landing: Landing | None = None,
@@ -33,6 +31,7 @@ def ingest(
     reread_changed: bool = False,
     on_batch: Callable[[Progress], None] | None = None,
     max_bytes_per_batch: int = MAX_BYTES_PER_BATCH,
+    runners: Runners | None = None,
 ) -> IngestSummary:
     """Ingest everything new in a landing folder or topic. If it is killed at any moment, run it again.
 
@@ -44,7 +43,6 @@ def ingest(
     named after. Each stream has its own journal, so a stream that is added later reads the earlier files too.
 
     Args:
-        spark: the session.
         lakehouse: the lakehouse of the tables.
         stream: the stream.
         landing: the folder, read with its subfolders, or the topic; by default the stream's landing folder.
@@ -55,6 +53,7 @@ def ingest(
         reread_changed: read files again that changed after they were read. Rows already in the tables are dropped by id.
         on_batch: called after each batch is committed.
         max_bytes_per_batch: maximum bytes of a batch's files, or of one larger file. A message counts as `MESSAGE_BYTES`.
+        runners: choose where the work is done, by default as the environment says (`Runners.from_environment`).
 
     Raises:
         KeyfoldError: the folder is missing or cannot be read, Kafka does not answer, the topic was replaced or unread
@@ -64,8 +63,7 @@ def ingest(
     Example:
         >>> import keyfold
         >>> from spark_jobs.streams import STREAMS
-        >>> with keyfold.build_session() as spark:  # doctest: +SKIP
-        ...     keyfold.ingest(spark, keyfold.Lakehouse("~/lakehouse"), STREAMS["ride_points"]).accepted
+        >>> keyfold.ingest(keyfold.Lakehouse("~/lakehouse"), STREAMS["ride_points"]).accepted  # doctest: +SKIP
         1200
     """
     streams = check_sharing(sharing or [stream])
@@ -74,7 +72,7 @@ def ingest(
             _check_reread(one)
     with ingest_lock(lakehouse, streams, landing) as folder:
         summaries = ingest_under_lock(
-            spark,
+            runners or Runners.from_environment(),
             lakehouse,
             streams,
             folder,
@@ -140,7 +138,7 @@ def require_landing(lakehouse: Lakehouse, stream: Stream, landing: Landing | Non
 
 
 def ingest_under_lock(
-    spark: SparkSession,
+    runners: Runners,
     lakehouse: Lakehouse,
     streams: Sequence[Stream],
     landing: Landing,
@@ -157,7 +155,7 @@ def ingest_under_lock(
 
     Args:
         streams: all streams that share the landing, its own first.
-        spark, lakehouse, landing, settle, reread_changed, on_batch, max_bytes_per_batch: as for `ingest`.
+        runners, lakehouse, landing, settle, reread_changed, on_batch, max_bytes_per_batch: as for `ingest`.
         only: the only stream whose rows are ingested; None for all streams.
         checksums_every: how often checksums are recorded.
         any_age: accept events of any age, ignoring the streams' `max_age`.
@@ -165,7 +163,7 @@ def ingest_under_lock(
     began = time.monotonic()
     wanted = [stream for stream in streams if only is None or stream.name == only]
     try:
-        runs = [IngestRun(spark, lakehouse, streams, stream, landing, on_batch) for stream in wanted]
+        runs = [IngestRun(runners, lakehouse, streams, stream, landing, on_batch) for stream in wanted]
         # Plans of a killed run first: otherwise their files would be found new and planned twice.
         pending = [run.begin() for run in runs]
         for run, plans in zip(runs, pending, strict=True):

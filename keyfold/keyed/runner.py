@@ -7,11 +7,9 @@ and then plans and processes new events. `keyed/running` has the work of a batch
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-
-from pyspark.sql import SparkSession
 
 from keyfold.journal.clock import LOOK_EVERY, read_clock
 from keyfold.keyed.generation.batch_records import ClockRecord, Counts, KeyedPlan
@@ -26,7 +24,8 @@ from keyfold.keyed.running.batches import Batches, OnBatch
 from keyfold.keyed.running.damage import damage_diagnosed
 from keyfold.keyed.running.opening import check_inputs_exist, generation_of_run
 from keyfold.lakehouse import Lakehouse, exclusive
-from keyfold.session.gateway import check_java
+from keyfold.runners import Runners
+from keyfold.session.finishing import batches_are_finished
 from keyfold.times import in_utc
 
 
@@ -52,6 +51,7 @@ class RunSummary:
         counts: counts of this run.
         totals: counts of the generation so far; `open_events` is the number of events in open state now.
         watermark: the watermark after the run; None before any event.
+        runner: which runner the last batch of the run had, and why; None without a batch.
         batch_seconds: duration of each batch.
         seconds: duration of the whole run.
         warnings: problems that do not fail the run, such as a clock jump or an `idle_after` that is too short.
@@ -63,18 +63,19 @@ class RunSummary:
     counts: Counts
     totals: Counts
     watermark: datetime | None
+    runner: str | None
     batch_seconds: tuple[float, ...]
     seconds: float
     warnings: tuple[str, ...] = ()
 
 
 def run_job(
-    spark: SparkSession,
     lakehouse: Lakehouse,
     job: KeyedJob,
     mode: RunMode = NEW_EVENTS,
     *,
     options: RunOptions | None = None,
+    runners: Runners | None = None,
 ) -> RunSummary:
     """Process all new events, advance time, and return; `keyfold.run` also sends the new rows to their topics.
 
@@ -85,7 +86,7 @@ def run_job(
     options = options or RunOptions()
     span = (mode.since, mode.until) if isinstance(mode, Replay) else (None, None)
     advance_to = None if mode.advance_to is None else in_utc(mode.advance_to)
-    with _opened(spark, lakehouse, job, mode, options) as run:
+    with _opened(runners or Runners.from_environment(), lakehouse, job, mode, options) as run:
         run.to_the_end(RunBounds(options.max_bytes_per_batch, *span, advance_to))
         if isinstance(mode, FullRefresh):
             # Readers see the old tables until the new generation has read all events.
@@ -94,7 +95,7 @@ def run_job(
 
 
 def fill_beside(
-    spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, mode: FullRefresh, options: RunOptions
+    lakehouse: Lakehouse, job: KeyedJob, mode: FullRefresh, options: RunOptions, *, runners: Runners
 ) -> tuple[Generation, RunSummary]:
     """Read all events into a new generation that is not live yet; the caller holds the job's lock.
 
@@ -103,8 +104,8 @@ def fill_beside(
     """
     with damage_diagnosed(lakehouse, job):
         check_inputs_exist(lakehouse, job)
-        with generation_of_run(spark, lakehouse, job, mode) as generation:
-            run = _Run(spark, lakehouse, job, generation, mode.name, options)
+        with generation_of_run(runners, lakehouse, job, mode) as generation:
+            run = _Run(runners, lakehouse, job, generation, mode.name, options)
             run.to_the_end(
                 RunBounds(options.max_bytes_per_batch, advance_to=mode.advance_to and in_utc(mode.advance_to))
             )
@@ -112,13 +113,13 @@ def fill_beside(
 
 
 def run_continuously(
-    spark: SparkSession,
     lakehouse: Lakehouse,
     job: KeyedJob,
     *,
     every: timedelta = LOOK_EVERY,
     stop: threading.Event | None = None,
     options: RunOptions | None = None,
+    runners: Runners | None = None,
 ) -> RunSummary:
     """Process events as they arrive, until `stop` is set. Time advances and timers fire without events too.
 
@@ -130,14 +131,15 @@ def run_continuously(
         KeyfoldError: as `run_job`; or Spark's Java process has ended.
     """
     options = options or RunOptions()
-    with _opened(spark, lakehouse, job, NEW_EVENTS, options) as run:
+    finishing = batches_are_finished() if stop else nullcontext()
+    with finishing, _opened(runners or Runners.from_environment(), lakehouse, job, NEW_EVENTS, options) as run:
         run.until(stop or threading.Event(), every, RunBounds(options.max_bytes_per_batch))
         return run.summary()
 
 
 @contextmanager
 def _opened(
-    spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, mode: RunMode, options: RunOptions
+    runners: Runners, lakehouse: Lakehouse, job: KeyedJob, mode: RunMode, options: RunOptions
 ) -> Iterator["_Run"]:
     """Lock the job and open its generation."""
     with damage_diagnosed(lakehouse, job):
@@ -145,16 +147,16 @@ def _opened(
         check_inputs_exist(lakehouse, job)
         with (
             exclusive(lakehouse.job(job.name), f"job {job.name}"),
-            generation_of_run(spark, lakehouse, job, mode) as generation,
+            generation_of_run(runners, lakehouse, job, mode) as generation,
         ):
-            yield _Run(spark, lakehouse, job, generation, mode.name, options)
+            yield _Run(runners, lakehouse, job, generation, mode.name, options)
 
 
 @dataclass
 class _Run:
     """One run of a job on one generation."""
 
-    spark: SparkSession
+    runners: Runners
     lakehouse: Lakehouse
     job: KeyedJob
     generation: Generation
@@ -168,6 +170,7 @@ class _Run:
         # An ordered set: a continuous run plans every few seconds, and repeats its warnings.
         self._warnings: dict[str, None] = {}
         self._batch_seconds: list[float] = []
+        self._runner: str | None = None
         self._clock: ClockRecord | None = None
         self._lookups = KeptLookups(
             f"job {self.job.name}", self.job.lookups, self.lakehouse.home, self.generation.folder
@@ -202,7 +205,7 @@ class _Run:
             done = self._journal.last_done()
             while wait_for_news(tables, done, stop, every, last):
                 # On a silent stream no other call would notice that Java has ended.
-                check_java()
+                self.runners.check_alive()
                 began, planned = time.monotonic(), self._plan(wanted)
                 last = LastPlanned(began, planned.clock.processing_time)
                 if planned.plans:
@@ -227,6 +230,7 @@ class _Run:
             counts=totals - self._before,
             totals=totals,
             watermark=watermark(self.generation),
+            runner=self._runner,
             batch_seconds=tuple(self._batch_seconds),
             seconds=time.monotonic() - self._began,
             warnings=tuple(self._warnings),
@@ -254,11 +258,12 @@ class _Run:
         return planned
 
     def _work(self, next_plan: Callable[[], KeyedPlan | None]) -> None:
-        batches = Batches(self.spark, self.lakehouse, self.job, self.generation, next_plan, self.options.on_batch)
+        batches = Batches(self.runners, self.lakehouse, self.job, self.generation, next_plan, self.options.on_batch)
         try:
             batches.work()
         finally:
             self._batch_seconds += batches.seconds
+            self._runner = batches.runner or self._runner
 
 
 def watermark(generation: Generation) -> datetime | None:

@@ -2,7 +2,7 @@
 
 Each file that holds a row with one of the new keys is rewritten without that row; small files are rewritten as one, together
 with the new rows. Other files do not change. A large table is divided into `leaves`, small files that each hold a range of
-key hashes, so that few changed keys rewrite few bytes. Spark's workers do large merges, this process does small ones.
+key hashes, so that few changed keys rewrite few bytes.
 
 The commit fails if any process has committed since the table was read, since the rows of that commit were not merged.
 """
@@ -10,6 +10,7 @@ The commit fails if any process has committed since the table was read, since th
 import time
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -17,7 +18,6 @@ import polars as pl
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
-from pyspark.sql import SparkSession
 
 from keyfold.errors import IncompatibleState, InvalidData
 from keyfold.lakehouse.commits import add_action, commit_once, has_taken
@@ -34,19 +34,20 @@ from keyfold.lakehouse.leaves import (
     ranges_of,
 )
 from keyfold.lakehouse.rewriting import Divided, File, Outcome, Rewriting, Shortened, Task, Together
+from keyfold.runners import Runners
 from keyfold.storage.place import Place
 
 _TOGETHER = 64 << 20
 """Small files are rewritten as one up to this many bytes. Otherwise each batch would add a small file that all later batches
 have to read."""
 
-_HERE = 128 << 20
-"""Merges up to this many bytes run in this process, which is as fast as the workers of one machine."""
-
 _RECENT = 16 << 20
 _SHARE = 32
 """Recent files become leaves beyond this many bytes, and beyond this share of the leaves' bytes. Until then each batch may
 rewrite them."""
+
+_SHARE_BYTES = 16 << 20
+"""Bytes of a merge that a task of the runner rewrites."""
 
 _MANY = 64
 """A batch with more keys per leaf than this rewrites all leaves as large files. Leaves begin with half a key per leaf."""
@@ -59,7 +60,7 @@ _PRECISION = timedelta(milliseconds=1)
 
 
 def merge_files(
-    spark: SparkSession,
+    runners: Runners,
     table: Place,
     files: Sequence[WrittenFile],
     key: Sequence[str],
@@ -70,7 +71,7 @@ def merge_files(
     """Upsert the rows of staged files by key, unless the table already has this batch.
 
     Args:
-        spark: its workers do what is too much for this process.
+        runners: choose where the work is done.
         table: an existing Delta table.
         files: files staged in its folder; without any, nothing is committed.
         key: the columns of the key: never NULL, one row per key in the table and in the staged files.
@@ -96,7 +97,7 @@ def merge_files(
             "correct the job, and run it with --full-refresh"
         )
     there = _files_of(delta, keys.select(rewriting.key), is_divided=hash_of is not None)
-    outcomes = _rewrite(spark, rewriting, _tasks(rewriting, files, there, keys), keys)
+    outcomes = _rewrite(runners, rewriting, _tasks(rewriting, files, there, keys), keys)
     reached("merge: rows written")
     actions: list[AddAction | RemoveAction] = [add_action(one) for outcome in outcomes for one in outcome.written]
     sizes, now = {file.path: file.bytes for file in there}, time.time_ns() // 1_000_000
@@ -168,15 +169,12 @@ def _divisions(there: Sequence[File], total: int) -> list[Task]:
     ]
 
 
-def _rewrite(spark: SparkSession, rewriting: Rewriting, tasks: Sequence[Task], keys: pl.DataFrame) -> list[Outcome]:
-    if sum(task.size for task in tasks) <= _HERE:
-        outcomes = list(rewriting.run(tasks, keys))
-    else:
-        # Only names and counts are collected. As leaves are small, each Spark task takes many.
-        context = spark.sparkContext
-        large = sum(task.size >= _TOGETHER // 4 for task in tasks)
-        slices = min(len(tasks), max(large, 4 * context.defaultParallelism))
-        outcomes = context.parallelize(tasks, slices).mapPartitions(rewriting).collect()
+def _rewrite(runners: Runners, rewriting: Rewriting, tasks: Sequence[Task], keys: pl.DataFrame) -> list[Outcome]:
+    runner = runners.for_bytes(sum(task.size for task in tasks))
+    # Leaves are small, so that each item has many of them. Only names and counts are collected.
+    count = min(len(tasks), 1 + sum(task.size for task in tasks) // _SHARE_BYTES)
+    shares = [tasks[at::count] for at in range(count)]
+    outcomes = [outcome for done in runner.map(partial(rewriting.run, keys=keys), shares) for outcome in done]
     if faults := [outcome.fault for outcome in outcomes if outcome.fault]:
         raise OSError(*faults[0])
     return outcomes

@@ -3,7 +3,7 @@
 Readers do not see the written files until the merge's commit names them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from errno import EIO, ENOENT
@@ -121,10 +121,6 @@ class Rewriting:
     def rows(self, paths: Sequence[str]) -> pl.LazyFrame:
         """Return the rows of files."""
         return scan_in_columns([self.table / path for path in paths], self.schema)
-
-    def __call__(self, tasks: Iterable["Task"]) -> list[Outcome]:
-        """Run merge tasks in a Spark task."""
-        return self.run(list(tasks), self.keys())
 
     def run(self, tasks: Sequence["Task"], keys: pl.DataFrame) -> list[Outcome]:
         """Run merge tasks."""

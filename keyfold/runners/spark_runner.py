@@ -1,39 +1,99 @@
-"""Execute functions over record batches as plain Spark jobs: `mapInArrow`, `repartition`, `mapInArrow`."""
+"""Execute functions over record batches as plain Spark jobs: `mapInArrow`, `repartition`, `mapInArrow`.
+
+Only calls that classic Spark and Spark Connect both have are used.
+"""
 
 import gc
-from collections.abc import Iterable, Iterator
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from keyfold.runners.runner import PARTITION, OnBatches
+from keyfold.runners.runner import PARTITION, Item, OnBatches, Result
+from keyfold.runners.shared_folders import check_folder
+from keyfold.storage.place import Place
+
+_RESULTS = pa.schema([("number", pa.int64()), ("result", pa.binary())])
+_TASKS_PER_CORE = 2
 
 
 class SparkRunner:
-    """Executes functions in the tasks of a Spark session."""
+    """Executes functions in the tasks of a Spark session, of classic Spark or of Spark Connect."""
 
     def __init__(self, session: SparkSession) -> None:
-        # A session of its own, so that its settings are not those of the caller's session.
-        self._session = session.newSession()
+        self._session = session
+        # A session of its own, so that its settings are not those of the caller's session. Spark Connect has no such call.
+        with suppress(PySparkException, NotImplementedError):
+            self._session = session.newSession()
         # Rows are few and large blobs: an Arrow batch of them must stay below the 2 GiB that a binary array can hold.
         self._session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(256 << 20))
+        self._shared: set[tuple[Place, bool]] = set()
 
     @property
     def parallelism(self) -> int:
         """Number of tasks that run at the same time."""
-        return self._session.sparkContext.defaultParallelism
+        context: Any = None
+        with suppress(PySparkException, AttributeError, NotImplementedError):
+            context = self._session.sparkContext
+        # A client of Spark Connect cannot ask for the number of cores.
+        return context.defaultParallelism if context else int(self._session.conf.get(_SHUFFLE_PARTITIONS) or 2)
+
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """As `Runner.map`."""
+        if not items:
+            return []
+        packed = [pickle.dumps(item) for item in items]
+
+        def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    result = pickle.dumps(function(pickle.loads(packed[number])))  # noqa: S301 - pickled above
+                    yield pa.record_batch([pa.array([number], pa.int64()), pa.array([result], pa.binary())], _RESULTS)
+
+        rows = self._session.range(0, len(items), 1, len(items)).mapInArrow(
+            _in_worker(work), from_arrow_schema(_RESULTS)
+        )
+        return [pickle.loads(row.result) for row in sorted(rows.collect())]  # noqa: S301 - pickled by our tasks
 
     def exchange(
         self, read: OnBatches, numbers: range, shuffled: pa.Schema, partitions: int, work: OnBatches, made: pa.Schema
     ) -> pa.Table:
         """As `Runner.exchange`."""
-        rows = self._session.range(numbers.start, numbers.stop, 1, self.parallelism)
+        rows = self._session.range(numbers.start, numbers.stop, 1, min(len(numbers), self.parallelism))
         # With a number of partitions, so that Spark does not coalesce them.
         rows = rows.mapInArrow(_in_worker(read), from_arrow_schema(shuffled)).repartition(partitions, PARTITION)
-        return rows.mapInArrow(_in_worker(work), from_arrow_schema(made)).toArrow()
+        found = rows.mapInArrow(_in_worker(work), from_arrow_schema(made)).collect()
+        return pa.Table.from_pylist([row.asDict() for row in found], made)
+
+    def check_shared(self, folder: Place, *, writable: bool = True) -> None:
+        """As `Runner.check_shared`; folders that were checked before are not checked again."""
+        if self._is_on_this_machine() or (folder, writable) in self._shared:
+            return
+        # More tasks than cores, so that every executor is likely to get one.
+        tasks = _TASKS_PER_CORE * max(2, self.parallelism)
+        check_folder(folder, lambda look: self.map(look, range(tasks)), writable=writable)
+        self._shared.add((folder, writable))
+
+    def check_alive(self) -> None:
+        """As `Runner.check_alive`."""
+        from keyfold.session.gateway import check_java  # noqa: PLC0415 - not needed by clients of Spark Connect
+
+        check_java()
+
+    def _is_on_this_machine(self) -> bool:
+        with suppress(PySparkException, AttributeError, NotImplementedError):
+            return str(self._session.sparkContext.master).startswith("local")
+        return False
+
+
+_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 def _in_worker(function: OnBatches) -> OnBatches:

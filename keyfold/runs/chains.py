@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
-from pyspark.sql import SparkSession
-
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.generation.generations import Generation, live_generation_name
 from keyfold.keyed.generation.going_live import finish_going_live, go_live
@@ -14,6 +12,7 @@ from keyfold.keyed.job.job_chains import in_order, made_of
 from keyfold.keyed.job.template import JobTemplate
 from keyfold.keyed.runner import RunOptions, RunSummary, fill_beside
 from keyfold.lakehouse import Lakehouse, exclusive
+from keyfold.runners import Runners
 from keyfold.runs.jobs import JobRun, published
 from keyfold.sinks.kafka import Publisher
 from keyfold.state.changing.promoting import to_promote
@@ -34,18 +33,18 @@ def consumers_of(lakehouse: Lakehouse, producer: str, templates: Mapping[str, Jo
 
 
 def refresh_with_consumers(
-    spark: SparkSession,
     lakehouse: Lakehouse,
     job: KeyedJob,
     consumers: Sequence[KeyedJob],
     mode: FullRefresh | None = None,
     *,
     options: RunOptions | None = None,
+    runners: Runners | None = None,
 ) -> list[JobRun]:
     """Read all events again into new generations of a job and of its consumers, which go live in one step.
 
     Args:
-        spark, lakehouse, options: as in `run`.
+        lakehouse, options, runners: as in `run`.
         job: the producer.
         consumers: the result of `consumers_of`.
         mode: its `advance_to` applies to the producer; the consumers' event time follows.
@@ -53,20 +52,20 @@ def refresh_with_consumers(
     Raises:
         KeyfoldError: as `run`, for any of the jobs; all live generations stay as they are.
     """
-    mode, options = mode or FullRefresh(), options or RunOptions()
+    mode, options, runners = mode or FullRefresh(), options or RunOptions(), runners or Runners.from_environment()
     with _held(lakehouse, [job.name, *(one.name for one in consumers)]):
-        first = fill_beside(spark, lakehouse, job, mode, options)
-        summaries = [first[1], *_go_live(spark, lakehouse, first[0], consumers, options)]
+        first = fill_beside(lakehouse, job, mode, options, runners=runners)
+        summaries = [first[1], *_go_live(runners, lakehouse, first[0], consumers, options)]
     return _all_published(lakehouse, [job, *consumers], summaries)
 
 
 def refresh_all(
-    spark: SparkSession, lakehouse: Lakehouse, jobs: Sequence[str], templates: Mapping[str, JobTemplate]
+    lakehouse: Lakehouse, jobs: Sequence[str], templates: Mapping[str, JobTemplate], *, runners: Runners
 ) -> list[JobRun]:
     """Refresh jobs, each once and with its consumers, with the parameters of their live generations.
 
     Args:
-        spark, lakehouse: as in `run`.
+        lakehouse, runners: as in `run`.
         jobs: names of the jobs, each after all jobs that it reads.
         templates: the jobs of the project, by name.
 
@@ -79,18 +78,18 @@ def refresh_all(
         if name not in {run.job for run in runs}:
             consumers = consumers_of(lakehouse, name, templates)
             job = configured_job(lakehouse, templates[name])
-            runs += refresh_with_consumers(spark, lakehouse, job, consumers)
+            runs += refresh_with_consumers(lakehouse, job, consumers, runners=runners)
     return runs
 
 
 def promote_with_consumers(
-    spark: SparkSession,
     lakehouse: Lakehouse,
     job: str,
     branch: str,
     consumers: Sequence[KeyedJob],
     *,
     options: RunOptions | None = None,
+    runners: Runners | None = None,
 ) -> tuple[Generation, list[JobRun]]:
     """Make a branch of a job live, together with new generations of its consumers, which read the branch's tables.
 
@@ -104,12 +103,14 @@ def promote_with_consumers(
             for one in consumers:
                 finish_going_live(lakehouse, one.name)
             return generation, []
-        summaries = _go_live(spark, lakehouse, generation, consumers, options or RunOptions())
+        summaries = _go_live(
+            runners or Runners.from_environment(), lakehouse, generation, consumers, options or RunOptions()
+        )
     return generation, _all_published(lakehouse, consumers, summaries)
 
 
 def _go_live(
-    spark: SparkSession,
+    runners: Runners,
     lakehouse: Lakehouse,
     producer: Generation,
     consumers: Sequence[KeyedJob],
@@ -120,7 +121,7 @@ def _go_live(
     for consumer in consumers:
         # To this view of the lakehouse, the new generations are the live ones.
         ahead = lakehouse.seeing({one.record["job"]: one.name for one in made})
-        generation, summary = fill_beside(spark, ahead, consumer, FullRefresh(), options)
+        generation, summary = fill_beside(ahead, consumer, FullRefresh(), options, runners=runners)
         made.append(generation)
         summaries.append(summary)
     go_live(lakehouse, *made)

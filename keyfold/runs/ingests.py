@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 
-from pyspark.sql import SparkSession
-
 from keyfold.ingestion import IngestSummary, Landing
 from keyfold.ingestion.continuous import follow_landing
 from keyfold.ingestion.ingest_records import together
@@ -17,6 +15,7 @@ from keyfold.journal.clock import LOOK_EVERY
 from keyfold.journal.records import Progress
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_ingest
+from keyfold.runners import Runners
 from keyfold.runs.health import samples_of_ingest, served
 from keyfold.runs.reporting import reported, written_by_ingest
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_ingest
@@ -25,7 +24,6 @@ from keyfold.stream.sharing import check_sharing
 
 
 def ingest_continuously(
-    spark: SparkSession,
     lakehouse: Lakehouse,
     stream: Stream,
     landing: Landing | None = None,
@@ -37,6 +35,7 @@ def ingest_continuously(
     on_batch: Callable[[Progress], None] | None = None,
     metrics: str | None = None,
     on_warning: Callable[[str], None] | None = None,
+    runners: Runners | None = None,
 ) -> IngestSummary:
     """Ingest files or messages as they arrive, until `stop` is set; the batch in progress is finished first.
 
@@ -44,7 +43,7 @@ def ingest_continuously(
     waits for it. If DAGSTER_HOME is set, Dagster shows what was written (`keyfold.runs.reporting`).
 
     Args:
-        spark, lakehouse, stream, landing, sharing, on_batch: as in `ingest`.
+        lakehouse, stream, landing, sharing, on_batch, runners: as in `ingest`.
         settle: how long a file must be unchanged before it is read; 0 for producers that rename whole files into the folder.
         every: interval between two looks at the folder or topic.
         stop: ends the ingest when it is set.
@@ -59,7 +58,7 @@ def ingest_continuously(
         >>> import threading, keyfold
         >>> from spark_jobs.streams import STREAMS
         >>> stop = threading.Event()
-        >>> keyfold.ingest_continuously(spark, lakehouse, STREAMS["rides"], stop=stop)  # doctest: +SKIP
+        >>> keyfold.ingest_continuously(lakehouse, STREAMS["rides"], stop=stop)  # doctest: +SKIP
     """
     streams = check_sharing(sharing or [stream])
 
@@ -86,7 +85,7 @@ def ingest_continuously(
     ):
         ingest = partial(
             ingest_under_lock,
-            spark,
+            runners or Runners.from_environment(),
             lakehouse,
             streams,
             settle=settle,

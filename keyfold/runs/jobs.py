@@ -6,8 +6,6 @@ from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from keyfold.journal.clock import LOOK_EVERY
 from keyfold.journal.records import Progress
 from keyfold.keyed import runner
@@ -17,6 +15,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_job
+from keyfold.runners import Runners
 from keyfold.runs.health import samples_of_job, served
 from keyfold.runs.reporting import reported, written_by_job
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_job
@@ -35,12 +34,12 @@ class JobRun(RunSummary):
 
 
 def run(
-    spark: SparkSession,
     lakehouse: Lakehouse,
     job: KeyedJob,
     mode: RunMode = NEW_EVENTS,
     *,
     options: RunOptions | None = None,
+    runners: Runners | None = None,
 ) -> JobRun:
     """Run a job over its new events, and send its new rows to the topics of its tables (`KEYFOLD_KAFKA_SINKS`).
 
@@ -48,11 +47,11 @@ def run(
     have the rows, and the next run sends them.
 
     Args:
-        spark: the Spark session.
         lakehouse: the lakehouse of the input tables and of the job's own tables.
         job: the job.
         mode: `Incremental`, `FullRefresh` or `Replay`.
         options: options that change no result.
+        runners: choose where the work is done, by default as the environment says (`Runners.from_environment`).
 
     Raises:
         KeyfoldError: nothing was ingested yet, another run has locked the job, a setting does not fit the generation, journal
@@ -63,18 +62,16 @@ def run(
         >>> from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
         >>> lakehouse = keyfold.Lakehouse("~/lakehouse")
         >>> job = keyfold.configured_job(lakehouse, RIDE_SUMMARIES)
-        >>> with keyfold.build_session() as spark:  # doctest: +SKIP
-        ...     keyfold.run(spark, lakehouse, job).counts.events
+        >>> keyfold.run(lakehouse, job).counts.events  # doctest: +SKIP
         1200
     """
-    summary = runner.run_job(spark, lakehouse, job, mode, options=options)
+    summary = runner.run_job(lakehouse, job, mode, options=options, runners=runners)
     if isinstance(mode, Replay):
         return JobRun(**vars(summary))
     return published(summary, Publisher(lakehouse, job))
 
 
 def run_continuously(
-    spark: SparkSession,
     lakehouse: Lakehouse,
     job: KeyedJob,
     *,
@@ -83,6 +80,7 @@ def run_continuously(
     options: RunOptions | None = None,
     metrics: str | None = None,
     on_warning: Callable[[str], None] | None = None,
+    runners: Runners | None = None,
 ) -> JobRun:
     """Run a job over events as they arrive, until `stop` is set; the batch in progress is finished first.
 
@@ -90,7 +88,7 @@ def run_continuously(
     set, Dagster shows what was written (`keyfold.runs.reporting`).
 
     Args:
-        spark, lakehouse, job, options: as in `run`.
+        lakehouse, job, options, runners: as in `run`.
         every: interval between two looks at the input tables.
         stop: ends the run when it is set; without it the run ends with the process, or by KeyboardInterrupt.
         metrics: where `/health` and `/metrics` are served: a port of 127.0.0.1, or ADDRESS:PORT; None serves nothing.
@@ -103,7 +101,7 @@ def run_continuously(
         >>> import signal, threading, keyfold
         >>> stop = threading.Event()
         >>> _ = signal.signal(signal.SIGTERM, lambda *_: stop.set())  # doctest: +SKIP
-        >>> keyfold.run_continuously(spark, lakehouse, job, stop=stop, metrics="9100")  # doctest: +SKIP
+        >>> keyfold.run_continuously(lakehouse, job, stop=stop, metrics="9100")  # doctest: +SKIP
     """
     options = options or RunOptions()
     publisher = Publisher(lakehouse, job)
@@ -126,7 +124,7 @@ def run_continuously(
         reported(lambda: written_by_job(lakehouse, job.name), on_warning),
     ):
         summary = runner.run_continuously(
-            spark, lakehouse, job, every=every, stop=stop, options=replace(options, on_batch=on_batch)
+            lakehouse, job, every=every, stop=stop, options=replace(options, on_batch=on_batch), runners=runners
         )
     return published(summary, publisher)
 
@@ -147,6 +145,7 @@ def run_summary(summary: JobRun) -> dict[str, Any]:
         **asdict(summary.counts),
         "totals": asdict(summary.totals),
         "watermark": summary.watermark,
+        "runner": summary.runner,
         "batches": len(summary.batch_seconds),
         "seconds": round(summary.seconds, 3),
         "warnings": summary.warnings,

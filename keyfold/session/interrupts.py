@@ -17,12 +17,15 @@ from py4j.clientserver import ClientServerConnection
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from keyfold.session.finishing import is_finishing
+
 _SIGNALS = {signal.SIGINT, signal.SIGTERM}
 
 
 @contextmanager
 def work_ends_on_interrupt(session: SparkSession) -> Iterator[None]:
-    """Cancel the Spark jobs of this thread and its child threads on SIGINT and SIGTERM, besides their other handlers.
+    """Cancel the Spark jobs of this thread and its child threads on SIGINT and SIGTERM, besides their other handlers,
+    unless a run finishes its batch (`session.finishing`).
 
     Does nothing outside of Python's main thread, whose calls alone are interrupted by signals.
 
@@ -99,7 +102,7 @@ def _cut_connections_closed() -> Iterator[None]:
 def _watch(session: SparkSession, tag: str, read: int) -> None:
     with open(read, "rb", buffering=0) as signals:
         while came := signals.read(1):
-            if came[0] in _SIGNALS:
+            if came[0] in _SIGNALS and not is_finishing():
                 # If Spark has ended, so have its jobs.
                 with suppress(Py4JError, OSError):
                     session.sparkContext.cancelJobsWithTag(tag)

@@ -14,6 +14,8 @@ from keyfold.session.packages import DELTA_PACKAGE, LEFT_OUT, S3_PACKAGES, s3a_c
 from keyfold.session.redaction import SENSITIVE, secret_java_options
 from keyfold.session.targets import LOOPBACK, WHY_NOT_CONNECT, Target, cluster_defaults, target_of
 
+_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+
 _FIXED = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -34,7 +36,7 @@ _DEFAULTS = {
     "spark.log.level": "ERROR",
     "spark.redaction.regex": SENSITIVE,
     # Spark's default is 200, and a generation keeps its first value for ever. Each state partition costs a task.
-    "spark.sql.shuffle.partitions": "4",
+    _SHUFFLE_PARTITIONS: "4",
     # Spark's default is 10,000. Larger batches to and from workers were faster when measured.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
     # No limit: with one, Spark measures every column after every row, which costs as much as writing the row.
@@ -173,6 +175,12 @@ class SparkSettings(BaseModel):
         return target_of(self.master) is Target.LOCAL
 
     @property
+    def partitions(self) -> int:
+        """Number of state partitions of a new generation: Spark's setting, or the cores of a local master."""
+        given = self.conf.get(_SHUFFLE_PARTITIONS)
+        return int(given or (_local_cores(self.master) if self.is_local else _DEFAULTS[_SHUFFLE_PARTITIONS]))
+
+    @property
     def reaches_s3(self) -> bool:
         """Whether Java can reach buckets."""
         return set(S3_PACKAGES) <= set(self.packages)
@@ -219,7 +227,7 @@ def parse_conf(text: str, variable: str = "KEYFOLD_SPARK_CONF") -> dict[str, str
 
 def spark_conf(settings: SparkSettings) -> dict[str, str]:
     """Return all Spark settings of the session that `settings` describes."""
-    local = _LOCAL_DEFAULTS | {"spark.sql.shuffle.partitions": str(_local_cores(settings.master))}
+    local = _LOCAL_DEFAULTS | {_SHUFFLE_PARTITIONS: str(_local_cores(settings.master))}
     of_target = local if settings.is_local else cluster_defaults(settings.master, settings.conf)
     of_store = s3a_conf() if settings.reaches_s3 else {}
     conf = _DEFAULTS | of_target | of_store | settings.conf | _FIXED

@@ -46,9 +46,8 @@ def build_session(settings: SparkSettings | None = None) -> SparkSession:
     settings = settings or SparkSettings()
     check_target(settings.master, settings.conf)
     conf = spark_conf(settings)
-    # A private attribute: this process's session, whichever thread has started it.
     running = SparkSession._instantiatedSession
-    if running is not None and running._sc._jsc is not None:
+    if running is not None and is_running():
         check_same(dict(running.sparkContext.getConf().getAll()), conf)
         return running
     # In the environment: with the session's setting alone, workers start with another Python.
@@ -69,6 +68,13 @@ def build_session(settings: SparkSettings | None = None) -> SparkSession:
             session.stop()
             raise
     return session
+
+
+def is_running() -> bool:
+    """Whether this process has a running session."""
+    # A private attribute: this process's session, whichever thread has started it.
+    running = SparkSession._instantiatedSession
+    return running is not None and running._sc._jsc is not None
 
 
 def check_same(there: Mapping[str, str], conf: Mapping[str, str]) -> None:

@@ -1,14 +1,11 @@
-"""Check a cluster's workers before a run: that there are executors, that versions match, and that they see the lakehouse.
+"""Check a cluster's workers before a run: that there are executors, and that versions match.
 
-Without these checks, failures show late and misleadingly: a job that waits for ever, a stack trace of pickle, landing files
-that seem to be missing.
+Without these checks, failures show late and misleadingly: a job that waits for ever, a stack trace of pickle.
 """
 
 import os
 import re
-import uuid
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from threading import Event, Thread
 from typing import Any
 
@@ -16,8 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from keyfold.errors import KeyfoldError, Misconfigured, Unreachable, error_in
-from keyfold.storage.place import Place
+from keyfold.errors import KeyfoldError, Unreachable, error_in
 
 EXECUTORS_WITHIN = "spark.keyfold.executorsWithin"
 """Keyfold's own Spark setting: seconds to wait for the first executor."""
@@ -29,8 +25,6 @@ _READ_BY_WORKERS = ("KEYFOLD_ENRICHMENT_", "KEYFOLD_KAFKA_", "AWS_")
 
 _TASKS_A_CORE = 2
 _GROUP = "keyfold-workers"
-_SEEN: set[tuple[str, Place]] = set()
-"""Pairs of an application and a folder that was found to be shared with its workers."""
 
 
 def pass_environment(session: SparkSession) -> None:
@@ -63,83 +57,6 @@ def check_workers(session: SparkSession) -> None:
             "worker has as much, or other applications hold all cores (limit each with spark.cores.max). See the cluster's web "
             f"pages; {EXECUTORS_WITHIN} sets how long to wait"
         )
-
-
-def check_shared(session: SparkSession, folder: Place, *, writable: bool = True) -> None:
-    """Check that workers see a folder of the driver at the same path. Skipped on one machine, and for folders checked before.
-
-    Args:
-        session: the session of the workers.
-        folder: the folder that driver and workers read.
-        writable: whether both must write to it too.
-
-    Raises:
-        KeyfoldError: a node does not see the driver's files, may not write, or writes files that the driver does not see.
-    """
-    context = session.sparkContext
-    seen = (str(context.applicationId), folder)
-    if str(context.master).startswith("local") or seen in _SEEN:
-        return
-    if not writable:
-        _check_each(session, folder, _lister(folder, _some_names(folder)))
-    else:
-        token = f".shared-{uuid.uuid4().hex}"
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            (folder / token).write_text(token, encoding="utf-8")
-            for node, written in _check_each(session, folder, _writer(folder, token)):
-                if not (folder / written).is_file():
-                    raise Misconfigured(
-                        f"node {node} has another {folder}: this driver does not see the files that it writes there; mount one "
-                        "file system at that path on all nodes"
-                    )
-        finally:
-            for file in folder.glob(f"{token}*"):
-                file.unlink(missing_ok=True)
-    _SEEN.add(seen)
-
-
-def _check_each(session: SparkSession, folder: Place, look: Callable[..., Iterator[Any]]) -> list[tuple[str, str]]:
-    found = _on_workers(session, look) or []
-    if wrong := sorted({f"node {node}: {fault}" for node, fault, _ in found if fault}):
-        raise Misconfigured(
-            f"{folder} is not shared with Spark's workers ({'; '.join(wrong)}); mount one file system at that path on all "
-            "nodes, where the executors' user may read and write this user's files; if it is in a bucket, let every node "
-            "reach the store"
-        )
-    return [(node, written) for node, _, written in found]
-
-
-def _writer(folder: Place, token: str) -> Callable[[Iterable[Any]], Iterator[tuple[str, str, str]]]:
-    def look(_: Iterable[Any]) -> Iterator[tuple[str, str, str]]:
-        import socket  # noqa: PLC0415 - pickled whole: it runs in a worker
-
-        node, own = socket.gethostname(), f"{token}-{uuid.uuid4().hex}"
-        try:
-            if (folder / token).read_text(encoding="utf-8") != token:
-                raise OSError("another file")  # noqa: TRY301 - reported as any other fault
-            (folder / own).write_text("", encoding="utf-8")
-        except OSError as error:
-            yield node, f"{error.strerror or error}", ""
-        else:
-            yield node, "", own
-
-    return look
-
-
-def _lister(folder: Place, names: list[str]) -> Callable[[Iterable[Any]], Iterator[tuple[str, str, str]]]:
-    def look(_: Iterable[Any]) -> Iterator[tuple[str, str, str]]:
-        import socket  # noqa: PLC0415 - pickled whole: it runs in a worker
-
-        gone = [name for name in names if not (folder / name).exists()]
-        fault = "" if folder.is_dir() and not gone else f"no {gone[0] if gone else 'such folder'} there"
-        yield socket.gethostname(), fault, ""
-
-    return look
-
-
-def _some_names(folder: Place) -> list[str]:
-    return [path.name for path in islice(folder.iterdir(), 3)]
 
 
 def _on_workers(

@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable
 from pydantic import create_model
-from pyspark.sql import SparkSession
 
 from assets import rides
 from keyfold.dagster.assets.keyed_asset import conservation_check, keyed_assets
@@ -19,8 +18,8 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.parameters import JobParameters
 from keyfold.keyed.job.template import JobTemplate
 from keyfold.lakehouse import Lakehouse
+from keyfold.runners import Runners
 from keyfold.runs import run
-from keyfold.testing import local_spark
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from spark_jobs.simulation import SimulationSummary, simulate
 from spark_jobs.streams import RIDE_POINTS
@@ -33,12 +32,12 @@ CHECKS = [stream_check(RIDE_POINTS), conservation_check(RIDE_SUMMARIES)]
 
 
 @pytest.fixture(scope="module")
-def spark() -> SparkSession:
-    return local_spark()
+def spark() -> Runners:
+    return Runners("local")
 
 
 def materialize(
-    spark: SparkSession,
+    spark: Runners,
     lakehouse: Lakehouse,
     *,
     job_config: dict[str, Any] | None = None,

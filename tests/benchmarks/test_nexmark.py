@@ -12,7 +12,7 @@ from benchmarks.nexmark.queries import QUERIES, Query
 from benchmarks.nexmark.spark_worker import run_query, take_in
 from benchmarks.nexmark.stateless import SIDE_INPUT
 from keyfold.lakehouse import fail_points
-from keyfold.testing import local_spark
+from keyfold.runners import Runners
 
 IN_ORDER = Events(50_000, rate=1_000, chunk=16_700)
 OUT_OF_ORDER = Events(50_000, rate=1_000, chunk=16_700, seed=2, disorder=True)
@@ -25,7 +25,7 @@ class Play:
     """A lakehouse, the files that come to it, and the answers that are right."""
 
     def __init__(self, folder, events: Events) -> None:
-        self.events, self.files, self.spark = events, write_events(folder / "files", events), local_spark()
+        self.events, self.files, self.spark = events, write_events(folder / "files", events), Runners("local")
         (folder / "home").mkdir()
         self.lakehouse = keyfold.Lakehouse(folder / "home")
         side_input = write_side_input(folder / "home" / SIDE_INPUT)

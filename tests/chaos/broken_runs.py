@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from pyspark.sql import SparkSession
 
 from keyfold.ingestion import ingest_totals
 from keyfold.lakehouse import Lakehouse
+from keyfold.runners import Runners
 from keyfold.stream import INGESTED_AT
 from spark_jobs.simulation import simulate
 from spark_jobs.streams import RIDE_POINTS
@@ -47,7 +47,7 @@ class Unbroken:
     rows: Rows
 
 
-def unbroken_run(spark: SparkSession, folder: Path) -> Unbroken:
+def unbroken_run(spark: Runners, folder: Path) -> Unbroken:
     """Land rides, and work on them without any trouble."""
     landing = folder / "landing"
     start = datetime(2026, 1, 1, tzinfo=UTC)

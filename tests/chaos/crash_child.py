@@ -32,13 +32,13 @@ def main(home: Path, landing: Path, started: Path) -> None:
 
 
 def process(spark, lakehouse, landing):
-    ingest(spark, lakehouse, RIDE_POINTS, landing / IN_TIME, max_bytes_per_batch=1)
+    ingest(lakehouse, RIDE_POINTS, landing / IN_TIME, max_bytes_per_batch=1, runners=spark)
     job = build_job(JOBS["ride_summaries"], PARAMETERS)
-    run_job(spark, lakehouse, job, options=RunOptions(max_bytes_per_batch=1))
-    run_job(spark, lakehouse, job, Incremental(advance_to=LONG_AFTER_ALL))
+    run_job(lakehouse, job, options=RunOptions(max_bytes_per_batch=1), runners=spark)
+    run_job(lakehouse, job, Incremental(advance_to=LONG_AFTER_ALL), runners=spark)
     # Whatever is read from here on is late, in however many runs it comes.
-    ingest(spark, lakehouse, RIDE_POINTS, landing / LATE)
-    run_job(spark, lakehouse, job)
+    ingest(lakehouse, RIDE_POINTS, landing / LATE, runners=spark)
+    run_job(lakehouse, job, runners=spark)
 
 
 if __name__ == "__main__":

@@ -86,7 +86,9 @@ def going_on(lakehouse: Lakehouse, source: KafkaTopic, stream=PLAIN, **more) -> 
 
     def run() -> None:
         try:
-            ingest_continuously(SPARK, lakehouse, stream, source, every=timedelta(milliseconds=20), stop=stop, **more)
+            ingest_continuously(
+                lakehouse, stream, source, every=timedelta(milliseconds=20), stop=stop, **more, runners=SPARK
+            )
         except Exception as error:
             ended["error"] = error
 
@@ -194,7 +196,7 @@ def test_messages_are_deleted_before_they_are_read_while_ingest_goes_on(broker, 
         else:
             wait_until(lambda: ingest_totals(lakehouse, PLAIN).accepted == 15)
     # What the error says to do mends it.
-    ingest(SPARK, lakehouse, PLAIN, reading(broker, topic, on_gap="record"))
+    ingest(lakehouse, PLAIN, reading(broker, topic, on_gap="record"), runners=SPARK)
     told.count(Counter([*range(10), *range(25, 30)]), in_table(lakehouse), refused=on_gap == "error")
     gap = DeltaTable(str(lakehouse.quarantine("clicks"))).to_pyarrow_table().to_pylist()
     assert [(row["line"], row["reason"][:18]) for row in gap] == [(10, "offsets 10 to 24 w")]
@@ -221,14 +223,14 @@ def test_a_broker_is_restored_from_an_older_copy_and_its_topic_ends_before_what_
     produce(broker, topic, range(20, 60))
     if "it was truncated" in (again := refusal(lakehouse, broker, topic)):
         raise AssertionError(again)
-    ingest(SPARK, lakehouse, EVENTS, reading(broker, topic, anew=True))
+    ingest(lakehouse, EVENTS, reading(broker, topic, anew=True), runners=SPARK)
     told.count(Counter(range(60)), in_table(lakehouse), refused=True)
 
 
 def refusal(lakehouse: Lakehouse, broker: Broker, topic: str) -> str:
     """What a run without options says; empty where it finds the topic long enough."""
     try:
-        ingest(SPARK, lakehouse, EVENTS, reading(broker, topic))
+        ingest(lakehouse, EVENTS, reading(broker, topic), runners=SPARK)
     except KeyfoldError as error:
         return str(error)
     return ""

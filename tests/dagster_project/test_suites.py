@@ -10,7 +10,6 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from pyspark.sql import SparkSession
 
 from assets import rides
 from keyfold.dagster.assets.groups import find_groups
@@ -22,6 +21,7 @@ from keyfold.keyed.job.parameters import build_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance import MaintainedTable, maintain
 from keyfold.project import current_project
+from keyfold.runners import Runners
 from spark_jobs.streams import RIDE_POINTS
 from tests.lake import Lake
 
@@ -47,7 +47,7 @@ def land(lakehouse: Lakehouse, *numbers: int) -> None:
 
 
 def run(
-    spark: SparkSession, lakehouse: Lakehouse, instance: dg.DagsterInstance, selection: dg.AssetSelection
+    spark: Runners, lakehouse: Lakehouse, instance: dg.DagsterInstance, selection: dg.AssetSelection
 ) -> dg.ExecuteInProcessResult:
     return dg.materialize(
         [*ASSETS, SUITE],
@@ -61,13 +61,13 @@ def run(
 def test_a_run_that_wrote_one_row_is_checked_on_one_row_though_maintenance_came_between(spark, lakehouse):
     with dg.DagsterInstance.ephemeral() as instance:
         land(lakehouse, 1, 2, 3)
-        run(spark, lakehouse, instance, TABLES)
-        assert rows_seen(run(spark, lakehouse, instance, CHECKS)) == {"full": {3}}
+        run(lakehouse, instance, TABLES, runners=spark)
+        assert rows_seen(run(lakehouse, instance, CHECKS, runners=spark)) == {"full": {3}}
         land(lakehouse, 4)
-        run(spark, lakehouse, instance, TABLES)
+        run(lakehouse, instance, TABLES, runners=spark)
         live = Lake(lakehouse).live("ride_summaries")
         assert maintain(lakehouse, MaintainedTable("ride_summaries", live.table("ride_summaries"))).files_after == 1
-        assert rows_seen(run(spark, lakehouse, instance, CHECKS)) == {"incremental": {1}, "full": {4}}
+        assert rows_seen(run(lakehouse, instance, CHECKS, runners=spark)) == {"incremental": {1}, "full": {4}}
 
 
 def rows_seen(result: dg.ExecuteInProcessResult) -> dict[Any, set[Any]]:

@@ -26,11 +26,11 @@ def test_the_page_has_programs_for_these():
 def test_a_program_of_the_page_counts_the_rows_of_the_newest_version(without_spark, lakehouse, land, capsys, title):
     for user, minute in (("ann", 1), ("bob", 25), ("cat", 50)):
         land((user, minute))
-        run_job(without_spark, lakehouse, windows())
+        run_job(lakehouse, windows(), runners=without_spark)
     names = {"home": lakehouse.home, "table": "windows"}
     exec(PROGRAMS[title], dict(names))  # noqa: S102 - the page's
     assert capsys.readouterr().out.split()[0] == "2"
     land(("ann", 2), ("dan", 90))
-    run_job(without_spark, lakehouse, windows(), FullRefresh())
+    run_job(lakehouse, windows(), FullRefresh(), runners=without_spark)
     exec(PROGRAMS[title], dict(names))  # noqa: S102 - the page's
     assert capsys.readouterr().out.split()[0] == "3"

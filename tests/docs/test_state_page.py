@@ -208,7 +208,7 @@ def test_each_shipped_job_is_seeded_as_the_page_says_and_goes_on(monkeypatch, tm
     for stream, later in LATER.items():
         put(lakehouse, stream, pl.DataFrame(later, schema=polars_schema(STREAMS[stream].schema), orient="row"))
     for name, expected in GOES_ON.items():
-        run_job(SPARK, lakehouse, configured_job(lakehouse, JOBS[name]), Incremental(advance_to=at(22)))
+        run_job(lakehouse, configured_job(lakehouse, JOBS[name]), Incremental(advance_to=at(22)), runners=SPARK)
         table = "latest_predictions" if name == "anomaly_predictions" else name
         found = pl.read_delta(str(lakehouse.table(table))).to_dicts()
         told = [{column: row[column] for column in expected[0]} for row in found]

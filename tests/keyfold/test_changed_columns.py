@@ -41,12 +41,12 @@ def test_a_changed_column_is_refused_with_the_remedy_and_the_tables_are_as_they_
     without_spark, lakehouse, land, setting
 ):
     land(("ann", 0), ("bob", 1))
-    run_job(without_spark, lakehouse, totals())
+    run_job(lakehouse, totals(), runners=without_spark)
     land(("ann", 2))
     with pytest.raises(KeyfoldError, match=rf"was born with {setting} .* start a new generation with --full-refresh"):
-        run_job(without_spark, lakehouse, CHANGES[setting]())
+        run_job(lakehouse, CHANGES[setting](), runners=without_spark)
     assert sorted(pl.read_delta(str(lakehouse.table("totals"))).rows()) == [("ann", 1), ("bob", 1)]
-    assert run_job(without_spark, lakehouse, totals()).counts.events == 1
+    assert run_job(lakehouse, totals(), runners=without_spark).counts.events == 1
 
 
 def spoken(schema, words):
@@ -62,12 +62,12 @@ def test_words_about_columns_may_change_while_a_generation_lives(without_spark, 
     before = dataclasses.replace(
         totals(), output=spoken(TOTAL, "once"), state=spoken(totals().state, "once"), events=spoken(CLICK, "once")
     )
-    run_job(without_spark, lakehouse, before)
+    run_job(lakehouse, before, runners=without_spark)
     land(("ann", 2))
     after = dataclasses.replace(
         totals(), output=spoken(TOTAL, "now"), state=spoken(totals().state, "now"), events=spoken(CLICK, "now")
     )
-    assert run_job(without_spark, lakehouse, after).counts.events == 1
+    assert run_job(lakehouse, after, runners=without_spark).counts.events == 1
     table = DeltaTable(str(lakehouse.table("totals")))
     assert sorted(pl.read_delta(table).rows()) == [("ann", 2), ("bob", 1)]
     assert table.schema().fields[0].metadata == {"comment": "once user, clicks"}
@@ -75,19 +75,19 @@ def test_words_about_columns_may_change_while_a_generation_lives(without_spark, 
 
 def test_the_remedy_works_for_a_new_column_of_an_upsert_table(without_spark, lakehouse, land):
     land(("ann", 0), ("ann", 1))
-    run_job(without_spark, lakehouse, totals())
-    run_job(without_spark, lakehouse, CHANGES["columns of totals"](), FullRefresh())
+    run_job(lakehouse, totals(), runners=without_spark)
+    run_job(lakehouse, CHANGES["columns of totals"](), FullRefresh(), runners=without_spark)
     assert pl.read_delta(str(lakehouse.table("totals"))).rows() == [("ann", 2, "new")]
 
 
 def test_the_remedy_works_for_a_new_column_of_events_down_to_the_late_table(without_spark, lakehouse, land):
     with_place = CLICK.append(pa.field("place", pa.string()))
     land(("ann", 0), ("ann", 60))
-    run_job(without_spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=without_spark)
     with pytest.raises(KeyfoldError, match="columns of events"):
-        run_job(without_spark, lakehouse, windows(events=with_place))
-    run_job(without_spark, lakehouse, windows(events=with_place), FullRefresh())
+        run_job(lakehouse, windows(events=with_place), runners=without_spark)
+    run_job(lakehouse, windows(events=with_place), FullRefresh(), runners=without_spark)
     land(("bob", 1))
-    assert run_job(without_spark, lakehouse, windows(events=with_place)).counts.rows["late.windows"] == 1
+    assert run_job(lakehouse, windows(events=with_place), runners=without_spark).counts.rows["late.windows"] == 1
     late = pl.read_delta(str(lakehouse.table("late.windows")))
     assert late.select("user", "place").rows() == [("bob", None)]

@@ -36,7 +36,7 @@ def stop(request, monkeypatch):
 def test_a_job_finishes_its_batch(lakehouse, stop):
     lakehouse.events("clicks").parent.mkdir(parents=True)
     clicks(("ann", 0), ("bob", 60)).write_delta(str(lakehouse.events("clicks")))
-    summary = run_continuously(SPARK, lakehouse, windows(), stop=stop)
+    summary = run_continuously(lakehouse, windows(), stop=stop, runners=SPARK)
     generation = live_generation(lakehouse, "windows")
     assert stop.is_set()
     assert generation is not None
@@ -47,7 +47,7 @@ def test_a_job_finishes_its_batch(lakehouse, stop):
 def test_ingest_finishes_its_batch(lakehouse, tmp_path, stop):
     land(tmp_path / "landing" / "a.ndjson", [event(seq=1), event(seq=2)])
     landing = tmp_path / "landing"
-    summary = ingest_continuously(SPARK_OF_INGEST, lakehouse, EVENTS, landing, settle=timedelta(0), stop=stop)
+    summary = ingest_continuously(lakehouse, EVENTS, landing, settle=timedelta(0), stop=stop, runners=SPARK_OF_INGEST)
     assert stop.is_set()
     assert (summary.batches, ingest_journal(lakehouse, "clicks").pending()) == (1, [])
     assert sorted(pl.read_delta(str(lakehouse.events("clicks")))["seq"]) == [1, 2]

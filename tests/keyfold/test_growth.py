@@ -17,7 +17,6 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_ingest, record_job
 from keyfold.runs import ingest_continuously
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_ingest, tables_of_job
-from tests.keyfold.ingestion.test_continuous import SPARK as SPARK_OF_INGEST
 from tests.keyfold.ingestion.test_run import EVENTS, event, land
 from tests.keyfold.keyed.toy_jobs import clicks, totals
 from tests.keyfold.keyed.without_spark import SPARK
@@ -42,7 +41,7 @@ def test_of_ingest(lakehouse, tmp_path):
     with (
         maintained(lakehouse, tables, record) as maintenance,
         running(
-            partial(ingest_continuously, SPARK_OF_INGEST, lakehouse, EVENTS, landing, settle=timedelta(0), every=SOON),
+            partial(ingest_continuously, lakehouse, EVENTS, landing, settle=timedelta(0), every=SOON),
             on_batch=lambda _: maintenance.after_batch(),
         ),
     ):
@@ -66,7 +65,7 @@ def test_of_a_job(lakehouse, monkeypatch):
     with (
         maintained(lakehouse, tables, record) as maintenance,
         running(
-            partial(run_continuously, SPARK, lakehouse, job, every=SOON),
+            partial(run_continuously, lakehouse, job, every=SOON, runners=SPARK),
             options=RunOptions(on_batch=lambda *_: maintenance.after_batch()),
         ),
     ):

@@ -23,10 +23,10 @@ def test_a_refresh_and_a_replay_after_maintenance_make_the_tables_of_before(lake
     job = build_job(JOBS[name], {"key_groups": 8})
     stream = STREAMS[job.stream.name]
     made = simulate_into(lakehouse.landing(stream.name), stream.name, size=size, seed=5, files=files)
-    ingest(SPARK, lakehouse, stream, max_bytes_per_batch=1)
+    ingest(lakehouse, stream, max_bytes_per_batch=1, runners=SPARK)
     events = lakehouse.events(stream.name)
     small_batches = RunOptions(max_bytes_per_batch=DeltaTable(str(events)).get_add_actions()["size_bytes"][0].as_py())
-    summary = run_job(SPARK, lakehouse, job, options=small_batches)
+    summary = run_job(lakehouse, job, options=small_batches, runners=SPARK)
     assert (summary.counts.events, summary.counts.rows[job.late_table]) == (made.events, 0)
     assert len(summary.batch_seconds) > 3
     expected = contents(lakehouse, job)
@@ -36,12 +36,12 @@ def test_a_refresh_and_a_replay_after_maintenance_make_the_tables_of_before(lake
     DeltaTable(str(events)).alter.set_table_properties({"delta.targetFileSize": str(files_size(events) // 3)})
     table = MaintainedTable(f"events.{stream.name}", events, time=stream.event_time)
     assert 1 < maintain(lakehouse, table).files_after < before
-    assert run_job(SPARK, lakehouse, job).counts.events == 0
+    assert run_job(lakehouse, job, runners=SPARK).counts.events == 0
 
-    refreshed = run_job(SPARK, lakehouse, job, FullRefresh(), options=small_batches)
+    refreshed = run_job(lakehouse, job, FullRefresh(), options=small_batches, runners=SPARK)
     assert (refreshed.counts.events, refreshed.counts.rows[job.late_table]) == (made.events, 0)
     assert contents(lakehouse, job) == expected
-    run_job(SPARK, lakehouse, job, Replay("again"))
+    run_job(lakehouse, job, Replay("again"), runners=SPARK)
     assert contents(lakehouse, job, "@again") == expected
 
 

@@ -63,13 +63,15 @@ def test_real_rides_with_copies_give_the_summaries_of_the_state_machine(
     land(tmp_path / "landing", [*files, copies], chance)
     landing = tmp_path / "landing"
     ingested = ingest(
-        spark, lakehouse, RIDE_POINTS, landing, max_bytes_per_batch=1 if split == SMALL_BATCHES else 2**28
+        lakehouse, RIDE_POINTS, landing, max_bytes_per_batch=1 if split == SMALL_BATCHES else 2**28, runners=spark
     )
     rows = sum(map(len, real_files))
     assert (ingested.accepted, ingested.duplicates, ingested.quarantined) == (rows, COPIES + 50, 0)
 
     job = build_job(JOBS["ride_summaries"], {"close": close, "key_groups": 8})
-    ran = run_job(spark, lakehouse, job, Incremental(advance_to=END), options=RunOptions(max_bytes_per_batch=split))
+    ran = run_job(
+        lakehouse, job, Incremental(advance_to=END), options=RunOptions(max_bytes_per_batch=split), runners=spark
+    )
     assert (len(ran.batch_seconds) > 4) == (split == SMALL_BATCHES)
     found = pl.read_delta(str(lakehouse.table("ride_summaries"))).to_dicts()
     assert len(found) == len(answer.summaries) == 498

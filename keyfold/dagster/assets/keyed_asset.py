@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
-from pyspark.sql import SparkSession
 
 from keyfold import runs
 from keyfold.dagster.assets.columns import column_lineage, column_schema
@@ -33,6 +32,7 @@ from keyfold.keyed.reporting.run_statistics import last_batch
 from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs
+from keyfold.runners import Runners
 from keyfold.sinks.kafka import Published
 
 Plot = Callable[[Lakehouse], Mapping[str, dg.MetadataValue]]
@@ -73,7 +73,7 @@ def keyed_assets(shown: JobAssets, *, group: str, owners: Sequence[str] = ()) ->
     )
     def run_keyed_job(
         context: dg.AssetExecutionContext,
-        spark: dg.ResourceParam[SparkSession],
+        spark: dg.ResourceParam[Runners],
         lakehouse: dg.ResourceParam[Lakehouse],
     ) -> Iterator[dg.MaterializeResult]:
         if is_left_to_continuous_run(context, lakehouse.job(template.name)):
@@ -90,11 +90,13 @@ def keyed_assets(shown: JobAssets, *, group: str, owners: Sequence[str] = ()) ->
         before = {table.name: last_materialization(context.instance, table_key(table.name)) for table in job.tables}
         if isinstance(mode, FullRefresh) and config.with_consumers:
             consumers = runs.consumers_of(lakehouse, job.name, project_jobs())
-            summary, *others = runs.refresh_with_consumers(spark, lakehouse, job, consumers, mode, options=options)
+            summary, *others = runs.refresh_with_consumers(
+                lakehouse, job, consumers, mode, options=options, runners=spark
+            )
             for consumer, other in zip(consumers, others, strict=True):
                 _report_consumer(context, lakehouse, consumer, other)
         else:
-            summary = runs.run(spark, lakehouse, job, mode, options=options)
+            summary = runs.run(lakehouse, job, mode, options=options, runners=spark)
         for warning in summary.warnings:
             context.log.warning(warning)
         if isinstance(mode, Replay):
@@ -132,7 +134,7 @@ def conservation_check(template: JobTemplate) -> dg.AssetChecksDefinition:
         pool=f"job_{template.name}",
     )
     def no_event_is_lost(
-        spark: dg.ResourceParam[SparkSession], lakehouse: dg.ResourceParam[Lakehouse]
+        spark: dg.ResourceParam[Runners], lakehouse: dg.ResourceParam[Lakehouse]
     ) -> dg.AssetCheckResult:
         found = check_conservation(spark, lakehouse, configured_job(lakehouse, template))
         return dg.AssetCheckResult(
@@ -259,6 +261,7 @@ def _published_metadata(sent: Published | None) -> dict[str, dg.MetadataValue]:
 
 def _run_metadata(job: KeyedJob, summary: RunSummary) -> dict[str, dg.MetadataValue]:
     return {
+        **({"runner": dg.MetadataValue.text(summary.runner)} if summary.runner else {}),
         "events_in": dg.MetadataValue.int(summary.counts.events),
         "late": dg.MetadataValue.int(summary.counts.rows.get(job.late_table, 0)),
         "open_events": dg.MetadataValue.int(summary.totals.open_events),

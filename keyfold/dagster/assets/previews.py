@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping
 import dagster as dg
 import polars as pl
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.generations import live_generation
@@ -17,6 +16,7 @@ from keyfold.keyed.job.step import DEADLINE, STALE_AT
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import read_batches, readable
 from keyfold.privacy import MASK, masked
+from keyfold.runners import Runners
 from keyfold.state.reading.reader import read_state
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
@@ -51,7 +51,7 @@ def preview_quarantine(path: Place, stream: Stream) -> dg.MetadataValue:
 
 
 def open_state_metadata(
-    log: dg.DagsterLogManager, spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob
+    log: dg.DagsterLogManager, spark: Runners, lakehouse: Lakehouse, job: KeyedJob
 ) -> Mapping[str, dg.MetadataValue]:
     """Read a job's state after its last batch, and return its metadata.
 

@@ -6,7 +6,6 @@ from datetime import timedelta
 import dagster as dg
 from deltalake import DeltaTable
 from pydantic import Field
-from pyspark.sql import SparkSession
 
 from keyfold import ingestion
 from keyfold.dagster.assets.columns import column_schema
@@ -23,6 +22,7 @@ from keyfold.lakehouse.presence import absent_files
 from keyfold.lakehouse.reading import count_rows
 from keyfold.lakehouse.row_erasure import erased_rows
 from keyfold.project import project_streams
+from keyfold.runners import Runners
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
 from keyfold.stream.sharing import streams_with
@@ -106,7 +106,7 @@ def stream_assets(
     def ingest_stream(
         context: dg.AssetExecutionContext,
         config: IngestConfig,
-        spark: dg.ResourceParam[SparkSession],
+        spark: dg.ResourceParam[Runners],
         lakehouse: dg.ResourceParam[Lakehouse],
     ) -> Iterator[dg.MaterializeResult]:
         if is_left_to_continuous_run(context, lakehouse.ingest(stream.name)):
@@ -114,7 +114,6 @@ def stream_assets(
         landing = find_landing(stream.name, start=config.start, on_gap=config.on_gap, anew=config.topic_anew)
         settle = timedelta(seconds=config.settle_seconds)
         summary = ingestion.ingest(
-            spark,
             lakehouse,
             stream,
             landing,
@@ -122,6 +121,7 @@ def stream_assets(
             settle=settle,
             reread_changed=config.reread_changed,
             on_batch=lambda progress: context.log.info(progress.describe()),
+            runners=spark,
         )
         for one, own in zip(streams, (summary, *summary.shared), strict=True):
             warnings = own.describe()

@@ -138,6 +138,12 @@ class KeyedPlan(Plan):
     rows: int = 0
     rows_of_run: int = 0
 
+    @property
+    def bytes(self) -> int:
+        """Bytes of the files that the batch reads, some of them in part."""
+        seed = self.seed.files if self.seed else ()
+        return sum(file.bytes for file in (*seed, *(file for one in self.inputs for file in one.files)))
+
     def describe(self) -> str:
         """Describe the batch's input in a line."""
         if self.seed is not None:
@@ -168,6 +174,7 @@ class KeyedDone(Done):
         manifests: the files with the manifests of state partitions, each with the labels of its partitions
             (`generation.manifests`). Partitions without state are left out.
         dropped_parts: files of state parts that the state no longer needs after this batch.
+        runner: which runner the batch had, and why.
     """
 
     positions: dict[str, Position]
@@ -188,6 +195,7 @@ class KeyedDone(Done):
     state_bytes: int = 0
     manifests: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     dropped_parts: tuple[str, ...] = ()
+    runner: str = ""
 
     @property
     def counts(self) -> Counts:

@@ -8,12 +8,11 @@ lists in the event table, so that a lost copy is noticed.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 import pyarrow as pa
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.generation.manifests import files_of, read_manifests
@@ -82,7 +81,7 @@ class Conservation:
         return not (self.events_read or self.left_out or kept)
 
 
-def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
+def check_conservation(spark: Any, lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
     """Count a job's events in its inputs and in its results. While a run is going on, counts are those at the end of a batch.
 
     Raises:
@@ -164,7 +163,7 @@ def _taken(job: KeyedJob, one: Input, table: Place, later: Changes) -> _Taken:
     return _Taken(rows, left_out, rows - left_out if job.keys_of is None else events)
 
 
-def assert_nothing_lost(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
+def assert_nothing_lost(spark: Any, lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
     """Check that every event that a job has read is in an output, in open state, or late.
 
     Each side is counted independently: events by the event table's log, outputs and state by their rows.
@@ -232,7 +231,7 @@ def events_in_table(table: Place, name: str, job: KeyedJob, version: int) -> int
     return int(rows.select(job.counted_in(name)).collect().item() or 0)
 
 
-def _count_results(spark: SparkSession, generation: Generation, job: KeyedJob, at: Settled) -> Counter[str]:
+def _count_results(spark: Any, generation: Generation, job: KeyedJob, at: Settled) -> Counter[str]:
     """Return the number of events in each of a job's tables, and in its state."""
     counts = Counter(
         {

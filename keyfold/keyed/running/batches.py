@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
-from pyspark.sql import SparkSession
-
 from keyfold.errors import KeyfoldError, StepFailed, error_in
 from keyfold.journal.checksums import NOW_AND_THEN
 from keyfold.journal.records import Progress, seconds_left
@@ -29,8 +27,7 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.commits import digest_of
 from keyfold.lakehouse.data_files import WrittenFile
 from keyfold.lakehouse.fail_points import reached
-from keyfold.runners import runner_of
-from keyfold.session.workers import check_shared
+from keyfold.runners import Runners
 from keyfold.times import from_micros
 
 _ARRIVALS_KEPT = 20
@@ -41,7 +38,7 @@ class Batches:
     """Run a generation's plans, until no plan is left.
 
     Args:
-        spark, lakehouse, job: as in `run_job`.
+        runners, lakehouse, job: as in `run_job`.
         next_plan: plans more batches and returns the first of them; None if there is nothing more to do.
         on_batch: is called after each batch.
 
@@ -51,18 +48,19 @@ class Batches:
 
     def __init__(
         self,
-        spark: SparkSession,
+        runners: Runners,
         lakehouse: Lakehouse,
         job: KeyedJob,
         generation: Generation,
         next_plan: Callable[[], KeyedPlan | None],
         on_batch: OnBatch | None,
     ) -> None:
-        self._spark, self._lakehouse, self._job, self._generation = spark, lakehouse, job, generation
+        self._runners, self._lakehouse, self._job, self._generation = runners, lakehouse, job, generation
         self._next_plan, self._on_batch = next_plan, on_batch
-        self._journal, self._runner = generation.journal, runner_of(spark)
+        self._journal = generation.journal
         self._run_began: dict[int, tuple[float, int]] = {}
         self.seconds: list[float] = []
+        self.runner: str | None = None
 
     def work(self) -> None:
         """Run batches until `next_plan` returns None. After an interrupt, the next run continues with the same batch.
@@ -70,7 +68,6 @@ class Batches:
         Raises:
             KeyfoldError: a batch failed. None of its rows were committed, and the next run begins with it.
         """
-        check_shared(self._spark, self._lakehouse.home)
         try:
             before = self._journal.last_done()
             was_begun = bool(self._journal.pending())
@@ -86,16 +83,18 @@ class Batches:
         job, generation = self._job, self._generation
         began = time.monotonic()
         reached("work: before")
-        worked = self._exchange(plan.batch, files_of(before))
+        worked = self._exchange(plan, files_of(before))
         reached("work: after")
         worked.files = write_changes(job, generation, plan, worked.files)
         changed = {label: manifest for label, manifest in worked.manifests.items() if manifest is not None}
         manifests = write_manifests(generation.manifests, plan.batch, changed) if changed else ""
         reached("work: manifests written")
-        done = make_done(job, before, plan, worked, manifests, time.monotonic() - began)
+        self.runner = self._runners.reason(plan.bytes)
+        seconds = time.monotonic() - began
+        done = make_done(job, before, plan, worked, manifests, runner=self.runner, seconds=seconds)
         # From here on the batch counts. After a crash, the next run makes its Delta commits.
         self._journal.write_done(done)
-        commit(self._spark, job, generation, done)
+        commit(self._runners, job, generation, done)
         forget(job, generation, done.batch, RETAINED_BATCHES)
         self._journal.compact()
         # A continuous run does not come to the record at the end of a run.
@@ -104,14 +103,15 @@ class Batches:
         self._report_progress(plan, done)
         return done
 
-    def _exchange(self, batch: int, manifests: Mapping[int, str]) -> BatchResult:
-        job, generation = self._job, self._generation
+    def _exchange(self, plan: KeyedPlan, manifests: Mapping[int, str]) -> BatchResult:
+        job, generation, runner = self._job, self._generation, self._runners.for_bytes(plan.bytes)
+        runner.check_shared(self._lakehouse.home)
         tables, partitions, splits = input_tables(self._lakehouse, job), generation.partitions, generation.splits
         read = read_slices(job, self._journal.folder, tables, partitions, splits)
         work = work_on_partitions(job, generation, manifests)
-        numbers = range(batch * splits, (batch + 1) * splits)
+        numbers = range(plan.batch * splits, (plan.batch + 1) * splits)
         # The result is bounded: one row for each written file, each changed state partition and each task.
-        return read_reports(self._runner.exchange(read, numbers, BLOBS, partitions, work, WORKED).to_pylist())
+        return read_reports(runner.exchange(read, numbers, BLOBS, partitions, work, WORKED).to_pylist())
 
     def _report_progress(self, plan: KeyedPlan, done: KeyedDone) -> None:
         if self._on_batch is None:
@@ -125,12 +125,21 @@ class Batches:
 
 
 def make_done(
-    job: KeyedJob, before: KeyedDone | None, plan: KeyedPlan, worked: BatchResult, manifests: str, seconds: float
+    job: KeyedJob,
+    before: KeyedDone | None,
+    plan: KeyedPlan,
+    worked: BatchResult,
+    manifests: str,
+    *,
+    runner: str,
+    seconds: float,
 ) -> KeyedDone:
     """Make the commit record of a batch from its tasks' reports and the previous commit record.
 
     Args:
         manifests: the file with the manifests of changed state partitions.
+        runner: which runner the batch had, and why.
+        seconds: how long it took.
     """
     totals = before.totals if before else Counts()
     arrivals = before.arrivals if before else ()
@@ -180,6 +189,7 @@ def make_done(
         next_deadline=None if worked.report.deadline == NEVER else from_micros(worked.report.deadline),
         next_stale_at=None if worked.report.stale_at == NEVER else from_micros(worked.report.stale_at),
         processing_time=plan.clock.processing_time,
+        runner=runner,
     )
 
 

@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 
 import polars as pl
 from pyarrow import types
-from pyspark.sql import SparkSession
 
 from keyfold.keyed.generation.batch_records import KeyedDone, KeyedPlan
 from keyfold.keyed.generation.generations import Generation
@@ -21,11 +20,12 @@ from keyfold.lakehouse.files import files_below, remove_tree
 from keyfold.lakehouse.leaves import HashOf
 from keyfold.lakehouse.merging import merge_files, rows_before
 from keyfold.lakehouse.reading import scan_in_columns
+from keyfold.runners import Runners
 from keyfold.storage.place import Place
 from keyfold.times import BEGINNING
 
 
-def commit(spark: SparkSession, job: KeyedJob, generation: Generation, done: KeyedDone) -> None:
+def commit(runners: Runners, job: KeyedJob, generation: Generation, done: KeyedDone) -> None:
     """Commit every table of a batch; commits that exist are skipped."""
     reached("commit: before")
     for number, table in enumerate(job.tables):
@@ -36,7 +36,7 @@ def commit(spark: SparkSession, job: KeyedJob, generation: Generation, done: Key
         if table.mode == "append":
             append_files(path, files, application, done.batch)
         else:
-            merge_files(spark, path, files, table.key, application, done.batch, hash_of(table))
+            merge_files(runners, path, files, table.key, application, done.batch, hash_of(table))
     reached("commit: after")
 
 

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from keyfold.errors import Misconfigured
 from keyfold.journal.clock import Reading, ignore_jumps, read_clock
@@ -37,26 +36,30 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.plans.inputs import input_ids, input_tables
 from keyfold.keyed.running.batches import Batches
-from keyfold.keyed.running.read import LEAST_SPLITS
+from keyfold.keyed.running.read import SPLITS
 from keyfold.lakehouse import Lakehouse, create_table, is_table, read_json
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import DamagedError, remove_tree, write_json_once
 from keyfold.lakehouse.paths import table_id
 from keyfold.lakehouse.positions import Position
+from keyfold.runners import Runners
 from keyfold.storage.place import Place
 
 
 def new_generation(
-    spark: SparkSession,
+    runners: Runners,
     lakehouse: Lakehouse,
     job: KeyedJob,
     origin: Origin | None = None,
+    partitions: int | None = None,
     *,
     at_address: bool = False,
 ) -> Generation:
     """Create a generation beside the live one, with empty tables. It is not live yet.
 
     Args:
+        origin: what its state is made of; None for a generation that begins empty.
+        partitions: number of state partitions; None for the runners'.
         at_address: whether it goes live at once, so that tables that do not exist yet are made where they are then.
 
     Raises:
@@ -67,7 +70,8 @@ def new_generation(
     finish_going_live(lakehouse, job.name)
     # The tag is read now, and not when it goes live: it may replace only the generation that was live at its creation.
     folder, tag = next_folder(lakehouse, job.name)
-    return _create(spark, lakehouse, job, folder, tag, {"origin": origin and asdict(origin)}, at_address=at_address)
+    more = {"origin": origin and asdict(origin)}
+    return _create(partitions or runners.partitions, lakehouse, job, folder, tag, more, at_address=at_address)
 
 
 def _check_names(lakehouse: Lakehouse, job: KeyedJob) -> None:
@@ -91,7 +95,7 @@ def _tables_of(lakehouse: Lakehouse, job: str) -> Collection[str]:
 
 
 def new_branch(
-    spark: SparkSession,
+    runners: Runners,
     lakehouse: Lakehouse,
     job: KeyedJob,
     name: str,
@@ -110,11 +114,11 @@ def new_branch(
     if folder.exists():
         remove_tree(folder)
     bounds = [None if bound is None else bound.isoformat() for bound in span]
-    return _create(spark, lakehouse, job, folder, None, {"branch": name, "span": bounds})
+    return _create(runners.partitions, lakehouse, job, folder, None, {"branch": name, "span": bounds})
 
 
 def _create(
-    spark: SparkSession,
+    partitions: int,
     lakehouse: Lakehouse,
     job: KeyedJob,
     folder: Place,
@@ -143,9 +147,9 @@ def _create(
         **more,
         "born_at": datetime.now(UTC).isoformat(),
         # Recorded, since the state is partitioned by it, and a later session may be configured differently.
-        "shuffle_partitions": int(spark.conf.get("spark.sql.shuffle.partitions") or 200),
+        "shuffle_partitions": partitions,
         # Recorded too: a runner counts batch * splits + split.
-        "splits": max(LEAST_SPLITS, spark.sparkContext.defaultParallelism),
+        "splits": SPLITS,
         "parameters": dict(job.parameters),
         "fixed": {**fixed_settings(job), "parameters": dict(job.parameters)},
         "table_ids": {name: table_id(place) for name, place in places.items()},
@@ -190,7 +194,7 @@ class Beginning:
 
 
 def seed_generation(
-    spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, generation: Generation, beginning: Beginning
+    runners: Runners, lakehouse: Lakehouse, job: KeyedJob, generation: Generation, beginning: Beginning
 ) -> KeyedDone:
     """Run the first batch of a new generation, which reads its state. Make it live with `go_live` afterwards.
 
@@ -204,7 +208,7 @@ def seed_generation(
     plan = _plan(job, beginning, reading, processing_time)
     generation.journal.write_plans([plan])
     # There is no next plan: the journal has the only one.
-    Batches(spark, lakehouse, job, generation, lambda: None, None).work()
+    Batches(runners, lakehouse, job, generation, lambda: None, None).work()
     watermark = max(beginning.watermark, before.watermark) if before else beginning.watermark
     clock = ClockRecord(watermark=watermark, processing_time=processing_time, reading=reading)
     # Ticks of the old generation advanced its watermark further than its last batch: windows that they closed stay closed.

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyspark.sql import SparkSession
-
 from keyfold.errors import Damaged, NotFound
 from keyfold.journal.agreement import check_tables
 from keyfold.keyed.generation.fingerprint import check_generation
@@ -17,6 +15,7 @@ from keyfold.keyed.plans.inputs import REMEDY, check_inputs
 from keyfold.keyed.running.commit import commit, forget, remove_strays
 from keyfold.keyed.running.new_generation import new_branch, new_generation
 from keyfold.lakehouse import Lakehouse, is_table
+from keyfold.runners import Runners
 
 
 def check_inputs_exist(lakehouse: Lakehouse, job: KeyedJob) -> None:
@@ -47,7 +46,7 @@ def check_inputs_exist(lakehouse: Lakehouse, job: KeyedJob) -> None:
 
 
 @contextmanager
-def generation_of_run(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, mode: RunMode) -> Iterator[Generation]:
+def generation_of_run(runners: Runners, lakehouse: Lakehouse, job: KeyedJob, mode: RunMode) -> Iterator[Generation]:
     """Open or create the generation of a run, and record its checksums after the run. The caller holds the job's lock.
 
     Raises:
@@ -56,12 +55,12 @@ def generation_of_run(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, 
     # A crash may have come between the decision that a generation goes live and the commits of its tables.
     finish_going_live(lakehouse, job.name)
     if isinstance(mode, Replay):
-        generation = new_branch(spark, lakehouse, job, mode.branch, (mode.since, mode.until))
+        generation = new_branch(runners, lakehouse, job, mode.branch, (mode.since, mode.until))
     elif isinstance(mode, FullRefresh):
-        generation = new_generation(spark, lakehouse, job)
+        generation = new_generation(runners, lakehouse, job)
     # The first generation goes live before it is filled: it replaces no tables that readers use.
     elif (live := live_generation(lakehouse, job.name)) is None:
-        generation = new_generation(spark, lakehouse, job, at_address=True)
+        generation = new_generation(runners, lakehouse, job, at_address=True)
         go_live(lakehouse, generation)
     else:
         generation = live
@@ -70,7 +69,7 @@ def generation_of_run(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, 
         _check_agreement(lakehouse, job, generation)
         # A run may have crashed between its last commit record and the Delta commits. Commits that exist are skipped.
         if (done := generation.journal.last_done()) is not None:
-            commit(spark, job, generation, done)
+            commit(runners, job, generation, done)
             forget(job, generation, done.batch, RETAINED_BATCHES)
             remove_strays(generation, done)
     yield generation

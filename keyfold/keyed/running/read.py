@@ -29,8 +29,8 @@ from keyfold.runners.runner import OnBatches
 from keyfold.storage.place import Place
 from keyfold.times import micros
 
-LEAST_SPLITS = 64
-"""Number of splits of a batch, unless the cluster has more cores. A task may read several splits."""
+SPLITS = 64
+"""Number of splits of a batch. A task may read several."""
 
 _ROWS_AT_ONCE = 1_000_000
 _BYTES_AT_ONCE = 256 << 20

@@ -33,7 +33,7 @@ class TryChangedJob(JobTool):
         """Run the job into the branch and compare."""
         (job,) = work.jobs
         span = {"since": parse_time("--since", self.since), "until": parse_time("--until", self.until)}
-        trial = try_job(work.spark, work.lakehouse, job, self.branch, **span, options=work.options)
+        trial = try_job(work.runners, work.lakehouse, job, self.branch, **span, options=work.options)
         return _compared(
             {"job": self.job, "branch": self.branch, "live": trial.live},
             f"{self.job}: branch {self.branch} beside {trial.live}, {trial.run.counts.events:,} events",
@@ -52,18 +52,13 @@ class PromoteBranch(JobTool):
         False, description="Also refresh the jobs that read this job's tables, in order; all become live in one step."
     )
 
-    @property
-    def needs_spark(self) -> bool:
-        """Whether consumers are refreshed, which needs Spark."""
-        return self.with_consumers
-
     def act(self, work: Work) -> Outcome:
         """Make the branch live, with its consumers if asked."""
         summary, runs = {"job": self.job, "branch": self.branch}, list[JobRun]()
         if self.with_consumers:
             consumers = consumers_of(work.lakehouse, self.job, project_jobs())
             live, runs = promote_with_consumers(
-                work.spark, work.lakehouse, self.job, self.branch, consumers, options=work.options
+                work.lakehouse, self.job, self.branch, consumers, options=work.options, runners=work.runners
             )
         else:
             live = promote(work.lakehouse, self.job, self.branch)
@@ -92,7 +87,7 @@ class RedriveLateEvents(JobTool):
         """Replay the late events into the branch and compare."""
         (job,) = work.jobs
         since = parse_time("--since", self.since)
-        found = redrive(work.spark, work.lakehouse, job, self.branch, since=since, options=work.options)
+        found = redrive(work.runners, work.lakehouse, job, self.branch, since=since, options=work.options)
         live = promote(work.lakehouse, self.job, self.branch).name if self.promote else None
         late = {"late_before": found.late_before, "late_after": found.late_after}
         return _compared(

@@ -54,7 +54,7 @@ class EditKeys(JobTool):
         """Correct or remove the keys."""
         (job,) = work.jobs
         edit = Edit(tuple(self.keys), self.corrections, Author(self.who, self.why))
-        edited = edit_state(work.spark, work.lakehouse, job, edit, dry_run=self.dry_run)
+        edited = edit_state(work.runners, work.lakehouse, job, edit, dry_run=self.dry_run)
         rows = {"before": edited.rows_before, "after": edited.rows_after}
         return Outcome({"job": self.job, "generation": edited.generation, **rows}, _edit_text(edited))
 
@@ -100,7 +100,7 @@ class EraseRowsEverywhere(StateTool):
         """Erase the rows, and refresh the jobs that aggregated them if asked."""
         streams = project_streams()
         erased = erase(
-            work.spark,
+            work.runners,
             work.lakehouse,
             streams[self.stream],
             work.jobs,
@@ -109,7 +109,11 @@ class EraseRowsEverywhere(StateTool):
             dry_run=self.dry_run,
         )
         is_refreshed = self.refresh and not self.dry_run
-        refreshed = refresh_all(work.spark, work.lakehouse, erased.summed_up_by, project_jobs()) if is_refreshed else []
+        refreshed = (
+            refresh_all(work.lakehouse, erased.summed_up_by, project_jobs(), runners=work.runners)
+            if is_refreshed
+            else []
+        )
         summary = {
             "stream": self.stream,
             "rows": erased.rows,

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
-from pyspark.sql import SparkSession
 
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.runner import RunOptions
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs
+from keyfold.runners import Runners
 from keyfold.times import parse_time
 
 
@@ -49,13 +49,13 @@ class Work:
     """The inputs of `StateTool.act` that its caller opens.
 
     Attributes:
-        spark: the session; None if the tool does not need Spark.
+        runners: choose where the work is done.
         lakehouse: the lakehouse of the jobs.
         jobs: the jobs of `job_names`, built with the new parameters.
         options: options of the runs that the tool starts.
     """
 
-    spark: SparkSession
+    runners: Runners
     lakehouse: Lakehouse
     jobs: Sequence[KeyedJob]
     options: RunOptions
@@ -93,11 +93,6 @@ class StateTool(BaseModel):
     def subjects(cls) -> Mapping[str, object]:
         """Return the possible subjects by name."""
         return project_jobs()
-
-    @property
-    def needs_spark(self) -> bool:
-        """Whether `act` uses the Spark session."""
-        return True
 
     @abstractmethod
     def job_names(self, lakehouse: Lakehouse) -> list[str]:

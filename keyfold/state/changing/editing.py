@@ -3,9 +3,9 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
-from pyspark.sql import SparkSession
 
 from keyfold.errors import InvalidData, NotFound
 from keyfold.keyed.calling.step_call import count
@@ -57,9 +57,7 @@ class Edited:
     rows_of_state: int
 
 
-def edit_state(
-    spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, dry_run: bool = False
-) -> Edited:
+def edit_state(spark: Any, lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, dry_run: bool = False) -> Edited:
     """Correct or remove the state of given keys in a new generation, and make it live. The old one stays, until `prune`.
 
     The new generation keeps the rows of the job's tables. Events in removed rows count as never read.
@@ -112,7 +110,7 @@ def edit_state(
     return Edited(job.name, generation, before, after, rewritten.rows)
 
 
-def rows_of(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, keys: Iterable[Key]) -> pl.DataFrame:
+def rows_of(spark: Any, lakehouse: Lakehouse, job: KeyedJob, keys: Iterable[Key]) -> pl.DataFrame:
     """Return the rows of state of some keys, in the job's columns."""
     rows = read_state(spark, lakehouse, job, keys=tuple(keys)).polars()
     return rows.select(pl.col(name).cast(kind) for name, kind in polars_schema(job.state).items())

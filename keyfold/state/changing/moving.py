@@ -1,9 +1,9 @@
 """Plan a change of a job, and move its state to a new generation for the changed job."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from keyfold.errors import IncompatibleState, KeyfoldError, NotFound
 from keyfold.keyed.generation.generations import Generation, Origin, live_generation
@@ -53,7 +53,7 @@ def plan_change(lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = No
     return _plan(lakehouse, job, live_generation(lakehouse, job.name), partitions)
 
 
-def move(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = None) -> Rewritten:
+def move(spark: Any, lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = None) -> Rewritten:
     """Move a job's state and tables to a new generation for the changed job, and make it live in one step.
 
     The old generation stays, until `prune`.
@@ -76,14 +76,9 @@ def move(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, partitions: i
             )
         if plan.verdict == "free":
             raise KeyfoldError(f"job {job.name}: no setting of {live.name} has changed: run the job as usual")
-        session = spark
-        if partitions is not None:
-            # A session of its own, so that the caller's keeps its number of partitions.
-            session = spark.newSession()
-            session.conf.set("spark.sql.shuffle.partitions", str(partitions))
         settings = ", ".join(one.setting for one in plan.changes)
         origin, done = _origin(live, settings), last_batch(job, live)
-        rewritten = rewrite(session, lakehouse, job, live, done, origin, migrate(job, live))
+        rewritten = rewrite(spark, lakehouse, job, live, done, origin, migrate(job, live), partitions=partitions)
         go_live(lakehouse, rewritten.generation)
         return rewritten
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
-from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from keyfold.errors import IncompatibleState, KeyfoldError, NotFound
@@ -80,7 +79,7 @@ def last_batch(job: KeyedJob, generation: Generation) -> KeyedDone:
 
 
 def rewrite(
-    spark: SparkSession,
+    spark: Any,
     lakehouse: Lakehouse,
     job: KeyedJob,
     old: Generation,
@@ -90,6 +89,7 @@ def rewrite(
     change_tables: Callable[[Generation], None] | None = None,
     events: int | None = None,
     positions: Mapping[str, Position] | None = None,
+    partitions: int | None = None,
 ) -> Rewritten:
     """Make a generation from another one, which the caller makes live (`go_live`). The caller must hold the job's lock.
 
@@ -102,13 +102,14 @@ def rewrite(
         change_tables: called with the new generation after its tables have the old rows.
         events: number of events in the new generation's rows and state; None if it is unchanged.
         positions: positions in input tables that replace those that the old generation has read.
+        partitions: number of state partitions of the new generation; None for the runners'.
 
     Raises:
         KeyfoldError: the old rows do not fit the new tables, or `change` returns no valid
             state; the old generation stays live.
     """
     # The old generation is only read: a failure from here on leaves the job unchanged.
-    generation = new_generation(spark, lakehouse, job, origin)
+    generation = new_generation(spark, lakehouse, job, origin, partitions)
     before, files = _stage(spark, job, old, done.batch, generation.seed, change)
     reached("seed: staged")
     carried = {
@@ -137,7 +138,7 @@ def rewrite(
 
 
 def _stage(
-    spark: SparkSession, job: KeyedJob, old: Generation, batch: int, folder: Place, change: ChangeRows
+    spark: Any, job: KeyedJob, old: Generation, batch: int, folder: Place, change: ChangeRows
 ) -> tuple[int, tuple[PlannedFile, ...]]:
     """Write the changed state as files; returns the number of rows before, and the files."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -152,7 +153,7 @@ def _stage(
 
 
 def map_frames(
-    spark: SparkSession, generation: Generation, batch: int, counts_of: Callable[[pl.DataFrame], Mapping[str, int]]
+    spark: Any, generation: Generation, batch: int, counts_of: Callable[[pl.DataFrame], Mapping[str, int]]
 ) -> list[dict[str, int]]:
     """Call a function in workers with the rows of whole keys of a state; returns the numbers that it returns.
 
@@ -171,7 +172,7 @@ def map_frames(
 
 
 def map_manifests(
-    spark: SparkSession,
+    spark: Any,
     generation: Generation,
     batch: int,
     function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from keyfold.errors import NotFound
@@ -50,7 +50,7 @@ class Redrive:
 
 
 def try_job(
-    spark: SparkSession,
+    spark: Any,
     lakehouse: Lakehouse,
     job: KeyedJob,
     branch: str,
@@ -65,12 +65,14 @@ def try_job(
         KeyfoldError: the job has no live generation, or as `run_job`.
     """
     live = _live(lakehouse, job)
-    run = run_job(spark, lakehouse, job, Replay(branch, since, until), options=options)
-    return Trial(job.name, branch, live.name, run, compare_outputs(spark, job, live, _branch(lakehouse, job, branch)))
+    run = run_job(lakehouse, job, Replay(branch, since, until), options=options, runners=spark)
+    return Trial(
+        job.name, branch, live.name, run, compare_outputs(spark.session, job, live, _branch(lakehouse, job, branch))
+    )
 
 
 def redrive(
-    spark: SparkSession,
+    spark: Any,
     lakehouse: Lakehouse,
     job: KeyedJob,
     branch: str = "redrive",
@@ -114,6 +116,6 @@ def _branch(lakehouse: Lakehouse, job: KeyedJob, branch: str) -> Generation:
     return Generation(folder, read_json(folder / "generation.json"))
 
 
-def _late(spark: SparkSession, job: KeyedJob, generation: Generation, since: datetime | None) -> int:
-    rows = table_frame(spark, generation.table(job.late_table))
+def _late(spark: Any, job: KeyedJob, generation: Generation, since: datetime | None) -> int:
+    rows = table_frame(spark.session, generation.table(job.late_table))
     return (rows if since is None else rows.where(F.col(job.event_time) >= F.lit(since))).count()

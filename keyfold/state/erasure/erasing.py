@@ -11,8 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-
-from pyspark.sql import SparkSession
+from typing import Any
 
 from keyfold.errors import InvalidData, KeyfoldError
 from keyfold.ingestion.ingest_settings import REBUILD
@@ -84,7 +83,7 @@ class Erased:
 
 
 def erase(
-    spark: SparkSession,
+    spark: Any,
     lakehouse: Lakehouse,
     stream: Stream,
     jobs: Sequence[KeyedJob],

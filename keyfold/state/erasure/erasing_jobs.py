@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import polars as pl
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.step_call import count
@@ -25,7 +25,7 @@ from keyfold.storage.place import Place
 
 
 def erase_in_jobs(
-    spark: SparkSession,
+    spark: Any,
     lakehouse: Lakehouse,
     live: Sequence[tuple[KeyedJob, Generation, KeyedDone]],
     trace: Trace,
@@ -68,7 +68,7 @@ class _Rows:
         self._rows: dict[str, int] = {}
         self._events = self._read = 0
 
-    def count(self, spark: SparkSession) -> dict[str, int]:
+    def count(self, spark: Any) -> dict[str, int]:
         """Count the rows, by place."""
         job, live = self._job, self._live
         in_state = ErasedRows(0, 0)
@@ -102,7 +102,7 @@ class _Rows:
             any(self._rows.values()) or self._events != self._read or set(made).intersection(self._job.producers)
         )
 
-    def without(self, spark: SparkSession, made: Mapping[str, Generation]) -> Generation:
+    def without(self, spark: Any, made: Mapping[str, Generation]) -> Generation:
         """Make a generation without the rows, which is not live yet."""
         job, trace = self._job, self._trace
         of_state = trace.where(job.name, job.state)
@@ -156,7 +156,7 @@ class _Rows:
         return [table / file.path for file in changes.files]
 
 
-def _in_state(spark: SparkSession, job: KeyedJob, live: Generation, done: KeyedDone, which: pl.Expr) -> ErasedRows:
+def _in_state(spark: Any, job: KeyedJob, live: Generation, done: KeyedDone, which: pl.Expr) -> ErasedRows:
     def counts_in(frame: pl.DataFrame) -> dict[str, int]:
         theirs = frame.filter(which)
         return {"rows": theirs.height, "events": count(theirs, job.state_events)}

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from keyfold.errors import Misconfigured, NotFound
 from keyfold.journal.clock import check_advance
@@ -80,7 +79,7 @@ class Bootstrapped:
 
 
 def bootstrap(
-    spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, *, dry_run: bool = False
+    spark: Any, lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, *, dry_run: bool = False
 ) -> Bootstrapped:
     """Seed a new generation of a job from a table, and make it live in one step. The old generation stays, until `prune`.
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import typer
+from keyfold.cli.spark import spark_of_environment, when_needed
 from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 from typer.testing import CliRunner
 
 from keyfold.cli import spark
 from keyfold.cli.app import app
-from keyfold.cli.spark import spark_of_environment, when_needed
 from keyfold.cli.terminal import failures
 from keyfold.errors import KeyfoldError
 from spark_jobs.simulation import simulate

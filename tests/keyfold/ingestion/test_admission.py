@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 from deltalake import DeltaTable
@@ -17,12 +17,12 @@ from keyfold.ingestion import ingest, known_files, split_reader
 from keyfold.ingestion.admission import Admission, select_files
 from keyfold.ingestion.known import KnownFile
 from keyfold.lakehouse import Lakehouse
+from keyfold.runners import Runners
 from keyfold.storage.place import Place
-from keyfold.testing import local_spark
 from spark_jobs.streams import METRICS, SALES
 from tests.folders import move_folder
 
-SPARK: Any = local_spark()
+SPARK = Runners("local")
 
 NO_TIME, SHORT = timedelta(0), timedelta(seconds=0.3)
 
@@ -170,16 +170,16 @@ def test_half_a_file_is_never_read(lakehouse: Lakehouse, landing: Path):
     put(landing / "day 1" / "cpu%.json", metric(1) + metric(2))
     put(landing / "day 1" / "_SUCCESS")
     half = put(landing / "day 2" / "cpu%.json", metric(3)[:10])
-    first = ingest(SPARK, lakehouse, stream, landing)
+    first = ingest(lakehouse, stream, landing, runners=SPARK)
     assert (first.files, first.accepted, first.waiting) == (1, 2, 1)
     half.write_text(metric(3) + metric(4))
     put(landing / "day 2" / "cpu%.json.done")
-    second = ingest(SPARK, lakehouse, stream, landing)
+    second = ingest(lakehouse, stream, landing, runners=SPARK)
     assert (second.files, second.accepted, second.quarantined, second.waiting) == (1, 2, 0, 0)
     assert values(lakehouse) == [("day 1/cpu%", 1), ("day 1/cpu%", 2), ("day 2/cpu%", 3), ("day 2/cpu%", 4)]
     put(landing / "day 3" / "bad.json", "no json\n")
     put(landing / "day 3" / "_SUCCESS")
-    ingest(SPARK, lakehouse, stream, landing)
+    ingest(lakehouse, stream, landing, runners=SPARK)
     (reject,) = quarantine(lakehouse)
     assert reject["file"] == str(landing / "day 3" / "bad.json"), "told by its own path"
 
@@ -188,24 +188,24 @@ def test_a_file_that_grew_is_told_by_every_run_and_read_again_where_that_is_aske
     lakehouse: Lakehouse, landing: Path
 ):
     put(landing / "cpu.json", metric(1))
-    ingest(SPARK, lakehouse, METRICS, landing)
+    ingest(lakehouse, METRICS, landing, runners=SPARK)
     put(landing / "cpu.json", metric(1) + metric(2))
     for _ in range(2):
-        told = ingest(SPARK, lakehouse, METRICS, landing)
+        told = ingest(lakehouse, METRICS, landing, runners=SPARK)
         assert (told.files, told.accepted) == (0, 0)
         assert told.describe() == [
             "cpu.json grew from 50 to 100 bytes after it was read; it was not read again; --reread-changed "
             "(in Dagster: reread_changed) does so for streams with an event id"
         ]
-    again = ingest(SPARK, lakehouse, METRICS, landing, reread_changed=True)
+    again = ingest(lakehouse, METRICS, landing, reread_changed=True, runners=SPARK)
     assert (again.files, again.accepted, again.duplicates) == (1, 1, 1)
     assert values(lakehouse) == [("cpu", 1), ("cpu", 2)]
-    assert ingest(SPARK, lakehouse, METRICS, landing).describe() == []
+    assert ingest(lakehouse, METRICS, landing, runners=SPARK).describe() == []
 
 
 def test_changed_files_of_a_stream_without_an_event_id_are_not_read_again(lakehouse: Lakehouse, landing: Path):
     with pytest.raises(KeyfoldError, match="no event id, so rows that are read again would count twice"):
-        ingest(SPARK, lakehouse, SALES, landing, reread_changed=True)
+        ingest(lakehouse, SALES, landing, reread_changed=True, runners=SPARK)
     assert not lakehouse.home.exists()
 
 
@@ -213,12 +213,12 @@ def test_a_home_that_moves_reads_nothing_twice(lakehouse: Lakehouse, tmp_path: P
     before, after = lakehouse, Lakehouse(lakehouse.home.with_name("after"))
     put(before.landing("sales") / "a.json", "".join(map(sale, range(5))))
     outside = put(tmp_path / "outside" / "b.json", sale(5)).parent
-    ingest(SPARK, before, SALES)
-    ingest(SPARK, before, SALES, outside)
+    ingest(before, SALES, runners=SPARK)
+    ingest(before, SALES, outside, runners=SPARK)
     move_folder(before.home, after.home)
     put(after.landing("sales") / "c.json", sale(6))
-    assert ingest(SPARK, after, SALES).accepted == 1
-    assert ingest(SPARK, after, SALES, outside).files == 0
+    assert ingest(after, SALES, runners=SPARK).accepted == 1
+    assert ingest(after, SALES, outside, runners=SPARK).files == 0
     assert DeltaTable(str(after.events("sales"))).count() == 7
 
 
@@ -237,9 +237,9 @@ def test_a_file_that_changes_while_it_is_read_counts_for_nothing_and_is_read_by_
 
     with monkeypatch.context() as patch:
         patch.setattr(split_reader, "parse_file_safely", parse)
-        first = ingest(SPARK, lakehouse, METRICS, landing)
+        first = ingest(lakehouse, METRICS, landing, runners=SPARK)
     assert (first.files, first.accepted, first.waiting) == (1, 1, 1)
     assert list(known_files(lakehouse, "metrics", landing)) == ["a.json"]
-    second = ingest(SPARK, lakehouse, METRICS, landing)
+    second = ingest(lakehouse, METRICS, landing, runners=SPARK)
     assert (second.files, second.accepted, second.totals.rows_read) == (1, 2, 3)
     assert values(lakehouse) == [("a", 1), ("b", 2), ("b", 3)]

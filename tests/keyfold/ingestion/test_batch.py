@@ -9,7 +9,6 @@ from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -17,7 +16,6 @@ import pytest
 from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import IngestSummary, batch, ingest, ingest_journal, ingest_totals, is_unfinished, split_writer
@@ -26,6 +24,7 @@ from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.lakehouse.fail_points import POINTS
 from keyfold.lakehouse.log_changes import snapshot
 from keyfold.lakehouse.reading import data_file_paths
+from keyfold.runners import Runners
 from keyfold.storage.place import Place
 from keyfold.stream import INGESTED_AT, Stream
 from keyfold.times import micros
@@ -59,9 +58,11 @@ def changed(owner: Any, **values: Any) -> Iterator[None]:
             setattr(owner, name, value)
 
 
-def no_spark(parallelism: int) -> Any:
-    """What small batches need of Spark: how much would run at a time."""
-    return SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=parallelism))
+def no_spark(parallelism: int) -> Runners:
+    """Runners in this process, with so many tasks."""
+    runners = Runners("local")
+    runners.for_bytes(0).parallelism = parallelism  # pyright: ignore[reportAttributeAccessIssue]
+    return runners
 
 
 def kept(files: list[list[Any]]) -> tuple[list[tuple[Any, ...]], range]:
@@ -153,7 +154,7 @@ def test_any_split_and_any_crash_leaves_the_events_that_stand(broken: BrokenRuns
     with TemporaryDirectory() as folder:
         lakehouse, files = Lakehouse(Path(folder) / "home"), broken.files
         broken.play(lakehouse, EVENTS, land_file)
-        check_counts(lakehouse, ingest(no_spark(1), lakehouse, EVENTS))
+        check_counts(lakehouse, ingest(lakehouse, EVENTS, runners=no_spark(1)))
         totals = ingest_totals(lakehouse, EVENTS)
         standing, conflicts = kept(files)
         assert stored(lakehouse) == standing
@@ -199,13 +200,13 @@ def several(landing: Place) -> None:
         land(landing / f"{number}.json", events[::-1], "rubbish")
 
 
-def test_spark_s_workers_write_what_the_driver_would(spark: SparkSession, new_home, tmp_path: Path, monkeypatch):
+def test_spark_s_workers_write_what_the_driver_would(spark: Runners, new_home, tmp_path: Path, monkeypatch):
     several(tmp_path / "landing")
     here, there = new_home("here"), new_home("there")
-    ingest(no_spark(1), here, EVENTS, tmp_path / "landing")
+    ingest(here, EVENTS, tmp_path / "landing", runners=no_spark(1))
     monkeypatch.setattr(batch, "_HERE_BYTES", -1)
     monkeypatch.setattr(batch, "_SPLIT_BYTES", 1)
-    summary = ingest(spark, there, EVENTS, tmp_path / "landing")
+    summary = ingest(there, EVENTS, tmp_path / "landing", runners=spark)
     check_counts(there, summary)
     assert stored(there) == stored(here)
     assert asdict(ingest_totals(there, EVENTS)) == asdict(ingest_totals(here, EVENTS))
@@ -221,7 +222,7 @@ def test_files_of_which_every_row_is_a_copy_are_not_in_the_table(tmp_path: Path,
     lakehouse = Lakehouse(tmp_path / "home")
     for name in ("a", "b", "c"):
         land(lakehouse.landing("clicks") / f"{name}.json", [event("u", seq) for seq in range(50)])
-    summary = ingest(no_spark(3), lakehouse, EVENTS)
+    summary = ingest(lakehouse, EVENTS, runners=no_spark(3))
     check_counts(lakehouse, summary)
     assert (summary.accepted, summary.duplicates) == (50, 100)
     assert len(list(lakehouse.events("clicks").glob("*.parquet"))) == 1
@@ -242,8 +243,8 @@ def test_a_disk_that_is_full_amid_a_write_is_one_message_and_the_next_run_goes_o
     with monkeypatch.context() as patch:
         patch.setattr(owner, write, full)
         with pytest.raises(KeyfoldError, match="No space left on device"):
-            ingest(no_spark(2), lakehouse, EVENTS)
-    summary = ingest(no_spark(2), lakehouse, EVENTS)
+            ingest(lakehouse, EVENTS, runners=no_spark(2))
+    summary = ingest(lakehouse, EVENTS, runners=no_spark(2))
     check_counts(lakehouse, summary)
     assert (summary.accepted, summary.files) == (330, 6)
 
@@ -262,10 +263,10 @@ def test_a_disk_that_is_full_at_any_point_leaves_nothing_that_stops_a_later_run(
     with monkeypatch.context() as patch:
         patch.setattr(fail_points, "act", full)
         with pytest.raises(KeyfoldError, match="No space left on device; correct that and run it again"):
-            ingest(no_spark(2), lakehouse, EVENTS, max_bytes_per_batch=10_000)
+            ingest(lakehouse, EVENTS, max_bytes_per_batch=10_000, runners=no_spark(2))
     # Of a run whose plans are not all written nothing is left; what was planned is told to whoever asks for the next run.
     assert is_unfinished(lakehouse, "clicks") == (point not in ("plan: before", "plan: one of several"))
-    summary = ingest(no_spark(2), lakehouse, EVENTS)
+    summary = ingest(lakehouse, EVENTS, runners=no_spark(2))
     check_counts(lakehouse, summary)
     assert (summary.totals.accepted, summary.totals.files) == (330, 6)
     assert not is_unfinished(lakehouse, "clicks")
@@ -275,7 +276,7 @@ def test_a_run_tells_how_far_it_has_come_of_all(tmp_path: Path):
     lakehouse = Lakehouse(tmp_path / "home")
     several(lakehouse.landing("clicks"))
     told = []
-    ingest(no_spark(2), lakehouse, EVENTS, max_bytes_per_batch=1, on_batch=told.append)
+    ingest(lakehouse, EVENTS, max_bytes_per_batch=1, on_batch=told.append, runners=no_spark(2))
     assert [(one.batch, one.batches) for one in told] == [(number, 6) for number in range(1, 7)]
     total = sum(path.stat().st_size for path in lakehouse.landing("clicks").iterdir())
     assert (told[-1].done, told[-1].total, told[-1].share, told[-1].seconds_left) == (total, total, 1.0, 0.0)
@@ -285,7 +286,7 @@ def test_a_run_tells_how_far_it_has_come_of_all(tmp_path: Path):
 def test_the_journal_tells_people_what_was_read_and_what_came_of_it(tmp_path: Path):
     lakehouse = Lakehouse(tmp_path / "home")
     land(lakehouse.landing("clicks") / "a.json", [event("u", 1), event("u", 1)], "rubbish")
-    ingest(no_spark(1), lakehouse, EVENTS)
+    ingest(lakehouse, EVENTS, runners=no_spark(1))
     (past,) = ingest_journal(lakehouse, "clicks").history(5)
     assert past.read == "1 file, 0.0 MB of landing/clicks"
     assert past.made == "3 rows: 1 accepted, 1 quarantined, 1 duplicates"

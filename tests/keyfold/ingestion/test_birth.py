@@ -1,7 +1,6 @@
 """What a run of ingest finds must be of one story; where it is not, it says so and how to go on, and that works."""
 
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,12 +9,12 @@ from deltalake import DeltaTable
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest, rebuild
 from keyfold.lakehouse import Lakehouse
+from keyfold.runners import Runners
 from keyfold.stream import TIMESTAMP
-from keyfold.testing import local_spark
 from tests.folders import copy_folder, remove_folder
 from tests.keyfold.ingestion.test_run import EVENTS, check_counts, event, land
 
-SPARK: Any = local_spark()
+SPARK = Runners("local")
 
 
 @pytest.fixture
@@ -29,9 +28,9 @@ def check_refused(lakehouse: Lakehouse, match: str) -> None:
     land(lakehouse.landing("clicks") / "c.json", [event("u", 4), event("u", 1)])
     for _ in range(2):
         with pytest.raises(KeyfoldError, match=match) as refused:
-            ingest(SPARK, lakehouse, EVENTS)
+            ingest(lakehouse, EVENTS, runners=SPARK)
         assert "start over: `keyfold ingest clicks" in str(refused.value)
-    summary = rebuild(SPARK, lakehouse, EVENTS)
+    summary = rebuild(lakehouse, EVENTS, runners=SPARK)
     check_counts(lakehouse, summary)
     files = list(lakehouse.landing("clicks").iterdir())
     assert (summary.files, summary.duplicates) == (len(files), 1)
@@ -39,17 +38,17 @@ def check_refused(lakehouse: Lakehouse, match: str) -> None:
 
 @pytest.mark.parametrize("table", ["events", "quarantine"])
 def test_a_table_of_another_history_that_has_taken_the_same_batch_is_refused(lakehouse, table):
-    ingest(SPARK, lakehouse, EVENTS)
+    ingest(lakehouse, EVENTS, runners=SPARK)
     before, other = lakehouse.home.with_name("before"), lakehouse.home.with_name("other")
     copy_folder(lakehouse.home, before)
     lines = [event("u", 3), "{"]
     land(lakehouse.landing("clicks") / "b.json", lines)
-    ingest(SPARK, lakehouse, EVENTS)
+    ingest(lakehouse, EVENTS, runners=SPARK)
     copy_folder(lakehouse.home / table / "clicks", other)
     remove_folder(lakehouse.home)
     copy_folder(before, lakehouse.home)
     land(lakehouse.landing("clicks") / "c.json", lines)
-    ingest(SPARK, lakehouse, EVENTS)
+    ingest(lakehouse, EVENTS, runners=SPARK)
     remove_folder(lakehouse.home / table / "clicks")
     copy_folder(other, lakehouse.home / table / "clicks")
     check_refused(lakehouse, "is not the one in its journal")
@@ -81,17 +80,17 @@ def test_an_event_table_that_does_not_say_when_events_arrived_is_refused_once_an
     ],
 )
 def test_a_stream_that_does_not_fit_what_it_wrote_before_is_refused(lakehouse, change, match):
-    ingest(SPARK, lakehouse, EVENTS)
+    ingest(lakehouse, EVENTS, runners=SPARK)
     with pytest.raises(KeyfoldError, match=match):
-        ingest(SPARK, lakehouse, replace(EVENTS, **change))
-    assert ingest(SPARK, lakehouse, EVENTS).files == 0, "set back, it goes on"
+        ingest(lakehouse, replace(EVENTS, **change), runners=SPARK)
+    assert ingest(lakehouse, EVENTS, runners=SPARK).files == 0, "set back, it goes on"
 
 
 def test_a_new_column_that_may_be_null_is_added_to_the_table(lakehouse):
-    ingest(SPARK, lakehouse, EVENTS)
+    ingest(lakehouse, EVENTS, runners=SPARK)
     wider = replace(EVENTS, schema=EVENTS.schema.insert(1, pa.field("more", pa.float64())))
     land(lakehouse.landing("clicks") / "b.json", [event("v", 1) | {"more": 2.5}, event("u", 1)])
-    summary = ingest(SPARK, lakehouse, wider)
+    summary = ingest(lakehouse, wider, runners=SPARK)
     check_counts(lakehouse, summary)
     assert (summary.accepted, summary.duplicates) == (1, 1)
     rows = DeltaTable(str(lakehouse.events("clicks"))).to_pyarrow_table().to_pylist()
@@ -101,7 +100,7 @@ def test_a_new_column_that_may_be_null_is_added_to_the_table(lakehouse):
 
 @pytest.mark.parametrize("damage", ["gone", "zeroed"])
 def test_a_part_of_the_index_that_is_gone_or_zeroed_is_made_anew_and_told(lakehouse, damage):
-    ingest(SPARK, lakehouse, EVENTS)
+    ingest(lakehouse, EVENTS, runners=SPARK)
     for segment in (lakehouse.ingest("clicks") / "ids").iterdir():
         if damage == "gone":
             segment.unlink()
@@ -109,10 +108,10 @@ def test_a_part_of_the_index_that_is_gone_or_zeroed_is_made_anew_and_told(lakeho
             # At equal size, behind the header: its ids are known no more.
             segment.write_bytes(segment.read_bytes()[:128] + bytes(segment.stat().st_size - 128))
     land(lakehouse.landing("clicks") / "b.json", [event("u", 1), event("u", 3)])
-    summary = ingest(SPARK, lakehouse, EVENTS)
+    summary = ingest(lakehouse, EVENTS, runners=SPARK)
     check_counts(lakehouse, summary)
     assert (summary.accepted, summary.duplicates) == (1, 1)
     assert "part of the index of ids" in summary.describe()[0]
     land(lakehouse.landing("clicks") / "c.json", [event("u", 2)])
-    again = ingest(SPARK, lakehouse, EVENTS)
+    again = ingest(lakehouse, EVENTS, runners=SPARK)
     assert (again.duplicates, again.describe()) == (1, [])

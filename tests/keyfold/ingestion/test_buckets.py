@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from keyfold.ingestion.arrays import open_array, write_array
 from keyfold.ingestion.sources.files import list_files
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.lakehouse.reading import scan_table
+from keyfold.runners import Runners
 from keyfold.storage import object_path
 from keyfold.storage.object_path import ObjectPath
 from keyfold.storage.place import Place
@@ -28,7 +28,7 @@ from tests.keyfold.ingestion.test_run import EVENTS, START
 from tests.object_store import ObjectStore
 from tests.schemas import schema_of
 
-DRIVER: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+DRIVER: Any = Runners("local")
 """As much of a session as ingest asks for where it reads files itself."""
 
 CLICKS = replace(EVENTS, schema=schema_of("user string!, seq int64!, at time!"))
@@ -74,15 +74,15 @@ def test_every_format_goes_from_a_bucket_to_tables_in_a_bucket_once(there, cache
     (landing / "e.xlsx").write_bytes(b"what is this?")
     (landing / "_staging/f.ndjson").write_bytes(text(click(7)))
     (landing / ".g.ndjson").write_bytes(text(click(8)))
-    summary = ingest(DRIVER, there, CLICKS, settle=timedelta(hours=1))
+    summary = ingest(there, CLICKS, settle=timedelta(hours=1), runners=DRIVER)
     assert (summary.files, summary.accepted, summary.duplicates, summary.quarantined) == (5, 6, 2, 2)
     assert seqs(there) == [1, 2, 3, 4, 5, 6]
     reasons = scan_table(there.quarantine("clicks")).select("file", "line").collect().sort("file").rows()
     assert reasons == [(f"{landing}/a.ndjson", 4), (f"{landing}/e.xlsx", None)]
-    again = ingest(DRIVER, there, CLICKS)
+    again = ingest(there, CLICKS, runners=DRIVER)
     assert (again.files, again.batches, again.changed) == (0, 0, {})
     (landing / "z.ndjson").write_bytes(text(click(3), click(9)))
-    assert ingest(DRIVER, there, CLICKS).duplicates == 1
+    assert ingest(there, CLICKS, runners=DRIVER).duplicates == 1
     assert ingest_totals(there, CLICKS) == IngestCounts(6, 12, 7, 2, 3)
     assert not is_unfinished(there, "clicks")
 
@@ -96,26 +96,26 @@ def test_a_home_on_a_disk_takes_files_from_a_bucket_and_a_home_in_a_bucket_takes
     (tmp_path / "landing" / "b.ndjson").write_bytes(text(click(2)))
     for house in (lakehouse, there):
         for source in (landing, tmp_path / "landing", landing):
-            ingest(DRIVER, house, CLICKS, source)
+            ingest(house, CLICKS, source, runners=DRIVER)
         assert seqs(house) == [1, 2]
         assert list(known_files(house, "clicks", landing)) == ["a.ndjson"]
         # The names of the sources lead back to them, wherever the home is.
-        rebuild(DRIVER, house, CLICKS)
+        rebuild(house, CLICKS, runners=DRIVER)
         assert seqs(house) == [1, 2]
 
 
 def test_an_object_is_whole_when_it_is_there_and_known_by_its_content(there):
     landing = there.landing("clicks")
     (landing / "a.ndjson").write_bytes(text(click(1)))
-    assert ingest(DRIVER, there, CLICKS, settle=timedelta(hours=1)).waiting == 0
+    assert ingest(there, CLICKS, settle=timedelta(hours=1), runners=DRIVER).waiting == 0
     # Of one length, within the second that a store's times are told to.
     (landing / "a.ndjson").write_bytes(text(click(2)))
-    summary = ingest(DRIVER, there, CLICKS)
+    summary = ingest(there, CLICKS, runners=DRIVER)
     assert (summary.files, list(summary.changed)) == (0, ["a.ndjson"])
-    assert ingest(DRIVER, there, CLICKS, reread_changed=True).accepted == 1
+    assert ingest(there, CLICKS, reread_changed=True, runners=DRIVER).accepted == 1
     assert seqs(there) == [1, 2]
     (landing / "a.ndjson").write_bytes(text(click(2)))
-    assert ingest(DRIVER, there, CLICKS).changed == {}, "the same content again is no change"
+    assert ingest(there, CLICKS, runners=DRIVER).changed == {}, "the same content again is no change"
 
 
 def test_an_object_waits_for_its_marker_where_the_stream_has_markers(there):
@@ -128,12 +128,12 @@ def test_an_object_waits_for_its_marker_where_the_stream_has_markers(there):
 
 def test_a_folder_of_a_bucket_may_be_emptied_of_what_was_read_and_not_misspelt(there):
     with pytest.raises(KeyfoldError, match=r"s3a://.*/lake/home/landing/clicks does not exist"):
-        ingest(DRIVER, there, CLICKS)
+        ingest(there, CLICKS, runners=DRIVER)
     file = there.landing("clicks") / "a.ndjson"
     file.write_bytes(text(click(1)))
-    ingest(DRIVER, there, CLICKS)
+    ingest(there, CLICKS, runners=DRIVER)
     file.unlink()
-    assert ingest(DRIVER, there, CLICKS).files == 0
+    assert ingest(there, CLICKS, runners=DRIVER).files == 0
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_store_that_fails_now_and_then_costs_no_row_and_doubles_none(
             return fault if request.number % 9 == 4 else None
 
         faulty.choose = choose
-        ingest(DRIVER, there, CLICKS, max_bytes_per_batch=1)
+        ingest(there, CLICKS, max_bytes_per_batch=1, runners=DRIVER)
         assert faulty.count(fault) > 5
         faulty.choose = lambda _: None
         assert seqs(there) == list(range(32))
@@ -171,9 +171,9 @@ def test_a_store_that_is_gone_quarantines_no_file_and_the_next_run_goes_on(
         # Not to be had, however often it is asked for: as a policy would have it that was changed.
         faulty.choose = lambda request: Fault.DENIED if request.path.endswith("a.ndjson") else None
         with pytest.raises(KeyfoldError, match=r"ingest of clicks was interrupted: .*a\.ndjson.*run it again"):
-            ingest(DRIVER, there, CLICKS)
+            ingest(there, CLICKS, runners=DRIVER)
         faulty.choose = lambda _: None
-        assert ingest(DRIVER, there, CLICKS).accepted == 1
+        assert ingest(there, CLICKS, runners=DRIVER).accepted == 1
         assert scan_table(there.quarantine("clicks")).collect().is_empty()
     fresh_connections()
 
@@ -181,7 +181,7 @@ def test_a_store_that_is_gone_quarantines_no_file_and_the_next_run_goes_on(
 def test_a_rebuild_puts_aside_what_was_there_and_goes_on_where_it_broke_off(there, monkeypatch):
     landing = there.landing("clicks")
     (landing / "a.ndjson").write_bytes(text(click(1), click(2)))
-    ingest(DRIVER, there, CLICKS)
+    ingest(there, CLICKS, runners=DRIVER)
     before = scan_table(there.events("clicks")).collect()
     moved: list[str] = []
 
@@ -192,10 +192,10 @@ def test_a_rebuild_puts_aside_what_was_there_and_goes_on_where_it_broke_off(ther
 
     monkeypatch.setattr(fail_points, "act", stop)
     with pytest.raises(RuntimeError, match="one table moved"):
-        rebuild(DRIVER, there, CLICKS)
+        rebuild(there, CLICKS, runners=DRIVER)
     with pytest.raises(KeyfoldError, match="a rebuild of its tables is unfinished"):
-        ingest(DRIVER, there, CLICKS)
-    summary = rebuild(DRIVER, there, CLICKS)
+        ingest(there, CLICKS, runners=DRIVER)
+    summary = rebuild(there, CLICKS, runners=DRIVER)
     assert (summary.accepted, seqs(there)) == (2, [1, 2])
     (aside,) = (there.home / "aside").iterdir()
     assert scan_table(aside / "events").collect().equals(before)

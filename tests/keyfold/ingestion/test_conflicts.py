@@ -27,7 +27,7 @@ def refused(lakehouse: Lakehouse) -> list[tuple[str, int, str]]:
 
 
 def read(lakehouse: Lakehouse, stream: Stream = EVENTS, **more: Any) -> tuple[int, int, int]:
-    summary = ingest(no_spark(4), lakehouse, stream, **more)
+    summary = ingest(lakehouse, stream, **more, runners=no_spark(4))
     check_counts(lakehouse, summary, stream)
     return summary.accepted, summary.quarantined, summary.duplicates
 

@@ -6,8 +6,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
-from types import SimpleNamespace
-from typing import Any
 
 import polars as pl
 import pytest
@@ -15,11 +13,12 @@ import pytest
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import continuous, ingest, ingest_totals
 from keyfold.lakehouse import Lakehouse
+from keyfold.runners import Runners
 from keyfold.runs import ingest_continuously
 from tests.keyfold.ingestion.test_run import EVENTS, event, land
 from tests.waiting import wait_until
 
-SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+SPARK = Runners("local")
 """As much of Spark as the ingest of small files asks for: it reads them itself."""
 
 NOW = timedelta(0)
@@ -75,9 +74,9 @@ def test_nobody_else_ingests_the_stream_meanwhile_and_the_next_run_goes_on_where
     with going_on(lakehouse, landing):
         wait_until(lambda: accepted(lakehouse) == 1)
         with pytest.raises(KeyfoldError, match="already running"):
-            ingest(SPARK, lakehouse, EVENTS, landing, settle=NOW)
+            ingest(lakehouse, EVENTS, landing, settle=NOW, runners=SPARK)
     land(landing / "b.ndjson", [event(seq=2)])
-    assert ingest(SPARK, lakehouse, EVENTS, landing, settle=NOW).accepted == 1
+    assert ingest(lakehouse, EVENTS, landing, settle=NOW, runners=SPARK).accepted == 1
 
 
 def test_a_folder_as_it_was_makes_no_run_and_one_that_changed_in_the_tick_of_the_look_makes_one_more(landing):

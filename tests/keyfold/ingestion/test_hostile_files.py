@@ -31,11 +31,11 @@ def landing(tmp_path: Path) -> Path:
 def test_a_file_in_whose_place_a_link_leads_out_once_it_is_planned_is_quarantined(lakehouse: Lakehouse, landing: Path):
     path = put(landing / "cpu.json", metric(1))
     with changed(fail_points, act=crash_at("plan: after", 1)), pytest.raises(Crash):
-        ingest(no_spark(1), lakehouse, METRICS, landing)
+        ingest(lakehouse, METRICS, landing, runners=no_spark(1))
     # With the content that was planned: else it would be a file that has changed, and wait.
     path.rename(landing.parent / "elsewhere.json")
     path.symlink_to(landing.parent / "elsewhere.json")
-    summary = ingest(no_spark(1), lakehouse, METRICS, landing)
+    summary = ingest(lakehouse, METRICS, landing, runners=no_spark(1))
     assert (summary.accepted, summary.quarantined) == (0, 1)
     (reject,) = quarantine(lakehouse)
     assert reject["reason"].startswith("the link leads out of the landing folder")
@@ -76,20 +76,20 @@ def test_files_in_which_a_bit_has_flipped_are_read_or_quarantined_by_name_and_st
         flipped[bit // 8] ^= 1 << bit % 8
         (landing / f"{number:03d}.{ending}").write_bytes(flipped)
     put(landing / "last.json", metric(1))
-    summary = ingest(no_spark(1), lakehouse, EVENTS, landing)
+    summary = ingest(lakehouse, EVENTS, landing, runners=no_spark(1))
     check_counts(lakehouse, summary, EVENTS)
     assert summary.files == flips + 1
     unreadable = [row for row in quarantine(lakehouse) if row["line"] is None]
     assert len({row["file"] for row in unreadable}) == len(unreadable) > flips // 5
     assert all(row["raw"] is None and row["reason"].startswith("the file ") for row in unreadable)
     assert "1.0" in {str(row[2]) for row in rows(lakehouse.events("metrics"))}
-    assert ingest(no_spark(1), lakehouse, EVENTS, landing).files == 0
+    assert ingest(lakehouse, EVENTS, landing, runners=no_spark(1)).files == 0
 
 
 def test_a_date_that_panics_polars_makes_its_file_unreadable(lakehouse: Lakehouse, landing: Path):
     (landing / "a.parquet").write_bytes(parquet(key=pa.array([1 << 30] * COUNT, pa.int32()).cast(pa.date32())))
     (landing / "b.parquet").write_bytes(parquet())
-    summary = ingest(no_spark(1), lakehouse, EVENTS, landing)
+    summary = ingest(lakehouse, EVENTS, landing, runners=no_spark(1))
     assert (summary.files, summary.accepted) == (2, COUNT)
     assert {Path(row["file"]).name for row in quarantine(lakehouse)} == {"a.parquet"}
 
@@ -114,7 +114,7 @@ def test_a_file_whose_reader_crashes_is_tried_again_in_another_process(
 
     child.end_children()
     monkeypatch.setattr(child._Child, "__init__", starts_and_crashes)
-    summary = ingest(no_spark(1), lakehouse, EVENTS, landing)
+    summary = ingest(lakehouse, EVENTS, landing, runners=no_spark(1))
     assert (summary.files, summary.accepted) == (2, accepted + 1)
     assert [row["reason"] for row in quarantine(lakehouse)] == [f"the file cannot be read: {reason}"] * (crashes - 1)
 

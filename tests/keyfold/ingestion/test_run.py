@@ -15,13 +15,13 @@ from keyfold.errors import KeyfoldError
 from keyfold.ingestion import IngestCounts, IngestSummary, ingest, ingest_totals
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.lakehouse.reading import scan_table
+from keyfold.runners import Runners
 from keyfold.storage.place import Place
 from keyfold.stream import INGESTED_AT, TIMESTAMP, Source, Stream
-from keyfold.testing import local_spark
 from spark_jobs.streams import RIDE_POINTS
 from tests.schemas import schema_of
 
-SPARK: Any = local_spark()
+SPARK = Runners("local")
 
 AnyPlace = TypeVar("AnyPlace", bound=Place)
 
@@ -78,16 +78,16 @@ def test_real_rides_are_ingested_once(lakehouse: Lakehouse, real_data: Path):
     rides = real_data / "rides"
     source = duckdb.read_json(f"{rides}/*.gz")
     expected = source.aggregate("count(*), sum(point_idx), max(timestamp::TIMESTAMPTZ)").fetchall()
-    summary = ingest(SPARK, lakehouse, RIDE_POINTS, rides)
+    summary = ingest(lakehouse, RIDE_POINTS, rides, runners=SPARK)
     check_counts(lakehouse, summary, RIDE_POINTS)
     events = DeltaTable(str(lakehouse.events("ride_points"))).to_pyarrow_table()
     assert events.schema.names == [*RIDE_POINTS.schema.names, INGESTED_AT]
     found = duckdb.from_arrow(events).aggregate("count(*), sum(point_idx), max(timestamp)").fetchall()
     assert found == expected
     assert summary.files == len(list(rides.glob("*.gz")))
-    again = ingest(SPARK, lakehouse, RIDE_POINTS, rides)
+    again = ingest(lakehouse, RIDE_POINTS, rides, runners=SPARK)
     assert (again.files, again.rows_read, again.batches, again.totals) == (0, 0, 0, summary.totals)
-    workshop = ingest(SPARK, lakehouse, RIDE_POINTS, real_data / "workshop")
+    workshop = ingest(lakehouse, RIDE_POINTS, real_data / "workshop", runners=SPARK)
     check_counts(lakehouse, workshop, RIDE_POINTS)
     assert workshop.accepted == len((real_data / "workshop" / "one_ride.ndjson").read_text().splitlines())
 
@@ -103,7 +103,7 @@ def test_elements_of_a_list_are_events_each_once_and_all_are_counted(lakehouse: 
     ]
     land(landing / "a.json", [*lines, lines[0]], "{", '{"sensor": {"name": "d"}}')
     land(landing / "b.json", lines)
-    summary = ingest(SPARK, lakehouse, stream, landing)
+    summary = ingest(lakehouse, stream, landing, runners=SPARK)
     check_counts(lakehouse, summary, stream)
     events, quarantine, _ = tables(lakehouse, stream)
     assert events == [
@@ -123,7 +123,7 @@ def test_elements_of_a_list_are_events_each_once_and_all_are_counted(lakehouse: 
 def test_times_of_any_year_are_kept_or_rejected_but_block_nothing(lakehouse: Lakehouse, landing: Path):
     years = ("0001-01-01", "1500-02-28", "1899-12-31", "9999-12-31", "0000-01-01")
     land(landing / "a.json", [event("u", index) | {"at": f"{day}T00:00:00Z"} for index, day in enumerate(years)])
-    summary = ingest(SPARK, lakehouse, EVENTS, landing)
+    summary = ingest(lakehouse, EVENTS, landing, runners=SPARK)
     assert (summary.accepted, summary.quarantined) == (3, 2)
     assert [str(row[2])[:10] for row in rows(lakehouse.events("clicks"))] == ["0001-01-01", "1500-02-28", "1899-12-31"]
 
@@ -151,11 +151,11 @@ def test_another_source_finishes_what_a_crash_left_and_brings_no_copies(
     with monkeypatch.context() as patch:
         patch.setattr(fail_points, "act", crash_at("work: after"))
         with pytest.raises(Crash):
-            ingest(SPARK, lakehouse, EVENTS, tmp_path / "one")
-    summary = ingest(SPARK, lakehouse, EVENTS, tmp_path / "two")
+            ingest(lakehouse, EVENTS, tmp_path / "one", runners=SPARK)
+    summary = ingest(lakehouse, EVENTS, tmp_path / "two", runners=SPARK)
     check_counts(lakehouse, summary)
     assert (summary.batches, summary.accepted, summary.duplicates) == (2, 3, 1)
-    assert ingest(SPARK, lakehouse, EVENTS, tmp_path / "one").files == 0
+    assert ingest(lakehouse, EVENTS, tmp_path / "one", runners=SPARK).files == 0
 
 
 # what people get wrong
@@ -163,11 +163,11 @@ def test_another_source_finishes_what_a_crash_left_and_brings_no_copies(
 
 def test_a_missing_landing_folder_says_what_to_do(lakehouse: Lakehouse):
     with pytest.raises(KeyfoldError, match="create it and put files of clicks into it"):
-        ingest(SPARK, lakehouse, EVENTS)
+        ingest(lakehouse, EVENTS, runners=SPARK)
 
 
 def test_an_empty_landing_folder_leaves_empty_tables_that_can_be_read(lakehouse: Lakehouse, landing: Path):
-    summary = ingest(SPARK, lakehouse, EVENTS, landing)
+    summary = ingest(lakehouse, EVENTS, landing, runners=SPARK)
     assert (summary.files, summary.batches, summary.totals) == (0, 0, IngestCounts())
     assert tables(lakehouse) == ([], [], IngestCounts())
     assert scan_table(lakehouse.events("clicks")).collect_schema().names() == [*EVENTS.schema.names, INGESTED_AT]

@@ -94,7 +94,7 @@ def land(lakehouse: Lakehouse, name: str, lines: list[Any]) -> Path:
 
 
 def read(lakehouse: Lakehouse, streams: tuple[Stream, ...] = SHARING, **more: Any) -> None:
-    summary = ingest(SPARK, lakehouse, streams[0], sharing=streams, **more)
+    summary = ingest(lakehouse, streams[0], sharing=streams, **more, runners=SPARK)
     for stream, one in zip(streams, (summary, *summary.shared), strict=True):
         check_counts(lakehouse, one, stream)
 
@@ -185,7 +185,7 @@ def test_a_mixed_file_of_any_format_gives_what_files_of_one_kind_each_would(
             frame.filter(frame.with_columns(pl.col("level").cast(pl.String)).select(stream.condition).to_series()),
             own / f"own.{ending}",
         )
-        ingest(SPARK, alone, replace(stream, where=None, landing=""))
+        ingest(alone, replace(stream, where=None, landing=""), runners=SPARK)
         assert rows(lakehouse.events(stream.name)) == rows(alone.events(stream.name))
         theirs = reasons(alone, stream.name)
         unclaimed = ["it belongs to no stream: no condition holds of those of clicks, orders, others"] * 40
@@ -195,7 +195,7 @@ def test_a_mixed_file_of_any_format_gives_what_files_of_one_kind_each_would(
 def test_a_stream_that_joins_reads_what_the_others_have_read(lakehouse: Lakehouse, monkeypatch: pytest.MonkeyPatch):
     land(lakehouse, "a.json", MIXED)
     alone = replace(CLICKS, where=None)
-    ingest(SPARK, lakehouse, alone)
+    ingest(lakehouse, alone, runners=SPARK)
     before = ingest_totals(lakehouse, CLICKS)
     land(lakehouse, "b.json", [("order", 5, 0, True), ("click", 6, 0, False)])
     parsed = counting(monkeypatch)
@@ -287,4 +287,4 @@ def test_erasing_a_person_reaches_the_rows_that_belong_to_no_stream_and_the_name
     erased = erase(SPARK, lakehouse, kinds[1], [], erasure, sharing=kinds)
     assert erased.rows == {"events.orders": 1, "quarantine.clicks": 1, "names of landing files": 2}
     assert ([row[0] for row in rows(lakehouse.events("orders"))], len(reasons(lakehouse, "clicks"))) == (["bob"], 1)
-    assert ingest(SPARK, lakehouse, kinds[0], sharing=kinds).rows_read == 0
+    assert ingest(lakehouse, kinds[0], sharing=kinds, runners=SPARK).rows_read == 0

@@ -115,7 +115,7 @@ def lakehouse_with(tmp_path: Path, *hours: float, stream: Stream = WINDOWED) -> 
     lakehouse = Lakehouse(tmp_path / "home")
     for number, hour in enumerate(hours):
         land(lakehouse.landing("clicks") / f"{number:02}.json", [event(f"u{number}", 1, hour)])
-        ingest(no_spark(1), lakehouse, stream)
+        ingest(lakehouse, stream, runners=no_spark(1))
     return lakehouse
 
 
@@ -137,7 +137,7 @@ def test_the_index_stays_as_small_as_the_window(tmp_path: Path):
     back_up(lakehouse, tmp_path / "backups")
     restore(tmp_path / "backups", restored)
     land(restored.landing("clicks") / "again.json", [event("u0", 1, 0), event("u58", 1, 58 * 12)])
-    summary = ingest(no_spark(1), restored, WINDOWED)
+    summary = ingest(restored, WINDOWED, runners=no_spark(1))
     assert (summary.accepted, summary.quarantined, summary.duplicates) == (0, 1, 1)
     assert not summary.warnings
 
@@ -146,8 +146,8 @@ def test_a_rebuild_takes_events_of_any_age_from_all_its_folders(tmp_path: Path):
     lakehouse = lakehouse_with(tmp_path, 0, 500)
     other = tmp_path / "other"
     land(other / "a.json", [event("v", 1, 0), event("u1", 1, 500)])
-    assert ingest(no_spark(1), lakehouse, WINDOWED, other).quarantined == 1
-    summary = rebuild(no_spark(1), lakehouse, WINDOWED)
+    assert ingest(lakehouse, WINDOWED, other, runners=no_spark(1)).quarantined == 1
+    summary = rebuild(lakehouse, WINDOWED, runners=no_spark(1))
     assert (summary.accepted, summary.quarantined, summary.duplicates) == (3, 0, 1)
 
 

@@ -63,7 +63,7 @@ def _run(request: dict, log: Path) -> None:
         _freeze_behind_look(request["freeze"])
     try:
         lakehouse = Lakehouse(request["home"])
-        runner.run_job(SPARK, lakehouse, totals(), MODES[request["mode"]], options=FILE_BY_FILE)
+        runner.run_job(lakehouse, totals(), MODES[request["mode"]], options=FILE_BY_FILE, runners=SPARK)
     except Exception as error:
         log.write_text(f"{type(error).__name__}: {error}")
         os._exit(REFUSED)

@@ -56,7 +56,7 @@ def main() -> None:
     for rows in RUNS:
         Lake(lakehouse).click(*rows)
         for job in (windows(), notes(step=InSmallParts())):
-            run_job(spark, lakehouse, job)
+            run_job(lakehouse, job, runners=spark)
     spark.stop()
     with tarfile.open(_DATA / f"lakehouse_of_form_{FORMAT}.tar.xz", "w:xz") as archive:
         archive.add(_FOLDER, "lakehouse", filter=_without_owner)

@@ -12,7 +12,7 @@ from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import data_file_paths
 from keyfold.maintenance.checking import check
-from keyfold.testing import local_spark
+from keyfold.runners import Runners
 from tests.folders import copy_folder, move_folder, remove_folder
 from tests.keyfold.keyed.toy_jobs import START, clicks, totals, windows
 from tests.lake import Lake
@@ -26,12 +26,12 @@ def live(lakehouse, job="totals"):
 @pytest.fixture(scope="module")
 def ran_before(new_home):
     """A lakehouse with a job that ran three times, and a copy of its generation as it was after the first run."""
-    lakehouse, spark = new_home("ran"), local_spark()
+    lakehouse, spark = new_home("ran"), Runners("local")
     backup = lakehouse.home.with_name("ran-backup")
     lakehouse.events("clicks").parent.mkdir(parents=True, exist_ok=True)
     for number, user in enumerate(["ann", "bob", "ann"]):
         write_deltalake(str(lakehouse.events("clicks")), clicks((user, number)), mode="append")
-        run_job(spark, lakehouse, totals())
+        run_job(lakehouse, totals(), runners=spark)
         if not number:
             copy_folder(live(lakehouse).folder, backup)
             copy_folder(lakehouse.home / "tables", backup / "tables")
@@ -62,18 +62,18 @@ def test_a_table_of_another_history_that_has_taken_the_same_batch_is_refused_and
     copy_folder(generation.table(table), other)
     restore(generation, ran_thrice, "journal", "state", "tables")
     # What is new comes in one batch now, and another one makes the numbers equal.
-    run_job(without_spark, lakehouse, totals())
+    run_job(lakehouse, totals(), runners=without_spark)
     land(("eve", 9))
-    run_job(without_spark, lakehouse, totals())
-    run_job(without_spark, lakehouse, totals())
+    run_job(lakehouse, totals(), runners=without_spark)
+    run_job(lakehouse, totals(), runners=without_spark)
     remove_folder(generation.table(table))
     copy_folder(other, generation.table(table))
     with pytest.raises(
         Damaged, match=rf"batch 2 that table {table} .* is not the one in its journal: .*--full-refresh"
     ):
-        run_job(without_spark, lakehouse, totals())
+        run_job(lakehouse, totals(), runners=without_spark)
     assert not check(lakehouse).is_whole
-    run_job(without_spark, lakehouse, totals(), FullRefresh())
+    run_job(lakehouse, totals(), FullRefresh(), runners=without_spark)
     assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
 
 
@@ -85,7 +85,7 @@ def test_a_record_without_a_digest_of_its_files_which_an_older_keyfold_wrote_is_
         del told["last_files"]
         record.write_text(json.dumps(told))
     land(("eve", 9))
-    run_job(without_spark, lakehouse, totals())
+    run_job(lakehouse, totals(), runners=without_spark)
     assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
 
 
@@ -99,11 +99,11 @@ def test_a_data_file_that_is_gone_or_of_another_size_is_named_with_its_remedy(
     if whose == "events.clicks":
         # Nothing new is to be read: no run looks at that file.
         land(("eve", 9))
-        run_job(without_spark, lakehouse, totals())
+        run_job(lakehouse, totals(), runners=without_spark)
         remedy = "--rebuild"
     else:
         with pytest.raises(KeyfoldError, match=f"its table changes .*{file.name}.*--full-refresh"):
-            run_job(without_spark, lakehouse, totals())
+            run_job(lakehouse, totals(), runners=without_spark)
         remedy = "--full-refresh"
     with pytest.raises(KeyfoldError, match=f"{whose} .*{file.name}.*{remedy}"):
         check_conservation(without_spark, lakehouse, totals())
@@ -115,8 +115,8 @@ def test_state_of_an_older_version_over_a_newer_one_is_refused(without_spark, la
     newest.write_bytes(oldest.read_bytes())
     land(("eve", 9))
     with pytest.raises(KeyfoldError, match=rf"{newest.name}, manifests of the state, is damaged .*--full-refresh"):
-        run_job(without_spark, lakehouse, totals())
-    run_job(without_spark, lakehouse, totals(), FullRefresh())
+        run_job(lakehouse, totals(), runners=without_spark)
+    run_job(lakehouse, totals(), FullRefresh(), runners=without_spark)
     assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
 
 
@@ -127,7 +127,7 @@ def test_a_generation_that_was_restored_goes_on_from_where_it_stood(
     """Also with newer state, which no record of the restored journal names."""
     restore(live(lakehouse), ran_thrice, *parts)
     land(("eve", 9))
-    run_job(without_spark, lakehouse, totals())
+    run_job(lakehouse, totals(), runners=without_spark)
     assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
 
 
@@ -136,43 +136,43 @@ def test_an_event_table_that_is_older_than_the_job_or_another_one_is_refused(wit
     land(("ann", 0))
     copy_folder(lakehouse.events("clicks"), old)
     land(("bob", 1))
-    run_job(without_spark, lakehouse, totals())
+    run_job(lakehouse, totals(), runners=without_spark)
     remove_folder(lakehouse.events("clicks"))
     copy_folder(old, lakehouse.events("clicks"))
     with pytest.raises(KeyfoldError, match=r"is at version 0, yet its version 1 was read.*--full-refresh"):
-        run_job(without_spark, lakehouse, totals())
+        run_job(lakehouse, totals(), runners=without_spark)
     remove_folder(lakehouse.events("clicks"))
     land(("eve", 1))
     with pytest.raises(KeyfoldError, match=r"events.clicks is not the table that it has read.*--full-refresh"):
-        run_job(without_spark, lakehouse, totals())
-    run_job(without_spark, lakehouse, totals(), FullRefresh())
+        run_job(lakehouse, totals(), runners=without_spark)
+    run_job(lakehouse, totals(), FullRefresh(), runners=without_spark)
     assert rows("totals") == [("eve", 1)]
 
 
 def test_a_home_that_was_moved_goes_on(without_spark, lakehouse, land):
     land(("ann", 0), ("ann", 1))
-    run_job(without_spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=without_spark)
     moved = Lakehouse(lakehouse.home.parent / "moved")
     move_folder(lakehouse.home, moved.home)
-    summary = run_job(without_spark, moved, windows(), Incremental(advance_to=START.replace(hour=1)))
+    summary = run_job(moved, windows(), Incremental(advance_to=START.replace(hour=1)), runners=without_spark)
     assert (summary.generation, summary.counts.rows["windows"]) == ("generation-0001", 1)
 
 
 def test_state_that_is_gone_is_refused(without_spark, lakehouse, ran_thrice):
     remove_folder(live(lakehouse).manifests)
     with pytest.raises(KeyfoldError, match=r"manifests of the state, is gone.*--full-refresh"):
-        run_job(without_spark, lakehouse, totals())
+        run_job(lakehouse, totals(), runners=without_spark)
 
 
 def test_state_of_a_batch_that_was_not_committed_is_removed_and_written_anew(without_spark, lakehouse, land, cut_power):
     land(("ann", 0))
-    run_job(without_spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=without_spark)
     land(("ann", 1), ("bob", 2))
-    assert cut_power("work: manifests written", lambda: run_job(without_spark, lakehouse, windows()))
+    assert cut_power("work: manifests written", lambda: run_job(lakehouse, windows(), runners=without_spark))
     generation = live(lakehouse, "windows")
     left = {path.name for path in generation.manifests.iterdir()}
     assert len(left) == 2
-    assert run_job(without_spark, lakehouse, windows()).totals.events == 3
+    assert run_job(lakehouse, windows(), runners=without_spark).totals.events == 3
     there = {path.name for path in generation.manifests.iterdir()}
     assert set(generation.journal.recent(1)[0].manifests) <= there
     assert len(there) == 2
@@ -183,7 +183,7 @@ def test_manifests_that_no_retained_batch_needs_are_removed(without_spark, lakeh
     monkeypatch.setattr("keyfold.keyed.running.batches.RETAINED_BATCHES", 2)
     for minute in range(6):
         land(("ann", minute), ("bob", minute))
-        run_job(without_spark, lakehouse, totals())
+        run_job(lakehouse, totals(), runners=without_spark)
     generation = live(lakehouse)
     retained = generation.journal.recent(2)
     assert {path.name for path in generation.manifests.iterdir()} == {
@@ -193,10 +193,10 @@ def test_manifests_that_no_retained_batch_needs_are_removed(without_spark, lakeh
 
 def test_a_generation_of_the_first_form_asks_for_one_full_refresh(without_spark, lakehouse, land):
     land(("ann", 0))
-    run_job(without_spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=without_spark)
     record = lakehouse.job("windows") / "generation-0001" / "generation.json"
     old = {name: value for name, value in json.loads(record.read_text()).items() if name != "format"}
     record.write_text(json.dumps(old))
     with pytest.raises(KeyfoldError, match=r"an earlier version of Keyfold.*keyfold run windows --full-refresh"):
-        run_job(without_spark, lakehouse, windows())
-    assert run_job(without_spark, lakehouse, windows(), FullRefresh()).generation == "generation-0002"
+        run_job(lakehouse, windows(), runners=without_spark)
+    assert run_job(lakehouse, windows(), FullRefresh(), runners=without_spark).generation == "generation-0002"

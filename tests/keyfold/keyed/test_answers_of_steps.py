@@ -53,7 +53,7 @@ def test_an_answer_in_another_shape_is_refused_with_what_to_return(without_spark
     assert raised.value.__notes__ == ["job totals"]
     land(("ann", 0))
     with pytest.raises(KeyfoldError, match=f"job totals.*{message}"):
-        run_job(without_spark, lakehouse, job)
+        run_job(lakehouse, job, runners=without_spark)
 
 
 def test_the_harness_fails_a_step_that_drops_events_or_counts_some_twice():

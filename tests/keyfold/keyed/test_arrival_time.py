@@ -1,7 +1,6 @@
 """Jobs on arrival time: the clock goes by when files were admitted, and nothing that comes is ever behind it."""
 
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -14,13 +13,14 @@ from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.runner import run_job
+from keyfold.runners import Runners
 from keyfold.stream import INGESTED_AT, Stream
 from tests.keyfold.keyed.toy_jobs import CLICK, START, TIME, windows
 
 CLICKS = Stream(name="clicks", schema=CLICK, event_time="at", event_id=("user", "at"))
 ARRIVED_CLICK = CLICK.append(pa.field(INGESTED_AT, TIME))
 
-DRIVER: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+DRIVER: Any = Runners("local")
 """As much of a session as ingest asks for where it reads files itself."""
 
 
@@ -51,7 +51,7 @@ def come(lakehouse):
         ]
         (landing / name).write_text("".join(lines))
         before = datetime.now(UTC)
-        ingest(DRIVER, lakehouse, CLICKS)
+        ingest(lakehouse, CLICKS, runners=DRIVER)
         journal = ingest_journal(lakehouse, "clicks")
         last = journal.last_done()
         plan = journal.plan(last.batch) if last else None
@@ -64,15 +64,15 @@ def come(lakehouse):
 
 def test_the_clock_of_a_job_on_arrival_time_is_when_files_were_admitted(without_spark, lakehouse, rows, come):
     first = come("a.json", ("ann", 0), ("bob", 600))
-    summary = run_job(without_spark, lakehouse, by_arrival())
+    summary = run_job(lakehouse, by_arrival(), runners=without_spark)
     # With no delay, what has arrived has passed.
     assert summary.watermark is not None
     assert abs(summary.watermark - first) < timedelta(milliseconds=1)
     second = come("b.json", ("ann", -600), ("ann", 1))
-    run_job(without_spark, lakehouse, by_arrival())
+    run_job(lakehouse, by_arrival(), runners=without_spark)
     third = come("c.json", ("bob", 5))
-    run_job(without_spark, lakehouse, by_arrival())
-    run_job(without_spark, lakehouse, by_arrival(), FullRefresh(advance_to=third + timedelta(seconds=1)))
+    run_job(lakehouse, by_arrival(), runners=without_spark)
+    run_job(lakehouse, by_arrival(), FullRefresh(advance_to=third + timedelta(seconds=1)), runners=without_spark)
     assert rows("windows") == [("ann", first, 1), ("ann", second, 2), ("bob", first, 1), ("bob", third, 1)]
     assert rows("late.windows") == []
 
@@ -80,8 +80,8 @@ def test_the_clock_of_a_job_on_arrival_time_is_when_files_were_admitted(without_
 def test_what_is_late_by_its_own_time_is_not_by_its_arrival(without_spark, lakehouse, rows, come):
     for name, clicks in (("a.json", [("ann", 600)]), ("b.json", [("ann", 0), ("bob", 0)])):
         come(name, *clicks)
-        run_job(without_spark, lakehouse, windows())
-        run_job(without_spark, lakehouse, by_arrival(name="by_arrival"))
+        run_job(lakehouse, windows(), runners=without_spark)
+        run_job(lakehouse, by_arrival(name="by_arrival"), runners=without_spark)
     assert [user for user, *_ in rows("late.windows")] == ["bob"]
     assert rows("late.by_arrival") == []
 
@@ -89,5 +89,5 @@ def test_what_is_late_by_its_own_time_is_not_by_its_arrival(without_spark, lakeh
 def test_an_event_table_without_arrivals_is_told_of_before_anything_is_made(without_spark, lakehouse, land):
     land(("ann", 0))
     with pytest.raises(KeyfoldError, match=r"goes by ingested_at, a column .*keyfold ingest clicks --rebuild"):
-        run_job(without_spark, lakehouse, by_arrival())
+        run_job(lakehouse, by_arrival(), runners=without_spark)
     assert live_generation(lakehouse, "windows") is None

@@ -35,15 +35,17 @@ def test_a_power_cut_at_any_point_of_a_batch_loses_and_doubles_nothing(
     without_spark, lakehouse, land, rows, cut_power, point, count
 ):
     land(("ann", 0), ("bob", 1))
-    run_job(without_spark, lakehouse, totals())
+    run_job(lakehouse, totals(), runners=without_spark)
     land(("ann", 2))
     land(("eve", 3))
-    came_to_it = cut_power(point, lambda: run_job(without_spark, lakehouse, totals(), options=FILE_BY_FILE), count)
+    came_to_it = cut_power(
+        point, lambda: run_job(lakehouse, totals(), options=FILE_BY_FILE, runners=without_spark), count
+    )
     assert came_to_it or count == 2
-    summary = run_job(without_spark, lakehouse, totals(), options=FILE_BY_FILE)
+    summary = run_job(lakehouse, totals(), options=FILE_BY_FILE, runners=without_spark)
     as_unbroken(rows, lakehouse)
     assert summary.totals.events == 4
-    assert run_job(without_spark, lakehouse, totals()).counts.events == 0
+    assert run_job(lakehouse, totals(), runners=without_spark).counts.events == 0
 
 
 @pytest.mark.parametrize("point", OF_A_BATCH)
@@ -52,8 +54,8 @@ def test_a_power_cut_in_the_first_batch_of_all_stops_no_later_run(
 ):
     land(("ann", 0), ("ann", 2))
     land(("bob", 1), ("eve", 3))
-    cut_power(point, lambda: run_job(without_spark, lakehouse, totals()))
-    run_job(without_spark, lakehouse, totals())
+    cut_power(point, lambda: run_job(lakehouse, totals(), runners=without_spark))
+    run_job(lakehouse, totals(), runners=without_spark)
     assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
 
 
@@ -65,12 +67,12 @@ def test_a_power_cut_at_any_point_of_a_full_refresh_leaves_the_old_tables_or_the
         return windows_step(state, events.with_columns(clicks=pl.col("clicks") * 2), clock)
 
     land(("ann", 0), ("bob", 60))
-    run_job(without_spark, lakehouse, windows())
-    assert cut_power(point, lambda: run_job(without_spark, lakehouse, windows(step=doubled), FullRefresh()))
+    run_job(lakehouse, windows(), runners=without_spark)
+    assert cut_power(point, lambda: run_job(lakehouse, windows(step=doubled), FullRefresh(), runners=without_spark))
     step = doubled if point in DECIDED else windows_step
-    run_job(without_spark, lakehouse, windows(step=step))
+    run_job(lakehouse, windows(step=step), runners=without_spark)
     assert rows("windows") == [("ann", START, 2 if point in DECIDED else 1)]
-    run_job(without_spark, lakehouse, windows(step=doubled), FullRefresh())
+    run_job(lakehouse, windows(step=doubled), FullRefresh(), runners=without_spark)
     assert rows("windows") == [("ann", START, 2)]
     # The live one, its forerunner, and no half-made one.
     names = sorted(folder.name for folder in lakehouse.job("windows").glob("generation-*"))
@@ -83,8 +85,8 @@ def test_a_power_cut_while_the_first_generation_is_born_stops_no_later_run(
     without_spark, lakehouse, land, rows, cut_power, point
 ):
     land(("ann", 0), ("bob", 60))
-    assert cut_power(point, lambda: run_job(without_spark, lakehouse, windows()))
-    run_job(without_spark, lakehouse, windows())
+    assert cut_power(point, lambda: run_job(lakehouse, windows(), runners=without_spark))
+    run_job(lakehouse, windows(), runners=without_spark)
     assert rows("windows") == [("ann", START, 1)]
 
 
@@ -113,13 +115,13 @@ def test_a_service_that_answers_otherwise_after_a_crash_changes_no_row(
     land(("ann", 0), ("bob", 1), ("eve", 2))
     job = totals(step=ask, step_decides_late=True)
     for point in ("work: after", "done: after", "commit: one table"):
-        assert cut_power(point, lambda: run_job(without_spark, lakehouse, job))
-    run_job(without_spark, lakehouse, job)
+        assert cut_power(point, lambda: run_job(lakehouse, job, runners=without_spark))
+    run_job(lakehouse, job, runners=without_spark)
     told = sorted((user, asked().index(user) + 1) for user in ("ann", "bob", "eve"))
     assert rows("totals") == rows("changes") == told
     assert len(asked()) == 3
     land(("ann", 3))
-    run_job(without_spark, lakehouse, job)
+    run_job(lakehouse, job, runners=without_spark)
     assert len(asked()) == 4
 
 
@@ -147,11 +149,11 @@ def test_a_disk_that_is_full_at_any_moment_of_a_batch_stops_no_later_run(
     ballast.write_bytes(b"\0" * max(0, free - 4096 - room_left * 4))
     failed: Exception | None = None
     try:
-        run_job(without_spark, on_disk, totals())
+        run_job(on_disk, totals(), runners=without_spark)
     except Exception as error:
         failed = error
     assert failed is None or "space" in str(failed) or "disk" in str(failed)
     ballast.unlink()
-    run_job(without_spark, on_disk, totals())
+    run_job(on_disk, totals(), runners=without_spark)
     found = sorted(pl.read_delta(str(on_disk.table("totals"))).rows())
     assert found == [("ann", 2), ("bob", 1), ("eve", 1)]

@@ -93,7 +93,7 @@ class Site:
         self.lake.land(CLICKS, pl.DataFrame(rows))
 
     def run(self, job, mode=None):
-        return keyfold.run(self.spark, self.lakehouse, job, mode or Incremental())
+        return keyfold.run(self.lakehouse, job, mode or Incremental(), runners=self.spark)
 
     def table(self, name):
         return self.lake.rows(name, "user", "hour", "clicks")

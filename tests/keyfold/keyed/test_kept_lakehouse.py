@@ -78,7 +78,7 @@ def test_its_state_is_read_and_its_jobs_go_on(spark, kept):
     assert_agree(spark, kept, RUNS)
     Lake(kept).click(*MORE)
     for job in (windows(), notes()):
-        assert run_job(spark, kept, job).counts.events == len(MORE)
+        assert run_job(kept, job, runners=spark).counts.events == len(MORE)
         # The kept one has its tables in the generation's folder.
         assert Lake(kept).live(job.name).table(job.name) == kept.live_table(job.name)
     assert_agree(spark, kept, (*RUNS, MORE))

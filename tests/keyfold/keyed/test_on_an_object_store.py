@@ -47,7 +47,7 @@ def lakehouse(bucket):
 def homes(without_spark, lakehouse):
     """Makes homes where a job has run once, and two more files have come."""
     Lake(lakehouse).click(("ann", 0), ("bob", 1))
-    run_job(without_spark, lakehouse, totals())
+    run_job(lakehouse, totals(), runners=without_spark)
     Lake(lakehouse).click(("ann", 2))
     Lake(lakehouse).click(("eve", 3))
     numbers = itertools.count()
@@ -89,7 +89,7 @@ def run_when_free(spark, lakehouse, mode=None):
     """Run, once nobody holds the job's lease any more."""
     with exclusive(lakehouse.job("totals"), "job totals", patience=PATIENCE):
         pass
-    return run_job(spark, lakehouse, totals(), mode or Incremental(), options=FILE_BY_FILE)
+    return run_job(lakehouse, totals(), mode or Incremental(), options=FILE_BY_FILE, runners=spark)
 
 
 def count(told, lakehouse, what):
@@ -108,10 +108,10 @@ def count(told, lakehouse, what):
 def test_the_folder_of_a_dead_generation_is_no_other_one_s(without_spark, lakehouse, cut_power):
     """A run that lost its lease may still write there."""
     Lake(lakehouse).click(("ann", 0))
-    run_job(without_spark, lakehouse, totals())
+    run_job(lakehouse, totals(), runners=without_spark)
     names = []
     for _ in range(3):
-        assert cut_power("done: before", lambda: run_job(without_spark, lakehouse, totals(), FullRefresh()))
+        assert cut_power("done: before", lambda: run_job(lakehouse, totals(), FullRefresh(), runners=without_spark))
         names.append([folder.name for folder in lakehouse.job("totals").glob("generation-*")])
     assert names == [["generation-0001", f"generation-{number:04d}"] for number in (2, 3, 4)]
     assert Lake(lakehouse).rows("totals") == [("ann", 1)]
@@ -132,7 +132,7 @@ def test_a_run_that_is_killed_at_any_point_is_made_good_once_its_lease_is_over(
     with pytest.raises(
         LeaseTakenError, match=rf"job totals is already running on .* process {ended['pid']}, lease renewed"
     ):
-        run_job(without_spark, killed[-1][0], totals())
+        run_job(killed[-1][0], totals(), runners=without_spark)
     for lakehouse, point in killed:
         run_when_free(without_spark, lakehouse)
         count(told, lakehouse, point)
@@ -187,7 +187,7 @@ def test_a_run_that_is_frozen_and_thawed_amid_the_planning_of_another_harms_noth
 
 def test_uploads_that_a_killed_writer_never_ended_are_in_nobody_s_way(object_store, bucket, without_spark, lakehouse):
     Lake(lakehouse).click(("ann", 0), ("bob", 1))
-    run_job(without_spark, lakehouse, totals())
+    run_job(lakehouse, totals(), runners=without_spark)
     before = [str(file.path) for file in files_below(lakehouse.home)]
     written = [path for path in before if path.endswith((".parquet", ".done.json"))]
     store = boto3.client("s3", endpoint_url=object_store.endpoint, region_name=REGION)
@@ -199,6 +199,6 @@ def test_uploads_that_a_killed_writer_never_ended_are_in_nobody_s_way(object_sto
     assert written
     assert [str(file.path) for file in files_below(lakehouse.home)] == before
     Lake(lakehouse).click(("ann", 2))
-    run_job(without_spark, lakehouse, totals())
-    run_job(without_spark, lakehouse, totals(), FullRefresh())
+    run_job(lakehouse, totals(), runners=without_spark)
+    run_job(lakehouse, totals(), FullRefresh(), runners=without_spark)
     assert Lake(lakehouse).rows("totals") == [("ann", 2), ("bob", 1)]

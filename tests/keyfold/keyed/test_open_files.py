@@ -15,11 +15,11 @@ BATCHES = 8
 def test_batches_leave_no_connection_open(spark, lakehouse, land):
     java = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
     land(("ann", 0))
-    run_job(spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=spark)
     before = sockets(java)
     for batch in range(BATCHES):
         land(*((user, 10 * batch + 1) for user in ("ann", "bob", "eve", "cid")))
-    summary = run_job(spark, lakehouse, windows(), options=RunOptions(max_bytes_per_batch=1))
+    summary = run_job(lakehouse, windows(), options=RunOptions(max_bytes_per_batch=1), runners=spark)
     assert len(summary.batch_seconds) >= BATCHES
     # Each batch has two tasks with state. A worker more may have been started, and a query leaves one of its own.
     assert sockets(java) - before < BATCHES

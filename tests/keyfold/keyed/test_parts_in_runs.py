@@ -28,11 +28,11 @@ def test_files_of_an_attempt_that_was_cut_off_are_removed_by_the_next_run(
     lakehouse, without_spark, cut_power, small_parts
 ):
     Lake(lakehouse).click(*[(user, 1) for user in USERS])
-    run_job(without_spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=without_spark)
     Lake(lakehouse).click(*[(user, 2) for user in USERS])
-    assert cut_power("work: after", lambda: run_job(without_spark, lakehouse, windows()))
+    assert cut_power("work: after", lambda: run_job(lakehouse, windows(), runners=without_spark))
     left = {path.name for path in Lake(lakehouse).live("windows").parts.iterdir()}
-    run_job(without_spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=without_spark)
     generation = Lake(lakehouse).live("windows")
     named = {
         name
@@ -50,7 +50,7 @@ def test_files_that_no_retained_batch_needs_are_deleted(lakehouse, without_spark
     chance = random.Random(1)
     for _ in range(12):
         Lake(lakehouse).click(*[(user, 1) for user in chance.sample(USERS, 4)])
-        run_job(without_spark, lakehouse, windows())
+        run_job(lakehouse, windows(), runners=without_spark)
     generation = Lake(lakehouse).live("windows")
     for batch in (10, 11):
         assert sum(frame["clicks"].sum() for frame in frames_of_state(generation, batch)) == 4 * (batch + 1)
@@ -69,20 +69,20 @@ def test_a_part_that_is_damaged_behind_the_checks_of_a_start_is_found_by_the_wor
     lakehouse, without_spark, small_parts
 ):
     Lake(lakehouse).click(*[(user, 1) for user in USERS])
-    run_job(without_spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=without_spark)
     generation = Lake(lakehouse).live("windows")
     # Nothing was recorded of it, as after a crash before the record.
     (generation.folder / "journal" / "checksums.json").unlink()
     max(generation.parts.iterdir()).unlink()
     Lake(lakehouse).click(*[(user, 2) for user in USERS])
     with pytest.raises(Damaged, match="a part of the state, cannot be used: it is missing; restore it from a backup"):
-        run_job(without_spark, lakehouse, windows())
+        run_job(lakehouse, windows(), runners=without_spark)
     assert DeltaTable(str(generation.table("windows"))).version() <= 1
 
 
 def test_a_check_of_the_lakehouse_names_a_part_that_is_damaged_or_gone(lakehouse, without_spark, small_parts):
     Lake(lakehouse).click(*[(user, 1) for user in USERS])
-    run_job(without_spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=without_spark)
     before = {finding.path for finding in check(lakehouse).findings}
     assert not any("/state/" in path for path in before)
     first, *_, last = sorted(Lake(lakehouse).live("windows").parts.iterdir())

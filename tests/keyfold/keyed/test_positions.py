@@ -75,11 +75,11 @@ def fail(_: object) -> None:
 
 def test_a_branch_that_has_read_another_history_is_not_promoted(house):
     backup = Backup(house)
-    run_job(SPARK, house.lakehouse, totals(), Replay("again"))
+    run_job(house.lakehouse, totals(), Replay("again"), runners=SPARK)
     promote(house.lakehouse, "totals", "again")
     house.land(("bob", 10))
     house.ingest()
-    run_job(SPARK, house.lakehouse, totals(), Replay("again"))
+    run_job(house.lakehouse, totals(), Replay("again"), runners=SPARK)
     backup.restore()
     house.ingest()
     with pytest.raises(KeyfoldError, match=rf"{OTHER_HISTORY}.*make the branch again: `keyfold try totals again`"):

@@ -48,7 +48,7 @@ def failure(without_spark, lakehouse, land, fault):
         stream = Stream("clicks", schema, event_time="at", private=private)
         land((NAME, 0))
         with pytest.raises(KeyfoldError) as caught:
-            run_job(without_spark, lakehouse, windows(stream=stream, **fault))
+            run_job(lakehouse, windows(stream=stream, **fault), runners=without_spark)
         return caught.value
 
     return failure

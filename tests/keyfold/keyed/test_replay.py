@@ -16,23 +16,23 @@ def clicked(lakehouse):
 
 
 def test_a_replay_runs_over_its_range_and_leaves_the_live_tables_alone(without_spark, lakehouse, clicked):
-    run_job(without_spark, lakehouse, windows(), Incremental(advance_to=minutes(60)))
+    run_job(lakehouse, windows(), Incremental(advance_to=minutes(60)), runners=without_spark)
     live = Lake(lakehouse).rows("windows")
     summary = run_job(
-        without_spark,
         lakehouse,
         windows(),
         Replay("what-if", since=minutes(4), until=minutes(31), advance_to=minutes(60)),
+        runners=without_spark,
     )
     assert summary.counts.events == 2
     assert Lake(lakehouse).rows("windows@what-if") == [("ann", START, 1), ("bob", minutes(10), 1)]
     assert Lake(lakehouse).rows("windows") == live
-    assert run_job(without_spark, lakehouse, windows()).generation == "generation-0001"
+    assert run_job(lakehouse, windows(), runners=without_spark).generation == "generation-0001"
 
 
 def test_a_replay_of_the_same_branch_starts_over(without_spark, lakehouse, clicked):
     for _ in range(2):
-        run_job(without_spark, lakehouse, windows(), Replay("again", advance_to=minutes(60)))
+        run_job(lakehouse, windows(), Replay("again", advance_to=minutes(60)), runners=without_spark)
     assert Lake(lakehouse).rows("windows@again") == [
         ("ann", START, 2),
         ("ann", minutes(30), 1),
@@ -44,7 +44,7 @@ def test_a_replay_of_the_same_branch_starts_over(without_spark, lakehouse, click
 @pytest.mark.parametrize("name", ["", "..", "a/b", "UPPER", "x" * 65])
 def test_a_branch_needs_a_name_that_is_no_path(without_spark, lakehouse, clicked, name):
     with pytest.raises(KeyfoldError, match="branch"):
-        run_job(without_spark, lakehouse, windows(), Replay(name))
+        run_job(lakehouse, windows(), Replay(name), runners=without_spark)
 
 
 def test_a_range_that_holds_nothing_is_refused():

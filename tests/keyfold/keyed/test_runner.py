@@ -50,9 +50,9 @@ def test_a_run_in_which_nothing_came_and_nothing_is_due_makes_no_batch_and_time_
 ):
     job = windows(idle_after=timedelta(minutes=3))
     land(("ann", 0), ("ann", 60))
-    first = run_job(without_spark, lakehouse, job)
+    first = run_job(lakehouse, job, runners=without_spark)
     hours_later(4 / 60)
-    again = run_job(without_spark, lakehouse, job)
+    again = run_job(lakehouse, job, runners=without_spark)
     assert (len(first.batch_seconds), len(again.batch_seconds)) == (1, 0)
     assert again.watermark is not None
     assert minutes(60 - 5 + 4) <= again.watermark < minutes(60 - 5 + 5)
@@ -61,14 +61,14 @@ def test_a_run_in_which_nothing_came_and_nothing_is_due_makes_no_batch_and_time_
 def test_a_clock_that_jumps_moves_no_event_time_and_is_said(without_spark, lakehouse, land, rows, hours_later, minutes):
     job = windows(idle_after=timedelta(minutes=2))
     land(("ann", 0), ("ann", 30))
-    run_job(without_spark, lakehouse, job)
+    run_job(lakehouse, job, runners=without_spark)
     hours_later(0, jump=timedelta(days=365))
-    jumped = run_job(without_spark, lakehouse, job)
+    jumped = run_job(lakehouse, job, runners=without_spark)
     assert jumped.watermark == minutes(25)
     assert "jumped ahead by 365 days" in " ".join(jumped.warnings)
-    assert run_job(without_spark, lakehouse, job).warnings == ()
+    assert run_job(lakehouse, job, runners=without_spark).warnings == ()
     land(("ann", 31))
-    assert run_job(without_spark, lakehouse, job).counts.rows["late.windows"] == 0
+    assert run_job(lakehouse, job, runners=without_spark).counts.rows["late.windows"] == 0
 
 
 def test_an_idle_after_that_is_shorter_than_the_usual_gap_is_warned_of(without_spark, lakehouse, land, hours_later):
@@ -77,16 +77,16 @@ def test_an_idle_after_that_is_shorter_than_the_usual_gap_is_warned_of(without_s
     for hour in range(5):
         hours_later(hour)
         land(("ann", hour * 60))
-        warned = [*run_job(without_spark, lakehouse, job).warnings]
+        warned = [*run_job(lakehouse, job, runners=without_spark).warnings]
     # Give or take the seconds that the runs themselves take, from a bucket and on a busy machine.
     assert re.search(r"events usually come every 1:00:0\d, and idle_after is 0:10:00", warned[0])
 
 
 def test_a_combined_batch_reaches_the_step_with_fewer_rows(without_spark, lakehouse, land, rows, minutes):
     land(*[("ann", 0)] * 50)
-    summary = run_job(without_spark, lakehouse, windows(combine=sum_clicks))
+    summary = run_job(lakehouse, windows(combine=sum_clicks), runners=without_spark)
     assert summary.counts.events == 1
-    run_job(without_spark, lakehouse, windows(combine=sum_clicks), Incremental(advance_to=minutes(60)))
+    run_job(lakehouse, windows(combine=sum_clicks), Incremental(advance_to=minutes(60)), runners=without_spark)
     assert rows("windows") == [("ann", START, 50)]
 
 
@@ -95,7 +95,7 @@ def test_progress_says_how_much_is_done_of_all(without_spark, lakehouse, land):
     for start in range(0, len(BUSY), 2):
         land(*BUSY[start : start + 2])
     options = RunOptions(max_bytes_per_batch=1, on_batch=lambda progress, _: told.append(progress))
-    run_job(without_spark, lakehouse, windows(), options=options)
+    run_job(lakehouse, windows(), options=options, runners=without_spark)
     assert [one.batch for one in told] == list(range(1, told[0].batches + 1))
     assert [one.total for one in told] == [len(BUSY)] * len(told)
     assert told[-1].done == len(BUSY)
@@ -110,14 +110,14 @@ def test_on_spark_a_step_that_raises_names_job_key_group_and_a_key_and_the_next_
     with pytest.raises(
         KeyfoldError, match=r"job windows, key group \d, a key of it {'user': 'ann'}: ZeroDivisionError: no"
     ):
-        run_job(spark, lakehouse, windows(step=fail))
-    assert run_job(spark, lakehouse, windows()).totals.events == 1
+        run_job(lakehouse, windows(step=fail), runners=spark)
+    assert run_job(lakehouse, windows(), runners=spark).totals.events == 1
 
 
 def test_a_row_without_a_key_is_refused_with_its_file(without_spark, lakehouse, land):
     land(("ann", 0), (None, 1))
     with pytest.raises(KeyfoldError, match=r"events/clicks/.*parquet has rows without a value in user"):
-        run_job(without_spark, lakehouse, windows())
+        run_job(lakehouse, windows(), runners=without_spark)
 
 
 @pytest.mark.parametrize(
@@ -132,22 +132,22 @@ def test_a_row_without_a_key_is_refused_with_its_file(without_spark, lakehouse, 
 )
 def test_a_setting_that_differs_from_birth_is_refused_with_the_remedy(without_spark, lakehouse, land, change, named):
     land(("ann", 0))
-    run_job(without_spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=without_spark)
     with pytest.raises(KeyfoldError, match=f"{re.escape(named)}.*--full-refresh"):
-        run_job(without_spark, lakehouse, windows(**change))
-    assert run_job(without_spark, lakehouse, windows(**change), FullRefresh()).generation == "generation-0002"
-    assert run_job(without_spark, lakehouse, windows(**change)).counts.events == 0
+        run_job(lakehouse, windows(**change), runners=without_spark)
+    assert run_job(lakehouse, windows(**change), FullRefresh(), runners=without_spark).generation == "generation-0002"
+    assert run_job(lakehouse, windows(**change), runners=without_spark).counts.events == 0
 
 
 def test_two_runs_never_share_a_journal(without_spark, lakehouse, land):
     land(("ann", 0))
     with exclusive(lakehouse.job("windows"), "job windows"), pytest.raises(KeyfoldError, match="already running"):
-        run_job(without_spark, lakehouse, windows())
+        run_job(lakehouse, windows(), runners=without_spark)
 
 
 def test_a_lost_row_or_a_doubled_one_breaks_conservation(without_spark, lakehouse, land):
     land(("ann", 0), ("bob", 60))
-    run_job(without_spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=without_spark)
     assert check_conservation(without_spark, lakehouse, windows()).balanced
     output = str(lakehouse.table("windows"))
     pl.read_delta(output).write_delta(output, mode="append")
@@ -159,7 +159,7 @@ def test_a_lost_row_or_a_doubled_one_breaks_conservation(without_spark, lakehous
 def test_events_before_1970_are_not_late_and_are_counted(without_spark, lakehouse, land, rows, minutes):
     sixty_years = 60 * 365 * 24 * 60
     land(("ann", -sixty_years), ("bob", 60 - sixty_years))
-    summary = run_job(without_spark, lakehouse, windows())
+    summary = run_job(lakehouse, windows(), runners=without_spark)
     assert (summary.counts.rows["windows"], summary.counts.rows["late.windows"]) == (1, 0)
     found = check_conservation(without_spark, lakehouse, windows())
     assert (found.events_read, found.in_outputs, found.open_events) == (2, 1, 1)
@@ -175,7 +175,7 @@ def test_on_spark_a_continuous_run_takes_what_comes_sees_silence_and_ends_when_t
     stop = threading.Event()
     run = {"every": timedelta(milliseconds=200), "stop": stop}
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(run_continuously, spark, lakehouse, job, **run)
+        running = pool.submit(run_continuously, lakehouse, job, runners=spark, **run)
         wait_for(lambda: rows("windows") == [("ann", START, 2)])
         land(("bob", 60))
         wait_for(lambda: reached(lakehouse) >= minutes(60))
@@ -190,7 +190,7 @@ def test_a_continuous_run_to_which_nothing_comes_notices_that_its_java_is_gone(
     without_spark, lakehouse, land, rows, monkeypatch
 ):
     land(("ann", 0), ("ann", 30))
-    run_job(without_spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=without_spark)
     java = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
     stop = threading.Event()
@@ -211,7 +211,7 @@ def test_a_continuous_run_to_which_nothing_comes_notices_that_its_java_is_gone(
             java.communicate()
     # The job is free again, and nothing is lost.
     land(("bob", 90))
-    assert run_job(without_spark, lakehouse, windows()).totals.events == 4
+    assert run_job(lakehouse, windows(), runners=without_spark).totals.events == 4
 
 
 def events_read(lakehouse):
@@ -250,7 +250,7 @@ def test_a_clock_that_is_set_amid_a_continuous_run_is_said_and_not_followed(
     stop, job = threading.Event(), windows(idle_after=timedelta(hours=1))
     land(("ann", 0))
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(run_continuously, without_spark, lakehouse, job, stop=stop)
+        running = pool.submit(run_continuously, lakehouse, job, stop=stop, runners=without_spark)
         try:
             for count, by in enumerate([timedelta(0), timedelta(hours=-1), timedelta(hours=3)], 1):
                 set_by = by

@@ -48,7 +48,7 @@ def test_state_that_waits_is_in_parts_of_its_own(tmp_path, without_spark, monkey
     table.parent.mkdir(parents=True)
     for minute in (1, 2, 3):
         clicks(*[(user, minute) for user in USERS]).write_delta(str(table), mode="append")
-        run_job(without_spark, lakehouse, visits())
+        run_job(lakehouse, visits(), runners=without_spark)
     generation = Lake(lakehouse).live("visits")
     for packed in manifests_after(generation, 2).values():
         manifest = Manifest.unpack(packed)

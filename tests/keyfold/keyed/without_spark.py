@@ -3,9 +3,9 @@
 import pytest
 
 from keyfold.lakehouse import fail_points
-from keyfold.testing import local_spark
+from keyfold.runners import Runners
 
-SPARK = local_spark()
+SPARK = Runners("local")
 """As much of a session as a run asks for outside of the query."""
 
 
@@ -29,7 +29,7 @@ class Cut:
 @pytest.fixture
 def without_spark():
     """The session of runs without Spark."""
-    return local_spark()
+    return Runners("local")
 
 
 @pytest.fixture

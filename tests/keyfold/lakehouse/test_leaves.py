@@ -11,7 +11,6 @@ import pytest
 from deltalake import DeltaTable, Schema
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.rows.hashing import key_hash
@@ -32,6 +31,7 @@ from keyfold.lakehouse.leaves import (
 from keyfold.lakehouse.merging import merge_files
 from keyfold.lakehouse.reading import scan_table
 from keyfold.maintenance.compaction import compact
+from keyfold.runners import Runners
 from tests.examples import examples
 from tests.keyfold.ingestion.test_batch import changed
 from tests.keyfold.keyed.without_spark import Cut, PowerCut
@@ -182,7 +182,7 @@ def test_a_disk_that_fails_as_leaves_are_written_leaves_the_table_as_it_was(tabl
 
 
 def test_spark_s_workers_divide_and_shorten_and_four_readers_read_the_same_rows(
-    spark: SparkSession, table: Divided, monkeypatch
+    spark: Runners, table: Divided, monkeypatch
 ):
     monkeypatch.setattr(merging, "_HERE", 0)
     table.take({("u1",): value(-1), ("u2",): value(-2)}, 2, spark=spark)

@@ -23,11 +23,12 @@ from keyfold.lakehouse.log_changes import RowsChangedError, changes_since
 from keyfold.lakehouse.merging import merge_files
 from keyfold.lakehouse.positions import position_at
 from keyfold.lakehouse.reading import scan_files, scan_table
+from keyfold.runners import Runners
 from keyfold.storage.place import to_place
 from tests.examples import examples
 from tests.keyfold.keyed.without_spark import Cut, PowerCut
 
-NO_SPARK: Any = None
+NO_SPARK = Runners("local")
 APPLICATION = "job/generation-0001/table"
 BASE = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -80,14 +80,14 @@ def test_a_column_that_a_stream_gains_comes_with_its_comment(spark, lakehouse, c
     landing = lakehouse.landing("clicks")
     landing.mkdir(parents=True)
     (landing / "a.json").write_text('{"user": "ann", "time": "2026-01-01T12:00:00Z"}\n')
-    ingest(spark, lakehouse, clicks, settle=timedelta(0))
+    ingest(lakehouse, clicks, settle=timedelta(0), runners=spark)
     wider = Stream(
         name="clicks",
         schema=pa.schema([*clicks.schema, column("dwell", pa.float64(), "Time spent", unit="seconds")]),
         event_time="time",
     )
     (landing / "b.json").write_text('{"user": "bob", "time": "2026-01-01T12:01:00Z", "dwell": 2.5}\n')
-    ingest(spark, lakehouse, wider, settle=timedelta(0))
+    ingest(lakehouse, wider, settle=timedelta(0), runners=spark)
     assert comments(lakehouse.events("clicks")) == {
         "user": "Who clicked",
         "time": "When (UTC)",

@@ -63,7 +63,7 @@ MONDAY = MIDNIGHT - timedelta(days=6)
 
 
 def refresh(site):
-    return refresh_with_consumers(site.spark, site.lakehouse, HOURLY, [DAILY, WEEKLY], FullRefresh())
+    return refresh_with_consumers(site.lakehouse, HOURLY, [DAILY, WEEKLY], FullRefresh(), runners=site.spark)
 
 
 def test_consumers_are_found_in_the_order_in_which_they_read_each_other(site):
@@ -153,6 +153,6 @@ def test_a_consumer_that_fails_leaves_all_as_it_was(site):
         raise ValueError("no such day")
 
     with pytest.raises(keyfold.StepFailed, match="no such day"):
-        refresh_with_consumers(site.spark, site.lakehouse, HOURLY, [replace(DAILY, step=fails), WEEKLY])
+        refresh_with_consumers(site.lakehouse, HOURLY, [replace(DAILY, step=fails), WEEKLY], runners=site.spark)
     assert live(site) == OLD
     assert days(site) == OLD_DAYS

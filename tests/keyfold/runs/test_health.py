@@ -55,7 +55,7 @@ def test_a_job_tells_of_its_events_rows_watermark_and_last_batch(tmp_path, port,
         assert ask(port, "/health") == (200, "ok\n")
         assert values(ask(port, "/metrics")[1])['keyfold_batches_total{job="anomaly_predictions"}'] == 0
         put(lakehouse, job.stream.name, part)
-        summary = run_job(SPARK, lakehouse, job)
+        summary = run_job(lakehouse, job, runners=SPARK)
         found = values(ask(port, "/metrics")[1])
         assert ask(port, "/nothing")[0] == 404
     labels = 'job="anomaly_predictions"'
@@ -83,7 +83,7 @@ def test_a_first_batch_that_stays_planned_and_not_done_is_told_as_stalled(tmp_pa
     lakehouse, job = Lakehouse(tmp_path), History("anomaly_predictions", {"order": "arrival"}).job()
     put(lakehouse, job.stream.name, History("anomaly_predictions").parts()[0])
     with pytest.raises(KeyfoldError, match="the model is broken"):
-        run_job(SPARK, lakehouse, replace(job, step=broken))
+        run_job(lakehouse, replace(job, step=broken), runners=SPARK)
     with served(str(port), lambda: samples_of_job(lakehouse, job.name)):
         assert ask(port, "/health") == (200, "ok\n")
         monkeypatch.setattr(health, "STALLED", -1.0)

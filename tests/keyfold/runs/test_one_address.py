@@ -47,12 +47,12 @@ def address(without_spark, lakehouse, land):
     """The address of a table that two batches have written, and that has other rows after a refresh with a longer delay."""
     for user, minute in (("ann", 1), ("bob", 25), ("ann", 2), ("cat", 70), ("bob", 26), ("dan", 120)):
         land((user, minute))
-        run_job(without_spark, lakehouse, windows())
+        run_job(lakehouse, windows(), runners=without_spark)
     return lakehouse.table("windows")
 
 
 def refresh(spark, lakehouse, job=None):
-    return run_job(spark, lakehouse, job or windows(watermark_delay=PATIENT), FullRefresh())
+    return run_job(lakehouse, job or windows(watermark_delay=PATIENT), FullRefresh(), runners=spark)
 
 
 def test_a_reader_has_all_old_rows_until_the_commit_and_then_all_new_ones(
@@ -107,7 +107,7 @@ def test_readers_in_a_loop_see_one_or_the_other_while_generations_go_live(withou
 
 def test_a_branch_fills_tables_of_its_own_until_it_is_promoted(without_spark, lakehouse, address):
     old = by_polars(address)
-    run_job(without_spark, lakehouse, windows(watermark_delay=PATIENT), Replay("patient"))
+    run_job(lakehouse, windows(watermark_delay=PATIENT), Replay("patient"), runners=without_spark)
     assert by_polars(address) == old
     assert by_polars(lakehouse.table("windows@patient")) != old
 
@@ -124,7 +124,7 @@ def test_a_run_of_a_replaced_generation_that_wakes_up_late_commits_nothing(witho
 
 def test_new_columns_come_in_the_commit_of_the_rows_and_a_table_that_is_no_more_goes(without_spark, lakehouse, land):
     land(("ann", 0), ("bob", 1))
-    run_job(without_spark, lakehouse, totals())
+    run_job(lakehouse, totals(), runners=without_spark)
     assert {"totals", "changes", "late.totals"} <= lakehouse.tables().keys()
     step = with_note(totals().step)
     job = totals(output=NOTED, side_outputs=(), step=lambda *given: dataclasses.replace(step(*given), side={}))
@@ -147,5 +147,5 @@ def test_a_job_whose_table_has_the_name_of_another_job_s_is_refused(without_spar
     old = by_polars(address)
     other = totals(name="others", output=TOTAL, side_outputs=(OutputTable("windows", TOTAL),))
     with pytest.raises(keyfold.Misconfigured, match="job others and job windows both have a table windows"):
-        run_job(without_spark, lakehouse, other)
+        run_job(lakehouse, other, runners=without_spark)
     assert by_polars(address) == old

@@ -30,7 +30,7 @@ def run(lakehouse, job, parts, every, **options):
     with TableMaintenance(lakehouse, lambda: tables_of_job(lakehouse, job), record, every, **options) as maintenance:
         for part in parts:
             put(lakehouse, job.stream.name, part)
-            run_job(SPARK, lakehouse, job, options=RunOptions(on_batch=lambda *_: maintenance.after_batch()))
+            run_job(lakehouse, job, options=RunOptions(on_batch=lambda *_: maintenance.after_batch()), runners=SPARK)
 
 
 def unrecorded(journal, parts):
@@ -87,7 +87,7 @@ def test_files_of_an_event_table_are_joined_beside_the_batches_and_batches_wait_
     with TableMaintenance(lakehouse, lambda: tables_of_ingest(lakehouse, EVENTS), record, every=3) as maintenance:
         for number in range(9):
             land(landing / f"{number}.ndjson", [event(seq=number)])
-            ingest(SPARK_OF_INGEST, lakehouse, EVENTS, landing, on_batch=lambda _: maintenance.after_batch())
+            ingest(lakehouse, EVENTS, landing, on_batch=lambda _: maintenance.after_batch(), runners=SPARK_OF_INGEST)
         # Nothing was joined yet, and nine batches are through.
         assert ingest_totals(lakehouse, EVENTS).accepted == 9
         assert not joined

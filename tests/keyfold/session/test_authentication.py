@@ -8,8 +8,8 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
+from keyfold.runners import Runners
 from keyfold.session.redaction import SENSITIVE
 from keyfold.session.settings import SparkSettings, spark_conf
 
@@ -24,7 +24,7 @@ def text(value: str) -> bytes:
 class Stranger:
     """A client of Spark's block transfer that has no secret: speaks the protocol of `NettyBlockTransferService`."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: Runners) -> None:
         java: Any = spark.sparkContext._jvm
         here = java.org.apache.spark.SparkEnv.get().blockManager().blockManagerId()
         self._app = spark.sparkContext.applicationId

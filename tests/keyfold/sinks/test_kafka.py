@@ -74,7 +74,7 @@ def test_a_batch_is_sent_once_with_keys_and_with_headers_that_name_its_rows(with
     topic = broker.topic()
     for number in range(3):
         Lake(lakehouse).click(*((user, number * 30 + at) for user in ("ann", "bob") for at in (0, 12, 29)))
-        run_job(without_spark, lakehouse, JOB)
+        run_job(lakehouse, JOB, runners=without_spark)
         [told] = publish(lakehouse, JOB, to(broker, topic))
         assert told.batches == 1
     assert publish(lakehouse, JOB, to(broker, topic))[0].batches == 0
@@ -94,7 +94,7 @@ def test_each_row_is_there_once_wherever_sending_is_killed(
     told, topic = tally(f"power fails at {point!r}"), broker.topic()
     for number in range(4):
         Lake(lakehouse).click(("ann", number * 30), ("bob", number * 30 + 15))
-        run_job(without_spark, lakehouse, JOB)
+        run_job(lakehouse, JOB, runners=without_spark)
         if number % 2:
             with monkeypatch.context() as patch:
                 patch.setattr(fail_points, "act", Cut(point))
@@ -109,13 +109,13 @@ def test_where_kafka_has_forgotten_how_far_it_went_the_note_beside_the_journal_k
 ):
     topic = broker.topic()
     Lake(lakehouse).click(("ann", 0), ("ann", 40))
-    run_job(without_spark, lakehouse, JOB)
+    run_job(lakehouse, JOB, runners=without_spark)
     publish(lakehouse, JOB, to(broker, topic))
     generation = Lake(lakehouse).live("windows")
     group = f"keyfold-{generation.identity}-windows-{topic}"
     broker.admin.delete_consumer_groups([group])[group].result()
     Lake(lakehouse).click(("bob", 80))
-    run_job(without_spark, lakehouse, JOB)
+    run_job(lakehouse, JOB, runners=without_spark)
     publish(lakehouse, JOB, to(broker, topic))
     assert rows_of(messages(broker, topic)) == table_rows(lakehouse)
 
@@ -128,7 +128,7 @@ def test_after_a_restore_from_a_backup_no_batch_is_passed_over_in_silence(
     topic, backup = broker.topic(), lakehouse.home.with_name("backup")
     for number in range(3):
         Lake(lakehouse).click(("ann", number * 60), ("bob", number * 60 + 30))
-        run_job(without_spark, lakehouse, JOB)
+        run_job(lakehouse, JOB, runners=without_spark)
         publish(lakehouse, JOB, to(broker, topic))
         if not number:
             copy_folder(lakehouse.home, backup)
@@ -137,11 +137,11 @@ def test_after_a_restore_from_a_backup_no_batch_is_passed_over_in_silence(
     move_folder(backup, lakehouse.home)
     for number in range(runs):
         Lake(lakehouse).click(("eve", 60 + number * 60))
-        run_job(without_spark, lakehouse, JOB)
+        run_job(lakehouse, JOB, runners=without_spark)
     with pytest.raises(KeyfoldError, match=rf"topic {topic} has.* was restored from a backup.*--full-refresh"):
         publish(lakehouse, JOB, to(broker, topic))
     assert rows_of(messages(broker, topic)) == sent
-    run_job(without_spark, lakehouse, JOB, FullRefresh())
+    run_job(lakehouse, JOB, FullRefresh(), runners=without_spark)
     publish(lakehouse, JOB, to(broker, topic))
     assert rows_of(messages(broker, topic)) == sent + table_rows(lakehouse)
 
@@ -149,9 +149,9 @@ def test_after_a_restore_from_a_backup_no_batch_is_passed_over_in_silence(
 def test_a_new_generation_is_sent_whole_under_its_own_name(without_spark, broker: Broker, lakehouse):
     topic = broker.topic()
     Lake(lakehouse).click(("ann", 0), ("ann", 40))
-    run_job(without_spark, lakehouse, JOB)
+    run_job(lakehouse, JOB, runners=without_spark)
     publish(lakehouse, JOB, to(broker, topic))
-    run_job(without_spark, lakehouse, JOB, FullRefresh(), options=RunOptions())
+    run_job(lakehouse, JOB, FullRefresh(), options=RunOptions(), runners=without_spark)
     publish(lakehouse, JOB, to(broker, topic))
     by_generation = Counter(dict(message.headers())["keyfold-generation"] for message in messages(broker, topic))
     rows = sum(table_rows(lakehouse).values())
@@ -161,7 +161,7 @@ def test_a_new_generation_is_sent_whole_under_its_own_name(without_spark, broker
 def test_a_broker_that_is_away_loses_nothing(without_spark, broker: Broker, lakehouse, monkeypatch):
     topic = broker.topic()
     Lake(lakehouse).click(("ann", 0), ("ann", 40))
-    run_job(without_spark, lakehouse, JOB)
+    run_job(lakehouse, JOB, runners=without_spark)
     monkeypatch.setattr(sender, "TIMEOUT", 0.5)
     away = to(broker, topic) | {"KEYFOLD_KAFKA_BOOTSTRAP": "127.0.0.1:1"}
     with pytest.raises(KeyfoldError, match=r"do not reach topic .* The table has these rows; the next run sends them"):
@@ -185,7 +185,7 @@ def test_a_side_output_goes_to_a_topic_and_a_table_that_is_updated_in_place_does
 ):
     topic, job = broker.topic(), totals()
     Lake(lakehouse).click(("ann", 0), ("ann", 1), ("bob", 2))
-    run_job(without_spark, lakehouse, job)
+    run_job(lakehouse, job, runners=without_spark)
     publish(lakehouse, job, to(broker, topic, "changes"))
     assert rows_of(messages(broker, topic)) == table_rows(lakehouse, "changes")
     with pytest.raises(KeyfoldError, match="KEYFOLD_KAFKA_SINKS names totals, whose rows are updated in place"):

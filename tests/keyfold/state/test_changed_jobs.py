@@ -139,7 +139,7 @@ def born(tmp_path_factory, request):
             made[name] = Lakehouse(tmp_path_factory.mktemp("born"))
             history = History(name)
             put(made[name], history.job().stream.name, history.parts()[0])
-            run_job(SPARK, made[name], history.job())
+            run_job(made[name], history.job(), runners=SPARK)
         return made[name]
 
     return born
@@ -163,7 +163,7 @@ def test_the_way_back_of_a_parameter_with_a_column_of_its_own_is_a_refresh(tmp_p
     history, lakehouse = History(job), Lakehouse(tmp_path)
     there = history.job(**{name: MEANING[job][name][0]})
     put(lakehouse, there.stream.name, history.parts()[0])
-    run_job(SPARK, lakehouse, there)
+    run_job(lakehouse, there, runners=SPARK)
     assert plan_change(lakehouse, history.job()).verdict == "refresh"
 
 
@@ -192,10 +192,10 @@ def test_a_job_moved_to_another_value_goes_on_and_every_event_is_accounted_for(t
     lakehouse, parts = Lakehouse(tmp_path), history.parts()
     for part in parts[:2]:
         put(lakehouse, one.stream.name, part)
-        run_job(SPARK, lakehouse, one)
+        run_job(lakehouse, one, runners=SPARK)
     move(SPARK, lakehouse, two)
     for part in parts[2:]:
         put(lakehouse, two.stream.name, part)
-        assert run_job(SPARK, lakehouse, two).totals.events == accounted_for(lakehouse, two)
-    summary = run_job(SPARK, lakehouse, two, Incremental(advance_to=END))
+        assert run_job(lakehouse, two, runners=SPARK).totals.events == accounted_for(lakehouse, two)
+    summary = run_job(lakehouse, two, Incremental(advance_to=END), runners=SPARK)
     assert accounted_for(lakehouse, two) == summary.totals.events == copies_of(two, parts)

@@ -14,6 +14,7 @@ from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse, create_table
 from keyfold.lakehouse.commits import append_files, committed_batch
 from keyfold.lakehouse.data_files import write_data_file
+from keyfold.runners import Runners
 from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
@@ -21,7 +22,6 @@ from keyfold.state.changing.promoting import promote
 from keyfold.state.erasure.erasing import Erasure, erase
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.stream import Stream
-from keyfold.testing import local_spark
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks, windows
 from tests.lake import Lake
 
@@ -91,11 +91,11 @@ def spark(without_spark):
 @pytest.fixture(scope="module")
 def ran_before(tmp_path_factory):
     """A lakehouse with a live generation of two batches, open windows, a written one and a late click."""
-    lakehouse, spark = Lakehouse(tmp_path_factory.mktemp("ran") / "home"), local_spark()
+    lakehouse, spark = Lakehouse(tmp_path_factory.mktemp("ran") / "home"), Runners("local")
     land(lakehouse, ("ann", 1), ("bob", 2), ("cat", 22))
-    run_job(spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=spark)
     land(lakehouse, ("ann", 3), ("cat", 23), ("bob", 24))
-    run_job(spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=spark)
     return lakehouse
 
 
@@ -211,10 +211,10 @@ def test_a_generation_that_is_not_whole_is_not_rewritten(spark, ran, write, lose
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS.keys())
 def test_a_run_that_was_cut_off_is_finished_first(spark, ran, cut_power, write):
     land(ran, ("dan", 26))
-    assert cut_power("work: after", lambda: run_job(spark, ran, windows()))
+    assert cut_power("work: after", lambda: run_job(ran, windows(), runners=spark))
     with Refused(ran, "its last run was cut off; run the job once first: `keyfold run windows`"):
         write(spark, ran)
-    run_job(spark, ran, windows())
+    run_job(ran, windows(), runners=spark)
     write(spark, ran)
 
 
@@ -259,7 +259,7 @@ def test_an_erasure_that_cannot_be_is_told_and_erases_nothing(spark, ran, values
 
 
 def make_branch(spark, lakehouse):
-    run_job(spark, lakehouse, windows(), Replay("again"))
+    run_job(lakehouse, windows(), Replay("again"), runners=spark)
     return lakehouse.job("windows") / "branches" / "again"
 
 

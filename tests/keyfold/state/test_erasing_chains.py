@@ -134,9 +134,9 @@ def test_a_person_is_erased_all_down_the_chain_which_goes_on_as_if_there_had_bee
 
 
 def test_a_refresh_of_what_was_summed_up_leaves_no_trace(site, without_eva):
-    assert [run.job for run in refresh_all(site.spark, site.lakehouse, erased(site).summed_up_by, TEMPLATES)] == [
-        "hours"
-    ]
+    assert [
+        run.job for run in refresh_all(site.lakehouse, erased(site).summed_up_by, TEMPLATES, runners=site.spark)
+    ] == ["hours"]
     assert played_on(site)["hours"] == without_eva["hours"]
 
 

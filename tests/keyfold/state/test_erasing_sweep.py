@@ -27,6 +27,7 @@ from keyfold.maintenance.checking import check
 from keyfold.maintenance.compaction import compact
 from keyfold.maintenance.one_table import MaintainedTable, maintain
 from keyfold.privacy import MASK
+from keyfold.runners import Runners
 from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
@@ -34,7 +35,6 @@ from keyfold.state.changing.promoting import promote, prune
 from keyfold.state.erasure.erasing import Erasure, erase
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.stream import Stream
-from keyfold.testing import local_spark
 from spark_jobs.streams import STREAMS
 from tests.examples import examples
 from tests.keyfold.keyed.toy_jobs import CLICK, START, windows
@@ -42,8 +42,7 @@ from tests.keyfold.state.local_state import frames_of_state
 
 CLICKS = Stream("clicks", CLICK.set(1, CLICK.field("at").with_nullable(False)), "at", future_bound=timedelta(days=4000))
 BY = Author("dpo@example.org", "request")
-SESSION: Any = local_spark()
-SESSION.sparkContext.defaultParallelism = 1
+SESSION: Any = Runners("local")
 # Each begins with Q, which no digest, identifier or name of the project's has beside such characters.
 KEYS = st.text("zü\"\\,é日\n'%&", min_size=3, max_size=6).map(lambda text: f"Q{text}Q")
 
@@ -125,13 +124,13 @@ def test_no_file_holds_what_was_erased(spark, tmp_path_factory, key, is_private,
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(STREAMS, "clicks", stream)
         land(landing, key, users, 1)
-        ingest(spark, lakehouse, stream, landing, settle=timedelta(0))
-        rebuild(spark, lakehouse, stream, settle=timedelta(0))
+        ingest(lakehouse, stream, landing, settle=timedelta(0), runners=spark)
+        rebuild(lakehouse, stream, settle=timedelta(0), runners=spark)
         job = windows(stream=stream)
-        run_job(spark, lakehouse, job)
+        run_job(lakehouse, job, runners=spark)
         land(landing, key, users, 30)
-        ingest(spark, lakehouse, stream, landing, settle=timedelta(0))
-        run_job(spark, lakehouse, job)
+        ingest(lakehouse, stream, landing, settle=timedelta(0), runners=spark)
+        run_job(lakehouse, job, runners=spark)
         edit_state(spark, lakehouse, job, Edit((key,), {"clicks": "clicks"}, BY))
         edited = pl.read_delta(str(lakehouse.monitoring("edits")))["keys"][0]
         assert json.loads(edited) == [{"user": MASK if is_private else key}]
@@ -149,10 +148,10 @@ def test_no_file_holds_what_was_erased(spark, tmp_path_factory, key, is_private,
         assert counted.unsearchable.lines == 9 if "\n" not in key else counted.unsearchable.lines >= 9
         assert check(lakehouse).findings == ()
         before = ingest_totals(lakehouse, "clicks")
-        assert ingest(spark, lakehouse, stream, landing, settle=timedelta(0)).files == 0
+        assert ingest(lakehouse, stream, landing, settle=timedelta(0), runners=spark).files == 0
         (landing / "new.json").write_text(line_of("new", 1, 40, "json"))
-        ingest(spark, lakehouse, stream, landing, settle=timedelta(0))
-        assert run_job(spark, lakehouse, job).counts.events == 1
+        ingest(lakehouse, stream, landing, settle=timedelta(0), runners=spark)
+        assert run_job(lakehouse, job, runners=spark).counts.events == 1
         assert check(lakehouse).findings == ()
         shutil.rmtree(str(landing))
         held = files_that_hold(lakehouse.home, key, users)
@@ -177,20 +176,20 @@ def test_tools_that_change_files_on_purpose_leave_nothing_that_looks_damaged(spa
 
     def deliver(job, minute):
         land(landing, f"QéQ{minute}", ["ann"], minute)
-        ingest(spark, lakehouse, CLICKS, landing, settle=timedelta(0))
-        run_job(spark, lakehouse, job)
+        ingest(lakehouse, CLICKS, landing, settle=timedelta(0), runners=spark)
+        run_job(lakehouse, job, runners=spark)
 
     deliver(job, 1)
     deliver(job, 30)
-    run_job(spark, lakehouse, job, Replay("again"))
+    run_job(lakehouse, job, Replay("again"), runners=spark)
     tools = {
         "edit": lambda: edit_state(spark, lakehouse, job, Edit(("ann",), {"clicks": "7"}, BY)),
         "bootstrap": lambda: bootstrap(spark, lakehouse, job, Bootstrap(str(seed))),
         "promote": lambda: promote(lakehouse, "windows", "again"),
         "prune": lambda: prune(lakehouse, "windows", branches=True),
         "maintain": lambda: maintain(lakehouse, MaintainedTable("events.clicks", lakehouse.events("clicks"))),
-        "rebuild": lambda: rebuild(spark, lakehouse, CLICKS, settle=timedelta(0)),
-        "refresh": lambda: run_job(spark, lakehouse, job, FullRefresh()),
+        "rebuild": lambda: rebuild(lakehouse, CLICKS, settle=timedelta(0), runners=spark),
+        "refresh": lambda: run_job(lakehouse, job, FullRefresh(), runners=spark),
         "move": lambda: move(spark, lakehouse, windows(stream=CLICKS, key_groups=9)),
     }
     for name, use in tools.items():

@@ -52,10 +52,10 @@ def ran(spark, tmp_path):
     """A lakehouse with a live generation of two batches, a branch, and a click that is still to be read."""
     lakehouse = Lakehouse(tmp_path / "ran")
     land(lakehouse, ("ann", 1), ("bob", 2), ("cat", 22))
-    run_job(spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=spark)
     land(lakehouse, ("ann", 3), ("cat", 23), ("bob", 24))
-    run_job(spark, lakehouse, windows())
-    run_job(spark, lakehouse, windows(), Replay("again"))
+    run_job(lakehouse, windows(), runners=spark)
+    run_job(lakehouse, windows(), Replay("again"), runners=spark)
     land(lakehouse, ("dan", 25))
     return lakehouse
 
@@ -108,7 +108,7 @@ def test_wherever_the_power_fails_what_is_live_is_whole_and_the_command_can_be_c
     name = live(uncut).name
     to_the_end = Incremental(advance_to=minutes(90))
     for lakehouse, one in ((uncut, job), (old, windows())):
-        run_job(spark, lakehouse, one, to_the_end)
+        run_job(lakehouse, one, to_the_end, runners=spark)
     for number, (point, count) in list(enumerate(points))[points_tried]:
         killed = copied(ran, f"killed-{number}")
         before = tables(killed)
@@ -118,12 +118,12 @@ def test_wherever_the_power_fails_what_is_live_is_whole_and_the_command_can_be_c
         else:
             assert (live(killed).record, tables(killed)) == (live(ran).record, before)
             also = copied(killed, f"also-{number}")
-            run_job(spark, also, windows(), to_the_end)
+            run_job(also, windows(), to_the_end, runners=spark)
             assert tables(also) == tables(old), f"goes on after {point} {count}"
             last = max(folder.name for folder in killed.job("windows").glob("generation-*"))
             is_renamed = not (killed.job("windows") / "branches" / "again").exists()
             write(spark, killed)
             # A branch that was renamed is what is promoted; else the number of a dead one is not given again.
             assert live(killed).name == (last if is_renamed else after(last)), f"called again after {point} {count}"
-        run_job(spark, killed, job, to_the_end)
+        run_job(killed, job, to_the_end, runners=spark)
         assert tables(killed) == tables(uncut), f"called again after {point} {count}"

@@ -96,7 +96,7 @@ def test_an_old_state_goes_through_every_version_to_the_present_one(
     assert plan.verdict == "move"
     assert f"from version {born.schema_version} to 3" in "; ".join(change.why for change in plan.changes)
     with pytest.raises(KeyfoldError, match="was born with schema_version"):
-        run_job(spark, lakehouse, THIRD_JOB)
+        run_job(lakehouse, THIRD_JOB, runners=spark)
 
     moved = move(spark, lakehouse, THIRD_JOB)
     assert (moved.rows_before, moved.rows) == (kept(lakehouse, born).height, 3)
@@ -105,7 +105,7 @@ def test_an_old_state_goes_through_every_version_to_the_present_one(
     assert moved.generation.record["fixed"]["schema_version"] == 3
 
     land(("bob", 12))
-    summary = run_job(spark, lakehouse, THIRD_JOB, Incremental(advance_to=minutes(60)))
+    summary = run_job(lakehouse, THIRD_JOB, Incremental(advance_to=minutes(60)), runners=spark)
     assert rows("windows") == [("ann", minutes(0), 2), ("ann", minutes(10), 1), ("bob", minutes(10), 5)]
     assert (summary.totals.events, summary.totals.open_events) == (8, 0)
 
@@ -137,5 +137,5 @@ def test_a_migration_that_gives_something_else_leaves_the_old_generation_live(
     with pytest.raises(KeyfoldError, match=why):
         move(without_spark, lakehouse, wrong)
     assert Lake(lakehouse).live("windows").name == before
-    run_job(without_spark, lakehouse, FIRST_JOB, Incremental(advance_to=minutes(60)))
+    run_job(lakehouse, FIRST_JOB, Incremental(advance_to=minutes(60)), runners=without_spark)
     assert len(rows("windows")) == 4

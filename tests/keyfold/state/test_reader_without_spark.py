@@ -51,7 +51,7 @@ def run(lakehouse, job, batches):
     lakehouse.events("clicks").parent.mkdir(parents=True, exist_ok=True)
     for batch in batches:
         clicks(*batch).write_delta(str(lakehouse.events("clicks")), mode="append")
-        run_job(SPARK, lakehouse, job)
+        run_job(lakehouse, job, runners=SPARK)
 
 
 def same(found, expected):
@@ -87,7 +87,7 @@ def test_statistics_count_what_the_harness_holds(tmp_path_factory, without_spark
 
 def test_only_the_partitions_that_may_hold_a_key_are_read(lakehouse, without_spark, land, monkeypatch):
     land(*((user, 1) for user in USERS))
-    run_job(without_spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=without_spark)
     everything = read_state(without_spark, lakehouse, windows()).manifests
     assert everything is not None
     assert len(everything) > 1
@@ -101,7 +101,7 @@ def test_only_the_partitions_that_may_hold_a_key_are_read(lakehouse, without_spa
 
 def test_a_generation_that_committed_no_batch_keeps_nothing(lakehouse, without_spark, land, cut_power):
     land(("ann", 1))
-    assert cut_power("work: after", lambda: run_job(without_spark, lakehouse, windows()))
+    assert cut_power("work: after", lambda: run_job(lakehouse, windows(), runners=without_spark))
     rows = read_state(without_spark, lakehouse, windows())
     assert rows.batch is None
     assert rows.polars().height == 0
@@ -112,7 +112,7 @@ def test_a_generation_that_committed_no_batch_keeps_nothing(lakehouse, without_s
 def test_files_hold_the_rows_whatever_their_form(tmp_path, lakehouse, without_spark, land, style):
     batch = [("ann", 1), ("ann", 14), ("bob", 2), ("cat", 3)]
     land(*batch)
-    run_job(without_spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=without_spark)
     made = write_state(read_state(without_spark, lakehouse, windows()), tmp_path / "out", style)
     (expected,) = played(windows(), [batch])
     assert made.rows == expected.height == 4
@@ -140,7 +140,7 @@ def test_files_hold_the_rows_whatever_their_form(tmp_path, lakehouse, without_sp
 
 def test_columns_are_chosen_and_renamed(lakehouse, without_spark, land):
     land(("ann", 1), ("bob", 2))
-    run_job(without_spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=without_spark)
     rows = read_state(without_spark, lakehouse, windows())
     chosen = rows.select({"clicks": "n", "user": "who"})
     assert (chosen.key, chosen.schema.names) == (("who",), ["n", "who"])
@@ -157,7 +157,7 @@ def test_a_delta_table_takes_a_new_version_and_no_other_folder_is_written_into(
     job, to = windows(), tmp_path / "out"
     for batch in ([("ann", 1)], [("bob", 40)]):
         land(*batch)
-        run_job(without_spark, lakehouse, job)
+        run_job(lakehouse, job, runners=without_spark)
         write_state(read_state(without_spark, lakehouse, job), to, "delta")
     assert same(pl.read_delta(str(to)), played(job, [[("ann", 1)], [("bob", 40)]])[-1])
     rows = read_state(without_spark, lakehouse, job)
@@ -175,7 +175,7 @@ def test_a_delta_table_takes_a_new_version_and_no_other_folder_is_written_into(
 
 def test_a_failure_leaves_no_half_of_a_folder(tmp_path, lakehouse, without_spark, land):
     land(("ann", 1), ("bob", 2))
-    run_job(without_spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=without_spark)
     rows = read_state(without_spark, lakehouse, windows())
     manifests = dict(rows.manifests or {})
     label = max(manifests)

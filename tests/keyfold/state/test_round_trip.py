@@ -46,9 +46,9 @@ def run(lakehouse, job, parts, *, to_the_end=False):
     summary = None
     for part in parts:
         put(lakehouse, job.stream.name, part)
-        summary = run_job(SPARK, lakehouse, job)
+        summary = run_job(lakehouse, job, runners=SPARK)
     if to_the_end:
-        summary = run_job(SPARK, lakehouse, job, Incremental(advance_to=END))
+        summary = run_job(lakehouse, job, Incremental(advance_to=END), runners=SPARK)
     assert summary is not None
     return summary
 

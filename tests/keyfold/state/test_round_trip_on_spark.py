@@ -35,7 +35,7 @@ def half_way(spark, new_home):
     lakehouse = new_home("half")
     for part in RIDES.parts()[:2]:
         put(lakehouse, "ride_points", part)
-    run_job(spark, lakehouse, RIDES.job())
+    run_job(lakehouse, RIDES.job(), runners=spark)
     return lakehouse
 
 
@@ -48,7 +48,7 @@ def copied(spark, new_home, half_way):
         copy_folder(half_way.home, made.home)
         if local_path(made.home) is None:
             # State that was moved in a store is read after a run, which finds nothing new here.
-            run_job(spark, made, RIDES.job())
+            run_job(made, RIDES.job(), runners=spark)
         return made
 
     return copy
@@ -66,8 +66,8 @@ def test_state_that_is_read_seeded_and_moved_goes_on_as_if_it_had_never_stopped(
     for part in RIDES.parts()[2:]:
         put(whole, "ride_points", part)
         put(other, "ride_points", part)
-    run_job(spark, whole, job, Incremental(advance_to=END))
-    run_job(spark, other, moved_job, Incremental(advance_to=END))
+    run_job(whole, job, Incremental(advance_to=END), runners=spark)
+    run_job(other, moved_job, Incremental(advance_to=END), runners=spark)
     expected, found = everything(spark, whole, job), everything(spark, other, moved_job)
     for name, rows in found.items():
         earlier = before[name] if name != "state" else before[name].clear()

@@ -13,7 +13,7 @@ from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, Replay
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.runner import RunOptions
 from keyfold.lakehouse.reading import scan_table
-from keyfold.testing import local_spark
+from keyfold.runners import Runners
 from tests.keyfold.keyed.toy_jobs import START, clicks, sum_clicks, totals, windows
 
 HISTORY = [
@@ -42,15 +42,15 @@ def test_spark_and_the_local_runner_refuse_the_same_change_with_the_same_error(s
     for session, where in sessions(spark):
         lakehouse = keyfold.Lakehouse(tmp_path / where)
         land(lakehouse, HISTORY[0])
-        keyfold.run(session, lakehouse, windows())
+        keyfold.run(lakehouse, windows(), runners=session)
         with pytest.raises(keyfold.IncompatibleState) as caught:
-            keyfold.run(session, lakehouse, windows(key_groups=2))
+            keyfold.run(lakehouse, windows(key_groups=2), runners=session)
         raised.append(str(caught.value).replace(str(lakehouse.home), "HOME"))
     assert raised[0] == raised[1]
 
 
 def sessions(spark: Any) -> list[tuple[Any, str]]:
-    return [(spark, "on_spark"), (local_spark(), "here")]
+    return [(spark, "on_spark"), (Runners("local"), "here")]
 
 
 def story(spark: Any, lakehouse: keyfold.Lakehouse, job: KeyedJob) -> list[Any]:
@@ -58,14 +58,14 @@ def story(spark: Any, lakehouse: keyfold.Lakehouse, job: KeyedJob) -> list[Any]:
     reported: list[Any] = []
     for batch in HISTORY:
         land(lakehouse, batch)
-        reported += after(keyfold.run(spark, lakehouse, job, options=FILE_BY_FILE), lakehouse, job)
+        reported += after(keyfold.run(lakehouse, job, options=FILE_BY_FILE, runners=spark), lakehouse, job)
     closed = START + timedelta(hours=3)
     for mode in (
         Incremental(advance_to=closed),
         Replay("again", until=START + timedelta(minutes=30)),
         FullRefresh(closed),
     ):
-        reported += after(keyfold.run(spark, lakehouse, job, mode), lakehouse, job)
+        reported += after(keyfold.run(lakehouse, job, mode, runners=spark), lakehouse, job)
     return [*reported, keyfold.assert_nothing_lost(spark, lakehouse, job)]
 
 

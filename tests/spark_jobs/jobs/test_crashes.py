@@ -33,10 +33,10 @@ def run(lakehouse: Lakehouse, history: History, cut=lambda work: work()):
     for number, part in enumerate(history.parts()):
         put(lakehouse, job.stream.name, part)
         if number == 2:
-            cut(lambda: run_job(SPARK, lakehouse, job))
+            cut(lambda: run_job(lakehouse, job, runners=SPARK))
         if number in (0, 3):
-            run_job(SPARK, lakehouse, job, options=RunOptions(max_bytes_per_batch=1))
-    return run_job(SPARK, lakehouse, job, Incremental(advance_to=END))
+            run_job(lakehouse, job, options=RunOptions(max_bytes_per_batch=1), runners=SPARK)
+    return run_job(lakehouse, job, Incremental(advance_to=END), runners=SPARK)
 
 
 @pytest.mark.parametrize("history", CRASHED, ids=str)

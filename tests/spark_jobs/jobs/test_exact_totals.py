@@ -156,16 +156,16 @@ def test_a_refused_batch_writes_nothing_and_its_remedy_lets_the_job_go_on(withou
         frame.with_columns(pl.col("time").dt.cast_time_unit("us")).write_delta(str(table), mode="append")
 
     land(LARGE)
-    run_job(without_spark, lakehouse, job)
+    run_job(lakehouse, job, runners=without_spark)
     land(1)
     message = rf"job purchase_totals, .*total of quantity for item=Mac comes to {LARGE + 1},.*--rebuild.*--full-refresh"
     for _ in range(2):
         with pytest.raises(KeyfoldError, match=message):
-            run_job(without_spark, lakehouse, job)
+            run_job(lakehouse, job, runners=without_spark)
     assert scan_table(lakehouse.table("purchase_totals")).collect()["cumulative_quantity"].to_list() == [LARGE]
     table.rename(table.with_name("aside"))
     land(5, 1)
-    run_job(without_spark, lakehouse, job, FullRefresh())
+    run_job(lakehouse, job, FullRefresh(), runners=without_spark)
     land(2)
-    run_job(without_spark, lakehouse, job)
+    run_job(lakehouse, job, runners=without_spark)
     assert sorted(scan_table(lakehouse.table("purchase_totals")).collect()["cumulative_quantity"]) == [1, 6, 8]

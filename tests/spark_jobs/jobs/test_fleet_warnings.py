@@ -315,11 +315,11 @@ def test_another_file_of_the_same_areas_goes_on_and_a_changed_one_asks_for_a_ref
     same = write(tmp_path / "same.geojson", [{**one, "id": 7} for one in features[::-1]])
     other = write(tmp_path / "other.geojson", features[:1])
     put(lakehouse, "telemetry", frame([point(0, place=(1, 1))]))
-    run_job(without_spark, lakehouse, warnings_job(geofences=first))
+    run_job(lakehouse, warnings_job(geofences=first), runners=without_spark)
     put(lakehouse, "telemetry", frame([point(60, place=(1, 1))]))
-    assert run_job(without_spark, lakehouse, warnings_job(geofences=same)).counts.events == 1
+    assert run_job(lakehouse, warnings_job(geofences=same), runners=without_spark).counts.events == 1
     for changed in (warnings_job(geofences=other), warnings_job()):
         live = Lake(lakehouse).live("fleet_warnings")
         assert ("contents", "refresh") in [(one.setting, one.verdict) for one in changes_to(changed, live)]
         with pytest.raises(KeyfoldError, match=r"was born with contents .*sha256.*--full-refresh"):
-            run_job(without_spark, lakehouse, changed)
+            run_job(lakehouse, changed, runners=without_spark)

@@ -94,11 +94,11 @@ def test_the_words_of_every_description_of_the_real_shop_are_totalled_as_duckdb_
 def test_what_is_erased_of_a_stream_counts_as_often_as_its_totals_hold_it(without_spark, lakehouse):
     sales = [sale("cup", 1, 0, models=["a", "b"], customer="eva"), sale("cup", 1, 1, models=["a"], customer="bob")]
     put(lakehouse, "sales", sales_frame(sales))
-    run_job(without_spark, lakehouse, JOB)
+    run_job(lakehouse, JOB, runners=without_spark)
     # Yet to be read: what goes of it was never counted.
     put(lakehouse, "sales", sales_frame([sale("cup", 1, 2, models=["a", "b", "c"], customer="eva")]))
     erase(without_spark, lakehouse, SALES, [JOB], Erasure({"customer": ["eva"]}, Author("dpo@example.org", "17")))
     live = Lake(lakehouse).live("model_totals")
     assert live.origin is not None
     assert (live.origin.events_seeded, live.origin.events_skipped) == (2, 0)
-    assert run_job(without_spark, lakehouse, JOB).totals.events == 3
+    assert run_job(lakehouse, JOB, runners=without_spark).totals.events == 3

@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -18,6 +17,7 @@ from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse.log_changes import snapshot
+from keyfold.runners import Runners
 from keyfold.stream import INGESTED_AT, Stream
 from keyfold.times import micros
 from spark_jobs.jobs.event_index import EVENT_INDEX
@@ -27,7 +27,7 @@ from spark_jobs.streams import SALES
 from tests.lake import Lake
 from tests.spark_jobs.jobs.sales_oracle import Totals
 
-DRIVER: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+DRIVER: Any = Runners("local")
 """As much of a session as ingest asks for where it reads files itself."""
 
 OLD = datetime(2010, 12, 1, 8, 26, tzinfo=UTC)
@@ -56,7 +56,7 @@ class House:
         landing.mkdir(parents=True, exist_ok=True)
         file = landing / f"{len(list(landing.iterdir())):03}.json"
         file.write_text("".join(f"{json.dumps(one)}\n" for one in messages))
-        ingest(self._spark, self.lakehouse, self._stream)
+        ingest(self.lakehouse, self._stream, runners=self._spark)
         journal = ingest_journal(self.lakehouse, self._stream.name)
         last = journal.last_done()
         plan = journal.plan(last.batch) if last else None
@@ -93,7 +93,7 @@ def test_purchase_totals_by_arrival_add_up_in_the_order_in_which_files_were_admi
     job = build_job(PURCHASE_TOTALS, {"time": "arrival", "order": order, "watermark_delay": "0s"})
     for messages in FILES:
         shop.come(*messages)
-        run_job(without_spark, shop.lakehouse, job)
+        run_job(shop.lakehouse, job, runners=without_spark)
     oracle, expected = Totals(), []
     for messages in as_arrived(FILES, shop.arrivals):
         expected += oracle.add(messages)
@@ -102,7 +102,7 @@ def test_purchase_totals_by_arrival_add_up_in_the_order_in_which_files_were_admi
     assert shop.rows("latest_purchase_totals") == sorted(oracle.latest(), key=repr)
     assert shop.rows("late.purchase_totals") == []
     # Read all at once, the answer is the same: arrivals are in the table, and not of the run.
-    run_job(without_spark, shop.lakehouse, job, FullRefresh())
+    run_job(shop.lakehouse, job, FullRefresh(), runners=without_spark)
     assert shop.rows("purchase_totals") == sorted(expected, key=repr)
 
 
@@ -113,7 +113,7 @@ def test_an_event_index_by_arrival_numbers_events_as_they_came_and_keeps_their_o
     assert job.output.names == [*SALES.schema.names, INGESTED_AT, "event_index"]
     for messages in FILES:
         shop.come(*messages)
-        run_job(without_spark, shop.lakehouse, job)
+        run_job(shop.lakehouse, job, runners=without_spark)
     events, numbered = (pl.read_delta(str(shop.lakehouse.table(name))) for name in ("events.sales", "event_index"))
     # What came in one file may stand in any order; each number once, and all of a file before the next.
     for_oracle = "SELECT item, ingested_at, row_number() OVER (PARTITION BY item ORDER BY ingested_at) - 1 FROM events"
@@ -154,7 +154,7 @@ def test_windows_of_an_event_index_by_arrival_are_windows_of_arrivals(without_sp
     parameters = {"stream": "sales", "key": "item", "time": "arrival", "window": "1h", "watermark_delay": "0s"}
     job = build_job(EVENT_INDEX, parameters)
     arrived = shop.come(*FILES[0])
-    run_job(without_spark, shop.lakehouse, job, Incremental(advance_to=AHEAD))
+    run_job(shop.lakehouse, job, Incremental(advance_to=AHEAD), runners=without_spark)
     starts = {row[job.output.names.index("window_start")] for row in shop.rows("event_index")}
     assert starts == {arrived.replace(minute=0, second=0, microsecond=0)}
 
@@ -170,7 +170,7 @@ def test_a_crash_of_ingest_changes_no_arrival_and_so_no_row(without_spark, lakeh
     assert plan is not None
     later = shop.come(*FILES[1])
     assert plan.planned_at <= later
-    run_job(without_spark, lakehouse, job)
+    run_job(lakehouse, job, runners=without_spark)
     oracle = Totals()
     expected = [*map(oracle.add, as_arrived(FILES[:2], [plan.planned_at, later]))]
     assert shop.rows("purchase_totals") == sorted([*expected[0], *expected[1]], key=repr)
@@ -178,16 +178,18 @@ def test_a_crash_of_ingest_changes_no_arrival_and_so_no_row(without_spark, lakeh
 
 def test_a_generation_of_before_a_parameter_goes_on_with_its_default_and_with_no_other_value(without_spark, shop):
     shop.come(*FILES[0])
-    run_job(without_spark, shop.lakehouse, build_job(PURCHASE_TOTALS))
+    run_job(shop.lakehouse, build_job(PURCHASE_TOTALS), runners=without_spark)
     live = Lake(shop.lakehouse).live(PURCHASE_TOTALS.name)
     record = json.loads((live.folder / RECORD).read_text())
     for parameters in (record["parameters"], record["fixed"]["parameters"]):
         del parameters["time"], parameters["expire_after"]
     (live.folder / RECORD).write_text(json.dumps(record))
-    run_job(without_spark, shop.lakehouse, configured_job(shop.lakehouse, PURCHASE_TOTALS))
+    run_job(shop.lakehouse, configured_job(shop.lakehouse, PURCHASE_TOTALS), runners=without_spark)
     with pytest.raises(KeyfoldError, match=r"was born with .* and now runs with"):
         run_job(
-            without_spark, shop.lakehouse, configured_job(shop.lakehouse, PURCHASE_TOTALS, given={"time": "arrival"})
+            shop.lakehouse,
+            configured_job(shop.lakehouse, PURCHASE_TOTALS, given={"time": "arrival"}),
+            runners=without_spark,
         )
 
 

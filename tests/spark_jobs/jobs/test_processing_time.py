@@ -118,9 +118,9 @@ def run_all(spark, lakehouse, job, runs, at, cut=lambda number, run: run()):
         at(second)
         if part.height or number == 0:
             put(lakehouse, job.stream.name, part)
-        cut(number, lambda: run_job(spark, lakehouse, job, options=FILE_BY_FILE))
+        cut(number, lambda: run_job(lakehouse, job, options=FILE_BY_FILE, runners=spark))
     at(200)
-    run_job(spark, lakehouse, job)
+    run_job(lakehouse, job, runners=spark)
 
 
 def assert_same_on_disk(one, other, job):
@@ -157,15 +157,15 @@ def test_a_run_for_which_nothing_came_closes_what_has_become_stale(without_spark
     job, lakehouse = silent.job(), Lakehouse(tmp_path)
     put(lakehouse, job.stream.name, silent.runs()[0])
     at(0)
-    run_job(without_spark, lakehouse, job)
+    run_job(lakehouse, job, runners=without_spark)
     at(29.9)
-    assert run_job(without_spark, lakehouse, job).batch_seconds == ()
+    assert run_job(lakehouse, job, runners=without_spark).batch_seconds == ()
     at(30)
-    closed = run_job(without_spark, lakehouse, job)
+    closed = run_job(lakehouse, job, runners=without_spark)
     assert len(closed.batch_seconds) == 1
     assert closed.totals.open_events == 0
     at(1000)
-    assert run_job(without_spark, lakehouse, job).batch_seconds == ()
+    assert run_job(lakehouse, job, runners=without_spark).batch_seconds == ()
 
 
 def test_all_that_a_run_reads_came_at_one_moment_so_history_closes_only_when_silence_follows(
@@ -176,12 +176,12 @@ def test_all_that_a_run_reads_came_at_one_moment_so_history_closes_only_when_sil
     for part in silent.runs():
         put(lakehouse, job.stream.name, part)
     at(0)
-    told = run_job(without_spark, lakehouse, job, options=FILE_BY_FILE)
+    told = run_job(lakehouse, job, options=FILE_BY_FILE, runners=without_spark)
     assert len(told.batch_seconds) > 1
     assert told.counts.rows["station_sessions"] == 0
     at(30)
     stations = silent.runs()[0]["station_id"].n_unique()
-    assert run_job(without_spark, lakehouse, job).counts.rows["station_sessions"] >= stations
+    assert run_job(lakehouse, job, runners=without_spark).counts.rows["station_sessions"] >= stations
 
 
 def test_processing_time_never_goes_back_though_the_machine_s_clock_does_and_a_crash_took_its_record(
@@ -191,10 +191,10 @@ def test_processing_time_never_goes_back_though_the_machine_s_clock_does_and_a_c
     job, lakehouse = silent.job(), Lakehouse(tmp_path)
     put(lakehouse, job.stream.name, silent.runs()[0])
     at(40)
-    assert cut_power("commit: after", lambda: run_job(without_spark, lakehouse, job))
+    assert cut_power("commit: after", lambda: run_job(lakehouse, job, runners=without_spark))
     at(0)
     put(lakehouse, job.stream.name, silent.runs()[1])
-    run_job(without_spark, lakehouse, job)
+    run_job(lakehouse, job, runners=without_spark)
     live = Lake(lakehouse).live(job.name)
     done = live.journal.last_done()
     assert done is not None

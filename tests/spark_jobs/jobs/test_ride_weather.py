@@ -194,11 +194,11 @@ class Town:
         for path in sorted((self._data / folder).glob("*.gz"))[some]:
             text = gzip.decompress(path.read_bytes()).replace(b'"2016-', b'"2013-')
             (landing / path.name.removesuffix(".gz")).write_bytes(text)
-        keyfold.ingest(self._spark, self.lakehouse, stream)
+        keyfold.ingest(self.lakehouse, stream, runners=self._spark)
 
     def run(self, job, mode=None, **parameters):
         built = build_job(JOBS[job], {"key_groups": 4, **parameters})
-        keyfold.run(self._spark, self.lakehouse, built, mode or Incremental())
+        keyfold.run(self.lakehouse, built, mode or Incremental(), runners=self._spark)
         return built
 
     def table(self, name):

@@ -42,12 +42,12 @@ class Shop:
         landing = self.lakehouse.landing("sales")
         landing.mkdir(parents=True, exist_ok=True)
         sales.rename({"models": "model"}).write_parquet(str(landing / f"{seed}.parquet"))
-        keyfold.ingest(self._spark, self.lakehouse, SALES)
+        keyfold.ingest(self.lakehouse, SALES, runners=self._spark)
         return sales
 
     def run(self, mode=None, **parameters):
         job = build_job(JOBS["sales_with_products"], {"key_groups": 4, **parameters})
-        keyfold.run(self._spark, self.lakehouse, job, *([mode] if mode else []))
+        keyfold.run(self.lakehouse, job, *([mode] if mode else []), runners=self._spark)
 
     @property
     def rows(self):

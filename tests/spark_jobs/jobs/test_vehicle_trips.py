@@ -363,12 +363,12 @@ def as_it_was_before(job):
 def test_a_home_from_before_vehicles_told_acceleration_is_refused_and_a_move_takes_it_along(without_spark, lakehouse):
     put(lakehouse, "telemetry", frame([point(0, 50, 40.0), point(20, 50, 39.0, latitude=0.1)]))
     job = trips_job(key_groups=1)
-    run_job(without_spark, lakehouse, as_it_was_before(job))
+    run_job(lakehouse, as_it_was_before(job), runners=without_spark)
     with pytest.raises(KeyfoldError, match=r"was born with columns of events .*keyfold plan vehicle_trips"):
-        run_job(without_spark, lakehouse, job)
+        run_job(lakehouse, job, runners=without_spark)
     move(without_spark, lakehouse, job)
     put(lakehouse, "telemetry", frame([point(25, 0, 38.0, latitude=0.2, acceleration=-6.0, heat=95.0)]))
-    run_job(without_spark, lakehouse, job, Incremental(advance_to=NOON + timedelta(hours=5)))
+    run_job(lakehouse, job, Incremental(advance_to=NOON + timedelta(hours=5)), runners=without_spark)
     (trip,) = pl.read_delta(str(lakehouse.table("vehicle_trips"))).to_dicts()
     assert (trip["fuel_used"], trip["n_points"]) == (2.0, 2)
     assert (trip["harsh_braking"], trip["harsh_acceleration"], trip["highest_engine_temperature"]) == (1, 0, 95.0)

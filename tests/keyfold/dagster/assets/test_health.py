@@ -14,7 +14,7 @@ from keyfold.dagster.assets import health
 from keyfold.ingestion import ingest
 from keyfold.keyed.reporting.run_statistics import collect_statistics
 from keyfold.lakehouse import Lakehouse
-from keyfold.testing import local_spark
+from keyfold.runners import Runners
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from spark_jobs.streams import METRICS, RIDE_POINTS, SALES, WEATHER
 from tests.made_generations import NOW, put_done, put_generation
@@ -66,7 +66,7 @@ def test_many_quarantined_rows_are_told_with_where_to_see_them(lakehouse):
         readings = [{"station_id": file, "time": f"2026-01-01T{at:02}:00:00Z", "temp": 50.0} for at in range(20)]
         broken = ["{}"] * bad
         (landing / f"{file}.ndjson").write_text("\n".join([*map(json.dumps, readings), *broken]) + "\n")
-        ingest(local_spark(), lakehouse, WEATHER, landing, settle=timedelta(0))
+        ingest(lakehouse, WEATHER, landing, settle=timedelta(0), runners=Runners("local"))
         passed, text = health.quarantined(lakehouse, "weather")
         assert passed is not bool(bad)
     assert text.startswith("3 of 43 rows of the last 2 batches were quarantined: see `keyfold show quarantine.weather`")

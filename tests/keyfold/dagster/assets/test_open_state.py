@@ -6,7 +6,6 @@ from typing import Any
 import dagster as dg
 import polars as pl
 import pytest
-from pyspark.sql import SparkSession
 
 from keyfold.dagster.assets import previews
 from keyfold.dagster.assets.previews import open_state_metadata
@@ -18,6 +17,7 @@ from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.privacy import MASK
+from keyfold.runners import Runners
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from spark_jobs.streams import RIDE_POINTS
@@ -33,13 +33,13 @@ def ran(new_home) -> tuple[Lakehouse, KeyedDone]:
     """Rides that were ingested and summarized, and the journal's last word of them."""
     lakehouse = new_home("open")
     simulate_into(lakehouse.landing("ride_points"), "ride_points", size=40, seed=4, files=4)
-    ingest(SPARK, lakehouse, RIDE_POINTS)
-    run_job(SPARK, lakehouse, JOB)
+    ingest(lakehouse, RIDE_POINTS, runners=SPARK)
+    run_job(lakehouse, JOB, runners=SPARK)
     done = Lake(lakehouse).done(JOB.name)
     return lakehouse, done
 
 
-def shown(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob = JOB) -> dict[str, Any]:
+def shown(spark: Runners, lakehouse: Lakehouse, job: KeyedJob = JOB) -> dict[str, Any]:
     log = dg.build_op_context().log
     return {name: value.value for name, value in open_state_metadata(log, spark, lakehouse, job).items()}
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from pyspark.sql import SparkSession
 
 from keyfold.dagster.assets import streams
 from keyfold.dagster.assets.streams import stream_assets, stream_check
 from keyfold.errors import Misconfigured
 from keyfold.ingestion import batch, ingest
 from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.runners import Runners
 from spark_jobs.streams import METRICS
 from tests.folders import empty_folder
 
@@ -23,7 +23,7 @@ def metric(number: int) -> str:
     return json.dumps({"timestamp": "2026-01-01T00:00:00Z", "value": number}) + "\n"
 
 
-def materialize(spark: SparkSession, lakehouse: Lakehouse, **config: Any) -> dg.ExecuteInProcessResult:
+def materialize(spark: Runners, lakehouse: Lakehouse, **config: Any) -> dg.ExecuteInProcessResult:
     with dg.DagsterInstance.ephemeral() as instance:
         return dg.materialize(
             [INGEST, stream_check(METRICS)],
@@ -137,7 +137,7 @@ def test_a_check_whose_counts_agree_with_each_other_and_not_with_the_readers_is_
 
     with monkeypatch.context() as patch:
         patch.setattr(batch, "_read", forgetful)
-        ingest(spark, lakehouse, METRICS)
+        ingest(lakehouse, METRICS, runners=spark)
     found = check(materialize(spark, lakehouse))
     assert not found.passed
     assert "2 rows were read, but 0 + 0 are in the tables and 0 were duplicates" in (found.description or "")

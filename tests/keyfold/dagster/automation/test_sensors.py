@@ -280,13 +280,13 @@ def test_a_stream_that_joins_a_landing_starts_a_run_for_files_that_the_others_ha
     instance, lakehouse, monkeypatch
 ):
     land(lakehouse, "a.ndjson")
-    ingest(no_spark(1), lakehouse, RIDE_POINTS)
+    ingest(lakehouse, RIDE_POINTS, runners=no_spark(1))
     assert "no new files" in str(tick(instance, lakehouse))
     rides = replace(RIDE_POINTS, where={"kind": "ride"})
     taxis = replace(rides, name="taxis", landing="ride_points", where={"kind": "taxi"})
     monkeypatch.setattr(sensors, "project_streams", lambda: {"taxis": taxis})
     assert isinstance(tick(instance, lakehouse, stream=rides), dg.SensorResult)
-    ingest(no_spark(1), lakehouse, rides, sharing=(rides, taxis))
+    ingest(lakehouse, rides, sharing=(rides, taxis), runners=no_spark(1))
     assert "no new files" in str(tick(instance, lakehouse, stream=rides))
 
 
@@ -298,7 +298,7 @@ def test_new_files_start_one_run_and_are_reported_on_the_landing_asset(spark, in
     assert request.run_key is None
     assert event.asset_key == dg.AssetKey("ride_points_landing")
     assert event.metadata["new_files"].value == 2
-    ingest(spark, lakehouse, RIDE_POINTS)
+    ingest(lakehouse, RIDE_POINTS, runners=spark)
     assert "no new files" in str(tick(instance, lakehouse, cursor=told.cursor))
 
 

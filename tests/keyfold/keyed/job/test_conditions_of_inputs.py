@@ -61,7 +61,7 @@ def land(lakehouse):
 def test_rows_that_a_condition_leaves_out_reach_no_step_and_move_event_time(without_spark, lakehouse, land, rows):
     land(("ann", 0, "buy"), old=True)
     land(("ann", 1, "buy"), ("ann", 2, "look"), ("ann", 3, None), ("bob", 4, "look"), ("cid", 40, "look"))
-    summary = run_job(without_spark, lakehouse, buys())
+    summary = run_job(lakehouse, buys(), runners=without_spark)
     # Of the old file nothing is known, so the condition is NULL; and nobody bought at 00:40, which closes the window.
     assert rows("windows") == [("ann", START, 1)]
     assert summary.counts.events == 1
@@ -83,7 +83,7 @@ def two_inputs(**conditions) -> KeyedJob:
 
 def test_two_inputs_may_be_parts_of_one_stream(without_spark, lakehouse, land, rows):
     land(("ann", 0, "look"), ("ann", 1, "buy"), ("bob", 2, "look"), ("cid", 3, None))
-    run_job(without_spark, lakehouse, two_inputs())
+    run_job(lakehouse, two_inputs(), runners=without_spark)
     assert rows("steps") == [("ann", "buy"), ("ann", "look"), ("bob", "look")]
     done = Lake(lakehouse).done("steps")
     assert (done.total_events, done.total_by_input) == (3, {"look": 2, "buy": 1})
@@ -98,7 +98,7 @@ def test_a_condition_goes_before_the_copies_of_an_event(without_spark, lakehouse
     lakehouse.events("clicks").parent.mkdir(parents=True)
     came.write_delta(str(lakehouse.events("clicks")))
     job = buys(stream=stream, keys_of=KeysOf("user", pl.col("names")))
-    run_job(without_spark, lakehouse, job, Incremental(advance_to=minutes(60)))
+    run_job(lakehouse, job, Incremental(advance_to=minutes(60)), runners=without_spark)
     assert rows("windows") == [("ann", START, 2), ("bob", START, 1)]
     assert came.select(job.copies).item() == 3
 
@@ -121,11 +121,11 @@ def test_what_is_no_condition_on_the_table_is_refused_where_the_job_is_made(wher
 
 def test_another_condition_needs_a_refresh_and_one_that_was_none_is_none(without_spark, lakehouse, land, rows):
     land(("ann", 0, "buy"), ("bob", 1, "look"), ("cid", 40, "look"))
-    run_job(without_spark, lakehouse, buys())
+    run_job(lakehouse, buys(), runners=without_spark)
     with pytest.raises(KeyfoldError, match=r"was born with where .*buy.* and now runs with .*look.*--full-refresh"):
-        run_job(without_spark, lakehouse, buys(pl.col("kind") == "look"))
+        run_job(lakehouse, buys(pl.col("kind") == "look"), runners=without_spark)
     assert plan_change(lakehouse, buys(None)).verdict == "refresh"
-    run_job(without_spark, lakehouse, buys(None), FullRefresh())
+    run_job(lakehouse, buys(None), FullRefresh(), runners=without_spark)
     assert rows("windows") == [("ann", START, 1), ("bob", START, 1)]
     # As of generations that were born before there were conditions.
     assert fixed_settings(buys(None))["where"] is None
@@ -140,7 +140,7 @@ def test_an_error_quotes_no_private_column_that_a_condition_asks_for():
 def test_what_a_condition_leaves_out_is_counted_and_a_lost_event_shows(without_spark, lakehouse, land, rows, tmp_path):
     land(("ann", 0, "buy"), ("ann", 2, "look"), ("eva", 3, None), ("eva", 4, "buy"))
     land(("cid", 40, "look"), ("cid", 41, "buy"))
-    run_job(without_spark, lakehouse, buys())
+    run_job(lakehouse, buys(), runners=without_spark)
     # Not read yet: the job knows nothing of it.
     land(("dan", 50, "buy"), ("dan", 51, "look"))
     found = check_conservation(without_spark, lakehouse, buys())
@@ -158,7 +158,7 @@ def test_what_a_condition_leaves_out_is_counted_and_a_lost_event_shows(without_s
     found = check_conservation(without_spark, lakehouse, buys())
     assert found.balanced
     assert (found.events_read, found.left_out) == (2, 2)
-    run_job(without_spark, lakehouse, buys())
+    run_job(lakehouse, buys(), runners=without_spark)
     assert check_conservation(without_spark, lakehouse, buys()).balanced
     pl.DataFrame({"user": ["ann"], "window": [START], "clicks": [5], "deadline": [START]}).write_parquet(
         tmp_path / "state.parquet"
@@ -167,5 +167,5 @@ def test_what_a_condition_leaves_out_is_counted_and_a_lost_event_shows(without_s
     live = Lake(lakehouse).live("windows")
     assert live.origin is not None
     assert (live.origin.events_skipped, told.new_rows) == (3, 0)
-    run_job(without_spark, lakehouse, buys())
+    run_job(lakehouse, buys(), runners=without_spark)
     assert check_conservation(without_spark, lakehouse, buys()).balanced

@@ -94,10 +94,10 @@ def land(lakehouse):
 
 def test_an_event_may_be_late_for_one_of_its_keys_and_not_for_another(without_spark, lakehouse, land, rows, minutes):
     land((0, ["a"]), (30, ["b"]))
-    run_job(without_spark, lakehouse, tags())
+    run_job(lakehouse, tags(), runners=without_spark)
     assert rows("tags") == [("a", 1)]
     land((21, ["a", "b"]))
-    run_job(without_spark, lakehouse, tags(), Incremental(advance_to=minutes(60)))
+    run_job(lakehouse, tags(), Incremental(advance_to=minutes(60)), runners=without_spark)
     assert rows("tags") == [("a", 1), ("b", 2)]
     assert rows("late.tags") == [("a", minutes(21), 1)]
 
@@ -106,7 +106,7 @@ def test_where_no_key_may_be_missing_an_event_without_one_is_refused_with_what_t
     job = tags(keys_of=KeysOf("tag", pl.col("tags")))
     land((0, ["a"]), (1, []))
     with pytest.raises(KeyfoldError, match=r"without a value in tag, .* key of an event without a tag \(`otherwise`\)"):
-        run_job(without_spark, lakehouse, job)
+        run_job(lakehouse, job, runners=without_spark)
 
 
 def test_what_is_no_column_of_the_key_or_is_derived_already_is_refused():
@@ -117,7 +117,7 @@ def test_what_is_no_column_of_the_key_or_is_derived_already_is_refused():
 
 def test_other_keys_need_a_new_generation(without_spark, lakehouse, land):
     land((0, ["a"]))
-    run_job(without_spark, lakehouse, tags())
+    run_job(lakehouse, tags(), runners=without_spark)
     live = Lake(lakehouse).live("tags")
     check_generation(live, tags(keys_of=KeysOf("tag", pl.col("tags"), otherwise=UNTAGGED)))
     for other in (
@@ -125,8 +125,10 @@ def test_other_keys_need_a_new_generation(without_spark, lakehouse, land):
         KeysOf("tag", pl.col("tags").list.head(1), UNTAGGED),
     ):
         with pytest.raises(KeyfoldError, match=r"was born with keys_of tag of .*--full-refresh"):
-            run_job(without_spark, lakehouse, tags(keys_of=other))
-    run_job(without_spark, lakehouse, tags(keys_of=KeysOf("tag", pl.col("tags"), otherwise="none")), FullRefresh())
+            run_job(lakehouse, tags(keys_of=other), runners=without_spark)
+    run_job(
+        lakehouse, tags(keys_of=KeysOf("tag", pl.col("tags"), otherwise="none")), FullRefresh(), runners=without_spark
+    )
 
 
 LISTS = st.none() | st.lists(st.sampled_from(["a", "b", "c", None]), max_size=4)
@@ -150,7 +152,7 @@ def test_state_is_read_and_seeded_and_what_it_begins_behind_is_counted_in_copies
     without_spark, lakehouse, land, tmp_path, minutes
 ):
     land((0, ["a", "b"]), (1, ["b"]))
-    run_job(without_spark, lakehouse, tags())
+    run_job(lakehouse, tags(), runners=without_spark)
     state = read_state(SESSION, lakehouse, tags()).polars()
     assert sorted(state.select("tag", "posts").rows()) == [("a", 1), ("b", 2)]
     state.write_parquet(tmp_path / "state.parquet")
@@ -165,10 +167,10 @@ def test_copies_are_conserved_and_a_lost_one_shows(without_spark, lakehouse, lan
     job = tags(combine=joined)
     land((0, ["a", "b"]), (1, ["b", "b", None]))
     land((2, []), (40, ["c", "d", "e"]))
-    run_job(without_spark, lakehouse, job, options=FILE_BY_FILE)
+    run_job(lakehouse, job, options=FILE_BY_FILE, runners=without_spark)
     assert rows("tags") == [(UNTAGGED, 1), ("a", 1), ("b", 2)]
     land((3, ["a", "e"]))
-    run_job(without_spark, lakehouse, job)
+    run_job(lakehouse, job, runners=without_spark)
     assert rows("late.tags") == [("a", minutes(3), 1)]
     # Not read yet: the job knows nothing of it.
     land((50, ["a", "b", "c", "d"]))

@@ -10,7 +10,7 @@ import keyfold
 from keyfold import Damaged, Input, InvalidData, KeyfoldError, Lakehouse, Lookup, Misconfigured, NotFound, Stream
 from keyfold.keyed.job import lookups
 from keyfold.operators import lookup_join
-from keyfold.testing import local_spark
+from keyfold.runners import Runners
 from tests.lake import Lake
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -34,7 +34,7 @@ class Shop:
     """A lakehouse with sales, and a table of products beside them."""
 
     def __init__(self, folder):
-        self.lakehouse, self.spark, self._landed = Lakehouse(folder), local_spark(), 0
+        self.lakehouse, self.spark, self._landed = Lakehouse(folder), Runners("local"), 0
 
     def sell(self, *items):
         landing = self.lakehouse.landing("sales")
@@ -42,13 +42,13 @@ class Shop:
         self._landed += 1
         times = [NOON + timedelta(minutes=self._landed, seconds=at) for at in range(len(items))]
         pl.DataFrame({"item": items, "sold_at": times}).write_parquet(str(landing / f"{self._landed}.parquet"))
-        keyfold.ingest(self.spark, self.lakehouse, SALES)
+        keyfold.ingest(self.lakehouse, SALES, runners=self.spark)
 
     def products(self, text, name="products.csv"):
         (self.lakehouse.home / name).write_text(text)
 
     def run(self, wanted=None):
-        return keyfold.run(self.spark, self.lakehouse, wanted or job())
+        return keyfold.run(self.lakehouse, wanted or job(), runners=self.spark)
 
     @property
     def generation(self):
@@ -108,7 +108,7 @@ def test_a_delta_table_and_files_of_other_kinds_are_read_alike(shop):
     shop.products("price,title,item\n3,Green tea,t1\n")
     shop.sell("t1")
     for path in ("delta", "p.parquet", "p.ndjson", "products.csv", str(home / "p.parquet")):
-        keyfold.run(shop.spark, shop.lakehouse, job(path), keyfold.keyed.generation.run_mode.FullRefresh())
+        keyfold.run(shop.lakehouse, job(path), keyfold.keyed.generation.run_mode.FullRefresh(), runners=shop.spark)
         assert shop.named() == [("t1", "Green tea", 3)]
 
 
@@ -136,7 +136,7 @@ def test_rows_in_any_order_with_texts_that_are_null_are_looked_up_also_after_a_f
     expected = sorted([*PRODUCTS[:2], ("none", None, None)], key=repr)
     shop.run(job(path))
     assert shop.named() == expected
-    keyfold.run(shop.spark, shop.lakehouse, job(path), keyfold.keyed.generation.run_mode.FullRefresh())
+    keyfold.run(shop.lakehouse, job(path), keyfold.keyed.generation.run_mode.FullRefresh(), runners=shop.spark)
     assert shop.named() == expected
 
 

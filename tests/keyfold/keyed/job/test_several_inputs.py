@@ -128,7 +128,7 @@ class Home:
 
     def run(self, advance_to=None, max_bytes=1 << 30):
         options = RunOptions(max_bytes_per_batch=max_bytes)
-        return keyfold.run(self.spark, self.lakehouse, self.job, Incremental(advance_to), options=options)
+        return keyfold.run(self.lakehouse, self.job, Incremental(advance_to), options=options, runners=self.spark)
 
     def table(self, name="hours"):
         return pl.read_delta(str(self.generation.table(name)))

@@ -28,7 +28,7 @@ HOURS = pa.schema([*JOINED, ("deadline", TIME)])
 def test_state_is_counted_in_a_folder_of_any_name(spark, tmp_path, monkeypatch):
     lakehouse = Lakehouse(tmp_path / "a home, 100% é")
     Lake(lakehouse).click(("ann", 0), ("bob", 30))
-    run_job(spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=spark)
     assert check_conservation(spark, lakehouse, windows()) == Conservation(2, 1, 1, 0, 2)
     monkeypatch.setattr(conservation, "_SMALL_BYTES", -1)
     assert check_conservation(spark, lakehouse, windows()) == Conservation(2, 1, 1, 0, 2), "by workers too"
@@ -75,12 +75,12 @@ HOURLY = KeyedJob(
 
 def test_a_key_may_be_derived_and_rows_may_stand_for_many_events_wherever_they_end(without_spark, lakehouse):
     Lake(lakehouse).click(*[("ann", minute) for minute in range(10)], ("bob", 70), ("bob", 71))
-    summary = run_job(without_spark, lakehouse, HOURLY)
+    summary = run_job(lakehouse, HOURLY, runners=without_spark)
     assert summary.counts.events == 12
     assert check_conservation(without_spark, lakehouse, HOURLY) == Conservation(12, 10, 2, 0, 12)
     # Behind the watermark but in an hour that is still open, and in one that is over.
     Lake(lakehouse).click(("cid", 65), ("ann", 20), ("ann", 21))
-    run_job(without_spark, lakehouse, HOURLY)
+    run_job(lakehouse, HOURLY, runners=without_spark)
     assert check_conservation(without_spark, lakehouse, HOURLY) == Conservation(15, 10, 3, 2, 15)
     late = pl.read_delta(str(lakehouse.table("late.hourly")))
     assert late["n_events"].sum() == 2

@@ -28,10 +28,10 @@ def test_before_the_first_batch_there_is_nothing_to_tell_of(lakehouse):
 def test_one_row_written_is_one_row_told_of_though_its_file_was_joined_with_others(without_spark, lakehouse, land):
     for minute in (0, 20, 40):
         land(("ann", minute))
-        run_job(without_spark, lakehouse, windows())
+        run_job(lakehouse, windows(), runners=without_spark)
     before = last_batch(lakehouse, "windows")
     land(("ann", 60), ("ann", 61))
-    run_job(without_spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=without_spark)
     batch = last_batch(lakehouse, "windows")
     assert (before, batch) == (2, 3)
     live = Lake(lakehouse).live("windows")
@@ -44,9 +44,9 @@ def test_of_an_upsert_table_the_rows_are_told_of_and_not_the_files_they_were_mer
     without_spark, lakehouse, land
 ):
     land(*[("ann", minute) for minute in range(5)], ("bob", 1))
-    run_job(without_spark, lakehouse, totals())
+    run_job(lakehouse, totals(), runners=without_spark)
     land(("bob", 5))
-    run_job(without_spark, lakehouse, totals())
+    run_job(lakehouse, totals(), runners=without_spark)
     # bob has two clicks by now, and ann's row, which lies in the same file, was not written.
     assert written(lakehouse, "totals", "totals", 0, 1) == {1: 2}
 
@@ -54,7 +54,7 @@ def test_of_an_upsert_table_the_rows_are_told_of_and_not_the_files_they_were_mer
 def test_what_another_generation_wrote_or_what_is_gone_cannot_be_told(without_spark, lakehouse, land):
     for minute in (0, 20, 40):
         land(("ann", minute))
-        run_job(without_spark, lakehouse, windows())
+        run_job(lakehouse, windows(), runners=without_spark)
     assert written(lakehouse, "windows", "windows", 2, 2) == {}
     assert written(lakehouse, "windows", "windows", 2, 3) is None
     assert written(lakehouse, "windows", "windows", 0, 2, "generation-0000") is None
@@ -63,5 +63,5 @@ def test_what_another_generation_wrote_or_what_is_gone_cannot_be_told(without_sp
     files[1][0].unlink()
     assert written(lakehouse, "windows", "windows", 0, 2) is None
     assert written(lakehouse, "windows", "windows", 1, 2) == {2: 1}
-    run_job(without_spark, lakehouse, windows(), FullRefresh())
+    run_job(lakehouse, windows(), FullRefresh(), runners=without_spark)
     assert written(lakehouse, "windows", "windows", 1, 2) is None

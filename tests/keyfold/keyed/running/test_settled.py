@@ -25,7 +25,7 @@ JOB = windows()
 def done(lakehouse, without_spark):
     """The job has run once."""
     Lake(lakehouse).click(("ann", 0), ("bob", 30))
-    run_job(SPARK, lakehouse, JOB)
+    run_job(lakehouse, JOB, runners=SPARK)
     return live_generation(lakehouse, JOB.name)
 
 
@@ -60,8 +60,8 @@ def test_rows_and_state_add_up_at_any_moment_of_a_run_that_goes_on(lakehouse, do
     stop, looks = threading.Event(), 0
     running = threading.Thread(
         target=run_continuously,
-        args=(SPARK, lakehouse, JOB),
-        kwargs={"stop": stop, "every": timedelta(milliseconds=10)},
+        args=(lakehouse, JOB),
+        kwargs={"stop": stop, "runners": SPARK, "every": timedelta(milliseconds=10)},
     )
     running.start()
     try:

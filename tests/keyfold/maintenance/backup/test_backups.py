@@ -41,9 +41,9 @@ def deliver(lakehouse, stream, name, content):
 def work(lakehouse):
     """Ingest what has landed, and run both jobs: one with timers, one that replaces rows of a table."""
     for stream in (RIDE_POINTS, SALES):
-        ingest(SPARK, lakehouse, stream, settle=timedelta(0))
+        ingest(lakehouse, stream, settle=timedelta(0), runners=SPARK)
     for job in (JOB, TOTALS):
-        run_job(SPARK, lakehouse, job)
+        run_job(lakehouse, job, runners=SPARK)
 
 
 def rows(lakehouse):
@@ -107,8 +107,8 @@ def small_lakehouse(home):
 def whole_lakehouse(home):
     """A lakehouse of one stream and one job, as after their first runs."""
     lakehouse = small_lakehouse(home)
-    ingest(SPARK, lakehouse, SALES, settle=timedelta(0))
-    run_job(SPARK, lakehouse, TOTALS)
+    ingest(lakehouse, SALES, settle=timedelta(0), runners=SPARK)
+    run_job(lakehouse, TOTALS, runners=SPARK)
     return lakehouse
 
 
@@ -251,7 +251,7 @@ def test_a_job_that_was_removed_on_purpose_is_told_by_a_backup_that_keeps_all(tm
 def test_a_new_generation_has_the_tables_of_the_one_before(tmp_path):
     lakehouse, backups = whole_lakehouse(tmp_path / "home"), tmp_path / "backups"
     back_up(lakehouse, backups, keep=1)
-    run_job(SPARK, lakehouse, TOTALS, FullRefresh())
+    run_job(lakehouse, TOTALS, FullRefresh(), runners=SPARK)
     remove_tree(lakehouse.job("purchase_totals") / "generation-0001")
     made = back_up(lakehouse, backups, keep=1)
     assert list_backups(backups) == [made.name]

@@ -157,9 +157,9 @@ def test_a_crash_anywhere_changes_no_row(without_spark, cut_power, lakehouse, po
     for part in (sales[:30], sales[30:55], sales[55:]):
         put(lakehouse, "sales", sales_frame(part[1::2]))
         put(lakehouse, "sales", sales_frame(part[::2]))
-        assert cut_power(point, lambda: run_job(without_spark, lakehouse, job, options=options))
-        run_job(without_spark, lakehouse, job, options=options)
-    run_job(without_spark, lakehouse, job, Incremental(advance_to=END))
+        assert cut_power(point, lambda: run_job(lakehouse, job, options=options, runners=without_spark))
+        run_job(lakehouse, job, options=options, runners=without_spark)
+    run_job(lakehouse, job, Incremental(advance_to=END), runners=without_spark)
     table = pl.read_delta(str(lakehouse.table("found"))).select(job.output.names)
     assert sorted(table.rows(), key=repr) == expected(sales)
     checked = pl.read_delta(str(lakehouse.table("found_checked")))

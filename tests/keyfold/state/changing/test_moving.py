@@ -39,7 +39,7 @@ RENAMED = pa.schema([("user", pa.string()), ("window", TIME), ("count", pa.int64
 )
 def test_a_change_is_free_a_move_or_a_refresh(lakehouse, without_spark, land, changed, verdict, why):
     land(("ann", 1), ("ann", 22))
-    run_job(without_spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=without_spark)
     if "output_mode" in changed:
         strict = pa.schema([WINDOW_TOTAL.field(0).with_nullable(False), *list(WINDOW_TOTAL)[1:]])
         changed = {"output_mode": "upsert", "output_key": ("user",), "output": strict}
@@ -56,7 +56,7 @@ def test_a_job_that_never_ran_is_free_to_be_anything(lakehouse, without_spark, l
 
 def test_a_move_that_needs_a_refresh_says_so_and_changes_nothing(lakehouse, without_spark, land):
     land(("ann", 1))
-    run_job(without_spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=without_spark)
     with pytest.raises(KeyfoldError, match=r"step_decides_late: .* `keyfold run windows --full-refresh`"):
         move(without_spark, lakehouse, windows(step_decides_late=True))
     with pytest.raises(KeyfoldError, match=r"no setting of .* has changed"):
@@ -68,7 +68,7 @@ def test_the_old_generation_stays_until_it_is_pruned_and_the_new_one_keeps_its_r
     lakehouse, without_spark, land, rows, minutes
 ):
     land(("ann", 1), ("bob", 30))
-    run_job(without_spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=without_spark)
     move(without_spark, lakehouse, windows(key_groups=9))
     names = [one.name for one in prune(lakehouse, "windows", dry_run=True)]
     assert names == ["generation-0001"] == [one.name for one in prune(lakehouse, "windows")]

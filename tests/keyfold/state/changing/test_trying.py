@@ -34,10 +34,10 @@ def test_tables_are_compared_row_by_row_however_often_a_row_is_there(spark, tmp_
 
 def test_where_no_event_was_late_there_is_nothing_to_redrive(spark, lakehouse, land, minutes):
     land(("ann", 1), ("bob", 25))
-    run_job(spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=spark)
     with pytest.raises(KeyfoldError, match="no event was late"):
         redrive(spark, lakehouse, windows())
     land(("ann", 2), ("eve", 3))
-    run_job(spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=spark)
     with pytest.raises(KeyfoldError, match="no event was late since 2026-01-01 00:10"):
         redrive(spark, lakehouse, windows(), since=minutes(10))

@@ -59,11 +59,11 @@ def test_a_person_is_erased_from_state_tables_events_and_history_and_all_counts_
 ):
     job = windows()
     land(("ann", 1), ("evangeline", 2), ("evangeline", 13), ("bob", 31))
-    run_job(spark, lakehouse, job)
+    run_job(lakehouse, job, runners=spark)
     land(("evangeline", 3), ("ann", 4))
-    run_job(spark, lakehouse, job)
+    run_job(lakehouse, job, runners=spark)
     land(("evangeline", 32))
-    run_job(spark, lakehouse, job)
+    run_job(lakehouse, job, runners=spark)
     land(("evangeline", 33), ("ann", 34))
     assert files_that_hold(lakehouse, "evangeline")
     counted = erase(spark, lakehouse, CLICKS, [job], EVA, dry_run=True)
@@ -73,7 +73,7 @@ def test_a_person_is_erased_from_state_tables_events_and_history_and_all_counts_
     assert (erased.rows, erased.generations, erased.sums) == (counted.rows, {"windows": "generation-0002"}, ())
     assert files_that_hold(lakehouse, "evangeline") == []
     assert rows("windows") == [("ann", minutes(0), 1)]
-    summary = run_job(spark, lakehouse, job, Incremental(advance_to=minutes(90)))
+    summary = run_job(lakehouse, job, Incremental(advance_to=minutes(90)), runners=spark)
     assert summary.counts.events == 1
     assert rows("windows") == [("ann", minutes(0), 1), ("ann", minutes(30), 1), ("bob", minutes(30), 1)]
     assert (summary.totals.events, summary.totals.open_events, len(rows("late.windows"))) == (4, 0, 1)
@@ -102,11 +102,11 @@ def test_an_erasure_that_was_cut_off_is_finished_by_the_same_call(
 ):
     job = windows()
     land(("ann", 1), ("evangeline", 2), ("bob", 31), ("evangeline", 32))
-    run_job(spark, lakehouse, job)
+    run_job(lakehouse, job, runners=spark)
     cut_power(point, lambda: erase(spark, lakehouse, CLICKS, [job], EVA), count)
     erase(spark, lakehouse, CLICKS, [job], EVA)
     assert files_that_hold(lakehouse, "evangeline") == []
-    summary = run_job(spark, lakehouse, job, Incremental(advance_to=minutes(90)))
+    summary = run_job(lakehouse, job, Incremental(advance_to=minutes(90)), runners=spark)
     assert rows("windows") == [("ann", minutes(0), 1), ("bob", minutes(30), 1)]
     assert (summary.totals.events, summary.totals.open_events) == (2, 0)
 
@@ -124,13 +124,13 @@ def test_an_erased_table_keeps_its_other_rows_and_no_old_version(spark, lakehous
 
 def test_a_key_s_state_is_corrected_and_what_was_done_is_written_down(spark, lakehouse, land, rows, minutes):
     land(("ann", 1), ("bob", 2))
-    run_job(spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=spark)
     edit = Edit(("ann",), {"clicks": "clicks + 41"}, BY)
     shown = edit_state(spark, lakehouse, windows(), edit, dry_run=True)
     assert (shown.generation, shown.rows_after["clicks"].to_list()) == (None, [42])
     edited = edit_state(spark, lakehouse, windows(), edit)
     assert (edited.generation, edited.rows_before["clicks"].to_list()) == ("generation-0002", [1])
-    run_job(spark, lakehouse, windows(), Incremental(advance_to=minutes(90)))
+    run_job(lakehouse, windows(), Incremental(advance_to=minutes(90)), runners=spark)
     assert rows("windows") == [("ann", minutes(0), 42), ("bob", minutes(0), 1)]
     audited = pl.read_delta(str(lakehouse.monitoring("edits"))).row(0, named=True)
     assert (audited["what"], audited["generation"]) == ("corrected", "generation-0002")
@@ -139,9 +139,9 @@ def test_a_key_s_state_is_corrected_and_what_was_done_is_written_down(spark, lak
 
 def test_a_key_s_state_is_removed(spark, lakehouse, land, rows, minutes):
     land(("ann", 1), ("bob", 2))
-    run_job(spark, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=spark)
     edit_state(spark, lakehouse, windows(), Edit(("ann",), {}, BY))
-    summary = run_job(spark, lakehouse, windows(), Incremental(advance_to=minutes(90)))
+    summary = run_job(lakehouse, windows(), Incremental(advance_to=minutes(90)), runners=spark)
     assert rows("windows") == [("bob", minutes(0), 1)]
     assert summary.totals.events == 1
 

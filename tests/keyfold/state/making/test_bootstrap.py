@@ -119,15 +119,15 @@ def test_whatever_the_events_were_state_that_is_read_and_seeded_goes_on_as_if_it
     whole, seeded = make_lakehouse(), make_lakehouse()
     for one in (whole, seeded):
         put(one, before)
-        run_job(SPARK, one, job)
+        run_job(one, job, runners=SPARK)
     frame = open_state_by_hand(before)
     path = seeded.home / "state.parquet"
     frame.write_parquet(path)
     bootstrap(SPARK, seeded, job, Bootstrap(str(path)))
     for one in (whole, seeded):
         put(one, after)
-        run_job(SPARK, one, job)
-        run_job(SPARK, one, job, Incremental(advance_to=START + timedelta(minutes=200)))
+        run_job(one, job, runners=SPARK)
+        run_job(one, job, Incremental(advance_to=START + timedelta(minutes=200)), runners=SPARK)
     already = {row for row in table(whole, "windows") if row not in table(seeded, "windows")}
     assert already | set(table(seeded, "windows")) == set(table(whole, "windows"))
     assert all(
@@ -181,7 +181,7 @@ def test_a_partitioned_delta_table_is_a_seed_with_its_partition_columns(
     seeds = open_windows(("ann", 0, 2), ("zoë / %41", 0, 5)).with_columns(deadline=pl.lit(minutes(10).isoformat()))
     write_deltalake(str(tmp_path / "a table"), seeds, partition_by=["who"])
     bootstrap(without_spark, lakehouse, windows(), Bootstrap(str(tmp_path / "a table"), MAPPING, read_from="latest"))
-    run_job(without_spark, lakehouse, windows(), Incremental(advance_to=minutes(60)))
+    run_job(lakehouse, windows(), Incremental(advance_to=minutes(60)), runners=without_spark)
     assert rows("windows") == [("ann", minutes(0), 2), ("zoë / %41", minutes(0), 5)]
 
 

@@ -5,7 +5,6 @@ from collections import Counter, defaultdict
 
 import polars as pl
 import pytest
-from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from keyfold.cli import state_diff, state_reading
@@ -16,6 +15,7 @@ from keyfold.keyed.generation.run_mode import Replay
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
+from keyfold.runners import Runners
 from keyfold.state.differences.diff import diff_states, diff_with_table
 from keyfold.state.reading.export import write_state
 from keyfold.state.reading.reader import read_state
@@ -33,7 +33,7 @@ JOB = windows()
 
 
 @pytest.fixture(scope="module")
-def made(spark: SparkSession, new_home) -> tuple[Lakehouse, list[pl.DataFrame]]:
+def made(spark: Runners, new_home) -> tuple[Lakehouse, list[pl.DataFrame]]:
     """Three runs of a job and a branch, in a home whose name has a blank; and what the harness holds after each run."""
     # On a cluster such a name is refused.
     name = "a home" if str(spark.sparkContext.master).startswith("local") else "home"
@@ -42,10 +42,10 @@ def made(spark: SparkSession, new_home) -> tuple[Lakehouse, list[pl.DataFrame]]:
     harness, states = TestHarness(JOB), []
     for batch in BATCHES:
         clicks(*batch).write_delta(str(lakehouse.events("clicks")), mode="append")
-        run_job(spark, lakehouse, JOB)
+        run_job(lakehouse, JOB, runners=spark)
         harness.batch(clicks(*batch))
         states.append(harness.state)
-    run_job(spark, lakehouse, JOB, Replay("all-at-once"))
+    run_job(lakehouse, JOB, Replay("all-at-once"), runners=spark)
     return lakehouse, states
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import polars as pl
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import LongType, StringType, StructField, StructType
@@ -19,6 +19,7 @@ from keyfold.cli import state_reading, state_tools
 from keyfold.cli.app import app
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.parameters import build_job
+from keyfold.runners import Runners
 from keyfold.state.making.sources import open_source
 from keyfold.state.making.staging import as_state, check_rows
 from keyfold.state.reading.export import lines_of, write_frame, write_state
@@ -63,7 +64,7 @@ class Kept(StatefulProcessor):
 
 
 @pytest.fixture(scope="module")
-def checkpoints(spark: SparkSession, tmp_path_factory):
+def checkpoints(spark: Runners, tmp_path_factory):
     """A folder a query, each run over the same few clicks."""
     folder = tmp_path_factory.mktemp("queries")
     source = folder / "source"

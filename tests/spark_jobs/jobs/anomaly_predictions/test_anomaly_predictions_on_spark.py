@@ -35,8 +35,8 @@ def test_real_series_over_restarts_give_what_the_definition_says(spark, new_home
         lakehouse = new_home(name)
         for number, part in enumerate(parts):
             land(tmp_path / f"landing-{name}", number, part)
-            ingest(spark, lakehouse, METRICS, tmp_path / f"landing-{name}")
-            run_job(spark, lakehouse, job, Incremental(advance_to=end if part is parts[-1] else None))
+            ingest(lakehouse, METRICS, tmp_path / f"landing-{name}", runners=spark)
+            run_job(lakehouse, job, Incremental(advance_to=end if part is parts[-1] else None), runners=spark)
             assert check_conservation(spark, lakehouse, job).balanced
         tables = {table: pl.read_delta(str(lakehouse.table(table))) for table in job_tables(job)}
         assert_rows_agree(in_order(tables["anomaly_predictions"]), answer.output)

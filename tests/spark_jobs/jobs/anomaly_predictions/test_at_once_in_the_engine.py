@@ -41,7 +41,7 @@ def parts():
 def run_of(lakehouse, job, parts):
     for part in parts:
         put(lakehouse, "metrics", part)
-        run_job(SPARK, lakehouse, job)
+        run_job(lakehouse, job, runners=SPARK)
     return tables(lakehouse)
 
 
@@ -52,7 +52,7 @@ def test_the_files_that_a_batch_lies_in_change_no_answer_and_other_batches_do(tm
     for part in parts:
         for piece in part.sample(fraction=1, shuffle=True, seed=3).iter_slices(10):
             put(other, "metrics", piece)
-        run_job(SPARK, other, job)
+        run_job(other, job, runners=SPARK)
     assert tables(other) == expected
     assert run_of(split, job, [part for both in parts for part in both.iter_slices(30)]) != expected
 
@@ -61,7 +61,7 @@ def test_a_full_refresh_takes_history_in_order_of_event_time(tmp_path, parts):
     arrived, refreshed = Lakehouse(tmp_path / "one"), Lakehouse(tmp_path / "other")
     job = anomaly_job(**{**AT_ONCE, "forget_after": "30d"})
     run_of(arrived, job, parts)
-    run_job(SPARK, arrived, job, FullRefresh())
+    run_job(arrived, job, FullRefresh(), runners=SPARK)
     assert tables(arrived) == run_of(refreshed, job, [pl.concat(parts)])
 
 
@@ -76,7 +76,7 @@ def test_a_continuous_run_refreshes_when_it_is_due_though_nothing_comes(tmp_path
         return done and done.total_rows["latest_predictions"] and done.next_stale_at is None
 
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(run_continuously, SPARK, lakehouse, job, every=timedelta(hours=1), stop=stop)
+        running = pool.submit(run_continuously, lakehouse, job, every=timedelta(hours=1), stop=stop, runners=SPARK)
         end = time.monotonic() + 60
         while not learned() and time.monotonic() < end and not running.done():
             time.sleep(0.05)

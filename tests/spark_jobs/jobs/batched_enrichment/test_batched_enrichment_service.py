@@ -204,11 +204,11 @@ def test_on_spark_ten_thousand_events_take_at_most_twenty_four_calls_crash_or_no
         with monkeypatch.context() as patch:
             patch.setattr(fail_points, "act", die)
             with pytest.raises(KeyfoldError, match="power cut"):
-                run_job(spark, lakehouse, job, Incremental(advance_to=end))
+                run_job(lakehouse, job, Incremental(advance_to=end), runners=spark)
         lost = demo.stats()
         assert lost["calls"] >= 16
 
-        ran = run_job(spark, lakehouse, job, Incremental(advance_to=end))
+        ran = run_job(lakehouse, job, Incremental(advance_to=end), runners=spark)
         stats = demo.stats()
         first = pl.read_delta(str(lakehouse.table(NAME))).sort("point_idx")
         assert (ran.counts.events, ran.counts.rows[NAME], ran.counts.rows[DEAD_LETTERS]) == (10_000, 10_000, 0)
@@ -217,7 +217,7 @@ def test_on_spark_ten_thousand_events_take_at_most_twenty_four_calls_crash_or_no
         assert stats["calls"] == first["idempotency_key"].n_unique() <= 20 + 4
         assert (stats["repeated_calls"], stats["events"]) == (0, 10_000)
 
-        again = run_job(spark, lakehouse, job)
+        again = run_job(lakehouse, job, runners=spark)
         assert again.counts.rows[NAME] == 0
         assert demo.stats() == stats
         balance = check_conservation(spark, lakehouse, job)
@@ -225,7 +225,7 @@ def test_on_spark_ten_thousand_events_take_at_most_twenty_four_calls_crash_or_no
 
         # From the start, file by file: events came in order of time, so the same batches come with the same keys.
         options = RunOptions(max_bytes_per_batch=1)
-        afresh = run_job(spark, lakehouse, job, FullRefresh(advance_to=end), options=options)
+        afresh = run_job(lakehouse, job, FullRefresh(advance_to=end), options=options, runners=spark)
         assert len(afresh.batch_seconds) == 2
         assert pl.read_delta(str(lakehouse.table(NAME))).sort("point_idx").equals(first)
         assert demo.stats()["calls"] == 2 * stats["calls"]

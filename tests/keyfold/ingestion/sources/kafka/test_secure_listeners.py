@@ -75,10 +75,10 @@ def test_what_is_right_works_what_is_wrong_is_refused_and_no_secret_shows(
     monkeypatch.setenv("KEYFOLD_KAFKA_CONF", as_text(wrong))
     told: list[str] = []
     with pytest.raises(KeyfoldError, match=r"does not answer|refuses its settings") as refused:
-        ingest(SPARK, Lakehouse(home), EVENTS, KafkaTopic(topic))
+        ingest(Lakehouse(home), EVENTS, KafkaTopic(topic), runners=SPARK)
     monkeypatch.setenv("KEYFOLD_KAFKA_CONF", as_text(conf))
     source = KafkaTopic(topic)
-    ingest(SPARK, Lakehouse(home), EVENTS, source)
+    ingest(Lakehouse(home), EVENTS, source, runners=SPARK)
     assert numbers(Lakehouse(home)) == [1]
     told += [str(refused.value), repr(refused.value), repr(source), repr(source.settings), *capfd.readouterr()]
     told += [file.read_bytes().decode("latin-1") for file in home.rglob("*") if file.is_file()]
@@ -94,7 +94,7 @@ def test_who_trusts_nobody_or_shows_no_certificate_comes_nowhere(broker: Broker,
         del conf["ssl.key.location"], conf["ssl.key.password"]
     topic = KafkaTopic(broker.topic(), settings=KafkaSettings(broker.address("TLS"), conf))
     with pytest.raises(KeyfoldError, match="does not answer"):
-        ingest(SPARK, lakehouse, EVENTS, topic)
+        ingest(lakehouse, EVENTS, topic, runners=SPARK)
 
 
 @contextmanager
@@ -130,12 +130,12 @@ def test_a_broker_whose_certificate_has_another_name_is_not_talked_to(
         monkeypatch.setenv("KEYFOLD_KAFKA_BOOTSTRAP", address)
         monkeypatch.setenv("KEYFOLD_KAFKA_CONF", as_text(conf))
         with pytest.raises(KeyfoldError, match="does not answer") as refused:
-            ingest(SPARK, lakehouse, EVENTS, KafkaTopic(topic))
+            ingest(lakehouse, EVENTS, KafkaTopic(topic), runners=SPARK)
         assert PASSWORD not in str(refused.value)
         # The way there is open: who asks for no name gets through.
         asks_not = conf | {"ssl.endpoint.identification.algorithm": "none"}
         monkeypatch.setenv("KEYFOLD_KAFKA_CONF", as_text(asks_not))
-        ingest(SPARK, lakehouse, EVENTS, KafkaTopic(topic))
+        ingest(lakehouse, EVENTS, KafkaTopic(topic), runners=SPARK)
     assert numbers(lakehouse) == [1]
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from confluent_kafka import IsolationLevel, TopicPartition
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import batch, ingest, ingest_journal, ingest_totals, is_unfinished, rebuild
@@ -21,6 +20,7 @@ from keyfold.ingestion.sources.kafka.offsets import MESSAGE_BYTES
 from keyfold.ingestion.sources.kafka.settings import KafkaSettings
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic
 from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.runners import Runners
 from keyfold.runs import ingest_continuously
 from keyfold.stream import INGESTED_AT, Source
 from tests.kafka_broker import Broker
@@ -65,12 +65,12 @@ def test_each_message_comes_once_wherever_a_run_is_killed(broker: Broker, tmp_pa
     produce(broker, topic, [*(event("u", seq) for seq in range(1, 40, 2)), "rubbish", event("u", 3)], 1)
     small = 15 * MESSAGE_BYTES
     with changed(fail_points, act=crash_at(point, 2 if point == "commit: one table" else 1)), pytest.raises(Crash):
-        ingest(SPARK, lakehouse, EVENTS, source, max_bytes_per_batch=small)
+        ingest(lakehouse, EVENTS, source, max_bytes_per_batch=small, runners=SPARK)
     # What comes meanwhile is not part of the plan that is played again.
     produce(broker, topic, [event("u", 100)], 0)
     planned = [plan.topic for plan in ingest_journal(lakehouse, "clicks").pending()]
     unfinished = is_unfinished(lakehouse, "clicks")
-    check_counts(lakehouse, ingest(SPARK, lakehouse, EVENTS, source, max_bytes_per_batch=small))
+    check_counts(lakehouse, ingest(lakehouse, EVENTS, source, max_bytes_per_batch=small, runners=SPARK))
     assert unfinished or not planned
     assert numbers(lakehouse) == [*range(40), 100]
     assert [(row["raw"], row["file"], row["line"]) for row in quarantine(lakehouse)] == [
@@ -78,7 +78,7 @@ def test_each_message_comes_once_wherever_a_run_is_killed(broker: Broker, tmp_pa
     ]
     totals = ingest_totals(lakehouse, EVENTS)
     assert (totals.rows_read, totals.duplicates, totals.files) == (43, 1, 0)
-    again = ingest(SPARK, lakehouse, EVENTS, source)
+    again = ingest(lakehouse, EVENTS, source, runners=SPARK)
     assert (again.rows_read, again.batches) == (0, 0)
 
 
@@ -95,8 +95,8 @@ def test_of_a_topic_of_several_kinds_each_message_goes_to_one_stream(broker: Bro
     produce(broker, topic, [{**event("u", 9), "kind": "other"}], headers={"kind": "click"})
     produce(broker, topic, [{**event("v", 9), "kind": "other"}], headers={"kind": b"\xff"})
     with changed(fail_points, act=crash_at("done: after", 2)), pytest.raises(Crash):
-        ingest(SPARK, lakehouse, clicks, source, sharing=streams)
-    summary = ingest(SPARK, lakehouse, clicks, source, sharing=streams)
+        ingest(lakehouse, clicks, source, sharing=streams, runners=SPARK)
+    summary = ingest(lakehouse, clicks, source, sharing=streams, runners=SPARK)
     for stream, one in zip(streams, (summary, *summary.shared), strict=True):
         check_counts(lakehouse, one, stream)
     assert [[row[:2] for row in rows(lakehouse.events(one.name))] for one in streams] == [
@@ -129,16 +129,16 @@ def test_aborted_and_open_transactions_are_not_read_and_their_marks_are_passed_o
     producer.flush()
     # Brokers write a transaction's mark a moment after they have answered: up to the open one all must be there.
     wait_until(lambda: broker.end(topic, IsolationLevel.READ_COMMITTED) == 24)
-    check_counts(lakehouse, ingest(SPARK, lakehouse, EVENTS, source))
+    check_counts(lakehouse, ingest(lakehouse, EVENTS, source, runners=SPARK))
     assert numbers(lakehouse) == [*range(5), *range(20, 25)]
     # One offset a batch: most hold nothing but a mark, or what was aborted.
     other = Lakehouse(lakehouse.home / "other")
-    ingest(SPARK, other, EVENTS, source, max_bytes_per_batch=MESSAGE_BYTES)
+    ingest(other, EVENTS, source, max_bytes_per_batch=MESSAGE_BYTES, runners=SPARK)
     assert numbers(other) == numbers(lakehouse)
     assert len(ingest_journal(other, "clicks").recent()) == 24
     producer.commit_transaction(30)
     wait_until(lambda: broker.end(topic, IsolationLevel.READ_COMMITTED) == 26)
-    ingest(SPARK, lakehouse, EVENTS, source)
+    ingest(lakehouse, EVENTS, source, runners=SPARK)
     assert numbers(lakehouse)[-1] == 99
 
 
@@ -153,7 +153,7 @@ def test_holes_that_compaction_leaves_are_passed_over(broker: Broker, lakehouse:
     while len(found) != 2:
         assert time.monotonic() < until, f"nothing was compacted: {found}"
         home = Lakehouse(lakehouse.home / str(time.monotonic_ns()))
-        ingest(SPARK, home, EVENTS, reading(broker, topic))
+        ingest(home, EVENTS, reading(broker, topic), runners=SPARK)
         found = numbers(home)
     # The last one is of the segment that is written to, which is not compacted.
     assert found == [4, 5]
@@ -165,19 +165,19 @@ def test_a_first_run_begins_at_a_time(broker: Broker, lakehouse: Lakehouse):
     for seq in range(6):
         at = int((noon + timedelta(minutes=seq)).timestamp() * 1000)
         produce(broker, topic, [event("u", seq)], timestamp=at)
-    ingest(SPARK, lakehouse, EVENTS, reading(broker, topic, start=noon + timedelta(minutes=4)))
+    ingest(lakehouse, EVENTS, reading(broker, topic, start=noon + timedelta(minutes=4)), runners=SPARK)
     assert numbers(lakehouse) == [4, 5]
 
 
 def test_messages_that_retention_took_are_an_error_or_a_row_in_quarantine(broker: Broker, lakehouse: Lakehouse):
     topic = broker.topic()
     produce(broker, topic, [event("u", seq) for seq in range(4)])
-    ingest(SPARK, lakehouse, EVENTS, reading(broker, topic))
+    ingest(lakehouse, EVENTS, reading(broker, topic), runners=SPARK)
     produce(broker, topic, [event("u", seq) for seq in range(4, 10)])
     lose(broker, topic, 7)
     with pytest.raises(KeyfoldError, match=r"offsets 4 to 6 of partition 0 were deleted .*--on-gap record"):
-        ingest(SPARK, lakehouse, EVENTS, reading(broker, topic))
-    check_counts(lakehouse, ingest(SPARK, lakehouse, EVENTS, reading(broker, topic, on_gap="record")))
+        ingest(lakehouse, EVENTS, reading(broker, topic), runners=SPARK)
+    check_counts(lakehouse, ingest(lakehouse, EVENTS, reading(broker, topic, on_gap="record"), runners=SPARK))
     assert numbers(lakehouse) == [0, 1, 2, 3, 7, 8, 9]
     [gap] = quarantine(lakehouse)
     assert (gap["file"], gap["line"]) == (f"kafka://{topic}/0", 4)
@@ -188,11 +188,11 @@ def test_messages_that_go_between_plan_and_reading_are_found_out(broker: Broker,
     topic = broker.topic()
     produce(broker, topic, [event("u", seq) for seq in range(10)])
     with changed(fail_points, act=crash_at("plan: after", 1)), pytest.raises(Crash):
-        ingest(SPARK, lakehouse, EVENTS, reading(broker, topic))
+        ingest(lakehouse, EVENTS, reading(broker, topic), runners=SPARK)
     lose(broker, topic, 6)
     with pytest.raises(KeyfoldError, match=r"offsets 0 to 5 of partition 0 were deleted"):
-        ingest(SPARK, lakehouse, EVENTS, reading(broker, topic))
-    check_counts(lakehouse, ingest(SPARK, lakehouse, EVENTS, reading(broker, topic, on_gap="record")))
+        ingest(lakehouse, EVENTS, reading(broker, topic), runners=SPARK)
+    check_counts(lakehouse, ingest(lakehouse, EVENTS, reading(broker, topic, on_gap="record"), runners=SPARK))
     assert numbers(lakehouse) == [6, 7, 8, 9]
     assert [row["line"] for row in quarantine(lakehouse)] == [0]
 
@@ -200,17 +200,17 @@ def test_messages_that_go_between_plan_and_reading_are_found_out(broker: Broker,
 def test_a_topic_made_anew_is_refused_until_it_is_said_to_be_another(broker: Broker, lakehouse: Lakehouse):
     topic = broker.topic()
     produce(broker, topic, [event("u", seq) for seq in range(3)])
-    ingest(SPARK, lakehouse, EVENTS, reading(broker, topic))
+    ingest(lakehouse, EVENTS, reading(broker, topic), runners=SPARK)
     produce(broker, topic, [event("u", 50)])
     with changed(fail_points, act=crash_at("plan: after", 1)), pytest.raises(Crash):
-        ingest(SPARK, lakehouse, EVENTS, reading(broker, topic))
+        ingest(lakehouse, EVENTS, reading(broker, topic), runners=SPARK)
     broker.delete_topic(topic)
     broker.topic(name=topic)
     produce(broker, topic, [event("v", seq) for seq in range(10, 15)])
     with pytest.raises(KeyfoldError, match=r"is not the one that was read before"):
-        ingest(SPARK, lakehouse, EVENTS, reading(broker, topic))
+        ingest(lakehouse, EVENTS, reading(broker, topic), runners=SPARK)
     for _ in range(2):
-        check_counts(lakehouse, ingest(SPARK, lakehouse, EVENTS, reading(broker, topic, anew=True)))
+        check_counts(lakehouse, ingest(lakehouse, EVENTS, reading(broker, topic, anew=True), runners=SPARK))
         assert numbers(lakehouse) == [0, 1, 2, 10, 11, 12, 13, 14]
     # What was planned of the old one and never read is told.
     assert [(row["file"], row["line"]) for row in quarantine(lakehouse)] == [(f"kafka://{topic}/0", 3)]
@@ -226,7 +226,7 @@ def test_keys_headers_and_the_broker_s_time_come_along(broker: Broker, lakehouse
     produce(broker, topic, [event("lies", 1), "rubbish"], key="ann", headers=[("trace", b"old"), ("trace", b"new")])
     produce(broker, topic, [event("lies", 2)], key=b"\xff", headers={"other": b"x"})
     time.sleep(0.3)
-    ingest(SPARK, lakehouse, stream, reading(broker, topic))
+    ingest(lakehouse, stream, reading(broker, topic), runners=SPARK)
     [row] = DeltaTable(str(lakehouse.events("clicks"))).to_pyarrow_table().to_pylist()
     assert (row["user"], row["seq"], row["note"]) == ("ann", 1, "new")
     plan = ingest_journal(lakehouse, "clicks").plan(0)
@@ -241,10 +241,10 @@ def test_keys_headers_and_the_broker_s_time_come_along(broker: Broker, lakehouse
     produce(broker, topic, [event("lies", 3)], key="ann")
     journal = ingest_journal(lakehouse, "clicks")
     with changed(fail_points, act=crash_at("plan: before", 1)), pytest.raises(Crash):
-        ingest(SPARK, lakehouse, stream, reading(broker, topic))
+        ingest(lakehouse, stream, reading(broker, topic), runners=SPARK)
     land(lakehouse.landing("clicks") / "a.json", [event("file", 4)])
-    ingest(SPARK, lakehouse, stream)
-    ingest(SPARK, lakehouse, stream, reading(broker, topic))
+    ingest(lakehouse, stream, runners=SPARK)
+    ingest(lakehouse, stream, reading(broker, topic), runners=SPARK)
     last = journal.last_done()
     assert last is not None
     before_last = journal.plan(last.batch - 1)
@@ -253,12 +253,12 @@ def test_keys_headers_and_the_broker_s_time_come_along(broker: Broker, lakehouse
     assert next(one[INGESTED_AT] for one in found if one["seq"] == 3) == before_last.planned_at
 
 
-def test_spark_s_workers_read_their_shares(spark: SparkSession, broker: Broker, lakehouse: Lakehouse):
+def test_spark_s_workers_read_their_shares(spark: Runners, broker: Broker, lakehouse: Lakehouse):
     topic = broker.topic(partitions=3)
     for partition in range(3):
         produce(broker, topic, [event("u", seq * 3 + partition) for seq in range(200)], partition)
     with changed(batch, _HERE_BYTES=-1, _SPLIT_BYTES=1):
-        check_counts(lakehouse, ingest(spark, lakehouse, EVENTS, reading(broker, topic)))
+        check_counts(lakehouse, ingest(lakehouse, EVENTS, reading(broker, topic), runners=spark))
     assert numbers(lakehouse) == [*range(600)]
     assert len(DeltaTable(str(lakehouse.events("clicks"))).file_uris()) == 2
 
@@ -269,10 +269,10 @@ def test_a_rebuild_reads_topics_and_folders_again(broker: Broker, lakehouse: Lak
     land(lakehouse.landing("clicks") / "a.json", [event("u", 20)])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KEYFOLD_KAFKA_BOOTSTRAP", broker.bootstrap)
-        ingest(SPARK, lakehouse, EVENTS, KafkaTopic(topic))
-        ingest(SPARK, lakehouse, EVENTS)
+        ingest(lakehouse, EVENTS, KafkaTopic(topic), runners=SPARK)
+        ingest(lakehouse, EVENTS, runners=SPARK)
         lose(broker, topic, 2)
-        summary = rebuild(SPARK, lakehouse, EVENTS)
+        summary = rebuild(lakehouse, EVENTS, runners=SPARK)
     assert numbers(lakehouse) == [2, 3, 4, 20]
     assert any("Kafka has partition 0 only from offset 2 on" in one for one in summary.warnings)
 
@@ -286,8 +286,8 @@ def test_continuous_ingest_waits_for_a_broker_that_is_away_and_loses_and_doubles
     topic, stream, stop, told = broker.topic(), replace(EVENTS, event_id=()), threading.Event(), []
     running = threading.Thread(
         target=ingest_continuously,
-        args=(SPARK, lakehouse, stream, reading(broker, topic)),
-        kwargs={"stop": stop, "every": timedelta(milliseconds=20), "on_warning": told.append},
+        args=(lakehouse, stream, reading(broker, topic)),
+        kwargs={"stop": stop, "runners": SPARK, "every": timedelta(milliseconds=20), "on_warning": told.append},
     )
     running.start()
     try:
@@ -313,7 +313,7 @@ def test_a_broker_that_falls_silent_breaks_the_run_off_and_the_next_one_goes_on(
     topic = broker.topic()
     produce(broker, topic, [event("u", seq) for seq in range(5)])
     with changed(fail_points, act=crash_at("plan: after", 1)), pytest.raises(Crash):
-        ingest(SPARK, lakehouse, EVENTS, reading(broker, topic))
+        ingest(lakehouse, EVENTS, reading(broker, topic), runners=SPARK)
     away = KafkaSettings("127.0.0.1:1")
     access = batch.TopicAccess(topic, away.bootstrap, (), record_gaps=False)
     with changed(messages, SILENCE=0.5), messages.TopicReader(away, topic, (), record_gaps=False) as reader:
@@ -325,10 +325,10 @@ def test_a_broker_that_falls_silent_breaks_the_run_off_and_the_next_one_goes_on(
         ):
             list(reader.read(plan.topic.ranges[0]))
     assert access.where(0) == f"kafka://{topic}/0"
-    check_counts(lakehouse, ingest(SPARK, lakehouse, EVENTS, reading(broker, topic)))
+    check_counts(lakehouse, ingest(lakehouse, EVENTS, reading(broker, topic), runners=SPARK))
     assert numbers(lakehouse) == [*range(5)]
 
 
 def test_a_topic_that_is_not_there_is_named(broker: Broker, lakehouse: Lakehouse):
     with pytest.raises(KeyfoldError, match="there is no topic nowhere in Kafka at"):
-        ingest(SPARK, lakehouse, EVENTS, reading(broker, "nowhere"))
+        ingest(lakehouse, EVENTS, reading(broker, "nowhere"), runners=SPARK)

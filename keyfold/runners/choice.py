@@ -1,0 +1,165 @@
+"""Choose the runner of a piece of work: Spark, this process, or by the planned bytes."""
+
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+
+from keyfold.errors import Misconfigured
+from keyfold.runners.local_runner import LocalRunner
+from keyfold.runners.runner import Runner
+from keyfold.session.settings import SparkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from keyfold.runners.spark_runner import SparkRunner
+
+Choice = Literal["auto", "local", "spark"]
+
+LOCAL_BELOW = 32 << 20
+"""Work of fewer planned bytes than this runs in this process, where the choice is `auto`."""
+
+
+class Runners:
+    """The runners of runs and ingest. A Spark session is started when work first needs one.
+
+    Use it as a context manager, so that a session that it started is stopped at the end.
+
+    Args:
+        choice: `local` runs everything in this process, `spark` everything on Spark; `auto` decides by the planned bytes.
+        spark: the settings of the session to start, or a session (classic, or of Spark Connect), which is not stopped.
+        local_below: planned bytes below which `auto` runs work in this process.
+
+    Raises:
+        KeyfoldError: the choice is none of these, or `local_below` is negative.
+
+    Example:
+        >>> runners = Runners("auto", local_below=1 << 20)
+        >>> runners.reason(1000)
+        'local: 0.0 MiB are planned, less than 1 MiB'
+    """
+
+    def __init__(
+        self,
+        choice: Choice = "auto",
+        spark: "SparkSettings | SparkSession | None" = None,
+        local_below: int = LOCAL_BELOW,
+    ) -> None:
+        if choice not in get_args(Choice):
+            raise Misconfigured(f"the runner is {choice!r}; choose one of: {', '.join(get_args(Choice))}")
+        if local_below < 0:
+            raise Misconfigured(f"local_below is {local_below}; give a number of bytes, 0 or more")
+        self.choice, self.local_below = choice, local_below
+        self._settings = spark if isinstance(spark, SparkSettings) else SparkSettings()
+        self._session: Any = None if isinstance(spark, SparkSettings) else spark
+        self._is_given = self._session is not None
+        self._local = LocalRunner()
+        self._spark: SparkRunner | None = None
+        self._started: AbstractContextManager[SparkSession] | None = None
+
+    @classmethod
+    def from_environment(cls, choice: str | None = None, environment: Mapping[str, str] = os.environ) -> Self:
+        """Return the runners that KEYFOLD_RUNNER, KEYFOLD_LOCAL_BELOW (bytes) and KEYFOLD_SPARK_… describe, all optional.
+
+        Args:
+            choice: overrides KEYFOLD_RUNNER.
+
+        Raises:
+            KeyfoldError: a value is not valid.
+        """
+        below = environment.get("KEYFOLD_LOCAL_BELOW") or str(LOCAL_BELOW)
+        if not below.isdecimal():
+            raise Misconfigured(f"KEYFOLD_LOCAL_BELOW is {below!r}; give a number of bytes, such as {LOCAL_BELOW}")
+        chosen: Any = choice or environment.get("KEYFOLD_RUNNER") or "auto"
+        return cls(chosen, SparkSettings.from_environment(environment), int(below))
+
+    @property
+    def partitions(self) -> int:
+        """Number of state partitions of a new generation, which keeps it."""
+        return self._settings.partitions
+
+    def for_bytes(self, planned: int) -> Runner:
+        """Return the runner for work on so many planned bytes; Spark is started if it is not running yet."""
+        return self.spark if self._is_on_spark(planned) else self._local
+
+    def reason(self, planned: int) -> str:
+        """Say which runner works on so many planned bytes, and why."""
+        name = "spark" if self._is_on_spark(planned) else "local"
+        if self.choice != "auto":
+            return f"{name}: as chosen"
+        size, limit = f"{planned / (1 << 20):,.1f} MiB are planned", f"{self.local_below / (1 << 20):,.4g} MiB"
+        if planned < self.local_below:
+            return f"{name}: {size}, less than {limit}"
+        if name == "local":
+            return f"{name}: {size}, but this machine has no Java for Spark"
+        return f"{name}: {size}, not less than {limit}"
+
+    @property
+    def spark(self) -> "SparkRunner":
+        """The runner on Spark; a session is started if there is none.
+
+        Raises:
+            KeyfoldError: Spark cannot be started.
+        """
+        if self._spark is None:
+            from keyfold.runners.spark_runner import SparkRunner  # noqa: PLC0415 - imports pyspark
+
+            self._spark = SparkRunner(self.session)
+        return self._spark
+
+    @property
+    def session(self) -> "SparkSession":
+        """The Spark session; it is started if there is none.
+
+        Raises:
+            KeyfoldError: Spark cannot be started.
+        """
+        if self._session is None:
+            from keyfold.session.running import running_session  # noqa: PLC0415 - imports pyspark
+
+            self._started = running_session(self._settings)
+            self._session = self._started.__enter__()
+        return self._session
+
+    def check_alive(self) -> None:
+        """Check that the Spark session that was started, if any, can still work.
+
+        Raises:
+            KeyfoldError: Spark's Java process has ended.
+        """
+        if self._spark is not None:
+            self._spark.check_alive()
+
+    def _is_on_spark(self, planned: int) -> bool:
+        if self.choice != "auto":
+            return self.choice == "spark"
+        return planned >= self.local_below and (self._session is not None or self._can_start())
+
+    def _can_start(self) -> bool:
+        """Whether a session can be started: without Java, no session of this machine can."""
+        return bool(os.environ.get("JAVA_HOME") or shutil.which("java"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._started is None:
+            return
+        started, self._started = self._started, None
+        self._session = self._spark = None
+        started.__exit__(kind, error, trace)
+
+    def __getattr__(self, name: str) -> Any:
+        # Until the state tools read without a session.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if self.choice == "spark":
+            return getattr(self.session, name)
+        from keyfold.testing.local_spark import LocalSpark  # noqa: PLC0415
+
+        return getattr(LocalSpark(), name)
