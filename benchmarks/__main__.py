@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.runs import FILES, Figures, by_turns, listed, print_table, ride_points
@@ -61,7 +60,7 @@ def native(spark: Runners, home: Path) -> int:
     return spark.session.read.format("delta").load(str(home / "out")).count()
 
 
-CONTESTANTS: dict[str, Callable[[SparkSession, Path], int]] = {"keyfold": keyfold, "native": native}
+CONTESTANTS: dict[str, Callable[[Runners, Path], int]] = {"keyfold": keyfold, "native": native}
 
 
 def main() -> None:
@@ -90,7 +89,7 @@ def compete(name: str, folder: Path, repeat: int) -> dict[str, Any]:
     began = time.monotonic()
     session = build_session(SparkSettings.from_environment())
     spark = Runners("spark", session)
-    session, rows = time.monotonic() - began, 0
+    started, rows = time.monotonic() - began, 0
 
     def run(size: str, home: Path) -> None:
         nonlocal rows
@@ -101,7 +100,7 @@ def compete(name: str, folder: Path, repeat: int) -> dict[str, Any]:
     found = by_turns({size: partial(run, size) for size in ("small", "large")}, folder, repeat)
     session.stop()
     figures = {size: vars(one) for size, one in found.items()}
-    return {"session": session, "rows": rows, "peak_bytes": memory.stop()["all"], **figures}
+    return {"session": started, "rows": rows, "peak_bytes": memory.stop()["all"], **figures}
 
 
 def report(results: dict[str, dict[str, Any]], small: int, large: int) -> None:

@@ -75,11 +75,11 @@ def go_without_spark() -> None:
     """Have the commands of this process work in place of Spark's workers, file by file, on toys."""
 
     @contextmanager
-    def spark_of_environment(*_: Any) -> Any:
+    def runners_for(*_: Any) -> Any:
         yield SPARK
 
     for command in (ingest_command, run_command, state_tools):
-        command.spark_of_environment = spark_of_environment  # type: ignore[attr-defined]
+        command.runners_for = runners_for  # type: ignore[attr-defined]
     play_with_toys()
 
 

@@ -56,7 +56,7 @@ class Terminal:
     def __init__(self, monkeypatch, folder, spark):
         for command in WITH_SPARK:
             module = import_module(f"keyfold.cli.{command}")
-            monkeypatch.setattr(module, "spark_of_environment", lambda *_: nullcontext(spark))
+            monkeypatch.setattr(module, "runners_for", lambda *_: nullcontext(spark))
         monkeypatch.chdir(folder)
         monkeypatch.setenv("COLUMNS", "120")
         self._setenv = monkeypatch.setenv

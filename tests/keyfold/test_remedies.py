@@ -113,7 +113,7 @@ def house(tmp_path, monkeypatch, without_spark):
         yield SESSION
 
     for command in ("ingest", "run"):
-        monkeypatch.setattr(f"keyfold.cli.{command}.spark_of_environment", session)
+        monkeypatch.setattr(f"keyfold.cli.{command}.runners_for", session)
     stream = Stream(name="clicks", schema=CLICK, event_time="at", event_id=("user", "at"))
     monkeypatch.setitem(STREAMS, "clicks", stream)
     monkeypatch.setitem(JOBS, "totals", JobTemplate("totals", JobParameters, lambda _: totals(), "clicks by user"))

@@ -5,9 +5,9 @@ at a time: in this process, or by Spark's workers.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from keyfold.errors import NotFound
 from keyfold.keyed.calling.slots import NO_SLOTS, SLOT, partitions_of
@@ -21,7 +21,7 @@ from keyfold.state.rows.keys import Key, wanted_keys
 
 
 def read_state(
-    spark: SparkSession,
+    spark: Any,
     lakehouse: Lakehouse,
     job: KeyedJob | str,
     *,

@@ -17,8 +17,7 @@ def no_spark(monkeypatch):
     def fail(*_):
         raise AssertionError("Spark was started")
 
-    for module in ("ingest", "run", "state_reading", "state_diff"):
-        monkeypatch.setattr(f"keyfold.cli.{module}.spark_of_environment", fail)
+    monkeypatch.setattr("keyfold.session.running.build_session", fail)
 
 
 def test_jobs_are_listed_with_their_stream_key_and_tables(keyfold):

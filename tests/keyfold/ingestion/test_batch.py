@@ -116,7 +116,9 @@ class BrokenRuns:
             for number, lines in enumerate(self.files):
                 land_file(f"{number}.json", lines)
                 if (number + 1) % a_run == 0 or number == len(self.files) - 1:
-                    ingest_after_crashes(left, spark, lakehouse, stream, max_bytes_per_batch=self.max_bytes, **sharing)
+                    ingest_after_crashes(
+                        left, lakehouse, stream, max_bytes_per_batch=self.max_bytes, runners=spark, **sharing
+                    )
 
 
 def ingest_after_crashes(left: list[tuple[str, int]], *given: Any, **named: Any) -> IngestSummary:

@@ -87,7 +87,7 @@ def test_any_runs_splits_and_crashes_refuse_what_is_too_old_and_find_every_other
                     copies += 1
                     least += line not in near
                     most += near != [line]
-            summary = ingest_after_crashes(left, spark, lakehouse, stream, max_bytes_per_batch=max_bytes)
+            summary = ingest_after_crashes(left, lakehouse, stream, max_bytes_per_batch=max_bytes, runners=spark)
             check_counts(lakehouse, summary)
             assert told(lakehouse)[0] == sorted(accepted, key=repr)
             assert summary.totals.quarantined + summary.totals.duplicates == too_old + copies

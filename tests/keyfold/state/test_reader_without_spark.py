@@ -188,7 +188,7 @@ def test_a_failure_leaves_no_half_of_a_folder(tmp_path, lakehouse, without_spark
 
 
 def test_the_commands_print_what_the_functions_give(lakehouse, without_spark, land, tmp_path, monkeypatch):
-    monkeypatch.setattr(state_reading, "spark_of_environment", lambda *_: nullcontext(without_spark))
+    monkeypatch.setattr(state_reading, "runners_for", lambda *_: nullcontext(without_spark))
     batches = [[("ann", 1), ("bob", 3), ("ann", 14)], [("dan", 15), ("bob", 16)]]
     run(lakehouse, windows(), batches)
     first, last = played(windows(), batches)

@@ -176,7 +176,7 @@ def keyfold(spark, made, monkeypatch):
     from contextlib import nullcontext  # noqa: PLC0415
 
     for module in (state_reading, state_diff):
-        monkeypatch.setattr(module, "spark_of_environment", lambda *_: nullcontext(spark))
+        monkeypatch.setattr(module, "runners_for", lambda *_: nullcontext(spark))
 
     def call(*words, code=0):
         result = CliRunner().invoke(app, [*words, "--home", str(made[0].home)])

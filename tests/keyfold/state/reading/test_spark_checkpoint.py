@@ -271,7 +271,7 @@ def test_a_job_is_seeded_with_the_value_and_the_list_of_a_stock_checkpoint(spark
 def keyfold(spark, lakehouse, monkeypatch):
     """The commands, in the session that is there."""
     for module in (ingest_command, run_command, state_tools, state_reading):
-        monkeypatch.setattr(module, "spark_of_environment", lambda *_: nullcontext(spark))
+        monkeypatch.setattr(module, "runners_for", lambda *_: nullcontext(spark))
 
     def call(*words, code=0):
         result = CliRunner().invoke(app, [*map(str, words), "--home", str(lakehouse.home)])

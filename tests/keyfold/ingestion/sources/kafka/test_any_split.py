@@ -106,7 +106,7 @@ def test_any_cut_and_any_crash_leaves_the_events_that_stand(
             for at, rows in enumerate(news):
                 # A producer sends what belongs together to one partition: so it is told which of two copies is earlier.
                 topic.partitions[at] += [(f"{row[0]}{at}", *row[1:]) if isinstance(row, tuple) else row for row in rows]
-            ingest_after_crashes(left, spark, lakehouse, EVENTS, source, max_bytes_per_batch=size)
+            ingest_after_crashes(left, lakehouse, EVENTS, source, max_bytes_per_batch=size, runners=spark)
         check_counts(lakehouse, ingest(lakehouse, EVENTS, source, runners=spark))
         totals = ingest_totals(lakehouse, EVENTS)
         events = [[row if isinstance(row, tuple) else None for row in rows] for rows in topic.partitions]

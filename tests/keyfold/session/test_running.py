@@ -5,19 +5,19 @@ import subprocess
 import sys
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import typer
-from keyfold.cli.spark import spark_of_environment, when_needed
 from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 from typer.testing import CliRunner
 
-from keyfold.cli import spark
 from keyfold.cli.app import app
 from keyfold.cli.terminal import failures
 from keyfold.errors import KeyfoldError
+from keyfold.runners import Runners
+from keyfold.session import SparkSettings, running
+from keyfold.session.running import running_session
 from spark_jobs.simulation import simulate
 
 WORDS = "Spark's Java process has ended: somebody killed it, or the machine ran out of memory"
@@ -35,8 +35,9 @@ def java(monkeypatch):
         process.wait()
 
     monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process))
-    monkeypatch.setattr(spark, "build_session", lambda _: SimpleNamespace(stop=stop))
-    monkeypatch.setattr(spark, "work_ends_on_interrupt", lambda _: nullcontext())
+    monkeypatch.setattr(running, "build_session", lambda _: SimpleNamespace(stop=stop))
+    monkeypatch.setattr(running, "is_running", lambda: False)
+    monkeypatch.setattr(running, "work_ends_on_interrupt", lambda _: nullcontext())
     yield process
     process.kill()
     process.communicate()
@@ -64,7 +65,7 @@ def fail(error, process=None):
 def test_a_home_or_landing_folder_on_another_file_system_is_refused_before_java_starts(
     monkeypatch, tmp_path, arguments, variable, place
 ):
-    monkeypatch.setattr(spark, "build_session", lambda _: pytest.fail("Java was started"))
+    monkeypatch.setattr(running, "build_session", lambda _: pytest.fail("Java was started"))
     monkeypatch.setenv("KEYFOLD_HOME", str(tmp_path))
     if variable:
         monkeypatch.setenv(variable, f"ride_points={place}" if variable == "KEYFOLD_LANDING" else place)
@@ -85,7 +86,7 @@ def test_a_home_or_landing_folder_on_another_file_system_is_refused_before_java_
     ],
 )
 def test_a_java_that_was_killed_is_told_whatever_python_saw_of_it(java, error, capsys):
-    with pytest.raises(typer.Exit) as ended, failures(), spark_of_environment():
+    with pytest.raises(typer.Exit) as ended, failures(), running_session(SparkSettings()):
         fail(error, java)
     assert ended.value.exit_code == 1
     told = capsys.readouterr().err
@@ -95,35 +96,35 @@ def test_a_java_that_was_killed_is_told_whatever_python_saw_of_it(java, error, c
 
 
 def test_while_java_runs_an_error_is_what_it_is(java):
-    with pytest.raises(Py4JNetworkError, match="of a proxy"), spark_of_environment():
+    with pytest.raises(Py4JNetworkError, match="of a proxy"), running_session(SparkSettings()):
         fail(Py4JNetworkError("of a proxy"))
     assert java.poll() is not None, "the session is stopped"
 
 
 def test_what_went_wrong_before_java_ended_is_told_and_not_hidden(java):
-    with pytest.raises(KeyfoldError, match="the step raised"), spark_of_environment():
+    with pytest.raises(KeyfoldError, match="the step raised"), running_session(SparkSettings()):
         fail(KeyfoldError("the step raised"), java)
 
 
 def test_a_few_files_are_ingested_without_java(monkeypatch, tmp_path):
-    monkeypatch.setattr(spark, "build_session", lambda _: pytest.fail("Java was started"))
+    monkeypatch.setattr(running, "build_session", lambda _: pytest.fail("Java was started"))
     simulate("ride_points", tmp_path / "landing" / "ride_points", size=2, files=4)
     answer = CliRunner().invoke(app, ["ingest", "ride_points", "--settle", "0", "--home", str(tmp_path)])
     assert answer.exit_code == 0, answer.output
 
 
-def test_a_session_is_started_when_it_is_first_used_and_then_stopped():
+def test_a_session_is_started_when_work_first_needs_it_and_then_stopped(monkeypatch):
     told = []
-    spark: Any = SimpleNamespace(version="4.2.0")
 
     @contextmanager
-    def start():
+    def start(_):
         told.append("started")
-        yield spark
+        yield SimpleNamespace(version="4.2.0")
         told.append("stopped")
 
-    with when_needed(start) as session:
+    monkeypatch.setattr(running, "running_session", start)
+    with Runners("spark") as runners:
         assert told == []
-        assert session.version == session.version == "4.2.0"
+        assert runners.session.version == runners.session.version == "4.2.0"
         assert told == ["started"]
     assert told == ["started", "stopped"]
