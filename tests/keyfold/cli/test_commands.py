@@ -91,7 +91,7 @@ def test_what_cannot_be_done_yet_is_one_message_without_a_traceback(keyfold, arg
 def test_a_batch_has_as_many_mebibytes_as_are_given(keyfold, monkeypatch, given, mebibytes):
     found = []
 
-    def run(spark, lakehouse, job, mode, *, options):
+    def run(lakehouse, job, mode, *, options, runners):
         found.append(options.max_bytes_per_batch)
         raise KeyfoldError("far enough")
 
