@@ -261,14 +261,14 @@ def test_a_backup_amid_refreshes_goes_on_with_the_rows_of_the_generation_that_is
     lakehouse, backups = whole_lakehouse(tmp_path / "home"), tmp_path / "backups"
     expected, made = rows(lakehouse), []
     with ThreadPoolExecutor(1) as thread:
-        running = thread.submit(lambda: [run_job(SPARK, lakehouse, TOTALS, FullRefresh()) for _ in range(5)])
+        running = thread.submit(lambda: [run_job(lakehouse, TOTALS, FullRefresh(), runners=SPARK) for _ in range(5)])
         while not running.done():
             made.append(back_up(lakehouse, backups))
         running.result()
     for backup in made:
         restore(backups, again := Lakehouse(tmp_path / backup.name), backup.name)
         assert [one for one in check(again).findings if one.is_damage] == []
-        assert run_job(SPARK, again, TOTALS).counts.events == 0
+        assert run_job(again, TOTALS, runners=SPARK).counts.events == 0
         assert rows(again) == expected
 
 
