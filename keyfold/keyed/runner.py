@@ -207,7 +207,7 @@ class _Run:
                 # On a silent stream no other call would notice that Java has ended.
                 self.runners.check_alive()
                 began, planned = time.monotonic(), self._plan(wanted)
-                last = LastPlanned(began, planned.clock.processing_time)
+                last = LastPlanned(began, planned.clock.processing_time, planned.positions)
                 if planned.plans:
                     return planned.plans[0]
                 self.generation.write_clock(planned.clock)
@@ -244,7 +244,7 @@ class _Run:
     def _plan(self, wanted: RunBounds) -> PlannedRun:
         """Plan the new events, and write the plans to the journal."""
         tables = input_tables(self.lakehouse, self.job)
-        # Read the producers' watermarks before their tables: rows that are committed in between would otherwise be late.
+        # Before the tables: rows that are committed in between would otherwise be late.
         produced = produced_until(self.lakehouse, self.job)
         # Earlier plans are finished when a run plans again, so their lookups may be deleted.
         done, lookups = self._journal.last_done(), self._lookups.plan()

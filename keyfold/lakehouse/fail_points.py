@@ -18,6 +18,8 @@ POINTS = (
     "work: before",
     "work: files written",
     "work: after",
+    "changes: written",
+    "state: manifests written",
     "done: before",
     "done: after",
     "commit: before",

@@ -101,7 +101,7 @@ class _FewGroups(JobParameters):
 
 
 def _build(build: Any, parameters: _FewGroups) -> Any:
-    changes = {"idle_after": timedelta(hours=2)} if build is windows else {}
+    changes = {"idle_after": timedelta(hours=2)} if build is windows else {"output_changes": True}
     return build(key_groups=parameters.key_groups, parameters=parameters.model_dump(mode="json"), **changes)
 
 

@@ -22,6 +22,8 @@ POINTS = [point for point in fail_points.POINTS if not point.startswith(("sink",
 SCENE_OF = {
     "plan": "runs",
     "work": "runs",
+    "changes": "runs",
+    "state": "runs",
     "done": "runs",
     "commit": "runs",
     "merge": "runs",

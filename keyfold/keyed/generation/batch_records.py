@@ -16,7 +16,8 @@ class Counts:
     """Counts of events and rows, of a batch or of a whole generation.
 
     Attributes:
-        events: events that reached a step; with `keys_of`, each copy counts.
+        events: events that reached a step, of all inputs, also of those that conservation does not count; with `keys_of`, each
+            copy counts.
         rows: rows that were written, by table, with the late table.
         open_events: growth of the number of events in open state; for a whole generation, that number.
     """
@@ -200,17 +201,19 @@ class KeyedDone(Done):
     @property
     def counts(self) -> Counts:
         """The counts of this batch."""
-        return Counts(self.events, self.rows, self.open_change)
+        return Counts(sum(self.by_input.values()) if self.by_input else self.events, self.rows, self.open_change)
 
     @property
     def totals(self) -> Counts:
         """The counts of the generation up to this batch."""
-        return Counts(self.total_events, self.total_rows, self.open_events)
+        # A generation that was seeded began with events that `total_by_input` lacks.
+        events = max(self.total_events, sum(self.total_by_input.values()))
+        return Counts(events, self.total_rows, self.open_events)
 
     def describe(self) -> str:
         """Describe the batch's results in a line."""
         rows = ", ".join(f"{count:,} {name}" for name, count in self.rows.items() if count) or "no rows"
-        return f"{self.events:,} events: {rows}; {self.open_events:,} open"
+        return f"{self.counts.events:,} events: {rows}; {self.open_events:,} open"
 
 
 class ClockRecord(Record):

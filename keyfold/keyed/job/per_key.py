@@ -43,7 +43,7 @@ class KeyAnswer:
 
 
 KeyHandler = Callable[[tuple[Any, ...], list[Record], list[Record], Clock], KeyAnswer]
-"""A function `(key, state, events, clock) -> KeyAnswer`; events are in order of event time."""
+"""A function `(key, state, events, clock) -> KeyAnswer`; events are in order of event time, then of their other columns."""
 
 
 def per_key(
@@ -77,14 +77,15 @@ def per_key(
     """
     tables = {"state": state, "output": output, "late": events, **(side_outputs or {})}
     frames = {name: polars_schema(schema) for name, schema in tables.items()}
+    # Events of the same time by all their columns: the engine passes them in the order of their files, which is by chance.
+    order = [event_time, *(name for name in events.names if name != event_time)]
 
     def step(kept: pl.DataFrame, came: pl.DataFrame, clock: Clock) -> Step:
         # In a fixed order: a repeated batch must write the same rows.
         touched = pl.concat([came.select(key), kept.select(key)]).unique(maintain_order=True)
         rows: dict[str, list[dict[str, Any]]] = {name: [] for name in tables}
         state_of = _by_key(kept, key)
-        # The engine passes events in no order.
-        events_of = _by_key(came.sort(event_time, maintain_order=True), key)
+        events_of = _by_key(came.sort(order), key)
         for values in touched.iter_rows():
             answer = handler(values, state_of.get(values, []), events_of.get(values, []), clock)
             named = dict(zip(key, values, strict=True))

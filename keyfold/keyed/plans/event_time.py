@@ -108,6 +108,10 @@ class EventTime:
 
     def is_idle(self, name: str) -> bool:
         """Whether an input without new events is left out of the watermark."""
+        produced, newest = self._produced.get(name), self._before[name].newest
+        # A producer that advances its watermark is not idle, also if it writes no rows.
+        if produced is not None and (newest is None or produced > newest):
+            return False
         timeout, since = self._job.all_inputs[name].idle_timeout, self._before[name].arrived_at
         return timeout is not None and since is not None and self._processing_time - since >= timeout
 

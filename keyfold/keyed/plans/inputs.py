@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from deltalake import DeltaTable
+
 from keyfold.errors import Damaged
 from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.generations import Generation, live_generation
@@ -113,17 +115,26 @@ def rebuild_command(lakehouse: Lakehouse, job: KeyedJob, table: str) -> str:
 def produced_until(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, datetime]:
     """Return the watermarks of the jobs whose tables a job reads, by the name of the input.
 
-    Call it before the tables are read: they then have all rows that were written up to these watermarks.
+    Such a table has all rows up to its watermark. It may have rows of a later batch too, whatever the caller reads after this.
     """
     reached: dict[str, datetime] = {}
     for name, one in job.all_inputs.items():
         live = live_generation(lakehouse, one.producer) if one.producer else None
-        done = live.journal.last_done() if live else None
-        if live is not None and done is not None:
+        if live is not None and (done := _last_committed(live, one.table)) is not None:
             clock = live.clock()
             # A run without batches only advances the clock, after all earlier batches are committed.
             reached[name] = max(done.watermark, clock.watermark) if clock else done.watermark
     return reached
+
+
+def _last_committed(producer: Generation, table: str) -> KeyedDone | None:
+    """Return the last commit record whose rows a table has; None without one."""
+    done = producer.journal.last_done()
+    # Only the commit of the last batch may be missing: the next batch begins after it.
+    if done is None or done.last_written.get(table) != done.batch:
+        return done
+    taken = DeltaTable(str(producer.table(table))).transaction_version(f"{producer.identity}/{table}")
+    return done if taken is not None and taken >= done.batch else producer.journal.done(done.batch - 1)
 
 
 def _table_of(lakehouse: Lakehouse, name: str, producer: str | None) -> Place:
@@ -170,10 +181,13 @@ class LastPlanned(NamedTuple):
     Attributes:
         at: by the monotonic clock, in seconds.
         processing_time: the processing time of the plan. The machine's clock may have jumped since.
+        positions: the positions of the input tables that it looked up to, by name. A compaction has moved them past those of
+            the last commit record, without new rows.
     """
 
     at: float
     processing_time: datetime
+    positions: Mapping[str, Position]
 
     def now(self) -> datetime:
         """Return the current processing time."""
@@ -197,8 +211,7 @@ def wait_for_news(
         last: when the run last planned; None if it has not planned yet, and must plan now.
     """
     while not stop.is_set():
-        positions = done.positions if done else {}
-        if last is None or any(_has_news(table, positions.get(name)) for name, table in tables.items()):
+        if last is None or any(_has_news(table, last.positions[name]) for name, table in tables.items()):
             return True
         pause = _until_next_reason(done, last)
         if pause <= timedelta(0):
@@ -207,10 +220,8 @@ def wait_for_news(
     return False
 
 
-def _has_news(table: Place, position: Position | None) -> bool:
+def _has_news(table: Place, position: Position) -> bool:
     # Only looks for the next log entry: planning checks that the table is still the same and its log has no gap.
-    if position is None:
-        return False
     # A table that was read aside has other versions at its address; the next plan's position is in its own log.
     known = _OWN.get((table, position))
     if known is None and has_version(table, position.version + 1):

@@ -21,6 +21,7 @@ from keyfold.keyed.plans.event_time import (
 from keyfold.keyed.plans.inputs import changes_for
 from keyfold.keyed.plans.slices import Slice, cut, cuts_through
 from keyfold.lakehouse.log_changes import Changes
+from keyfold.lakehouse.positions import Position
 from keyfold.storage.place import Place
 from keyfold.times import from_micros, in_utc, micros, shifted
 
@@ -54,11 +55,13 @@ class PlannedRun:
     Attributes:
         plans: its batches; none without new events and due timers.
         clock: the clock after the run.
+        positions: the positions of the input tables that new rows were looked for up to, by name.
         warnings: warnings for people.
     """
 
     plans: tuple[KeyedPlan, ...]
     clock: ClockRecord
+    positions: Mapping[str, Position]
     warnings: tuple[str, ...] = ()
 
 
@@ -127,7 +130,8 @@ def plan_run(
     )
     plans = _plans(job, done, changes, slices, clocks, reading, wanted, lookups) if filled or is_due else ()
     reached = ClockRecord(watermark=final.clock.watermark, processing_time=processing_time, reading=reading)
-    return PlannedRun(plans, reached, tuple(warning for warning in warnings if warning))
+    positions = {name: one.position for name, one in changes.items()}
+    return PlannedRun(plans, reached, positions, tuple(warning for warning in warnings if warning))
 
 
 def _changes(job: KeyedJob, tables: Mapping[str, Place], done: KeyedDone | None) -> dict[str, Changes]:

@@ -88,7 +88,7 @@ class Batches:
         worked.files = write_changes(job, generation, plan, worked.files)
         changed = {label: manifest for label, manifest in worked.manifests.items() if manifest is not None}
         manifests = write_manifests(generation.manifests, plan.batch, changed) if changed else ""
-        reached("work: manifests written")
+        reached("state: manifests written")
         self.runner = self._runners.reason(plan.bytes)
         seconds = time.monotonic() - began
         done = make_done(job, before, plan, worked, manifests, runner=self.runner, seconds=seconds)
@@ -141,7 +141,8 @@ def make_done(
         runner: which runner the batch had, and why.
         seconds: how long it took.
     """
-    totals = before.totals if before else Counts()
+    # By the events that conservation counts, which the seed has too; `by_input` below has all.
+    totals = Counts(before.total_events, before.total_rows, before.open_events) if before else Counts()
     arrivals = before.arrivals if before else ()
     if plan.seed is not None:
         totals, arrivals = Counts(plan.seed.events, plan.seed.rows), plan.seed.arrivals

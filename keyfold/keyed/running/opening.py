@@ -25,7 +25,8 @@ def check_inputs_exist(lakehouse: Lakehouse, job: KeyedJob) -> None:
         KeyfoldError: a stream was not ingested yet, a producer has not run, or an event table is gone; names the remedy.
     """
     for name in job.producers:
-        if (live := live_generation(lakehouse, name)) is None or live.journal.last_done() is None:
+        # A producer without a batch has tables without rows: it runs, and its own producer has written nothing yet.
+        if live_generation(lakehouse, name) is None:
             raise NotFound(
                 f"job {job.name} reads a table of job {name}, which has not run in {lakehouse.home} yet; run "
                 f"`{lakehouse.command('run', name)}` first"

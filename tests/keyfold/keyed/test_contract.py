@@ -38,7 +38,9 @@ from tests.on_a_grid import moments
 
 Clicks = list[tuple[str, datetime]]
 ARRIVED = CLICK.append(pa.field(INGESTED_AT, TIME))
-CRASHES = [point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit", "merge"))]
+CRASHES = [
+    point for point in fail_points.POINTS if point.startswith(("plan", "work", "state", "done", "commit", "merge"))
+]
 
 
 class Windows:

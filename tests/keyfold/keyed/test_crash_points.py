@@ -16,7 +16,9 @@ from tests.keyfold.keyed.toy_jobs import START, clicks, totals, windows, windows
 from tests.lake import Lake
 from tests.small_disk import mounted
 
-OF_A_BATCH = [point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit", "merge"))]
+OF_A_BATCH = [
+    point for point in fail_points.POINTS if point.startswith(("plan", "work", "state", "done", "commit", "merge"))
+]
 OF_A_GENERATION = [point for point in fail_points.POINTS if point.startswith(("generation", "going live"))]
 DECIDED = OF_A_GENERATION[OF_A_GENERATION.index("generation: live") :]
 FILE_BY_FILE = RunOptions(max_bytes_per_batch=1)

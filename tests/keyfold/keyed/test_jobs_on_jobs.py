@@ -1,17 +1,23 @@
 """Jobs on jobs: the append table of one job is an input of another."""
 
 import shutil
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import keyfold
 from keyfold import Damaged, Input, KeyedJob, Misconfigured, NotFound, Step, Stream
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.reporting.conservation import check_conservation
+from keyfold.lakehouse import fail_points
+from tests.examples import examples
+from tests.keyfold.keyed.test_crash_points import OF_A_BATCH
 from tests.lake import Lake
 
 TIME = pa.timestamp("us", tz="UTC")
@@ -61,13 +67,16 @@ HOURLY = counting(
 )
 
 
+NO_EVENTS = {"output_events": pl.lit(0), "state_events": pl.lit(0)}
+
+
 def adding_up(name, job, every, delay):
     """A job that adds up the rows of another one; their events are counted there."""
 
     def source(delay):
         return {"rows": Input(job.table(), HOUR, "hour", delay, conserved=False)}
 
-    return counting(name, source, every, delay, output_events=pl.lit(0), state_events=pl.lit(0))
+    return counting(name, source, every, delay, **NO_EVENTS)
 
 
 # A row's hour begins up to an hour before the watermark that lets it be written.
@@ -122,6 +131,80 @@ def test_a_producer_that_has_not_run_is_named(site):
         site.run(DAILY)
 
 
+def test_the_third_of_a_chain_runs_where_the_second_has_had_no_batch_yet(site):
+    weekly = adding_up("weekly", DAILY, "1w", timedelta(days=1))
+    site.click(("ann", 0))
+    for job in (HOURLY, DAILY, weekly):
+        site.run(job)
+    assert Lake(site.lakehouse).live("daily").journal.last_done() is None
+    assert site.run(weekly).counts.events == 0
+    for job in (HOURLY, DAILY, weekly):
+        site.run(job, Incremental(NOON + timedelta(days=9)))
+    assert [clicks for *_, clicks in site.table("weekly")] == [1]
+
+
+@examples(15)
+@given(
+    st.lists(st.lists(st.integers(0, 400), min_size=1, max_size=4), min_size=1, max_size=4),
+    st.lists(st.sampled_from(OF_A_BATCH), min_size=1, max_size=3, unique=True),
+)
+def test_a_consumer_that_runs_at_any_moment_of_its_producers_run_finds_no_row_late(
+    tmp_path_factory, deliveries, moments
+):
+    site = Site(tmp_path_factory.mktemp("site"))
+    site.click(("ann", 0))
+    site.run(HOURLY)
+    site.run(DAILY)
+    is_consumed = False
+
+    def consume(point):
+        nonlocal is_consumed
+        # Not at the consumer's own points.
+        if point in moments and not is_consumed:
+            is_consumed = True
+            site.run(DAILY)
+            is_consumed = False
+
+    clicks = [0]
+    for delivery in deliveries:
+        # An hour and more after all others, so that none is late for the producer.
+        clicks += (came := [max(clicks) + 61 + at for at in delivery[:1]] + [max(clicks) + 61 + max(delivery)])
+        site.click(*(("ann", at) for at in came))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(fail_points, "act", consume)
+            site.run(HOURLY)
+    for job in (HOURLY, DAILY):
+        site.run(job, Incremental(NOON + timedelta(days=30)))
+    expected = Counter((NOON + at * MINUTE).replace(hour=0, minute=0) for at in clicks)
+    assert site.lake.rows("late.daily") == []
+    assert {day: count for _, day, count in site.table("daily")} == expected
+
+
+def test_a_producer_that_only_advances_its_watermark_is_not_idle(site):
+    """Its consumer waits for it, also in a run that reads nothing."""
+    other = Stream("others", CLICK, event_time="at")
+    late = timedelta(minutes=1)
+    job = KeyedJob.with_inputs(
+        "both",
+        {
+            "rows": Input(HOURLY.table(), HOUR, "hour", late, conserved=False, idle_timeout=timedelta(microseconds=1)),
+            "others": Input(other, CLICK, "at", late, conserved=False),
+        },
+        ("user",),
+        pa.schema([USER]),
+        pa.schema([USER]),
+        lambda state, events, clock: Step(state=state, output=state.clear()),
+        **NO_EVENTS,
+    )
+    site.click(("ann", 0))
+    site.lake.land(other, pl.DataFrame({"user": ["ann"], "at": [NOON + timedelta(days=30)]}))
+    site.run(HOURLY, Incremental(NOON + timedelta(hours=2)))
+    site.run(job)
+    # It has no more rows to write.
+    site.run(HOURLY, Incremental(NOON + timedelta(days=1)))
+    assert site.run(job).watermark == NOON + timedelta(days=1) - late
+
+
 def test_a_producer_that_was_refreshed_is_noticed_and_the_remedy_works(site):
     site.click(("ann", 0), ("ann", 200))
     site.run(HOURLY)
@@ -149,7 +232,9 @@ def test_the_rows_of_the_producer_are_counted_by_its_log_and_by_the_consumer(tmp
     site = Site(tmp_path)
     site.click(("ann", 0), ("bob", 70), ("ann", 200))
     site.run(HOURLY)
-    site.run(DAILY)
+    summary = site.run(DAILY)
+    # Also those that conservation does not count, since the producer counts them.
+    assert (summary.counts.events, summary.totals.events) == (2, 2)
     found = check_conservation(site.spark, site.lakehouse, DAILY)
     assert found.balanced
     assert found.by_input == found.by_producer == {"rows": (2, 2)}

@@ -28,7 +28,9 @@ from tests.object_store import REGION
 PROMISE = "A driver on S3 that is killed, or frozen and thawed, at any write"
 REPOSITORY = Path(__file__).parents[3]
 POINTS = [
-    point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit", "merge", "generation"))
+    point
+    for point in fail_points.POINTS
+    if point.startswith(("plan", "work", "state", "done", "commit", "merge", "generation"))
 ]
 
 SOME_OR_ALL = pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.chaos)])

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import polars as pl
 import pytest
+from deltalake import DeltaTable
 from pyspark import SparkContext
 
 from keyfold.errors import KeyfoldError
@@ -18,9 +19,11 @@ from keyfold.journal.clock import read_clock
 from keyfold.keyed import runner
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
+from keyfold.keyed.plans import inputs
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import RunOptions, run_continuously, run_job
 from keyfold.lakehouse import exclusive
+from keyfold.maintenance.compaction import compact
 from tests.keyfold.keyed.toy_jobs import (
     START,
     sum_clicks,
@@ -184,6 +187,34 @@ def test_on_spark_a_continuous_run_takes_what_comes_sees_silence_and_ends_when_t
     assert summary.totals.events == 3
     batches = list((lakehouse.job("windows") / "generation-0001" / "journal").glob("*.plan.json"))
     assert len(batches) <= 4
+
+
+def test_a_continuous_run_plans_no_more_often_after_a_commit_without_rows(
+    without_spark, lakehouse, land, rows, monkeypatch
+):
+    land(("ann", 0))
+    land(("ann", 1))
+    planned, plan_run = [], runner.plan_run
+    monkeypatch.setattr(runner, "plan_run", lambda *given: planned.append(given) or plan_run(*given))
+    monkeypatch.setattr(inputs, "LONGEST_WAIT", timedelta(hours=1))
+    stop = threading.Event()
+    every = timedelta(milliseconds=10)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run_continuously, lakehouse, windows(), runners=without_spark, every=every, stop=stop)
+        try:
+            wait_for(lambda: events_read(lakehouse) == 2)
+            before = DeltaTable(str(lakehouse.events("clicks"))).version()
+            compact(lakehouse.events("clicks"), "at")
+            assert DeltaTable(str(lakehouse.events("clicks"))).version() > before
+            wait_for(lambda: len(planned) >= 2)
+            time.sleep(0.5)
+            # One for the rows, and one that finds the compaction; another if it looked for rows in between.
+            assert len(planned) <= 3
+            land(("eve", 60))
+            wait_for(lambda: events_read(lakehouse) == 3)
+        finally:
+            stop.set()
+        assert running.result(60).totals.events == 3
 
 
 def test_a_continuous_run_to_which_nothing_comes_notices_that_its_java_is_gone(

@@ -35,8 +35,8 @@ def done(position=0, next_stale_at=None) -> Any:
     return SimpleNamespace(positions={NAME: Position(version=position, digest="")}, next_stale_at=next_stale_at)
 
 
-def just_now(processing_time=None):
-    return LastPlanned(time.monotonic(), processing_time or datetime.now(UTC))
+def just_now(position=0):
+    return LastPlanned(time.monotonic(), datetime.now(UTC), {NAME: Position(version=position, digest="")})
 
 
 def entry(table, version):
@@ -48,9 +48,9 @@ def entry(table, version):
 def test_a_version_that_is_there_already_is_reason_and_one_that_comes_while_it_waits(tmp_path, stop):
     entry(tmp_path, 0)
     entry(tmp_path, 1)
-    assert wait_for_news({NAME: tmp_path}, done(0), stop, HOUR, just_now())
+    assert wait_for_news({NAME: tmp_path}, done(0), stop, HOUR, just_now(0))
     threading.Timer(0.2, entry, (tmp_path, 2)).start()
-    assert wait_for_news({NAME: tmp_path}, done(1), stop, timedelta(milliseconds=20), just_now())
+    assert wait_for_news({NAME: tmp_path}, done(1), stop, timedelta(milliseconds=20), just_now(1))
 
 
 def test_a_timer_of_processing_time_is_waited_for_however_seldom_the_table_is_looked_at(tmp_path, stop):

@@ -15,6 +15,7 @@ from keyfold import Input, KeyedJob, Misconfigured, Step
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.keyed.running import commit
+from keyfold.lakehouse import fail_points
 from keyfold.lakehouse.reading import scan_table
 from keyfold.state.changing.editing import origin_after
 from keyfold.state.changing.state_rewriting import rewrite
@@ -93,7 +94,11 @@ LEVELS = KeyedJob.with_inputs(
     key_groups=2,
     **NOTHING,
 )
-POINTS = ["changes: written", "work: after", "done: after", "commit: before", "commit: one table", "commit: after"]
+POINTS = [
+    point
+    for point in fail_points.POINTS
+    if point.startswith(("work: after", "changes", "state", "done: after", "commit"))
+]
 CHANGE = ("user", "clicks_before", "clicks", "is_new")
 
 
