@@ -172,7 +172,7 @@ def live_generation(lakehouse: Lakehouse, job: str) -> Generation | None:
     if generation.record.get("format") != FORMAT:
         raise IncompatibleState(
             f"job {job}: {folder.name} was made by an earlier version of Keyfold, whose journal this version cannot continue; "
-            f"its tables can be read. Let the job read all events again, once: "
+            f"its tables can be read in {folder / 'tables'}. Let the job read all events again, once: "
             f"`{lakehouse.command('run', job, '--full-refresh')}`"
         )
     return generation
