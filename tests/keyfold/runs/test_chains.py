@@ -85,7 +85,7 @@ def test_a_refresh_makes_the_whole_chain_anew(site):
 
 def test_a_promotion_takes_its_consumers_along(site):
     site.run(HOURLY, Replay("patient"))
-    generation, runs = promote_with_consumers(site.spark, site.lakehouse, "hourly", "patient", [DAILY, WEEKLY])
+    generation, runs = promote_with_consumers(site.lakehouse, "hourly", "patient", [DAILY, WEEKLY], runners=site.spark)
     assert (generation.name, [run.job for run in runs]) == ("generation-0002", ["daily", "weekly"])
     assert live(site) == NEW
     assert days(site) == NEW_DAYS
@@ -133,7 +133,7 @@ def test_a_cut_of_the_power_leaves_all_old_or_all_new(site, cut_power, point, co
 )
 def test_a_promotion_that_was_cut_off_is_finished_by_the_same_call(site, cut_power, point, count):
     def promote():
-        return promote_with_consumers(site.spark, site.lakehouse, "hourly", "patient", [DAILY, WEEKLY])[0].name
+        return promote_with_consumers(site.lakehouse, "hourly", "patient", [DAILY, WEEKLY], runners=site.spark)[0].name
 
     site.run(HOURLY, Replay("patient"))
     assert cut_power(point, promote, count)
