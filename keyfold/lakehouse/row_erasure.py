@@ -7,7 +7,6 @@ the table's additions continue as if the rows had never been added.
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import unquote
 
 import polars as pl
@@ -27,37 +26,20 @@ from keyfold.storage.place import Place
 _COUNTED = "keyfold.erased_rows"
 
 
-@dataclass(frozen=True)
-class ErasedRows:
-    """Counts of erased rows.
-
-    Attributes:
-        rows: number of rows.
-        events: number of events that the rows stood for, by the given expression.
-    """
-
-    rows: int
-    events: int
-
-
-def count_rows_of(table: Place, which: pl.Expr, events: pl.Expr | None = None) -> ErasedRows:
+def count_rows_of(table: Place, which: pl.Expr) -> int:
     """Count the rows that `erase_rows` would erase."""
     delta = DeltaTable(str(table))
-    counts = [_counted(_rows(delta, table, path), which, events) for path in _files(delta)]
-    return ErasedRows(sum(count.rows for count in counts), sum(count.events for count in counts))
+    return sum(_count(_rows(delta, table, path), which) for path in _files(delta))
 
 
-def erase_rows(
-    table: Place, which: pl.Expr, events: pl.Expr | None = None, masked: Mapping[str, pl.Expr] | None = None
-) -> ErasedRows:
-    """Delete the rows that match a condition. After `forget`, older versions of the table cannot be read either.
+def erase_rows(table: Place, which: pl.Expr, masked: Mapping[str, pl.Expr] | None = None) -> int:
+    """Delete the rows that match a condition, and return their number. After `forget`, older versions of the table cannot be read either.
 
     Call it only while no other process writes to the table.
 
     Args:
         table: an existing Delta table.
         which: the condition.
-        events: the number of events that a row stands for.
         masked: new values of columns, by name, for the rows that stay.
 
     Raises:
@@ -67,11 +49,16 @@ def erase_rows(
     schema = pa.schema(delta.schema().to_arrow())  # type: ignore[arg-type]
     masks = masked or {}
     is_masked = pl.any_horizontal(pl.lit(value=False), *(pl.col(name).ne_missing(to) for name, to in masks.items()))
-    counted = {path: _counted(_rows(delta, table, path), which, events, is_masked) for path in _files(delta)}
     # Only files with rows to erase or values to mask are rewritten.
-    held = [path for path, one in counted.items() if one.rows or one.is_masked]
+    gone, held = 0, list[str]()
+    for path in _files(delta):
+        rows = _rows(delta, table, path)
+        count = _count(rows, which)
+        if count or rows.select(is_masked.any()).collect().item():
+            held.append(path)
+        gone += count
     if not held:
-        return ErasedRows(0, 0)
+        return 0
     now, actions, mapping = time.time_ns() // 1_000_000, [], {}
     # One file for each: a job that has not read the old file yet reads the new one in its place (`log_changes`).
     for path in held:
@@ -84,7 +71,6 @@ def erase_rows(
             statistics = statistics_of(new.rows, new.first, new.last)
             actions.append(AddAction(new.path, new.bytes, {}, now, True, statistics))
     reached("erasure: files written")
-    gone = sum(counted[path].rows for path in held)
     # The total is kept as a transaction number: it is committed with the erasure, and outlives the log entry.
     total = Transaction(_COUNTED, (delta.transaction_version(_COUNTED) or 0) + gone)
     properties = CommitProperties(custom_metadata={ERASED: json.dumps(mapping)}, app_transactions=[total])
@@ -94,7 +80,7 @@ def erase_rows(
     )
     sync_folder(table / "_delta_log")
     reached("erasure: committed")
-    return ErasedRows(gone, sum(counted[path].events for path in held))
+    return gone
 
 
 def erased_rows(table: Place) -> int:
@@ -138,14 +124,5 @@ def _rows(delta: DeltaTable, table: Place, path: str) -> pl.LazyFrame:
     return scan_in_columns([table / path], delta.to_pyarrow_dataset().schema)
 
 
-@dataclass(frozen=True)
-class _Counted(ErasedRows):
-    is_masked: bool
-
-
-def _counted(rows: pl.LazyFrame, which: pl.Expr, events: pl.Expr | None, is_masked: pl.Expr | None = None) -> _Counted:
-    matching = rows.filter(which)
-    wanted = [pl.len().alias("rows"), (events if events is not None else pl.lit(0)).cast(pl.Int64).alias("events")]
-    count, stand_for = matching.select(wanted).collect().row(0)
-    masked = is_masked is not None and bool(rows.select(is_masked.any()).collect().item())
-    return _Counted(int(count), int(stand_for or 0), masked)
+def _count(rows: pl.LazyFrame, which: pl.Expr) -> int:
+    return int(rows.filter(which).select(pl.len()).collect().item())

@@ -23,6 +23,7 @@ from keyfold.keyed.generation.generations import RECORD as GENERATION_RECORD
 from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation, live_generation, live_generation_name
 from keyfold.keyed.generation.manifests import read_manifests
 from keyfold.keyed.parts.manifest import Manifest
+from keyfold.keyed.plans.inputs import OtherTableError, check_inputs, check_unread
 from keyfold.lakehouse import Lakehouse, is_table, read_json
 from keyfold.lakehouse.checksums import checksum_in_name, checksum_of
 from keyfold.lakehouse.files import DamagedError, files_below, open_for_reading
@@ -219,6 +220,20 @@ def _of_generation(lakehouse: Lakehouse, job: str, folder: Place, seen: Seen) ->
         where = f"job {job}, {folder.name}"
         yield from _of_agreement(generation.journal, tables, generation.ids, identity, where, remedy)
         yield from _of_state(generation, remedy)
+        if is_live:
+            yield from _of_inputs(lakehouse, generation, where, remedy)
+
+
+def _of_inputs(lakehouse: Lakehouse, generation: Generation, where: str, remedy: str) -> Iterator[Finding]:
+    """Check that the job can go on: its positions are in the logs of the tables that it reads, and no unread file is gone."""
+    try:
+        check_inputs(lakehouse, generation, where, remedy)
+        check_unread(lakehouse, generation, where, remedy)
+    except OtherTableError as error:
+        # Its producer was refreshed, moved or edited: nothing is damaged, and the job says what to do.
+        yield Finding(str(generation.journal.folder), f"cannot go on ({first_line(error)})", remedy, is_damage=False)
+    except (KeyfoldError, DeltaError, FileNotFoundError) as error:
+        yield Finding(str(generation.journal.folder), f"cannot go on ({first_line(error)})", remedy)
 
 
 def _of_state(generation: Generation, remedy: str) -> Iterator[Finding]:

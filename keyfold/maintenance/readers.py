@@ -1,4 +1,7 @@
-"""Find the versions of an event table that keyed jobs still have to read, from the jobs' journals."""
+"""Name every reader that still needs files or log entries of a table, from the journals of jobs and branches.
+
+Whoever deletes asks here: maintenance, before it deletes files, and the trimming of logs.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,8 +34,8 @@ class Reader:
 def readers(lakehouse: Lakehouse, name: str, table: Place) -> Iterator[Reader]:
     """The generations that have begun to read a table.
 
-    These are a job's live generation, and a newer one that is being filled. A newer one without a running job was left by a
-    killed refresh and will not be continued.
+    These are a job's live generation, a newer one that is being filled, and branches that can be promoted. A newer one without a
+    running job was left by a killed refresh and will not be continued, nor will a branch of a range of time.
 
     Args:
         lakehouse: the lakehouse of the jobs.
@@ -43,26 +46,36 @@ def readers(lakehouse: Lakehouse, name: str, table: Place) -> Iterator[Reader]:
         KeyfoldError: a journal cannot be read, or the position of a job is not known.
     """
     identity = table_id(table) if name.startswith("events.") else None
-    for folder in sorted(lakehouse.home.glob("jobs/*/generation-*")):
-        live = live_generation_name(lakehouse, folder.parent.name)
-        is_old = live is not None and folder.name < live
-        is_dead = live is not None and folder.name > live and not is_held(folder.parent)
-        if is_old or is_dead or not (folder / "generation.json").exists():
+    home = lakehouse.home
+    for folder in sorted([*home.glob("jobs/*/generation-*"), *home.glob("jobs/*/branches/*")]):
+        if not (folder / "generation.json").exists():
             continue
         generation = Generation(folder, read_json(folder / "generation.json"))
+        is_branch = folder.parent.name == "branches"
+        job = folder.parent.parent.name if is_branch else folder.parent.name
+        if not _is_continued(lakehouse, job, generation, is_branch=is_branch):
+            continue
         read = generation.record.get("input_ids", {}).get(name)
         # A generation that read other content of this name, or that another version of Keyfold wrote, cannot be continued.
         if read is None or generation.record["format"] != FORMAT:
             continue
         if read != (identity or input_id(lakehouse, name, read.partition("/")[0])):
             continue
-        where = f"job {folder.parent.name}, {folder.name}"
+        where = f"branch {folder.name} of job {job}" if is_branch else f"job {job}, {folder.name}"
         with positions_explained(
             where, name, "run it with --full-refresh, or remove its folder if it is no longer used"
         ):
             versions = _versions_needed(generation, name, table)
         if versions is not None:
             yield Reader(where, *versions)
+
+
+def _is_continued(lakehouse: Lakehouse, job: str, generation: Generation, *, is_branch: bool) -> bool:
+    """Whether a generation is live, may become live, or is being filled."""
+    if is_branch:
+        return not any(generation.record["span"]) or is_held(lakehouse.job(job))
+    live = live_generation_name(lakehouse, job)
+    return live is None or generation.name == live or (generation.name > live and is_held(lakehouse.job(job)))
 
 
 def _versions_needed(generation: Generation, name: str, table: Place) -> tuple[int, int] | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from keyfold.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from keyfold.runs.chains import consumers_of, promote_with_consumers, refresh_all, refresh_with_consumers
+    from keyfold.runs.chains import consumers_of, promote_with_consumers, refresh_with_consumers
     from keyfold.runs.ingests import ingest_continuously
     from keyfold.runs.jobs import JobRun, run, run_continuously
 
@@ -20,14 +20,13 @@ __all__ = [
     "consumers_of",
     "ingest_continuously",
     "promote_with_consumers",
-    "refresh_all",
     "refresh_with_consumers",
     "run",
     "run_continuously",
 ]
 
 _MODULES = {
-    "keyfold.runs.chains": ("consumers_of", "promote_with_consumers", "refresh_all", "refresh_with_consumers"),
+    "keyfold.runs.chains": ("consumers_of", "promote_with_consumers", "refresh_with_consumers"),
     "keyfold.runs.ingests": ("ingest_continuously",),
     "keyfold.runs.jobs": ("JobRun", "run", "run_continuously"),
 }

@@ -55,31 +55,23 @@ def refresh_with_consumers(
     mode, options, runners = mode or FullRefresh(), options or RunOptions(), runners or Runners.from_environment()
     with _held(lakehouse, [job.name, *(one.name for one in consumers)]):
         first = fill_beside(lakehouse, job, mode, options, runners=runners)
-        summaries = [first[1], *_go_live(runners, lakehouse, first[0], consumers, options)]
-    return _all_published(lakehouse, [job, *consumers], summaries)
+        summaries = [first[1], *_go_live(runners, lakehouse, [first[0]], consumers, options)]
+    return published_runs(lakehouse, [job, *consumers], summaries)
 
 
-def refresh_all(
-    lakehouse: Lakehouse, jobs: Sequence[str], templates: Mapping[str, JobTemplate], *, runners: Runners
-) -> list[JobRun]:
-    """Refresh jobs, each once and with its consumers, with the parameters of their live generations.
+def refresh_together(
+    lakehouse: Lakehouse, jobs: Sequence[KeyedJob], options: RunOptions, runners: Runners
+) -> list[RunSummary]:
+    """Read all events again into new generations of jobs, which go live in one step. The caller must hold their locks.
 
     Args:
-        lakehouse, runners: as in `run`.
-        jobs: names of the jobs, each after all jobs that it reads.
-        templates: the jobs of the project, by name.
+        lakehouse, options, runners: as in `run`.
+        jobs: the jobs, each after all jobs that it reads.
 
     Raises:
-        KeyfoldError: as `refresh_with_consumers`.
+        KeyfoldError: as `run`, for any of the jobs; all live generations stay as they are.
     """
-    runs: list[JobRun] = []
-    for name in jobs:
-        # A job that was refreshed as a consumer of an earlier one has read all events already.
-        if name not in {run.job for run in runs}:
-            consumers = consumers_of(lakehouse, name, templates)
-            job = configured_job(lakehouse, templates[name])
-            runs += refresh_with_consumers(lakehouse, job, consumers, runners=runners)
-    return runs
+    return _go_live(runners, lakehouse, [], jobs, options)
 
 
 def promote_with_consumers(
@@ -104,27 +96,33 @@ def promote_with_consumers(
                 finish_going_live(lakehouse, one.name)
             return generation, []
         summaries = _go_live(
-            runners or Runners.from_environment(), lakehouse, generation, consumers, options or RunOptions()
+            runners or Runners.from_environment(), lakehouse, [generation], consumers, options or RunOptions()
         )
-    return generation, _all_published(lakehouse, consumers, summaries)
+    return generation, published_runs(lakehouse, consumers, summaries)
+
+
+def published_runs(lakehouse: Lakehouse, jobs: Sequence[KeyedJob], summaries: Sequence[RunSummary]) -> list[JobRun]:
+    """Send the new rows of jobs to the topics of their tables, after their runs and without their locks."""
+    return [published(summary, Publisher(lakehouse, job)) for job, summary in zip(jobs, summaries, strict=True)]
 
 
 def _go_live(
     runners: Runners,
     lakehouse: Lakehouse,
-    producer: Generation,
-    consumers: Sequence[KeyedJob],
+    filled: Sequence[Generation],
+    jobs: Sequence[KeyedJob],
     options: RunOptions,
 ) -> list[RunSummary]:
-    """Fill a new generation of each consumer from the new generations of its producers, and make all live."""
-    made, summaries = [producer], list[RunSummary]()
-    for consumer in consumers:
+    """Fill a new generation of each job from the new generations of its producers, and make these and `filled` live."""
+    made, summaries = list(filled), list[RunSummary]()
+    for job in jobs:
         # To this view of the lakehouse, the new generations are the live ones.
         ahead = lakehouse.seeing({one.record["job"]: one.name for one in made})
-        generation, summary = fill_beside(ahead, consumer, FullRefresh(), options, runners=runners)
+        generation, summary = fill_beside(ahead, job, FullRefresh(), options, runners=runners)
         made.append(generation)
         summaries.append(summary)
-    go_live(lakehouse, *made)
+    if made:
+        go_live(lakehouse, *made)
     return summaries
 
 
@@ -134,7 +132,3 @@ def _held(lakehouse: Lakehouse, jobs: Sequence[str]) -> Iterator[None]:
         for job in jobs:
             locks.enter_context(exclusive(lakehouse.job(job), f"job {job}"))
         yield
-
-
-def _all_published(lakehouse: Lakehouse, jobs: Sequence[KeyedJob], summaries: Sequence[RunSummary]) -> list[JobRun]:
-    return [published(summary, Publisher(lakehouse, job)) for job, summary in zip(jobs, summaries, strict=True)]

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from keyfold.keyed.generation.run_mode import Incremental, Replay
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.commits import append_files, committed_batch
 from keyfold.lakehouse.data_files import write_data_file
@@ -18,6 +19,8 @@ from keyfold.lakehouse.positions import position_at
 from keyfold.maintenance import MaintainedTable, maintain
 from keyfold.maintenance.one_table import remember_removals
 from keyfold.maintenance.recording import trim_log
+from keyfold.state.changing.promoting import promote
+from tests.keyfold.keyed.test_jobs_on_jobs import DAILY, HOURLY, NOON, Site
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks
 from tests.made_generations import put_done, put_generation
 
@@ -136,3 +139,45 @@ def checkpoint(folder):
 def removals(folder):
     """Replaced files that the newest checkpoint names."""
     return sum(row["remove"] is not None for row in pq.read_table(checkpoint(folder)).to_pylist())
+
+
+def test_a_consumer_that_was_off_for_longer_than_delta_keeps_its_log_goes_on(tmp_path):
+    site = Site(tmp_path / "home")
+    for minute in (0, 70):
+        site.click(("ann", minute))
+        site.run(HOURLY)
+    site.run(DAILY)
+    table = site.lakehouse.table("hourly")
+    newest = DeltaTable(str(table)).version()
+    for hour in range(2, 26):
+        site.click(("ann", 70 * hour))
+        site.run(HOURLY)
+        for entry in (table / "_delta_log").iterdir():
+            os.utime(str(entry), (time.time() - 40 * 86400, time.time() - 40 * 86400))
+    # Delta's own commits have come to a checkpoint twice, after which it would clean up; and Keyfold's maintenance ran.
+    maintain(site.lakehouse, MaintainedTable("hourly", table))
+    trim_log(site.lakehouse, "hourly", table, kept=1)
+    assert versions(table)[0] <= newest
+    site.run(HOURLY, Incremental(NOON + timedelta(days=9)))
+    site.run(DAILY)
+    # As by hand: each click is in an hour, and each hour in a day.
+    assert sum(clicks for *_, clicks in site.table("daily")) == 26
+
+
+def test_what_a_branch_has_yet_to_read_outlives_maintenance(tmp_path):
+    site = Site(tmp_path / "home")
+    site.click(("ann", 0))
+    site.run(HOURLY)
+    site.run(HOURLY, Replay("again"))
+    for minute in (70, 140, 210):
+        site.click(("ann", minute))
+        site.run(HOURLY)
+    table = site.lakehouse.events("clicks")
+    before = {path.name for path in table.glob("*.parquet")}
+    done = maintain(site.lakehouse, MaintainedTable(EVENTS, table, time="at"), timedelta(0))
+    assert done.kept_for == "branch again of job hourly"
+    assert {path.name for path in table.glob("*.parquet")} >= before
+    promote(site.lakehouse, "hourly", "again")
+    assert site.run(HOURLY).counts.events == 3
+    site.run(HOURLY, Replay("a range", until=NOON + timedelta(hours=1)))
+    assert maintain(site.lakehouse, MaintainedTable(EVENTS, table, time="at"), timedelta(0)).kept_for is None

@@ -23,6 +23,10 @@ from keyfold.storage.place import Place
 REMEDY = "start a new generation with --full-refresh"
 
 
+class OtherTableError(Damaged):
+    """An input table is not the one that was read: its producer was refreshed, moved, edited or promoted, or it was made anew."""
+
+
 def check_inputs(lakehouse: Lakehouse, generation: Generation, where: str, remedy: str = REMEDY) -> None:
     """Check that a generation's input tables are the same tables, with the same history, as it has read or planned to read.
 
@@ -40,7 +44,9 @@ def check_inputs(lakehouse: Lakehouse, generation: Generation, where: str, remed
         producer = None if name.startswith("events.") else born.partition("/")[0]
         if input_id(lakehouse, name, producer) != born:
             made_anew = "" if producer is None else " (its job was refreshed, moved, edited or promoted)"
-            raise Damaged(f"{where}: {name} is not the table that it has read, but another one{made_anew}; {remedy}")
+            raise OtherTableError(
+                f"{where}: {name} is not the table that it has read, but another one{made_anew}; {remedy}"
+            )
         if name in positions:
             with positions_explained(where, name, remedy):
                 check_position(_table_of(lakehouse, name, producer), positions[name])

@@ -137,7 +137,7 @@ def _create(
         is_first = at_address and not is_table(lakehouse.live_table(table.name))
         places[table.name] = lakehouse.live_table(table.name) if is_first else generation.aside(table.name)
         # Before the birth record: a folder without one is removed by the next run.
-        create_table(places[table.name], table.schema)
+        create_table(places[table.name], table.schema, is_read_by_version=True)
     reached("generation: tables made")
     record = {
         "format": FORMAT,

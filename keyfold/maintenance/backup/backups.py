@@ -14,7 +14,7 @@ from keyfold.journal.checksums import without_tags
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.lakehouse.files import FoundFile, files_below, new_file, open_for_reading
 from keyfold.lakehouse.presence import check_lakehouse_is_there
-from keyfold.maintenance.backup.cut import MovedOnError, Part, cut_part, part_names
+from keyfold.maintenance.backup.cut import MovedOnError, Part, cut_part, live_pointers, part_names
 from keyfold.maintenance.backup.store import BackedUpFile, BackupStore, FileList, digest_of
 from keyfold.storage.place import Place, path_below
 
@@ -83,7 +83,7 @@ def back_up(lakehouse: Lakehouse, to: Place, *, keep: int | None = None) -> Back
         there = store.contents()
         copier = _Copier(store, there)
         name = f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S-%fZ}"
-        found = {file.path: file for part in part_names(lakehouse) for file in copier.copy_part(lakehouse, part)}
+        found = _copy_all(lakehouse, copier)
         files = tuple(sorted(found.values()))
         if keep is not None and (lost := copier.held_before - _jobs_and_tables(found)):
             raise NotFound(
@@ -97,6 +97,18 @@ def back_up(lakehouse: Lakehouse, to: Place, *, keep: int | None = None) -> Back
     new = {file.digest: file.size for file in files if file.digest not in there}
     return Backup(
         name, len(files), sum(file.size for file in files), len(new), sum(new.values()), time.monotonic() - began
+    )
+
+
+def _copy_all(lakehouse: Lakehouse, copier: "_Copier") -> dict[str, BackedUpFile]:
+    for _ in range(_TRIES):
+        before = live_pointers(lakehouse)
+        found = {file.path: file for part in part_names(lakehouse) for file in copier.copy_part(lakehouse, part)}
+        # Jobs that go live together must be copied from before that, or from after it. A second try copies what is new.
+        if live_pointers(lakehouse) == before:
+            return found
+    raise KeyfoldError(
+        f"generations of jobs in {lakehouse.home} went live during each of {_TRIES} tries; back up when no job is refreshed"
     )
 
 

@@ -7,12 +7,13 @@ A copy of a stream's ingest, or of a generation of a job, is cut at its newest c
 - the state of no later batch.
 
 A crash right after that batch would leave the same files. So a run on the restored copy resumes as after a crash. Jobs are cut
-before the streams that they read, so that the event tables have all events that the jobs have read.
+before the jobs and streams that they read, so that these have all rows that the jobs have read.
 """
 
 import json
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from errno import ENOENT
 from pathlib import PurePosixPath
@@ -25,7 +26,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.journal.checksums import RECORD as CHECKSUMS
 from keyfold.keyed.generation.generations import RECORD, Generation, live_generation_name
 from keyfold.lakehouse import Lakehouse, read_json
-from keyfold.lakehouse.files import FoundFile, files_below, read_with_tag
+from keyfold.lakehouse.files import DamagedError, FoundFile, files_below, read_with_tag
 from keyfold.lakehouse.paths import is_table
 from keyfold.lakehouse.presence import absent_files
 from keyfold.storage.place import Place, path_below
@@ -56,9 +57,34 @@ class Part:
 
 def part_names(lakehouse: Lakehouse) -> list[str]:
     """The parts of a lakehouse, by folder, in the order in which they must be cut and copied."""
-    jobs, streams = lakehouse.home.glob("jobs/*"), lakehouse.home.glob("ingest/*")
+    jobs, streams = _consumers_first(lakehouse.home.glob("jobs/*")), lakehouse.home.glob("ingest/*")
     others = [lakehouse.home / name for name in ("monitoring", "aside", "landing", "")]
-    return [_below(lakehouse, folder) for folder in (*sorted(jobs), *sorted(streams), *others)]
+    return [_below(lakehouse, folder) for folder in (*jobs, *sorted(streams), *others)]
+
+
+def live_pointers(lakehouse: Lakehouse) -> dict[str, tuple[bytes, str] | None]:
+    """The contents of the files that name live generations. Copies of several jobs fit together if none changes meanwhile."""
+    return {str(folder): _read_if_there(folder / "current.json") for folder in lakehouse.home.glob("jobs/*")}
+
+
+def _consumers_first(jobs: Iterable[Place]) -> list[Place]:
+    """Sort folders of jobs so that each is before the jobs whose tables it reads: these have all rows that it has read."""
+    waiting, ordered = sorted(jobs), list[Place]()
+    reads = {job: {name for one in job.glob("*/generation.json") for name in _producers(one)} for job in waiting}
+    while waiting:
+        read = set[str]().union(*(reads[job] for job in waiting))
+        # Generations of different ages may read each other: take all of them.
+        ready = [job for job in waiting if job.name not in read] or waiting
+        ordered += ready
+        waiting = [job for job in waiting if job not in ready]
+    return ordered
+
+
+def _producers(record: Place) -> Iterator[str]:
+    with suppress(FileNotFoundError, DamagedError):
+        for table, content in read_json(record).get("input_ids", {}).items():
+            if not table.startswith("events."):
+                yield content.partition("/")[0]
 
 
 def cut_part(lakehouse: Lakehouse, name: str) -> Part:

@@ -9,10 +9,11 @@ Backups share contents that have not changed. Each backup can be restored by its
 import gzip
 import hashlib
 import json
+import re
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
 
 from keyfold.errors import Damaged, IncompatibleState, NotFound
@@ -21,6 +22,7 @@ from keyfold.storage.place import Place
 
 _FORMAT = 1
 _AT_ONCE = 4 << 20
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class BackedUpFile(NamedTuple):
@@ -89,10 +91,10 @@ class BackupStore:
             raise Damaged(f"{path} is damaged ({error}); restore another backup") from error
         if not is_known:
             raise IncompatibleState(f"{path} was written by another version of Keyfold; restore it with that version")
-        if bad := [one.path for one in files if not _stays_below(one.path)]:
+        if bad := [one.path for one in files if not _stays_below(one.path) or not _DIGEST.fullmatch(one.digest)]:
             raise NotFound(
-                f"{path} names {bad[0]!r}, which is outside of the lakehouse: Keyfold did not write this list; restore "
-                "another backup"
+                f"{path} names {bad[0]!r} outside of the lakehouse, or by what is no digest: Keyfold did not write this list; "
+                "restore another backup"
             )
         return FileList(name, found["home"], files)
 
@@ -127,6 +129,10 @@ class BackupStore:
             KeyfoldError: the content is gone, or damaged, which is noticed after the last piece.
         """
         digest, where = hashlib.blake2b(digest_size=32), self._content / one.digest
+        if isinstance(where, Path) and where.is_symlink():
+            raise Damaged(
+                f"{where}, the content of {one.path}, is a link, which Keyfold never writes; restore another backup"
+            )
         try:
             with open_for_reading(where) as file:
                 while some := file.read(_AT_ONCE):

@@ -11,12 +11,11 @@ from keyfold.errors import Misconfigured
 from keyfold.keyed.generation.generations import live_generation_name
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs, project_streams
-from keyfold.runs.chains import refresh_all
+from keyfold.runs.erasing import Erased, Erasure, erase
 from keyfold.runs.jobs import run_summary, run_text
 from keyfold.runs.tools.tool import DryRun, JobTool, Option, Outcome, StateTool, Work
 from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, Edited, edit_state
-from keyfold.state.erasure.erasing import Erased, Erasure, erase
 from keyfold.state.rows.lines import json_lines
 from keyfold.stream.sharing import sharing
 
@@ -60,7 +59,7 @@ class EditKeys(JobTool):
 
 
 class EraseRowsEverywhere(StateTool):
-    """Erase rows of a stream from state, output tables, late events, quarantine, events and table history."""
+    """Erase rows of a stream from its events, quarantine and history, and compute all jobs that read it again."""
 
     tool = "state_erase"
     subject = "stream"
@@ -74,11 +73,6 @@ class EraseRowsEverywhere(StateTool):
     who: _Who = Field(default_factory=getpass.getuser, description=_WHO)
     remove_unsearchable: Annotated[bool, Option("--remove-unsearchable")] = Field(
         False, description="Also remove quarantined lines whose fields cannot be read, whatever they contain."
-    )
-    refresh: Annotated[bool, Option("--refresh")] = Field(
-        False,
-        description="Refresh the jobs that have aggregated such rows without these columns, and the jobs that read their "
-        "tables.",
     )
     dry_run: DryRun = Field(False, description=_DRY)
 
@@ -97,43 +91,30 @@ class EraseRowsEverywhere(StateTool):
         return [name for name in project_jobs() if live_generation_name(lakehouse, name) is not None]
 
     def act(self, work: Work) -> Outcome:
-        """Erase the rows, and refresh the jobs that aggregated them if asked."""
+        """Erase the rows, and compute the jobs again."""
         streams = project_streams()
         erased = erase(
-            work.runners,
             work.lakehouse,
             streams[self.stream],
             work.jobs,
             Erasure(self.values, Author(self.who, self.why), self.remove_unsearchable),
             sharing=sharing(streams, self.stream),
             dry_run=self.dry_run,
-        )
-        is_refreshed = self.refresh and not self.dry_run
-        refreshed = (
-            refresh_all(work.lakehouse, erased.summed_up_by, project_jobs(), runners=work.runners)
-            if is_refreshed
-            else []
+            options=work.options,
+            runners=work.runners,
         )
         summary = {
             "stream": self.stream,
             "rows": erased.rows,
-            "sums": erased.sums,
-            "summed_up_by": erased.summed_up_by,
-            "refreshed": [run_summary(one) for one in refreshed],
+            "jobs": erased.jobs,
+            "refreshed": [run_summary(one) for one in erased.runs],
             "unsearchable": asdict(erased.unsearchable),
-            "generations": erased.generations,
             "files_deleted": erased.files_deleted,
-            "look_yourself": erased.not_touched,
+            "not_searched": erased.not_searched,
             "dry_run": self.dry_run,
         }
-        text = _erase_text(
-            work.lakehouse,
-            erased,
-            removed=self.remove_unsearchable,
-            dry_run=self.dry_run,
-            is_refreshed=bool(refreshed),
-        )
-        return Outcome(summary, "\n".join([text, *map(run_text, refreshed)]))
+        text = _erase_text(erased, removed=self.remove_unsearchable, dry_run=self.dry_run)
+        return Outcome(summary, text)
 
 
 def _edit_text(edited: Edited) -> str:
@@ -143,15 +124,11 @@ def _edit_text(edited: Edited) -> str:
     return "\n".join(lines)
 
 
-def _erase_text(lakehouse: Lakehouse, erased: Erased, *, removed: bool, dry_run: bool, is_refreshed: bool) -> str:
+def _erase_text(erased: Erased, *, removed: bool, dry_run: bool) -> str:
     had = "has" if dry_run else "had"
     lines = [f"{place} {had} {count:,} rows" for place, count in erased.rows.items()] or ["no matching rows"]
-    if erased.sums:
-        treatment = "refreshed" if is_refreshed else "unchanged"
-        lines.append(f"aggregated without these columns, {treatment}: {', '.join(erased.sums)}")
-        if not is_refreshed:
-            commands = (lakehouse.command("run", job, "--with-consumers") for job in erased.summed_up_by)
-            lines += [f"to aggregate without the erased rows: `{command}`" for command in commands]
+    if erased.jobs:
+        lines.append(f"{'to be computed again' if dry_run else 'computed again'}: {', '.join(erased.jobs)}")
     if (unsearchable := erased.unsearchable).lines and not removed:
         more = ", …" if unsearchable.lines > len(unsearchable.where) else ""
         lines.append(
@@ -162,5 +139,5 @@ def _erase_text(lakehouse: Lakehouse, erased: Erased, *, removed: bool, dry_run:
         lines.append("nothing erased (--dry-run)")
     else:
         lines.append(f"all these rows are erased; {erased.files_deleted:,} files of older versions were deleted")
-    lines += [f"not searched, check by hand: {place}" for place in erased.not_touched]
-    return "\n".join(lines)
+    lines += [f"not searched, check by hand: {place}" for place in erased.not_searched]
+    return "\n".join([*lines, *map(run_text, erased.runs)])

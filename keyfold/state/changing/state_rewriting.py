@@ -1,10 +1,9 @@
 """Make a new generation from another one: rewrite its state, take over its tables and its clock.
 
-Moving, editing and erasing use it. The old generation is not changed, and stays live until the new one is complete.
+Moving and editing use it. The old generation is not changed, and stays live until the new one is complete.
 """
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +23,6 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.carrying import carry_rows
 from keyfold.lakehouse.data_files import ROWS_A_GROUP, write_data_file
 from keyfold.lakehouse.fail_points import reached
-from keyfold.lakehouse.positions import Position
-from keyfold.lakehouse.row_erasure import erased_rows
 from keyfold.privacy import describe_error
 from keyfold.state.reading.failures import explained
 from keyfold.state.reading.retained_batches import find_batch, manifests_of
@@ -86,9 +83,7 @@ def rewrite(
     done: KeyedDone,
     origin: Origin,
     change: ChangeRows,
-    change_tables: Callable[[Generation], None] | None = None,
     events: int | None = None,
-    positions: Mapping[str, Position] | None = None,
     partitions: int | None = None,
 ) -> Rewritten:
     """Make a generation from another one, which the caller makes live (`go_live`). The caller must hold the job's lock.
@@ -99,9 +94,7 @@ def rewrite(
         done: its last batch, from `last_batch` under the same lock.
         origin: origin for the new generation's birth record.
         change: makes the new rows of state.
-        change_tables: called with the new generation after its tables have the old rows.
         events: number of events in the new generation's rows and state; None if it is unchanged.
-        positions: positions in input tables that replace those that the old generation has read.
         partitions: number of state partitions of the new generation; None for the runners'.
 
     Raises:
@@ -117,17 +110,13 @@ def rewrite(
         for table in job.tables
         if old.table(table.name).exists()
     }
-    erased: dict[str, int] = {}
-    if change_tables is not None:
-        change_tables(generation)
-        erased = {table.name: erased_rows(generation.table(table.name)) for table in job.tables}
     reached("seed: tables carried")
     beginning = Beginning(
         files=files,
         events=done.total_events if events is None else events,
-        positions={**done.positions, **(positions or {})},
+        positions=done.positions,
         watermark=done.watermark,
-        rows={table.name: done.total_rows.get(table.name, 0) - erased.get(table.name, 0) for table in job.tables},
+        rows={table.name: done.total_rows.get(table.name, 0) for table in job.tables},
         times=done.times,
         arrivals=done.arrivals,
         # Continue the old clock: windows that it closed must not open again.
@@ -150,25 +139,6 @@ def _stage(
         sum(row["rows"] for row in reports if not row["path"]),
         tuple(PlannedFile(path=path, rows=rows, bytes=size) for path, rows, size in files),
     )
-
-
-def map_frames(
-    spark: Any, generation: Generation, batch: int, counts_of: Callable[[pl.DataFrame], Mapping[str, int]]
-) -> list[dict[str, int]]:
-    """Call a function in workers with the rows of whole keys of a state; returns the numbers that it returns.
-
-    Raises:
-        KeyfoldError: the state is damaged.
-    """
-    where = _where(generation, batch)
-
-    folder = generation.parts
-
-    def count(manifests: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for rows in _frames(where, folder, manifests):
-            yield _report(json.dumps(counts_of(rows)), 0, 0)
-
-    return [json.loads(row["path"]) for row in map_manifests(spark, generation, batch, count)]
 
 
 def map_manifests(

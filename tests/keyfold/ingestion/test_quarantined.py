@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from keyfold.ingestion.parsing import parse_file, parse_messages
 from keyfold.ingestion.quarantined import ABSENT, FOUND, UNKNOWN, erased_name, holds_any, search_lines
-from keyfold.state.erasure.erasing_ingest import typed_values
+from keyfold.state.erasure import typed_values
 from keyfold.stream import TIMESTAMP, Source, Stream
 from tests.examples import examples
 from tests.schemas import schema_of

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from keyfold.errors import IncompatibleState, Misconfigured
 from keyfold.ingestion import ingest, ingest_totals, is_unfinished, split_reader
 from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.runs.erasing import Erasure, erase
 from keyfold.state.changing.audit import Author
-from keyfold.state.erasure.erasing import Erasure, erase
 from keyfold.stream import Source, Stream
 from keyfold.stream.sharing import check_sharing, sharing
 from tests.examples import examples
@@ -284,7 +284,7 @@ def test_erasing_a_person_reaches_the_rows_that_belong_to_no_stream_and_the_name
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     read(lakehouse, kinds)
     erasure = Erasure({"user": ["eva"]}, Author("ann", "asked for"))
-    erased = erase(SPARK, lakehouse, kinds[1], [], erasure, sharing=kinds)
+    erased = erase(lakehouse, kinds[1], [], erasure, sharing=kinds, runners=SPARK)
     assert erased.rows == {"events.orders": 1, "quarantine.clicks": 1, "names of landing files": 2}
     assert ([row[0] for row in rows(lakehouse.events("orders"))], len(reasons(lakehouse, "clicks"))) == (["bob"], 1)
     assert ingest(lakehouse, kinds[0], sharing=kinds, runners=SPARK).rows_read == 0

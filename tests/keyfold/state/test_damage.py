@@ -15,11 +15,11 @@ from keyfold.lakehouse import Lakehouse, create_table
 from keyfold.lakehouse.commits import append_files, committed_batch
 from keyfold.lakehouse.data_files import write_data_file
 from keyfold.runners import Runners
+from keyfold.runs.erasing import Erasure, erase
 from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
 from keyfold.state.changing.promoting import promote
-from keyfold.state.erasure.erasing import Erasure, erase
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.stream import Stream
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks, windows
@@ -175,7 +175,6 @@ WRITERS = {
     "edit": lambda spark, lakehouse: edit_state(
         spark, lakehouse, windows(), Edit(("ann", "bob", "cat"), {"clicks": "clicks + 1"}, BY)
     ),
-    "erase": lambda spark, lakehouse: erase(spark, lakehouse, CLICKS, [windows()], Erasure({"user": ["bob"]}, BY)),
 }
 
 
@@ -255,7 +254,7 @@ def test_a_correction_that_leaves_a_key_without_its_value_is_refused(spark, ran)
 )
 def test_an_erasure_that_cannot_be_is_told_and_erases_nothing(spark, ran, values, why):
     with Refused(ran, why):
-        erase(spark, ran, CLICKS, [windows()], Erasure(values, BY))
+        erase(ran, CLICKS, [windows()], Erasure(values, BY), runners=spark)
 
 
 def make_branch(spark, lakehouse):

@@ -28,11 +28,11 @@ from keyfold.maintenance.compaction import compact
 from keyfold.maintenance.one_table import MaintainedTable, maintain
 from keyfold.privacy import MASK
 from keyfold.runners import Runners
+from keyfold.runs.erasing import Erasure, erase
 from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
 from keyfold.state.changing.promoting import promote, prune
-from keyfold.state.erasure.erasing import Erasure, erase
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.stream import Stream
 from spark_jobs.streams import STREAMS
@@ -139,8 +139,8 @@ def test_no_file_holds_what_was_erased(spark, tmp_path_factory, key, is_private,
             compact(table)
         erasure = Erasure({"user": [key]}, BY, remove_unsearchable=removed)
         assert check(lakehouse).findings == ()
-        counted = erase(spark, lakehouse, stream, [job], erasure, dry_run=True)
-        erased = erase(spark, lakehouse, stream, [job], erasure)
+        counted = erase(lakehouse, stream, [job], erasure, dry_run=True, runners=spark)
+        erased = erase(lakehouse, stream, [job], erasure, runners=spark)
         assert erased.rows == counted.rows
         assert len(counted.unsearchable.where) == min(counted.unsearchable.lines, 20)
         # A line that was cut short in each of the six files that were read, and of the three before the rebuild; of CSV with

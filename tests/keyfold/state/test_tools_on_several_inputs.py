@@ -12,13 +12,13 @@ from keyfold.keyed.job.parameters import JobParameters, build_job
 from keyfold.keyed.job.template import JobTemplate
 from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.lakehouse.files import remove_tree
+from keyfold.runs.erasing import Erasure, erase
 from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
 from keyfold.state.changing.promoting import promote
 from keyfold.state.changing.trying import redrive
 from keyfold.state.differences.diff import diff_states
-from keyfold.state.erasure.erasing import Erasure, erase
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.reading.reader import read_state
 from tests.keyfold.keyed.job.test_several_inputs import (
@@ -36,7 +36,7 @@ from tests.keyfold.keyed.job.test_several_inputs import (
     orders,
     payments,
 )
-from tests.keyfold.state.erasure.test_erasing import files_that_hold
+from tests.keyfold.runs.test_erasing import files_that_hold
 
 BY = Author("dpo@example.org", "request 17")
 COUNTS = ("card", "hour", "orders", "payments", "first")
@@ -89,7 +89,7 @@ def test_a_person_is_erased_of_both_inputs_and_the_others_are_counted_on(home, w
     home.land(PAYMENTS, payments(("amaryllis", 6, 1), ("amaryllis", 85, 3)))
     remove_tree(home.lakehouse.landing("orders").parent)
     for stream in (ORDERS, PAYMENTS):
-        erased = erase(without_spark, home.lakehouse, stream, [home.job], Erasure({"card": ["amaryllis"]}, BY))
+        erased = erase(home.lakehouse, stream, [home.job], Erasure({"card": ["amaryllis"]}, BY), runners=without_spark)
         assert erased.rows[f"events.{stream.name}"]
     assert files_that_hold(home.lakehouse, "amaryllis") == []
     home.run(NOON + timedelta(days=1))

@@ -15,9 +15,9 @@ from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
+from keyfold.runs.erasing import Erasure, erase
 from keyfold.state.changing.audit import Author
 from keyfold.state.changing.moving import plan_change
-from keyfold.state.erasure.erasing import Erasure, erase
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.stream import Stream
 from tests.keyfold.keyed.toy_jobs import CLICK, START, windows
@@ -149,11 +149,11 @@ def test_what_a_condition_leaves_out_is_counted_and_a_lost_event_shows(without_s
     assert not check_conservation(without_spark, lakehouse, buys(BUY | pl.col("kind").is_null())).balanced
     # The rows of a person that the condition leaves out are no events of the job, before and after.
     erase(
-        without_spark,
         lakehouse,
         CLICKS,
         [buys()],
         Erasure({"user": ["eva"]}, Author("dpo@example.org", "request 17")),
+        runners=without_spark,
     )
     found = check_conservation(without_spark, lakehouse, buys())
     assert found.balanced

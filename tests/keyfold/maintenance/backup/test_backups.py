@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from errno import EACCES
@@ -14,15 +15,17 @@ from typer.testing import CliRunner
 from keyfold.cli.app import app
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest
-from keyfold.keyed.generation.run_mode import FullRefresh
+from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.files import remove_tree
 from keyfold.maintenance.backup import back_up, list_backups, restore
+from keyfold.maintenance.backup import backups as making
 from keyfold.maintenance.checking import check
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import RIDE_POINTS, SALES
+from tests.keyfold.keyed.test_jobs_on_jobs import HOURLY, NOON, Site, adding_up
 from tests.keyfold.keyed.without_spark import SPARK
 
 DELIVERIES = 3
@@ -280,3 +283,79 @@ def test_a_killed_backup_leaves_the_earlier_ones_and_the_next_one_sweeps(tmp_pat
     restore(backups, lakehouse, first.name)
     back_up(lakehouse, backups)
     assert not (backups / "content" / ".aside-killed").exists()
+
+
+PER_USER = adding_up("per_user", HOURLY, "1d", timedelta(hours=1))
+
+
+def test_a_backup_of_a_chain_that_goes_on_restores_to_a_chain_that_goes_on(tmp_path, monkeypatch):
+    site, backups, cut = Site(tmp_path / "home"), tmp_path / "backups", making.cut_part
+    worked = []
+
+    def work(of):
+        """A new click a call, which closes the hour before: the producer gets a row, and its consumer reads it."""
+        if of not in worked:
+            worked.append(of)
+            site.click(("ann", 70 * len(worked)))
+            site.run(HOURLY)
+            site.run(PER_USER)
+
+    def cut_and_work(lakehouse, name):
+        part = cut(lakehouse, name)
+        work(name)
+        return part
+
+    work("before")
+    work("once more")
+    monkeypatch.setattr(making, "cut_part", cut_and_work)
+    back_up(site.lakehouse, backups)
+    restore(backups, Lakehouse(tmp_path / "new"))
+    assert len(worked) > 4
+    again = Site(tmp_path / "new")
+    assert [one for one in check(again.lakehouse).findings if one.is_damage] == []
+    again.lake.landed = 99
+    again.click(("bob", 60 * 24 * 9))
+    again.run(HOURLY, Incremental(NOON + timedelta(days=20)))
+    again.run(PER_USER)
+    # Each click that landed, also after the tables were copied, is counted once by the job and once by its consumer.
+    landed = len(list(again.lakehouse.landing("clicks").iterdir()))
+    assert [sum(clicks for *_, clicks in again.table(name)) for name in ("hourly", "per_user")] == [landed, landed]
+
+
+def test_a_consumer_that_is_ahead_of_its_producer_is_found(tmp_path):
+    site = Site(tmp_path / "home")
+    for minute in (0, 70, 140):
+        site.click(("ann", minute))
+        site.run(HOURLY)
+        if minute < 140:
+            shutil.copytree(str(site.lakehouse.home), tmp_path / f"at {minute}")
+        site.run(PER_USER)
+    assert [one for one in check(site.lakehouse).findings if one.is_damage] == []
+    older = Lakehouse(tmp_path / "at 70")
+    for folder in (site.lakehouse.job("hourly"), site.lakehouse.table("hourly")):
+        shutil.rmtree(str(folder))
+        shutil.copytree(str(older.home / folder.relative_to(site.lakehouse.home)), str(folder))
+    (found,) = [one for one in check(site.lakehouse).findings if one.is_damage]
+    assert "cannot go on (job per_user" in found.what
+
+
+@pytest.mark.parametrize("digest", ["../../outside", "/etc/passwd", "", "A" * 64])
+def test_a_list_that_names_contents_by_what_is_no_digest_is_refused(tmp_path, digest):
+    lakehouse, backups = small_lakehouse(tmp_path / "home"), tmp_path / "backups"
+    back_up(lakehouse, backups)
+    (listed,) = (backups / "backups").iterdir()
+    found = json.loads(gzip.decompress(listed.read_bytes()))
+    found["files"][0][3] = digest
+    listed.write_bytes(gzip.compress(json.dumps(found).encode()))
+    with pytest.raises(KeyfoldError, match="no digest"):
+        restore(backups, Lakehouse(tmp_path / "new"))
+
+
+def test_a_content_that_is_a_link_is_refused(tmp_path):
+    lakehouse, backups = small_lakehouse(tmp_path / "home"), tmp_path / "backups"
+    back_up(lakehouse, backups)
+    content = sorted((backups / "content").iterdir())[0]
+    content.rename(tmp_path / "elsewhere")
+    content.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(KeyfoldError, match="is a link"):
+        restore(backups, Lakehouse(tmp_path / "new"))

@@ -1,11 +1,13 @@
 """Corrections of state change each row as plain Python does, wherever its key lies. Without Spark."""
 
+import json
 from datetime import timedelta
 
 import polars as pl
 import pytest
 
-from keyfold.errors import InvalidData
+from keyfold.errors import InvalidData, KeyfoldError
+from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.runner import run_job
 from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, edit_state
@@ -13,6 +15,7 @@ from tests.keyfold.keyed.toy_jobs import START, clicks, windows
 from tests.keyfold.state.local_state import frames_of_state
 from tests.lake import Lake
 
+BY = Author("dpo@example.org", "request 17")
 USERS = [f"user-{number}" for number in range(9)]
 # User n clicked n + 1 times in the first ten minutes, and once in the next ten.
 COUNTS = {(user, window): (number if window == 0 else 0) + 1 for number, user in enumerate(USERS) for window in (0, 1)}
@@ -53,3 +56,32 @@ def test_a_correction_reads_no_file(lakehouse, without_spark):
     edit = Edit(("ann",), {"clicks": "(SELECT z FROM read_csv('/etc/passwd'))"}, Author("a test", "to try it"))
     with pytest.raises(InvalidData, match=r"--set clicks=\(SELECT z .*: SELECT is not allowed"):
         edit_state(without_spark, lakehouse, windows(), edit)
+
+
+def test_a_key_s_state_is_corrected_and_what_was_done_is_written_down(without_spark, lake, minutes):
+    lake.click(("ann", 1), ("bob", 2))
+    lake.run(windows())
+    edit = Edit(("ann",), {"clicks": "clicks + 41"}, BY)
+    shown = edit_state(without_spark, lake.lakehouse, windows(), edit, dry_run=True)
+    assert (shown.generation, shown.rows_after["clicks"].to_list()) == (None, [42])
+    edited = edit_state(without_spark, lake.lakehouse, windows(), edit)
+    assert (edited.generation, edited.rows_before["clicks"].to_list()) == ("generation-0002", [1])
+    lake.run(windows(), Incremental(advance_to=minutes(90)))
+    assert lake.rows("windows") == [("ann", minutes(0), 42), ("bob", minutes(0), 1)]
+    audited = pl.read_delta(str(lake.lakehouse.monitoring("edits"))).row(0, named=True)
+    assert (audited["what"], audited["generation"]) == ("corrected", "generation-0002")
+    assert json.loads(audited["keys"]) == [{"user": "ann"}]
+
+
+def test_a_key_s_state_is_removed(without_spark, lake, minutes):
+    lake.click(("ann", 1), ("bob", 2))
+    lake.run(windows())
+    edit_state(without_spark, lake.lakehouse, windows(), Edit(("ann",), {}, BY))
+    summary = lake.run(windows(), Incremental(advance_to=minutes(90)))
+    assert lake.rows("windows") == [("bob", minutes(0), 1)]
+    assert summary.totals.events == 1
+
+
+def test_who_and_why_are_asked_for():
+    with pytest.raises(KeyfoldError, match="--why is empty"):
+        Author("me", " ")

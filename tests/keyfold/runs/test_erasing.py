@@ -1,4 +1,4 @@
-"""A person's rows, erased wherever they are; and named keys, corrected or removed. Without Spark but for its reader."""
+"""A person's rows, erased wherever they are: deleted from what came, and left out of what is computed again."""
 
 import json
 
@@ -6,15 +6,16 @@ import polars as pl
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
+from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import create_table
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file
 from keyfold.lakehouse.row_erasure import erase_rows, erased_rows, forget
+from keyfold.runs.erasing import Erasure, erase
 from keyfold.state.changing.audit import Author, digest
-from keyfold.state.changing.editing import Edit, edit_state
-from keyfold.state.erasure.erasing import Erasure, erase
+from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.stream import Stream
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks, windows
 
@@ -66,17 +67,18 @@ def test_a_person_is_erased_from_state_tables_events_and_history_and_all_counts_
     run_job(lakehouse, job, runners=spark)
     land(("evangeline", 33), ("ann", 34))
     assert files_that_hold(lakehouse, "evangeline")
-    counted = erase(spark, lakehouse, CLICKS, [job], EVA, dry_run=True)
-    assert counted.rows == {"state of windows": 1, "windows": 2, "late.windows": 1, "events.clicks": 5}
+    counted = erase(lakehouse, CLICKS, [job], EVA, dry_run=True, runners=spark)
+    assert (counted.rows, counted.jobs, counted.runs) == ({"events.clicks": 5}, ("windows",), ())
     assert files_that_hold(lakehouse, "evangeline")
-    erased = erase(spark, lakehouse, CLICKS, [job], EVA)
-    assert (erased.rows, erased.generations, erased.sums) == (counted.rows, {"windows": "generation-0002"}, ())
+    erased = erase(lakehouse, CLICKS, [job], EVA, runners=spark)
+    assert (erased.rows, [run.generation for run in erased.runs]) == (counted.rows, ["generation-0002"])
     assert files_that_hold(lakehouse, "evangeline") == []
-    assert rows("windows") == [("ann", minutes(0), 1)]
+    # All others are counted as if evangeline had never been; the event that was late is not, since all are read at once.
+    assert rows("windows") == [("ann", minutes(0), 2)]
+    assert check_conservation(spark, lakehouse, job).balanced
     summary = run_job(lakehouse, job, Incremental(advance_to=minutes(90)), runners=spark)
-    assert summary.counts.events == 1
-    assert rows("windows") == [("ann", minutes(0), 1), ("ann", minutes(30), 1), ("bob", minutes(30), 1)]
-    assert (summary.totals.events, summary.totals.open_events, len(rows("late.windows"))) == (4, 0, 1)
+    assert rows("windows") == [("ann", minutes(0), 2), ("ann", minutes(30), 1), ("bob", minutes(30), 1)]
+    assert (summary.totals.events, summary.totals.open_events, len(rows("late.windows"))) == (4, 0, 0)
     assert erased_rows(lakehouse.events("clicks")) == 5
     audited = pl.read_delta(str(lakehouse.monitoring("edits"))).row(0, named=True)
     assert (audited["who"], audited["why"], audited["what"]) == (BY.who, BY.why, "erased")
@@ -87,10 +89,9 @@ def test_a_person_is_erased_from_state_tables_events_and_history_and_all_counts_
 @pytest.mark.parametrize(
     "point",
     [
-        "seed: staged",
         "erasure: files written",
         "erasure: committed",
-        "seed: tables carried",
+        "generation: born",
         "done: after",
         "generation: before it goes live",
         "generation: live",
@@ -103,9 +104,10 @@ def test_an_erasure_that_was_cut_off_is_finished_by_the_same_call(
     job = windows()
     land(("ann", 1), ("evangeline", 2), ("bob", 31), ("evangeline", 32))
     run_job(lakehouse, job, runners=spark)
-    cut_power(point, lambda: erase(spark, lakehouse, CLICKS, [job], EVA), count)
-    erase(spark, lakehouse, CLICKS, [job], EVA)
+    cut_power(point, lambda: erase(lakehouse, CLICKS, [job], EVA, runners=spark), count)
+    erase(lakehouse, CLICKS, [job], EVA, runners=spark)
     assert files_that_hold(lakehouse, "evangeline") == []
+    assert check_conservation(spark, lakehouse, job).balanced
     summary = run_job(lakehouse, job, Incremental(advance_to=minutes(90)), runners=spark)
     assert rows("windows") == [("ann", minutes(0), 1), ("bob", minutes(30), 1)]
     assert (summary.totals.events, summary.totals.open_events) == (2, 0)
@@ -115,37 +117,31 @@ def test_an_erased_table_keeps_its_other_rows_and_no_old_version(spark, lakehous
     land(("ann", 1), ("evangeline", 2))
     land(("evangeline", 3))
     table = lakehouse.events("clicks")
-    assert erase_rows(table, pl.col("user") == "evangeline").rows == 2
-    assert erase_rows(table, pl.col("user") == "evangeline").rows == 0
+    assert erase_rows(table, pl.col("user") == "evangeline") == 2
+    assert erase_rows(table, pl.col("user") == "evangeline") == 0
     assert forget(table) == 2
     assert pl.read_delta(str(table))["user"].to_list() == ["ann"]
     assert len(list(table.glob("*.parquet"))) == 1
 
 
-def test_a_key_s_state_is_corrected_and_what_was_done_is_written_down(spark, lakehouse, land, rows, minutes):
-    land(("ann", 1), ("bob", 2))
+def test_a_value_is_found_by_what_it_says_and_not_by_how_it_is_written(spark, lakehouse, land, rows, minutes):
+    land(("eva", 1), ("evangeline", 2), ("Eva", 3), ("eva ", 31))
     run_job(lakehouse, windows(), runners=spark)
-    edit = Edit(("ann",), {"clicks": "clicks + 41"}, BY)
-    shown = edit_state(spark, lakehouse, windows(), edit, dry_run=True)
-    assert (shown.generation, shown.rows_after["clicks"].to_list()) == (None, [42])
-    edited = edit_state(spark, lakehouse, windows(), edit)
-    assert (edited.generation, edited.rows_before["clicks"].to_list()) == ("generation-0002", [1])
+    erased = erase(lakehouse, CLICKS, [windows()], Erasure({"user": ["eva"]}, BY), runners=spark)
+    assert erased.rows == {"events.clicks": 1}
     run_job(lakehouse, windows(), Incremental(advance_to=minutes(90)), runners=spark)
-    assert rows("windows") == [("ann", minutes(0), 42), ("bob", minutes(0), 1)]
-    audited = pl.read_delta(str(lakehouse.monitoring("edits"))).row(0, named=True)
-    assert (audited["what"], audited["generation"]) == ("corrected", "generation-0002")
-    assert json.loads(audited["keys"]) == [{"user": "ann"}]
+    assert [user for user, *_ in rows("windows")] == ["Eva", "eva ", "evangeline"]
 
 
-def test_a_key_s_state_is_removed(spark, lakehouse, land, rows, minutes):
-    land(("ann", 1), ("bob", 2))
-    run_job(lakehouse, windows(), runners=spark)
-    edit_state(spark, lakehouse, windows(), Edit(("ann",), {}, BY))
-    summary = run_job(lakehouse, windows(), Incremental(advance_to=minutes(90)), runners=spark)
-    assert rows("windows") == [("bob", minutes(0), 1)]
-    assert summary.totals.events == 1
-
-
-def test_who_and_why_are_asked_for():
-    with pytest.raises(KeyfoldError, match="--why is empty"):
-        Author("me", " ")
+def test_a_seed_would_be_lost_so_the_way_on_is_told_first(spark, lakehouse, land, tmp_path):
+    land(("ann", 1), ("evangeline", 2))
+    seed = tmp_path / "seed.jsonl"
+    seed.write_text('{"ann":{"window":"2026-01-01T00:00:00Z","clicks":5,"deadline":"2026-01-01T00:10:00Z"}}')
+    bootstrap(spark, lakehouse, windows(), Bootstrap(str(seed), read_from="latest"))
+    for is_tried in (True, False):
+        with pytest.raises(KeyfoldError, match=r"began with state from .*seed.jsonl.*--full-refresh"):
+            erase(lakehouse, CLICKS, [windows()], EVA, dry_run=is_tried, runners=spark)
+    assert files_that_hold(lakehouse, "evangeline")
+    run_job(lakehouse, windows(), FullRefresh(), runners=spark)
+    erase(lakehouse, CLICKS, [windows()], EVA, runners=spark)
+    assert files_that_hold(lakehouse, "evangeline") == []

@@ -1,42 +1,34 @@
-"""Erase all rows with given values in a stream's columns, in every state, table and record of the lakehouse.
+"""Erase all rows with given values in a stream's columns, and everything that jobs have made of them.
 
-Each job that reads the stream, directly or through other jobs, gets a new generation without these rows. All of them go live in
-one step. Then the rows are erased from the quarantine and the event table, and at last from the
-tables' histories. An interrupted erasure is completed by the same call.
+The rows are deleted from the event table and the quarantine. Then each job that reads the stream, directly or through other
+jobs, reads all events that are left into a new generation. All of these go live in one step, and the old ones are removed. So
+nothing is searched in states and tables: what is derived from an erased row is computed again without it.
 
-Sums that a job has computed without keeping the columns cannot be corrected. They stay, and the report names them.
+The same call completes an interrupted erasure: it refreshes the jobs also if no row is left to delete.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from keyfold.errors import InvalidData, KeyfoldError
 from keyfold.ingestion.ingest_settings import REBUILD
 from keyfold.ingestion.inspection import is_unfinished
-from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.job_chains import in_order, made_of
 from keyfold.keyed.plans.inputs import input_tables
+from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse, exclusive, read_json
 from keyfold.lakehouse.row_erasure import forget
 from keyfold.privacy import MASK
+from keyfold.runners import Runners
+from keyfold.runs.chains import published_runs, refresh_together
+from keyfold.runs.jobs import JobRun
 from keyfold.state.changing.audit import Author, digest, mask_keys, record_edit, texts_that_hold
 from keyfold.state.changing.promoting import remove_other_generations
-from keyfold.state.changing.state_rewriting import last_batch
-from keyfold.state.erasure.erasing_ingest import (
-    Unsearchable,
-    Values,
-    erase_in_ingest,
-    forget_in_ingest,
-    typed_values,
-    unsearchable,
-)
-from keyfold.state.erasure.erasing_jobs import erase_in_jobs
-from keyfold.state.erasure.tracing import Trace
+from keyfold.state.erasure import Unsearchable, Values, erase_in_ingest, forget_in_ingest, typed_values, unsearchable
 from keyfold.stream import Stream
 from keyfold.stream.sharing import check_sharing
 
@@ -62,28 +54,25 @@ class Erased:
 
     Attributes:
         stream: name of the stream.
-        rows: number of erased rows by place: `state of JOB`, the name of a table, `events.STREAM`, `quarantine.STREAM`,
-            `aside/FOLDER/events` and `/quarantine`, `names of landing files`, and `keys in monitoring.edits`.
-        sums: tables and states that do not have the columns, and may have sums over erased events.
-        summed_up_by: the jobs of these, each after all jobs that it reads; a refresh computes them without the erased events.
+        rows: number of deleted rows by place: `events.STREAM`, `quarantine.STREAM`, `aside/FOLDER/events` and `/quarantine`,
+            `names of landing files`, and `keys in monitoring.edits`.
+        jobs: the jobs that are computed again, each after all jobs that it reads.
+        runs: their refreshes; none of a dry run.
         unsearchable: quarantined lines that cannot be parsed; they stay unless `remove_unsearchable`.
-        generations: the live generations, by job.
         files_deleted: number of deleted files of the tables' histories.
-        not_touched: places outside of the tables that a person should check.
+        not_searched: places outside of the tables that a person should check.
     """
 
     stream: str
     rows: dict[str, int]
-    sums: tuple[str, ...]
-    summed_up_by: tuple[str, ...]
+    jobs: tuple[str, ...]
+    runs: tuple[JobRun, ...]
     unsearchable: Unsearchable
-    generations: dict[str, str]
     files_deleted: int
-    not_touched: tuple[str, ...] = field(default=())
+    not_searched: tuple[str, ...]
 
 
 def erase(
-    spark: Any,
     lakehouse: Lakehouse,
     stream: Stream,
     jobs: Sequence[KeyedJob],
@@ -91,10 +80,13 @@ def erase(
     *,
     sharing: Sequence[Stream] = (),
     dry_run: bool = False,
+    options: RunOptions | None = None,
+    runners: Runners | None = None,
 ) -> Erased:
     """Erase rows of a stream everywhere in the lakehouse; see the module's documentation.
 
     Args:
+        lakehouse, options, runners: as in `keyfold.run`.
         jobs: every job of the project that has run, with the parameters of its live generation. Jobs that do not read the
             stream are not changed.
         erasure: the values, and who erases them and why.
@@ -103,15 +95,19 @@ def erase(
         dry_run: only count.
 
     Raises:
-        KeyfoldError: the stream has no such column, a value does not fit its type, a run was interrupted, or a run has locked
-            the stream or a job.
+        KeyfoldError: the stream has no such column, a value does not fit its type, a job was seeded with state that a refresh
+            would lose, a run was interrupted, or a run has locked the stream or a job.
+
+    Example:
+        >>> jobs = [ride_summaries()]  # doctest: +SKIP
+        >>> eva = Erasure({"ride_id": ["ride-17"]}, Author("dpo@example.org", "request 17"))  # doctest: +SKIP
+        >>> erase(lakehouse, RIDE_POINTS, jobs, eva, dry_run=True).rows  # doctest: +SKIP
+        {'events.ride_points': 4}
     """
-    values, of_stream = _values(stream, erasure.values), f"events.{stream.name}"
-    direct = {job.name for job in jobs if of_stream in input_tables(lakehouse, job)}
-    chain = direct | made_of(direct, jobs)
-    jobs = in_order([job for job in jobs if job.name in chain])
-    trace = Trace(of_stream, stream.schema, values.wanted, jobs)
+    values = _values(stream, erasure.values)
+    jobs = readers_of(lakehouse, stream, jobs)
     names = sorted(one.name for one in check_sharing(sharing or [stream]))
+    deleted, summaries, runs = 0, list[RunSummary](), list[JobRun]()
     with ExitStack() as locks:
         if not dry_run:
             # Lock all of them: a run in between could read erased rows, or write them again.
@@ -120,15 +116,13 @@ def erase(
             for job in jobs:
                 locks.enter_context(exclusive(lakehouse.job(job.name), f"job {job.name}"))
         for name in names:
-            if is_unfinished(lakehouse, name) or (lakehouse.ingest(name) / REBUILD).exists():
-                raise KeyfoldError(f"the last ingest of {name} was cut off; run it once first: `keyfold ingest {name}`")
-        live = [(job, one, last_batch(job, one)) for job in jobs if (one := live_generation(lakehouse, job.name))]
-        rows, generations = erase_in_jobs(spark, lakehouse, live, trace, dry_run=dry_run)
+            check_is_ingested(lakehouse, name)
+        for job in jobs:
+            check_can_be_replayed(lakehouse, job)
         # Before `erase_in_ingest`, which may remove these lines.
         unsearchable_lines = unsearchable(lakehouse, stream, values)
-        rows["keys in monitoring.edits"] = mask_keys(
-            lakehouse, erasure.values, not_of=_other_jobs(lakehouse, stream), dry_run=dry_run
-        )
+        others = [job for job, reads in _reads_stream(lakehouse, stream).items() if not reads]
+        rows = {"keys in monitoring.edits": mask_keys(lakehouse, erasure.values, not_of=others, dry_run=dry_run)}
         rows |= erase_in_ingest(
             lakehouse,
             stream,
@@ -137,37 +131,72 @@ def erase(
             remove_unsearchable=erasure.remove_unsearchable,
             dry_run=dry_run,
         )
-        deleted = 0
+        rows = {name: count for name, count in rows.items() if count}
         if not dry_run:
-            for job, _, _ in live:
-                # Old generations and branches have the rows too, and could be promoted.
-                remove_other_generations(lakehouse, job.name, branches=True)
-                generation = _live_now(lakehouse, job)
-                deleted += sum(forget(generation.table(table.name)) for table in job.tables)
-                generation.record_checksums()
+            summaries = refresh_together(
+                lakehouse, jobs, options or RunOptions(), runners or Runners.from_environment()
+            )
+            for job in jobs:
+                deleted += _forget_before(lakehouse, job)
             deleted += forget_in_ingest(lakehouse, stream, names)
-    rows = {name: count for name, count in rows.items() if count}
-    sums = list(_sums(live, trace))
     if not dry_run:
-        record_edit(
-            lakehouse,
-            erasure.author,
-            what="erased",
-            of=stream.name,
-            generation=None,
-            keys=_described(stream, erasure.values),
-            rows=json.dumps(rows),
-        )
+        runs = published_runs(lakehouse, jobs, summaries)
+        described = _described(stream, erasure.values)
+        author, of = erasure.author, stream.name
+        record_edit(lakehouse, author, what="erased", of=of, generation=None, keys=described, rows=json.dumps(rows))
     return Erased(
         stream=stream.name,
         rows=rows,
-        sums=tuple(f"{name} ({why})" if why else name for name, why, _ in sums),
-        summed_up_by=tuple(dict.fromkeys(job for _, _, job in sums)),
+        jobs=tuple(job.name for job in jobs),
+        runs=tuple(runs),
         unsearchable=unsearchable_lines,
-        generations=generations,
         files_deleted=deleted,
-        not_touched=tuple(_untouched_places(lakehouse, stream, jobs, erasure.values)),
+        not_searched=tuple(_not_searched(lakehouse, stream, jobs, erasure.values)),
     )
+
+
+def readers_of(lakehouse: Lakehouse, stream: Stream, jobs: Sequence[KeyedJob]) -> list[KeyedJob]:
+    """Return the jobs with a live generation that read a stream, directly or through others, each after those it reads."""
+    live = [job for job in jobs if live_generation(lakehouse, job.name) is not None]
+    direct = {job.name for job in live if f"events.{stream.name}" in input_tables(lakehouse, job)}
+    names = direct | made_of(direct, live)
+    return in_order([job for job in live if job.name in names])
+
+
+def check_is_ingested(lakehouse: Lakehouse, stream: str) -> None:
+    """Check that no ingest of a stream was cut off.
+
+    Raises:
+        KeyfoldError: it was.
+    """
+    if is_unfinished(lakehouse, stream) or (lakehouse.ingest(stream) / REBUILD).exists():
+        raise KeyfoldError(
+            f"the last ingest of {stream} was cut off; run it once first: `{lakehouse.command('ingest', stream)}`"
+        )
+
+
+def check_can_be_replayed(lakehouse: Lakehouse, job: KeyedJob) -> None:
+    """Check that a refresh of a job loses nothing that is not in its inputs.
+
+    Raises:
+        KeyfoldError: it was seeded with state from elsewhere.
+    """
+    origin = _live(lakehouse, job).origin
+    if origin is not None and (origin.how == "bootstrap" or origin.events_skipped):
+        raise KeyfoldError(
+            f"job {job.name} began with state from {origin.what}, which a refresh does not have. Take the rows out of that "
+            f"source, give the seed up with `{lakehouse.command('run', job.name, '--full-refresh')}`, repeat this command, and "
+            f"then seed the job again with `keyfold state bootstrap`"
+        )
+
+
+def _forget_before(lakehouse: Lakehouse, job: KeyedJob) -> int:
+    """Remove all that a job had before its refresh: older generations and branches, and files of its tables' older versions."""
+    remove_other_generations(lakehouse, job.name, branches=True)
+    generation = _live(lakehouse, job)
+    deleted = sum(forget(generation.table(table.name)) for table in job.tables)
+    generation.record_checksums()
+    return deleted
 
 
 def _values(stream: Stream, values: Mapping[str, Sequence[str]]) -> Values:
@@ -188,23 +217,13 @@ def _described(stream: Stream, values: Mapping[str, Sequence[str]]) -> str:
     )
 
 
-def _sums(live: Sequence[tuple[KeyedJob, Generation, KeyedDone]], trace: Trace) -> Iterator[tuple[str, str, str]]:
-    """Yield the tables and states without the columns: each with the columns that depend on them, and its job."""
-    for job, _, _ in live:
-        schemas = {f"state of {job.name}": job.state, **{table.name: table.schema for table in job.tables}}
-        for name, schema in schemas.items():
-            if trace.where(job.name, schema) is None:
-                made = trace.made_of_them(job.name, schema)
-                yield name, f"{', '.join(made)}: made of {', '.join(trace.columns)}" if made else "", job.name
-
-
-def _live_now(lakehouse: Lakehouse, job: KeyedJob) -> Generation:
+def _live(lakehouse: Lakehouse, job: KeyedJob) -> Generation:
     live = live_generation(lakehouse, job.name)
-    assert live is not None  # noqa: S101 - the job is locked, and had a live generation
+    assert live is not None  # noqa: S101 - `readers_of` gives jobs with a live generation
     return live
 
 
-def _made_of_stream(lakehouse: Lakehouse, stream: Stream) -> dict[str, bool]:
+def _reads_stream(lakehouse: Lakehouse, stream: Stream) -> dict[str, bool]:
     """Return for each job that has run whether it reads the stream, also for jobs that are no longer in the project."""
     records = [read_json(record) for record in sorted(lakehouse.home.glob("jobs/*/generation-*/generation.json"))]
     tables, size = {f"events.{stream.name}"}, 0
@@ -215,20 +234,19 @@ def _made_of_stream(lakehouse: Lakehouse, stream: Stream) -> dict[str, bool]:
     return {record["job"]: bool(tables.intersection(record["input_ids"])) for record in records}
 
 
-def _other_jobs(lakehouse: Lakehouse, stream: Stream) -> list[str]:
-    return [job for job, is_made_of_it in _made_of_stream(lakehouse, stream).items() if not is_made_of_it]
-
-
-def _untouched_places(
+def _not_searched(
     lakehouse: Lakehouse, stream: Stream, jobs: Sequence[KeyedJob], values: Mapping[str, Sequence[str]]
 ) -> Iterator[str]:
     known = {job.name for job in jobs}
-    for job, is_made_of_it in _made_of_stream(lakehouse, stream).items():
-        if is_made_of_it and job not in known:
+    for job, reads_it in _reads_stream(lakehouse, stream).items():
+        if reads_it and job not in known:
             yield (
-                f"{lakehouse.job(job)}: the job is not in the project any more, or has nothing live, and its state and tables "
-                "were not searched; remove the folder if nobody needs it"
+                f"{lakehouse.job(job)}: the job is not in the project any more, or has nothing live, and was not computed again; "
+                "remove the folder, and its tables, if nobody needs them"
             )
+    for job in jobs:
+        for name, lookup in job.lookups.items():
+            yield f"{lookup.path}, which job {job.name} reads as {name}: remove the rows there; the job reads it again"
     if (former := lakehouse.home / "open").is_dir():
         yield f"{former}: tables of open keys of an earlier version of Keyfold, which nothing reads; remove the folder"
     if entries := texts_that_hold(lakehouse, values):

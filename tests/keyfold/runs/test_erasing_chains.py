@@ -6,16 +6,14 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from keyfold import Input, JobParameters, JobTemplate, KeyedJob, Step
-from keyfold.errors import KeyfoldError
+from keyfold import Input, KeyedJob, Step
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.lakehouse.files import remove_tree
-from keyfold.runs import refresh_all
+from keyfold.runs.erasing import Erasure, erase
 from keyfold.state.changing.audit import Author
-from keyfold.state.erasure.erasing import Erasure, erase
 from tests.keyfold.keyed.test_jobs_on_jobs import CLICKS, DAILY, HOUR, HOURLY, NOON, TIME, Site
-from tests.keyfold.state.erasure.test_erasing import files_that_hold
+from tests.keyfold.runs.test_erasing import files_that_hold
 from tests.keyfold.state.local_state import frames_of_state
 from tests.lake import Lake
 
@@ -53,7 +51,6 @@ END = NOON + timedelta(days=40)
 PEOPLE = summed("people", DAILY.table(), ("who",), pa.schema([WHO, AT, COUNT]), who=pl.col("user"))
 HOURS = summed("hours", HOURLY.table(), ("hour",), pa.schema([AT, COUNT]))
 CHAIN = (HOURLY, DAILY, PEOPLE, HOURS)
-TEMPLATES = {job.name: JobTemplate(job.name, JobParameters, lambda _, job=job: job) for job in CHAIN}
 CAME = [
     [("ann", 0), ("evangeline", 1), ("evangeline", 70), ("ann", 200)],
     [("evangeline", 2), ("evangeline", 60 * 30), ("ann", 60 * 31), ("evangeline", 60 * 60)],
@@ -110,45 +107,39 @@ def holding(site):
 
 
 def erased(site, **settings):
-    return erase(site.spark, site.lakehouse, CLICKS, CHAIN[::-1], EVA, **settings)
+    return erase(site.lakehouse, CLICKS, CHAIN[::-1], EVA, runners=site.spark, **settings)
 
 
-def without_sums(tables):
-    return {name: rows for name, rows in tables.items() if name != "hours"}
+def balanced(site):
+    return [assert_nothing_lost(site.spark, site.lakehouse, job) for job in CHAIN]
 
 
 def test_a_person_is_erased_all_down_the_chain_which_goes_on_as_if_there_had_been_none(site, without_eva):
     planned = erased(site, dry_run=True)
-    assert set(planned.rows) >= {"events.clicks", "hourly", "late.hourly", "daily", "state of people"}
+    assert (planned.rows, planned.jobs[0], set(planned.jobs)) == (
+        {"events.clicks": 5},
+        "hourly",
+        {job.name for job in CHAIN},
+    )
     assert holding(site)
     done = erased(site)
     assert done.rows == planned.rows
     assert holding(site) == []
-    assert done.generations == dict.fromkeys(("hourly", "daily", "people", "hours"), "generation-0002")
-    counted = [assert_nothing_lost(site.spark, site.lakehouse, job) for job in CHAIN]
-    assert [one.events_read > 0 for one in counted] == [True, False, False, False]
-    assert [one.by_producer for one in counted] == [{}, *({"rows": (rows, rows)} for rows in (3, 2, 3))]
-    assert (done.sums, done.summed_up_by) == (("state of hours", "hours", "late.hours"), ("hours",))
-    assert without_sums(played_on(site)) == without_sums(without_eva)
+    assert {run.job: run.generation for run in done.runs} == dict.fromkeys(planned.jobs, "generation-0002")
+    assert [one.events_read > 0 for one in balanced(site)] == [True, False, False, False]
+    assert played_on(site) == without_eva
     assert erased(site).rows == {}
-
-
-def test_a_refresh_of_what_was_summed_up_leaves_no_trace(site, without_eva):
-    assert [
-        run.job for run in refresh_all(site.lakehouse, erased(site).summed_up_by, TEMPLATES, runners=site.spark)
-    ] == ["hours"]
-    assert played_on(site)["hours"] == without_eva["hours"]
 
 
 @pytest.mark.parametrize(
     ("point", "count"),
     [
-        ("seed: tables carried", 2),
+        ("erasure: files written", 1),
+        ("erasure: committed", 1),
         ("done: after", 3),
         ("together: announced", 2),
         ("together: decided", 1),
         ("together: settled", 1),
-        ("erasure: committed", 3),
     ],
 )
 def test_an_erasure_down_the_chain_that_was_cut_off_is_finished_by_the_same_call(
@@ -157,18 +148,13 @@ def test_an_erasure_down_the_chain_that_was_cut_off_is_finished_by_the_same_call
     assert cut_power(point, lambda: erased(site), count)
     erased(site)
     assert holding(site) == []
-    assert without_sums(played_on(site)) == without_sums(without_eva)
+    assert balanced(site)
+    assert played_on(site) == without_eva
 
 
-def test_a_consumer_that_is_behind_is_asked_to_run_first(site):
+def test_a_consumer_that_is_behind_reads_what_is_left(site, without_eva):
     site.click(*LATER)
     site.run(HOURLY)
-    assert erased(site, dry_run=True).rows
-    with pytest.raises(
-        KeyfoldError, match=r"job (hours|daily) has yet to read rows of hourly; run it once first: `keyfold run \1"
-    ):
-        erased(site)
-    for job in CHAIN:
-        site.run(job)
-    assert erased(site).rows
+    erased(site)
     assert holding(site) == []
+    assert balanced(site)

@@ -106,18 +106,17 @@ def erase_in_ingest(
     rows: dict[str, int] = {}
     for name, table in _quarantines(lakehouse, stream).items():
         if dry_run:
-            rows[name] = count_rows_of(table, lines).rows
+            rows[name] = count_rows_of(table, lines)
         else:
             file = pl.col("file").replace(_new_names(lakehouse, stream.name, table, holds))
-            rows[name] = erase_rows(table, lines, masked={"file": file}).rows
+            rows[name] = erase_rows(table, lines, masked={"file": file})
     rows[NAMES] = sum(
         _count_names(known, holds) if dry_run else known.rename(holds)
         for name in sharing
         for known in _known(lakehouse, name)
     )
-    # The event table last: a repeated call after a crash counts from it what jobs have read.
     for name, table in _event_tables(lakehouse, stream.name).items():
-        rows[name] = (count_rows_of if dry_run else erase_rows)(table, values.which).rows
+        rows[name] = (count_rows_of if dry_run else erase_rows)(table, values.which)
     return rows
 
 

@@ -1,1 +1,0 @@
-"""Erase values from all states, tables and records of a lakehouse."""
