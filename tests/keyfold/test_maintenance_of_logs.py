@@ -179,5 +179,5 @@ def test_what_a_branch_has_yet_to_read_outlives_maintenance(tmp_path):
     assert {path.name for path in table.glob("*.parquet")} >= before
     promote(site.lakehouse, "hourly", "again")
     assert site.run(HOURLY).counts.events == 3
-    site.run(HOURLY, Replay("a range", until=NOON + timedelta(hours=1)))
+    site.run(HOURLY, Replay("range", until=NOON + timedelta(hours=1)))
     assert maintain(site.lakehouse, MaintainedTable(EVENTS, table, time="at"), timedelta(0)).kept_for is None
