@@ -1,7 +1,7 @@
 """Compare ingest with Spark's own reading of the same files: `python -m benchmarks.ingest`.
 
 Both run in turn in one warm process, each in a new lakehouse. `ingest` validates, de-duplicates and commits 16 NDJSON files of
-ride points. `spark` reads them with a given schema and writes Delta, without validation or de-duplication.
+ride points. `spark` reads them with a given schema and writes Parquet, without validation or de-duplication.
 """
 
 import argparse
@@ -87,8 +87,8 @@ def ingest_files(spark: Runners, source: Path | KafkaTopic, rows: int, home: Pat
 
 def _spark(spark: Runners, landing: Path, rows: int, home: Path) -> None:
     table = str(home / "events")
-    spark.session.read.schema(_SCHEMA).json(str(landing)).write.format("delta").mode("append").save(table)
-    assert pl.scan_delta(table).select(pl.len()).collect().item() == rows  # noqa: S101
+    spark.session.read.schema(_SCHEMA).json(str(landing)).write.format("parquet").mode("append").save(table)
+    assert pl.scan_parquet(f"{table}/*.parquet").select(pl.len()).collect().item() == rows  # noqa: S101
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """`python -m benchmarks.jobs_on_spark [JOB …]`: compare jobs on Spark with a Spark SQL query for the same result.
 
-Both read the same Delta event table and write Delta, in turn, in one warm session. The slope between two sizes counts, since a
+Both read the same event table; Spark writes Parquet, in turn, in one warm session. The slope between two sizes counts, since a
 run's fixed costs (starting a stream, planning) are in both times and cancel out.
 """
 
@@ -108,14 +108,14 @@ def measure(spark: Runners, folder: Path, name: str, rows: int) -> tuple[float, 
     table = Lakehouse(folder / f"{name}-{rows}").events(job.stream.name)
     table.parent.mkdir(parents=True)
     MADE[job.stream.name](rows).write_delta(str(table))
-    spark.session.read.format("delta").load(str(table)).createOrReplaceTempView("events")
+    spark.session.read.parquet(str(table)).createOrReplaceTempView("events")
 
     def ours(home: Path) -> None:
         (home / "events").symlink_to(str(table.parent))
         run_job(Lakehouse(home), job, runners=spark)
 
     def native(home: Path) -> None:
-        spark.session.sql(NATIVE[name]).write.format("delta").save(f"{home}/native")
+        spark.session.sql(NATIVE[name]).write.format("parquet").save(f"{home}/native")
 
     found = by_turns({"ours": ours, "native": native}, folder, REPEAT)
     return found["ours"].best, found["native"].best

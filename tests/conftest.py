@@ -123,9 +123,6 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     two = {"spark.sql.shuffle.partitions": "2"}
     with ExitStack() as running:
         settings = SparkSettings(master="local[2]", conf=two)
-        if request.config.getoption("--bucket"):
-            # First: Java takes its way to the store from the environment that it starts in.
-            settings = settings.for_home(request.getfixturevalue("bucket_of_homes"))
         if request.config.getoption("--cluster"):
             cluster = running.enter_context(standalone_cluster(tmp_path_factory.mktemp("cluster")))
             # Workers import what tests hand to Spark as they import a user's own package.

@@ -38,7 +38,7 @@ home, end, *folders = sys.argv[1:]
 lakehouse = Lakehouse(home)
 job = build_job(RIDE_SUMMARIES, {"close": "complete", "watermark_delay": "30d"})
 settings = SparkSettings(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"})
-spark = build_session(settings.for_home(home))
+spark = build_session(settings)
 told = []
 
 def break_off(point):

@@ -37,7 +37,7 @@ _KINDS = {"int64": "bigint", "string": "string", "timestamp[us, tz=UTC]": "times
 
 
 def run_on_spark(spark: Runners, files: str, folder: str, number: int, files_a_batch: int) -> dict[str, Any]:
-    """Run a query over all files into a Delta table, without earlier state; totals are written as changes."""
+    """Run a query over all files into a table of Parquet files, without earlier state; totals are written as changes."""
     shutil.rmtree(folder, ignore_errors=True)
     session = spark.session.newSession()
     # Two partitions, as Keyfold has on two cores. RocksDB, since the state of joins does not fit into the heap.
@@ -55,11 +55,11 @@ def run_on_spark(spark: Runners, files: str, folder: str, number: int, files_a_b
     if number in _UPDATED:
 
         def changes(frame: DataFrame, _: int) -> None:
-            frame.write.format("delta").mode("append").save(f"{folder}/table")
+            frame.write.format("parquet").mode("append").save(f"{folder}/table")
 
         query = writer.foreachBatch(changes).start()
     else:
-        query = writer.format("delta").start(f"{folder}/table")
+        query = writer.format("parquet").start(f"{folder}/table")
     query.awaitTermination()
     state = sum(one.stat().st_size for one in Path(folder, "checkpoint", "state").rglob("*.*") if one.is_file())
     return {"state_bytes": state, "batches": [len(query.recentProgress)]}

@@ -1,6 +1,6 @@
 """`python -m benchmarks.scale.beside_stock [--keys 10000000] [--events 1000]`: the cells' job with stock `transformWithState`.
 
-In Python, with a value state per key, RocksDB with changelog checkpoints, and a Delta table as sink. It begins with full
+In Python, with a value state per key, RocksDB with changelog checkpoints, and Parquet files as sink. It begins with full
 state by Spark's `initialState`, which takes minutes. Each batch is a file. As in the cells, the first two batches do not
 count, and processor seconds are those of all processes.
 """
@@ -80,7 +80,7 @@ def _measure(spark: Runners, folder: Path, keys: int, events: int, batches: int)
     walls, used, sizes, known = [time.monotonic()], [processor_seconds(os.getpid())], [0], set[str]()
 
     def on_batch(rows: DataFrame, number: int) -> None:
-        rows.write.format("delta").mode("append").save(str(folder / "out"))
+        rows.write.format("parquet").mode("append").save(str(folder / "out"))
         walls.append(time.monotonic())
         used.append(processor_seconds(os.getpid()))
         sizes.append(_new_bytes(folder / "checkpoint", known))

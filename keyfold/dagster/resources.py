@@ -3,7 +3,7 @@
 KEYFOLD_HOME     the lakehouse directory; default: `.keyfold` in the working directory
 KEYFOLD_RUNNER   auto, local or spark; KEYFOLD_LOCAL_BELOW: planned bytes below which `auto` needs no Spark
 KEYFOLD_ENV      a row of `ENVIRONMENTS`; default: `local`
-KEYFOLD_SPARK_*  MASTER, PACKAGES, SHIP and CONF override that row; see `SparkSettings.from_environment`. CONF may contain
+KEYFOLD_SPARK_*  MASTER, SHIP and CONF override that row; see `SparkSettings.from_environment`. CONF may contain
                  secrets, so Dagster gets only the variable's name and reads its value when a run begins
 """
 
@@ -40,7 +40,7 @@ SPARK_CONF_VARIABLE = "KEYFOLD_SPARK_CONF"
 
 
 class SparkResource(PySparkResource):
-    """Extends dagster-pyspark's resource by checked settings and packages, and by a session that starts only if it is needed.
+    """Extends dagster-pyspark's resource by checked settings, and by a session that starts only if it is needed.
 
     It provides `keyfold.Runners`, whose session all steps of a run share (in-process executor); `runners.session` is a plain
     `SparkSession`. The session is stopped after the run only if the run started it. A run in a process that already has a
@@ -65,9 +65,6 @@ class SparkResource(PySparkResource):
     )
     master: str = Field(default="local[*]", description="local[4], local[*], spark://host:7077, yarn, k8s://…")
     app_name: str = Field(default="keyfold", description="The application's name in the Spark UI")
-    packages: list[str] = Field(
-        default_factory=list, description="Maven coordinates, group:artifact:version, besides Delta's"
-    )
     ship: list[str] = Field(
         default_factory=list,
         description="Import names of further Python packages to ship to a cluster's workers, besides keyfold and the project",
@@ -90,7 +87,6 @@ class SparkResource(PySparkResource):
             further_config=further_config,
             master=settings.master,
             app_name=settings.app_name,
-            packages=list(settings.packages),
             ship=list(settings.ship),
         )
 
@@ -111,7 +107,6 @@ class SparkResource(PySparkResource):
         return SparkSettings(
             master=self.master,
             app_name=self.app_name,
-            packages=tuple(self.packages),
             ship=tuple(self.ship),
             conf={**self.spark_config, **further, **self.for_run},
         )
@@ -167,12 +162,10 @@ def resources_from(environment: Mapping[str, str] = os.environ) -> dict[str, dg.
     settings = SparkSettings(
         master=given.master if environment.get("KEYFOLD_SPARK_MASTER") else base.master,
         app_name=base.app_name,
-        packages=(*base.packages, *given.packages),
         conf=base.conf,
         ship=(*base.ship, *given.ship),
     )
     home = lakehouse_home(environment)
-    settings = settings.for_home(home)
     check_target(settings.master, {**base.conf, **given.conf}, home, environment)
     runners = Runners.from_environment(environment=environment)
     further = dg.EnvVar(SPARK_CONF_VARIABLE) if environment.get(SPARK_CONF_VARIABLE) else ""

@@ -15,7 +15,7 @@ from keyfold.ingestion.sources.files import Landing, Listing, list_files
 from keyfold.ingestion.sources.kafka.offsets import TopicState
 from keyfold.ingestion.sources.kafka.topic import PAUSE, KafkaTopic, is_unreachable, topic_state
 from keyfold.lakehouse import Lakehouse
-from keyfold.session.gateway import check_java
+from keyfold.runners import Runners
 from keyfold.storage.place import local_path
 from keyfold.stream import Stream
 
@@ -31,6 +31,7 @@ def follow_landing(
     streams: Sequence[Stream],
     landing: Landing | None,
     ingest: Callable[[Landing], list[IngestSummary]],
+    runners: Runners,
     *,
     settle: timedelta,
     every: timedelta,
@@ -45,6 +46,7 @@ def follow_landing(
         streams: all streams that share the landing, its own first.
         landing: the folder or topic; None for the streams' landing folder.
         ingest: ingests everything new in the folder or topic; called under the locks of the streams' ingest.
+        runners: those of the ingest.
         settle: time since the last change after which a file is complete.
         every: interval between checks of the folder or topic.
         stop: event that ends the ingest.
@@ -88,7 +90,7 @@ def follow_landing(
             if stop.wait(every.total_seconds() if away_since is None else PAUSE):
                 break
             # While waiting, nothing calls Java, so that its end would go unnoticed.
-            check_java()
+            runners.check_alive()
     return summed
 
 

@@ -140,7 +140,7 @@ class Runners:
 
     def _can_start(self) -> bool:
         """Whether a session can be started: without Java, no session of this machine can."""
-        return bool(os.environ.get("JAVA_HOME") or shutil.which("java"))
+        return self._settings.is_connect or bool(os.environ.get("JAVA_HOME") or shutil.which("java"))
 
     def __enter__(self) -> Self:
         return self

@@ -43,7 +43,7 @@ class SparkRunner:
         with suppress(PySparkException, AttributeError, NotImplementedError):
             context = self._session.sparkContext
         # A client of Spark Connect cannot ask for the number of cores.
-        return context.defaultParallelism if context else int(self._session.conf.get(_SHUFFLE_PARTITIONS) or 2)
+        return context.defaultParallelism if context else int(self._session.conf.get(_LEAVES, None) or _BY_DEFAULT)
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """As `Runner.map`."""
@@ -93,7 +93,8 @@ class SparkRunner:
         return False
 
 
-_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+_LEAVES = "spark.sql.leafNodeDefaultParallelism"
+_BY_DEFAULT = 8
 
 
 def _in_worker(function: OnBatches) -> OnBatches:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
 
@@ -19,6 +20,7 @@ from keyfold.runners import Runners
 from keyfold.runs.health import samples_of_ingest, served
 from keyfold.runs.reporting import reported, written_by_ingest
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_ingest
+from keyfold.session.finishing import batches_are_finished
 from keyfold.stream import Stream
 from keyfold.stream.sharing import check_sharing
 
@@ -60,7 +62,7 @@ def ingest_continuously(
         >>> stop = threading.Event()
         >>> keyfold.ingest_continuously(lakehouse, STREAMS["rides"], stop=stop)  # doctest: +SKIP
     """
-    streams = check_sharing(sharing or [stream])
+    streams, runners = check_sharing(sharing or [stream]), runners or Runners.from_environment()
 
     def record() -> None:
         for one in streams:
@@ -79,13 +81,14 @@ def ingest_continuously(
         maintenance.after_batch()
 
     with (
+        batches_are_finished() if stop else nullcontext(),
         maintenance,
         served(metrics, lambda: samples_of_ingest(lakehouse, stream.name)),
         reported(lambda: written_by_ingest(lakehouse, streams), on_warning),
     ):
         ingest = partial(
             ingest_under_lock,
-            runners or Runners.from_environment(),
+            runners,
             lakehouse,
             streams,
             settle=settle,
@@ -94,6 +97,6 @@ def ingest_continuously(
         )
         stop = stop or threading.Event()
         summaries = follow_landing(
-            lakehouse, streams, landing, ingest, settle=settle, every=every, stop=stop, on_outage=on_warning
+            lakehouse, streams, landing, ingest, runners, settle=settle, every=every, stop=stop, on_outage=on_warning
         )
     return together(summaries, stream)

@@ -24,7 +24,7 @@ from keyfold.session.redaction import shown, without_secrets
 
 OLDEST_JAVA = 17
 
-FIXED_AT_LAUNCH = ("spark.driver.memory", "spark.jars.packages", "spark.jars.excludes")
+FIXED_AT_LAUNCH = ("spark.driver.memory", "spark.jars.packages")
 """Settings that Java reads at its start. A later session in the same process cannot change them."""
 
 

@@ -1,7 +1,6 @@
 """Collect the output of the Java process of Spark, and explain why it ended."""
 
 import os
-import re
 import threading
 import uuid
 from collections.abc import Sequence
@@ -58,19 +57,6 @@ class JavaOutput:
 
 def explained(lines: Sequence[str]) -> str:
     """Return an error message for the output of a Java process that ended before it was ready."""
-    text = "\n".join(lines)
-    if jars := sorted(set(re.findall(r"\[NOT FOUND +\] (\S+#\S+?;\S+?)!", text))):
-        return (
-            f"Spark could not get the jars of {', '.join(jars)}. If the local Maven repository (~/.m2/repository) has a "
-            "package's POM without its jar, Spark looks nowhere else: run `make setup` with Maven installed, or delete the "
-            "package's folder there"
-        )
-    if packages := sorted(set(re.findall(r":: (\S+#\S+;\S+): not found", text))):
-        return (
-            f"Spark could not get these packages: {', '.join(packages)}. It looks in the local Maven repository, then "
-            "on the network: check the coordinates and the connection; where Maven is installed, `make setup` fetches "
-            "them with it (KEYFOLD_SPARK_PACKAGES names further ones)"
-        )
     printed = [line for line in lines if line.strip() and not line.startswith("\tat ")]
     last = "\n".join(printed[-15:]) or "(none)"
     return f"Spark's Java process ended before it was ready. Its last output:\n{last}"

@@ -20,6 +20,13 @@ def running_session(settings: SparkSettings) -> Iterator[SparkSession]:
     Raises:
         KeyfoldError: a setting is wrong, Spark does not start, or its Java process ends.
     """
+    if settings.is_connect:
+        session = build_session(settings)
+        try:
+            yield session
+        finally:
+            session.stop()
+        return
     was_running = is_running()
     session = build_session(settings)
     with py4j_is_quiet():

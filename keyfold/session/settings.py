@@ -10,20 +10,12 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from keyfold.errors import Misconfigured
-from keyfold.session.packages import DELTA_PACKAGE, LEFT_OUT, S3_PACKAGES, s3a_conf
 from keyfold.session.redaction import SENSITIVE, secret_java_options
-from keyfold.session.targets import LOOPBACK, WHY_NOT_CONNECT, Target, cluster_defaults, target_of
+from keyfold.session.targets import LOOPBACK, Target, cluster_defaults, target_of
 
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
-_FIXED = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
-}
+_FIXED = {"spark.sql.session.timeZone": "UTC"}
 """Settings that results depend on. They cannot be changed."""
 
 _DEFAULTS = {
@@ -43,7 +35,6 @@ _DEFAULTS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     # Spark starts a second worker daemon for jobs without a SQL plan if this is set for the others, as it is by default.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
-    "spark.databricks.delta.snapshotPartitions": "2",
     # Hadoop ignores the process's umask and sets the modes of files itself.
     "spark.hadoop.fs.permissions.umask-mode": "077",
     # Otherwise Spark creates a folder spark-warehouse in the working directory.
@@ -71,9 +62,8 @@ _LOCAL_DEFAULTS = {
 }
 
 _MASTER = re.compile(
-    r"local|local\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\]|spark://[^\s,:/]+:\d+(,[^\s,:/]+:\d+)*|yarn|k8s://\S+"
+    r"local|local\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\]|spark://[^\s,:/]+:\d+(,[^\s,:/]+:\d+)*|yarn|k8s://\S+|sc://\S+"
 )
-_COORDINATES = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
 
 
 class SparkSettings(BaseModel):
@@ -82,11 +72,10 @@ class SparkSettings(BaseModel):
     # Pydantic's errors repeat the input, which may be a secret.
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    master: str = Field(default="local[*]", description="Spark master URL: local[N], spark://host:port, yarn, k8s://…")
-    app_name: str = Field(default="keyfold", min_length=1)
-    packages: tuple[str, ...] = Field(
-        default=(), description="Maven coordinates, group:artifact:version, besides Delta's"
+    master: str = Field(
+        default="local[*]", description="Spark master URL: local[N], spark://host:port, yarn, k8s://…, sc://host:port"
     )
+    app_name: str = Field(default="keyfold", min_length=1)
     conf: dict[str, str] = Field(default_factory=dict, description="Spark settings by name")
     ship: tuple[str, ...] = Field(
         default=(),
@@ -95,9 +84,9 @@ class SparkSettings(BaseModel):
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
-        """Read settings from KEYFOLD_SPARK_MASTER, _PACKAGES, _SHIP and _CONF, which are all optional.
+        """Read settings from KEYFOLD_SPARK_MASTER, _SHIP and _CONF, which are all optional.
 
-        _PACKAGES and _SHIP are separated by commas, _CONF by blanks: `spark.driver.memory=4g spark.ui.enabled=true`.
+        _SHIP is separated by commas, _CONF by blanks: `spark.driver.memory=4g spark.ui.enabled=true`.
 
         Raises:
             KeyfoldError: a value is not valid.
@@ -105,9 +94,8 @@ class SparkSettings(BaseModel):
         given: dict[str, object] = {}
         if master := environment.get("KEYFOLD_SPARK_MASTER"):
             given["master"] = master
-        for name in ("packages", "ship"):
-            if listed := environment.get(f"KEYFOLD_SPARK_{name.upper()}"):
-                given[name] = tuple(one.strip() for one in listed.split(",") if one.strip())
+        if ship := environment.get("KEYFOLD_SPARK_SHIP"):
+            given["ship"] = tuple(one.strip() for one in ship.split(",") if one.strip())
         if conf := environment.get("KEYFOLD_SPARK_CONF"):
             given["conf"] = parse_conf(conf)
         try:
@@ -121,22 +109,12 @@ class SparkSettings(BaseModel):
     @field_validator("master")
     @classmethod
     def _master_is_valid(cls, master: str) -> str:
-        if master.startswith("sc:"):
-            raise ValueError(WHY_NOT_CONNECT)
         if not _MASTER.fullmatch(master):
             raise ValueError(
                 f"{master!r} is not a Spark master: give local, local[4], local[*], spark://host:7077, "
-                "yarn or k8s://https://host:port"
+                "yarn, k8s://https://host:port or sc://host:port"
             )
         return master
-
-    @field_validator("packages")
-    @classmethod
-    def _packages_are_coordinates(cls, packages: tuple[str, ...]) -> tuple[str, ...]:
-        for package in packages:
-            if not _COORDINATES.fullmatch(package):
-                raise ValueError(f"{package!r} are not Maven coordinates: give group:artifact:version")
-        return packages
 
     @field_validator("ship")
     @classmethod
@@ -149,7 +127,7 @@ class SparkSettings(BaseModel):
     @field_validator("conf")
     @classmethod
     def _names_are_of_spark(cls, conf: dict[str, str]) -> dict[str, str]:
-        own_fields = {"spark.master": "master", "spark.app.name": "app_name", "spark.jars.packages": "packages"}
+        own_fields = {"spark.master": "master", "spark.app.name": "app_name"}
         for name, value in conf.items():
             if not name.startswith("spark."):
                 raise ValueError(f"{name!r} is not a Spark setting: their names begin with 'spark.'")
@@ -175,31 +153,15 @@ class SparkSettings(BaseModel):
         return target_of(self.master) is Target.LOCAL
 
     @property
+    def is_connect(self) -> bool:
+        """Whether this process is a client of Spark Connect, which needs no Java."""
+        return target_of(self.master) is Target.CONNECT
+
+    @property
     def partitions(self) -> int:
         """Number of state partitions of a new generation: Spark's setting, or the cores of a local master."""
         given = self.conf.get(_SHUFFLE_PARTITIONS)
         return int(given or (_local_cores(self.master) if self.is_local else _DEFAULTS[_SHUFFLE_PARTITIONS]))
-
-    @property
-    def reaches_s3(self) -> bool:
-        """Whether Java can reach buckets."""
-        return set(S3_PACKAGES) <= set(self.packages)
-
-    def for_home(self, home: object) -> Self:
-        """Return the settings for a lakehouse directory: with `S3_PACKAGES` if it is in a bucket.
-
-        Example:
-            >>> SparkSettings().for_home("s3a://lake/home").reaches_s3, SparkSettings().for_home("/data").reaches_s3
-            (True, False)
-        """
-        if not str(home).startswith("s3a://") or self.reaches_s3:
-            return self
-        return self.model_copy(update={"packages": (*self.packages, *S3_PACKAGES)})
-
-    @property
-    def all_packages(self) -> tuple[str, ...]:
-        """All packages that Spark resolves, Delta's first."""
-        return (DELTA_PACKAGE, *(package for package in self.packages if package != DELTA_PACKAGE))
 
 
 def parse_conf(text: str, variable: str = "KEYFOLD_SPARK_CONF") -> dict[str, str]:
@@ -229,14 +191,15 @@ def spark_conf(settings: SparkSettings) -> dict[str, str]:
     """Return all Spark settings of the session that `settings` describes."""
     local = _LOCAL_DEFAULTS | {_SHUFFLE_PARTITIONS: str(_local_cores(settings.master))}
     of_target = local if settings.is_local else cluster_defaults(settings.master, settings.conf)
-    of_store = s3a_conf() if settings.reaches_s3 else {}
-    conf = _DEFAULTS | of_target | of_store | settings.conf | _FIXED
-    excluded = [*LEFT_OUT, *filter(None, settings.conf.get("spark.jars.excludes", "").split(","))]
-    return conf | {
-        "spark.master": settings.master,
-        "spark.jars.packages": ",".join(settings.all_packages),
-        "spark.jars.excludes": ",".join(excluded),
-    }
+    return _DEFAULTS | of_target | settings.conf | _FIXED | {"spark.master": settings.master}
+
+
+def connect_conf(settings: SparkSettings) -> dict[str, str]:
+    """Return the settings of a session of Spark Connect: those that results depend on, and the given ones.
+
+    The others belong to the server.
+    """
+    return settings.conf | _FIXED
 
 
 def _local_cores(master: str) -> int:

@@ -7,17 +7,19 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from keyfold.errors import Misconfigured
+from keyfold.errors import Misconfigured, Unreachable
 from keyfold.project import current_project
 from keyfold.session.gateway import launched
 from keyfold.session.redaction import shown
 from keyfold.session.scratch import new_scratch, scratch_of_java
-from keyfold.session.settings import SparkSettings, spark_conf
+from keyfold.session.settings import SparkSettings, connect_conf, spark_conf
 from keyfold.session.shipping import zip_packages
 from keyfold.session.targets import check_target
 from keyfold.session.workers import check_workers, pass_environment
@@ -45,6 +47,8 @@ def build_session(settings: SparkSettings | None = None) -> SparkSession:
     """
     settings = settings or SparkSettings()
     check_target(settings.master, settings.conf)
+    if settings.is_connect:
+        return _connected(settings)
     conf = spark_conf(settings)
     running = SparkSession._instantiatedSession
     if running is not None and is_running():
@@ -68,6 +72,28 @@ def build_session(settings: SparkSettings | None = None) -> SparkSession:
             session.stop()
             raise
     return session
+
+
+def _connected(settings: SparkSettings) -> SparkSession:
+    """Connect to a server of Spark Connect, and send it the packages that its workers need."""
+    builder = SparkSession.builder.remote(settings.master).appName(settings.app_name)
+    for name, value in connect_conf(settings).items():
+        builder = builder.config(name, value)
+    try:
+        session = builder.create()
+        session.addArtifacts(str(_packed(settings)), pyfile=True)
+    except (PySparkException, ImportError) as error:
+        raise Unreachable(
+            f"{settings.master} cannot be used: {error}; it takes a server of Spark Connect there, and here the packages of "
+            "`pip install pyspark[connect]`"
+        ) from None
+    return session
+
+
+def _packed(settings: SparkSettings) -> Path:
+    """Return a zip of `keyfold` and the packages that workers need."""
+    # In a folder that lasts as long as the process: Spark serves the file to executors that start later.
+    return zip_packages(("keyfold", *current_project().packages, *settings.ship), new_scratch())
 
 
 def is_running() -> bool:
@@ -144,9 +170,6 @@ def _read_settings(session: SparkSession) -> None:
 
 def _equip_workers(session: SparkSession, settings: SparkSettings) -> None:
     """Ship packages and variables to the workers, and check that they can use them."""
-    # In a folder that lasts as long as the process: Spark serves the file to executors that start later.
-    session.sparkContext.addPyFile(
-        str(zip_packages(("keyfold", *current_project().packages, *settings.ship), new_scratch()))
-    )
+    session.sparkContext.addPyFile(str(_packed(settings)))
     pass_environment(session)
     check_workers(session)

@@ -1,7 +1,7 @@
 """Spark's targets (local, standalone, YARN, Kubernetes): their defaults, and a check of required settings before a start.
 
-The driver is always this process: it holds a job's lock and writes its journal, so the run ends when it ends. Targets differ
-in where executors come from.
+This process always holds a job's lock and writes its journal. It is the driver too, except with Spark Connect, whose server is
+started, configured and secured by those who run it. Targets differ in where executors come from.
 """
 
 import os
@@ -12,13 +12,6 @@ from pathlib import Path
 
 from keyfold.errors import Misconfigured
 from keyfold.storage.place import Place, local_path
-
-WHY_NOT_CONNECT = (
-    "Spark Connect is not supported: it runs the sink (foreachBatch) in a process of the server, which has neither the run's "
-    "lock nor its journal, so that a batch could be counted twice; its queries outlive a cancelled run; and it has no "
-    "SparkContext, which ingest needs to distribute files. Give the cluster's own master (spark://host:7077, yarn, "
-    "k8s://https://host:port)"
-)
 
 LOOPBACK = "127.0.0.1"
 
@@ -36,6 +29,7 @@ class Target(Enum):
     STANDALONE = "standalone"
     YARN = "yarn"
     KUBERNETES = "kubernetes"
+    CONNECT = "connect"
 
 
 def target_of(master: str) -> Target:
@@ -49,6 +43,8 @@ def target_of(master: str) -> Target:
         return Target.STANDALONE
     if master.startswith("k8s://"):
         return Target.KUBERNETES
+    if master.startswith("sc://"):
+        return Target.CONNECT
     return Target.YARN if master == "yarn" else Target.LOCAL
 
 
@@ -87,9 +83,12 @@ def check_target(
         KeyfoldError: settings are missing, or contradict Keyfold's guarantees; the message lists all of them.
     """
     if _asks_for_connect(conf, environment):
-        raise Misconfigured(f"{WHY_NOT_CONNECT}, and unset SPARK_REMOTE, spark.remote and spark.api.mode")
+        raise Misconfigured(
+            f"Spark's master is {master}, but SPARK_REMOTE, spark.remote or spark.api.mode ask for Spark Connect: unset them, and "
+            "give the server's address as the master (KEYFOLD_SPARK_MASTER=sc://host:15002)"
+        )
     target = target_of(master)
-    if target is Target.LOCAL:
+    if target in (Target.LOCAL, Target.CONNECT):
         return
     missing = [*_driver(master, conf), *_secret(target, conf)]
     if target is Target.YARN:

@@ -10,12 +10,12 @@ from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.scheduler.instigation import TickStatus
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 from pydantic import ValidationError
-from pyspark.sql import SparkSession
 
 from dagster_project.definitions import defs
 from keyfold.dagster.resources import ENVIRONMENTS, SparkResource, resources_from
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.parameters import build_job
+from keyfold.runners import Runners
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
 from tests.commands import ended_well
@@ -201,8 +201,7 @@ KUBERNETES = {
         ({"KEYFOLD_ENV": "moon"}, "choose one of: local, ci, cluster"),
         ({"KEYFOLD_ENV": "cluster"}, "set KEYFOLD_SPARK_MASTER"),
         ({"KEYFOLD_SPARK_MASTER": "locl"}, "KEYFOLD_SPARK_MASTER: 'locl' is not a Spark master"),
-        ({"KEYFOLD_SPARK_MASTER": "sc://one:15002"}, "Spark Connect is not supported"),
-        ({"SPARK_REMOTE": "sc://one:15002"}, "unset SPARK_REMOTE"),
+        ({"SPARK_REMOTE": "sc://one:15002"}, "unset them"),
         (
             {"KEYFOLD_ENV": "cluster", "KEYFOLD_SPARK_MASTER": "spark://one:7077"},
             "needs more settings .*spark.driver.host",
@@ -231,9 +230,9 @@ def test_a_session_that_others_started_outlives_the_run(spark):
     resource = SparkResource(master="local[2]", spark_config={"spark.sql.shuffle.partitions": "2"})
 
     @dg.asset
-    def sees(session: dg.ResourceParam[SparkSession]) -> bool:
-        return session is spark
+    def sees(session: dg.ResourceParam[Runners]) -> bool:
+        return session.session is spark.session
 
     result = dg.materialize([sees], resources={"session": resource})
     assert result.output_for_node("sees") is True
-    assert spark.range(3).count() == 3
+    assert spark.session.range(3).count() == 3

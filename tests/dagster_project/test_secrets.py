@@ -12,10 +12,10 @@ import dagster as dg
 import pytest
 from dagster._core.remote_representation.external_data import RepositorySnap
 from dagster._serdes import serialize_value
-from pyspark.sql import SparkSession
 
 from keyfold.dagster.resources import resources_from
 from keyfold.dagster.run_config import closed
+from keyfold.runners import Runners
 from keyfold.session import SparkSettings
 from keyfold.session.settings import spark_conf
 from keyfold.session.start import check_same
@@ -29,15 +29,15 @@ PROGRAM = textwrap.dedent("""
     import dagster as dg
     from dagster._core.remote_representation.external_data import RepositorySnap
     from dagster._serdes import serialize_value
-    from pyspark.sql import SparkSession
+    from keyfold.runners import Runners
     from keyfold.dagster.resources import resources_from
     from keyfold.dagster.run_config import closed
     from keyfold.session import SparkSettings, build_session
 
     @dg.asset
-    def uses(context: dg.AssetExecutionContext, spark: dg.ResourceParam[SparkSession]) -> dg.MaterializeResult:
-        key = spark._jsc.hadoopConfiguration().get("fs.s3a.secret.key")
-        context.log.info(f"settings: {sorted(name for name, _ in spark.sparkContext.getConf().getAll())}")
+    def uses(context: dg.AssetExecutionContext, spark: dg.ResourceParam[Runners]) -> dg.MaterializeResult:
+        key = spark.session._jsc.hadoopConfiguration().get("fs.s3a.secret.key")
+        context.log.info(f"settings: {sorted(name for name, _ in spark.session.sparkContext.getConf().getAll())}")
         return dg.MaterializeResult(metadata={"letters": len(key)})
 
     resources = {"spark": closed(resources_from())["spark"]}
@@ -53,7 +53,7 @@ PROGRAM = textwrap.dedent("""
         (error,) = [
             event.event_specific_data.error.to_string()
             for event in refused.all_events
-            if event.event_type_value == "PIPELINE_FAILURE" and event.event_specific_data.error
+            if event.event_type_value == "STEP_FAILURE" and event.event_specific_data.error
         ] or [""]
         letters = ran.asset_materializations_for_node("uses")[0].metadata["letters"].value if ran.success else None
     print(json.dumps({"shown": shown, "refused": refused.success, "error": error, "letters": letters}))
@@ -73,12 +73,12 @@ def test_a_secret_reaches_the_session_and_is_in_no_page_no_record_and_no_error(t
             check_same({}, spark_conf(settings))
         return SimpleNamespace(stop=lambda: None)
 
-    monkeypatch.setattr("keyfold.dagster.resources.build_session", start)
-    monkeypatch.setattr("keyfold.dagster.resources.work_ends_on_interrupt", lambda _: nullcontext())
+    monkeypatch.setattr("keyfold.session.running.build_session", start)
+    monkeypatch.setattr("keyfold.session.running.work_ends_on_interrupt", lambda _: nullcontext())
 
     @dg.asset
-    def uses(context: dg.AssetExecutionContext, spark: dg.ResourceParam[SparkSession]) -> None:
-        context.log.info(f"settings: {context.run.run_config}")
+    def uses(context: dg.AssetExecutionContext, spark: dg.ResourceParam[Runners]) -> None:
+        context.log.info(f"settings: {context.run.run_config} of {spark.session}")
 
     # Closed, as a project's definitions have it, and as it is, whose settings Dagster shows.
     as_it_is = resources_from()
@@ -90,7 +90,7 @@ def test_a_secret_reaches_the_session_and_is_in_no_page_no_record_and_no_error(t
     job = definitions.resolve_job_def("all_of_it")
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
         refused, ran = (job.execute_in_process(instance=instance, raise_on_error=False) for _ in range(2))
-    (error,) = [event.job_failure_data.error for event in refused.all_events if event.is_job_failure]
+    (error,) = [event.step_failure_data.error for event in refused.all_events if event.is_step_failure]
     assert ran.success
     assert [settings.conf["spark.hadoop.fs.s3a.secret.key"] for settings in asked] == [SECRET] * 2
     assert "(hidden) is requested" in str(error)

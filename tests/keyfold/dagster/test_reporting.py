@@ -68,11 +68,11 @@ def test_continuous_ingest_reports_its_rows_and_the_next_one_only_what_is_new(la
 
 def test_a_job_reports_each_batch_once_with_its_watermark_while_it_runs(lakehouse, land, minutes, instance):
     land(("ann", 1), ("bob", 21))
-    run_job(RUNNER, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=RUNNER)
     with reported(lambda: written_by_job(lakehouse, "windows"), every=0.05):
         wait_until(lambda: len(reports(instance, "windows")) == 1)
         land(("ann", 22), ("bob", 41))
-        run_job(RUNNER, lakehouse, windows())
+        run_job(lakehouse, windows(), runners=RUNNER)
         wait_until(lambda: len(reports(instance, "windows")) == 2)
     first, second = reports(instance, "windows")
     # The newest event less the job's delay of five minutes.
@@ -99,7 +99,7 @@ def test_after_a_run_of_dagster_only_what_came_since_is_reported(lakehouse, land
         pass
     assert len(reports(instance, "windows")) == 1
     land(("ann", 22))
-    run_job(RUNNER, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=RUNNER)
     with reported(lambda: written_by_job(lakehouse, "windows")):
         pass
     assert (len(reports(instance, "windows")), told(instance, "windows")["events_in"]) == (2, 1)
@@ -120,7 +120,7 @@ def test_a_database_that_fails_is_warned_of_once_without_its_address_and_reporte
     module = SimpleNamespace(DagsterReports=Reports)
     monkeypatch.setattr(reporting, "importlib", SimpleNamespace(import_module=lambda _: module))
     land(("ann", 1))
-    run_job(RUNNER, lakehouse, windows())
+    run_job(lakehouse, windows(), runners=RUNNER)
     with reported(lambda: written_by_job(lakehouse, "windows"), warnings.append, every=0.01):
         wait_until(lambda: taken)
     assert set(taken) == {0}

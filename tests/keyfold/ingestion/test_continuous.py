@@ -42,7 +42,7 @@ def going_on(lakehouse, landing, **options):
     stop, ended = threading.Event(), {}
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(
-            ingest_continuously, SPARK, lakehouse, EVENTS, landing, stop=stop, **{"settle": NOW, **options}
+            ingest_continuously, lakehouse, EVENTS, landing, stop=stop, runners=SPARK, **{"settle": NOW, **options}
         )
         try:
             yield ended

@@ -24,6 +24,9 @@ from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import RunOptions, run_continuously, run_job
 from keyfold.lakehouse import exclusive
 from keyfold.maintenance.compaction import compact
+from keyfold.runners import Runners
+from keyfold.runners.local_runner import LocalRunner
+from keyfold.session.gateway import check_java
 from tests.keyfold.keyed.toy_jobs import (
     START,
     sum_clicks,
@@ -217,6 +220,11 @@ def test_a_continuous_run_plans_no_more_often_after_a_commit_without_rows(
         assert running.result(60).totals.events == 3
 
 
+class WithJava(LocalRunner):
+    def check_alive(self):
+        check_java()
+
+
 def test_a_continuous_run_to_which_nothing_comes_notices_that_its_java_is_gone(
     without_spark, lakehouse, land, rows, monkeypatch
 ):
@@ -224,10 +232,12 @@ def test_a_continuous_run_to_which_nothing_comes_notices_that_its_java_is_gone(
     run_job(lakehouse, windows(), runners=without_spark)
     java = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
-    stop = threading.Event()
+    runners, stop = Runners("spark"), threading.Event()
+    # This process does the work in its place; Java is only asked whether it is there.
+    monkeypatch.setattr(runners, "_spark", WithJava())
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(
-            run_continuously, without_spark, lakehouse, windows(), every=timedelta(hours=1), stop=stop
+            run_continuously, lakehouse, windows(), every=timedelta(hours=1), stop=stop, runners=runners
         )
         try:
             land(("eve", 60))

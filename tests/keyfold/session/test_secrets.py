@@ -52,7 +52,6 @@ def test_names_of_secrets_are_known(name):
     [
         ("spark.driver.memory", "4g"),
         ("spark.sql.shuffle.partitions", "4"),
-        ("spark.jars.packages", "io.delta:delta-spark_4.2_2.13:4.4.0"),
         ("spark.master", "spark://host:7077"),
         ("spark.hadoop.fs.s3a.endpoint", "https://s3.example.org:9000/x@y"),
         ("spark.sql.warehouse.dir", "/data/massas/warehouse"),

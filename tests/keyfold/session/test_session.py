@@ -12,11 +12,9 @@ from pydantic import ValidationError
 from keyfold.errors import KeyfoldError
 from keyfold.session import SparkSettings
 from keyfold.session.gateway import check_installed_java
-from keyfold.session.packages import DELTA_PACKAGE, S3_PACKAGES, SHIPPED_WITH_SPARK, s3a_conf
 from keyfold.session.settings import spark_conf
 from tests.commands import ended_well
 from tests.java_for_tests import fast_starts
-from tests.standalone_cluster import SPARK_HOME
 
 
 @pytest.mark.parametrize(
@@ -36,7 +34,6 @@ def test_a_misspelt_master_is_refused_with_the_forms_there_are(master):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"packages": ("org.postgresql:postgresql",)}, "give group:artifact:version"),
         ({"conf": {"driver.memory": "1g"}}, "begin with 'spark.'"),
         ({"conf": {"spark.master": "yarn"}}, "is set by its own field: master"),
         ({"conf": {"spark.sql.session.timeZone": "Asia/Tokyo"}}, "must stay 'UTC'"),
@@ -53,13 +50,11 @@ def test_a_wrong_setting_is_refused_at_load(given, message):
 def test_settings_come_from_the_environment():
     environment = {
         "KEYFOLD_SPARK_MASTER": "spark://one:7077",
-        "KEYFOLD_SPARK_PACKAGES": "org.postgresql:postgresql:42.7.7, a:b:1",
         "KEYFOLD_SPARK_SHIP": "fleet_models, own_rules",
         "KEYFOLD_SPARK_CONF": "spark.driver.memory=3g 'spark.app.note=two words=fine'",
     }
     settings = SparkSettings.from_environment(environment)
     assert settings.master == "spark://one:7077"
-    assert settings.all_packages == (DELTA_PACKAGE, "org.postgresql:postgresql:42.7.7", "a:b:1")
     assert settings.ship == ("fleet_models", "own_rules")
     assert settings.conf == {"spark.driver.memory": "3g", "spark.app.note": "two words=fine"}
     assert SparkSettings.from_environment({}) == SparkSettings()
@@ -70,36 +65,9 @@ def test_a_wrong_value_in_the_environment_names_its_variable():
         SparkSettings.from_environment({"KEYFOLD_SPARK_MASTER": "mesos"})
 
 
-def test_what_is_left_out_of_packages_is_what_spark_ships():
-    shipped = [jar.name for jar in (SPARK_HOME / "jars").iterdir()]
-    # Spark ships commons-logging's and the two old names' classes in jars of other names.
-    elsewhere = {"commons-logging:commons-logging", "org.roaringbitmap:shims"}
-    for coordinates in set(SHIPPED_WITH_SPARK) - elsewhere:
-        assert [jar for jar in shipped if jar.startswith(f"{coordinates.partition(':')[2]}-")], coordinates
-
-
-def test_a_home_in_a_bucket_brings_what_java_needs_for_it_and_no_secret(monkeypatch):
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted-secret")
-    settings = SparkSettings(packages=("a:b:1",), conf={"spark.hadoop.fs.s3a.path.style.access": "false"})
-    assert settings.for_home("/data/home") == settings
-    there = settings.for_home("s3a://lake/home")
-    assert there.for_home("s3a://lake/home") == there
-    conf = spark_conf(there)
-    assert conf["spark.jars.packages"].split(",") == [DELTA_PACKAGE, "a:b:1", *S3_PACKAGES]
-    assert "software.amazon.awssdk:bundle" in conf["spark.jars.excludes"].split(",")
-    assert conf["spark.hadoop.fs.s3a.endpoint"] == "http://127.0.0.1:9000"
-    assert conf["spark.hadoop.fs.s3a.connection.ssl.enabled"] == "false"
-    assert conf["spark.hadoop.fs.s3a.path.style.access"] == "false", "what a user gives holds"
-    assert "planted-secret" not in str(conf)
-
-
-def test_amazon_s_own_buckets_need_no_endpoint():
-    assert (
-        s3a_conf({"AWS_DEFAULT_REGION": "eu-west-1"}).items()
-        >= {"spark.hadoop.fs.s3a.endpoint.region": "eu-west-1"}.items()
-    )
-    assert "spark.hadoop.fs.s3a.endpoint" not in s3a_conf({})
+def test_spark_needs_no_package_and_no_jar_of_ours():
+    conf = spark_conf(SparkSettings())
+    assert not [name for name in conf if "jars" in name or "extensions" in name or "catalog" in name]
 
 
 def test_java_is_looked_for_in_java_home_before_path(monkeypatch, tmp_path):
@@ -155,7 +123,6 @@ def test_a_session_starts_quietly_with_its_memory_keeps_handlers_and_refuses_oth
 
 
 REFUSED = [
-    ({"packages": ("io.delta:no-such-thing:0.0.1",)}, "could not get these packages: io.delta#no-such-thing;0.0.1"),
     ({"conf": {"spark.driver.memory": "banana"}}, "Invalid maximum heap size: -Xmxbanana"),
     # Java reads it at its start, and would refuse it again in the next session.
     ({"conf": {"spark.serializer": "no.such.Class"}}, "ClassNotFoundException: no.such.Class"),

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
 from keyfold.errors import KeyfoldError
 from keyfold.session import SparkSettings
@@ -84,14 +83,9 @@ def test_all_that_is_missing_is_told_at_once_and_no_secret():
         ({}, {"SPARK_API_MODE": "connect"}),
     ],
 )
-def test_whatever_asks_for_spark_connect_is_refused_with_the_reasons(conf, environment):
-    with pytest.raises(KeyfoldError, match=r"neither the run's lock nor its journal.*no SparkContext"):
+def test_what_asks_for_spark_connect_beside_another_master_is_refused(conf, environment):
+    with pytest.raises(KeyfoldError, match=r"ask for Spark Connect: unset them, and give the server's address"):
         check_target("local[2]", conf, HOME, environment)
-
-
-def test_a_connect_url_is_refused_as_a_master():
-    with pytest.raises(ValidationError, match="Spark Connect is not supported"):
-        SparkSettings(master="sc://one:15002")
 
 
 def test_without_an_address_of_its_own_a_driver_listens_on_loopback_and_connections_are_authenticated():

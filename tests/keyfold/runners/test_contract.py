@@ -1,7 +1,10 @@
-"""One contract, two engines: the same histories through the local runner and through Spark give the same tables and counts."""
+"""One contract, two runners: the same histories in this process, on Spark, on Spark Connect, and on two by turns, give the same."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -14,7 +17,12 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.runner import RunOptions
 from keyfold.lakehouse.reading import scan_table
 from keyfold.runners import Runners
+from keyfold.runners.local_runner import LocalRunner
+from tests.connect_server import connect_server
 from tests.keyfold.keyed.toy_jobs import START, clicks, sum_clicks, totals, windows
+from tests.keyfold.runners.by_turns import Twice
+
+ROOT = Path(__file__).resolve().parents[3]
 
 HISTORY = [
     [("ann", 1), ("bob", 2), ("ann", 12)],
@@ -31,10 +39,47 @@ FILE_BY_FILE = RunOptions(max_bytes_per_batch=1)
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_spark_and_the_local_runner_give_the_same_tables_and_counts(spark, tmp_path, name):
+def test_every_runner_gives_the_same_tables_and_counts(spark, tmp_path, name):
     job = JOBS[name]()
-    found = [story(session, keyfold.Lakehouse(tmp_path / where), job) for session, where in sessions(spark)]
-    assert found[0] == found[1]
+    by_turns = Twice(spark.for_bytes(0), LocalRunner())
+    found = [
+        story(session, keyfold.Lakehouse(tmp_path / where), job)
+        for session, where in [*sessions(spark), (by_turns, "by_turns")]
+    ]
+    assert found[0] == found[1] == found[2]
+
+
+OVER_CONNECT = """
+import sys, keyfold
+from keyfold.session import SparkSettings
+from tests.keyfold.runners.test_contract import JOBS, story
+with keyfold.Runners("spark", SparkSettings(master=sys.argv[1], ship=("tests",))) as runners:
+    print(repr(story(runners, keyfold.Lakehouse(sys.argv[2]), JOBS["upsert"]())))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.one_machine
+def test_spark_connect_gives_the_same_tables_and_counts(tmp_path):
+    # In a process of its own: one that has classic Spark cannot be a client of Spark Connect.
+    with connect_server(tmp_path) as address:
+        program = [sys.executable, "-c", OVER_CONNECT, address, tmp_path / "connected"]
+        done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    here = story(Runners("local"), keyfold.Lakehouse(tmp_path / "here"), JOBS["upsert"]())
+    assert done.stdout.splitlines()[-1] == repr(here)
+
+
+def test_results_of_a_map_come_in_the_order_of_its_items_from_either(spark):
+    for runner in (spark.for_bytes(0), LocalRunner()):
+        assert runner.map(str, list(range(20))) == [str(number) for number in range(20)]
+        assert runner.map(str, []) == []
+        with pytest.raises(Exception, match="division by zero"):
+            runner.map(one_by, [1, 0])
+
+
+def one_by(number: int) -> float:
+    return 1 / number
 
 
 def test_spark_and_the_local_runner_refuse_the_same_change_with_the_same_error(spark, tmp_path):
