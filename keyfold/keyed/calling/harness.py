@@ -15,7 +15,7 @@ from keyfold.keyed.job.event_frames import tagged
 from keyfold.keyed.job.inputs import INPUT, Input
 from keyfold.keyed.job.lookups import conform_lookup
 from keyfold.keyed.job.step import DEADLINE, STALE_AT, Clock
-from keyfold.keyed.rows.codec import conform, empty, polars_schema
+from keyfold.keyed.rows.codec import conform, empty, polars_schema, with_plain_floats
 from keyfold.keyed.rows.hashing import PartOf
 from keyfold.keyed.rows.response_cache import ResponseCache, ResponsesInMemory
 from keyfold.times import BEGINNING, EPOCH, in_utc
@@ -158,7 +158,7 @@ def in_one_frame(job: KeyedJob, events: pl.DataFrame | Mapping[str, pl.DataFrame
     if events is None:
         return empty(job.events)
     if isinstance(events, pl.DataFrame):
-        return conform(in_copies(job, events), job.events, "events")
+        return with_plain_floats(conform(in_copies(job, events), job.events, "events"))
     known = [*job.inputs, *job.lookups]
     if strangers := events.keys() - set(known):
         raise Misconfigured(
@@ -176,7 +176,7 @@ def in_one_frame(job: KeyedJob, events: pl.DataFrame | Mapping[str, pl.DataFrame
         if name in job.inputs
     ]
     # The mapping may have lookups only.
-    return pl.concat([empty(job.events), *frames])
+    return with_plain_floats(pl.concat([empty(job.events), *frames]))
 
 
 def parted(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.event_frames import parted_by_input
 from keyfold.keyed.job.step import DEADLINE, STALE_AT, Clock, Step
-from keyfold.keyed.rows.codec import AnswerError, conform, empty
+from keyfold.keyed.rows.codec import AnswerError, conform, empty, with_plain_floats
 from keyfold.times import BEGINNING, END, micros
 
 
@@ -80,8 +80,8 @@ def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: C
     if without:
         _refuse(f"the step's state has no value in the key's column {', '.join(without)}: no event would ever find it")
     timers = [name for name in (DEADLINE, STALE_AT) if name in state.columns]
-    tables = {name: within_calendar(frame) for name, frame in tables.items() if frame.height}
-    return Called(within_calendar(state, timers), tables, dropped)
+    tables = {name: within_calendar(with_plain_floats(frame)) for name, frame in tables.items() if frame.height}
+    return Called(within_calendar(with_plain_floats(state), timers), tables, dropped)
 
 
 def _state(job: KeyedJob, step: Step) -> tuple[pl.DataFrame, pl.DataFrame | None]:

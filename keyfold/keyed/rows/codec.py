@@ -65,6 +65,26 @@ def polars_schema(schema: pa.Schema) -> dict[str, pl.DataType]:
     return dict(frame.schema)
 
 
+def with_plain_floats(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a frame with 0.0 in place of -0.0, and one NaN in place of all.
+
+    They are equal in a key and in a sort, so that which of them a row keeps would follow the order of arrival.
+
+    Example:
+        >>> with_plain_floats(pl.DataFrame({"change": [-0.0, 1.5]}))["change"].to_list()
+        [0.0, 1.5]
+    """
+    floats = [column for column in frame if column.dtype.is_float()]
+    changed = [one for one in floats if ((one == 0) | one.is_nan()).any()]
+    return frame.with_columns(**{one.name: _plain(pl.col(one.name), one.dtype) for one in changed})
+
+
+def _plain(value: pl.Expr, kind: pl.DataType) -> pl.Expr:
+    # Polars takes `value + 0.0` for `value`, with its sign.
+    zero, nan = pl.lit(0.0, kind), pl.lit(float("nan"), kind)
+    return pl.when(value == 0).then(zero).when(value.is_nan()).then(nan).otherwise(value)
+
+
 def conform(frame: pl.DataFrame, schema: pa.Schema, what: str) -> pl.DataFrame:
     """Check a step's frame against its schema, and return its columns in the schema's order.
 

@@ -20,7 +20,7 @@ from keyfold.keyed.generation.batch_records import KeyedPlan, PlannedFile
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.event_frames import tagged
 from keyfold.keyed.job.inputs import Input
-from keyfold.keyed.rows.codec import conform, polars_schema
+from keyfold.keyed.rows.codec import conform, polars_schema, with_plain_floats
 from keyfold.keyed.rows.hashing import PartOf
 from keyfold.keyed.running.blobs import CLOCK, SEED, SEED_RANGES, BatchClock, blobs, cut_rows, partition_numbers
 from keyfold.lakehouse.reading import scan_rows
@@ -212,6 +212,7 @@ def _reader(
                 f"job {job.name}: {unit.path} has rows without a value in {', '.join(without)}, which no event may lack; "
                 f"correct the program that wrote them{remedy}; then run again"
             )
+        frame = with_plain_floats(frame)
         return tagged(name, declared, frame, of_all) if job.inputs else frame
 
     return read
