@@ -102,6 +102,7 @@ class Seed(Record):
     Attributes:
         files: files of state rows, below the generation's folder `seed`.
         events: events that had reached a step, with those in the state.
+        by_input: the same by input, for a job with several; empty where that is not known.
         rows: rows in the tables that it starts with, by table.
         arrivals: as in the commit record.
     """
@@ -109,6 +110,7 @@ class Seed(Record):
     files: tuple[PlannedFile, ...]
     events: int
     rows: dict[str, int]
+    by_input: dict[str, int] = Field(default_factory=dict)
     arrivals: tuple[datetime, ...] = ()
 
 

@@ -187,12 +187,14 @@ class Origin:
         what: the source that it was made of.
         events_skipped: rows of the event table before the generation's first position. Its tables and state need not have them.
         events_seeded: events in its first state that are not among the rows of the event table that it counts.
+        counts_inputs: whether its journal goes on with the counts of each input of the generation that it was made of.
     """
 
     how: str
     what: str
     events_skipped: int = 0
     events_seeded: int = 0
+    counts_inputs: bool = False
 
 
 def generation_folder(lakehouse: Lakehouse, job: str) -> Place:

@@ -50,7 +50,7 @@ class Conservation:
         rows_read: with `keys_of`, rows of the event table that `events_read` are copies of; None otherwise.
         by_input: for a job with several inputs, the events of each: by its table's log, and by the journal as having reached
             a step. It has inputs that the other numbers do not count too (`Input.conserved`). Empty for a generation that
-            started with state.
+            started with state of another source than the generation before it.
         by_producer: for inputs that are tables of other jobs, the rows up to this job's position: by the table's log, and by
             the producer's journal as written. Inputs for which that journal has no record any more are left out.
         left_out: rows up to the job's position for which the condition of their input (`where`) is not true, counted in the
@@ -115,7 +115,7 @@ def check_conservation(spark: Any, lakehouse: Lakehouse, job: KeyedJob) -> Conse
         journalled=done.total_events,
         rows_read=None if job.keys_of is None else sum(one.rows for one in taken.values()),
         by_input={}
-        if origin is not None
+        if origin is not None and not origin.counts_inputs
         else {name: (taken[name].events, done.total_by_input.get(name, 0)) for name in job.inputs},
         by_producer={
             name: (count_rows(tables[one.table], position.version), written)

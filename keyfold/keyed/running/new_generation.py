@@ -176,7 +176,7 @@ class Beginning:
 
     Attributes:
         files: files of state below the generation's folder `seed`, with the job's columns of state.
-        events, rows: events that were read and rows that were written before; see `batch_records.Seed`.
+        events, by_input, rows: events that were read and rows that were written before; see `batch_records.Seed`.
         positions: by input table, how far the state includes it; a table that is not named is read from its beginning.
         watermark: the watermark of the state.
         times, arrivals: as in the commit record.
@@ -188,6 +188,7 @@ class Beginning:
     positions: Mapping[str, Position]
     watermark: datetime
     rows: dict[str, int]
+    by_input: Mapping[str, int] = field(default_factory=dict)
     times: Mapping[str, InputTime] = field(default_factory=dict)
     arrivals: tuple[datetime, ...] = ()
     clock: ClockRecord | None = None
@@ -231,7 +232,13 @@ def _plan(job: KeyedJob, beginning: Beginning, reading: Reading, processing_time
             for name, one in job.all_inputs.items()
             if one.table in beginning.positions
         ),
-        seed=Seed(files=beginning.files, events=beginning.events, rows=beginning.rows, arrivals=beginning.arrivals),
+        seed=Seed(
+            files=beginning.files,
+            events=beginning.events,
+            by_input=dict(beginning.by_input),
+            rows=beginning.rows,
+            arrivals=beginning.arrivals,
+        ),
         clock=PlannedClock(
             late_watermark=beginning.watermark, watermark=beginning.watermark, processing_time=processing_time
         ),

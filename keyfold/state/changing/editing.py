@@ -120,7 +120,8 @@ def origin_after(live: Generation, what: str, seeded: int) -> Origin:
     """Return the origin of a generation that is made of the live one, with events added, or left out (negative)."""
     before = live.origin
     had = (before.events_skipped, before.events_seeded) if before else (0, 0)
-    return Origin("edit", f"{live.name}: {what}", had[0], had[1] + seeded)
+    counts_inputs = before is None or before.counts_inputs
+    return Origin("edit", f"{live.name}: {what}", had[0], had[1] + seeded, counts_inputs)
 
 
 def _change(job: KeyedJob, wanted: WantedKeys, corrections: Mapping[str, str]) -> ChangeRows:

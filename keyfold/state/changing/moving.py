@@ -111,7 +111,8 @@ def _plan(lakehouse: Lakehouse, job: KeyedJob, live: Generation | None, partitio
 def _origin(live: Generation, settings: str) -> Origin:
     before = live.origin
     skipped, seeded = (before.events_skipped, before.events_seeded) if before else (0, 0)
-    return Origin("move", f"{live.name}: {settings}", skipped, seeded)
+    counts_inputs = before is None or before.counts_inputs
+    return Origin("move", f"{live.name}: {settings}", skipped, seeded, counts_inputs)
 
 
 def _event_table(table: Place) -> tuple[int, int]:

@@ -117,6 +117,7 @@ def rewrite(
         positions=done.positions,
         watermark=done.watermark,
         rows={table.name: done.total_rows.get(table.name, 0) for table in job.tables},
+        by_input=done.total_by_input if origin.counts_inputs else {},
         times=done.times,
         arrivals=done.arrivals,
         # Continue the old clock: windows that it closed must not open again.

@@ -82,6 +82,22 @@ def home(tmp_path, without_spark):
     return Home(tmp_path)
 
 
+def test_conservation_counts_each_input_on_after_an_edit_and_a_move(home, without_spark):
+    home.land(ORDERS, orders(("a", 0, "tea"), ("b", 70, "jam")))
+    home.land(PAYMENTS, payments(("b", 80, 9)))
+    home.run()
+    edit_state(without_spark, home.lakehouse, home.job, Edit(("b",), {"amount": "amount + 1"}, BY))
+    read = {"orders": (2, 2), "payments": (1, 1)}
+    assert assert_nothing_lost(without_spark, home.lakehouse, home.job).by_input == read
+    home.job = replace(home.job, key_groups=3)
+    move(without_spark, home.lakehouse, home.job)
+    home.land(PAYMENTS, payments(("b", 85, 3)))
+    home.run()
+    read = {"orders": (2, 2), "payments": (2, 2)}
+    assert assert_nothing_lost(without_spark, home.lakehouse, home.job).by_input == read
+    assert home.done.totals.events == 4
+
+
 def test_a_person_is_erased_of_both_inputs_and_the_others_are_counted_on(home, without_spark):
     home.land(ORDERS, orders(("amaryllis", 0, "tea"), ("bob", 70, "jam"), ("amaryllis", 75, "pie")))
     home.land(PAYMENTS, payments(("amaryllis", 5, 4), ("bob", 80, 9)))
