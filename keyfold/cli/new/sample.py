@@ -186,7 +186,10 @@ def _read(path: Path) -> pl.DataFrame:
                 if values.dtype.is_integer()
                 and not values.cast(pl.Int64, strict=False).cast(pl.String).eq_missing(texts[name]).all()
             ]
-            return rows.with_columns(codes).rename(str.strip)
+            names = [name.strip() for name in rows.columns]
+            if twice := next((name for name in names if names.count(name) > 1), None):
+                raise UnreadableFileError(f"its header names {twice!r} twice")
+            return rows.with_columns(codes).rename(dict(zip(rows.columns, names, strict=True)))
         case "json":
             return pl.read_ndjson(path, n_rows=ROWS, infer_schema_length=ROWS)
         case "parquet":
@@ -229,6 +232,7 @@ def _kind(values: pl.Series) -> pa.DataType | None:
 
 def _iso_times(values: pl.Series) -> pl.Series:
     """Return times as ingest reads them by default; NULL for other values."""
-    columns = {"time": [pa.chunked_array([values.to_arrow()])]}
+    # Under another name: Polars panics at one with a NUL character, which a key of JSON may have.
+    columns = {"time": [pa.chunked_array([values.alias("time").to_arrow()])]}
     typed, _ = cast_columns(columns, len(values), pa.schema([("time", TIMESTAMP)]))
     return pl.Series(pl.from_arrow(typed.column("time")))

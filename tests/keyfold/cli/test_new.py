@@ -226,6 +226,7 @@ def test_what_says_who_somebody_is_is_private_by_its_name(tmp_path):
         ("a.txt", b"x", "ingest reads files that end with"),
         ("a.csv", b"", "cannot be read: empty"),
         ("a.csv", b"at,value\n", "has no rows"),
+        ("a.csv", b"at, user,user\t\n2026-01-01T00:00Z,ann,bob\n", "its header names 'user' twice"),
         ("a.csv", b"at;value\n2026-01-01T00:00Z;1\n", r"candidates: at_value \(string\)"),
         ("a.csv", "at\n".encode("utf-16"), "is not UTF-8 but UTF-16"),
         ("a.ndjson", b"[1]\nx\n", "cannot be read"),
@@ -292,6 +293,17 @@ def written_of(tmp_path: Path, columns: Mapping[str, list[Any]]) -> list[tuple[P
     paths = [json_of(tmp_path, *rows), tmp_path / "sample.parquet"]
     pq.write_table(pa.table(dict(columns)), paths[1])
     return [(path, propose(path, "at", "bikes")) for path in paths]
+
+
+def test_a_key_of_json_with_nul_and_a_header_with_any_blanks_are_columns(tmp_path):
+    path = json_of(tmp_path, {"at": times(1)[0], "us\0er": "ann"})
+    proposal = propose(path)
+    assert (proposal.key.name, accepted(proposal, path)) == ("us_er", 1)
+    for number, blank in enumerate([" ", "\t", "\xa0", "\u2028", "\u3000", "\x1f"]):
+        path = tmp_path / f"{number}.csv"
+        path.write_text(f"at,{blank}user{blank}\n{times(1)[0]},ann\n")
+        proposal = propose(path)
+        assert (proposal.key.raw, accepted(proposal, path)) == ("user", 1)
 
 
 def test_names_are_unique_and_none_that_the_tables_need(tmp_path):
