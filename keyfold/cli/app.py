@@ -52,7 +52,11 @@ GROUPS: dict[str, dict[str, LazyCommand]] = {
         ),
         "erase": LazyCommand(
             "keyfold.cli.state_tools:erase",
-            "Erase rows of a stream from state, output tables, late events, quarantine, events and table history.",
+            "Erase rows of a stream from its events, quarantine and history, and compute all jobs that read it again.",
+        ),
+        "correct": LazyCommand(
+            "keyfold.cli.state_tools:correct",
+            "Replace events by id, and compute all jobs that read their stream again.",
         ),
         "backup": LazyCommand(
             "keyfold.cli.whole_lakehouse:backup",

@@ -1,4 +1,4 @@
-"""Build `keyfold state bootstrap|move|edit` and `keyfold plan|try|promote|redrive|erase` from the state tools."""
+"""Build `keyfold state bootstrap|move|edit` and `keyfold plan|try|promote|redrive|correct|erase` from the state tools."""
 
 import inspect
 from collections.abc import Callable
@@ -23,10 +23,9 @@ from keyfold.runs.tools.tool import Option, Work
 def command_of(tool: type[StateTool], summary: str = "", **fixed: Any) -> Callable[..., None]:
     """Build the command of a tool: its fields become arguments and options, except those with a fixed value.
 
-    A tool on a stream erases data for good, so its command needs a confirmation. Tools on a job need none: which generation is
-    live can be changed back.
+    A tool that erases data for good needs a confirmation. Others need none: which generation is live can be changed back.
     """
-    is_confirmed = tool.subject == "stream"
+    is_confirmed = tool.is_final
 
     def command(home: str, as_json: bool, confirm: str | None = None, **given: Any) -> None:
         subject = given[tool.subject]
@@ -93,6 +92,7 @@ plan = command_of(
     dry_run=True,
 )
 move = command_of(STATE_TOOLS["state_move"], dry_run=False)
+correct = command_of(STATE_TOOLS["correct"])
 bootstrap, edit, erase, try_, redrive, promote = (
     command_of(STATE_TOOLS[f"state_{name}"]) for name in ("bootstrap", "edit", "erase", "try", "redrive", "promote")
 )

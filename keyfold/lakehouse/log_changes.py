@@ -21,10 +21,6 @@ from keyfold.lakehouse.reading import parquet_file
 from keyfold.storage.place import Place
 from keyfold.times import from_iso, from_micros, micros
 
-ERASED = "keyfold.erased"
-"""The commit property of an erasure (`row_erasure`): JSON that maps each replaced file to its new one, or to null."""
-
-
 _CUT_OFF = 999
 """Microseconds by which another writer's log may be below the newest time: some truncate it to milliseconds."""
 
@@ -112,12 +108,6 @@ def changes_since(table: Place, position: Position, time: str) -> Changes:
     files: list[DataFile] = []
     reached = position
     for reached, actions in entries_since(table, position):
-        erased = _erased(actions)
-        if erased is not None:
-            # Unread files are replaced by those without the erased rows; files that were read before need no change.
-            sizes = {unquote(action["add"]["path"]): action["add"]["size"] for action in actions if "add" in action}
-            files = [kept for file in files if (kept := _without_erased(table, time, file, erased, sizes)) is not None]
-            continue
         for action in actions:
             if (removed := action.get("remove")) and removed.get("dataChange", True):
                 raise RowsChangedError(f"version {reached.version} of {table} changed or deleted rows")
@@ -134,36 +124,16 @@ def changes_since(table: Place, position: Position, time: str) -> Changes:
     return Changes(reached, tuple(files))
 
 
-def _erased(actions: list[dict[str, Any]]) -> dict[str, str | None] | None:
-    """Return the mapping from replaced files to their new files (None: no rows left) of an erasure; None for other commits."""
-    mapping = next((action["commitInfo"].get(ERASED) for action in actions if "commitInfo" in action), None)
-    return None if mapping is None else json.loads(mapping)
-
-
-def _without_erased(
-    table: Place, time: str, file: DataFile, erased: dict[str, str | None], sizes: dict[str, int]
-) -> DataFile | None:
-    if file.path not in erased:
-        return file
-    path = erased[file.path]
-    return None if path is None else _data_file(table, time, path, sizes[path], None, None, None)
-
-
 def added_since(table: Place, position: Position) -> list[str]:
-    """Return the paths of the files that were added to a table after a position, without those that an erasure replaced.
+    """Return the paths of the files that were added to a table after a position.
 
     Raises:
         OtherHistoryError, LogGoneError, KeyfoldError: as `positions.entries_since`.
     """
     paths: dict[str, None] = {}
     for _, actions in entries_since(table, position):
-        erased = _erased(actions) or {}
-        added = (action["add"] for action in actions if "add" in action and not erased)
+        added = (action["add"] for action in actions if "add" in action)
         paths |= dict.fromkeys(unquote(file["path"]) for file in added if file.get("dataChange", True))
-        for path in erased.keys() & paths.keys():
-            del paths[path]
-            if (new := erased[path]) is not None:
-                paths[new] = None
     return list(paths)
 
 

@@ -1,12 +1,13 @@
-"""Erase rows from a table: from its current files, its history and the disk.
+"""Erase or replace rows of a table: in its current version, and on request in its history and on the disk.
 
-Each file that holds such rows is rewritten without them, one for one, and the commit maps old files to new ones. So readers of
-the table's additions continue as if the rows had never been added.
+Each file that holds such rows is written again, one for one. Readers of the table's additions notice that rows were changed, and are
+refreshed by whoever calls this (`runs.erasing`, `runs.correcting`).
 """
 
-import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import reduce
+from operator import or_
 from urllib.parse import unquote
 
 import polars as pl
@@ -14,11 +15,10 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.transaction import AddAction, RemoveAction
 
-from keyfold.lakehouse.commits import NO_HOOKS, statistics_of
+from keyfold.lakehouse.commits import NO_HOOKS, add_action
 from keyfold.lakehouse.data_files import write_data_file
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import sync_folder
-from keyfold.lakehouse.log_changes import ERASED
 from keyfold.lakehouse.reading import scan_in_columns
 from keyfold.storage.lease import check_held
 from keyfold.storage.place import Place
@@ -45,9 +45,7 @@ def erase_rows(table: Place, which: pl.Expr, masked: Mapping[str, pl.Expr] | Non
     Raises:
         OSError: the disk is full or fails; the table was not changed.
     """
-    delta = DeltaTable(str(table))
-    schema = pa.schema(delta.schema().to_arrow())  # type: ignore[arg-type]
-    masks = masked or {}
+    delta, masks = DeltaTable(str(table)), masked or {}
     is_masked = pl.any_horizontal(pl.lit(value=False), *(pl.col(name).ne_missing(to) for name, to in masks.items()))
     # Only files with rows to erase or values to mask are rewritten.
     gone, held = 0, list[str]()
@@ -57,30 +55,92 @@ def erase_rows(table: Place, which: pl.Expr, masked: Mapping[str, pl.Expr] | Non
         if count or rows.select(is_masked.any()).collect().item():
             held.append(path)
         gone += count
-    if not held:
-        return 0
-    now, actions, mapping = time.time_ns() // 1_000_000, [], {}
-    # One file for each: a job that has not read the old file yet reads the new one in its place (`log_changes`).
+    if held:
+        # A row for which the condition is NULL stays. The total is kept as a transaction number: it outlives the log entry.
+        total = Transaction(_COUNTED, (delta.transaction_version(_COUNTED) or 0) + gone)
+        _rewrite(delta, table, held, lambda rows: rows.filter(~which.fill_null(False)).with_columns(**masks), [total])
+    return gone
+
+
+def differing_rows(table: Place, new: pl.DataFrame, key: tuple[str, ...]) -> pl.DataFrame:
+    """Return the rows of a table that have the key of a new row, with a column `differs`: whether another value differs.
+
+    Args:
+        table: an existing Delta table.
+        new: rows with unique keys, and some of the table's columns.
+        key: columns of the key, never NULL.
+    """
+    delta = DeltaTable(str(table))
+    found = [_matched(_rows(delta, table, path), new, key).collect() for path in _files(delta)]
+    return pl.concat(found) if found else new.clear().with_columns(differs=pl.lit(value=False))
+
+
+def replace_rows(table: Place, new: pl.DataFrame, key: tuple[str, ...]) -> None:
+    """Replace the values of rows by those of the new rows with the same key; see `differing_rows`. Older versions keep the old ones.
+
+    Call it only while no other process writes to the table.
+
+    Raises:
+        OSError: the disk is full or fails; the table was not changed.
+    """
+    delta = DeltaTable(str(table))
+    held = [
+        path
+        for path in _files(delta)
+        if _matched(_rows(delta, table, path), new, key).select(pl.col("differs").any()).collect().item()
+    ]
+
+    def replaced(rows: pl.LazyFrame) -> pl.LazyFrame:
+        names = rows.collect_schema().names()
+        both = rows.join(
+            new.lazy().with_columns(pl.lit(value=True).alias("#new")),
+            on=key,
+            how="left",
+            suffix="#new",
+            maintain_order="left",
+        )
+        values = {
+            name: pl.when(pl.col("#new").is_not_null()).then(pl.col(f"{name}#new")).otherwise(pl.col(name))
+            for name in new.columns
+            if name not in key
+        }
+        return both.with_columns(**values).select(names)
+
+    if held:
+        _rewrite(delta, table, held, replaced, [])
+
+
+def _matched(rows: pl.LazyFrame, new: pl.DataFrame, key: tuple[str, ...]) -> pl.LazyFrame:
+    differs = [pl.col(name).ne_missing(pl.col(f"{name}#new")) for name in new.columns if name not in key]
+    both = rows.join(new.lazy(), on=key, how="inner", suffix="#new")
+    return both.select(*new.columns, differs=reduce(or_, differs, pl.lit(value=False)))
+
+
+def _rewrite(
+    delta: DeltaTable,
+    table: Place,
+    held: list[str],
+    change: Callable[[pl.LazyFrame], pl.LazyFrame],
+    transactions: list[Transaction],
+) -> None:
+    now, schema = time.time_ns() // 1_000_000, pa.schema(delta.schema().to_arrow())  # type: ignore[arg-type]
+    actions: list[AddAction | RemoveAction] = []
     for path in held:
-        # A row for which the condition is NULL stays.
-        left = _rows(delta, table, path).filter(~which.fill_null(False)).with_columns(**masks).collect()
-        new = write_data_file(left, table, schema) if left.height else None
-        mapping[path] = new.path if new else None
+        left = change(_rows(delta, table, path)).collect()
         actions.append(RemoveAction(path, True, now, (table / path).stat().st_size, {}))
-        if new:
-            statistics = statistics_of(new.rows, new.first, new.last)
-            actions.append(AddAction(new.path, new.bytes, {}, now, True, statistics))
+        if left.height:
+            actions.append(add_action(write_data_file(left, table, schema)))
     reached("erasure: files written")
-    # The total is kept as a transaction number: it is committed with the erasure, and outlives the log entry.
-    total = Transaction(_COUNTED, (delta.transaction_version(_COUNTED) or 0) + gone)
-    properties = CommitProperties(custom_metadata={ERASED: json.dumps(mapping)}, app_transactions=[total])
     check_held()
     delta.create_write_transaction(
-        actions, mode="append", schema=delta.schema(), commit_properties=properties, post_commithook_properties=NO_HOOKS
+        actions,
+        mode="append",
+        schema=delta.schema(),
+        commit_properties=CommitProperties(app_transactions=transactions),
+        post_commithook_properties=NO_HOOKS,
     )
     sync_folder(table / "_delta_log")
     reached("erasure: committed")
-    return gone
 
 
 def erased_rows(table: Place) -> int:

@@ -99,9 +99,9 @@ def changes_for(job: str, declared: Input, table: Place, position: Position | No
             return snapshot(table, time) if position is None else changes_since(table, position, time)
         except RowsChangedError as error:
             raise Damaged(
-                f"job {job}: rows of {declared.table} were changed or deleted by other than ingest, after it had begun to read "
-                f"them ({error}), and results that they led to cannot be undone one by one; check that the event table is "
-                f"right, then {REMEDY}"
+                f"job {job}: rows of {declared.table} were changed or deleted after it had begun to read them ({error}), and "
+                "results that they led to cannot be undone one by one. If `keyfold erase` or `keyfold correct` was cut off, repeat "
+                f"it; otherwise check that the event table is right, then {REMEDY}"
             ) from None
 
 

@@ -2,7 +2,7 @@
 
 from keyfold.runs.tools.bootstrapping import BootstrapState
 from keyfold.runs.tools.branching import PromoteBranch, RedriveLateEvents, TryChangedJob
-from keyfold.runs.tools.editing import EditKeys, EraseRowsEverywhere
+from keyfold.runs.tools.editing import CorrectEvents, EditKeys, EraseRowsEverywhere
 from keyfold.runs.tools.moving import MoveState
 from keyfold.runs.tools.tool import StateTool
 
@@ -15,6 +15,7 @@ STATE_TOOLS: dict[str, type[StateTool]] = {
         PromoteBranch,
         RedriveLateEvents,
         EditKeys,
+        CorrectEvents,
         EraseRowsEverywhere,
     )
 }

@@ -1,4 +1,4 @@
-"""Change state or erase rows by hand, with a record of who and why."""
+"""Change state, correct events or erase rows by hand, with a record of who and why."""
 
 import getpass
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from keyfold.errors import Misconfigured
 from keyfold.keyed.generation.generations import live_generation_name
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs, project_streams
+from keyfold.runs.correcting import Corrected, correct
 from keyfold.runs.erasing import Erased, Erasure, erase
 from keyfold.runs.jobs import run_summary, run_text
 from keyfold.runs.tools.tool import DryRun, JobTool, Option, Outcome, StateTool, Work
@@ -58,12 +59,69 @@ class EditKeys(JobTool):
         return Outcome({"job": self.job, "generation": edited.generation, **rows}, _edit_text(edited))
 
 
+class CorrectEvents(StateTool):
+    """Replace events by id, and compute all jobs that read their stream again."""
+
+    tool = "correct"
+    subject = "stream"
+
+    stream: str = Field(description=f"One of: {', '.join(project_streams())}.")
+    source: Annotated[str, Option("--from", "FILE")] = Field(
+        description="The right events: a file of Parquet, CSV or JSON lines with all columns of the stream."
+    )
+    why: _Why = Field(description=_WHY)
+    who: _Who = Field(default_factory=getpass.getuser, description=_WHO)
+    yes: Annotated[bool, Option("--yes")] = Field(
+        False, description="Replace them; without it, only show what differs."
+    )
+
+    @model_validator(mode="after")
+    def _is_valid(self) -> Self:
+        Author(self.who, self.why)
+        return self
+
+    @classmethod
+    def subjects(cls) -> Mapping[str, object]:
+        """Return the project's streams by name."""
+        return project_streams()
+
+    def job_names(self, lakehouse: Lakehouse) -> list[str]:
+        """Return the jobs that have a live generation."""
+        return [name for name in project_jobs() if live_generation_name(lakehouse, name) is not None]
+
+    def act(self, work: Work) -> Outcome:
+        """Replace the events, and compute the jobs again."""
+        corrected = correct(
+            work.lakehouse,
+            project_streams()[self.stream],
+            work.jobs,
+            self.source,
+            Author(self.who, self.why),
+            dry_run=not self.yes,
+            options=work.options,
+            runners=work.runners,
+        )
+        summary = {
+            "stream": self.stream,
+            "events": corrected.events,
+            "replaced": corrected.replaced,
+            "before": corrected.before,
+            "after": corrected.after,
+            "jobs": corrected.jobs,
+            "tables": {name: {"gone": gone, "new": new} for name, (gone, new) in corrected.tables.items()},
+            "refreshed": [run_summary(one) for one in corrected.runs],
+            "dry_run": not self.yes,
+        }
+        return Outcome(summary, _correct_text(corrected, dry_run=not self.yes))
+
+
 class EraseRowsEverywhere(StateTool):
     """Erase rows of a stream from its events, quarantine and history, and compute all jobs that read it again."""
 
     tool = "state_erase"
     subject = "stream"
     confirm = "Repeat the stream's name: erased rows cannot be restored."
+    is_final = True
 
     stream: str = Field(description=f"One of: {', '.join(project_streams())}.")
     values: Annotated[dict[str, list[str]], Option("--where", "COLUMN=VALUE")] = Field(
@@ -122,6 +180,21 @@ def _edit_text(edited: Edited) -> str:
     lines += [f"after:  {line}" for line in json_lines(edited.rows_after, (), "jsonl")]
     lines.append(f"{edited.generation} is live now" if edited.generation else "nothing changed (--dry-run)")
     return "\n".join(lines)
+
+
+def _correct_text(corrected: Corrected, *, dry_run: bool) -> str:
+    lines = [f"before: {line}" for line in json_lines(corrected.before, (), "jsonl")]
+    lines += [f"after:  {line}" for line in json_lines(corrected.after, (), "jsonl")]
+    lines.append(
+        f"{corrected.replaced:,} of {corrected.events:,} events {'differ' if dry_run else 'were replaced'} in "
+        f"events.{corrected.stream}"
+    )
+    if corrected.jobs:
+        lines.append(f"{'to be computed again' if dry_run else 'computed again'}: {', '.join(corrected.jobs)}")
+    lines += [f"{name}: {gone:,} rows are gone, {new:,} are new" for name, (gone, new) in corrected.tables.items()]
+    if dry_run:
+        lines.append("nothing changed: give --yes to replace them")
+    return "\n".join([*lines, *map(run_text, corrected.runs)])
 
 
 def _erase_text(erased: Erased, *, removed: bool, dry_run: bool) -> str:

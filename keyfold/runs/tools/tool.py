@@ -81,12 +81,14 @@ class StateTool(BaseModel):
         tool: the tool's name.
         subject: the field that the user repeats to confirm.
         confirm: the text that asks for the confirmation.
+        is_final: whether what the tool does cannot be undone, so that its command asks for the confirmation.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     tool: ClassVar[str]
     subject: ClassVar[str] = "job"
+    is_final: ClassVar[bool] = False
     confirm: ClassVar[str] = "Repeat the job's name: this run may change its live generation."
 
     @classmethod

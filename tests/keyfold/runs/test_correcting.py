@@ -1,0 +1,150 @@
+"""Events that were wrong are replaced, and all that was made of them is as if they had been right from the beginning."""
+
+import json
+from datetime import timedelta
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+from typer.testing import CliRunner
+
+from keyfold.cli.app import app
+from keyfold.errors import KeyfoldError
+from keyfold.ingestion import ingest
+from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.lakehouse import Lakehouse
+from keyfold.runners import Runners
+from keyfold.runs.correcting import correct
+from keyfold.state.changing.audit import Author
+from keyfold.stream import Rule, Stream
+from spark_jobs.streams import STREAMS
+from tests.keyfold.keyed.toy_jobs import CLICK, START, windows
+from tests.lake import Lake
+
+CLICKS = Stream(
+    "clicks",
+    CLICK.set(1, CLICK.field("at").with_nullable(False)),
+    "at",
+    event_id=("user", "at"),
+    rules=(Rule("clicks is negative", pl.col("clicks") < 0),),
+    future_bound=timedelta(days=4000),
+)
+JOB = windows(stream=CLICKS)
+BY = Author("ann@example.org", "the counter was wrong")
+WRONG = [[("ann", 1, 1), ("bob", 2, 100)], [("ann", 12, 1), ("bob", 31, 7)]]
+RIGHT = [("bob", 2, 2), ("bob", 31, 3), ("ann", 1, 1)]
+
+
+def events(*rows):
+    at = [START + timedelta(minutes=minute) for _, minute, _ in rows]
+    return pl.DataFrame({"user": [user for user, *_ in rows], "at": at, "clicks": [clicks for *_, clicks in rows]})
+
+
+def begun(folder, deliveries):
+    lake = Lake(folder)
+    for rows in deliveries:
+        lake.land(CLICKS, events(*rows))
+        lake.run(JOB)
+    return lake
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return begun(tmp_path / "home", WRONG)
+
+
+@pytest.fixture
+def right(tmp_path):
+    """A file with the right values of two events, and with a third that is as it was."""
+    events(*RIGHT).write_parquet(tmp_path / "right.parquet")
+    return str(tmp_path / "right.parquet")
+
+
+def ended(lake):
+    """The rows of the job's table once all time has passed."""
+    lake.run(JOB, Incremental(START + timedelta(days=1)))
+    return lake.rows("windows")
+
+
+def test_what_was_corrected_is_as_if_it_had_been_right_from_the_beginning(lake, right, tmp_path):
+    table = lake.lakehouse.events("clicks")
+    version = DeltaTable(str(table)).version()
+    files = {path: path.read_bytes() for path in lake.lakehouse.home.rglob("*.parquet")}
+    shown = correct(lake.lakehouse, CLICKS, [JOB], right, BY, dry_run=True, runners=lake.session)
+    assert (shown.events, shown.replaced, shown.jobs, shown.tables) == (3, 2, ("windows",), {})
+    assert [shown.before["clicks"].to_list(), shown.after["clicks"].to_list()] == [[100, 7], [2, 3]]
+    assert {path: path.read_bytes() for path in lake.lakehouse.home.rglob("*.parquet")} == files
+    done = correct(lake.lakehouse, CLICKS, [JOB], right, BY, runners=lake.session)
+    assert (done.replaced, done.tables["windows"]) == (2, (1, 1))
+    never_wrong = begun(tmp_path / "other", [[("ann", 1, 1), ("bob", 2, 2)], [("ann", 12, 1), ("bob", 31, 3)]])
+    assert ended(lake) == ended(never_wrong)
+    # The older version is in the table's history, and the events came when they came.
+    old, new = (pl.read_delta(str(table), version=one).sort("user", "at") for one in (version, None))
+    assert old["clicks"].to_list() == [1, 1, 100, 7]
+    assert new["clicks"].to_list() == [1, 1, 2, 3]
+    assert old["ingested_at"].equals(new["ingested_at"])
+    audited = pl.read_delta(str(lake.lakehouse.monitoring("edits"))).row(0, named=True)
+    assert (audited["who"], audited["what"], audited["of"]) == (BY.who, "corrected", "clicks")
+    assert [key["user"] for key in json.loads(audited["keys"])] == ["bob", "bob"]
+    # The job goes on.
+    lake.land(CLICKS, events(("cat", 2000, 1)))
+    assert lake.run(JOB).counts.events == 1
+
+
+@pytest.mark.parametrize("point", ["erasure: files written", "erasure: committed", "done: after", "generation: live"])
+def test_a_correction_that_was_cut_off_is_finished_by_the_same_call_and_no_job_runs_before(
+    lake, right, cut_power, point
+):
+    def again():
+        return correct(lake.lakehouse, CLICKS, [JOB], right, BY, runners=lake.session)
+
+    assert cut_power(point, again)
+    if point in ("erasure: committed", "done: after"):
+        with pytest.raises(KeyfoldError, match=r"changed or deleted.*`keyfold correct` was cut off, repeat it"):
+            lake.run(JOB)
+    again()
+    assert ended(lake) == [(user, START + timedelta(minutes=at), clicks) for user, at, clicks in OF_RIGHT]
+
+
+OF_RIGHT = [("ann", 0, 1), ("ann", 10, 1), ("bob", 0, 2), ("bob", 30, 3)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        (
+            events(("dan", 1, 1)),
+            r"the id of 1 events is not in events.clicks \(such as .*dan.*has to land as any other",
+        ),
+        (events(("bob", 2, -1)), r"clicks is negative in 1 rows \(row 1\)"),
+        (events(("bob", 2, 1), ("bob", 2, 3)), r"the id is there twice in 2 rows \(row 1, 2\)"),
+        (events(("bob", 2, 1)).drop("clicks"), r"lacks clicks; give all columns of stream clicks, user, at, clicks"),
+        (events(("bob", 2, 1)).with_columns(clicks=pl.lit("many")), r"clicks is no Int64 in 1 rows \(row 1\)"),
+        (events(("bob", 2, 1)).with_columns(user=pl.lit(None, pl.String)), r"user is empty in 1 rows \(row 1\)"),
+    ],
+)
+def test_a_correction_that_cannot_be_says_why_and_changes_nothing(lake, tmp_path, rows, why):
+    rows.write_parquet(tmp_path / "wrong.parquet")
+    files = set(lake.lakehouse.home.rglob("*.parquet"))
+    with pytest.raises(KeyfoldError, match=why):
+        correct(lake.lakehouse, CLICKS, [JOB], str(tmp_path / "wrong.parquet"), BY, runners=lake.session)
+    assert set(lake.lakehouse.home.rglob("*.parquet")) == files
+
+
+def test_the_command_shows_what_differs_and_replaces_it_only_if_told(tmp_path):
+    lakehouse, paid = Lakehouse(tmp_path / "home"), {"payment_id": "k1", "card": "11", "time": "2026-01-05T09:30:00Z"}
+    paid |= {"city": "Oslo", "amount": 40.0, "merchant": None}
+    lines = "".join(json.dumps({**paid, "payment_id": one}) + "\n" for one in ("k1", "k2"))
+    lakehouse.landing("payments").mkdir(parents=True)
+    (lakehouse.landing("payments") / "one.jsonl").write_text(lines)
+    ingest(lakehouse, STREAMS["payments"], settle=timedelta(0), runners=Runners("local"))
+    (tmp_path / "right.jsonl").write_text(json.dumps({**paid, "amount": 4.0}) + "\n")
+    command = ["correct", "payments", "--from", str(tmp_path / "right.jsonl"), "--why", "ten times too much"]
+    for more, said, amounts in (
+        ([], "1 of 1 events differ in events.payments\nnothing changed: give --yes to replace them\n", [40.0, 40.0]),
+        (["--yes"], "1 of 1 events were replaced in events.payments\n", [4.0, 40.0]),
+        (["--yes"], "0 of 1 events were replaced in events.payments\n", [4.0, 40.0]),
+    ):
+        found = CliRunner().invoke(app, [*command, *more, "--home", str(lakehouse.home)])
+        assert (found.exit_code, found.stdout[-len(said) :]) == (0, said)
+        assert pl.read_delta(str(lakehouse.events("payments"))).sort("payment_id")["amount"].to_list() == amounts
