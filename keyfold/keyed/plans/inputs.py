@@ -100,8 +100,8 @@ def changes_for(job: str, declared: Input, table: Place, position: Position | No
         except RowsChangedError as error:
             raise Damaged(
                 f"job {job}: rows of {declared.table} were changed or deleted after it had begun to read them ({error}), and "
-                "results that they led to cannot be undone one by one. If `keyfold erase` or `keyfold correct` was cut off, repeat "
-                f"it; otherwise check that the event table is right, then {REMEDY}"
+                "results that they led to cannot be undone one by one. If an erasure or a correction was cut off, repeat it; "
+                f"otherwise check that the event table is right, then {REMEDY}"
             ) from None
 
 

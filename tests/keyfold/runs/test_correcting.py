@@ -100,7 +100,7 @@ def test_a_correction_that_was_cut_off_is_finished_by_the_same_call_and_no_job_r
 
     assert cut_power(point, again)
     if point in ("erasure: committed", "done: after"):
-        with pytest.raises(KeyfoldError, match=r"changed or deleted.*`keyfold correct` was cut off, repeat it"):
+        with pytest.raises(KeyfoldError, match=r"changed or deleted.*a correction was cut off, repeat it"):
             lake.run(JOB)
     again()
     assert ended(lake) == [(user, START + timedelta(minutes=at), clicks) for user, at, clicks in OF_RIGHT]

@@ -331,10 +331,9 @@ def test_a_consumer_that_is_ahead_of_its_producer_is_found(tmp_path):
             shutil.copytree(str(site.lakehouse.home), tmp_path / f"at {minute}")
         site.run(PER_USER)
     assert [one for one in check(site.lakehouse).findings if one.is_damage] == []
-    older = Lakehouse(tmp_path / "at 70")
-    for folder in (site.lakehouse.job("hourly"), site.lakehouse.table("hourly")):
-        shutil.rmtree(str(folder))
-        shutil.copytree(str(older.home / folder.relative_to(site.lakehouse.home)), str(folder))
+    for folder in ("jobs/hourly", "tables/hourly"):
+        shutil.rmtree(tmp_path / "home" / folder)
+        shutil.copytree(tmp_path / "at 70" / folder, tmp_path / "home" / folder)
     (found,) = [one for one in check(site.lakehouse).findings if one.is_damage]
     assert "cannot go on (job per_user" in found.what
 
