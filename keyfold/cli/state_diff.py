@@ -1,14 +1,12 @@
 """`keyfold state diff`: compare two states, or a state and a table."""
 
 import sys
-from contextlib import ExitStack
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
-from keyfold.cli.running import runners_for
 from keyfold.cli.state_jobs import job_or_name, require_job_or_state
 from keyfold.cli.terminal import failures, report
 from keyfold.errors import KeyfoldError
@@ -18,6 +16,7 @@ from keyfold.state.reading.export import Format
 from keyfold.state.reading.reader import read_state
 from keyfold.state.reading.state_rows import StateRows
 from keyfold.state.rows.lines import json_lines
+from keyfold.storage.reachable import check_reachable
 
 LIVE = "live"
 _TABLE = "table:"
@@ -37,10 +36,11 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """Compare two states of a job, or its state and a table: keys added, removed and changed."""
-    with failures(), ExitStack() as stack:
+    with failures():
+        check_reachable(home)
         lakehouse = Lakehouse(home)
         require_job_or_state(lakehouse, job)
-        difference = _diff(stack.enter_context(runners_for(None, home)), lakehouse, job, before, after)
+        difference = _diff(lakehouse, job, before, after)
         summary = difference.summary()
         written = asdict(difference.write(to, style)) if to is not None else None
         report({**asdict(summary), "written": written}, as_json, _text(summary, to))
@@ -49,16 +49,16 @@ def diff(
             sys.stdout.writelines(f"{line}\n" for line in json_lines(shown, difference.key, "jsonl"))
 
 
-def _diff(spark: Any, lakehouse: Lakehouse, job: str, before: str, after: str) -> StateDiff:
+def _diff(lakehouse: Lakehouse, job: str, before: str, after: str) -> StateDiff:
     if before.startswith(_TABLE):
         raise KeyfoldError("give the state first, then the table that it is compared with")
-    state_before = _state(spark, lakehouse, job, before)
+    state_before = _state(lakehouse, job, before)
     if after.startswith(_TABLE):
         return diff_with_table(state_before, lakehouse, after.removeprefix(_TABLE))
-    return diff_states(state_before, _state(spark, lakehouse, job, after))
+    return diff_states(state_before, _state(lakehouse, job, after))
 
 
-def _state(spark: Any, lakehouse: Lakehouse, job: str, text: str) -> StateRows:
+def _state(lakehouse: Lakehouse, job: str, text: str) -> StateRows:
     name, colon, number = text.partition(":")
     if text.isdigit():
         name, colon, number = LIVE, ":", text
@@ -66,7 +66,7 @@ def _state(spark: Any, lakehouse: Lakehouse, job: str, text: str) -> StateRows:
         raise KeyfoldError(f"{text}: {number!r} is not a batch number; write it as generation-0001:17")
     generation = None if name == LIVE else name
     keyed_job = job_or_name(lakehouse, job, generation)
-    return read_state(spark, lakehouse, keyed_job, generation=generation, batch=int(number) if colon else None)
+    return read_state(lakehouse, keyed_job, generation=generation, batch=int(number) if colon else None)
 
 
 def _text(found: DiffSummary, to: str | None) -> str:

@@ -3,13 +3,10 @@
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import asdict
-from typing import Annotated, Any, TextIO, get_args
+from typing import Annotated, Any, cast, get_args
 
 import typer
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, given_columns
 from keyfold.cli.running import runners_for
@@ -17,16 +14,13 @@ from keyfold.cli.state_jobs import job_or_name
 from keyfold.cli.terminal import failures, report
 from keyfold.errors import KeyfoldError
 from keyfold.lakehouse import Lakehouse
-from keyfold.state.reading.export import Export, Format, lines_of, write_frame, write_state
-from keyfold.state.reading.failures import explained
+from keyfold.state.reading.export import Format, write_state
 from keyfold.state.reading.reader import read_state
 from keyfold.state.reading.retained_batches import jobs_with_state
-from keyfold.state.reading.spark_checkpoint import parts_of, read_checkpoint
-from keyfold.state.reading.state_rows import StateRows
+from keyfold.state.reading.state_rows import RowSource
 from keyfold.state.reading.state_statistics import ListedGeneration, StateStatistics, list_state, state_statistics
-from keyfold.state.reading.variables import VariableRows, read_variables
-from keyfold.state.rows.keys import select_columns
 from keyfold.state.rows.lines import LineFormat, json_lines
+from keyfold.storage.reachable import check_reachable
 
 Generation = Annotated[
     str | None, typer.Option("--generation", metavar="G", help="A generation or a branch [default: the live one].")
@@ -57,12 +51,6 @@ def read(
         typer.Option(help="With --checkpoint: a state variable, `timers`, `left`, `right`, or the name of a store."),
     ] = None,
     operator: Annotated[int | None, typer.Option(min=0, help="With --checkpoint: only this operator.")] = None,
-    changes_since: Annotated[
-        int | None, typer.Option(metavar="BATCH", help="With --checkpoint: only changes from this batch on.")
-    ] = None,
-    whole_collections: Annotated[
-        bool, typer.Option("--whole-collections", help="With --checkpoint: lists and maps as one row a key.")
-    ] = False,
     columns: Annotated[
         str | None,
         typer.Option(metavar="A,B=NAME", help="Only these columns, with `B` renamed; keyed-json keeps the key."),
@@ -77,48 +65,35 @@ def read(
         raise typer.BadParameter(f"--format {style} writes files: give their folder with --to")
     if to is not None and limit is not None:
         raise typer.BadParameter("--limit applies to printed rows; --to writes all rows")
-    if checkpoint is None and (part or operator is not None or changes_since is not None or whole_collections):
-        raise typer.BadParameter("--part, --operator, --changes-since and --whole-collections require --checkpoint")
+    if checkpoint is None and (part or operator is not None):
+        raise typer.BadParameter("--part and --operator require --checkpoint")
     if checkpoint is not None and generation:
         raise typer.BadParameter("--generation requires a JOB")
-    if style == "keyed-json" and (part or changes_since is not None or whole_collections):
-        raise typer.BadParameter(
-            "keyed-json shows all variables of a key: omit --part, --changes-since and --whole-collections"
-        )
+    if style == "keyed-json" and part:
+        raise typer.BadParameter("keyed-json shows all variables of a key: omit --part")
     wanted = given_columns(columns)
-    with failures(), ExitStack() as stack:
-        lakehouse = Lakehouse(home)
-        # Spark takes seconds to start, so an unknown job is reported before.
-        keyed_job = None if job is None else job_or_name(lakehouse, job, generation)
-        spark = stack.enter_context(runners_for(None, home))
+    with failures():
         if checkpoint is not None:
+            from keyfold.session.spark_checkpoint import read_checkpoint, read_variables  # noqa: PLC0415 - imports pyspark
+
             keys = [_columns_of(text) for text in key or []]
-            if style == "keyed-json":
-                variables = read_variables(spark.session, checkpoint, operator=operator, batch=batch, keys=keys)
-                rows = variables.select(wanted) if wanted else variables
-            else:
-                rows = read_checkpoint(
-                    spark.session,
-                    checkpoint,
-                    part,
-                    operator=operator,
-                    batch=batch,
-                    changes_since=changes_since,
-                    whole_collections=whole_collections,
-                    keys=keys,
+            with runners_for(None, home) as runners:
+                found = (
+                    read_variables(runners.session, checkpoint, operator=operator, batch=batch, keys=keys)
+                    if style == "keyed-json"
+                    else read_checkpoint(runners.session, checkpoint, part, operator=operator, batch=batch, keys=keys)
                 )
-                rows = select_columns(rows, wanted, f"checkpoint {checkpoint}")
-            _show_checkpoint(rows, f"checkpoint {checkpoint}", to, style, limit, as_json)
+                _show(found.select(wanted) if wanted else found, to, style, limit, as_json)
             return
-        assert keyed_job is not None  # noqa: S101 - narrows what was checked above
-        rows = read_state(spark, lakehouse, keyed_job, generation=generation, batch=batch, keys=key or [])
+        check_reachable(home)
+        lakehouse = Lakehouse(home)
+        assert job is not None  # noqa: S101 - narrows what was checked above
+        keyed_job = job_or_name(lakehouse, job, generation)
+        rows = read_state(lakehouse, keyed_job, generation=generation, batch=batch, keys=key or [])
         if wanted:
             key_columns = {name: name for name in rows.key} if style == "keyed-json" else {}
             rows = rows.select({**key_columns, **wanted})
-        if to is not None:
-            _report(write_state(rows, to, style), as_json)
-            return
-        _print(rows, style, limit, sys.stdout)  # type: ignore[arg-type]
+        _show(rows, to, style, limit, as_json)
 
 
 def listing(
@@ -130,8 +105,10 @@ def listing(
     """List jobs with their generations, branches and retained batches, or the parts of a checkpoint's state."""
     with failures():
         if checkpoint is not None:
-            with runners_for(None, home) as spark:
-                parts = parts_of(spark.session, checkpoint)
+            from keyfold.session.spark_checkpoint import checkpoint_parts  # noqa: PLC0415 - imports pyspark
+
+            with runners_for(None, home) as runners:
+                parts = checkpoint_parts(runners.session, checkpoint)
             lines = [
                 f"{one.name}: {one.kind} of operator {one.operator} ({one.operator_name}), {one.partitions} partitions, "
                 f"batches {one.first_batch} to {one.last_batch}"
@@ -156,41 +133,26 @@ def stats(
 ) -> None:
     """Print statistics of a job's state: rows, keys, bytes, skew over key groups, timers, growth over batches."""
     with failures():
+        check_reachable(home)
         lakehouse = Lakehouse(home)
         keyed_job = job_or_name(lakehouse, job, generation)
-        with runners_for(None, home) as spark:
-            rows = read_state(spark, lakehouse, keyed_job, generation=generation, batch=batch)
-            statistics = state_statistics(lakehouse, rows, last)
+        rows = read_state(lakehouse, keyed_job, generation=generation, batch=batch)
+        statistics = state_statistics(lakehouse, rows, last)
         report(asdict(statistics), as_json, "\n".join(_statistics_lines(statistics)))
 
 
-def _show_checkpoint(
-    rows: DataFrame | VariableRows, where: str, to: str | None, style: Format, limit: int | None, as_json: bool
-) -> None:
+def _show(rows: RowSource, to: str | None, style: Format, limit: int | None, as_json: bool) -> None:
+    """Write rows to files, or print them."""
     if to is not None:
-        is_keyed = isinstance(rows, VariableRows)
-        _report(write_state(rows, to, style) if is_keyed else write_frame(rows, to, style, where), as_json)
-    elif isinstance(rows, VariableRows):
-        _print_lines(lines_of(rows, "keyed-json"), limit, where)
-    else:
-        # Spark's default format cuts times to milliseconds.
-        line = F.to_json(F.struct("*"), {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"})
-        _print_lines(rows.select(line), limit, where)
-
-
-def _print_lines(lines: DataFrame, limit: int | None, where: str) -> None:
-    with explained(where):
-        # One partition at a time, since a state may be larger than the driver's memory.
-        for row in (lines if limit is None else lines.limit(limit)).toLocalIterator():
-            sys.stdout.write(f"{row[0]}\n")
-
-
-def _print(rows: StateRows, style: LineFormat, limit: int | None, to: TextIO) -> None:
+        made = write_state(rows, to, style)
+        text = f"{made.rows:,} rows in {made.files} files, {made.bytes:,} bytes: {made.to} ({made.format})"
+        report(asdict(made), as_json, text)
+        return
     left = limit
     for frame in rows.frames():
-        lines = json_lines(frame, rows.key, style)
+        lines = json_lines(frame, rows.key, cast(LineFormat, style))
         shown = lines if left is None else lines.head(left)
-        to.writelines(f"{line}\n" for line in shown)
+        sys.stdout.writelines(f"{line}\n" for line in shown)
         if left is not None:
             left -= shown.len()
             if left == 0:
@@ -205,11 +167,6 @@ def _columns_of(text: str) -> dict[str, Any]:
     if not isinstance(columns, dict) or not columns:
         raise KeyfoldError(f'--key {text}: with --checkpoint, give a key as a JSON object, such as {{"user": "ann"}}')
     return columns
-
-
-def _report(made: Export, as_json: bool) -> None:
-    size = "" if made.files is None else f" in {made.files} files, {made.bytes or 0:,} bytes"
-    report(asdict(made), as_json, f"{made.rows:,} rows{size}: {made.to} ({made.format})")
 
 
 def _generation_text(one: ListedGeneration) -> str:

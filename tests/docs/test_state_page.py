@@ -33,7 +33,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 STORY = DOCS / "tutorial" / "state.md"
 SEEDS = DOCS / "examples" / "seeds.md"
 CHANGES = DOCS / "how-to" / "change-a-job.md"
-WITH_SPARK = ("ingest", "run", "state_reading", "state_diff", "state_tools")
+WITH_SPARK = ("ingest", "run", "state_tools")
 
 
 def blocks(page, heading):

@@ -106,7 +106,7 @@ def keyed_assets(shown: JobAssets, *, group: str, owners: Sequence[str] = ()) ->
         published = {one.table: one for one in summary.published}
         of_job = {
             **_plots(context, lakehouse, job, shown.plot, of_counts=shown.plot_of_counts),
-            **open_state_metadata(context.log, spark, lakehouse, job),
+            **open_state_metadata(context.log, lakehouse, job),
         }
         batch = last_batch(lakehouse, job.name)
         for table in job.tables:

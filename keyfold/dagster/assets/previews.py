@@ -16,7 +16,6 @@ from keyfold.keyed.job.step import DEADLINE, STALE_AT
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import read_batches, readable
 from keyfold.privacy import MASK, masked
-from keyfold.runners import Runners
 from keyfold.state.reading.reader import read_state
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
@@ -51,7 +50,7 @@ def preview_quarantine(path: Place, stream: Stream) -> dg.MetadataValue:
 
 
 def open_state_metadata(
-    log: dg.DagsterLogManager, spark: Runners, lakehouse: Lakehouse, job: KeyedJob
+    log: dg.DagsterLogManager, lakehouse: Lakehouse, job: KeyedJob
 ) -> Mapping[str, dg.MetadataValue]:
     """Read a job's state after its last batch, and return its metadata.
 
@@ -72,7 +71,7 @@ def open_state_metadata(
     rows, keys, first, oldest = 0, 0, list[pl.DataFrame](), list[object]()
     try:
         # A frame has all rows of its keys.
-        for frame in read_state(spark, lakehouse, job).frames():
+        for frame in read_state(lakehouse, job).frames():
             rows, keys = rows + frame.height, keys + frame.select(job.key).n_unique()
             oldest += [least for name in times if (least := frame[name].min()) is not None]
             if sum(one.height for one in first) < ROWS:

@@ -75,7 +75,7 @@ def edit_state(spark: Any, lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, d
         if live is None:
             raise NotFound(f"job {job.name} has never run: it has no state")
         done = last_batch(job, live)
-        before = rows_of(spark, lakehouse, job, edit.keys)
+        before = rows_of(lakehouse, job, edit.keys)
         if not before.height:
             raise NotFound(f"job {job.name}: none of these keys has state in {live.name}")
         try:
@@ -110,9 +110,9 @@ def edit_state(spark: Any, lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, d
     return Edited(job.name, generation, before, after, rewritten.rows)
 
 
-def rows_of(spark: Any, lakehouse: Lakehouse, job: KeyedJob, keys: Iterable[Key]) -> pl.DataFrame:
+def rows_of(lakehouse: Lakehouse, job: KeyedJob, keys: Iterable[Key]) -> pl.DataFrame:
     """Return the rows of state of some keys, in the job's columns."""
-    rows = read_state(spark, lakehouse, job, keys=tuple(keys)).polars()
+    rows = read_state(lakehouse, job, keys=tuple(keys)).polars()
     return rows.select(pl.col(name).cast(kind) for name, kind in polars_schema(job.state).items())
 
 

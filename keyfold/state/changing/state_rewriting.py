@@ -3,13 +3,13 @@
 Moving and editing use it. The old generation is not changed, and stays live until the new one is complete.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from keyfold.errors import IncompatibleState, KeyfoldError, NotFound
 from keyfold.journal.agreement import check_tables, has_taken_all
@@ -24,15 +24,12 @@ from keyfold.lakehouse.carrying import carry_rows
 from keyfold.lakehouse.data_files import ROWS_A_GROUP, write_data_file
 from keyfold.lakehouse.fail_points import reached
 from keyfold.privacy import describe_error
-from keyfold.state.reading.failures import explained
 from keyfold.state.reading.retained_batches import find_batch, manifests_of
-from keyfold.state.reading.state_rows import on_workers, partition_frames
+from keyfold.state.reading.state_rows import in_threads, partition_reads
 from keyfold.storage.place import Place
 
 ChangeRows = Callable[[pl.DataFrame], pl.DataFrame]
 """Makes rows of the new state from rows of the old one. It is called with parts of the state, in any order."""
-
-_WRITTEN = from_arrow_schema(pa.schema([("path", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64())]))
 
 
 @dataclass(frozen=True)
@@ -103,7 +100,7 @@ def rewrite(
     """
     # The old generation is only read: a failure from here on leaves the job unchanged.
     generation = new_generation(spark, lakehouse, job, origin, partitions)
-    before, files = _stage(spark, job, old, done.batch, generation.seed, change)
+    before, files = _stage(job, old, done.batch, generation.seed, change)
     reached("seed: staged")
     carried = {
         table.name: carry_rows(old.table(table.name), generation.table(table.name))
@@ -128,71 +125,34 @@ def rewrite(
 
 
 def _stage(
-    spark: Any, job: KeyedJob, old: Generation, batch: int, folder: Place, change: ChangeRows
+    job: KeyedJob, old: Generation, batch: int, folder: Place, change: ChangeRows
 ) -> tuple[int, tuple[PlannedFile, ...]]:
     """Write the changed state as files; returns the number of rows before, and the files."""
     folder.mkdir(parents=True, exist_ok=True)
-    where = _where(old, batch)
-    # The reports are bounded: one row for each written file and each task.
-    reports = map_manifests(spark, old, batch, _writer(where, job, old.parts, folder, change))
-    files = sorted((row["path"], row["rows"], row["bytes"]) for row in reports if row["path"])
-    return (
-        sum(row["rows"] for row in reports if not row["path"]),
-        tuple(PlannedFile(path=path, rows=rows, bytes=size) for path, rows, size in files),
-    )
+    where = f"job {old.record['job']}, {old.name}, batch {batch}"
+    done = find_batch(old, batch)
+    manifests = {} if done is None else manifests_of(old, done)
+    files, waiting, before, height = list[PlannedFile](), list[pl.DataFrame](), 0, 0
 
+    def changed(read: Callable[[], pl.DataFrame]) -> tuple[int, pl.DataFrame]:
+        rows = read().drop(SLOT)
+        return rows.height, _changed(where, job, change, rows)
 
-def map_manifests(
-    spark: Any,
-    generation: Generation,
-    batch: int,
-    function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-) -> list[Any]:
-    """Call a function in workers with the manifests of a state; returns the rows that it returns, which must be few.
+    def write() -> None:
+        written = write_data_file(pl.concat(waiting, rechunk=True), folder, job.state)
+        files.append(PlannedFile(path=written.path, rows=written.rows, bytes=written.bytes))
+        waiting.clear()
 
-    Raises:
-        KeyfoldError: the state is damaged, or the function failed.
-    """
-    done = find_batch(generation, batch)
-    manifests = [] if done is None else list(manifests_of(generation, done).values())
-    rows = pa.table({"manifest": manifests}, pa.schema([("manifest", pa.binary())]))
-    with explained(_where(generation, batch)):
-        return on_workers(spark, rows, function, _WRITTEN).collect()
-
-
-def _where(generation: Generation, batch: int) -> str:
-    return f"job {generation.record['job']}, {generation.name}, batch {batch}"
-
-
-def _frames(where: str, parts: Place, batches: Iterable[pa.RecordBatch]) -> Iterator[pl.DataFrame]:
-    """Yield the rows of a state; each frame has all rows of its keys."""
-    for batch in batches:
-        for manifest in batch.column("manifest"):
-            for frame in partition_frames(where, parts, manifest.as_buffer()):
-                yield frame.drop(SLOT)
-
-
-def _writer(
-    where: str, job: KeyedJob, parts: Place, folder: Place, change: ChangeRows
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Make the function for `mapInArrow` that takes manifests, writes the changed rows, and reports files and row counts."""
-
-    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        waiting: list[pl.DataFrame] = []
-        before = height = 0
-        for rows in _frames(where, parts, batches):
-            before += rows.height
-            waiting.append(_changed(where, job, change, rows))
-            height += waiting[-1].height
-            if height >= ROWS_A_GROUP:
-                yield _write(waiting, folder, job)
-                waiting, height = [], 0
-        if height:
-            yield _write(waiting, folder, job)
-        # No path: the row with the number of rows before.
-        yield _report("", before, 0)
-
-    return write
+    reads = (read for packed in manifests.values() for read in partition_reads(where, old.parts, packed))
+    for count, rows in in_threads(partial(changed, read) for read in reads):
+        before, height = before + count, height + rows.height
+        waiting.append(rows)
+        if height >= ROWS_A_GROUP:
+            write()
+            height = 0
+    if height:
+        write()
+    return before, tuple(sorted(files, key=lambda file: file.path))
 
 
 def _changed(where: str, job: KeyedJob, change: ChangeRows, rows: pl.DataFrame) -> pl.DataFrame:
@@ -215,14 +175,3 @@ def filled(rows: pl.DataFrame, schema: pa.Schema) -> pl.DataFrame:
     if empty := [field.name for field in schema if not field.nullable and rows[field.name].null_count()]:
         raise ValueError(f"{', '.join(empty)} is empty in some rows, and may not be")
     return rows
-
-
-def _write(waiting: list[pl.DataFrame], folder: Place, job: KeyedJob) -> pa.RecordBatch:
-    written = write_data_file(pl.concat(waiting, rechunk=True), folder, job.state)
-    return _report(written.path, written.rows, written.bytes)
-
-
-def _report(path: str, rows: int, size: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [pa.array([path]), pa.array([rows], pa.int64()), pa.array([size], pa.int64())], names=["path", "rows", "bytes"]
-    )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pyspark.sql import functions as F
+import polars as pl
 
 from keyfold.errors import NotFound
 from keyfold.keyed.generation.generations import Generation, branch_folder, live_generation
@@ -12,7 +12,7 @@ from keyfold.keyed.generation.run_mode import Replay
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.runner import RunOptions, RunSummary, run_job
 from keyfold.lakehouse import Lakehouse, read_json
-from keyfold.lakehouse.frames import table_frame
+from keyfold.lakehouse.reading import scan_table
 from keyfold.state.differences.comparing import TableDifference, compare_outputs
 
 
@@ -66,9 +66,7 @@ def try_job(
     """
     live = _live(lakehouse, job)
     run = run_job(lakehouse, job, Replay(branch, since, until), options=options, runners=spark)
-    return Trial(
-        job.name, branch, live.name, run, compare_outputs(spark.session, job, live, _branch(lakehouse, job, branch))
-    )
+    return Trial(job.name, branch, live.name, run, compare_outputs(job, live, _branch(lakehouse, job, branch)))
 
 
 def redrive(
@@ -95,13 +93,13 @@ def redrive(
         KeyfoldError: as `try_job`, or no event was late since then.
     """
     live = _live(lakehouse, job)
-    before = _late(spark, job, live, since)
+    before = _late(job, live, since)
     if not before:
         bound = f" since {since:%Y-%m-%d %H:%M:%S}" if since else ""
         raise NotFound(f"job {job.name}: no event was late{bound}; there is nothing to redrive")
     # Replay all events, also before `since`: the state that late events belong to depends on them.
     trial = try_job(spark, lakehouse, job, branch, options=options)
-    return Redrive(trial, before, _late(spark, job, _branch(lakehouse, job, branch), since))
+    return Redrive(trial, before, _late(job, _branch(lakehouse, job, branch), since))
 
 
 def _live(lakehouse: Lakehouse, job: KeyedJob) -> Generation:
@@ -116,6 +114,7 @@ def _branch(lakehouse: Lakehouse, job: KeyedJob, branch: str) -> Generation:
     return Generation(folder, read_json(folder / "generation.json"))
 
 
-def _late(spark: Any, job: KeyedJob, generation: Generation, since: datetime | None) -> int:
-    rows = table_frame(spark.session, generation.table(job.late_table))
-    return (rows if since is None else rows.where(F.col(job.event_time) >= F.lit(since))).count()
+def _late(job: KeyedJob, generation: Generation, since: datetime | None) -> int:
+    rows = scan_table(generation.table(job.late_table))
+    rows = rows if since is None else rows.filter(pl.col(job.event_time) >= since)
+    return rows.select(pl.len()).collect().item()

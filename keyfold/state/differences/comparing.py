@@ -1,22 +1,23 @@
 """Compare the rows of two tables: added, removed and changed rows, and the columns that changed."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import and_
 
 import polars as pl
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from deltalake import DeltaTable
 
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.tables import OutputTable
-from keyfold.lakehouse.frames import table_frame
+from keyfold.keyed.rows.hashing import key_hash
+from keyfold.lakehouse.paths import is_table
+from keyfold.lakehouse.reading import scan_table
 from keyfold.storage.place import Place
 
 _SAMPLES = 5
-_OLD, _NEW = "old", "new"
+_BYTES_A_PASS = 256 << 20
+_TIMES, _NEW = "#times", "#new"
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,10 @@ class TableDifference:
         return not (self.added or self.removed or self.changed)
 
 
-def compare_outputs(
-    spark: SparkSession, job: KeyedJob, before: Generation, after: Generation
-) -> tuple[TableDifference, ...]:
+def compare_outputs(job: KeyedJob, before: Generation, after: Generation) -> tuple[TableDifference, ...]:
     """Compare all tables of two generations of a job, with the late table. A missing table counts as empty."""
     return tuple(
-        compare_tables(spark, table.name, before.table(table.name), after.table(table.name), pairing(job, table))
+        compare_tables(table.name, before.table(table.name), after.table(table.name), pairing(job, table))
         for table in job.tables
     )
 
@@ -66,104 +65,77 @@ def pairing(job: KeyedJob, table: OutputTable) -> tuple[str, ...]:
     return tuple(name for name in (*job.key, job.event_time) if name in table.schema.names)
 
 
-def compare_tables(
-    spark: SparkSession, name: str, before: Place, after: Place, pair_by: Sequence[str]
-) -> TableDifference:
-    """Compare two Delta tables on the cluster.
+def compare_tables(name: str, before: Place, after: Place, pair_by: Sequence[str]) -> TableDifference:
+    """Compare two Delta tables, in as many passes over hashes of the pairing columns as memory needs.
 
     Rows that are equal in all columns are matched first. Of the other rows, a pair with the same values of `pair_by` counts as
     changed, if each table has only one such row. Missing columns count as NULL.
     """
-    left, right = _read(spark, before), _read(spark, after)
-    if left is None or right is None:
-        either = left if left is not None else right
-        columns = [] if either is None else either.columns
-        left = left if left is not None else _none_of(either)
-        right = right if right is not None else _none_of(either)
-    else:
-        columns = [*left.columns, *(name for name in right.columns if name not in left.columns)]
-    if left is None or right is None:
-        return TableDifference(name, 0, 0, 0, 0, 0, 0, {}, pl.DataFrame())
-    left, right = _in_columns(left, right, columns), _in_columns(right, left, columns)
-    rows_before, rows_after = left.count(), right.count()
-    # `exceptAll` also finds rows that one table has more often. Cached, since each of the following queries would compare all
-    # rows again.
-    gone, new = left.exceptAll(right).cache(), right.exceptAll(left).cache()
-    try:
-        only_before, only_after = gone.count(), new.count()
-        pairs = _pairs(gone, new, [one for one in pair_by if one in columns])
-        changed, by_column = (0, {}) if pairs is None else _changes(pairs, columns)
-        samples = _samples(gone, new, pairs, columns)
-    finally:
-        gone.unpersist()
-        new.unpersist()
+    tables = [place for place in (before, after) if is_table(place)]
+    left, right = (scan_table(place) if place in tables else None for place in (before, after))
+    kinds = {name: kind for rows in (right, left) if rows is not None for name, kind in rows.collect_schema().items()}
+    sides = [
+        pl.LazyFrame(schema=kinds) if rows is None else _in_columns(rows, kinds).select(list(kinds))
+        for rows in (left, right)
+    ]
+    by = [one for one in pair_by if one in kinds]
+    passes = 1 + sum(_size(place) for place in tables) // _BYTES_A_PASS
+    counts, samples = Counter[str](), list[pl.DataFrame]()
+    for number in range(passes if kinds else 0):
+        condition = key_hash(tuple(by or kinds)) % passes == number
+        was, now = (rows.filter(condition).collect(engine="streaming") for rows in sides)
+        counts.update(before=was.height, after=now.height)
+        samples.append(_compare(was, now, by, counts))
+    order = by + [name for name, kind in kinds.items() if name not in by and not kind.is_nested()]
+    shown = [
+        one.filter(difference=kind).sort(order).head(_SAMPLES)
+        for one in ([pl.concat(samples)] if samples else [])
+        for kind in ("changed, old", "changed, new", "removed", "added")
+    ]
     return TableDifference(
         table=name,
-        rows_before=rows_before,
-        rows_after=rows_after,
-        same=rows_before - only_before,
-        added=only_after - changed,
-        removed=only_before - changed,
-        changed=changed,
-        changed_columns=by_column,
-        samples=samples,
+        rows_before=counts["before"],
+        rows_after=counts["after"],
+        same=counts["before"] - counts["removed"] - counts["changed"],
+        added=counts["added"],
+        removed=counts["removed"],
+        changed=counts["changed"],
+        changed_columns={name: counts[f"column {name}"] for name in kinds if counts[f"column {name}"]},
+        samples=pl.concat(shown) if shown else pl.DataFrame(),
     )
 
 
-def _read(spark: SparkSession, path: Place) -> DataFrame | None:
-    return table_frame(spark, path) if path.exists() else None
-
-
-def _none_of(rows: DataFrame | None) -> DataFrame | None:
-    return None if rows is None else rows.where(F.lit(False))
-
-
-def _in_columns(rows: DataFrame, other: DataFrame, columns: Sequence[str]) -> DataFrame:
-    there = set(rows.columns)
-    lacking = {name: F.lit(None).cast(other.schema[name].dataType) for name in columns if name not in there}
-    return rows.select([lacking[name].alias(name) if name in lacking else F.col(f"`{name}`") for name in columns])
-
-
-def _pairs(gone: DataFrame, new: DataFrame, pair_by: Sequence[str]) -> DataFrame | None:
-    """Return pairs of rows with the same values in these columns, as structs `old` and `new`; each side has one such row."""
-    if not pair_by:
-        return None
-    left, right = _single(gone, pair_by, _OLD), _single(new, pair_by, _NEW)
-    # Null-safe: two NULLs are equal here.
-    same = reduce(and_, [left[_OLD][name].eqNullSafe(right[_NEW][name]) for name in pair_by])
-    return left.join(right, same, "inner")
-
-
-def _single(rows: DataFrame, pair_by: Sequence[str], alias: str) -> DataFrame:
-    every = F.struct(*(F.col(f"`{name}`") for name in rows.columns))
-    grouped = rows.groupBy(*(f"`{name}`" for name in pair_by)).agg(
-        F.count("*").alias("#rows"), F.first(every).alias(alias)
+def _compare(was: pl.DataFrame, now: pl.DataFrame, by: Sequence[str], counts: Counter[str]) -> pl.DataFrame:
+    """Count the differences of rows; returns samples of each kind."""
+    columns = was.columns
+    both = pl.concat([was.with_columns(pl.lit(-1).alias(_TIMES)), now.with_columns(pl.lit(1).alias(_TIMES))])
+    # A table may have the same row several times.
+    times = both.group_by(columns).agg(pl.col(_TIMES).sum())
+    gone, new = (
+        times.filter(pl.col(_TIMES).sign() == sign).select(pl.all().repeat_by(pl.col(_TIMES).abs()).explode())
+        for sign in (-1, 1)
     )
-    return grouped.where(F.col("#rows") == 1).select(alias)
+    gone, new = gone.select(columns), new.select(columns)
+    old, changed = gone.clear(), new.clear()
+    if by:
+        single = [rows.filter(pl.struct(by).is_unique()).select(by) for rows in (gone, new)]
+        keys = single[0].join(single[1], on=by, nulls_equal=True)
+        old, changed = (rows.join(keys, on=by, how="semi", nulls_equal=True).sort(by) for rows in (gone, new))
+        gone, new = (rows.join(keys, on=by, how="anti", nulls_equal=True) for rows in (gone, new))
+        counts.update({f"column {name}": int(old[name].ne_missing(changed[name]).sum()) for name in columns})
+    counts.update(removed=gone.height, added=new.height, changed=old.height)
+    order = [*by, *(name for name in columns if name not in by and not was.schema[name].is_nested())]
+    kinds = {"changed, old": old, "changed, new": changed, "removed": gone, "added": new}
+    return pl.concat(
+        rows.sort(order).head(_SAMPLES).select(pl.lit(kind).alias("difference"), pl.all())
+        for kind, rows in kinds.items()
+    )
 
 
-def _changes(pairs: DataFrame, columns: Sequence[str]) -> tuple[int, dict[str, int]]:
-    differs = {name: ~F.col(_OLD)[name].eqNullSafe(F.col(_NEW)[name]) for name in columns}
-    row = pairs.agg(
-        F.count("*").alias("#pairs"),
-        *(F.sum(condition.cast("long")).alias(name) for name, condition in differs.items()),
-    ).first()
-    assert row is not None  # noqa: S101 - an aggregate over all rows has one
-    return int(row["#pairs"]), {name: int(row[name]) for name in columns if row[name]}
+def _in_columns(rows: pl.LazyFrame, kinds: dict[str, pl.DataType]) -> pl.LazyFrame:
+    there = rows.collect_schema()
+    return rows.with_columns(pl.lit(None, kind).alias(name) for name, kind in kinds.items() if name not in there)
 
 
-def _samples(gone: DataFrame, new: DataFrame, pairs: DataFrame | None, columns: Sequence[str]) -> pl.DataFrame:
-    """Return a few rows of each kind of difference, sorted."""
-    samples: list[DataFrame] = []
-    paired = [] if pairs is None else [pairs.select(f"{side}.*") for side in (_OLD, _NEW)]
-    if pairs is not None:
-        some = pairs.orderBy(_OLD).limit(_SAMPLES)
-        samples += [some.select(F.lit(f"changed, {side}").alias("difference"), f"{side}.*") for side in (_OLD, _NEW)]
-    for number, (what, rows) in enumerate((("removed", gone), ("added", new))):
-        alone = rows.exceptAll(paired[number]) if paired else rows
-        some = alone.orderBy(*(f"`{name}`" for name in columns)).limit(_SAMPLES)
-        samples.append(some.select(F.lit(what).alias("difference"), *(f"`{name}`" for name in columns)))
-    arrow = reduce(DataFrame.unionByName, samples).toArrow()
-    frame = pl.from_arrow(arrow)
-    assert isinstance(frame, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union of frame and series
-    return frame
+def _size(table: Place) -> int:
+    return sum(DeltaTable(str(table)).get_add_actions(flatten=True)["size_bytes"].to_pylist())

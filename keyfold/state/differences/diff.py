@@ -1,32 +1,37 @@
 """Compare two states, or a state and a table: which keys were added, removed and changed, and how.
 
-Spark joins the typed rows. The driver counts a small difference of two batches itself.
+They are compared in pieces that have all rows of their keys on both sides. Of two batches of a generation, these are the parts that
+they do not share; otherwise all rows are read, in as many passes over hashes of the key as memory needs.
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import polars as pl
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+import pyarrow as pa
 
-from keyfold.errors import InvalidData, NotFound
+from keyfold.errors import Damaged, InvalidData
+from keyfold.keyed.parts.differences import differences
+from keyfold.keyed.parts.manifest import Manifest
+from keyfold.keyed.rows.codec import empty, polars_schema
+from keyfold.keyed.rows.hashing import key_hash
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.foreign import check_files_are_inside, check_no_link_leads_out
-from keyfold.lakehouse.frames import table_frame
-from keyfold.state.differences.diff_by_parts import EQUAL, SIDE, counts_of_small_difference, differing_rows, share_parts
-from keyfold.state.making.sources import ENDINGS
-from keyfold.state.reading.export import Export, Format, write_frame
-from keyfold.state.reading.failures import explained
-from keyfold.state.reading.state_rows import StateRows
-from keyfold.storage.place import to_place
+from keyfold.state.making.sources import fitted, open_source, reading
+from keyfold.state.reading.export import Export, Format, write_state
+from keyfold.state.reading.state_rows import REMEDY, StateRows
+from keyfold.state.rows.lines import json_lines
+from keyfold.storage.place import Place
 
 Change = Literal["added", "removed", "changed"]
 
-_SPARK_FORMATS = {"parquet": "parquet", "csv": "csv", "jsonl": "json"}
+Piece = tuple[pl.DataFrame, pl.DataFrame, int]
+"""All rows of some keys before and after, and a number of other keys that are equal."""
+
+_BYTES_A_PASS = 256 << 20
+_ROWS, _AFTER, _TEXT = "#rows", "#after", "#text"
+_COUNTS = ("keys_before", "keys_after", "added", "removed", "changed", "unchanged")
 
 
 @dataclass(frozen=True)
@@ -61,13 +66,14 @@ class DiffSummary:
 
 @dataclass(frozen=True)
 class StateDiff:
-    """A comparison of two states, which is computed when a method is called.
+    """A comparison of two states, which is computed when a method is called; itself rows that can be exported.
 
     Attributes:
         before, after: descriptions of the two states.
         key: columns of the key.
         columns: columns that are compared, without the key.
         not_compared: columns that only one of them has, or that have different types.
+        schema: columns of the key, `change` (added, removed, changed), and the rows `before` and `after`.
     """
 
     before: str
@@ -75,8 +81,13 @@ class StateDiff:
     key: tuple[str, ...]
     columns: tuple[str, ...]
     not_compared: tuple[str, ...]
-    _joined: Callable[[bool], DataFrame]
-    _counted: Callable[[], dict[str, int] | None] = lambda: None
+    schema: pa.Schema
+    _pieces: Callable[[bool], Iterator[Piece]]
+
+    @property
+    def where(self) -> str:
+        """Describes the comparison, for messages."""
+        return f"{self.before} against {self.after}"
 
     def summary(self) -> DiffSummary:
         """Count added, removed, changed and unchanged keys.
@@ -84,67 +95,49 @@ class StateDiff:
         Raises:
             KeyfoldError: one of the two cannot be read.
         """
-        with explained(self._where):
-            counts = self._counted() or self._counts()
+        counts = Counter[str]()
+        for before, after, equal in self._pieces(True):
+            counts.update(dict.fromkeys(("keys_before", "keys_after", "unchanged"), equal))
+            if before.height or after.height:
+                counts.update(count_changes(before, after, self.key, self.columns))
         columns = {name: counts[f"column {name}"] for name in self.columns if counts[f"column {name}"]}
-        keys = {name: count for name, count in counts.items() if not name.startswith("column ")}
+        keys: dict[str, int] = {name: counts[name] for name in _COUNTS}
         return DiffSummary(self.before, self.after, **keys, columns=columns, not_compared=self.not_compared)
 
-    def rows(self) -> DataFrame:
-        """Return a row for each key that differs: key, `change` (added, removed, changed), and rows `before` and `after`."""
-        before, after = F.col("before"), F.col("after")
-        change = F.when(before.isNull(), "added").when(after.isNull(), "removed").otherwise("changed")
-        differs = self._joined(False).where(~before.eqNullSafe(after))
-        return differs.select(*self.key, change.alias("change"), "before", "after")
-
-    def first_rows(self, limit: int) -> pl.DataFrame:
-        """Return the first of `rows`, sorted by key.
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Yield a row for each key that differs, in the columns of `schema`.
 
         Raises:
             KeyfoldError: one of the two cannot be read.
         """
-        with explained(self._where):
-            rows = pl.from_arrow(self.rows().orderBy(*self.key).limit(limit).toArrow())
-        assert isinstance(rows, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union
-        return rows
+        inner = pl.struct(self.columns) if self.columns else pl.struct(pl.lit(value=True).alias("there"))
+        for before, after, _ in self._pieces(False):
+            differs = pl.col("change") != "unchanged"
+            keys = _joined(before, after, self.key, self.columns).filter(differs).select(*self.key, "change")
+            for name, rows in (("before", before), ("after", after)):
+                theirs = rows.group_by(self.key).agg(inner.alias(name))
+                keys = keys.join(theirs, on=self.key, how="left", nulls_equal=True, maintain_order="left")
+            if keys.height:
+                yield keys
 
-    def write(self, to: Path | str, style: Format) -> Export:
-        """Write `rows` to a table or to files.
+    def first_rows(self, limit: int) -> pl.DataFrame:
+        """Return the first of the rows of `frames`, sorted by key.
+
+        Raises:
+            KeyfoldError: one of the two cannot be read.
+        """
+        found = empty(self.schema)
+        for rows in self.frames():
+            found = pl.concat([found, rows.cast(found.schema)]).sort(self.key).head(limit)
+        return found
+
+    def write(self, to: Place | str, style: Format) -> Export:
+        """Write the rows of `frames` to a table or to files.
 
         Raises:
             KeyfoldError: the path has files already, or one of the two cannot be read.
         """
-        return write_frame(self.rows(), to, style, self._where)
-
-    @property
-    def _where(self) -> str:
-        return f"{self.before} against {self.after}"
-
-    def _counts(self) -> dict[str, int]:
-        """Count keys, and as `column NAME` the changed keys in which a column differs."""
-        was, same = F.col("before").isNotNull(), F.col("before").eqNullSafe(F.col("after"))
-        is_now = F.col("after").isNotNull()
-        stays = was & is_now
-        conditions = {
-            "keys_before": was,
-            "keys_after": is_now,
-            "added": ~was & is_now,
-            "removed": was & ~is_now,
-            "changed": stays & ~same,
-            "unchanged": stays & same,
-            **{f"column {name}": stays & ~same & ~self._alike(name) for name in self.columns},
-        }
-        sums = [F.count_if(condition).alias(name) for name, condition in conditions.items()]
-        row = self._joined(True).agg(*sums, F.coalesce(F.sum(EQUAL), F.lit(0)).alias(EQUAL)).collect()[0]
-        # Keys that are equal by their shared parts are counted without being joined.
-        shared: dict[str, int] = dict.fromkeys(("keys_before", "keys_after", "unchanged"), row[EQUAL])
-        return {name: row[name] + shared.get(name, 0) for name in conditions}
-
-    def _alike(self, column: str) -> Column:
-        def values(side: str) -> Column:
-            return F.transform(F.col(side), lambda row: row[column])
-
-        return values("before").eqNullSafe(values("after"))
+        return write_state(self, to, style)
 
 
 def diff_states(before: StateRows, after: StateRows) -> StateDiff:
@@ -154,41 +147,21 @@ def diff_states(before: StateRows, after: StateRows) -> StateDiff:
         KeyfoldError: their keys have different columns.
 
     Example:
-        >>> was = read_state(spark, lakehouse, "ride_summaries", batch=3)  # doctest: +SKIP
-        >>> diff_states(was, read_state(spark, lakehouse, "ride_summaries")).summary().changed  # doctest: +SKIP
+        >>> was = read_state(lakehouse, "ride_summaries", batch=3)  # doctest: +SKIP
+        >>> diff_states(was, read_state(lakehouse, "ride_summaries")).summary().changed  # doctest: +SKIP
     """
     if before.key != after.key:
         raise InvalidData(
             f"{before.where} has the key {', '.join(before.key)} and {after.where} {', '.join(after.key)}: states with "
             "different keys cannot be compared"
         )
-    if share_parts(before, after):
-        return _diff_by_parts(before, after)
-    return _diff(before.where, before.spark(), after.where, after.spark(), before.key)
-
-
-def _diff_by_parts(before: StateRows, after: StateRows) -> StateDiff:
-    columns = tuple(name for name in before.schema.names if name not in before.key)
-
-    def joined(count: bool) -> DataFrame:
-        def side(number: int, name: str) -> Column:
-            rows_of_side = F.collect_list(F.when(F.col(SIDE) == number, _row(columns)))
-            # As in `_diff`: sorted, and NULL for a key without rows on this side.
-            return F.when(F.size(rows_of_side) > 0, F.sort_array(rows_of_side)).alias(name)
-
-        rows = differing_rows(before, after, count=count)
-        key = [F.col(f"`{name}`") for name in before.key]
-        return rows.groupBy(*key).agg(side(0, "before"), side(1, "after"), F.sum(EQUAL).alias(EQUAL))
-
-    return StateDiff(
-        before.where,
-        after.where,
-        before.key,
-        columns,
-        (),
-        joined,
-        lambda: counts_of_small_difference(before, after),
-    )
+    if before.is_whole and after.is_whole and before.parts == after.parts and before.schema == after.schema:
+        columns = tuple(name for name in before.schema.names if name not in before.key)
+        schema = _schema(before, columns)
+        return StateDiff(
+            before.where, after.where, before.key, columns, (), schema, lambda count: _unshared(before, after, count)
+        )
+    return _diff(before, after.where, dict(empty(after.schema).schema), after.matching, after.bytes)
 
 
 def diff_with_table(state: StateRows, lakehouse: Lakehouse, table: str) -> StateDiff:
@@ -198,64 +171,98 @@ def diff_with_table(state: StateRows, lakehouse: Lakehouse, table: str) -> State
         state: the state of a job.
         lakehouse: the lakehouse, whose tables can be named.
         table: a name that `keyfold show` takes, or the path of a Delta table, or of Parquet, CSV or JSON files. Values are
-            cast to the state's types.
+            converted to the state's types; one that does not fit counts as NULL.
 
     Raises:
         KeyfoldError: there is no such table, or it lacks a column of the key.
     """
-    rows = state.spark()
-    table_rows = _table(rows.sparkSession, lakehouse, table)
-    if lacking := [column for column in state.key if column not in table_rows.columns]:
+    wanted = polars_schema(state.schema)
+    with reading(table):
+        source = open_source(lakehouse, table, state.key)
+        have = dict(source.collect_schema())
+    if lacking := [column for column in state.key if column not in have]:
         raise InvalidData(f"{table} has no column {', '.join(lacking)}, of the key of {state.where}")
-    kinds = {one.name: one.dataType for one in rows.schema.fields}
-    typed = table_rows.select(
-        # A plain cast would fail the comparison if one value does not fit; such a value is a difference.
-        [F.col(f"`{name}`").try_cast(kinds[name]).alias(name) for name in table_rows.columns if name in kinds]
-        + [F.col(f"`{name}`") for name in table_rows.columns if name not in kinds]
-    )
-    return _diff(state.where, rows, f"table {table}", typed, state.key)
+    typed = source.with_columns(fitted(pl.col(name), have[name], wanted[name]) for name in have if name in wanted)
+
+    def matching(condition: pl.Expr) -> pl.DataFrame:
+        with reading(table):
+            return typed.filter(condition).collect(engine="streaming")
+
+    return _diff(state, f"table {table}", have | {name: wanted[name] for name in have if name in wanted}, matching, 0)
 
 
-def _diff(before: str, left: DataFrame, after: str, right: DataFrame, key: Sequence[str]) -> StateDiff:
-    types_left, types_right = _types(left.schema), _types(right.schema)
-    columns = tuple(name for name in types_left if types_right.get(name) == types_left[name] and name not in key)
-    all_columns = dict.fromkeys([*types_left, *types_right])
-    not_compared = tuple(name for name in all_columns if name not in columns and name not in key)
-    joined = _by_key(left, key, columns, "before").join(_by_key(right, key, columns, "after"), list(key), "full_outer")
-    # The join has all keys, so no keys are counted apart.
-    joined = joined.withColumn(EQUAL, F.lit(0))
-    return StateDiff(before, after, tuple(key), columns, not_compared, lambda count: joined)
+def _diff(
+    before: StateRows, after: str, right: dict[str, pl.DataType], matching: Callable[[pl.Expr], pl.DataFrame], size: int
+) -> StateDiff:
+    left, key = polars_schema(before.schema), before.key
+    columns = tuple(name for name in left if right.get(name) == left[name] and name not in key)
+    not_compared = tuple(name for name in {**left, **right} if name not in columns and name not in key)
+    passes = 1 + (before.bytes + size) // _BYTES_A_PASS
+
+    def pieces(_: bool) -> Iterator[Piece]:
+        for number in range(passes):
+            condition = key_hash(key) % passes == number
+            yield before.matching(condition), matching(condition), 0
+
+    return StateDiff(before.where, after, key, columns, not_compared, _schema(before, columns), pieces)
 
 
-def _by_key(rows: DataFrame, key: Sequence[str], columns: Sequence[str], name: str) -> DataFrame:
-    """Collect the rows of each key as a sorted array, since they have no order."""
-    sorted_rows = F.sort_array(F.collect_list(_row(columns)))
-    return rows.groupBy(*(F.col(f"`{column}`") for column in key)).agg(sorted_rows.alias(name))
+def _unshared(before: StateRows, after: StateRows, count: bool) -> Iterator[Piece]:
+    none = empty(before.schema)
+    try:
+        for label in sorted(before.manifests.keys() | after.manifests.keys()):
+            was, now = (
+                Manifest.unpack(one.manifests[label]) if label in one.manifests else Manifest(0)
+                for one in (before, after)
+            )
+            for one in differences(was, now, before.parts, before.key, count=count):
+                yield one.before if one.before.width else none, one.after if one.after.width else none, one.equal_keys
+    except Damaged as error:
+        raise Damaged(f"{before.where} and {after.where}: its state cannot be read: {error}; {REMEDY}") from error
 
 
-def _row(columns: Sequence[str]) -> Column:
-    # Without columns to compare, all rows of a key are alike: structs with the same constant.
-    return F.struct(*(F.col(f"`{column}`") for column in columns)) if columns else F.struct(F.lit(True).alias("there"))
+def count_changes(
+    before: pl.DataFrame, after: pl.DataFrame, key: Sequence[str], columns: Sequence[str]
+) -> dict[str, int]:
+    """Count added, removed, changed and unchanged keys of whole keys' rows, and as `column NAME` the changed keys by column."""
+    joined, change = _joined(before, after, key, columns), pl.col("change")
+    counts = {
+        "keys_before": change != "added",
+        "keys_after": change != "removed",
+        **{kind: change == kind for kind in ("added", "removed", "changed", "unchanged")},
+        **{f"column {name}": (change == "changed") & _differs(name) for name in columns},
+    }
+    return joined.select(condition.sum().alias(name) for name, condition in counts.items()).row(0, named=True)
 
 
-def _types(schema: StructType) -> dict[str, str]:
-    return {one.name: one.dataType.simpleString() for one in schema.fields}
+def _joined(before: pl.DataFrame, after: pl.DataFrame, key: Sequence[str], columns: Sequence[str]) -> pl.DataFrame:
+    """Return a row for each key, with `change`. NaN equals NaN, and NULL equals NULL; the rows of a key have no order."""
+    was, now = (_by_key(rows, list(key), list(columns)) for rows in (before, after))
+    joined = was.join(now, on=list(key), how="full", nulls_equal=True, coalesce=True, suffix=_AFTER)
+    changed = pl.any_horizontal(_differs(name) for name in (_ROWS, *columns))
+    change = pl.when(pl.col(_ROWS).is_null()).then(pl.lit("added"))
+    change = change.when(pl.col(f"{_ROWS}{_AFTER}").is_null()).then(pl.lit("removed"))
+    change = change.when(changed).then(pl.lit("changed")).otherwise(pl.lit("unchanged"))
+    return joined.with_columns(change.alias("change"))
 
 
-def _table(spark: SparkSession, lakehouse: Lakehouse, table: str) -> DataFrame:
-    if (known := lakehouse.tables().get(table)) is not None:
-        return table_frame(spark, known)
-    path = to_place(table).expanduser()
-    if not path.exists():
-        raise NotFound(f"no table and no path {table!r}; tables: {', '.join(lakehouse.tables()) or 'none yet'}")
-    if (path / "_delta_log").is_dir():
-        # Spark would read any absolute path in the log.
-        check_files_are_inside(path)
-        return spark.read.format("delta").load(str(path))
-    files = [file for file in path.rglob("*") if file.suffix in ENDINGS] if path.is_dir() else [path]
-    if path.is_dir():
-        check_no_link_leads_out(path, files)
-    ends = files[0].suffix if files else ""
-    if ends not in ENDINGS:
-        raise InvalidData(f"{path} is neither a Delta table nor Parquet, CSV or JSON files ({', '.join(ENDINGS)})")
-    return spark.read.option("header", "true").format(_SPARK_FORMATS[ENDINGS[ends]]).load(str(path))
+def _by_key(rows: pl.DataFrame, key: list[str], columns: list[str]) -> pl.DataFrame:
+    rows = rows.select(*key, *columns)
+    nested = [name for name in columns if rows.schema[name].is_nested()]
+    if nested:
+        # Polars does not sort lists.
+        rows = rows.with_columns(json_lines(rows.select(nested), (), "jsonl").alias(_TEXT))
+    order = [name for name in columns if name not in nested] + [_TEXT] * bool(nested)
+    rows = rows.sort(order) if order else rows
+    return rows.group_by(key, maintain_order=True).agg(*columns, pl.len().alias(_ROWS))
+
+
+def _differs(name: str) -> pl.Expr:
+    return pl.col(name).ne_missing(pl.col(f"{name}{_AFTER}"))
+
+
+def _schema(before: StateRows, columns: Sequence[str]) -> pa.Schema:
+    compared = [before.schema.field(name) for name in columns] or [pa.field("there", pa.bool_())]
+    rows = pa.list_(pa.struct(compared))
+    fields = [*(before.schema.field(name) for name in before.key), pa.field("change", pa.string())]
+    return pa.schema([*fields, pa.field("before", rows), pa.field("after", rows)])

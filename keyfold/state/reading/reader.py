@@ -1,11 +1,10 @@
 """Read a job's state as typed rows, after any retained batch.
 
 The commit record of the batch names the manifests of the state partitions. These name the parts, which are read a range of keys
-at a time: in this process, or by Spark's workers.
+at a time, in this process.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import pyarrow as pa
 
@@ -16,12 +15,11 @@ from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.reading.retained_batches import find_batch, find_generation, manifests_of
-from keyfold.state.reading.state_rows import StateRows, partition_frames
+from keyfold.state.reading.state_rows import StateRows, partition_reads
 from keyfold.state.rows.keys import Key, wanted_keys
 
 
 def read_state(
-    spark: Any,
     lakehouse: Lakehouse,
     job: KeyedJob | str,
     *,
@@ -32,7 +30,6 @@ def read_state(
     """Read the rows of a job's state. Reading writes nothing, and can be done while the job runs.
 
     Args:
-        spark: the Spark session.
         lakehouse: the lakehouse.
         job: the job, or its name; with a name, the columns are taken from the state.
         generation: name of a generation or a branch; the live generation by default.
@@ -43,46 +40,32 @@ def read_state(
         KeyfoldError: there is no such job, generation or batch, files are damaged, or a key does not fit the job.
 
     Example:
-        >>> ride = read_state(spark, lakehouse, "ride_summaries", keys=["ride-17"]).polars()  # doctest: +SKIP
+        >>> ride = read_state(lakehouse, "ride_summaries", keys=["ride-17"]).polars()  # doctest: +SKIP
     """
     name = job if isinstance(job, str) else job.name
     chosen = find_generation(lakehouse, name, generation)
     done = find_batch(chosen, batch)
     born, key = chosen.record["fixed"], tuple(chosen.record["fixed"]["key"])
-    manifests = None if done is None else manifests_of(chosen, done)
+    manifests = {} if done is None else manifests_of(chosen, done)
     where = f"job {name}, {chosen.name}, batch {done and done.batch}"
     schema = _schema(where, chosen, job if isinstance(job, KeyedJob) else None, manifests)
     wanted = wanted_keys(keys, key, schema)
     slots = wanted.slots(born, schema) if wanted else None
-    if manifests is not None and slots is not None:
+    if slots is not None:
         labels = partitions_of(slots, chosen.partitions)
         manifests = {label: manifests[label] for label in labels if label in manifests}
-    return StateRows(
-        name,
-        chosen.name,
-        done and done.batch,
-        key,
-        schema,
-        spark,
-        manifests,
-        chosen.parts,
-        wanted,
-        slots,
-    )
+    return StateRows(name, chosen.name, done and done.batch, key, schema, manifests, chosen.parts, wanted, slots)
 
 
-def _schema(
-    where: str, generation: Generation, job: KeyedJob | None, manifests: Mapping[int, bytes] | None
-) -> pa.Schema:
+def _schema(where: str, generation: Generation, job: KeyedJob | None, manifests: Mapping[int, bytes]) -> pa.Schema:
     """Return the columns of the state: the job's, or those in the state if the generation began with others."""
     born = generation.record["fixed"]["columns of state"]
     if job is not None and fixed_settings(job)["columns of state"] == born:
         return _nullable(job.state)
-    if manifests:
+    for packed in manifests.values():
         # No slots, so no rows: only the columns are needed.
-        first = next(iter(manifests.values()))
-        rows = next(partition_frames(where, generation.parts, first, slots=NO_SLOTS))
-        return _plain(rows.drop(SLOT).to_arrow().schema)
+        for read in partition_reads(where, generation.parts, packed, slots=NO_SLOTS):
+            return _plain(read().drop(SLOT).to_arrow().schema)
     if job is not None:
         return _nullable(job.state)
     raise NotFound(f"{where}: its state is empty, and no job of that name declares its columns")

@@ -8,7 +8,7 @@ from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation, live_generation, live_generation_name
 from keyfold.keyed.generation.manifests import files_of, read_manifests
 from keyfold.lakehouse import Lakehouse, read_json
-from keyfold.state.reading.failures import REMEDY
+from keyfold.state.reading.state_rows import REMEDY
 from keyfold.storage.place import Place
 
 Role = Literal["live", "kept", "branch"]

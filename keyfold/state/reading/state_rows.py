@@ -1,71 +1,54 @@
-"""Rows of state as Spark frames, Polars frames, or input of functions in workers. They are read when they are used."""
+"""Rows of a job's state after a batch. They are read when they are used: ranges of keys, by a few threads of this process."""
 
-from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import polars as pl
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
 
 from keyfold.errors import Damaged
 from keyfold.keyed.calling.slots import SLOT, Slots
-from keyfold.keyed.parts.folding import state_frames
+from keyfold.keyed.parts.folding import Layers
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.rows.codec import empty
-from keyfold.runners.runner import OnBatches
-from keyfold.state.reading.failures import REMEDY, explained
 from keyfold.state.rows.keys import WantedKeys, selected
 from keyfold.storage.place import Place
 
-_ROWS_AT_ONCE = 50_000
-_MANIFEST = pa.schema([("manifest", pa.binary())])
+REMEDY = "nothing was changed; restore it from a backup, or read another batch or generation"
 
-Change = Callable[[pl.DataFrame], pl.DataFrame]
-"""A function that workers apply to rows of state; all rows of a key are passed together."""
+_THREADS = 4
+"""Frames that are read at the same time. More of them mostly wait for the processor, and take memory."""
 
-OnWorker = Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]]
-"""A function that a worker applies to frames of rows of whole keys."""
+Made = TypeVar("Made")
 
 
-class RowsOnWorkers(ABC):
-    """Rows of state to which workers apply functions."""
+class RowSource(Protocol):
+    """Rows that can be printed and exported.
+
+    Attributes:
+        where: describes the rows, for messages.
+        key: columns of the key.
+        schema: all columns.
+    """
 
     @property
-    @abstractmethod
-    def where(self) -> str:
-        """Describes the state, for messages."""
+    def where(self) -> str: ...
+    @property
+    def key(self) -> tuple[str, ...]: ...
+    @property
+    def schema(self) -> pa.Schema: ...
 
-    @abstractmethod
-    def worked(self, work: OnWorker, schema: pa.Schema) -> DataFrame:
-        """Apply a function to each worker's frames of rows; returns a Spark frame with the schema of its results."""
-
-    def changed(self, change: Change, schema: pa.Schema) -> DataFrame:
-        """Apply a function to the rows of whole keys in workers; returns a Spark frame with the schema of its results."""
-
-        def work(rows: Iterator[pl.DataFrame]) -> Iterator[pa.RecordBatch]:
-            for frame in rows:
-                made = change(frame)
-                for part in made.iter_slices(_ROWS_AT_ONCE):
-                    yield from part.to_arrow().select(schema.names).cast(schema).to_batches()
-
-        return self.worked(work, schema)
-
-    def collect_from_frames(self, work: OnWorker, schema: pa.Schema) -> list[Any]:
-        """Apply a function to each worker's frames of rows, and collect its results, which must be few.
-
-        Raises:
-            KeyfoldError: the state is damaged, or the work failed.
-        """
-        with explained(self.where):
-            return self.worked(work, schema).collect()
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Yield the rows; a frame has all rows of its keys."""
+        ...
 
 
 @dataclass(frozen=True)
-class StateRows(RowsOnWorkers):
+class StateRows:
     """The rows of a job's state after a batch. They are read when they are used.
 
     Attributes:
@@ -74,6 +57,8 @@ class StateRows(RowsOnWorkers):
         key: columns of the key.
         schema: all columns, as the job declares its state, with the timers `deadline` (event time) and `stale_at`
             (processing time).
+        manifests: the manifests of the state partitions that are read, by label; none without committed batches.
+        parts: the folder of state parts.
     """
 
     job: str
@@ -81,10 +66,9 @@ class StateRows(RowsOnWorkers):
     batch: int | None
     key: tuple[str, ...]
     schema: pa.Schema
-    _session: SparkSession
-    _manifests: Mapping[int, bytes] | None
-    _parts: Place
-    _wanted: WantedKeys | None
+    manifests: Mapping[int, bytes]
+    parts: Place
+    _wanted: WantedKeys | None = None
     _slots: Slots | None = None
     _columns: Mapping[str, str] | None = None
 
@@ -94,19 +78,9 @@ class StateRows(RowsOnWorkers):
         return self._wanted is None and self._columns is None
 
     @property
-    def manifests(self) -> Mapping[int, bytes] | None:
-        """The manifests of the state partitions, by label; None for a generation without committed batches."""
-        return self._manifests
-
-    @property
-    def session(self) -> SparkSession:
-        """The Spark session whose workers read the rows."""
-        return self._session
-
-    @property
-    def parts(self) -> Place:
-        """The folder of state parts."""
-        return self._parts
+    def bytes(self) -> int:
+        """Size of the parts that have the rows, compressed."""
+        return sum(part.size for packed in self.manifests.values() for part in Manifest.unpack(packed).parts)
 
     @property
     def where(self) -> str:
@@ -127,14 +101,6 @@ class StateRows(RowsOnWorkers):
         key = tuple(wanted[name] for name in self.key if name in wanted)
         return replace(self, key=key, schema=schema, _columns=wanted)
 
-    def spark(self) -> DataFrame:
-        """Return the rows as a Spark frame; workers read them when it is used.
-
-        Example:
-            >>> read_state(spark, lakehouse, "purchase_totals").spark().where("quantity > 1000").show()  # doctest: +SKIP
-        """
-        return self.changed(lambda rows: rows, self.schema)
-
     def frames(self) -> Iterator[pl.DataFrame]:
         """Yield the rows as Polars frames of some hundred thousand rows, each with all rows of its keys.
 
@@ -142,15 +108,10 @@ class StateRows(RowsOnWorkers):
             KeyfoldError: the state is damaged.
 
         Example:
-            >>> sum(rows.height for rows in read_state(spark, lakehouse, "rides").frames())  # doctest: +SKIP
+            >>> sum(rows.height for rows in read_state(lakehouse, "rides").frames())  # doctest: +SKIP
         """
-        if self._manifests is None:
-            return
-        for manifest in self._manifests.values():
-            for frame in partition_frames(self.where, self._parts, manifest, slots=self._slots):
-                rows = _wanted_rows(frame.drop(SLOT), self._wanted, self._columns)
-                if rows.height:
-                    yield rows
+        columns = None if self._columns is None or self._wanted is not None else list(self._columns)
+        return (rows for rows in self.map_slots(self._shown, columns) if rows.height)
 
     def polars(self) -> pl.DataFrame:
         """Return all rows as one Polars frame. Use it for a few rows, such as those of some keys.
@@ -160,62 +121,45 @@ class StateRows(RowsOnWorkers):
         """
         return pl.concat([empty(self.schema), *self.frames()])
 
-    def worked(self, work: OnWorker, schema: pa.Schema) -> DataFrame:
-        """Apply a function to each worker's frames of rows; returns a Spark frame with the schema of its results."""
-        wanted, columns = self._wanted, self._columns
-
-        def kept(frames: Iterator[pl.DataFrame]) -> Iterator[pa.RecordBatch]:
-            return work(_wanted_rows(frame.drop(SLOT), wanted, columns) for frame in frames)
-
-        return self._over_frames(kept, schema)
-
-    def collect_from_slots(
-        self,
-        work: OnWorker,
-        schema: pa.Schema,
-        columns: Sequence[str],
-    ) -> list[Any]:
-        """As `collect_from_frames`, for some columns of all rows, with their `SLOT`; a selection of keys is ignored.
+    def matching(self, condition: pl.Expr) -> pl.DataFrame:
+        """Return the rows that fulfil a condition.
 
         Raises:
-            KeyfoldError: the state is damaged, or the work failed.
+            KeyfoldError: the state is damaged.
         """
-        with explained(self.where):
-            return self._over_frames(work, schema, columns).collect()
+        return pl.concat([empty(self.schema), *(rows.filter(condition) for rows in self.frames())])
 
-    def _over_frames(
-        self,
-        work: OnWorker,
-        schema: pa.Schema,
-        columns: Sequence[str] | None = None,
-    ) -> DataFrame:
-        kind = from_arrow_schema(schema)
-        if self._manifests is None:
-            return self._session.createDataFrame([], kind)
-        where, parts, slots = self.where, self._parts, self._slots
+    def map_slots(
+        self, function: Callable[[pl.DataFrame], Made], columns: Sequence[str] | None = None
+    ) -> Iterator[Made]:
+        """Apply a function to frames of rows of whole keys, with their `SLOT`, in threads; yields its results in order.
 
-        def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            # As buffers, which are not copied: a manifest may have the content of parts in it.
-            manifests = (one.as_buffer() for batch in batches for one in batch.column("manifest"))
-            return work(frame for one in manifests for frame in partition_frames(where, parts, one, columns, slots))
+        Raises:
+            KeyfoldError: the state is damaged.
+        """
+        reads = (
+            read
+            for manifest in self.manifests.values()
+            for read in partition_reads(self.where, self.parts, manifest, columns, self._slots)
+        )
+        return in_threads(partial(_applied, function, read) for read in reads)
 
-        return on_workers(self._session, pa.table({"manifest": list(self._manifests.values())}, _MANIFEST), run, kind)
-
-
-def on_workers(session: SparkSession, rows: pa.Table, function: OnBatches, kind: StructType) -> DataFrame:
-    """Apply a function to rows in tasks, one row in each, since the work for a row may be large."""
-    return session.createDataFrame(rows).repartition(max(1, rows.num_rows)).mapInArrow(function, kind)
+    def _shown(self, frame: pl.DataFrame) -> pl.DataFrame:
+        rows = frame.drop(SLOT) if self._wanted is None else self._wanted.of(frame.drop(SLOT))
+        return (
+            rows if self._columns is None else rows.select(pl.col(old).alias(new) for old, new in self._columns.items())
+        )
 
 
-def partition_frames(
-    where: str, parts: Place, manifest: Any, columns: Sequence[str] | None = None, slots: Slots | None = None
-) -> Iterator[pl.DataFrame]:
-    """Yield the rows of a state partition with their `SLOT`; each frame has all rows of its keys.
+def partition_reads(
+    where: str, parts: Place, packed: Any, columns: Sequence[str] | None = None, slots: Slots | None = None
+) -> Iterator[Callable[[], pl.DataFrame]]:
+    """Yield functions that read the rows of a state partition with their `SLOT`, each all rows of its keys, in any thread.
 
     Args:
         where: describes the state, for messages.
         parts: the generation's folder of parts.
-        manifest: the partition's manifest.
+        packed: the partition's manifest.
         columns: columns to read; all by default.
         slots: slots to read; all by default.
 
@@ -223,11 +167,51 @@ def partition_frames(
         Damaged: the manifest or a part is damaged.
     """
     try:
-        yield from state_frames(Manifest.unpack(manifest), parts, columns, slots)
+        manifest = Manifest.unpack(packed)
+        # An open file serves one thread at a time.
+        idle = [Layers(manifest, parts)]
+        ranges = idle[0].ranges() if slots is None else []
     except Damaged as error:
-        raise Damaged(f"{where}: its state cannot be read: {error}; {REMEDY}") from error
+        raise _unreadable(where, error) from error
+
+    def read(work: Callable[[Layers], pl.DataFrame | None]) -> pl.DataFrame:
+        try:
+            layers = idle.pop()
+        except IndexError:
+            layers = Layers(manifest, parts)
+        try:
+            rows = work(layers)
+        except Damaged as error:
+            raise _unreadable(where, error) from error
+        idle.append(layers)
+        assert rows is not None  # noqa: S101 - a partition without parts is not read
+        return rows
+
+    if slots is None:
+        yield from (partial(read, lambda one, at=at: one.between(*at, columns)) for at in ranges)
+    elif manifest.parts:
+        yield partial(read, lambda one: one.of(slots, columns))
 
 
-def _wanted_rows(rows: pl.DataFrame, wanted: WantedKeys | None, columns: Mapping[str, str] | None) -> pl.DataFrame:
-    kept = rows if wanted is None else wanted.of(rows)
-    return kept if columns is None else kept.select(pl.col(old).alias(new) for old, new in columns.items())
+def in_threads(tasks: Iterable[Callable[[], Made]]) -> Iterator[Made]:
+    """Call functions in a few threads, and yield their results in order; few are computed ahead."""
+    waiting: deque[Future[Made]] = deque()
+    with ThreadPoolExecutor(_THREADS) as pool:
+        try:
+            for task in tasks:
+                waiting.append(pool.submit(task))
+                if len(waiting) > _THREADS:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for one in waiting:
+                one.cancel()
+
+
+def _applied(function: Callable[[pl.DataFrame], Made], read: Callable[[], pl.DataFrame]) -> Made:
+    return function(read())
+
+
+def _unreadable(where: str, error: Damaged) -> Damaged:
+    return Damaged(f"{where}: its state cannot be read: {error}; {REMEDY}")

@@ -1,13 +1,10 @@
 """Compute statistics of a job's state: size, distribution over key groups, timers, growth."""
 
-import io
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
 
 from keyfold.keyed.calling.slots import SLOT, key_groups_of
 from keyfold.keyed.generation.generations import Generation
@@ -111,7 +108,7 @@ def list_state(lakehouse: Lakehouse, job: str) -> list[ListedGeneration]:
 
 
 def state_statistics(lakehouse: Lakehouse, rows: StateRows, last: int = 20) -> StateStatistics:
-    """Compute the statistics of a state in workers, which read only the columns of the key and the timers.
+    """Compute the statistics of a state from the columns of the key and the timers; no other is read.
 
     Args:
         rows: rows of the job's state, with all keys.
@@ -121,7 +118,7 @@ def state_statistics(lakehouse: Lakehouse, rows: StateRows, last: int = 20) -> S
         KeyfoldError: the state is damaged.
 
     Example:
-        >>> state_statistics(lakehouse, read_state(spark, lakehouse, "ride_summaries")).skew  # doctest: +SKIP
+        >>> state_statistics(lakehouse, read_state(lakehouse, "ride_summaries")).skew  # doctest: +SKIP
     """
     generation = find_generation(lakehouse, rows.job, rows.generation)
     kinds = [column for column in (DEADLINE, STALE_AT) if column in rows.schema.names]
@@ -149,12 +146,25 @@ def state_statistics(lakehouse: Lakehouse, rows: StateRows, last: int = 20) -> S
 def _counted(rows: StateRows, kinds: list[str]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Count by key group; returns a row for each key group, and the rows that are due next."""
     key = list(rows.key)
-    schema = pa.schema([pa.field("groups", pa.binary()), pa.field("due", pa.binary())])
-    work = _counting(key, kinds, schema)
-    frames = [
-        (pl.read_ipc(io.BytesIO(row["groups"])), pl.read_ipc(io.BytesIO(row["due"])))
-        for row in rows.collect_from_slots(work, schema, list(dict.fromkeys([*key, *kinds])))
-    ]
+    times = [pl.col(kind).to_physical() for kind in kinds]
+
+    def count(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        groups = pl.Series("key_group", key_groups_of(rows[SLOT].to_numpy()).astype("int32"))
+        counted = rows.group_by(groups).agg(
+            pl.len().cast(pl.Int64).alias("rows"),
+            pl.struct(key).n_unique().cast(pl.Int64).alias("keys"),
+            *(time.count().cast(pl.Int64).name.prefix("rows ") for time in times),
+            *(time.min().name.prefix("first ") for time in times),
+            *(time.max().name.prefix("last ") for time in times),
+        )
+        due = [rows.clear().select(*key, kind=pl.lit(None, pl.String), at=pl.lit(None, pl.Int64))]
+        for kind in kinds:
+            timed = rows.select(*key, kind=pl.lit(kind), at=pl.col(kind).to_physical()).drop_nulls("at")
+            # The first timers of the state are among the first ones of the frames.
+            due.append(timed.bottom_k(_TIMERS_SHOWN, by="at"))
+        return counted, pl.concat(due)
+
+    frames = list(rows.map_slots(count, list(dict.fromkeys([*key, *kinds]))))
     if not frames:
         return [], []
     # Two frames may have different keys of the same key group.
@@ -164,43 +174,6 @@ def _counted(rows: StateRows, kinds: list[str]) -> tuple[list[dict[str, Any]], l
         *(pl.col(f"last {kind}").max() for kind in kinds),
     )  # fmt: skip
     return groups.to_dicts(), pl.concat([due for _, due in frames]).to_dicts()
-
-
-def _counting(
-    key: list[str], kinds: list[str], schema: pa.Schema
-) -> Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]]:
-    """Make the function that counts the rows of each key group in a frame."""
-    times = [pl.col(kind).to_physical() for kind in kinds]
-
-    def count(rows: pl.DataFrame) -> dict[str, bytes]:
-        groups = pl.Series("key_group", key_groups_of(rows[SLOT].to_numpy()).astype("int32"))
-        counted = rows.group_by(groups).agg(
-            pl.len().cast(pl.Int64).alias("rows"),
-            pl.struct(key).n_unique().cast(pl.Int64).alias("keys"),
-            *(time.count().cast(pl.Int64).name.prefix("rows ") for time in times),
-            *(time.min().name.prefix("first ") for time in times),
-            *(time.max().name.prefix("last ") for time in times),
-        )
-        due = [rows.head(0).select(*key, kind=pl.lit(None, pl.String), at=pl.lit(None, pl.Int64))]
-        for kind in kinds:
-            timed = rows.select(*key, kind=pl.lit(kind), at=pl.col(kind).to_physical()).drop_nulls("at")
-            # The first timers of the state are among the first ones of the frames.
-            due.append(timed.bottom_k(_TIMERS_SHOWN, by="at"))
-        # Frames as bytes, since keys may have any type, and the report has the same columns for every job.
-        return {"groups": _as_bytes(counted), "due": _as_bytes(pl.concat(due))}
-
-    def work(frames: Iterator[pl.DataFrame]) -> Iterator[pa.RecordBatch]:
-        for rows in frames:
-            if rows.height:
-                yield pa.RecordBatch.from_pylist([count(rows)], schema=schema)
-
-    return work
-
-
-def _as_bytes(frame: pl.DataFrame) -> bytes:
-    buffer = io.BytesIO()
-    frame.write_ipc(buffer)
-    return buffer.getvalue()
 
 
 def _bytes_after(generation: Generation, batch: int | None) -> int:

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from keyfold.errors import InvalidData
 from keyfold.keyed.calling.slots import Slots, slot_expression
@@ -137,14 +135,3 @@ def selected(where: str, columns: Mapping[str, str], there: Iterable[str]) -> di
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InvalidData(f"{where}: two columns would have the name {', '.join(twice)}; give each its own")
     return dict(columns)
-
-
-def select_columns(frame: DataFrame, columns: Mapping[str, str], where: str) -> DataFrame:
-    """Select columns of a Spark frame, and rename them; without a selection, the frame is returned unchanged.
-
-    Raises:
-        KeyfoldError: as `selected`.
-    """
-    if not columns:
-        return frame
-    return frame.select(*(F.col(f"`{old}`").alias(new) for old, new in selected(where, columns, frame.columns).items()))

@@ -57,13 +57,13 @@ def expected_windows(runs):
 
 
 def assert_agree(spark, lakehouse, runs):
-    rows = read_state(spark, lakehouse, notes()).polars().select("user", "at", "deadline")
+    rows = read_state(lakehouse, notes()).polars().select("user", "at", "deadline")
     found = {}
     for user, *row in rows.iter_rows():
         found.setdefault(user, []).append(tuple(row))
     assert {user: sorted(rows, key=str) for user, rows in found.items()} == expected_notes(runs)
     still_open, over = expected_windows(runs)
-    state = read_state(spark, lakehouse, windows()).polars()
+    state = read_state(lakehouse, windows()).polars()
     assert {(user, window): count for user, window, count, _ in state.iter_rows()} == still_open
     generation = Lake(lakehouse).live("windows")
     written = pl.read_delta(str(generation.table("windows"))).select("user", "window", "clicks")

@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from contextlib import nullcontext
 from dataclasses import replace
 from decimal import Decimal
 
@@ -13,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, given
 from typer.testing import CliRunner
 
-from keyfold.cli import state_reading
 from keyfold.cli.state import app
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
@@ -64,10 +62,10 @@ def test_every_batch_reads_as_the_harness_held_it(tmp_path_factory, without_spar
     lakehouse, job = Lakehouse(tmp_path_factory.mktemp("home")), windows(key_groups=key_groups)
     run(lakehouse, job, batches)
     for batch, expected in enumerate(played(job, batches)):
-        rows = read_state(without_spark, lakehouse, job, batch=batch)
+        rows = read_state(lakehouse, job, batch=batch)
         assert same(rows.polars(), expected)
         assert rows.schema.names == job.state.names
-        one = read_state(without_spark, lakehouse, job, batch=batch, keys=[asked])
+        one = read_state(lakehouse, job, batch=batch, keys=[asked])
         assert same(one.polars(), expected.filter(pl.col("user") == asked))
 
 
@@ -77,7 +75,7 @@ def test_statistics_count_what_the_harness_holds(tmp_path_factory, without_spark
     lakehouse, job = Lakehouse(tmp_path_factory.mktemp("home")), windows()
     run(lakehouse, job, batches)
     expected = played(job, batches)[-1]
-    found = state_statistics(lakehouse, read_state(without_spark, lakehouse, job))
+    found = state_statistics(lakehouse, read_state(lakehouse, job))
     assert (found.rows, found.keys) == (expected.height, expected["user"].n_unique())
     due = found.timers["deadline"]
     assert (due.rows, due.first, due.last) == (expected.height, expected["deadline"].min(), expected["deadline"].max())
@@ -88,21 +86,21 @@ def test_statistics_count_what_the_harness_holds(tmp_path_factory, without_spark
 def test_only_the_partitions_that_may_hold_a_key_are_read(lakehouse, without_spark, land, monkeypatch):
     land(*((user, 1) for user in USERS))
     run_job(lakehouse, windows(), runners=without_spark)
-    everything = read_state(without_spark, lakehouse, windows()).manifests
+    everything = read_state(lakehouse, windows()).manifests
     assert everything is not None
     assert len(everything) > 1
-    (mine,) = read_state(without_spark, lakehouse, windows(), keys=["ann"]).manifests or {}
+    (mine,) = read_state(lakehouse, windows(), keys=["ann"]).manifests or {}
     damaged = {label: one if label == mine else b"?" for label, one in everything.items()}
     monkeypatch.setattr(reader, "manifests_of", lambda *_: damaged)
-    assert read_state(without_spark, lakehouse, windows(), keys=["ann"]).polars()["user"].to_list() == ["ann"]
+    assert read_state(lakehouse, windows(), keys=["ann"]).polars()["user"].to_list() == ["ann"]
     with pytest.raises(KeyfoldError, match="its state cannot be read"):
-        read_state(without_spark, lakehouse, windows()).polars()
+        read_state(lakehouse, windows()).polars()
 
 
 def test_a_generation_that_committed_no_batch_keeps_nothing(lakehouse, without_spark, land, cut_power):
     land(("ann", 1))
     assert cut_power("work: after", lambda: run_job(lakehouse, windows(), runners=without_spark))
-    rows = read_state(without_spark, lakehouse, windows())
+    rows = read_state(lakehouse, windows())
     assert rows.batch is None
     assert rows.polars().height == 0
     assert rows.polars().columns == windows().state.names
@@ -113,7 +111,7 @@ def test_files_hold_the_rows_whatever_their_form(tmp_path, lakehouse, without_sp
     batch = [("ann", 1), ("ann", 14), ("bob", 2), ("cat", 3)]
     land(*batch)
     run_job(lakehouse, windows(), runners=without_spark)
-    made = write_state(read_state(without_spark, lakehouse, windows()), tmp_path / "out", style)
+    made = write_state(read_state(lakehouse, windows()), tmp_path / "out", style)
     (expected,) = played(windows(), [batch])
     assert made.rows == expected.height == 4
     if style == "delta":
@@ -141,7 +139,7 @@ def test_files_hold_the_rows_whatever_their_form(tmp_path, lakehouse, without_sp
 def test_columns_are_chosen_and_renamed(lakehouse, without_spark, land):
     land(("ann", 1), ("bob", 2))
     run_job(lakehouse, windows(), runners=without_spark)
-    rows = read_state(without_spark, lakehouse, windows())
+    rows = read_state(lakehouse, windows())
     chosen = rows.select({"clicks": "n", "user": "who"})
     assert (chosen.key, chosen.schema.names) == (("who",), ["n", "who"])
     assert sorted(chosen.polars().rows()) == [(1, "ann"), (1, "bob")]
@@ -158,9 +156,9 @@ def test_a_delta_table_takes_a_new_version_and_no_other_folder_is_written_into(
     for batch in ([("ann", 1)], [("bob", 40)]):
         land(*batch)
         run_job(lakehouse, job, runners=without_spark)
-        write_state(read_state(without_spark, lakehouse, job), to, "delta")
+        write_state(read_state(lakehouse, job), to, "delta")
     assert same(pl.read_delta(str(to)), played(job, [[("ann", 1)], [("bob", 40)]])[-1])
-    rows = read_state(without_spark, lakehouse, job)
+    rows = read_state(lakehouse, job)
     with pytest.raises(KeyfoldError, match="exists already"):
         write_state(rows, to, "parquet")
     (tmp_path / "notes").mkdir()
@@ -176,10 +174,10 @@ def test_a_delta_table_takes_a_new_version_and_no_other_folder_is_written_into(
 def test_a_failure_leaves_no_half_of_a_folder(tmp_path, lakehouse, without_spark, land):
     land(("ann", 1), ("bob", 2))
     run_job(lakehouse, windows(), runners=without_spark)
-    rows = read_state(without_spark, lakehouse, windows())
+    rows = read_state(lakehouse, windows())
     manifests = dict(rows.manifests or {})
     label = max(manifests)
-    rows = replace(rows, _manifests=manifests | {label: manifests[label][:100]})
+    rows = replace(rows, manifests=manifests | {label: manifests[label][:100]})
     with pytest.raises(KeyfoldError, match="batch 0: its state cannot be read: the manifest of its parts is damaged"):
         write_state(rows, tmp_path / "out", "jsonl")
     with pytest.raises(KeyfoldError, match="the manifest of its parts is damaged"):
@@ -187,8 +185,7 @@ def test_a_failure_leaves_no_half_of_a_folder(tmp_path, lakehouse, without_spark
     assert not [path for path in tmp_path.iterdir() if path.name != "home"]
 
 
-def test_the_commands_print_what_the_functions_give(lakehouse, without_spark, land, tmp_path, monkeypatch):
-    monkeypatch.setattr(state_reading, "runners_for", lambda *_: nullcontext(without_spark))
+def test_the_commands_print_what_the_functions_give(lakehouse, without_spark, land, tmp_path):
     batches = [[("ann", 1), ("bob", 3), ("ann", 14)], [("dan", 15), ("bob", 16)]]
     run(lakehouse, windows(), batches)
     first, last = played(windows(), batches)

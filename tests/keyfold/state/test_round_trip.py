@@ -20,7 +20,6 @@ from keyfold.state.rows.lines import json_lines
 from keyfold.testing import combined
 from spark_jobs.jobs.registry import JOBS
 from tests.keyfold.keyed.without_spark import SPARK
-from tests.keyfold.keyed.without_spark import SPARK as SESSION
 from tests.keyfold.state.job_histories import END, HISTORIES, History, put
 from tests.keyfold.state.local_state import frames_of_state
 from tests.lake import Lake
@@ -154,7 +153,7 @@ def written(state, path, form):
 def test_state_that_is_read_and_seeded_goes_on_as_if_it_had_never_stopped(tmp_path, whole_of, history: History, form):
     job, parts, whole = history.job(), history.parts(), whole_of(history)
     seeded = copied(whole.begun, tmp_path, "seeded")
-    read = read_state(SESSION, seeded, job).polars()
+    read = read_state(seeded, job).polars()
     assert read.height
     path = tmp_path / f"state.{form}"
     written(read, path, form)

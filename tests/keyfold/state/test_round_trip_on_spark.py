@@ -26,7 +26,7 @@ RIDES = History("ride_summaries", {"close": "complete"})
 def everything(spark, lakehouse, job):
     """The rows of all tables, and the state."""
     tables = {table.name: pl.read_delta(str(lakehouse.table(table.name))) for table in job.tables}
-    return tables | {"state": read_state(spark, lakehouse, job).polars()}
+    return tables | {"state": read_state(lakehouse, job).polars()}
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_state_that_is_read_seeded_and_moved_goes_on_as_if_it_had_never_stopped(
     job, moved_job = RIDES.job(), RIDES.job(key_groups=9)
     whole, other = copied("whole"), copied("other")
     before = everything(spark, whole, job)
-    write_state(read_state(spark, other, job), str(tmp_path / "state"), "parquet")
+    write_state(read_state(other, job), str(tmp_path / "state"), "parquet")
     told = bootstrap(spark, other, job, Bootstrap(str(tmp_path / "state")))
     assert told.checked.rows == before["state"].height > 0
     assert_frame_equal(everything(spark, other, job)["state"], before["state"], check_row_order=False)

@@ -17,7 +17,6 @@ from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.privacy import MASK
-from keyfold.runners import Runners
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from spark_jobs.streams import RIDE_POINTS
@@ -39,18 +38,18 @@ def ran(new_home) -> tuple[Lakehouse, KeyedDone]:
     return lakehouse, done
 
 
-def shown(spark: Runners, lakehouse: Lakehouse, job: KeyedJob = JOB) -> dict[str, Any]:
+def shown(lakehouse: Lakehouse, job: KeyedJob = JOB) -> dict[str, Any]:
     log = dg.build_op_context().log
-    return {name: value.value for name, value in open_state_metadata(log, spark, lakehouse, job).items()}
+    return {name: value.value for name, value in open_state_metadata(log, lakehouse, job).items()}
 
 
 def rows_of(metadata: dict[str, Any]) -> list[dict[str, str]]:
     return [row.data for row in metadata["open_state"].records]
 
 
-def test_the_open_rides_are_those_that_the_journal_counts_and_no_summary_tells_of(without_spark, ran):
+def test_the_open_rides_are_those_that_the_journal_counts_and_no_summary_tells_of(ran):
     lakehouse, done = ran
-    metadata = shown(without_spark, lakehouse)
+    metadata = shown(lakehouse)
     points = pl.read_delta(str(lakehouse.table("events.ride_points")))
     closed = pl.read_delta(str(lakehouse.table("ride_summaries")))["ride_id"]
     still_open = points.filter(~pl.col("ride_id").is_in(closed.implode()))
@@ -65,29 +64,29 @@ def test_the_open_rides_are_those_that_the_journal_counts_and_no_summary_tells_o
     assert {row["ride_id"] for row in rows_of(metadata)} <= set(points["ride_id"])
 
 
-def test_what_is_private_is_masked(without_spark, ran, monkeypatch):
+def test_what_is_private_is_masked(ran, monkeypatch):
     lakehouse, _ = ran
     monkeypatch.setattr(KeyedJob, "private_of", lambda *_: frozenset({"ride_id"}))
-    assert {row["ride_id"] for row in rows_of(shown(without_spark, lakehouse))} == {MASK}
+    assert {row["ride_id"] for row in rows_of(shown(lakehouse))} == {MASK}
 
 
-def test_a_job_that_has_not_run_shows_nothing(without_spark, ran):
+def test_a_job_that_has_not_run_shows_nothing(ran):
     lakehouse, _ = ran
-    assert shown(without_spark, lakehouse, build_job(EVENT_INDEX)) == {}
+    assert shown(lakehouse, build_job(EVENT_INDEX)) == {}
 
 
-def test_a_large_state_is_not_read_and_its_size_is_shown(without_spark, ran, monkeypatch):
+def test_a_large_state_is_not_read_and_its_size_is_shown(ran, monkeypatch):
     lakehouse, _ = ran
     monkeypatch.setattr(previews, "MOST_BYTES", 0)
     monkeypatch.setattr(previews, "read_state", None)
-    assert "`keyfold state stats ride_summaries` reads it" in shown(without_spark, lakehouse)["open_state"]
+    assert "`keyfold state stats ride_summaries` reads it" in shown(lakehouse)["open_state"]
 
 
-def test_a_state_that_cannot_be_read_fails_no_run_whose_tables_are_written(without_spark, ran, monkeypatch):
+def test_a_state_that_cannot_be_read_fails_no_run_whose_tables_are_written(ran, monkeypatch):
     lakehouse, _ = ran
 
     def damaged(*_):
         raise Damaged("a part is gone")
 
     monkeypatch.setattr(previews, "read_state", damaged)
-    assert shown(without_spark, lakehouse) == {}
+    assert shown(lakehouse) == {}

@@ -22,7 +22,6 @@ from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.reading.reader import read_state
 from keyfold.stream import Stream
 from tests.keyfold.keyed.toy_jobs import START, TIME
-from tests.keyfold.keyed.without_spark import SPARK as SESSION
 from tests.lake import Lake
 
 TAG = pa.field("tag", pa.string(), nullable=False)
@@ -153,7 +152,7 @@ def test_state_is_read_and_seeded_and_what_it_begins_behind_is_counted_in_copies
 ):
     land((0, ["a", "b"]), (1, ["b"]))
     run_job(lakehouse, tags(), runners=without_spark)
-    state = read_state(SESSION, lakehouse, tags()).polars()
+    state = read_state(lakehouse, tags()).polars()
     assert sorted(state.select("tag", "posts").rows()) == [("a", 1), ("b", 2)]
     state.write_parquet(tmp_path / "state.parquet")
     land((2, ["c", "a"]), (3, []))

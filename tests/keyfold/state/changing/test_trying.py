@@ -1,4 +1,4 @@
-"""A changed job, tried beside the live one; late events, read again in their place. On Spark, which compares."""
+"""A changed job, tried beside the live one; late events, read again in their place."""
 
 import pytest
 
@@ -19,16 +19,16 @@ def table_of(folder, *events):
     return folder
 
 
-def test_tables_are_compared_row_by_row_however_often_a_row_is_there(spark, tmp_path):
+def test_tables_are_compared_row_by_row_however_often_a_row_is_there(tmp_path):
     before = table_of(tmp_path / "a", ("ann", 1), ("ann", 1), ("bob", 2), ("cat", 3))
     after = table_of(tmp_path / "b", ("ann", 1), ("bob", 5), ("cat", 3), ("dan", 4))
-    found = compare_tables(spark, "clicks", before, after, ("user",))
+    found = compare_tables("clicks", before, after, ("user",))
     assert (found.rows_before, found.rows_after, found.same) == (4, 4, 2)
     assert (found.added, found.removed, found.changed, found.changed_columns) == (1, 1, 1, {"at": 1})
     told = found.samples.select("difference", "user").rows()
     assert told == [("changed, old", "bob"), ("changed, new", "bob"), ("removed", "ann"), ("added", "dan")]
-    assert compare_tables(spark, "clicks", before, before, ("user",)).is_none
-    nothing = compare_tables(spark, "clicks", tmp_path / "none", after, ("user",))
+    assert compare_tables("clicks", before, before, ("user",)).is_none
+    nothing = compare_tables("clicks", tmp_path / "none", after, ("user",))
     assert (nothing.added, nothing.removed, nothing.rows_before) == (4, 0, 0)
 
 

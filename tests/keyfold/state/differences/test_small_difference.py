@@ -1,4 +1,4 @@
-"""Changed keys are counted in the driver as plain Python counts them."""
+"""Changed keys are counted as plain Python counts them."""
 
 import math
 
@@ -6,10 +6,10 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold.state.differences.diff_by_parts import SIDE, count_changes
+from keyfold.state.differences.diff import count_changes
 from tests.examples import examples
 
-SCHEMA = {"user": pl.String, "day": pl.Date, "clicks": pl.Int64, "amount": pl.Float64, SIDE: pl.Int32}
+SCHEMA = {"user": pl.String, "day": pl.Date, "clicks": pl.Int64, "amount": pl.Float64}
 VALUES = st.tuples(st.sampled_from([None, 1, 2]), st.sampled_from([None, 0.0, -0.0, 1.5, math.nan, math.inf]))
 ROWS = st.lists(st.tuples(st.sampled_from(["ann", "bob", None]), VALUES), max_size=8)
 
@@ -29,8 +29,10 @@ def in_order(rows):
 @examples(200)
 @given(before=ROWS, after=ROWS)
 def test_keys_and_columns_that_differ_are_counted_whatever_the_order_of_rows(before, after):
-    rows = [(user, None, *values, side) for side, found in enumerate((before, after)) for user, values in found]
-    counts = count_changes(pl.DataFrame(rows, SCHEMA, orient="row"), ["user", "day"], ["clicks", "amount"])
+    left, right = (
+        pl.DataFrame([(user, None, *values) for user, values in rows], SCHEMA, orient="row") for rows in (before, after)
+    )
+    counts = count_changes(left, right, ["user", "day"], ["clicks", "amount"])
     was, now = in_order(before), in_order(after)
     both = was.keys() & now.keys()
     changed = {user for user in both if was[user] != now[user]}
@@ -49,6 +51,14 @@ def test_keys_and_columns_that_differ_are_counted_whatever_the_order_of_rows(bef
 
 
 def test_rows_of_keys_alone_are_counted():
-    rows = pl.DataFrame({"user": ["ann", "ann", "ann", "bob", "bob"], SIDE: [0, 1, 1, 0, 1]})
-    counts = count_changes(rows, ["user"], [])
+    before, after = pl.DataFrame({"user": ["ann", "bob"]}), pl.DataFrame({"user": ["ann", "ann", "bob"]})
+    counts = count_changes(before, after, ["user"], [])
     assert (counts["changed"], counts["unchanged"]) == (1, 1)
+
+
+def test_rows_with_lists_and_structs_have_no_order_either():
+    rows = pl.DataFrame({"user": ["ann"] * 2, "at": [[1], [2, None]], "of": [{"x": [1.5]}, {"x": None}]})
+    other = rows.with_columns(at=pl.col("at").list.reverse())
+    assert count_changes(rows, rows.reverse(), ["user"], ["at", "of"])["unchanged"] == 1
+    counts = count_changes(rows, other, ["user"], ["at", "of"])
+    assert (counts["changed"], counts["column at"], counts["column of"]) == (1, 1, 0)

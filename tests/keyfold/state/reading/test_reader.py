@@ -1,4 +1,4 @@
-"""State as Spark's store has it: read, compared, and damaged."""
+"""State as runs left it: read, compared, and damaged."""
 
 import json
 from collections import Counter, defaultdict
@@ -7,7 +7,6 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from keyfold.cli import state_diff, state_reading
 from keyfold.cli.state import app
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
@@ -15,13 +14,13 @@ from keyfold.keyed.generation.run_mode import Replay
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
-from keyfold.runners import Runners
 from keyfold.state.differences.diff import diff_states, diff_with_table
 from keyfold.state.reading.export import write_state
 from keyfold.state.reading.reader import read_state
 from keyfold.state.reading.state_statistics import state_statistics
 from tests.folders import copy_folder, move_folder
 from tests.keyfold.keyed.toy_jobs import clicks, windows
+from tests.keyfold.keyed.without_spark import SPARK
 from tests.lake import Lake
 
 BATCHES = [
@@ -33,19 +32,17 @@ JOB = windows()
 
 
 @pytest.fixture(scope="module")
-def made(spark: Runners, new_home) -> tuple[Lakehouse, list[pl.DataFrame]]:
+def made(new_home) -> tuple[Lakehouse, list[pl.DataFrame]]:
     """Three runs of a job and a branch, in a home whose name has a blank; and what the harness holds after each run."""
-    # On a cluster such a name is refused.
-    name = "a home" if str(spark.sparkContext.master).startswith("local") else "home"
-    lakehouse = new_home(name)
+    lakehouse = new_home("a home")
     lakehouse.events("clicks").parent.mkdir(parents=True)
     harness, states = TestHarness(JOB), []
     for batch in BATCHES:
         clicks(*batch).write_delta(str(lakehouse.events("clicks")), mode="append")
-        run_job(lakehouse, JOB, runners=spark)
+        run_job(lakehouse, JOB, runners=SPARK)
         harness.batch(clicks(*batch))
         states.append(harness.state)
-    run_job(lakehouse, JOB, Replay("all-at-once"), runners=spark)
+    run_job(lakehouse, JOB, Replay("all-at-once"), runners=SPARK)
     return lakehouse, states
 
 
@@ -61,15 +58,14 @@ def files_of(folder):
     }
 
 
-def test_every_batch_reads_as_the_harness_held_it_and_reading_writes_nothing(spark, made):
+def test_every_batch_reads_as_the_harness_held_it_and_reading_writes_nothing(made):
     lakehouse, states = made
     before = files_of(lakehouse.home)
     for batch, state in enumerate(states):
-        read = read_state(spark, lakehouse, JOB, batch=batch)
+        read = read_state(lakehouse, JOB, batch=batch)
         assert rows_of(read.polars()) == rows_of(state)
-        assert rows_of(pl.DataFrame(read.spark().toArrow())) == rows_of(state)
-    assert rows_of(read_state(spark, lakehouse, "windows").polars()) == rows_of(states[-1])
-    state_statistics(lakehouse, read_state(spark, lakehouse, JOB))
+    assert rows_of(read_state(lakehouse, "windows").polars()) == rows_of(states[-1])
+    state_statistics(lakehouse, read_state(lakehouse, JOB))
     assert files_of(lakehouse.home) == before
 
 
@@ -90,9 +86,9 @@ def compared(before, after):
     }
 
 
-def test_two_batches_differ_as_plain_python_says(spark, made):
+def test_two_batches_differ_as_plain_python_says(made):
     lakehouse, (first, second, *_) = made
-    diff = diff_states(read_state(spark, lakehouse, JOB, batch=0), read_state(spark, lakehouse, JOB, batch=1))
+    diff = diff_states(read_state(lakehouse, JOB, batch=0), read_state(lakehouse, JOB, batch=1))
     expected, summary = compared(first, second), diff.summary()
     counts = Counter(expected.values())
     assert (summary.added, summary.removed, summary.changed) == tuple(
@@ -108,50 +104,38 @@ def test_two_batches_differ_as_plain_python_says(spark, made):
             assert Counter(tuple(row.values()) for row in side or ()) == by_key(state)[user]
 
 
-def test_a_state_is_compared_with_a_table_in_the_columns_that_both_have(spark, made, tmp_path):
+def test_a_state_is_compared_with_a_table_in_the_columns_that_both_have(made, tmp_path):
     lakehouse, states = made
-    write_state(read_state(spark, lakehouse, JOB), tmp_path / "delta", "delta")
-    assert diff_with_table(read_state(spark, lakehouse, JOB), lakehouse, str(tmp_path / "delta")).summary().is_equal
+    write_state(read_state(lakehouse, JOB), tmp_path / "delta", "delta")
+    assert diff_with_table(read_state(lakehouse, JOB), lakehouse, str(tmp_path / "delta")).summary().is_equal
     changed = states[-1].with_columns(clicks=pl.col("clicks") + 1, more=pl.lit("x")).drop("deadline")
     changed.write_csv(tmp_path / "rows.csv")
-    summary = diff_with_table(read_state(spark, lakehouse, JOB), lakehouse, str(tmp_path / "rows.csv")).summary()
+    summary = diff_with_table(read_state(lakehouse, JOB), lakehouse, str(tmp_path / "rows.csv")).summary()
     assert summary.changed == states[-1]["user"].n_unique()
     assert summary.columns == {"clicks": summary.changed}
     assert summary.not_compared == ("deadline", "more")
     pl.DataFrame({"city": ["x"]}).write_csv(tmp_path / "other.csv")
     with pytest.raises(KeyfoldError, match="has no column user, of the key"):
-        diff_with_table(read_state(spark, lakehouse, JOB), lakehouse, str(tmp_path / "other.csv"))
-    with pytest.raises(KeyfoldError, match="no table and no path 'nowhere'"):
-        diff_with_table(read_state(spark, lakehouse, JOB), lakehouse, "nowhere")
+        diff_with_table(read_state(lakehouse, JOB), lakehouse, str(tmp_path / "other.csv"))
+    with pytest.raises(KeyfoldError, match="nowhere is neither a path nor a table"):
+        diff_with_table(read_state(lakehouse, JOB), lakehouse, "nowhere")
 
 
-# `test_reader_without_spark.py` has every form of files on a disk, which workers write.
-def test_another_file_system_gets_the_same_lines(spark, made, tmp_path):
-    read = read_state(spark, made[0], JOB)
-    write_state(read, tmp_path / "here", "keyed-json")
-    write_state(read, (tmp_path / "there").as_uri(), "keyed-json")
-
-    def lines(folder):
-        return sorted(line for file in folder.glob("part-*") for line in file.read_text().splitlines())
-
-    assert lines(tmp_path / "here") == lines(tmp_path / "there") != []
-
-
-def test_a_home_that_was_moved_is_read_where_it_is_and_stays_as_it_is(spark, made):
+def test_a_home_that_was_moved_is_read_where_it_is_and_stays_as_it_is(made):
     lakehouse, states = made
     moved, aside = Lakehouse(lakehouse.home.with_name("moved")), lakehouse.home.with_name("aside")
     copy_folder(lakehouse.home, moved.home)
     move_folder(lakehouse.home, aside)
     try:
         before = files_of(moved.home)
-        assert rows_of(read_state(spark, moved, JOB, batch=1).polars()) == rows_of(states[1])
-        assert check_conservation(spark, moved, JOB).balanced
+        assert rows_of(read_state(moved, JOB, batch=1).polars()) == rows_of(states[1])
+        assert check_conservation(SPARK, moved, JOB).balanced
         assert files_of(moved.home) == before
     finally:
         move_folder(aside, lakehouse.home)
 
 
-def test_a_file_that_is_whole_in_size_alone_is_an_error_that_says_where(spark, made, tmp_path):
+def test_a_file_that_is_whole_in_size_alone_is_an_error_that_says_where(made, tmp_path):
     lakehouse, _ = made
     broken = Lakehouse(lakehouse.home.with_name("broken"))
     copy_folder(lakehouse.home, broken.home)
@@ -163,20 +147,16 @@ def test_a_file_that_is_whole_in_size_alone_is_an_error_that_says_where(spark, m
         KeyfoldError,
         match=r"job windows, generation-0001, batch 2: its state cannot be read: .*manifests of the state, is damaged",
     ):
-        read_state(spark, broken, JOB).polars()
+        read_state(broken, JOB).polars()
     with pytest.raises(KeyfoldError, match="nothing was changed"):
-        write_state(read_state(spark, broken, JOB), tmp_path / "out", "parquet")
+        write_state(read_state(broken, JOB), tmp_path / "out", "parquet")
     assert not (tmp_path / "out").exists()
     assert files_of(broken.home) == before
 
 
 @pytest.fixture
-def keyfold(spark, made, monkeypatch):
-    """The commands, in the session that is there."""
-    from contextlib import nullcontext  # noqa: PLC0415
-
-    for module in (state_reading, state_diff):
-        monkeypatch.setattr(module, "runners_for", lambda *_: nullcontext(spark))
+def keyfold(made):
+    """The commands."""
 
     def call(*words, code=0):
         result = CliRunner().invoke(app, [*words, "--home", str(made[0].home)])
@@ -194,7 +174,9 @@ def test_the_command_that_compares_prints_and_writes_how_two_batches_differ(keyf
     counts = Counter(expected.values())
     assert {change: summary[change] for change in counts} == counts
     assert dict(pl.read_delta(str(tmp_path / "diff")).select("user", "change").rows()) == expected
-    assert "exists already" in keyfold(*words, code=1)
+    keyfold(*words)
+    assert pl.read_delta(str(tmp_path / "diff")).height == len(expected)
+    assert "exists already" in keyfold(*words, "--format", "jsonl", code=1)
 
 
 def test_the_command_compares_a_generation_with_its_branch(keyfold):

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import polars as pl
 import pytest
-from pyspark.sql import Row
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import LongType, StringType, StructField, StructType
@@ -20,11 +20,11 @@ from keyfold.cli.app import app
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.parameters import build_job
 from keyfold.runners import Runners
+from keyfold.session.spark_checkpoint import checkpoint_parts, read_checkpoint, read_variables
 from keyfold.state.making.sources import open_source
 from keyfold.state.making.staging import as_state, check_rows
-from keyfold.state.reading.export import lines_of, write_frame, write_state
-from keyfold.state.reading.spark_checkpoint import parts_of, read_checkpoint
-from keyfold.state.reading.variables import read_variables
+from keyfold.state.reading.export import write_state
+from keyfold.state.rows.lines import json_lines
 from spark_jobs.jobs.registry import JOBS
 
 CLICKS = [("ann", 1, 1), ("bob", 3, 2), ("ann", 14, 3)]
@@ -64,18 +64,23 @@ class Kept(StatefulProcessor):
 
 
 @pytest.fixture(scope="module")
-def checkpoints(spark: Runners, tmp_path_factory):
+def session(spark: Runners) -> SparkSession:
+    return spark.session
+
+
+@pytest.fixture(scope="module")
+def checkpoints(session: SparkSession, tmp_path_factory):
     """A folder a query, each run over the same few clicks."""
     folder = tmp_path_factory.mktemp("queries")
     source = folder / "source"
     source.mkdir()
     rows = [{"user": user, "at": at(minute).isoformat(), "n": n} for user, minute, n in CLICKS]
     (source / "clicks.json").write_text("\n".join(map(json.dumps, rows)))
-    own = spark.newSession()
+    own = session.newSession()
     own.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
 
-    def stream(session=own):
-        clicks = session.readStream.schema("user string, at timestamp, n long").json(str(source))
+    def stream():
+        clicks = own.readStream.schema("user string, at timestamp, n long").json(str(source))
         return clicks.withWatermark("at", "5 minutes")
 
     def run(name, frame, mode="append"):
@@ -101,15 +106,13 @@ def checkpoints(spark: Runners, tmp_path_factory):
     return folder
 
 
-def read(spark, checkpoint, part=None, **options):
-    frame = pl.from_arrow(read_checkpoint(spark, checkpoint, part, **options).toArrow())
-    assert isinstance(frame, pl.DataFrame)
-    return frame
+def read(session, checkpoint, part=None, **options):
+    return read_checkpoint(session, checkpoint, part, **options).polars()
 
 
-def test_the_parts_of_every_query_are_found(spark, checkpoints):
+def test_the_parts_of_every_query_are_found(session, checkpoints):
     found = {
-        name: [(part.name, part.kind) for part in parts_of(spark, checkpoints / name)]
+        name: [(part.name, part.kind) for part in checkpoint_parts(session, checkpoints / name)]
         for name in ("window", "distinct", "join", "timers", "ttl")
     }
     variables = [("by_name", "MapState"), ("seen", "ListState")]
@@ -122,8 +125,8 @@ def test_the_parts_of_every_query_are_found(spark, checkpoints):
     }
 
 
-def test_windows_stay_in_an_aggregation(spark, checkpoints):
-    found = read(spark, checkpoints / "window")
+def test_windows_stay_in_an_aggregation(session, checkpoints):
+    found = read(session, checkpoints / "window")
     assert found.columns == ["operator", "window", "user", "sum"]
     assert sorted((row["window"]["start"], row["user"], row["sum"]) for row in found.to_dicts()) == [
         (at(0), "ann", 1),
@@ -132,39 +135,34 @@ def test_windows_stay_in_an_aggregation(spark, checkpoints):
     ]
 
 
-def test_both_sides_of_a_join_and_the_keys_of_a_deduplication(spark, checkpoints):
+def test_both_sides_of_a_join_and_the_keys_of_a_deduplication(session, checkpoints):
     for side in ("left", "right"):
-        assert sorted(read(spark, checkpoints / "join", side).select("user", "at", "n").rows()) == [
+        assert sorted(read(session, checkpoints / "join", side).select("user", "at", "n").rows()) == [
             ("ann", at(1), 1),
             ("ann", at(14), 3),
             ("bob", at(3), 2),
         ]
-    found = read(spark, checkpoints / "distinct")
+    found = read(session, checkpoints / "distinct")
     assert found.columns == ["operator", "user", "at"]
     assert sorted(found.select("user", "at").rows()) == sorted((user, at(minute)) for user, minute, _ in CLICKS)
 
 
-def test_values_lists_maps_and_timers(spark, checkpoints):
+def test_values_lists_maps_and_timers(session, checkpoints):
     place = checkpoints / "timers"
-    assert sorted(read(spark, place, "total").rows()) == [(0, "ann", 4), (0, "bob", 2)]
-    assert sorted(read(spark, place, "seen").rows()) == [(0, "ann", 1), (0, "ann", 3), (0, "bob", 2)]
-    assert sorted(read(spark, place, "by_name").rows()) == [
+    assert sorted(read(session, place, "total").rows()) == [(0, "ann", 4), (0, "bob", 2)]
+    assert sorted(read(session, place, "seen").rows()) == [(0, "ann", 1), (0, "ann", 3), (0, "bob", 2)]
+    assert sorted(read(session, place, "by_name").rows()) == [
         (0, "ann", "n1", 1),
         (0, "ann", "n3", 3),
         (0, "bob", "n2", 2),
     ]
-    assert sorted(read(spark, place, "timers").rows()) == [(0, "ann", IN_2030), (0, "bob", IN_2030)]
-    whole = {
-        user: [one["n"] for one in values]
-        for _, user, values in read(spark, place, "seen", whole_collections=True).rows()
-    }
-    assert {user: sorted(values) for user, values in whole.items()} == {"ann": [1, 3], "bob": [2]}
+    assert sorted(read(session, place, "timers").rows()) == [(0, "ann", IN_2030), (0, "bob", IN_2030)]
 
 
-def test_a_time_to_live_is_a_column(spark, checkpoints):
+def test_a_time_to_live_is_a_column(session, checkpoints):
     before = datetime.now(UTC)
     for part, rows in (("total", 2), ("seen", 3), ("by_name", 3)):
-        found = read(spark, checkpoints / "ttl", part)
+        found = read(session, checkpoints / "ttl", part)
         assert found.height == rows
         assert (
             found["ttl_expires_at"].is_between(datetime(2026, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)).all()
@@ -172,93 +170,93 @@ def test_a_time_to_live_is_a_column(spark, checkpoints):
         assert (found["ttl_expires_at"] - before).dt.total_minutes().is_between(0, 60).all()
 
 
-def test_only_the_rows_of_a_key(spark, checkpoints):
-    found = read(spark, checkpoints / "timers", "seen", keys=[{"user": "ann"}])
+def test_only_the_rows_of_a_key(session, checkpoints):
+    found = read(session, checkpoints / "timers", "seen", keys=[{"user": "ann"}])
     assert sorted(found["n"].to_list()) == [1, 3]
-    found = read(spark, checkpoints / "join", "left", keys=[{"user": "ann", "n": 3}, {"user": "bob"}])
+    found = read(session, checkpoints / "join", "left", keys=[{"user": "ann", "n": 3}, {"user": "bob"}])
     assert sorted(found["n"].to_list()) == [2, 3]
     with pytest.raises(KeyfoldError, match="no column city; there are operator, user, n"):
-        read_checkpoint(spark, checkpoints / "timers", "seen", keys=[{"city": "x"}])
+        read_checkpoint(session, checkpoints / "timers", "seen", keys=[{"city": "x"}])
 
 
-def test_a_part_is_found_in_whichever_operators_have_it(spark, checkpoints):
+def test_a_part_is_found_in_whichever_operators_have_it(session, checkpoints):
     place = checkpoints / "two"
-    operators = {part.operator for part in parts_of(spark, place)}
+    operators = {part.operator for part in checkpoint_parts(session, place)}
     assert operators == {0, 1}
-    both = read(spark, place, "default")
-    one_by_one = [read(spark, place, "default", operator=operator) for operator in operators]
+    both = read(session, place, "default")
+    one_by_one = [read(session, place, "default", operator=operator) for operator in operators]
     assert both.height == sum(frame.filter(pl.col("operator") == at).height for at, frame in enumerate(one_by_one))
     assert set(both["operator"].to_list()) == operators
 
 
-def test_an_operator_without_the_part_gives_nothing_and_a_checkpoint_without_it_an_error(spark, checkpoints, tmp_path):
-    sides = {part.operator for part in parts_of(spark, checkpoints / "join") if part.name == "left"}
-    (other,) = {part.operator for part in parts_of(spark, checkpoints / "join")} - sides
-    empty = read(spark, checkpoints / "join", "left", operator=other)
-    assert (empty.height, empty.columns) == (0, read(spark, checkpoints / "join", "left").columns)
+def test_an_operator_without_the_part_gives_nothing_and_a_checkpoint_without_it_an_error(
+    session, checkpoints, tmp_path
+):
+    sides = {part.operator for part in checkpoint_parts(session, checkpoints / "join") if part.name == "left"}
+    (other,) = {part.operator for part in checkpoint_parts(session, checkpoints / "join")} - sides
+    empty = read(session, checkpoints / "join", "left", operator=other)
+    assert (empty.height, empty.columns) == (0, read(session, checkpoints / "join", "left").columns)
     with pytest.raises(KeyfoldError, match=r"no state 'total'; it has default \(store of operator 0, .*operator 1"):
-        read_checkpoint(spark, checkpoints / "two", "total")
+        read_checkpoint(session, checkpoints / "two", "total")
     with pytest.raises(KeyfoldError, match="no operator 7 with state"):
-        read_checkpoint(spark, checkpoints / "two", "default", operator=7)
+        read_checkpoint(session, checkpoints / "two", "default", operator=7)
     with pytest.raises(KeyfoldError, match="has several parts of state, name one: default"):
-        read_checkpoint(spark, checkpoints / "join")
+        read_checkpoint(session, checkpoints / "join")
     with pytest.raises(KeyfoldError, match="holds no state: its query keeps none"):
-        parts_of(spark, checkpoints / "stateless")
+        checkpoint_parts(session, checkpoints / "stateless")
     with pytest.raises(KeyfoldError, match="is no checkpoint of a Spark query"):
-        parts_of(spark, tmp_path / "nowhere")
+        checkpoint_parts(session, tmp_path / "nowhere")
 
 
-def test_another_batch_than_there_is_says_which_there_are(spark, checkpoints):
-    last = parts_of(spark, checkpoints / "window")[0].last_batch
-    assert read(spark, checkpoints / "window", batch=last).height == 3
+def test_another_batch_than_there_is_says_which_there_are(session, checkpoints):
+    last = checkpoint_parts(session, checkpoints / "window")[0].last_batch
+    assert read(session, checkpoints / "window", batch=last).height == 3
     with pytest.raises(KeyfoldError, match=f"no state of batch 7; retained: 0 to {last}"):
-        read_checkpoint(spark, checkpoints / "window", batch=7)
+        read_checkpoint(session, checkpoints / "window", batch=7)
 
 
-def test_a_moved_checkpoint_is_read_where_it_is(spark, checkpoints, tmp_path):
+def test_a_moved_checkpoint_is_read_where_it_is(session, checkpoints, tmp_path):
     # On a cluster a name with blanks is refused.
-    moved = tmp_path / ("moved to here" if spark.sparkContext.master.startswith("local") else "moved")
+    moved = tmp_path / ("moved to here" if session.conf.get("spark.master").startswith("local") else "moved")
     (checkpoints / "timers").rename(moved)
     try:
-        assert sorted(read(spark, moved, "total").rows()) == [(0, "ann", 4), (0, "bob", 2)]
+        assert sorted(read(session, moved, "total").rows()) == [(0, "ann", 4), (0, "bob", 2)]
     finally:
         moved.rename(checkpoints / "timers")
 
 
-def test_state_that_is_damaged_is_an_error_that_says_where(spark, checkpoints, tmp_path):
+def test_state_that_is_damaged_is_an_error_that_says_where(session, checkpoints, tmp_path):
     broken = shutil.copytree(checkpoints / "window", tmp_path / "broken")
     for file in broken.glob("state/0/*/SSTs/*.sst"):
         file.unlink()
     with pytest.raises(KeyfoldError, match=f"checkpoint {broken}: its state cannot be read: .*sst"):
-        write_frame(read_checkpoint(spark, broken), tmp_path / "out", "jsonl", f"checkpoint {broken}")
+        write_state(read_checkpoint(session, broken), tmp_path / "out", "jsonl")
 
 
-def test_rows_go_to_files_with_their_microseconds(spark, checkpoints, tmp_path):
-    made = write_frame(read_checkpoint(spark, checkpoints / "join", "left"), tmp_path / "out", "jsonl", "join")
+def test_rows_go_to_files_with_their_microseconds(session, checkpoints, tmp_path):
+    made = write_state(read_checkpoint(session, checkpoints / "join", "left"), tmp_path / "out", "jsonl")
     lines = [json.loads(line) for file in (tmp_path / "out").glob("part-*") for line in file.read_text().splitlines()]
     assert made.rows == len(lines) == 3
     assert {line["at"] for line in lines} == {f"2026-01-01T00:{minute:02d}:00.000000Z" for _, minute, _ in CLICKS}
 
 
 @pytest.mark.parametrize("place", ["timers", "ttl"])
-def test_all_variables_of_a_key_are_one_object(spark, checkpoints, place):
-    rows = read_variables(spark, checkpoints / place)
+def test_all_variables_of_a_key_are_one_object(session, checkpoints, place):
+    rows = read_variables(session, checkpoints / place)
     found = {}
-    for row in lines_of(rows, "keyed-json").collect():
-        found |= json.loads(row[0])
+    for line in json_lines(rows.polars(), rows.key, "keyed-json"):
+        found |= json.loads(line)
     assert {user: (sorted(kept["seen"]), kept["total"]) for user, kept in found.items()} == {
         "ann": ([1, 3], 4),
         "bob": ([2], 2),
     }
     assert sorted(found["ann"]["by_name"], key=str) == [{"key": "n1", "value": 1}, {"key": "n3", "value": 3}]
-    (only,) = (
-        read_variables(spark, checkpoints / place, keys=[{"user": "bob"}]).select({"total": "n"}).spark().collect()
-    )
-    assert only.asDict() == {"user": "bob", "n": 2}
+    only = read_variables(session, checkpoints / place, keys=[{"user": "bob"}]).select({"total": "n"}).polars()
+    assert only.to_dicts() == [{"user": "bob", "n": 2}]
 
 
-def test_a_job_is_seeded_with_the_value_and_the_list_of_a_stock_checkpoint(spark, lakehouse, checkpoints, tmp_path):
-    rows = read_variables(spark, checkpoints / "timers").select({"seen": "models", "total": "quantities"})
+def test_a_job_is_seeded_with_the_value_and_the_list_of_a_stock_checkpoint(session, lakehouse, checkpoints, tmp_path):
+    rows = read_variables(session, checkpoints / "timers").select({"seen": "models", "total": "quantities"})
     assert write_state(rows, tmp_path / "out", "keyed-json").rows == 2
     job = build_job(JOBS["purchase_totals"], {})
     source, mapping = open_source(lakehouse, str(tmp_path / "out"), job.key), {"quantity": "quantities"}
@@ -340,8 +338,8 @@ def test_the_commands_take_a_stock_checkpoint_to_a_job_that_goes_on_from_it(keyf
     )
 
 
-def test_variables_of_a_query_that_has_none_are_refused(spark, checkpoints):
+def test_variables_of_a_query_that_has_none_are_refused(session, checkpoints):
     with pytest.raises(KeyfoldError, match=r"keyed-json needs the state variables of one operator, and it has default"):
-        read_variables(spark, checkpoints / "window")
+        read_variables(session, checkpoints / "window")
     with pytest.raises(KeyfoldError, match=r"no column sum; there are user, by_name, seen, total"):
-        read_variables(spark, checkpoints / "timers").select({"sum": "n"})
+        read_variables(session, checkpoints / "timers").select({"sum": "n"})

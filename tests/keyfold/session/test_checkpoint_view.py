@@ -5,11 +5,13 @@ import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.state.reading.foreign_checkpoint import LARGEST_DESCRIPTION, check_checkpoint_is_harmless
+from keyfold.session.checkpoint_view import LARGEST_DESCRIPTION, check_checkpoint_is_harmless, view_of
 
 FILE = {"localFileName": "000008.sst", "dfsSstFileName": "000008-92c53bf6.sst", "sizeBytes": 1223}
 
@@ -95,3 +97,28 @@ def test_a_pipe_in_place_of_a_file(checkpoint):
     os.mkfifo(checkpoint / "offsets" / "1")
     with pytest.raises(KeyfoldError, match="is no regular file"):
         check_checkpoint_is_harmless(checkpoint)
+
+
+def on(master: str) -> Any:
+    """As much of a session as tells where its workers are."""
+    return SimpleNamespace(conf={"spark.master": master})
+
+
+def test_workers_of_a_cluster_read_a_moved_checkpoint_through_links_that_lie_beside_it(checkpoint):
+    (checkpoint / "commits").mkdir()
+    here, shared = view_of(on("local[2]"), checkpoint), view_of(on("spark://host:7077"), checkpoint)
+    assert not Path(here.name).is_relative_to(checkpoint.parent)
+    assert Path(shared.name).parent == checkpoint.parent
+    for view in (here.name, shared.name):
+        told = (Path(view) / "state" / "0" / "_metadata" / "v2" / "0").read_text()
+        assert f'"file:{view}/state/0/_stateSchema/default/0_a"' in told
+        assert (Path(view) / "state" / "0" / "0" / "1.zip").read_bytes() == (
+            checkpoint / "state/0/0/1.zip"
+        ).read_bytes()
+
+
+def test_a_path_that_workers_could_not_read_is_refused_with_the_remedy(checkpoint):
+    (checkpoint / "commits").mkdir()
+    moved = checkpoint.rename(checkpoint.with_name("50% more"))
+    with pytest.raises(KeyfoldError, match="on a cluster it must be in a folder that all see"):
+        view_of(on("spark://host:7077"), moved)
