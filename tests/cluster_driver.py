@@ -41,7 +41,7 @@ def main(folder: Path) -> None:
         "not there": _refused(lambda: check_shared(spark, Path("/proc/self/cwd"), writable=False)),
     }
     shutil.move(folder / "home", folder / "moved")
-    told["moved"] = check_conservation(spark, Lakehouse(folder / "moved"), _job()).balanced
+    told["moved"] = check_conservation(Lakehouse(folder / "moved"), _job()).balanced
     told["left"] = [str(path) for path in (folder / "moved").rglob("*.shared-*")]
     spark.stop()
     greedy = settings.conf | {"spark.executor.memory": "900g", "spark.keyfold.executorsWithin": "2"}
@@ -80,7 +80,7 @@ def _rides(spark: Runners, lakehouse: Lakehouse) -> dict[str, Any]:
         "events": ran.totals.events,
         "late": ran.totals.rows["late.ride_summaries"],
         "watermark": ran.watermark.isoformat() if ran.watermark else None,
-        "balanced": check_conservation(spark, lakehouse, _job()).balanced,
+        "balanced": check_conservation(lakehouse, _job()).balanced,
     }
 
 

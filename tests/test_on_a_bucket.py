@@ -58,7 +58,7 @@ for at, folder in enumerate(folders):
             raise AssertionError("it did not break off")
         fail_points.act = lambda point: None
     run_job(spark, lakehouse, job, Incremental(advance_to=datetime.fromisoformat(end) if is_last else None))
-    found = check_conservation(spark, lakehouse, job)
+    found = check_conservation(lakehouse, job)
     told.append([found.events_read, found.in_outputs, found.open_events, found.late])
 checked = check(lakehouse)
 assert not checked.findings and checked.files, list(checked.describe())

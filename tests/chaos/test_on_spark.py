@@ -46,7 +46,7 @@ def count(spark, unbroken):
         code = run(home, unbroken.landing, lambda child: child.wait(PATIENCE))
         assert code == 0, log_of(home)
         told.count(unbroken.rows, rows_of(Lakehouse(home)), what, came=came)
-        assert check_conservation(spark, Lakehouse(home), build_job(JOBS["ride_summaries"], PARAMETERS)).balanced
+        assert check_conservation(Lakehouse(home), build_job(JOBS["ride_summaries"], PARAMETERS)).balanced
         shutil.rmtree(home)
 
     return count

@@ -79,7 +79,7 @@ def test_real_rides_with_copies_give_the_summaries_of_the_state_machine(
         expected = dict(answer.summaries[row["ride_id"], row["start_time"]])
         assert row.pop("distance_in_metres") == pytest.approx(expected.pop("distance_in_metres"), rel=1e-7, abs=1e-3)
         assert row == expected
-    balance = check_conservation(spark, lakehouse, job)
+    balance = check_conservation(lakehouse, job)
     assert (balance.events_read, balance.in_outputs, balance.open_events, balance.late) == (rows, rows, 0, 0)
 
 

@@ -133,10 +133,8 @@ def conservation_check(template: JobTemplate) -> dg.AssetChecksDefinition:
         blocking=True,
         pool=f"job_{template.name}",
     )
-    def no_event_is_lost(
-        spark: dg.ResourceParam[Runners], lakehouse: dg.ResourceParam[Lakehouse]
-    ) -> dg.AssetCheckResult:
-        found = check_conservation(spark, lakehouse, configured_job(lakehouse, template))
+    def no_event_is_lost(lakehouse: dg.ResourceParam[Lakehouse]) -> dg.AssetCheckResult:
+        found = check_conservation(lakehouse, configured_job(lakehouse, template))
         return dg.AssetCheckResult(
             passed=found.balanced,
             severity=dg.AssetCheckSeverity.ERROR,

@@ -6,20 +6,20 @@ lists in the event table, so that a lost copy is noticed.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import polars as pl
-import pyarrow as pa
 from deltalake import DeltaTable
 
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.generation.manifests import files_of, read_manifests
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Input
-from keyfold.keyed.parts.folding import state_frames
 from keyfold.keyed.parts.manifest import Manifest
+from keyfold.keyed.parts.reading import in_threads, partition_reads
 from keyfold.keyed.plans.inputs import changes_for, input_tables, rebuild_command
 from keyfold.keyed.running.settled import Settled, settled
 from keyfold.lakehouse import Lakehouse
@@ -31,8 +31,6 @@ from keyfold.storage.place import Place
 
 _STATE = ""
 """Stands for the state among the names of tables."""
-_COUNT = "events long"
-_SMALL_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ class Conservation:
         return not (self.events_read or self.left_out or kept)
 
 
-def check_conservation(spark: Any, lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
+def check_conservation(lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
     """Count a job's events in its inputs and in its results. While a run is going on, counts are those at the end of a batch.
 
     Raises:
@@ -106,7 +104,7 @@ def check_conservation(spark: Any, lakehouse: Lakehouse, job: KeyedJob) -> Conse
     origin = generation.origin
     if origin is not None:
         read += origin.events_seeded - origin.events_skipped
-    counts = _count_results(spark, generation, job, end)
+    counts = _count_results(generation, job, end)
     return Conservation(
         events_read=read,
         in_outputs=sum(counts[table.name] for table in job.tables if table.name != job.late_table),
@@ -163,7 +161,7 @@ def _taken(job: KeyedJob, one: Input, table: Place, later: Changes) -> _Taken:
     return _Taken(rows, left_out, rows - left_out if job.keys_of is None else events)
 
 
-def assert_nothing_lost(spark: Any, lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
+def assert_nothing_lost(lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
     """Check that every event that a job has read is in an output, in open state, or late.
 
     Each side is counted independently: events by the event table's log, outputs and state by their rows.
@@ -174,10 +172,10 @@ def assert_nothing_lost(spark: Any, lakehouse: Lakehouse, job: KeyedJob) -> Cons
 
     Example:
         >>> import keyfold
-        >>> keyfold.assert_nothing_lost(spark, lakehouse, job).events_read  # doctest: +SKIP
+        >>> keyfold.assert_nothing_lost(lakehouse, job).events_read  # doctest: +SKIP
         1200
     """
-    counts = check_conservation(spark, lakehouse, job)
+    counts = check_conservation(lakehouse, job)
     if not counts.balanced:
         raise AssertionError(
             f"job {job.name}: {counts.events_read:,} events were read; {counts.in_outputs:,} are in outputs, "
@@ -231,7 +229,7 @@ def events_in_table(table: Place, name: str, job: KeyedJob, version: int) -> int
     return int(rows.select(job.counted_in(name)).collect().item() or 0)
 
 
-def _count_results(spark: Any, generation: Generation, job: KeyedJob, at: Settled) -> Counter[str]:
+def _count_results(generation: Generation, job: KeyedJob, at: Settled) -> Counter[str]:
     """Return the number of events in each of a job's tables, and in its state."""
     counts = Counter(
         {
@@ -239,16 +237,10 @@ def _count_results(spark: Any, generation: Generation, job: KeyedJob, at: Settle
             for table in job.tables
         }
     )
-    # Bounded: a state partition has one manifest.
-    manifests = list(read_manifests(generation.manifests, files_of(at.done)).values())
-    stored = pa.table({"manifest": manifests}, pa.schema([("manifest", pa.binary())]))
-    count = _counting(job.state_events, generation.parts)
-    # A small state is counted sooner than Python workers start.
-    if sum(Manifest.unpack(one).size for one in manifests) <= _SMALL_BYTES:
-        found = pa.Table.from_batches(count(stored.to_batches()))
-    else:
-        found = spark.createDataFrame(stored).repartition(len(manifests)).mapInArrow(count, _COUNT).toArrow()
-    counts[_STATE] = sum(found["events"].to_pylist())
+    manifests = map(Manifest.unpack, read_manifests(generation.manifests, files_of(at.done)).values())
+    columns = job.state_events.meta.root_names()
+    reads = (read for one in manifests for read in partition_reads(one, generation.parts, columns))
+    counts[_STATE] = sum(in_threads(partial(_counted, read, job.state_events) for read in reads))
     return counts
 
 
@@ -258,18 +250,9 @@ def _events_in(table: Place, version: int, events: pl.Expr) -> int:
         return count_rows(table, version)
     if events.meta.eq(pl.lit(0)):
         return 0
-    # Without Spark, which takes longer to read a table than Polars to sum up one or two of its columns.
     rows = scan_files(table, data_file_paths(table, version)).select(events)
     return int(rows.collect(engine="streaming").item() or 0)
 
 
-def _counting(events: pl.Expr, parts: Place) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Make the function that counts the events in the state of a partition, by its manifests."""
-
-    def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        manifests = [manifest.as_buffer() for batch in batches for manifest in batch.column("manifest")]
-        frames = (frame for manifest in manifests for frame in state_frames(Manifest.unpack(manifest), parts))
-        total = sum(int(frame.select(events).item() or 0) for frame in frames)
-        yield pa.RecordBatch.from_arrays([pa.array([total], pa.int64())], names=["events"])
-
-    return count
+def _counted(read: Callable[[], pl.DataFrame], events: pl.Expr) -> int:
+    return int(read().select(events).item() or 0)

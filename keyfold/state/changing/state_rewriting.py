@@ -17,6 +17,7 @@ from keyfold.keyed.calling.slots import SLOT
 from keyfold.keyed.generation.batch_records import KeyedDone, PlannedFile
 from keyfold.keyed.generation.generations import Generation, Origin
 from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.parts.reading import in_threads
 from keyfold.keyed.rows.codec import conform
 from keyfold.keyed.running.new_generation import Beginning, new_generation, seed_generation
 from keyfold.lakehouse import Lakehouse
@@ -25,7 +26,7 @@ from keyfold.lakehouse.data_files import ROWS_A_GROUP, write_data_file
 from keyfold.lakehouse.fail_points import reached
 from keyfold.privacy import describe_error
 from keyfold.state.reading.retained_batches import find_batch, manifests_of
-from keyfold.state.reading.state_rows import in_threads, partition_reads
+from keyfold.state.reading.state_rows import partition_reads
 from keyfold.storage.place import Place
 
 ChangeRows = Callable[[pl.DataFrame], pl.DataFrame]

@@ -12,7 +12,7 @@ from typing import Literal
 import polars as pl
 import pyarrow as pa
 
-from keyfold.errors import Damaged, InvalidData
+from keyfold.errors import InvalidData
 from keyfold.keyed.parts.differences import differences
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.rows.codec import empty, polars_schema
@@ -20,7 +20,7 @@ from keyfold.keyed.rows.hashing import key_hash
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.making.sources import fitted, open_source, reading
 from keyfold.state.reading.export import Export, Format, write_state
-from keyfold.state.reading.state_rows import REMEDY, StateRows
+from keyfold.state.reading.state_rows import StateRows, unreadable
 from keyfold.state.rows.lines import json_lines
 from keyfold.storage.place import Place
 
@@ -209,7 +209,7 @@ def _diff(
 
 def _unshared(before: StateRows, after: StateRows, count: bool) -> Iterator[Piece]:
     none = empty(before.schema)
-    try:
+    with unreadable(f"{before.where} and {after.where}"):
         for label in sorted(before.manifests.keys() | after.manifests.keys()):
             was, now = (
                 Manifest.unpack(one.manifests[label]) if label in one.manifests else Manifest(0)
@@ -217,8 +217,6 @@ def _unshared(before: StateRows, after: StateRows, count: bool) -> Iterator[Piec
             )
             for one in differences(was, now, before.parts, before.key, count=count):
                 yield one.before if one.before.width else none, one.after if one.after.width else none, one.equal_keys
-    except Damaged as error:
-        raise Damaged(f"{before.where} and {after.where}: its state cannot be read: {error}; {REMEDY}") from error
 
 
 def count_changes(

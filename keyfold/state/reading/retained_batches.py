@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from keyfold.errors import Damaged, NotFound
+from keyfold.errors import NotFound
 from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation, live_generation, live_generation_name
 from keyfold.keyed.generation.manifests import files_of, read_manifests
 from keyfold.lakehouse import Lakehouse, read_json
-from keyfold.state.reading.state_rows import REMEDY
+from keyfold.state.reading.state_rows import unreadable
 from keyfold.storage.place import Place
 
 Role = Literal["live", "kept", "branch"]
@@ -94,11 +94,8 @@ def manifests_of(generation: Generation, done: KeyedDone) -> dict[int, bytes]:
     Raises:
         Damaged: a file of manifests is missing or damaged; names the remedy.
     """
-    try:
+    with unreadable(f"job {generation.record['job']}, {generation.name}, batch {done.batch}"):
         return read_manifests(generation.manifests, files_of(done))
-    except Damaged as error:
-        where = f"job {generation.record['job']}, {generation.name}, batch {done.batch}"
-        raise Damaged(f"{where}: its state cannot be read: {error}; {REMEDY}") from error
 
 
 def _known(record: Place, role: Role) -> KnownGeneration:

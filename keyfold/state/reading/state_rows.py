@@ -1,8 +1,7 @@
 """Rows of a job's state after a batch. They are read when they are used: ranges of keys, by a few threads of this process."""
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -12,16 +11,14 @@ import pyarrow as pa
 
 from keyfold.errors import Damaged
 from keyfold.keyed.calling.slots import SLOT, Slots
-from keyfold.keyed.parts.folding import Layers
+from keyfold.keyed.parts import reading
 from keyfold.keyed.parts.manifest import Manifest
+from keyfold.keyed.parts.reading import in_threads
 from keyfold.keyed.rows.codec import empty
 from keyfold.state.rows.keys import WantedKeys, selected
 from keyfold.storage.place import Place
 
 REMEDY = "nothing was changed; restore it from a backup, or read another batch or generation"
-
-_THREADS = 4
-"""Frames that are read at the same time. More of them mostly wait for the processor, and take memory."""
 
 Made = TypeVar("Made")
 
@@ -154,64 +151,38 @@ class StateRows:
 def partition_reads(
     where: str, parts: Place, packed: Any, columns: Sequence[str] | None = None, slots: Slots | None = None
 ) -> Iterator[Callable[[], pl.DataFrame]]:
-    """Yield functions that read the rows of a state partition with their `SLOT`, each all rows of its keys, in any thread.
+    """As `parts.reading.partition_reads`, for a packed manifest, with errors that describe the state.
 
     Args:
         where: describes the state, for messages.
-        parts: the generation's folder of parts.
+        parts, columns, slots: as there.
         packed: the partition's manifest.
-        columns: columns to read; all by default.
-        slots: slots to read; all by default.
 
     Raises:
         Damaged: the manifest or a part is damaged.
     """
+
+    def read(one: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+        with unreadable(where):
+            return one()
+
+    with unreadable(where):
+        reads = list(reading.partition_reads(Manifest.unpack(packed), parts, columns, slots))
+    yield from (partial(read, one) for one in reads)
+
+
+@contextmanager
+def unreadable(where: str) -> Iterator[None]:
+    """Name the state and a remedy in errors.
+
+    Raises:
+        Damaged: a manifest or a part is damaged.
+    """
     try:
-        manifest = Manifest.unpack(packed)
-        # An open file serves one thread at a time.
-        idle = [Layers(manifest, parts)]
-        ranges = idle[0].ranges() if slots is None else []
+        yield
     except Damaged as error:
-        raise _unreadable(where, error) from error
-
-    def read(work: Callable[[Layers], pl.DataFrame | None]) -> pl.DataFrame:
-        try:
-            layers = idle.pop()
-        except IndexError:
-            layers = Layers(manifest, parts)
-        try:
-            rows = work(layers)
-        except Damaged as error:
-            raise _unreadable(where, error) from error
-        idle.append(layers)
-        assert rows is not None  # noqa: S101 - a partition without parts is not read
-        return rows
-
-    if slots is None:
-        yield from (partial(read, lambda one, at=at: one.between(*at, columns)) for at in ranges)
-    elif manifest.parts:
-        yield partial(read, lambda one: one.of(slots, columns))
-
-
-def in_threads(tasks: Iterable[Callable[[], Made]]) -> Iterator[Made]:
-    """Call functions in a few threads, and yield their results in order; few are computed ahead."""
-    waiting: deque[Future[Made]] = deque()
-    with ThreadPoolExecutor(_THREADS) as pool:
-        try:
-            for task in tasks:
-                waiting.append(pool.submit(task))
-                if len(waiting) > _THREADS:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for one in waiting:
-                one.cancel()
+        raise Damaged(f"{where}: its state cannot be read: {error}; {REMEDY}") from error
 
 
 def _applied(function: Callable[[pl.DataFrame], Made], read: Callable[[], pl.DataFrame]) -> Made:
     return function(read())
-
-
-def _unreadable(where: str, error: Damaged) -> Damaged:
-    return Damaged(f"{where}: its state cannot be read: {error}; {REMEDY}")

@@ -106,7 +106,7 @@ def test_a_data_file_that_is_gone_or_of_another_size_is_named_with_its_remedy(
             run_job(lakehouse, totals(), runners=without_spark)
         remedy = "--full-refresh"
     with pytest.raises(KeyfoldError, match=f"{whose} .*{file.name}.*{remedy}"):
-        check_conservation(without_spark, lakehouse, totals())
+        check_conservation(lakehouse, totals())
 
 
 def test_state_of_an_older_version_over_a_newer_one_is_refused(without_spark, lakehouse, rows, land, ran_thrice):

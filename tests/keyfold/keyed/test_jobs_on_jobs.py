@@ -235,20 +235,20 @@ def test_the_rows_of_the_producer_are_counted_by_its_log_and_by_the_consumer(tmp
     summary = site.run(DAILY)
     # Also those that conservation does not count, since the producer counts them.
     assert (summary.counts.events, summary.totals.events) == (2, 2)
-    found = check_conservation(site.spark, site.lakehouse, DAILY)
+    found = check_conservation(site.lakehouse, DAILY)
     assert found.balanced
     assert found.by_input == found.by_producer == {"rows": (2, 2)}
     # The producer goes on: what was read is held to what was written by then.
     site.click(("ann", 400))
     site.run(HOURLY)
-    assert check_conservation(site.spark, site.lakehouse, DAILY).by_producer == {"rows": (2, 2)}
+    assert check_conservation(site.lakehouse, DAILY).by_producer == {"rows": (2, 2)}
     live = Lake(site.lakehouse).live("hourly")
     forged = [live.journal.done(batch) for batch in live.journal.kept()]
     live.journal.amend(
         [], [one.model_copy(update={"total_rows": {**one.total_rows, "hourly": 9}}) for one in forged if one]
     )
     with pytest.raises(AssertionError, match="rows: 2 in its table and 9 written by its job"):
-        keyfold.assert_nothing_lost(site.spark, site.lakehouse, DAILY)
+        keyfold.assert_nothing_lost(site.lakehouse, DAILY)
 
 
 def test_a_table_that_is_updated_in_place_or_the_jobs_own_is_no_input():

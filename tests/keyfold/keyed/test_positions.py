@@ -14,7 +14,7 @@ from keyfold.state.changing.promoting import promote
 from tests.folders import copy_folder, remove_folder
 from tests.keyfold.keyed.toy_jobs import totals
 from tests.keyfold.keyed.without_spark import SPARK
-from tests.keyfold.test_remedies import SESSION, House, house
+from tests.keyfold.test_remedies import House, house
 
 __all__ = ["house"]
 
@@ -64,7 +64,7 @@ def test_an_event_table_that_was_restored_and_filled_anew_is_refused(house, monk
     assert "has read another history of events.clicks" in message
     if not is_killed:
         with pytest.raises(KeyfoldError, match=OTHER_HISTORY):
-            check_conservation(SESSION, house.lakehouse, totals())  # type: ignore[arg-type]
+            check_conservation(house.lakehouse, totals())  # type: ignore[arg-type]
     house.do(message)
     assert house.totals() == {"ann": 2, "bob": 2, "cid": 1}
 
@@ -100,7 +100,7 @@ def test_a_gap_in_the_log_is_damage_for_runs_and_for_conservation(house, behind_
     entry.unlink()
     message = house.refused("run", "totals")
     with pytest.raises(KeyfoldError, match=r"events\.clicks.*(no entry of version 5|cannot be read).*--full-refresh"):
-        check_conservation(SESSION, house.lakehouse, totals())  # type: ignore[arg-type]
+        check_conservation(house.lakehouse, totals())  # type: ignore[arg-type]
     if behind_checkpoint:
         assert "no entry of version 5" in message
         house.do(message)

@@ -154,12 +154,12 @@ def test_two_runs_never_share_a_journal(without_spark, lakehouse, land):
 def test_a_lost_row_or_a_doubled_one_breaks_conservation(without_spark, lakehouse, land):
     land(("ann", 0), ("bob", 60))
     run_job(lakehouse, windows(), runners=without_spark)
-    assert check_conservation(without_spark, lakehouse, windows()).balanced
+    assert check_conservation(lakehouse, windows()).balanced
     output = str(lakehouse.table("windows"))
     pl.read_delta(output).write_delta(output, mode="append")
-    assert not check_conservation(without_spark, lakehouse, windows()).balanced
+    assert not check_conservation(lakehouse, windows()).balanced
     pl.read_delta(output).clear().write_delta(output, mode="overwrite")
-    assert not check_conservation(without_spark, lakehouse, windows()).balanced
+    assert not check_conservation(lakehouse, windows()).balanced
 
 
 def test_events_before_1970_are_not_late_and_are_counted(without_spark, lakehouse, land, rows, minutes):
@@ -167,7 +167,7 @@ def test_events_before_1970_are_not_late_and_are_counted(without_spark, lakehous
     land(("ann", -sixty_years), ("bob", 60 - sixty_years))
     summary = run_job(lakehouse, windows(), runners=without_spark)
     assert (summary.counts.rows["windows"], summary.counts.rows["late.windows"]) == (1, 0)
-    found = check_conservation(without_spark, lakehouse, windows())
+    found = check_conservation(lakehouse, windows())
     assert (found.events_read, found.in_outputs, found.open_events) == (2, 1, 1)
     assert not found.is_empty
 

@@ -111,7 +111,7 @@ def story(spark: Any, lakehouse: keyfold.Lakehouse, job: KeyedJob) -> list[Any]:
         FullRefresh(closed),
     ):
         reported += after(keyfold.run(lakehouse, job, mode, runners=spark), lakehouse, job)
-    return [*reported, keyfold.assert_nothing_lost(spark, lakehouse, job)]
+    return [*reported, keyfold.assert_nothing_lost(lakehouse, job)]
 
 
 def after(done: Any, lakehouse: keyfold.Lakehouse, job: KeyedJob) -> list[Any]:

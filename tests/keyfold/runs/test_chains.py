@@ -112,7 +112,7 @@ def test_a_cut_of_the_power_leaves_all_old_or_all_new(site, cut_power, point, co
     assert days(site) == (NEW_DAYS if is_new else OLD_DAYS)
     assert [Lake(site.lakehouse).live(job.name).ids for job in CHAIN] == [{}] * 3, "all tables are at their addresses"
     for job in CHAIN:
-        assert_nothing_lost(site.spark, site.lakehouse, job)
+        assert_nothing_lost(site.lakehouse, job)
     assert "next" not in (site.lakehouse.job("weekly") / "current.json").read_text()
     assert list(site.lakehouse.job("hourly").glob("together-*")) == []
     refresh(site)

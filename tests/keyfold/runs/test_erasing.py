@@ -75,7 +75,7 @@ def test_a_person_is_erased_from_state_tables_events_and_history_and_all_counts_
     assert files_that_hold(lakehouse, "evangeline") == []
     # All others are counted as if evangeline had never been; the event that was late is not, since all are read at once.
     assert rows("windows") == [("ann", minutes(0), 2)]
-    assert check_conservation(spark, lakehouse, job).balanced
+    assert check_conservation(lakehouse, job).balanced
     summary = run_job(lakehouse, job, Incremental(advance_to=minutes(90)), runners=spark)
     assert rows("windows") == [("ann", minutes(0), 2), ("ann", minutes(30), 1), ("bob", minutes(30), 1)]
     assert (summary.totals.events, summary.totals.open_events, len(rows("late.windows"))) == (4, 0, 0)
@@ -107,7 +107,7 @@ def test_an_erasure_that_was_cut_off_is_finished_by_the_same_call(
     cut_power(point, lambda: erase(lakehouse, CLICKS, [job], EVA, runners=spark), count)
     erase(lakehouse, CLICKS, [job], EVA, runners=spark)
     assert files_that_hold(lakehouse, "evangeline") == []
-    assert check_conservation(spark, lakehouse, job).balanced
+    assert check_conservation(lakehouse, job).balanced
     summary = run_job(lakehouse, job, Incremental(advance_to=minutes(90)), runners=spark)
     assert rows("windows") == [("ann", minutes(0), 1), ("bob", minutes(30), 1)]
     assert (summary.totals.events, summary.totals.open_events) == (2, 0)

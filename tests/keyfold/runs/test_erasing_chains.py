@@ -111,7 +111,7 @@ def erased(site, **settings):
 
 
 def balanced(site):
-    return [assert_nothing_lost(site.spark, site.lakehouse, job) for job in CHAIN]
+    return [assert_nothing_lost(site.lakehouse, job) for job in CHAIN]
 
 
 def test_a_person_is_erased_all_down_the_chain_which_goes_on_as_if_there_had_been_none(site, without_eva):

@@ -73,8 +73,8 @@ def test_state_that_is_read_seeded_and_moved_goes_on_as_if_it_had_never_stopped(
         earlier = before[name] if name != "state" else before[name].clear()
         assert_frame_equal(pl.concat([earlier, rows]), expected[name], check_row_order=False, check_exact=True)
     assert found["ride_summaries"].height > 0
-    assert check_conservation(spark, whole, job).balanced
-    assert check_conservation(spark, other, moved_job).balanced
+    assert check_conservation(whole, job).balanced
+    assert check_conservation(other, moved_job).balanced
 
 
 def newest(folder):

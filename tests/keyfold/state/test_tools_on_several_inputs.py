@@ -74,7 +74,7 @@ def test_state_is_read_compared_redriven_corrected_and_moved(spark, tmp_path):
         ("b", NOON + 60 * MINUTE, 2, 1, 10),
         ("c", NOON + 60 * MINUTE, 1, 0, None),
     ]
-    assert assert_nothing_lost(spark, home.lakehouse, home.job).events_read == 7
+    assert assert_nothing_lost(home.lakehouse, home.job).events_read == 7
 
 
 @pytest.fixture
@@ -88,13 +88,13 @@ def test_conservation_counts_each_input_on_after_an_edit_and_a_move(home, withou
     home.run()
     edit_state(without_spark, home.lakehouse, home.job, Edit(("b",), {"amount": "amount + 1"}, BY))
     read = {"orders": (2, 2), "payments": (1, 1)}
-    assert assert_nothing_lost(without_spark, home.lakehouse, home.job).by_input == read
+    assert assert_nothing_lost(home.lakehouse, home.job).by_input == read
     home.job = replace(home.job, key_groups=3)
     move(without_spark, home.lakehouse, home.job)
     home.land(PAYMENTS, payments(("b", 85, 3)))
     home.run()
     read = {"orders": (2, 2), "payments": (2, 2)}
-    assert assert_nothing_lost(without_spark, home.lakehouse, home.job).by_input == read
+    assert assert_nothing_lost(home.lakehouse, home.job).by_input == read
     assert home.done.totals.events == 4
 
 

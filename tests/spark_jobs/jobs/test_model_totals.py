@@ -99,5 +99,5 @@ def test_what_is_erased_of_a_stream_is_in_no_total(without_spark, lakehouse):
     erase(
         lakehouse, SALES, [JOB], Erasure({"customer": ["eva"]}, Author("dpo@example.org", "17")), runners=without_spark
     )
-    assert_nothing_lost(without_spark, lakehouse, JOB)
+    assert_nothing_lost(lakehouse, JOB)
     assert run_job(lakehouse, JOB, runners=without_spark).totals.events == 1

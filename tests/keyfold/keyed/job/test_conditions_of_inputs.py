@@ -143,10 +143,10 @@ def test_what_a_condition_leaves_out_is_counted_and_a_lost_event_shows(without_s
     run_job(lakehouse, buys(), runners=without_spark)
     # Not read yet: the job knows nothing of it.
     land(("dan", 50, "buy"), ("dan", 51, "look"))
-    found = check_conservation(without_spark, lakehouse, buys())
+    found = check_conservation(lakehouse, buys())
     assert found.balanced
     assert (found.events_read, found.in_outputs, found.open_events, found.left_out) == (3, 2, 1, 3)
-    assert not check_conservation(without_spark, lakehouse, buys(BUY | pl.col("kind").is_null())).balanced
+    assert not check_conservation(lakehouse, buys(BUY | pl.col("kind").is_null())).balanced
     # The rows of a person that the condition leaves out are no events of the job, before and after.
     erase(
         lakehouse,
@@ -155,11 +155,11 @@ def test_what_a_condition_leaves_out_is_counted_and_a_lost_event_shows(without_s
         Erasure({"user": ["eva"]}, Author("dpo@example.org", "request 17")),
         runners=without_spark,
     )
-    found = check_conservation(without_spark, lakehouse, buys())
+    found = check_conservation(lakehouse, buys())
     assert found.balanced
     assert (found.events_read, found.left_out) == (2, 2)
     run_job(lakehouse, buys(), runners=without_spark)
-    assert check_conservation(without_spark, lakehouse, buys()).balanced
+    assert check_conservation(lakehouse, buys()).balanced
     pl.DataFrame({"user": ["ann"], "window": [START], "clicks": [5], "deadline": [START]}).write_parquet(
         tmp_path / "state.parquet"
     )
@@ -168,4 +168,4 @@ def test_what_a_condition_leaves_out_is_counted_and_a_lost_event_shows(without_s
     assert live.origin is not None
     assert (live.origin.events_skipped, told.new_rows) == (3, 0)
     run_job(lakehouse, buys(), runners=without_spark)
-    assert check_conservation(without_spark, lakehouse, buys()).balanced
+    assert check_conservation(lakehouse, buys()).balanced

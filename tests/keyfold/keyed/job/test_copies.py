@@ -173,6 +173,6 @@ def test_copies_are_conserved_and_a_lost_one_shows(without_spark, lakehouse, lan
     assert rows("late.tags") == [("a", minutes(3), 1)]
     # Not read yet: the job knows nothing of it.
     land((50, ["a", "b", "c", "d"]))
-    assert check_conservation(without_spark, lakehouse, job) == Conservation(9, 4, 4, 1, 9, rows_read=5)
+    assert check_conservation(lakehouse, job) == Conservation(9, 4, 4, 1, 9, rows_read=5)
     blind = tags(combine=joined, keys_of=KeysOf("tag", pl.col("tags").list.head(1), otherwise=UNTAGGED))
-    assert not check_conservation(without_spark, lakehouse, blind).balanced
+    assert not check_conservation(lakehouse, blind).balanced

@@ -240,15 +240,15 @@ def test_an_event_that_is_lost_on_the_way_shows_in_its_input(tmp_path):
     home.land(ORDERS, orders(("a", 0, "tea")))
     home.land(PAYMENTS, payments(("a", 5, 4)))
     home.run()
-    counted = check_conservation(home.spark, home.lakehouse, home.job)
+    counted = check_conservation(home.lakehouse, home.job)
     assert counted.balanced
     assert (counted.events_read, counted.by_input) == (2, {"orders": (1, 1), "payments": (1, 1)})
     forged = home.done.model_copy(update={"total_by_input": {"orders": 2, "payments": 0}})
     home.generation.journal.amend([], [forged])
-    found = check_conservation(home.spark, home.lakehouse, home.job)
+    found = check_conservation(home.lakehouse, home.job)
     assert not found.balanced
     with pytest.raises(AssertionError, match="orders: 1 read and 2 journalled; payments: 1 read and 0 journalled"):
-        keyfold.assert_nothing_lost(home.spark, home.lakehouse, home.job)
+        keyfold.assert_nothing_lost(home.lakehouse, home.job)
 
 
 def test_the_time_of_an_input_may_be_in_the_key():

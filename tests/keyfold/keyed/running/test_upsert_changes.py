@@ -155,7 +155,7 @@ def test_changes_are_written_once_and_what_is_made_of_them_is_the_same_however_r
     assert changes(site) == expected
     assert levels(site) == at_levels
     written = sum(map(len, expected))
-    found = assert_nothing_lost(site.spark, site.lakehouse, LEVELS)
+    found = assert_nothing_lost(site.lakehouse, LEVELS)
     assert found.by_input == found.by_producer == dict.fromkeys(("to", "away"), (written, written))
     assert scan_table(site.lakehouse.table("late.levels")).collect().is_empty()
 

@@ -129,7 +129,7 @@ def test_a_home_that_was_moved_is_read_where_it_is_and_stays_as_it_is(made):
     try:
         before = files_of(moved.home)
         assert rows_of(read_state(moved, JOB, batch=1).polars()) == rows_of(states[1])
-        assert check_conservation(SPARK, moved, JOB).balanced
+        assert check_conservation(moved, JOB).balanced
         assert files_of(moved.home) == before
     finally:
         move_folder(aside, lakehouse.home)

@@ -37,13 +37,13 @@ def test_real_series_over_restarts_give_what_the_definition_says(spark, new_home
             land(tmp_path / f"landing-{name}", number, part)
             ingest(lakehouse, METRICS, tmp_path / f"landing-{name}", runners=spark)
             run_job(lakehouse, job, Incremental(advance_to=end if part is parts[-1] else None), runners=spark)
-            assert check_conservation(spark, lakehouse, job).balanced
+            assert check_conservation(lakehouse, job).balanced
         tables = {table: pl.read_delta(str(lakehouse.table(table))) for table in job_tables(job)}
         assert_rows_agree(in_order(tables["anomaly_predictions"]), answer.output)
         latest = tables["latest_predictions"].drop("low", "high").sort("key")
         assert_rows_agree(latest.to_dicts(), answer.latest.values())
         assert sorted(tables["retired_models"].rows()) == sorted(answer.retired)
-        balance = check_conservation(spark, lakehouse, job)
+        balance = check_conservation(lakehouse, job)
         assert (balance.events_read, balance.open_events, balance.late) == (len(readings), answer.in_models, 0)
 
 

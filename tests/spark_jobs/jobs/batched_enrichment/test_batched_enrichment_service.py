@@ -220,7 +220,7 @@ def test_on_spark_ten_thousand_events_take_at_most_twenty_four_calls_crash_or_no
         again = run_job(lakehouse, job, runners=spark)
         assert again.counts.rows[NAME] == 0
         assert demo.stats() == stats
-        balance = check_conservation(spark, lakehouse, job)
+        balance = check_conservation(lakehouse, job)
         assert (balance.events_read, balance.in_outputs, balance.open_events, balance.late) == (10_000, 10_000, 0, 0)
 
         # From the start, file by file: events came in order of time, so the same batches come with the same keys.
