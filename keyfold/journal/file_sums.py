@@ -19,10 +19,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from keyfold.lakehouse.checksums import checksum_of
+from keyfold.lakehouse.checksums import checksum_of, checksum_of_bytes
 from keyfold.lakehouse.files import open_for_reading
 from keyfold.storage.place import FoundFile, Place
-from keyfold.times import from_iso, micros
 
 NUMBER = "keyfold.number"
 """Key of a Parquet file's metadata with the version of a file that is replaced."""
@@ -89,6 +88,24 @@ def in_digests(files: Mapping[str, FileSum], digests: Mapping[str, str]) -> dict
     return {key: one._replace(checksum=digests.get(one.checksum, one.checksum)) for key, one in files.items()}
 
 
+def numbered(content: bytes, number: int) -> bytes:
+    """Return a record that is replaced again and again, with its number and a digest of both in a second line."""
+    return content + f"\n{number} {checksum_of_bytes(content + str(number).encode())}\n".encode()
+
+
+def number_of(record: bytes) -> int:
+    """Return the number of a record.
+
+    Raises:
+        ValueError: its digest is another one.
+    """
+    content, _, end = record.partition(b"\n")
+    number = end.partition(b" ")[0]
+    if not number.isdigit() or numbered(content, int(number)) != record:
+        raise ValueError("its checksum is another one")
+    return int(number)
+
+
 def last_line(content: bytes) -> str:
     """Return the last batch in a journal's history, as text that sorts like numbers."""
     return f"{json.loads(content.splitlines()[-1])['batch']:09d}"
@@ -133,7 +150,7 @@ def _pointer(content: bytes) -> str:
 
 
 _ORDERS: dict[str, Callable[[bytes], str]] = {
-    "standing.json": lambda content: f"{micros(from_iso(json.loads(content)['processing_time'])):020d}",
+    "standing.json": lambda content: f"{number_of(content):020d}",
     "history.jsonl": last_line,
     "_last_checkpoint": lambda content: f"{json.loads(content)['version']:020d}",
     "current.json": _pointer,

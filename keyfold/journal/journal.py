@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -9,6 +10,7 @@ from pydantic import ValidationError
 
 from keyfold.errors import Damaged
 from keyfold.journal.checksums import forget_checksums
+from keyfold.journal.file_sums import number_of, numbered
 from keyfold.journal.records import Done, Plan, Record
 from keyfold.lakehouse.checksums import checksum_of_bytes
 from keyfold.lakehouse.fail_points import reached
@@ -168,11 +170,22 @@ class Journal(Generic[P, D]):
         Raises:
             KeyfoldError: the record is damaged, or another version of Keyfold wrote it.
         """
-        return self._read_if_there(self.folder / name, record)
+        path = self.folder / name
+        try:
+            content = path.read_bytes()
+            number_of(content)
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise self._damaged(path, str(error)) from None
+        return self._parsed(path, content.partition(b"\n")[0], record)
 
     def write_record(self, name: str, record: Record) -> None:
-        """Write a record that belongs to no batch; it replaces the earlier one."""
-        write_durably(self.folder / name, record.model_dump_json().encode())
+        """Write a record that belongs to no batch; it replaces the earlier one, and has the next number and a digest."""
+        number = 0
+        with suppress(FileNotFoundError, ValueError):
+            number = number_of((self.folder / name).read_bytes()) + 1
+        write_durably(self.folder / name, numbered(record.model_dump_json().encode(), number))
 
     def compact(self) -> None:
         """Replace records of old batches by a line each, so that the journal's size is bounded."""
@@ -250,13 +263,18 @@ class Journal(Generic[P, D]):
             return None
 
     def _parse(self, path: Place, record: type[R]) -> R:
+        return self._parsed(path, path.read_bytes(), record)
+
+    def _parsed(self, path: Place, content: bytes, record: type[R]) -> R:
         try:
-            return record.model_validate_json(path.read_bytes())
+            return record.model_validate_json(content)
         except ValidationError as error:
-            raise Damaged(
-                f"{path} is damaged, or another version of Keyfold wrote it ({error.error_count()} faults, the first: "
-                f"{error.errors()[0]['msg']}); restore it from a backup, or {self._remedy}"
-            ) from None
+            raise self._damaged(path, f"{error.error_count()} faults, the first: {error.errors()[0]['msg']}") from None
+
+    def _damaged(self, path: Place, why: str) -> Damaged:
+        return Damaged(
+            f"{path} is damaged, or another version of Keyfold wrote it ({why}); restore it from a backup, or {self._remedy}"
+        )
 
 
 def _are_of_one_run(plan: Plan, other: Plan) -> bool:

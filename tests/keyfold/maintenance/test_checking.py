@@ -1,0 +1,92 @@
+"""A check names whatever file of a lakehouse is not what was written, wherever a bit of it has changed."""
+
+import json
+import random
+from datetime import timedelta
+
+import pytest
+
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.generation.batch_records import ClockRecord
+from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.maintenance import checking
+from keyfold.maintenance.checking import check
+from tests.keyfold.keyed.test_jobs_on_jobs import DAILY, HOURLY, NOON, Site
+
+SEED = random.Random()
+
+
+@pytest.fixture(autouse=True)
+def look_once(monkeypatch):
+    monkeypatch.setattr(checking, "_TRIES", 1)
+
+
+@pytest.fixture
+def site(tmp_path):
+    """A chain that has run several times, with time that went on without events."""
+    site = Site(tmp_path / "home")
+    for minute in (0, 70, 2000):
+        site.click(("ann", minute), ("bob", minute + 1))
+        for job in (HOURLY, DAILY):
+            site.run(job)
+    site.run(HOURLY, Incremental(NOON + timedelta(days=3)))
+    site.run(DAILY)
+    return site
+
+
+def damaged(site):
+    return {one.path for one in check(site.lakehouse).findings if one.is_damage}
+
+
+def test_a_bit_that_flips_anywhere_is_found_and_its_file_is_named(site):
+    assert check(site.lakehouse).findings == ()
+    files = [
+        path
+        for path in sorted(site.lakehouse.home.rglob("*"))
+        if path.is_file() and path.stat().st_size and not path.name.startswith(".") and "landing" not in path.parts
+    ]
+    assert {path.name for path in files} >= {"current.json", "standing.json", "checksums.json", "generation.json"}
+    unseen = []
+    for path in files:
+        content = path.read_bytes()
+        at, bit = SEED.randrange(len(content)), SEED.randrange(8)
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1 << bit]) + content[at + 1 :])
+        if str(path) not in damaged(site):
+            unseen.append((str(path.relative_to(site.lakehouse.home)), at, bit))
+        path.write_bytes(content)
+    assert unseen == []
+    assert check(site.lakehouse).findings == ()
+
+
+def test_a_clock_record_that_says_a_later_year_is_damaged_for_the_check_and_for_the_job(site):
+    record = site.lake.live("hourly").folder / "journal" / "standing.json"
+    content = record.read_bytes()
+    record.write_bytes(content.replace(b'"processing_time":"20', b'"processing_time":"30'))
+    assert record.read_bytes() != content
+    assert damaged(site) == {str(record)}
+    with pytest.raises(KeyfoldError, match=r"standing.json is damaged.*its checksum is another one"):
+        site.run(HOURLY)
+
+
+def test_a_clock_that_was_ahead_once_makes_no_later_write_look_damaged(site):
+    live = site.lake.live("hourly")
+    clock = live.clock()
+    ahead = clock.model_copy(update={"processing_time": clock.processing_time + timedelta(days=365)})
+    live.write_clock(ahead)
+    live.record_checksums()
+    live.write_clock(clock)
+    assert damaged(site) == set()
+    assert live.clock() == clock
+    # An older copy of the record is one all the same.
+    record = live.folder / "journal" / "standing.json"
+    older = record.read_bytes()
+    live.write_clock(clock)
+    live.record_checksums()
+    record.write_bytes(older)
+    assert damaged(site) == {str(record)}
+
+
+def test_the_clock_record_is_json_in_its_first_line(site):
+    record = site.lake.live("hourly").folder / "journal" / "standing.json"
+    first = record.read_text(encoding="utf-8").splitlines()[0]
+    assert ClockRecord.model_validate(json.loads(first)) == site.lake.live("hourly").clock()
