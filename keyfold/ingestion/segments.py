@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from keyfold.ingestion.arrays import Array, open_array, write_array
 from keyfold.ingestion.duplicates import Ids, Mask, Numbers, content_columns, event_ids, standing_at
+from keyfold.lakehouse.data_files import PathBelow
 from keyfold.lakehouse.files import files_below
 from keyfold.lakehouse.log_changes import snapshot
 from keyfold.lakehouse.reading import read_parquet
@@ -44,7 +45,7 @@ class Segment(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str
+    name: PathBelow
     rows: int
     first: int
     last: int

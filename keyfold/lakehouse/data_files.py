@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import polars as pl
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from keyfold.lakehouse.checksums import name_with_checksum
 from keyfold.lakehouse.files import new_file
-from keyfold.storage.place import Place
+from keyfold.storage.place import Place, stays_below
 from keyfold.times import ISO_FORMAT, to_iso
 
 if TYPE_CHECKING:
@@ -26,6 +26,16 @@ ROWS_A_GROUP = 250_000
 
 STAGED = "_staged"
 """The folder of an upsert table for rows to be merged. Delta ignores names that begin with _."""
+
+
+def _below(path: str) -> str:
+    if not stays_below(path):
+        raise ValueError(f"{path!r} leads out of its folder")
+    return path
+
+
+PathBelow = Annotated[str, AfterValidator(_below)]
+"""The path of a file relative to its folder, as a record has it. A record that somebody made cannot name a file elsewhere."""
 
 
 class WrittenFile(BaseModel):
@@ -40,7 +50,7 @@ class WrittenFile(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    path: str
+    path: PathBelow
     rows: int
     bytes: int
     first: dict[str, str] = {}

@@ -21,7 +21,7 @@ from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import sync_folder
 from keyfold.lakehouse.reading import scan_in_columns
 from keyfold.storage.lease import check_held
-from keyfold.storage.place import Place
+from keyfold.storage.place import Place, stays_below
 
 _COUNTED = "keyfold.erased_rows"
 
@@ -155,8 +155,13 @@ def forget(table: Place) -> int:
     """
     delta = DeltaTable(str(table))
     check_held()
-    # No retention period on purpose: erased rows must leave the disk now.
-    return len(delta.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False))
+    # No retention period on purpose: erased rows must leave the disk now. The files are only listed, and deleted here: a log that
+    # somebody made may name files elsewhere, and VACUUM's two commits are not needed.
+    gone = [unquote(path) for path in delta.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)]
+    gone = [path for path in gone if stays_below(path)]
+    for path in gone:
+        (table / path).unlink(missing_ok=True)
+    return len(gone)
 
 
 def forget_log(table: Place) -> None:

@@ -17,7 +17,7 @@ from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import files_below, sync_folder
 from keyfold.maintenance.compaction import compact
 from keyfold.maintenance.readers import Reader, readers
-from keyfold.storage.place import Place, path_below
+from keyfold.storage.place import Place, path_below, stays_below
 
 RETENTION = timedelta(days=7)
 """The default retention period, that of Delta."""
@@ -144,6 +144,8 @@ def _delete(table: Place, kept: timedelta, versions: list[int], written: Sequenc
         replaced = set(found(full=False))
         since = min((changed_at for path in newest if (changed_at := _changed_at(table / path)) is not None), default=0)
         gone = [path for path in gone if path in replaced or (_changed_at(table / path) or since) < since]
+    # A log that somebody made may name files elsewhere.
+    gone = [path for path in gone if stays_below(path)]
     for path in gone:
         (table / path).unlink(missing_ok=True)
     if gone:

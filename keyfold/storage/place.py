@@ -1,7 +1,7 @@
 """`Place`: a path on a file system of this machine, or in a bucket of an object store."""
 
 import re
-from pathlib import Path, PurePath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import NamedTuple
 
 from keyfold.errors import Misconfigured
@@ -47,6 +47,17 @@ def path_below(place: Place, folder: Place) -> PurePath | None:
     if isinstance(place, Path) and isinstance(folder, Path):
         return place.relative_to(folder) if place.is_relative_to(folder) else None
     return None
+
+
+def stays_below(path: str) -> bool:
+    """Whether a relative path, as a record has it, names something below its folder on any system.
+
+    Example:
+        >>> [stays_below(path) for path in ("part-1.parquet", "_staged/a b", "../a", "/etc/passwd", "a/../../b")]
+        [True, True, False, False, False]
+    """
+    parts = PurePosixPath(path).parts
+    return bool(parts) and not path.startswith("/") and ".." not in parts and "\\" not in path and "\0" not in path
 
 
 def local_path(place: Place) -> Path | None:

@@ -8,6 +8,7 @@ from pydantic import Field
 from keyfold.journal import Done, Plan
 from keyfold.journal.clock import Reading
 from keyfold.journal.records import Record
+from keyfold.lakehouse.data_files import PathBelow
 from keyfold.lakehouse.positions import Position
 
 
@@ -50,7 +51,7 @@ class PlannedFile(Record):
         whole: whether all rows are in the slice, so that the reader need not filter them.
     """
 
-    path: str
+    path: PathBelow
     rows: int
     bytes: int
     whole: bool = True

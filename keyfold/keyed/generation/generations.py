@@ -268,13 +268,37 @@ def live_pointer(lakehouse: Lakehouse, job: str) -> tuple[dict[str, Any] | None,
         return {"generation": lakehouse.ahead[job]}, ""
     pointer = pointer_of(lakehouse, job)
     try:
-        content, tag = read_json_with_tag(pointer)
+        content, tag = read_pointer(pointer)
     except DamagedError as error:
         return None, error.tag
     return content and as_decided(pointer, content), tag
 
 
 NEXT = "next"
+_NAME, _DECISION = re.compile(r"generation-\d{4,}"), re.compile(r"[^/\\]+/together-[0-9a-f]+\.json")
+
+
+def read_pointer(pointer: Place) -> tuple[dict[str, Any] | None, str]:
+    """Read a pointer, None if it is missing, and its tag for `replace_json`.
+
+    Raises:
+        DamagedError: it names no generation of its job, or no decision.
+    """
+    content, tag = read_json_with_tag(pointer)
+    if content is not None:
+        announced = content.get(NEXT, {})
+        names = [content[role] for role in ("generation", "replaces", "cleared_to") if role in content]
+        try:
+            names += [announced["generation"]] if announced else []
+            is_well = bool(names) and all(_NAME.fullmatch(name) for name in names)
+            is_well &= not announced or bool(_DECISION.fullmatch(announced["decided_by"]))
+        except (TypeError, KeyError):
+            is_well = False
+        if not is_well or not ("generation" in content or announced):
+            error = DamagedError(f"{pointer} is damaged: it names no generation")
+            error.tag = tag
+            raise error
+    return content, tag
 
 
 def announced(content: dict[str, Any] | None, generation: str, decision: Place) -> dict[str, Any]:

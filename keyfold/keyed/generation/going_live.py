@@ -18,6 +18,7 @@ from keyfold.keyed.generation.generations import (
     decision_of,
     live_pointer,
     pointer_of,
+    read_pointer,
     successor,
 )
 from keyfold.lakehouse import Lakehouse, is_table, read_json
@@ -26,7 +27,6 @@ from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import (
     DamagedError,
     move_tree,
-    read_json_with_tag,
     remove_tree,
     replace_json,
     write_json_once,
@@ -136,7 +136,7 @@ def _pointer(lakehouse: Lakehouse, generation: Generation) -> tuple[dict[str, st
 def _settle_pointer(lakehouse: Lakehouse, job: str) -> None:
     """Write a pointer's content after a decision for several jobs, or after an interrupted one."""
     pointer = pointer_of(lakehouse, job)
-    content, tag = read_json_with_tag(pointer)
+    content, tag = read_pointer(pointer)
     if content is None or (decision := decision_of(pointer, content)) is None:
         return
     if (now := as_decided(pointer, content)) is None:
@@ -150,5 +150,5 @@ def _settle_pointer(lakehouse: Lakehouse, job: str) -> None:
 
 def _waits_for(lakehouse: Lakehouse, job: str, decision: Place) -> bool:
     pointer = pointer_of(lakehouse, job)
-    content, _ = read_json_with_tag(pointer)
+    content, _ = read_pointer(pointer)
     return content is not None and decision_of(pointer, content) == decision

@@ -13,12 +13,12 @@ import re
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO, NamedTuple
 
 from keyfold.errors import Damaged, IncompatibleState, NotFound
 from keyfold.lakehouse.files import files_below, new_file, open_for_reading, sweep, sync_folder, write_once
-from keyfold.storage.place import Place
+from keyfold.storage.place import Place, stays_below
 
 _FORMAT = 1
 _AT_ONCE = 4 << 20
@@ -91,7 +91,7 @@ class BackupStore:
             raise Damaged(f"{path} is damaged ({error}); restore another backup") from error
         if not is_known:
             raise IncompatibleState(f"{path} was written by another version of Keyfold; restore it with that version")
-        if bad := [one.path for one in files if not _stays_below(one.path) or not _DIGEST.fullmatch(one.digest)]:
+        if bad := [one.path for one in files if not stays_below(one.path) or not _DIGEST.fullmatch(one.digest)]:
             raise NotFound(
                 f"{path} names {bad[0]!r} outside of the lakehouse, or by what is no digest: Keyfold did not write this list; "
                 "restore another backup"
@@ -158,8 +158,3 @@ class BackupStore:
 def digest_of(content: bytes) -> str:
     """The digest under which a content is stored."""
     return hashlib.blake2b(content, digest_size=32).hexdigest()
-
-
-def _stays_below(path: str) -> bool:
-    parts = PurePosixPath(path).parts
-    return bool(parts) and not path.startswith("/") and ".." not in parts and "\\" not in path and "\0" not in path

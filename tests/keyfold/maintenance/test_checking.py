@@ -90,3 +90,21 @@ def test_the_clock_record_is_json_in_its_first_line(site):
     record = site.lake.live("hourly").folder / "journal" / "standing.json"
     first = record.read_text(encoding="utf-8").splitlines()[0]
     assert ClockRecord.model_validate(json.loads(first)) == site.lake.live("hourly").clock()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"feneration": "generation-0001"},
+        {"generation": "../../elsewhere"},
+        {"generation": 1},
+        {"generation": "generation-0001", "next": {"generation": "generation-0002"}},
+        {"generation": "generation-0001", "next": {"generation": "generation-0002", "decided_by": "../../x/y.json"}},
+    ],
+)
+def test_a_pointer_that_names_no_generation_is_damaged_for_the_check_and_for_the_job(site, content):
+    pointer = site.lakehouse.job("hourly") / "current.json"
+    pointer.write_text(json.dumps(content))
+    assert str(pointer) in damaged(site)
+    with pytest.raises(KeyfoldError, match=r"current\.json is damaged, while generation-0001 exists"):
+        site.run(HOURLY)

@@ -1,18 +1,23 @@
 """A person's rows, erased wherever they are: deleted from what came, and left out of what is computed again."""
 
 import json
+from datetime import timedelta
 
 import polars as pl
 import pytest
+from deltalake import DeltaTable
+from pydantic import ValidationError
 
 from keyfold.errors import KeyfoldError
+from keyfold.keyed.generation.batch_records import PlannedFile
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import create_table
 from keyfold.lakehouse.commits import append_files
-from keyfold.lakehouse.data_files import write_data_file
+from keyfold.lakehouse.data_files import WrittenFile, write_data_file
 from keyfold.lakehouse.row_erasure import erase_rows, erased_rows, forget
+from keyfold.maintenance import MaintainedTable, maintain
 from keyfold.runs.erasing import Erasure, erase
 from keyfold.state.changing.audit import Author, digest
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
@@ -145,3 +150,21 @@ def test_a_seed_would_be_lost_so_the_way_on_is_told_first(spark, lakehouse, land
     run_job(lakehouse, windows(), FullRefresh(), runners=spark)
     erase(lakehouse, CLICKS, [windows()], EVA, runners=spark)
     assert files_that_hold(lakehouse, "evangeline") == []
+
+
+@pytest.mark.parametrize("named", ["../../victim", "/victim"])
+def test_a_log_or_a_record_that_somebody_made_deletes_nothing_elsewhere(spark, lakehouse, land, named):
+    land(("ann", 1))
+    table, victim = lakehouse.events("clicks"), lakehouse.home / "victim"
+    victim.write_text("of somebody else")
+    path = str(victim) if named.startswith("/") else named
+    remove = {"path": path, "deletionTimestamp": 1, "dataChange": True, "size": 1, "extendedFileMetadata": False}
+    lines = [json.dumps(one) for one in ({"remove": remove}, {"commitInfo": {"timestamp": 1}})]
+    newest = DeltaTable(str(table)).version()
+    (table / "_delta_log" / f"{newest + 1:020d}.json").write_text("\n".join(lines) + "\n")
+    forget(table)
+    maintain(lakehouse, MaintainedTable("events.clicks", table, time="at"), timedelta(0))
+    assert victim.read_text() == "of somebody else"
+    for record in (WrittenFile, PlannedFile):
+        with pytest.raises(ValidationError, match="leads out of its folder"):
+            record(path=path, rows=1, bytes=1)
