@@ -60,9 +60,8 @@ def empty(schema: pa.Schema) -> pl.DataFrame:
 @cache
 def polars_schema(schema: pa.Schema) -> dict[str, pl.DataType]:
     """Return the Polars types of an Arrow schema, by column."""
-    frame = pl.from_arrow(schema.empty_table())
-    assert isinstance(frame, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union of frame and series
-    return dict(frame.schema)
+    # Not by an empty table: for that pyarrow imports pandas, if it is there.
+    return dict(pl.Schema(schema))
 
 
 def with_plain_floats(frame: pl.DataFrame) -> pl.DataFrame:

@@ -121,6 +121,18 @@ def test_a_state_is_compared_with_a_table_in_the_columns_that_both_have(made, tm
         diff_with_table(read_state(lakehouse, JOB), lakehouse, "nowhere")
 
 
+def test_a_table_that_needs_another_reader_is_refused_and_not_read_without_its_deletions(made, tmp_path):
+    made[1][-1].write_delta(str(tmp_path / "table"))
+    (entry,) = (tmp_path / "table" / "_delta_log").glob("*.json")
+    features = ["deletionVectors"]
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features, "writerFeatures": features}
+    actions = [json.loads(line) for line in entry.read_text().splitlines()]
+    actions = [{"protocol": protocol} if "protocol" in action else action for action in actions]
+    entry.write_text("\n".join(map(json.dumps, actions)))
+    with pytest.raises(KeyfoldError, match=r"table cannot be read: .*deletionVectors"):
+        diff_with_table(read_state(made[0], JOB), made[0], str(tmp_path / "table"))
+
+
 def test_a_home_that_was_moved_is_read_where_it_is_and_stays_as_it_is(made):
     lakehouse, states = made
     moved, aside = Lakehouse(lakehouse.home.with_name("moved")), lakehouse.home.with_name("aside")
