@@ -1,4 +1,4 @@
-# make demo [FROM=folder]   ingest, run and check everything once, and print the results
+# make demo [FROM=folder]   ingest, run and check everything once on Spark, and print the results; RUNNER=local needs no Java
 # make faults               ingest bad data: checks fail, assets are blocked, alerts are sent
 # make ui [PORT=3000]       serve Dagster's pages on 127.0.0.1
 # make test                 check format, lint, types and layers, then run the tests in WORKERS=3 processes
@@ -13,6 +13,8 @@
 # make clean                remove caches and .venv; make reset removes the data in .keyfold
 
 export PORT ?= 3000
+# Where `make demo` works: spark, local (in one process, without Java) or auto.
+RUNNER ?= spark
 # Three workers on two cores, since tests wait a lot: 11 minutes.
 WORKERS ?= 3
 # `make test` ends all running tests and fails after this many seconds.
@@ -36,6 +38,7 @@ help:
 setup:
 	@scripts/setup
 
+demo: export KEYFOLD_RUNNER = $(RUNNER)
 demo: setup
 	.venv/bin/python -m dagster_project.demo.run $(if $(FROM),--from "$(FROM)")
 

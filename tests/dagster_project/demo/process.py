@@ -14,6 +14,7 @@ def demo(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
             **os.environ,
             "KEYFOLD_HOME": str(home),
             "DAGSTER_HOME": str(home / "dagster"),
+            "KEYFOLD_RUNNER": "spark",
             "KEYFOLD_SPARK_MASTER": "local[2]",
             "COLUMNS": "100",
         },

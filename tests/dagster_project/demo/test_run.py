@@ -34,8 +34,12 @@ def test_the_demo_makes_the_tables(tmp_path):
     assert done.returncode == 0, done.stderr
     assert re.search(r"\d{3} passed, 0 failed", done.stdout)
     assert "make ui" in done.stdout
+    assert re.search(
+        r"One late delivery: 100 events, ingested in .* s; ride_summaries in .* s, 100 of them late", done.stdout
+    )
+    assert "(local: 0.0 MiB are planned, less than 32 MiB)" in done.stdout
     # About a screen: a line a stream and a job.
-    assert len(done.stdout.splitlines()) < 45
+    assert len(done.stdout.splitlines()) < 48
     assert open_to_others(tmp_path) == []
     assert all(rows(done.stdout, job)[0] > 0 for job in JOBS)
     with dg.DagsterInstance.from_config(str(tmp_path / "dagster")) as instance:
