@@ -6,6 +6,7 @@ it is found in several attempts.
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,6 +127,7 @@ def _owners(lakehouse: Lakehouse) -> Iterator[tuple[str, _Look]]:
         yield f"job {job}", lambda _, job=job: _of_pointer(lakehouse, job)
         for one in sorted([*folder.glob("generation-*"), *folder.glob("branches/*")]):
             yield f"{job}/{one.name}", lambda seen, job=job, one=one: _of_generation(lakehouse, job, one, seen)
+    yield "jobs and tables", lambda _: _of_absent(lakehouse)
     for table in sorted(path for path in (home / "monitoring").glob("*") if (path / "_delta_log").is_dir()):
         yield f"monitoring.{table.name}", lambda seen, table=table: findings_of_table(table, _RESTORE, seen)
 
@@ -176,6 +178,25 @@ def _fault_of_segment(path: Place, checksum: str) -> str | None:
             return None if not checksum or checksum_of(file) == checksum else "is damaged (its checksum is wrong)"
     except FileNotFoundError:
         return "is gone"
+
+
+def _of_absent(lakehouse: Lakehouse) -> Iterator[Finding]:
+    """Find jobs whose folders are gone: what is left of them are their tables, and what their consumers' records say."""
+    made, read = set[str](), set[str]()
+    for record in sorted(lakehouse.home.glob(f"jobs/*/generation-*/{GENERATION_RECORD}")):
+        with suppress(DamagedError):  # reported where the generation is checked
+            born = read_json(record)
+            made.update(born.get("table_ids", ()))
+            read.update(
+                one.partition("/")[0] for name, one in born.get("input_ids", {}).items() if name[:7] != "events."
+            )
+    for table in sorted(lakehouse.home.glob("tables/*")):
+        if table.name not in made and is_table(table):
+            remedy = f"{_RESTORE}, or remove the table if its job was removed on purpose"
+            yield Finding(str(table), "is a table of no job: the folder of its job is gone", remedy)
+    for job in sorted(read):
+        if not lakehouse.job(job).is_dir():
+            yield Finding(str(lakehouse.job(job)), "is gone, and other jobs read its tables", _RESTORE)
 
 
 def _of_pointer(lakehouse: Lakehouse, job: str) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from datetime import timedelta
 
 import pytest
@@ -108,3 +109,11 @@ def test_a_pointer_that_names_no_generation_is_damaged_for_the_check_and_for_the
     assert str(pointer) in damaged(site)
     with pytest.raises(KeyfoldError, match=r"current\.json is damaged, while generation-0001 exists"):
         site.run(HOURLY)
+
+
+def test_a_job_whose_folder_is_gone_is_named_by_its_tables_and_by_its_consumers(site):
+    hourly, home = site.lakehouse.job("hourly"), site.lakehouse.home
+    shutil.rmtree(str(hourly))
+    assert damaged(site) >= {str(hourly), str(home / "tables" / "hourly"), str(home / "tables" / "late.hourly")}
+    shutil.rmtree(str(home / "jobs"))
+    assert damaged(site) == {str(table) for table in (home / "tables").iterdir()}
