@@ -23,7 +23,6 @@ from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
 from keyfold.session import SparkSettings, build_session
-from keyfold.session.workers import check_shared
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.simulation import simulate
 from spark_jobs.streams import RIDE_POINTS
@@ -32,18 +31,19 @@ from spark_jobs.streams import RIDE_POINTS
 def main(folder: Path) -> None:
     settings = SparkSettings.from_environment()
     os.environ["KEYFOLD_ENRICHMENT_OF_A_TEST"] = "from the driver"
-    spark = build_session(settings)
+    session = build_session(settings)
+    spark = Runners("spark", session)
     told = {
-        "nodes": sorted({tuple(row) for row in spark.range(8).repartition(8).mapInArrow(_where, _WHERE).collect()}),
+        "nodes": sorted({tuple(row) for row in session.range(8).repartition(8).mapInArrow(_where, _WHERE).collect()}),
         "rides": _rides(spark, Lakehouse(folder / "home")),
         # By this path each process sees a folder of its own.
-        "not shared": _refused(lambda: check_shared(spark, Path("/proc/self/cwd/mine"))),
-        "not there": _refused(lambda: check_shared(spark, Path("/proc/self/cwd"), writable=False)),
+        "not shared": _refused(lambda: spark.spark.check_shared(Path("/proc/self/cwd/mine"))),
+        "not there": _refused(lambda: spark.spark.check_shared(Path("/proc/self/cwd"), writable=False)),
     }
     shutil.move(folder / "home", folder / "moved")
     told["moved"] = check_conservation(Lakehouse(folder / "moved"), _job()).balanced
     told["left"] = [str(path) for path in (folder / "moved").rglob("*.shared-*")]
-    spark.stop()
+    session.stop()
     greedy = settings.conf | {"spark.executor.memory": "900g", "spark.keyfold.executorsWithin": "2"}
     told["too much"] = _refused(lambda: build_session(settings.model_copy(update={"conf": greedy})))
     no_python = settings.conf | {"spark.pyspark.python": "/no/such/python"}

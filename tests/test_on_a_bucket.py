@@ -31,6 +31,7 @@ from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.maintenance.checking import check
 from keyfold.storage.place import to_place
+from keyfold.runners import Runners
 from keyfold.session import SparkSettings, build_session
 from spark_jobs.streams import RIDE_POINTS
 
@@ -38,7 +39,8 @@ home, end, *folders = sys.argv[1:]
 lakehouse = Lakehouse(home)
 job = build_job(RIDE_SUMMARIES, {"close": "complete", "watermark_delay": "30d"})
 settings = SparkSettings(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"})
-spark = build_session(settings)
+session = build_session(settings)
+spark = Runners("spark", session)
 told = []
 
 def break_off(point):
@@ -46,23 +48,23 @@ def break_off(point):
         raise KeyfoldError("broken off in the first batch")
 
 for at, folder in enumerate(folders):
-    ingest(spark, lakehouse, RIDE_POINTS, to_place(folder))
+    ingest(lakehouse, RIDE_POINTS, to_place(folder), runners=spark)
     is_last = at + 1 == len(folders)
     if at == 0:
         fail_points.act = break_off
         try:
-            run_job(spark, lakehouse, job)
+            run_job(lakehouse, job, runners=spark)
         except KeyfoldError as error:
             assert "broken off" in str(error), error
         else:
             raise AssertionError("it did not break off")
         fail_points.act = lambda point: None
-    run_job(spark, lakehouse, job, Incremental(advance_to=datetime.fromisoformat(end) if is_last else None))
+    run_job(lakehouse, job, Incremental(advance_to=datetime.fromisoformat(end) if is_last else None), runners=spark)
     found = check_conservation(lakehouse, job)
     told.append([found.events_read, found.in_outputs, found.open_events, found.late])
 checked = check(lakehouse)
 assert not checked.findings and checked.files, list(checked.describe())
-spark.stop()
+session.stop()
 print(json.dumps(told))
 """
 

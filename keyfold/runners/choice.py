@@ -153,13 +153,3 @@ class Runners:
         started, self._started = self._started, None
         self._session = self._spark = None
         started.__exit__(kind, error, trace)
-
-    def __getattr__(self, name: str) -> Any:
-        # Until the state tools read without a session.
-        if name.startswith("_"):
-            raise AttributeError(name)
-        if self.choice == "spark":
-            return getattr(self.session, name)
-        from keyfold.testing.local_spark import LocalSpark  # noqa: PLC0415
-
-        return getattr(LocalSpark(), name)

@@ -12,6 +12,7 @@ from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse
+from keyfold.runners import Runners
 from keyfold.session import SparkSettings, build_session
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import RIDE_POINTS
@@ -26,7 +27,7 @@ LONG_AFTER_ALL = datetime(2030, 1, 1, tzinfo=UTC)
 def main(home: Path, landing: Path, started: Path) -> None:
     settings = SparkSettings.from_environment()  # of a cluster, where a test has one
     few = {"spark.sql.shuffle.partitions": "2"}
-    spark = build_session(settings.model_copy(update={"conf": {**settings.conf, **few}}))
+    spark = Runners("spark", build_session(settings.model_copy(update={"conf": {**settings.conf, **few}})))
     started.touch()
     process(spark, Lakehouse(home), landing)
 

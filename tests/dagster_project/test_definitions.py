@@ -168,7 +168,6 @@ def test_the_shipped_instance_settings_make_one_run_at_a_time_of_a_pool(tmp_path
     ("settings", "message"),
     [
         ({"master": "locl[2]"}, "is not a Spark master"),
-        ({"packages": ["org.postgresql:postgresql"]}, "group:artifact:version"),
         ({"spark_config": {"driver.memory": "4g"}}, "is not a Spark setting"),
         ({"spark_config": {"spark.sql.session.timeZone": "Asia/Tokyo"}}, "must stay 'UTC'"),
     ],

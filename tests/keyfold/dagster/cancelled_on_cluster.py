@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import dagster as dg
-from pyspark.sql import SparkSession
 
 from keyfold.dagster.resources import resources_from
+from keyfold.runners import Runners
 
 
 @dg.asset
-def long_work(spark: dg.ResourceParam[SparkSession]) -> None:
+def long_work(spark: dg.ResourceParam[Runners]) -> None:
     told = Path(os.environ["TOLD"])
 
     def work(_: Iterable[int]) -> Iterator[int]:
@@ -20,7 +20,7 @@ def long_work(spark: dg.ResourceParam[SparkSession]) -> None:
         time.sleep(600)
         yield 0
 
-    spark.sparkContext.parallelize(range(1), 1).mapPartitions(work).collect()
+    spark.session.sparkContext.parallelize(range(1), 1).mapPartitions(work).collect()
 
 
 defs = dg.Definitions(

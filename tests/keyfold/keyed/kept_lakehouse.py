@@ -15,7 +15,8 @@ from keyfold.keyed.parts.part_rows import Sizes
 from keyfold.keyed.runner import run_job
 from keyfold.keyed.running import operator
 from keyfold.lakehouse import Lakehouse
-from keyfold.session import SparkSettings, build_session
+from keyfold.runners import Runners
+from keyfold.session import SparkSettings
 from tests.keyfold.keyed.toy_jobs import notes, notes_step, windows
 from tests.lake import Lake
 
@@ -52,12 +53,11 @@ class InSmallParts:
 def main() -> None:
     shutil.rmtree(_FOLDER, ignore_errors=True)
     lakehouse = Lakehouse(_FOLDER)
-    spark = build_session(SparkSettings(conf={"spark.sql.shuffle.partitions": "1"}))
+    local = Runners("local", SparkSettings(conf={"spark.sql.shuffle.partitions": "1"}))
     for rows in RUNS:
         Lake(lakehouse).click(*rows)
         for job in (windows(), notes(step=InSmallParts())):
-            run_job(lakehouse, job, runners=spark)
-    spark.stop()
+            run_job(lakehouse, job, runners=local)
     with tarfile.open(_DATA / f"lakehouse_of_form_{FORMAT}.tar.xz", "w:xz") as archive:
         archive.add(_FOLDER, "lakehouse", filter=_without_owner)
     shutil.rmtree(_FOLDER)

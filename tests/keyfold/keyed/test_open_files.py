@@ -13,7 +13,7 @@ BATCHES = 8
 
 @pytest.mark.one_machine
 def test_batches_leave_no_connection_open(spark, lakehouse, land):
-    java = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
+    java = spark.session.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
     land(("ann", 0))
     run_job(lakehouse, windows(), runners=spark)
     before = sockets(java)

@@ -15,7 +15,7 @@ from tests.keyfold.keyed.toy_jobs import windows
 @pytest.mark.parametrize("partitions", [1, 2, 3, 4, 7, 64])
 def test_spark_puts_each_partition_into_a_task_of_its_own(spark, partitions):
     labels = partition_labels(partitions)
-    rows = spark.createDataFrame([(label,) for label in labels], "label int")
+    rows = spark.session.createDataFrame([(label,) for label in labels], "label int")
     tasks = rows.selectExpr("label", f"pmod(hash(label), {partitions}) AS task").collect()
     assert {row["label"]: row["task"] for row in tasks} == {label: task for task, label in enumerate(labels)}
 
