@@ -72,7 +72,7 @@ def _job() -> Any:
 def _rides(spark: Runners, lakehouse: Lakehouse) -> dict[str, Any]:
     simulate("ride_points", Path(str(lakehouse.landing("ride_points"))), size=30, seed=3, files=6)
     # However little there is, workers read it, in parts.
-    batch._HERE_BYTES, batch._SPLIT_BYTES = 0, 4_000
+    batch._SPLIT_BYTES = 4_000
     ingested = ingest(lakehouse, RIDE_POINTS, runners=spark)
     ran = run_job(lakehouse, _job(), Incremental(advance_to=datetime(2026, 12, 31, tzinfo=UTC)), runners=spark)
     return {

@@ -100,7 +100,7 @@ def test_days_and_warnings_of_the_fleet_are_drawn(lakehouse):
             ("fleet_days", {}),
         )
     )
-    driven = written(trips, points).with_columns(**days.derived)
+    driven = written(trips, points).with_columns(**days.derived)  # pyright: ignore[reportArgumentType]
     for job, events, plot, drawn in (
         (warnings, points, plot_warnings, "warnings_map"),
         (days, driven, plot_days, "days"),

@@ -47,12 +47,12 @@ def land(lakehouse: Lakehouse, *numbers: int) -> None:
 
 
 def run(
-    spark: Runners, lakehouse: Lakehouse, instance: dg.DagsterInstance, selection: dg.AssetSelection
+    lakehouse: Lakehouse, instance: dg.DagsterInstance, selection: dg.AssetSelection, *, runners: Runners
 ) -> dg.ExecuteInProcessResult:
     return dg.materialize(
         [*ASSETS, SUITE],
         instance=instance,
-        resources={"spark": spark, "lakehouse": lakehouse},
+        resources={"spark": runners, "lakehouse": lakehouse},
         run_config={"ops": {"ingest_ride_points": {"config": {"settle_seconds": 0}}}} if selection is TABLES else {},
         selection=selection,
     )

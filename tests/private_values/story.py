@@ -25,6 +25,7 @@ from keyfold.keyed.job.parameters import JobParameters, build_job
 from keyfold.keyed.job.step import Clock, Step
 from keyfold.keyed.job.template import JobTemplate
 from keyfold.lakehouse import Lakehouse
+from keyfold.runners import Runners
 from keyfold.session import SparkSettings, build_session
 from keyfold.stream import TIMESTAMP, Rule, Stream
 from keyfold.suite import Suite
@@ -162,7 +163,8 @@ def main() -> None:
     project = [part for stream in NAMES for part in assets_of(stream)]
     for stream in NAMES:
         land(lakehouse, stream)
-    spark = build_session(SparkSettings.from_environment())
+    session = build_session(SparkSettings.from_environment())
+    spark = Runners("spark", session)
     (folder / "dagster").mkdir()
     with dg.DagsterInstance.local_temp(str(folder / "dagster")) as instance:
 
@@ -205,7 +207,7 @@ def main() -> None:
         made = [key for stream in NAMES for key in (f"{stream}_events", sums_of(stream))]
         failed = materialize(dg.AssetSelection.assets(*made).required_multi_asset_neighbors().without_checks())
         alert()
-    spark.stop()
+    session.stop()
     steps = [event.step_key for event in failed.all_node_events if event.is_step_failure]
     told = {"checks": evaluated, "failed_steps": steps}
     (folder / "told.json").write_text(json.dumps(told), encoding="utf-8")

@@ -206,7 +206,6 @@ def test_spark_s_workers_write_what_the_driver_would(spark: Runners, new_home, t
     several(tmp_path / "landing")
     here, there = new_home("here"), new_home("there")
     ingest(here, EVENTS, tmp_path / "landing", runners=no_spark(1))
-    monkeypatch.setattr(batch, "_HERE_BYTES", -1)
     monkeypatch.setattr(batch, "_SPLIT_BYTES", 1)
     summary = ingest(there, EVENTS, tmp_path / "landing", runners=spark)
     check_counts(there, summary)

@@ -13,6 +13,7 @@ def marked():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "reached":
                 (name,) = node.args
                 assert isinstance(name, ast.Constant), f"{file}: a fail point has a fixed name"
+                assert isinstance(name.value, str), file
                 yield name.value
 
 

@@ -184,7 +184,6 @@ def test_a_disk_that_fails_as_leaves_are_written_leaves_the_table_as_it_was(tabl
 def test_spark_s_workers_divide_and_shorten_and_four_readers_read_the_same_rows(
     spark: Runners, table: Divided, monkeypatch
 ):
-    monkeypatch.setattr(merging, "_HERE", 0)
     table.take({("u1",): value(-1), ("u2",): value(-2)}, 2, spark=spark)
     table.check()
     # Less than leaves hold: so all becomes leaves anew, in several ranges.

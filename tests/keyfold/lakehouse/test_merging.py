@@ -395,7 +395,6 @@ def test_a_partitioned_table_is_refused(tmp_path):
 
 
 def test_workers_write_what_is_much_and_tell_of_a_disk_that_fails(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr(merging, "_HERE", 0)
     monkeypatch.setattr(merging, "_TOGETHER", 0)
     table = Table(tmp_path / "t", pa.schema([("user", pa.string()), ("day", pa.date32()), *VALUES]))
     days = [date(2026, 1, day) for day in range(1, 5)]

@@ -25,9 +25,9 @@ class Stranger:
     """A client of Spark's block transfer that has no secret: speaks the protocol of `NettyBlockTransferService`."""
 
     def __init__(self, spark: Runners) -> None:
-        java: Any = spark.sparkContext._jvm
+        java: Any = spark.session.sparkContext._jvm
         here = java.org.apache.spark.SparkEnv.get().blockManager().blockManagerId()
-        self._app = spark.sparkContext.applicationId
+        self._app = spark.session.sparkContext.applicationId
         self._socket = socket.create_connection((here.host(), here.port()), timeout=20)
 
     def block(self, name: str) -> bytes:
@@ -69,9 +69,11 @@ def test_every_local_session_authenticates_with_a_secret_that_no_setting_has(mas
 
 def test_a_block_of_a_live_session_is_refused_to_a_client_without_its_secret(spark):
     planted = os.urandom(64).hex().encode()
-    there = spark.sparkContext.broadcast(planted)
+    there = spark.session.sparkContext.broadcast(planted)
     try:
-        assert spark.sparkContext.runJob(spark.sparkContext.parallelize([0], 1), lambda _: [there.value]) == [planted]
+        assert spark.session.sparkContext.runJob(
+            spark.session.sparkContext.parallelize([0], 1), lambda _: [there.value]
+        ) == [planted]
         number = there._jbroadcast.id()
         with closing(Stranger(spark)) as stranger, pytest.raises(PermissionError, match=r"(?i)sasl|auth|closed the"):
             stranger.block(f"broadcast_{number}_piece0")
@@ -80,15 +82,15 @@ def test_a_block_of_a_live_session_is_refused_to_a_client_without_its_secret(spa
 
 
 def test_the_settings_of_a_live_session_have_its_secret_nowhere(spark):
-    conf = dict(spark.sparkContext.getConf().getAll())
+    conf = dict(spark.session.sparkContext.getConf().getAll())
     assert conf["spark.authenticate"] == "true"
     assert conf["spark.redaction.regex"] == SENSITIVE
-    java = spark.sparkContext._jvm.org.apache.spark.SparkEnv.get()
+    java = spark.session.sparkContext._jvm.org.apache.spark.SparkEnv.get()
     secret = java.securityManager().getSecretKey()
     assert len(secret) >= 32
     assert secret not in str(conf)
     assert secret not in str(dict(os.environ))
     # What the page of the environment and an event log have.
-    shown = [str(pair) for pair in (spark.sparkContext._jvm.java.lang.System.getProperties().toString(), conf)]
+    shown = [str(pair) for pair in (spark.session.sparkContext._jvm.java.lang.System.getProperties().toString(), conf)]
     assert not [text for text in shown if secret in text]
     assert re.search(SENSITIVE, "spark.authenticate.secret")

@@ -1,7 +1,7 @@
 """A small history for every shipped job: simulated events, out of order and some late, landed in four parts."""
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,7 +18,7 @@ from keyfold.lakehouse.data_files import write_data_file
 from keyfold.times import micros
 from spark_jobs.jobs.batched_enrichment.job import BatchedEnrichmentParameters
 from spark_jobs.jobs.batched_enrichment.job import build as build_enrichment
-from spark_jobs.jobs.batched_enrichment.protocol import Batch, Outcome
+from spark_jobs.jobs.batched_enrichment.protocol import Batch, Call, Outcome
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.simulation import ride_points_table
 from spark_jobs.simulation.measurements import metrics_table, weather_table
@@ -50,7 +50,7 @@ class History:
         """The job, of the parameters here and others."""
         given = {"key_groups": 5, **self.given, **other}
         if self.name == "batched_enrichment":
-            return build_enrichment(BatchedEnrichmentParameters.model_validate(given), lambda: nullcontext(answer))
+            return build_enrichment(BatchedEnrichmentParameters.model_validate(given), connected)
         return build_job(JOBS[self.name], given)
 
     def parts(self, seed: int = 1) -> list[pl.DataFrame]:
@@ -93,6 +93,16 @@ HISTORIES: Sequence[History] = (
     History("card_in_two_cities", {"within": "40m"}),
     History("batched_enrichment", {"max_size": 7}),
 )
+
+
+@asynccontextmanager
+async def connected() -> AsyncIterator[Call]:
+    """A client of the service."""
+
+    async def call(batch: Batch) -> list[Outcome]:
+        return answer(batch)
+
+    yield call
 
 
 def answer(batch: Batch) -> list[Outcome]:

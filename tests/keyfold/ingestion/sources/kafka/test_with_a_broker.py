@@ -257,7 +257,7 @@ def test_spark_s_workers_read_their_shares(spark: Runners, broker: Broker, lakeh
     topic = broker.topic(partitions=3)
     for partition in range(3):
         produce(broker, topic, [event("u", seq * 3 + partition) for seq in range(200)], partition)
-    with changed(batch, _HERE_BYTES=-1, _SPLIT_BYTES=1):
+    with changed(batch, _SPLIT_BYTES=1):
         check_counts(lakehouse, ingest(lakehouse, EVENTS, reading(broker, topic), runners=spark))
     assert numbers(lakehouse) == [*range(600)]
     assert len(DeltaTable(str(lakehouse.events("clicks"))).file_uris()) == 2
