@@ -59,6 +59,6 @@ def plan_of(batch: int, table: str, version: int, *files: str, run: int | None =
                 files=tuple(PlannedFile(path=path, rows=1, bytes=1) for path in files),
             ),
         ),
-        clock=PlannedClock(late_watermark=NOW, watermark=NOW, processing_time=NOW),
+        clock=PlannedClock(previous_watermark=NOW, watermark=NOW, processing_time=NOW),
         reading=Reading(wall=NOW, uptime=0, boot=""),
     )

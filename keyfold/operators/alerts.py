@@ -156,7 +156,7 @@ class _Alerts:
     subject: str
 
     def step(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        is_late = events[self.event_time] <= clock.late_watermark
+        is_late = events[self.event_time] <= clock.previous_watermark
         late = events.filter(is_late)
         state = pl.concat([state, self._waiting(events.filter(~is_late))])
         is_due = (state[DEADLINE] <= clock.watermark).fill_null(value=False)

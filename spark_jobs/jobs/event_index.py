@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 
 from keyfold import JobTemplate, KeyedJob, KeyfoldError, Stream, required
 from keyfold.columns import passed_on
-from keyfold.keyed.job import DEADLINE, STALE_AT, Names, Window
+from keyfold.keyed.job import DEADLINE, PROCESSING_DEADLINE, Names, Window
 from keyfold.operators import count, running
 from keyfold.operators.aggregation.running import WINDOW_END, WINDOW_START
 from keyfold.stream import TIMESTAMP
@@ -98,7 +98,9 @@ def _find_stream(parameters: EventIndexParameters) -> Stream:
             f"{where} cannot have the key column {', '.join(dict.fromkeys(unfit))}; a key column may not be NULL, given "
             f"twice, or the event time; possible are {', '.join(possible)}"
         )
-    names = {INDEX, NEXT_INDEX, DEADLINE, STALE_AT} | ({WINDOW_START, WINDOW_END} if parameters.window else set())
+    names = {INDEX, NEXT_INDEX, DEADLINE, PROCESSING_DEADLINE} | (
+        {WINDOW_START, WINDOW_END} if parameters.window else set()
+    )
     reserved = names & set(stream.schema.names)
     if reserved:
         raise KeyfoldError(f"{where} has a column {', '.join(sorted(reserved))}, a name that is reserved for the job")

@@ -12,7 +12,7 @@ The parameter `close` decides when a ride closes:
   passed that. The summary depends neither on the order of arrival nor on batch boundaries.
 
 A closed ride stays closed for `closed_for` of event time; points that arrive until then go to `late.ride_summaries`. So does a
-point at or behind the late watermark, whatever the state of its ride. With `timeout_in=processing_time`, a ride without a
+point at or behind the previous watermark, whatever the state of its ride. With `timeout_in=processing_time`, a ride without a
 dropoff closes when no run has brought a point of it for `timeout`; a later point starts the ride again.
 """
 

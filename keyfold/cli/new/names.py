@@ -6,13 +6,13 @@ import unicodedata
 from collections.abc import Sequence
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.job.step import DEADLINE, STALE_AT
+from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
 from keyfold.operators.aggregation.windows import PANE
 from keyfold.stream import INGESTED_AT
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,32}")
 _TAKEN_BY_DAGSTER = frozenset({"everything", "monitoring", "run_statistics"})
-_TAKEN_BY_TABLES = frozenset({DEADLINE, STALE_AT, INGESTED_AT, PANE, "window_start", "window_end", "events"})
+_TAKEN_BY_TABLES = frozenset({DEADLINE, PROCESSING_DEADLINE, INGESTED_AT, PANE, "window_start", "window_end", "events"})
 _LONGEST = 38
 _LINE = 120
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.step import DEADLINE, STALE_AT
+from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import read_batches, readable
 from keyfold.privacy import MASK, masked
@@ -66,7 +66,7 @@ def open_state_metadata(
     if done.state_bytes > MOST_BYTES:
         size = f"{done.state_bytes >> 20:,} MiB: `keyfold state stats {job.name}` reads it"
         return {"open_state": dg.MetadataValue.text(size)}
-    timers = (DEADLINE, STALE_AT)
+    timers = (DEADLINE, PROCESSING_DEADLINE)
     times = [one.name for one in job.state if pa.types.is_timestamp(one.type) and one.name not in timers]
     rows, keys, first, oldest = 0, 0, list[pl.DataFrame](), list[object]()
     try:

@@ -14,7 +14,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.event_frames import tagged
 from keyfold.keyed.job.inputs import INPUT, Input
 from keyfold.keyed.job.lookups import conform_lookup
-from keyfold.keyed.job.step import DEADLINE, STALE_AT, Clock
+from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock
 from keyfold.keyed.rows.codec import conform, empty, polars_schema, with_plain_floats
 from keyfold.keyed.rows.hashing import PartOf
 from keyfold.keyed.rows.response_cache import ResponseCache, ResponsesInMemory
@@ -67,7 +67,7 @@ class TestHarness:
             advance_to: the watermark after the batch, at least.
             idle: inputs that do not hold back the watermark, unless they have events.
         """
-        job, late_watermark = self._job, self.watermark
+        job, previous_watermark = self._job, self.watermark
         came = in_one_frame(job, events)
         # The step sees the watermark before the batch's events and after them, as in a run.
         self._move_watermark(events, idle)
@@ -75,7 +75,7 @@ class TestHarness:
             self.advance_to(advance_to)
         watermarks = dict(self._reached) if job.inputs else {}
         self._look_up(events)
-        clock = Clock(late_watermark, self.watermark, processing_time, self._responses, watermarks, self._lookups)
+        clock = Clock(previous_watermark, self.watermark, processing_time, self._responses, watermarks, self._lookups)
         played = count(came, job.event_count)
         try:
             came, waiting = self._without_waiting(came, clock)
@@ -181,7 +181,7 @@ def in_one_frame(job: KeyedJob, events: pl.DataFrame | Mapping[str, pl.DataFrame
 
 def parted(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Separate the rows of state of keys with events or a due timer from those of all other keys."""
-    times = {DEADLINE: clock.watermark, STALE_AT: clock.processing_time}
+    times = {DEADLINE: clock.watermark, PROCESSING_DEADLINE: clock.processing_time}
     # Starts with false, since a job without timers has no timer column.
     due = pl.any_horizontal(
         pl.lit(value=False), *(pl.col(name) <= at for name, at in times.items() if name in state.columns)

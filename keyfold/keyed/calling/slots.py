@@ -150,7 +150,7 @@ def waiting_events(
     # If a key has more new events than waiting ones, call the step now: storing them first would cost more.
     is_asked = np.repeat(has_one_row & (counts <= max(_FEW, rows_a_key)) & ~are_among(slots[begins], due), counts)
     # `call_step` routes late events.
-    is_asked &= (events[job.event_time] > clock.late_watermark).to_numpy()
+    is_asked &= (events[job.event_time] > clock.previous_watermark).to_numpy()
     if not is_asked.any():
         return waits
     asked, row = events, state.drop(SLOT)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.event_frames import parted_by_input
-from keyfold.keyed.job.step import DEADLINE, STALE_AT, Clock, Step
+from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock, Step
 from keyfold.keyed.rows.codec import AnswerError, conform, empty, with_plain_floats
 from keyfold.times import BEGINNING, END, micros
 
@@ -79,7 +79,7 @@ def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: C
     ]
     if without:
         _refuse(f"the step's state has no value in the key's column {', '.join(without)}: no event would ever find it")
-    timers = [name for name in (DEADLINE, STALE_AT) if name in state.columns]
+    timers = [name for name in (DEADLINE, PROCESSING_DEADLINE) if name in state.columns]
     tables = {name: within_calendar(with_plain_floats(frame)) for name, frame in tables.items() if frame.height}
     return Called(within_calendar(with_plain_floats(state), timers), tables, dropped)
 
@@ -109,10 +109,10 @@ def refuse_other_keys(job: KeyedJob, strange: pl.DataFrame) -> NoReturn:
 def route_late(
     job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Separate the events at or behind the late watermark whose key has no state."""
+    """Separate the events at or behind the previous watermark whose key has no state."""
     if job.step_decides_late:
         return events, events.clear()
-    behind = events[job.event_time] <= clock.late_watermark
+    behind = events[job.event_time] <= clock.previous_watermark
     if not behind.any():
         return events, events.clear()
     # In the order of the events, since the mask below is applied by position.

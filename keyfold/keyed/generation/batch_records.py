@@ -76,7 +76,7 @@ class TableInput(Record):
 class PlannedClock(Record):
     """The clock of a batch; see `Clock`. `advanced_by` says what advanced event time, if events did not."""
 
-    late_watermark: datetime
+    previous_watermark: datetime
     watermark: datetime
     processing_time: datetime
     advanced_by: str = ""
@@ -172,7 +172,7 @@ class KeyedDone(Done):
         rows: rows that this batch wrote, by table.
         open_change: growth of the number of events in open state.
         total_events, total_by_input, total_rows, open_events: the same for the whole generation.
-        next_deadline, next_stale_at: the earliest timer of each kind in the state; None if there is none.
+        next_deadline, next_processing_deadline: the earliest timer of each kind in the state; None if there is none.
         processing_time: processing time of the batch; it never goes back.
         state_bytes: size of the state after the batch.
         manifests: the files with the manifests of state partitions, each with the labels of its partitions
@@ -194,7 +194,7 @@ class KeyedDone(Done):
     total_rows: dict[str, int]
     open_events: int = 0
     next_deadline: datetime | None = None
-    next_stale_at: datetime | None = None
+    next_processing_deadline: datetime | None = None
     processing_time: datetime | None = None
     state_bytes: int = 0
     manifests: dict[str, tuple[int, ...]] = Field(default_factory=dict)

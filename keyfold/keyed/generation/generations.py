@@ -21,7 +21,7 @@ from keyfold.storage.place import Place
 
 RECORD = "generation.json"
 _CLOCK = "standing.json"
-FORMAT = 6
+FORMAT = 7
 """Version of the files of a generation. In version 6, commit records name the manifests of the state."""
 
 FIRST_ENTRY = f"{0:020d}.json"

@@ -10,12 +10,12 @@ from keyfold.lazy_names import lazy_names
 if TYPE_CHECKING:
     from keyfold.keyed.job.event_frames import KeysOf
     from keyfold.keyed.job.parameters import Delay, Duration, EventTimeParameters, FilePath, Names, Window, WindowShape
-    from keyfold.keyed.job.step import DEADLINE, STALE_AT
+    from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
     from keyfold.keyed.job.timeouts import Parted, TimeKind, Timeout
 
 __all__ = [
     "DEADLINE",
-    "STALE_AT",
+    "PROCESSING_DEADLINE",
     "Delay",
     "Duration",
     "EventTimeParameters",
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "keyfold.keyed.job.step": ("DEADLINE", "STALE_AT"),
+    "keyfold.keyed.job.step": ("DEADLINE", "PROCESSING_DEADLINE"),
     "keyfold.keyed.job.event_frames": ("KeysOf",),
     "keyfold.keyed.job.parameters": (
         "Delay",

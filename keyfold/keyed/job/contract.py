@@ -9,8 +9,8 @@ The engine guarantees:
 - **Exactly once.** Each event reaches one successful step. After a crash, the step is called again with the same tables and
   clock.
 - **Two clocks.** A row of state is due when the watermark has reached its `deadline` (event time), or when processing time has
-  reached its `stale_at`. Then the step is called, with or without events, and decides what to do.
-- **No late event is lost.** An event at or behind the late watermark goes to its key's state if there is any, or else to the
+  reached its `processing_deadline`. Then the step is called, with or without events, and decides what to do.
+- **No late event is lost.** An event at or behind the previous watermark goes to its key's state if there is any, or else to the
   table `late.<job>`. A step may send more events there (`Step.late`). With `step_decides_late`, the step alone decides which
   events are late. Set it unless only event time closes a key's state: if events or processing time close it too, the engine's
   decision would depend on batch boundaries.
@@ -35,7 +35,7 @@ from keyfold.errors import Misconfigured
 from keyfold.keyed.job.event_frames import KeysOf, joined_schema
 from keyfold.keyed.job.inputs import EVENT_TIME, INPUT, Input, JobTable, check_inputs_fit
 from keyfold.keyed.job.lookups import Lookup
-from keyfold.keyed.job.step import DEADLINE, STALE_AT, StepFunction, StepOfInputs, Waiting
+from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, StepFunction, StepOfInputs, Waiting
 from keyfold.keyed.job.tables import (
     OutputTable,
     changes_of,
@@ -65,7 +65,7 @@ class KeyedJob:
             goes by the arrival of its events.
         watermark_delay: how far behind the newest event time the watermark stays.
         events: columns of the event table that the step needs; also the columns of `late.<job>`.
-        state: columns of state, with those of the key. A key may have any number of rows. `deadline` and `stale_at` are
+        state: columns of state, with those of the key. A key may have any number of rows. `deadline` and `processing_deadline` are
             timers.
         output: columns of the main table.
         step: the pure function `(state, events, clock) -> Step`.
@@ -398,7 +398,7 @@ class KeyedJob:
             )
         if not 1 <= self.key_groups <= 32_768:
             raise Misconfigured(f"{where}: key_groups is {self.key_groups}; it must be 1 to 32768")
-        for column in (DEADLINE, STALE_AT):
+        for column in (DEADLINE, PROCESSING_DEADLINE):
             if column in self.state.names:
                 require_timestamp(f"{where}: state", column, self.state)
         if self.waiting is not None:

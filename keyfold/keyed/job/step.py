@@ -11,7 +11,7 @@ from keyfold.keyed.rows.response_cache import ResponseCache, ResponsesInMemory
 
 DEADLINE = "deadline"
 """Reserved state column: timestamp (UTC), event time at which the row is due."""
-STALE_AT = "stale_at"
+PROCESSING_DEADLINE = "processing_deadline"
 """Reserved state column: timestamp (UTC), processing time at which the row is due."""
 
 
@@ -20,8 +20,8 @@ class Clock:
     """The clock of a batch. A step uses it in place of `now()`, so that a repeated batch has the same times.
 
     Attributes:
-        late_watermark: the watermark before the batch; events at or behind it are late. Initially the year 1.
-        watermark: the watermark after the batch's events; timers up to then are due. It is never before `late_watermark`,
+        previous_watermark: the watermark before the batch; events at or behind it are late. Initially the year 1.
+        watermark: the watermark after the batch's events; timers up to then are due. It is never before `previous_watermark`,
             and never ahead of an event that a later batch of this run reads.
         processing_time: when the run was planned; the same when the batch is repeated.
         responses: stores responses of external services before the step uses them.
@@ -31,13 +31,13 @@ class Clock:
     Example:
         >>> from datetime import timedelta
         >>> noon = datetime(2026, 1, 31, 12)
-        >>> clock = Clock(late_watermark=noon, watermark=noon + timedelta(minutes=5), processing_time=noon)
+        >>> clock = Clock(previous_watermark=noon, watermark=noon + timedelta(minutes=5), processing_time=noon)
         >>> due = pl.DataFrame({"user": ["ann", "bob"], DEADLINE: [noon, noon + timedelta(hours=1)]})
         >>> due.filter(pl.col(DEADLINE) <= clock.watermark)["user"].to_list()
         ['ann']
     """
 
-    late_watermark: datetime
+    previous_watermark: datetime
     watermark: datetime
     processing_time: datetime
     responses: ResponseCache = field(default_factory=ResponsesInMemory)
@@ -99,7 +99,7 @@ class Waiting:
         rows: the rows of state that wait; a row with a timer never waits.
         events: a function of `(state, events, clock)` that returns a Boolean per event: whether it waits. `state` is aligned
             with the events and has the one row of each event's key that does not wait. It is not called for events behind the
-            late watermark or for keys that are due. If one event of a key does not wait, none of its events does.
+            previous watermark or for keys that are due. If one event of a key does not wait, none of its events does.
         kept_as: a function from events to the rows of state that represent them, in the same order; missing columns are NULL.
 
     Example:
@@ -116,5 +116,5 @@ class Waiting:
 
     def apart(self, state: pl.DataFrame) -> pl.Series:
         """Return which rows of state are stored apart. A row with a timer is not, since its timer must find the key."""
-        timers = [pl.col(name).is_null() for name in (DEADLINE, STALE_AT) if name in state.columns]
+        timers = [pl.col(name).is_null() for name in (DEADLINE, PROCESSING_DEADLINE) if name in state.columns]
         return state.select(pl.all_horizontal(self.rows, *timers).fill_null(value=False)).to_series()

@@ -2,7 +2,7 @@
 
 In event time, the silence of a key is the time between two of its events. A job sorts the events to find it, and sets a
 `deadline` after the last one. In processing time, silence begins with the batch that brought the key's last event. `part` finds
-the keys that had timed out before a batch's events arrived, and `renew` sets `stale_at` for keys with events. So in processing
+the keys that had timed out before a batch's events arrived, and `renew` sets `processing_deadline` for keys with events. So in processing
 time:
 
 - **A key closes before its next events.** If a run finds that a key has timed out and has new events, it closes the key first,
@@ -23,7 +23,7 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.errors import Misconfigured
-from keyfold.keyed.job.step import DEADLINE, STALE_AT, Clock
+from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock
 from keyfold.times import shifted
 
 TimeKind = Literal["event_time", "processing_time"]
@@ -58,13 +58,13 @@ class Timeout:
         >>> user = pa.field("user", pa.string(), nullable=False)
         >>> silence = Timeout(timedelta(seconds=30), "processing_time")
         >>> silence.add_column(pa.schema([user, ("clicks", pa.int64())])).names
-        ['user', 'clicks', 'stale_at']
+        ['user', 'clicks', 'processing_deadline']
         >>> def count(state, events, clock):
         ...     over, going_on = silence.part(state, ["user"], clock)
         ...     came = events.group_by("user").agg(clicks=pl.len().cast(pl.Int64))
-        ...     counts = pl.concat([going_on.drop(STALE_AT), came]).group_by("user").agg(pl.col("clicks").sum())
-        ...     return silence.renew(counts, going_on, events, ["user"], clock), over.drop(STALE_AT)
-        >>> kept = pl.DataFrame(schema={"user": pl.String, "clicks": pl.Int64, STALE_AT: pl.Datetime("us", "UTC")})
+        ...     counts = pl.concat([going_on.drop(PROCESSING_DEADLINE), came]).group_by("user").agg(pl.col("clicks").sum())
+        ...     return silence.renew(counts, going_on, events, ["user"], clock), over.drop(PROCESSING_DEADLINE)
+        >>> kept = pl.DataFrame(schema={"user": pl.String, "clicks": pl.Int64, PROCESSING_DEADLINE: pl.Datetime("us", "UTC")})
         >>> for seconds, users in ((0, ["ann", "bob"]), (20, ["ann"]), (45, ["bob"])):
         ...     now = datetime(2026, 1, 31, 12, 0, seconds, tzinfo=UTC)
         ...     kept, closed = count(kept, pl.DataFrame({"user": users}), Clock(now, now, now))
@@ -88,8 +88,8 @@ class Timeout:
 
     @property
     def column(self) -> str:
-        """The timer column of state: `deadline`, or `stale_at`."""
-        return DEADLINE if self.in_event_time else STALE_AT
+        """The timer column of state: `deadline`, or `processing_deadline`."""
+        return DEADLINE if self.in_event_time else PROCESSING_DEADLINE
 
     def add_column(self, state: pa.Schema) -> pa.Schema:
         """Return a schema of state with the timer column, which is appended if it is missing."""
@@ -120,17 +120,17 @@ class Timeout:
         if self.in_event_time or not state.select(self.is_due(clock).any()).item():
             return Parted(state.clear(), state)
         # The latest timer of a key's rows counts: seeded or edited rows of a key may differ.
-        latest = pl.col(STALE_AT).max().over(key)
+        latest = pl.col(PROCESSING_DEADLINE).max().over(key)
         is_over = (latest <= clock.processing_time).fill_null(value=False)
         return Parted(state.filter(is_over), state.filter(~is_over))
 
     def renew(
         self, state: pl.DataFrame, before: pl.DataFrame, heard: pl.DataFrame, key: Sequence[str], clock: Clock
     ) -> pl.DataFrame:
-        """Set `stale_at` in every row of state; in event time, rows are not changed.
+        """Set `processing_deadline` in every row of state; in event time, rows are not changed.
 
         Args:
-            state: rows that a step keeps, with or without `stale_at`.
+            state: rows that a step keeps, with or without `processing_deadline`.
             before: earlier rows of the keys that have not timed out, whose timers are kept.
             heard: events that the step has processed; the timers of their keys start again. A key without a timer, in seeded
                 or moved state, counts as heard of now.
@@ -139,11 +139,13 @@ class Timeout:
         if self.in_event_time:
             return state
         due = pl.lit(shifted(clock.processing_time, self.after), _TIME)
-        kept = before.group_by(key).agg(pl.col(STALE_AT).max())
-        came = heard.select(key).unique().with_columns(due.alias(STALE_AT))
+        kept = before.group_by(key).agg(pl.col(PROCESSING_DEADLINE).max())
+        came = heard.select(key).unique().with_columns(due.alias(PROCESSING_DEADLINE))
         # Processing time never goes back, so the latest timer of a key is that of its newest events.
-        timers = pl.concat([kept, came]).group_by(key).agg(pl.col(STALE_AT).max())
-        rows = state.drop(STALE_AT, strict=False).join(timers, on=list(key), how="left", maintain_order="left")
-        return rows.select(state.columns if STALE_AT in state.columns else rows.columns).with_columns(
-            pl.col(STALE_AT).fill_null(due)
+        timers = pl.concat([kept, came]).group_by(key).agg(pl.col(PROCESSING_DEADLINE).max())
+        rows = state.drop(PROCESSING_DEADLINE, strict=False).join(
+            timers, on=list(key), how="left", maintain_order="left"
+        )
+        return rows.select(state.columns if PROCESSING_DEADLINE in state.columns else rows.columns).with_columns(
+            pl.col(PROCESSING_DEADLINE).fill_null(due)
         )

@@ -27,7 +27,7 @@ class Part:
         slots: number of different slots.
         first: the first slot.
         size: size in bytes.
-        deadline, stale_at: the earliest timers of its rows that no batch has handled yet, in microseconds since 1970;
+        deadline, processing_deadline: the earliest timers of its rows that no batch has handled yet, in microseconds since 1970;
             `NEVER` without one. Earlier timers belong to slots that a later part replaces.
         file: file name in the folder of parts; empty for a part in the manifest.
         payload: content of a part in the manifest.
@@ -39,7 +39,7 @@ class Part:
     first: int
     size: int
     deadline: int
-    stale_at: int
+    processing_deadline: int
     file: str = ""
     payload: bytes = b""
 
@@ -79,10 +79,10 @@ class Manifest:
 
     @property
     def timers(self) -> tuple[int, int]:
-        """The earliest `deadline` and `stale_at` of its parts, also of rows that a later part replaces."""
+        """The earliest `deadline` and `processing_deadline` of its parts, also of rows that a later part replaces."""
         parts = (*self.base, *self.changes)
         return min((part.deadline for part in parts), default=NEVER), min(
-            (part.stale_at for part in parts), default=NEVER
+            (part.processing_deadline for part in parts), default=NEVER
         )
 
     def pack(self) -> bytes:
@@ -141,7 +141,7 @@ def _numbers(part: Part) -> list[int | str]:
         part.first,
         part.size,
         part.deadline,
-        part.stale_at,
+        part.processing_deadline,
         # A name or a length: `_parts` tells them apart by their type.
         part.file or len(part.payload),
     ]

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from keyfold.keyed.calling.slots import SLOT
-from keyfold.keyed.job.step import DEADLINE, STALE_AT
+from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
 from keyfold.keyed.parts.arrow_part import ArrowPart, arrow_content
 from keyfold.keyed.parts.manifest import NEVER, Part
 from keyfold.keyed.parts.parquet_part import ParquetPart, name_with_footer, parquet_content
@@ -20,7 +20,7 @@ from keyfold.storage.place import Place
 
 PARQUET, ARROW = ".parquet", ".arrow"
 
-_TIMERS = (DEADLINE, STALE_AT)
+_TIMERS = (DEADLINE, PROCESSING_DEADLINE)
 
 
 def write_part(rows: pl.DataFrame, batch: int, folder: Place, sizes: Sizes = SIZES, ending: str = PARQUET) -> Part:
@@ -39,8 +39,8 @@ def write_part(rows: pl.DataFrame, batch: int, folder: Place, sizes: Sizes = SIZ
     slots = rows[SLOT].to_numpy()
     identity = f"{batch:09d}-{uuid.uuid4().hex}"
     content = arrow_content(rows) if ending == ARROW else parquet_content(rows, slots, identity, sizes)
-    deadline, stale_at = earliest_timers(rows)
-    part = Part(batch, rows.height, _different(slots), int(slots[0]), len(content), deadline, stale_at)
+    deadline, processing_deadline = earliest_timers(rows)
+    part = Part(batch, rows.height, _different(slots), int(slots[0]), len(content), deadline, processing_deadline)
     if len(content) <= sizes.inline_bytes:
         return replace(part, payload=content)
     stem = identity if ending == ARROW else name_with_footer(identity, content)
@@ -63,10 +63,10 @@ def open_part(part: Part, folder: Place) -> ParquetPart | ArrowPart:
 
 
 def earliest_timers(rows: pl.DataFrame) -> tuple[int, int]:
-    """Return the earliest deadline and stale_at of rows, in microseconds; `NEVER` without one."""
+    """Return the earliest deadline and processing_deadline of rows, in microseconds; `NEVER` without one."""
     earliest = (rows[column].to_physical().min() if column in rows.columns else None for column in _TIMERS)
-    deadline, stale_at = (NEVER if one is None else int(one) for one in earliest)  # type: ignore[arg-type]
-    return deadline, stale_at
+    deadline, processing_deadline = (NEVER if one is None else int(one) for one in earliest)  # type: ignore[arg-type]
+    return deadline, processing_deadline
 
 
 def _different(slots: np.ndarray) -> int:

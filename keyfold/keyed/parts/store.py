@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from keyfold.keyed.calling.slots import NO_SLOTS, SLOT, Slots, are_among, distinct, union
-from keyfold.keyed.job.step import DEADLINE, STALE_AT
+from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
 from keyfold.keyed.parts.folding import Layers, Source, joined, replaced_slots
 from keyfold.keyed.parts.manifest import NEVER, Manifest, Part
 from keyfold.keyed.parts.part_files import ARROW, PARQUET, write_part
@@ -57,9 +57,9 @@ class Store:
     def due(self, watermark: int, processing_time: int) -> Slots:
         """Return the slots with due timers. The parts do not track these timers after this batch."""
         due_slots = NO_SLOTS
-        now = {DEADLINE: watermark, STALE_AT: processing_time}
+        now = {DEADLINE: watermark, PROCESSING_DEADLINE: processing_time}
         for at, (part, source) in enumerate(zip(self._parts, self._layers.sources, strict=True)):
-            since = {DEADLINE: part.deadline, STALE_AT: part.stale_at}
+            since = {DEADLINE: part.deadline, PROCESSING_DEADLINE: part.processing_deadline}
             reached = [column for column in since if since[column] <= now[column]]
             if not reached:
                 continue

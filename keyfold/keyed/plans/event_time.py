@@ -93,13 +93,13 @@ class EventTime:
         instants: list[Instant] = []
         watermark = self.watermark
         for one in slices[:-1]:
-            late_watermark = watermark
+            previous_watermark = watermark
             # The end of a slice is exclusive.
             end = end_of(one) - _MOMENT
             # Not later than at the end of the run: a slice may end among arrivals, which do not advance event time.
             times = {name: self._at_slice(name, end, after[name], is_read=name in came) for name in after}
             watermark = max(watermark, self._least(self._watermarks(times), came))
-            instants.append(self._at(late_watermark, watermark, times))
+            instants.append(self._at(previous_watermark, watermark, times))
         return [*instants, self._end(watermark, after, came, bounds)]
 
     def tick(self, bounds: BoundsOfTime) -> list[Instant]:
@@ -157,19 +157,19 @@ class EventTime:
 
     def _end(
         self,
-        late_watermark: datetime,
+        previous_watermark: datetime,
         after: dict[str, InputTime],
         came: Mapping[str, NewestTimes],
         bounds: BoundsOfTime,
     ) -> Instant:
         """Return the clock at the end of a run."""
         watermarks = self._watermarks(after)
-        watermark, by = max(late_watermark, self._least(watermarks, came)), ""
+        watermark, by = max(previous_watermark, self._least(watermarks, came)), ""
         silent = {name: max(at, self._by_silence(name, after[name])) for name, at in watermarks.items()}
         if (moved := self._least(silent, came)) > watermark:
             watermark, by = moved, "silence"
         watermark, by = _by_hand(watermark, by, bounds)
-        return self._at(late_watermark, watermark, after, by)
+        return self._at(previous_watermark, watermark, after, by)
 
     def _by_silence(self, name: str, after: InputTime) -> datetime:
         """Return the watermark of an input by the processing time since its newest event arrived."""
@@ -184,9 +184,11 @@ class EventTime:
             BEGINNING, silent_event_time(silence, self._processing_time, self._job.idle_after, reached), delay
         )
 
-    def _at(self, late_watermark: datetime, watermark: datetime, times: dict[str, InputTime], by: str = "") -> Instant:
+    def _at(
+        self, previous_watermark: datetime, watermark: datetime, times: dict[str, InputTime], by: str = ""
+    ) -> Instant:
         clock = PlannedClock(
-            late_watermark=late_watermark,
+            previous_watermark=previous_watermark,
             watermark=watermark,
             processing_time=self._processing_time,
             advanced_by=by,

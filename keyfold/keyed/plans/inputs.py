@@ -246,6 +246,6 @@ def _until_next_reason(done: KeyedDone | None, last: LastPlanned) -> timedelta:
     """Return the time until a timer is due, or until the longest wait has passed."""
     # Deadlines in event time need no look of their own: event time advances by new events, or by a plan.
     longest = timedelta(seconds=last.at - time.monotonic()) + LONGEST_WAIT
-    if done is None or done.next_stale_at is None:
+    if done is None or done.next_processing_deadline is None:
         return longest
-    return min(longest, done.next_stale_at - last.now())
+    return min(longest, done.next_processing_deadline - last.now())

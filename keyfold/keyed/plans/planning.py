@@ -126,7 +126,7 @@ def plan_run(
     # The commit record has the next timers, so a run without new events and due timers does not start Spark.
     is_due = done is not None and (
         (done.next_deadline is not None and done.next_deadline <= final.clock.watermark)
-        or (done.next_stale_at is not None and done.next_stale_at <= processing_time)
+        or (done.next_processing_deadline is not None and done.next_processing_deadline <= processing_time)
     )
     plans = _plans(job, done, changes, slices, clocks, reading, wanted, lookups) if filled or is_due else ()
     reached = ClockRecord(watermark=final.clock.watermark, processing_time=processing_time, reading=reading)

@@ -44,7 +44,7 @@ _SMALLEST = 1 << 20
 def cut(
     files: Sequence[DataFile],
     max_bytes: int,
-    late_watermark: int | None = None,
+    previous_watermark: int | None = None,
     since: int | None = None,
     until: int | None = None,
 ) -> tuple[Slice, ...]:
@@ -53,14 +53,18 @@ def cut(
     Args:
         files: data files, with the span of their event times.
         max_bytes: bytes of files in a slice.
-        late_watermark: the watermark at the start of the run. All late events stay in one slice, whatever its size: in
+        previous_watermark: the watermark at the start of the run. All late events stay in one slice, whatever its size: in
             several slices, the first could close a state that the next ones belong to.
         since, until: read only this span.
     """
     there = [file for file in files if file.rows and _overlaps(file, since, until)]
     there.sort(key=lambda file: (file.first, file.last, file.input, file.path))
-    # No cut at or before the late watermark: all late events of a key must reach its state in one call.
-    cuts = [time for time in _cuts(there, max_bytes, since, until) if late_watermark is None or time > late_watermark]
+    # No cut at or before the previous watermark: all late events of a key must reach its state in one call.
+    cuts = [
+        time
+        for time in _cuts(there, max_bytes, since, until)
+        if previous_watermark is None or time > previous_watermark
+    ]
     bounds = [since, *cuts, until]
     slices = (_slice(there, start, end) for start, end in pairwise(bounds))
     return tuple(one for one in slices if one.files) or (Slice(since, until, (), 0),)

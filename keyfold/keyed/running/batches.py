@@ -188,7 +188,9 @@ def make_done(
         total_rows=totals.rows,
         open_events=totals.open_events,
         next_deadline=None if worked.report.deadline == NEVER else from_micros(worked.report.deadline),
-        next_stale_at=None if worked.report.stale_at == NEVER else from_micros(worked.report.stale_at),
+        next_processing_deadline=None
+        if worked.report.processing_deadline == NEVER
+        else from_micros(worked.report.processing_deadline),
         processing_time=plan.clock.processing_time,
         runner=runner,
     )

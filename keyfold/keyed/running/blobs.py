@@ -36,7 +36,7 @@ class BatchClock(NamedTuple):
     """
 
     batch: int
-    late_watermark: int
+    previous_watermark: int
     watermark: int
     processing_time: int
     watermarks: Sequence[int] = ()
@@ -87,7 +87,7 @@ class PartitionReport(NamedTuple):
     events: int
     open_change: int
     deadline: int
-    stale_at: int
+    processing_deadline: int
     state_bytes: int
     by_input: tuple[int, ...] = ()
 
@@ -96,7 +96,7 @@ class PartitionReport(NamedTuple):
             self.events + other.events,
             self.open_change + other.open_change,
             min(self.deadline, other.deadline),
-            min(self.stale_at, other.stale_at),
+            min(self.processing_deadline, other.processing_deadline),
             self.state_bytes + other.state_bytes,
             tuple(map(sum, zip_longest(self.by_input, other.by_input, fillvalue=0))),
         )

@@ -240,7 +240,7 @@ def _plan(job: KeyedJob, beginning: Beginning, reading: Reading, processing_time
             arrivals=beginning.arrivals,
         ),
         clock=PlannedClock(
-            late_watermark=beginning.watermark, watermark=beginning.watermark, processing_time=processing_time
+            previous_watermark=beginning.watermark, watermark=beginning.watermark, processing_time=processing_time
         ),
         times=dict(beginning.times),
         reading=reading,

@@ -105,9 +105,9 @@ class PartitionOperator:
 
     def _advance(self, payloads: list[bytes], clock: BatchClock, old: Manifest | None) -> Emitted:
         job = self._job
-        deadline, stale_at = old.timers if old else (NEVER, NEVER)
+        deadline, processing_deadline = old.timers if old else (NEVER, NEVER)
         # Do not open its parts: the cost of an idle batch must not depend on the size of the state.
-        if not payloads and deadline > clock.watermark and stale_at > clock.processing_time:
+        if not payloads and deadline > clock.watermark and processing_deadline > clock.processing_time:
             return PartitionResult(report_of(0, 0, old), old)
         state = PartitionState(job, self._parts, old, clock.batch, SIZES)
         events = pl.concat([decode(payload) for payload in payloads], rechunk=True) if payloads else empty(job.events)
@@ -216,12 +216,12 @@ class PartitionOperator:
             ) from (None if job.private else error)
 
     def _clock(self, clock: BatchClock) -> Clock:
-        late_watermark, watermark, processing_time = map(from_micros, clock[1:4])
+        previous_watermark, watermark, processing_time = map(from_micros, clock[1:4])
         responses = ResponsesInFiles(self._responses / f"{clock.batch:09d}")
         watermarks = dict(zip(self._job.inputs, map(from_micros, clock.watermarks), strict=True))
         # The driver has stored the lookups in the generation's folder.
         lookups = planned_lookups(self._responses.parent, clock.lookups)
-        return Clock(late_watermark, watermark, processing_time, responses, watermarks, lookups)
+        return Clock(previous_watermark, watermark, processing_time, responses, watermarks, lookups)
 
     @contextmanager
     def _damage_explained(self) -> Iterator[None]:

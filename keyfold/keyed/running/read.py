@@ -132,7 +132,7 @@ def _clocks(job: KeyedJob, plan: KeyedPlan, labels: tuple[int, ...]) -> pa.Recor
     watermarks = [plan.clock.watermarks.get(name, plan.clock.watermark) for name in job.inputs]
     clock = BatchClock(
         plan.batch,
-        micros(plan.clock.late_watermark),
+        micros(plan.clock.previous_watermark),
         micros(plan.clock.watermark),
         micros(plan.clock.processing_time),
         tuple(map(micros, watermarks)),

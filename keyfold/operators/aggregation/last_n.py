@@ -137,7 +137,7 @@ class _LastN:
     sessions: OutputTable
 
     def step(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        is_late = events[self.event_time] <= clock.late_watermark
+        is_late = events[self.event_time] <= clock.previous_watermark
         late = events.filter(is_late)
         on_time = events.filter(~is_late) if late.height else events
         over, state = self.silence.part(state, self.key, clock)

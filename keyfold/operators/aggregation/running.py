@@ -145,7 +145,7 @@ class _Running:
         late, waits = None, pl.col(self.event_time).is_not_null()
         if self.window is not None:
             # Decided by the watermark before these events, so that results do not depend on batch boundaries.
-            was_over = pl.col(WINDOW_START) + self.window <= clock.late_watermark
+            was_over = pl.col(WINDOW_START) + self.window <= clock.previous_watermark
             late, events = events.filter(was_over), events.filter(~was_over)
         over, going_on = Parted(state.clear(), state)
         if self.expiry is not None:

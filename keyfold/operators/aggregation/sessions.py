@@ -81,7 +81,7 @@ def sessions(
         joined = sums.joined(rows, [*by, "#session"], *span, pl.col("#known").any())
         joined = joined.with_columns((pl.col(event_time) + gap).alias(DEADLINE))
         # A session that contains state was open before, so its new events are not late: they have extended it.
-        was_over = (pl.col(DEADLINE) <= clock.late_watermark) & ~pl.col("#known")
+        was_over = (pl.col(DEADLINE) <= clock.previous_watermark) & ~pl.col("#known")
         is_over = pl.col(DEADLINE) <= clock.watermark
         return Step(
             state=joined.filter(~is_over).select(state.columns),

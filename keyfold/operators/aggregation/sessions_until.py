@@ -189,7 +189,7 @@ class _Sessions:
             # Before the new events: a waiting event may end the session, after which they are late.
             parts.append(_Ordered(self, over.select(stretch), rules._replace(is_over=True)).cut())
             markers = self._markers(markers, parts[0].closed)
-        is_late = events[self.event_time] <= clock.late_watermark
+        is_late = events[self.event_time] <= clock.previous_watermark
         if markers.height:
             closed_at = events.select(self.key).join(markers, on=self.key, how="left", maintain_order="left")[CLOSED_AT]
             is_late |= (events[self.event_time] <= closed_at + self.closed_for).fill_null(value=False)

@@ -138,7 +138,7 @@ class _While:
     then: Mapping[str, pl.Expr]
 
     def step(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        is_late = events[self.event_time] <= clock.late_watermark
+        is_late = events[self.event_time] <= clock.previous_watermark
         late, on_time = events.filter(is_late), events.filter(~is_late)
         over, going_on = self.silence.part(state, self.key, clock)
         names = self.state.names

@@ -90,7 +90,7 @@ def top_of_windows(
 
     def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
         # Decided by the watermark before these events, so that results do not depend on batch boundaries.
-        was_over, is_over = end <= clock.late_watermark, end <= clock.watermark
+        was_over, is_over = end <= clock.previous_watermark, end <= clock.watermark
         came = events.filter(~was_over)
         columns = [*groups, *sums.names]
         rows = sums.joined(pl.concat([state.select(columns), came.select(columns)]), groups)

@@ -172,9 +172,11 @@ def windows(
 
     def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
         # A pane whose last window was written before the batch: no window is left for its events.
-        is_late = end <= clock.late_watermark
+        is_late = end <= clock.previous_watermark
         # The deadline of a pane is the end of its next window that is not written yet.
-        unwritten, following = (shape.next_end(pl.col(PANE), one) for one in (clock.late_watermark, clock.watermark))
+        unwritten, following = (
+            shape.next_end(pl.col(PANE), one) for one in (clock.previous_watermark, clock.watermark)
+        )
         came = events.filter(~is_late).with_columns(unwritten.alias(DEADLINE))
         panes = chosen(pl.concat([state, came.select(state.columns)]))
         panes = sums.joined(panes, [*groups, PANE], pl.col(DEADLINE).max())

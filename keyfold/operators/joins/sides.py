@@ -59,7 +59,7 @@ class Sides:
 
     def late(self, came: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Separate rows that are on time from late ones, which are returned in the columns of the late table."""
-        is_late = pl.col(EVENT_TIME) <= clock.late_watermark
+        is_late = pl.col(EVENT_TIME) <= clock.previous_watermark
         return came.filter(~is_late), came.filter(is_late).drop("matched")
 
     def pairs(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from keyfold.columns import column, made_of, meaning_of, passed_on, required, unit_of
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.step import DEADLINE, STALE_AT
+from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.operators.patterns.pattern_step import (
     CHECKED,
@@ -140,7 +140,16 @@ def _known_columns(
         raise Misconfigured(
             f"{where}: keep has {', '.join(twice)}, which is of the key and so in every row; leave it out"
         )
-    taken = {PATTERN, ROLE, CHECKED, HOUR_START, EVENTS, DEADLINE, STALE_AT, *(f"{FIRST}{name}" for name in wanted)}
+    taken = {
+        PATTERN,
+        ROLE,
+        CHECKED,
+        HOUR_START,
+        EVENTS,
+        DEADLINE,
+        PROCESSING_DEADLINE,
+        *(f"{FIRST}{name}" for name in wanted),
+    }
     taken |= {FIRST_TIME, LAST_TIME, *(f"{LAST}{name}" for name in keep)}
     if reserved := sorted(taken & set(wanted)):
         raise Misconfigured(

@@ -45,7 +45,7 @@ class PatternStep:
 
     def __call__(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
         """Process a batch: every event waits, is searched and counted, or is late; every match is written once."""
-        is_late = events[self.event_time] <= clock.late_watermark
+        is_late = events[self.event_time] <= clock.previous_watermark
         on_time = events.filter(~is_late).select(self.columns)
         came = pl.concat([state.filter(pl.col(ROLE) == WAITING).select(self.columns), on_time])
         has_passed = came[self.event_time] <= clock.watermark

@@ -9,7 +9,7 @@ import pyarrow as pa
 from keyfold.errors import InvalidData
 from keyfold.keyed.generation.batch_records import PlannedFile
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.step import DEADLINE, STALE_AT
+from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.rows.hashing import key_hash
 from keyfold.lakehouse.data_files import ROWS_A_GROUP
@@ -84,7 +84,7 @@ def check_rows(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) 
         **{f"no {name}": pl.col(name).is_null() & _given_empty(name, values) for name in never_empty},
         **{f"bad {name}": pl.col(name).is_null() & pl.col(f"#{name}").is_not_null() for name in values},
     }
-    timers = [name for name in (DEADLINE, STALE_AT) if name in job.state.names]
+    timers = [name for name in (DEADLINE, PROCESSING_DEADLINE) if name in job.state.names]
     counted = both.select(
         pl.len().alias("rows"),
         # Count hashes: at a third of the cost, and wrong with a probability of 1 in 100,000 at ten million keys.
@@ -112,7 +112,7 @@ def check_rows(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) 
 def private_in_state(job: KeyedJob) -> frozenset[str]:
     """Return the private columns of a job's state. A column of the events is private if it is private there."""
     private = job.private_of(job.state)
-    return frozenset(private - {DEADLINE, STALE_AT} - (set(job.events.names) - job.private))
+    return frozenset(private - {DEADLINE, PROCESSING_DEADLINE} - (set(job.events.names) - job.private))
 
 
 def write_rows(rows: pl.LazyFrame, folder: Place, schema: pa.Schema) -> tuple[PlannedFile, ...]:

@@ -52,7 +52,7 @@ class StateRows:
         job, generation: the job and the generation.
         batch: the batch; None for a generation without finished batches, whose state is empty.
         key: columns of the key.
-        schema: all columns, as the job declares its state, with the timers `deadline` (event time) and `stale_at`
+        schema: all columns, as the job declares its state, with the timers `deadline` (event time) and `processing_deadline`
             (processing time).
         manifests: the manifests of the state partitions that are read, by label; none without committed batches.
         parts: the folder of state parts.

@@ -8,7 +8,7 @@ import polars as pl
 
 from keyfold.keyed.calling.slots import SLOT, key_groups_of
 from keyfold.keyed.generation.generations import Generation
-from keyfold.keyed.job.step import DEADLINE, STALE_AT
+from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
 from keyfold.keyed.runner import watermark
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.reading.retained_batches import Role, find_generation, generations_of, retained_batches
@@ -77,7 +77,7 @@ class StateStatistics:
         key_groups: number of key groups of the job; `groups_used` of them have rows.
         largest_group: rows of the largest key group; `skew` is their ratio to the mean of the groups used.
         largest: the five largest groups: number, rows, keys.
-        timers: by column: `deadline` (event time) and `stale_at` (processing time), if the job has them.
+        timers: by column: `deadline` (event time) and `processing_deadline` (processing time), if the job has them.
         watermark: the watermark; deadlines before it are due.
         growth: sizes after the last batches, oldest first.
     """
@@ -121,7 +121,7 @@ def state_statistics(lakehouse: Lakehouse, rows: StateRows, last: int = 20) -> S
         >>> state_statistics(lakehouse, read_state(lakehouse, "ride_summaries")).skew  # doctest: +SKIP
     """
     generation = find_generation(lakehouse, rows.job, rows.generation)
-    kinds = [column for column in (DEADLINE, STALE_AT) if column in rows.schema.names]
+    kinds = [column for column in (DEADLINE, PROCESSING_DEADLINE) if column in rows.schema.names]
     groups, due = _counted(rows, kinds)
     used = [group["rows"] for group in groups]
     largest = sorted(groups, key=lambda group: (-group["rows"], group["key_group"]))

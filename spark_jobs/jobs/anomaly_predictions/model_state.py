@@ -20,7 +20,7 @@ class Kept(NamedTuple):
     Attributes:
         models: the model of each key, with its last emitted prediction.
         serving: the models that predict in the present interval of `every_interval`.
-        unlearned: predicted values that wait for a refresh: `key`, `value`, `event_time`, `stale_at`.
+        unlearned: predicted values that wait for a refresh: `key`, `value`, `event_time`, `processing_deadline`.
     """
 
     models: pl.DataFrame
@@ -34,7 +34,7 @@ class Kept(NamedTuple):
         return Kept(
             state.filter(role=LEARNING).select(*columns, "last_event_time", "label", "score"),
             state.filter(role=SERVING).select(*columns, "interval"),
-            state.filter(role=UNLEARNED).select("key", "value", "stale_at", event_time="timestamp"),
+            state.filter(role=UNLEARNED).select("key", "value", "processing_deadline", event_time="timestamp"),
         )
 
     def with_new(self, model: Model, keys: pl.Series) -> "Kept":
@@ -58,7 +58,7 @@ class Kept(NamedTuple):
         is_learned = self.unlearned["key"].is_in(keys.implode())
         if not is_learned.any():
             return self
-        events = in_order(self.unlearned.filter(is_learned).drop("stale_at"), ("key",), "event_time").events
+        events = in_order(self.unlearned.filter(is_learned).drop("processing_deadline"), ("key",), "event_time").events
         is_theirs = self.models["key"].is_in(events["key"].unique().implode())
         theirs = self.models.filter(is_theirs).sort("key")
         learned = learn_events(model, theirs, events).with_columns(theirs.select("last_event_time", "label", "score"))

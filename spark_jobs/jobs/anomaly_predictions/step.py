@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from keyfold import Clock, Step
-from keyfold.keyed.job import STALE_AT, Parted, Timeout
+from keyfold.keyed.job import PROCESSING_DEADLINE, Parted, Timeout
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.lifetimes import cut_lifetimes
 from keyfold.operators.ordering import Ordered, in_order
@@ -76,7 +76,7 @@ class AnomalyStep:
     forget: Timeout
 
     def __call__(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        is_late = events.select((pl.col("timestamp") <= clock.late_watermark) & (not self.at_arrival)).to_series()
+        is_late = events.select((pl.col("timestamp") <= clock.previous_watermark) & (not self.at_arrival)).to_series()
         # Negative zero becomes zero: they are equal, and would otherwise keep their order of arrival.
         value = pl.col("value")
         on_time = events.filter(~is_late).with_columns(pl.when(value == 0).then(0.0).otherwise(value).alias("value"))
@@ -161,7 +161,7 @@ class AnomalyStep:
         if self.refresh_after is not None:
             # For a key that was over earlier, only until then, so that results do not depend on how often jobs run.
             until = None if over is None else waits.join(over, on=_KEY, how="left", maintain_order="left")["over_at"]
-            waits = waits.filter(pl.col(STALE_AT) <= (clock.processing_time if until is None else until))
+            waits = waits.filter(pl.col(PROCESSING_DEADLINE) <= (clock.processing_time if until is None else until))
         return kept.refreshed(self.model, waits["key"].unique())
 
     def _lifetimes(self, models: pl.DataFrame, ordered: Ordered) -> Iterator[tuple[int, pl.DataFrame]]:
@@ -229,7 +229,7 @@ class AnomalyStep:
         """Return the predicted events, which wait for the refresh."""
         assert self.refresh_after is not None  # noqa: S101 - only called with a refresh
         refresh_at = pl.lit(shifted(clock.processing_time, self.refresh_after)).cast(pl.Datetime("us", "UTC"))
-        return events.select("key", "value", refresh_at.alias("stale_at"), "event_time")
+        return events.select("key", "value", refresh_at.alias("processing_deadline"), "event_time")
 
     def _is_silent(self, models: pl.DataFrame, waiting: pl.DataFrame, clock: Clock) -> pl.Series:
         """Return whether a model has been silent for its timeout, and no waiting event arrived in time to continue it."""
@@ -274,11 +274,11 @@ class AnomalyStep:
 
 def _forgotten_at(over: pl.DataFrame) -> pl.DataFrame:
     """Return when each key that is over was due to retire."""
-    return _but_unlearned(over).group_by(_KEY).agg(over_at=pl.col(STALE_AT).max())
+    return _but_unlearned(over).group_by(_KEY).agg(over_at=pl.col(PROCESSING_DEADLINE).max())
 
 
 def _but_unlearned(state: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows whose `stale_at` is when their key retires; for unlearned values it is when they are learned."""
+    """Return the rows whose `processing_deadline` is when their key retires; for unlearned values it is when they are learned."""
     return state.filter(pl.col("role") != UNLEARNED)
 
 

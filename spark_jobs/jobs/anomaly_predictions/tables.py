@@ -72,7 +72,7 @@ def state_schema(model: Model) -> pa.Schema:
             *plain_columns(TIMESTAMP, "last_event_time", "interval"),
             pa.field("label", pa.int8()),
             pa.field("score", pa.float64()),
-            *plain_columns(TIMESTAMP, "deadline", "stale_at"),
+            *plain_columns(TIMESTAMP, "deadline", "processing_deadline"),
         ]
     )
     return pa.schema([*own, *model.state])

@@ -4,7 +4,7 @@ State has the waiting events, by shard. Only the events and the clock decide whi
 
 - In order of event time (then id, then the other columns), each `max_size` events form a batch.
 - The rest of a shard is sent when one of its events has waited for `max_wait` of event time (`deadline`) or `stale_after` of
-  processing time (`stale_at`). So a shard never keeps `max_size` events or more.
+  processing time (`processing_deadline`). So a shard never keeps `max_size` events or more.
 
 A micro-batch that is repeated after a crash therefore makes the same calls with the same idempotency keys, and a service that
 follows the protocol (`protocol.py`) does its work once. Each answer is stored before it is used (`Clock.responses`): calls that
@@ -38,7 +38,7 @@ from keyfold import (
     required,
 )
 from keyfold.columns import passed_on
-from keyfold.keyed.job import DEADLINE, STALE_AT, Delay, Duration
+from keyfold.keyed.job import DEADLINE, PROCESSING_DEADLINE, Delay, Duration
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.rows.hashing import PartOf
 from keyfold.keyed.rows.response_cache import ResponseCache
@@ -60,7 +60,7 @@ _FAILED = (
     column("answer", pa.string(), "The last answer, or why there was none; at most 1,000 characters"),
     column("failed_at", TIMESTAMP, "Processing time at which the event was given up (UTC)"),
 )
-_WAITING = (pa.field(DEADLINE, TIMESTAMP), pa.field(STALE_AT, TIMESTAMP))
+_WAITING = (pa.field(DEADLINE, TIMESTAMP), pa.field(PROCESSING_DEADLINE, TIMESTAMP))
 
 
 class BatchedEnrichmentParameters(JobParameters):
@@ -193,7 +193,9 @@ def enrich(
     time = parameters.time_of(stream)
     waiting = events.with_columns(
         (pl.col(time) + parameters.max_wait).alias(DEADLINE),
-        pl.lit(shifted(clock.processing_time, parameters.stale_after), dtype=pl.Datetime("us", "UTC")).alias(STALE_AT),
+        pl.lit(shifted(clock.processing_time, parameters.stale_after), dtype=pl.Datetime("us", "UTC")).alias(
+            PROCESSING_DEADLINE
+        ),
     )
     goes, stays = _part(_in_order(pl.concat([state, waiting]), stream, time), clock, parameters.max_size)
     batches = _batches(goes, stream)
@@ -228,7 +230,7 @@ def _part(ordered: pl.DataFrame, clock: Clock, max_size: int) -> tuple[pl.DataFr
     """Split the events that are sent now, each with the number of its `#batch`, from those that stay."""
     place, size = pl.int_range(pl.len()).over(SHARD), pl.len().cast(pl.Int64).over(SHARD)
     is_full = place < size - size % max_size
-    is_due = (pl.col(DEADLINE) <= clock.watermark) | (pl.col(STALE_AT) <= clock.processing_time)
+    is_due = (pl.col(DEADLINE) <= clock.watermark) | (pl.col(PROCESSING_DEADLINE) <= clock.processing_time)
     # If one event of a shard's rest is due, all of it is sent: a call costs the same for one event as for many.
     goes = is_full | (is_due & ~is_full).any().over(SHARD)
     marked = ordered.with_columns(goes.alias("#goes"), (place // max_size).alias("#place"))

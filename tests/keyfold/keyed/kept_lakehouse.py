@@ -1,6 +1,6 @@
 """`python -m tests.keyfold.keyed.kept_lakehouse`: make the small lakehouse that every later version goes on from.
 
-It is made once for each number of the form (`generations.FORMAT`), on Spark, and committed. Two jobs have read five runs of
+It is made once for each number of the form (`generations.FORMAT`), and committed. Two jobs have read five runs of
 clicks: `windows` with timers, whose state lies in manifests, and `notes`, whose state lies in files of a few rows each, with
 rows that replace, that are added, and that mark a key as gone.
 """
@@ -10,14 +10,13 @@ import tarfile
 from pathlib import Path
 
 from keyfold.keyed.generation.generations import FORMAT
-from keyfold.keyed.job.step import Step
 from keyfold.keyed.parts.part_rows import Sizes
 from keyfold.keyed.runner import run_job
 from keyfold.keyed.running import operator
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
 from keyfold.session import SparkSettings
-from tests.keyfold.keyed.toy_jobs import notes, notes_step, windows
+from tests.keyfold.keyed.toy_jobs import notes, windows
 from tests.lake import Lake
 
 _DATA = Path(__file__).parents[2] / "data"
@@ -34,30 +33,20 @@ RUNS = (
 )
 MORE = [("user-01", 18), ("user-02", 27), ("user-59", 21), ("new", 40)]
 
-_FOLDER = Path("/tmp/keyfold-kept")  # noqa: S108 - Spark writes its path down, and this one is nobody's
-
-
-class InSmallParts:
-    """A step whose worker writes parts of a few rows."""
-
-    def __call__(self, *arguments) -> Step:
-        return notes_step(*arguments)
-
-    def __setstate__(self, state) -> None:
-        operator.SIZES = Sizes(rows_a_group=4, rows_a_segment=24, inline_bytes=0, small_bytes=0)
-
-    def __getstate__(self) -> dict[str, bool]:
-        return {"small": True}  # an empty state would not be set
+_FOLDER = Path("/tmp/keyfold-kept")  # noqa: S108 - its records hold its path, and this one is nobody's
 
 
 def main() -> None:
     shutil.rmtree(_FOLDER, ignore_errors=True)
     lakehouse = Lakehouse(_FOLDER)
-    local = Runners("local", SparkSettings(conf={"spark.sql.shuffle.partitions": "1"}))
+    runners = Runners("local", SparkSettings(conf={"spark.sql.shuffle.partitions": "1"}))
+    usual = operator.SIZES
     for rows in RUNS:
         Lake(lakehouse).click(*rows)
-        for job in (windows(), notes(step=InSmallParts())):
-            run_job(lakehouse, job, runners=local)
+        run_job(lakehouse, windows(), runners=runners)
+        operator.SIZES = Sizes(rows_a_group=4, rows_a_segment=24, inline_bytes=0, small_bytes=0)
+        run_job(lakehouse, notes(), runners=runners)
+        operator.SIZES = usual
     with tarfile.open(_DATA / f"lakehouse_of_form_{FORMAT}.tar.xz", "w:xz") as archive:
         archive.add(_FOLDER, "lakehouse", filter=_without_owner)
     shutil.rmtree(_FOLDER)

@@ -9,7 +9,7 @@ from polars.testing import assert_frame_equal
 
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.parameters import build_job
-from keyfold.keyed.job.step import STALE_AT
+from keyfold.keyed.job.step import PROCESSING_DEADLINE
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import RunSummary, run_job
 from keyfold.lakehouse import Lakehouse
@@ -96,7 +96,7 @@ def state_of(lakehouse, job):
     assert done is not None
     frames = frames_of_state(live, done.batch)
     state = pl.concat(frames) if frames else pl.DataFrame(schema=dict(polars_schema(job.state)))
-    return state.drop(STALE_AT, strict=False)
+    return state.drop(PROCESSING_DEADLINE, strict=False)
 
 
 def table_of(lakehouse, job, table):

@@ -152,11 +152,15 @@ def test_by_arrival_every_stream_goes_by_when_its_events_came(home):
 def silent(state, events, clock):
     """How many events of either input a card had before it was silent for half a minute of processing time."""
     counts = [rows.group_by("card").agg(events=pl.len().cast(pl.Int64)) for rows in events.values()]
-    over = state.filter(pl.col("stale_at") <= clock.processing_time)
-    known = pl.concat([state.filter(pl.col("stale_at") > clock.processing_time).drop("stale_at"), *counts])
+    over = state.filter(pl.col("processing_deadline") <= clock.processing_time)
+    known = pl.concat(
+        [state.filter(pl.col("processing_deadline") > clock.processing_time).drop("processing_deadline"), *counts]
+    )
     known = known.group_by("card").agg(pl.col("events").sum())
-    stale_at = pl.lit(clock.processing_time + timedelta(seconds=30), pl.Datetime("us", "UTC"))
-    return Step(state=known.with_columns(stale_at=stale_at), output=over.drop("stale_at"))
+    processing_deadline = pl.lit(clock.processing_time + timedelta(seconds=30), pl.Datetime("us", "UTC"))
+    return Step(
+        state=known.with_columns(processing_deadline=processing_deadline), output=over.drop("processing_deadline")
+    )
 
 
 def test_a_timeout_of_processing_time_counts_events_of_any_input(home, monkeypatch):
@@ -166,7 +170,7 @@ def test_a_timeout_of_processing_time_counts_events_of_any_input(home, monkeypat
         "silent",
         {"orders": Input(ORDERS, ORDER, "ordered_at"), "payments": Input(PAYMENTS, PAYMENT, "paid_at")},
         ("card",),
-        counts.append(pa.field("stale_at", TIME)),
+        counts.append(pa.field("processing_deadline", TIME)),
         counts,
         silent,
         output_events=pl.col("events").sum(),

@@ -99,7 +99,7 @@ def test_how_often_one_looks_changes_no_row(number, looks):
     )
     assert_same(job, looked, seldom)
     assert seldom.written[job.name].height
-    assert seldom.state.filter(pl.col("stale_at").is_not_null()).is_empty()
+    assert seldom.state.filter(pl.col("processing_deadline").is_not_null()).is_empty()
 
 
 @pytest.fixture
@@ -200,4 +200,4 @@ def test_processing_time_never_goes_back_though_the_machine_s_clock_does_and_a_c
     assert done is not None
     assert done.processing_time == NOON + 40 * SECOND
     state = pl.concat(frames_of_state(live, done.batch))
-    assert state["stale_at"].unique().to_list() == [NOON + 70 * SECOND]
+    assert state["processing_deadline"].unique().to_list() == [NOON + 70 * SECOND]

@@ -78,7 +78,7 @@ def test_a_ride_with_a_dropoff_is_summarised_from_pickup_to_dropoff(close):
 
 
 @pytest.mark.parametrize("close", ["fast", "complete"])
-def test_a_point_at_or_behind_the_late_watermark_is_late_whether_its_ride_is_open_or_not(close):
+def test_a_point_at_or_behind_the_previous_watermark_is_late_whether_its_ride_is_open_or_not(close):
     late = [point("a", 1, -10), point("a", 2, 10), point("b", 0, 10)]
     harness = play_rides(ride_job(close=close), [[point("a", 0, 20)], [*late, point("a", 3, 11)]])
     assert harness.written["late.ride_summaries"].sort("ride_id", "point_idx").to_dicts() == late
@@ -129,11 +129,11 @@ def test_a_dropoff_that_waits_when_its_ride_falls_silent_closes_it_and_what_come
 def test_a_ride_that_was_open_when_its_job_moved_to_processing_time_counts_as_heard_of_when_it_was_due():
     before = play_rides(ride_job(), [A_RIDE[:2]], None)
     moved = TestHarness(ride_job(timeout_in="processing_time"))
-    moved.state = before.state.with_columns(stale_at=pl.lit(None, pl.Datetime("us", "UTC")))
+    moved.state = before.state.with_columns(processing_deadline=pl.lit(None, pl.Datetime("us", "UTC")))
     # Its old deadline calls the step, which now goes by the other time.
     moved.batch(processing_time=NOON, advance_to=NOON + timedelta(minutes=5) + TIMEOUT)
     assert moved.written["ride_summaries"].is_empty()
-    assert moved.state.select("deadline", "stale_at").rows()[0] == (None, NOON + TIMEOUT)
+    assert moved.state.select("deadline", "processing_deadline").rows()[0] == (None, NOON + TIMEOUT)
     moved.batch(processing_time=NOON + TIMEOUT)
     assert moved.written["ride_summaries"]["n_points"].to_list() == [2]
 

@@ -48,7 +48,7 @@ class Model(Protocol):
         threshold: the recommended score above which a value is an anomaly.
         half_at: the days between alarms at which the score is one half: the score is `days / (days + half_at)`. None if
             scores do not express how often they occur.
-        state: the columns of `models` except `key`. The names `key`, `timestamp`, `value`, `deadline`, `stale_at`, `role`,
+        state: the columns of `models` except `key`. The names `key`, `timestamp`, `value`, `deadline`, `processing_deadline`, `role`,
             `events_learned`, `last_event_time`, `interval`, `label` and `score` are reserved for the job's own columns.
     """
 

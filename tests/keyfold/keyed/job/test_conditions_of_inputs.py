@@ -157,7 +157,8 @@ def test_what_a_condition_leaves_out_is_counted_and_a_lost_event_shows(without_s
     )
     found = check_conservation(lakehouse, buys())
     assert found.balanced
-    assert (found.events_read, found.left_out) == (2, 2)
+    # The erasure's replay has read what had come since.
+    assert (found.events_read, found.left_out) == (3, 3)
     run_job(lakehouse, buys(), runners=without_spark)
     assert check_conservation(lakehouse, buys()).balanced
     pl.DataFrame({"user": ["ann"], "window": [START], "clicks": [5], "deadline": [START]}).write_parquet(

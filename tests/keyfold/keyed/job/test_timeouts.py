@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.job.step import STALE_AT, Clock
+from keyfold.keyed.job.step import PROCESSING_DEADLINE, Clock
 from keyfold.keyed.job.timeouts import Timeout
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -28,8 +28,8 @@ def kept(*rows):
     """Rows of (user, clicks, seconds after NOON at which they are stale)."""
     times = [None if seconds is None else after(seconds) for *_, seconds in rows]
     return pl.DataFrame(
-        {"user": [row[0] for row in rows], "clicks": [row[1] for row in rows], STALE_AT: times},
-        schema={"user": pl.String, "clicks": pl.Int64, STALE_AT: TIME},
+        {"user": [row[0] for row in rows], "clicks": [row[1] for row in rows], PROCESSING_DEADLINE: times},
+        schema={"user": pl.String, "clicks": pl.Int64, PROCESSING_DEADLINE: TIME},
     )
 
 
@@ -37,10 +37,10 @@ def heard(*users):
     return pl.DataFrame({"user": users}, schema={"user": pl.String})
 
 
-def stale_at(rows):
+def processing_deadline(rows):
     return {
         user: None if time is None else (time - NOON).total_seconds()
-        for user, time in rows.select("user", STALE_AT).rows()
+        for user, time in rows.select("user", PROCESSING_DEADLINE).rows()
     }
 
 
@@ -57,13 +57,13 @@ def test_what_came_renews_all_rows_of_its_key_and_no_other():
     state = pl.concat([before, kept(("ann", 2, None))])
     renewed = SILENCE.renew(state, before, heard("ann", "ann"), KEY, clock(20))
     assert renewed.columns == state.columns
-    assert stale_at(renewed) == {"ann": 50, "bob": 45}
+    assert processing_deadline(renewed) == {"ann": 50, "bob": 45}
     assert renewed["clicks"].to_list() == [1, 1, 2]
 
 
 def test_a_clock_that_went_back_takes_no_time_from_a_key():
     before = kept(("ann", 1, 100))
-    assert stale_at(SILENCE.renew(before, before, heard("ann"), KEY, clock(10))) == {"ann": 100}
+    assert processing_deadline(SILENCE.renew(before, before, heard("ann"), KEY, clock(10))) == {"ann": 100}
 
 
 def test_when_a_key_is_due_is_said_by_the_event_in_event_time_and_by_the_batch_in_processing_time():

@@ -113,7 +113,7 @@ def test_only_times_of_their_own_move_event_time_and_arrivals_do_where_there_are
             # What is still to come in the run is ahead of the watermark, unless it was behind when the run began.
             assert following.since is not None
             assert plan.clock.watermark <= max(before, following.since - DELAY)
-            assert plan.clock.watermark == following.clock.late_watermark
+            assert plan.clock.watermark == following.clock.previous_watermark
 
 
 def test_an_arrival_makes_no_history_late_and_waits_where_it_is(tmp_path):

@@ -31,8 +31,10 @@ def no_second_goes_by(monkeypatch):
     monkeypatch.setattr(inputs, "LONGEST_WAIT", HOUR)
 
 
-def done(position=0, next_stale_at=None) -> Any:
-    return SimpleNamespace(positions={NAME: Position(version=position, digest="")}, next_stale_at=next_stale_at)
+def done(position=0, next_processing_deadline=None) -> Any:
+    return SimpleNamespace(
+        positions={NAME: Position(version=position, digest="")}, next_processing_deadline=next_processing_deadline
+    )
 
 
 def just_now(position=0):

@@ -34,7 +34,7 @@ def join(events: pl.DataFrame) -> pl.DataFrame:
 
 def hourly(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
     """Counts an hour's clicks; says nothing of them in its own table, and what closed in the one beside it."""
-    is_late = pl.col("hour") + timedelta(hours=1) <= clock.late_watermark
+    is_late = pl.col("hour") + timedelta(hours=1) <= clock.previous_watermark
     late = events.filter(is_late)
     all_ = pl.concat([state.drop("deadline"), events.filter(~is_late)])
     sums = join(all_).with_columns(deadline=pl.col("hour") + timedelta(hours=1)).select(HOURS.names)

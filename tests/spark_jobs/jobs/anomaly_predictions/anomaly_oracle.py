@@ -158,7 +158,7 @@ class Answers(Answer):
 
 def answer_in_batches(batches, settings, order, refresh_after=None):
     """The same of jobs whose answers depend on what came together, and when; `refresh_after` None: learned at once."""
-    result, keys, waiting, late_watermark = Answers(), {}, [], BEGINNING
+    result, keys, waiting, previous_watermark = Answers(), {}, [], BEGINNING
     heard_at, by_events = {}, settings.timeout_in == "event_time"
     for batch in batches:
         due = []
@@ -172,12 +172,12 @@ def answer_in_batches(batches, settings, order, refresh_after=None):
             waiting = [one for one in waiting if one[0] != key]
             _retire(key, keys, over_at, result)
         for event in batch.events:
-            if order == "event_time" and event["timestamp"] <= late_watermark:
+            if order == "event_time" and event["timestamp"] <= previous_watermark:
                 result.late.append(event)
             else:
                 waiting.append((event["key"], event["timestamp"], event["value"] + 0.0))
                 heard_at |= {} if by_events else {event["key"]: batch.processing_time}
-        late_watermark = batch.watermark
+        previous_watermark = batch.watermark
         for known in keys.values():
             if known.refresh_at is not None and known.refresh_at <= batch.processing_time:
                 known.refresh()

@@ -73,7 +73,7 @@ def test_a_continuous_run_refreshes_when_it_is_due_though_nothing_comes(tmp_path
     def learned():
         live = live_generation(lakehouse, job.name)
         done = live and live.journal.last_done()
-        return done and done.total_rows["latest_predictions"] and done.next_stale_at is None
+        return done and done.total_rows["latest_predictions"] and done.next_processing_deadline is None
 
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(run_continuously, lakehouse, job, every=timedelta(hours=1), stop=stop, runners=SPARK)

@@ -55,12 +55,12 @@ def test_a_value_is_predicted_in_the_batch_in_which_it_comes_and_learned_then():
 def test_the_refresh_is_due_in_processing_time_though_nothing_comes():
     job = job_of(order="arrival", learn="refresh", refresh_after="90s")
     harness = play(job, [steady("a", 20)])
-    assert harness.state["stale_at"].drop_nulls().unique().to_list() == [NOON + timedelta(seconds=90)]
+    assert harness.state["processing_deadline"].drop_nulls().unique().to_list() == [NOON + timedelta(seconds=90)]
     harness.batch(processing_time=NOON + timedelta(seconds=89))
     assert harness.state.filter(role="learning")["events_learned"].to_list() == [0]
     harness.batch(processing_time=NOON + timedelta(seconds=90))
     assert harness.state.filter(role="learning")["events_learned"].to_list() == [20]
-    assert harness.state["stale_at"].null_count() == harness.state.height
+    assert harness.state["processing_deadline"].null_count() == harness.state.height
 
 
 SILENT = {"learn": "refresh", "refresh_after": "40s", "forget_after": "30s", "timeout_in": "processing_time"}
