@@ -250,9 +250,8 @@ def _of_inputs(lakehouse: Lakehouse, generation: Generation, where: str, remedy:
     try:
         check_inputs(lakehouse, generation, where, remedy)
         check_unread(lakehouse, generation, where, remedy)
-    except OtherTableError as error:
-        # Its producer was refreshed, moved or edited: nothing is damaged, and the job says what to do.
-        yield Finding(str(generation.journal.folder), f"cannot go on ({first_line(error)})", remedy, is_damage=False)
+    except OtherTableError:
+        return  # its producer was refreshed, or its stream was rebuilt: nothing is damaged, and the job says what to do
     except (KeyfoldError, DeltaError, FileNotFoundError) as error:
         yield Finding(str(generation.journal.folder), f"cannot go on ({first_line(error)})", remedy)
 

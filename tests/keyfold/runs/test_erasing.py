@@ -138,11 +138,12 @@ def test_a_value_is_found_by_what_it_says_and_not_by_how_it_is_written(spark, la
     assert [user for user, *_ in rows("windows")] == ["Eva", "eva ", "evangeline"]
 
 
-def test_a_seed_would_be_lost_so_the_way_on_is_told_first(spark, lakehouse, land, tmp_path):
+@pytest.mark.parametrize("read_from", ["latest", "start"])
+def test_a_seed_would_be_lost_so_the_way_on_is_told_first(spark, lakehouse, land, tmp_path, read_from):
     land(("ann", 1), ("evangeline", 2))
     seed = tmp_path / "seed.jsonl"
     seed.write_text('{"ann":{"window":"2026-01-01T00:00:00Z","clicks":5,"deadline":"2026-01-01T00:10:00Z"}}')
-    bootstrap(spark, lakehouse, windows(), Bootstrap(str(seed), read_from="latest"))
+    bootstrap(spark, lakehouse, windows(), Bootstrap(str(seed), read_from=read_from))
     for is_tried in (True, False):
         with pytest.raises(KeyfoldError, match=r"began with state from .*seed.jsonl.*--full-refresh"):
             erase(lakehouse, CLICKS, [windows()], EVA, dry_run=is_tried, runners=spark)
@@ -168,3 +169,22 @@ def test_a_log_or_a_record_that_somebody_made_deletes_nothing_elsewhere(spark, l
     for record in (WrittenFile, PlannedFile):
         with pytest.raises(ValidationError, match="leads out of its folder"):
             record(path=path, rows=1, bytes=1)
+
+
+def test_a_job_that_is_behind_after_maintenance_reads_what_is_left_of_what_it_had_not_read(
+    spark, lakehouse, land, rows, minutes
+):
+    ahead, behind = windows(), windows(name="behind")
+    land(("ann", 1), ("evangeline", 2))
+    for job in (ahead, behind):
+        run_job(lakehouse, job, runners=spark)
+    for minute in (3, 4, 31):
+        land(("ann", minute), ("evangeline", minute))
+    run_job(lakehouse, ahead, runners=spark)
+    maintain(lakehouse, MaintainedTable("events.clicks", lakehouse.events("clicks"), time="at"), timedelta(0))
+    erase(lakehouse, CLICKS, [ahead, behind], EVA, runners=spark)
+    assert files_that_hold(lakehouse, "evangeline") == []
+    for job in (ahead, behind):
+        run_job(lakehouse, job, Incremental(advance_to=minutes(90)), runners=spark)
+        assert rows(job.name) == [("ann", minutes(0), 3), ("ann", minutes(30), 1)]
+        assert check_conservation(lakehouse, job).balanced

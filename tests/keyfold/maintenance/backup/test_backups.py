@@ -23,6 +23,7 @@ from keyfold.lakehouse.files import remove_tree
 from keyfold.maintenance.backup import back_up, list_backups, restore
 from keyfold.maintenance.backup import backups as making
 from keyfold.maintenance.checking import check
+from keyfold.runs.chains import refresh_with_consumers
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import RIDE_POINTS, SALES
 from tests.keyfold.keyed.test_jobs_on_jobs import HOURLY, NOON, Site, adding_up
@@ -320,6 +321,29 @@ def test_a_backup_of_a_chain_that_goes_on_restores_to_a_chain_that_goes_on(tmp_p
     # Each click that landed, also after the tables were copied, is counted once by the job and once by its consumer.
     landed = len(list(again.lakehouse.landing("clicks").iterdir()))
     assert [sum(clicks for *_, clicks in again.table(name)) for name in ("hourly", "per_user")] == [landed, landed]
+
+
+def test_a_backup_amid_a_refresh_of_a_chain_has_all_of_it_or_nothing(tmp_path, monkeypatch):
+    site, backups, cut, refreshed = Site(tmp_path / "home"), tmp_path / "backups", making.cut_part, []
+    for minute in (0, 70, 140):
+        site.click(("ann", minute))
+        site.run(HOURLY)
+        site.run(PER_USER)
+
+    def cut_and_refresh(lakehouse, name):
+        part = cut(lakehouse, name)
+        if name == "jobs/per_user" and not refreshed:
+            refreshed.extend(refresh_with_consumers(lakehouse, HOURLY, [PER_USER], runners=site.spark))
+        return part
+
+    monkeypatch.setattr(making, "cut_part", cut_and_refresh)
+    back_up(site.lakehouse, backups)
+    restore(backups, Lakehouse(tmp_path / "new"))
+    assert [run.generation for run in refreshed] == ["generation-0002"] * 2
+    again = Site(tmp_path / "new")
+    assert check(again.lakehouse).findings == ()
+    for job in (HOURLY, PER_USER):
+        assert again.run(job).counts.events == 0
 
 
 def test_a_consumer_that_is_ahead_of_its_producer_is_found(tmp_path):
