@@ -168,7 +168,7 @@ def test_state_of_a_batch_that_was_not_committed_is_removed_and_written_anew(wit
     land(("ann", 0))
     run_job(lakehouse, windows(), runners=without_spark)
     land(("ann", 1), ("bob", 2))
-    assert cut_power("work: manifests written", lambda: run_job(lakehouse, windows(), runners=without_spark))
+    assert cut_power("state: manifests written", lambda: run_job(lakehouse, windows(), runners=without_spark))
     generation = live(lakehouse, "windows")
     left = {path.name for path in generation.manifests.iterdir()}
     assert len(left) == 2
