@@ -40,8 +40,8 @@ def test_the_example_runs_in_memory_and_tells_of_the_session_that_is_over(capsys
     assert "ann" in capsys.readouterr().out
 
 
-def test_the_example_runs_in_the_engine_and_says_the_same(without_spark, lakehouse):
-    module = {"spark": without_spark, "lakehouse": lakehouse}
+def test_the_example_runs_in_the_engine_and_says_the_same(lakehouse):
+    module = {"lakehouse": lakehouse}
     exec(example(0), module)  # noqa: S102 - our own page
     lakehouse.events("clicks").parent.mkdir(parents=True)
     module["clicks"].write_delta(str(lakehouse.events("clicks")))

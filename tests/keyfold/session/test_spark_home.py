@@ -45,7 +45,7 @@ def test_workers_import_the_installed_pyspark_and_share_one_daemon(spark):
         ((file, parent),) = look(batches)
         yield pa.RecordBatch.from_pylist([{"file": file, "parent": parent}])
 
-    (of_job,) = spark.sparkContext.parallelize([0], 1).mapPartitions(look).collect()
-    (of_plan,) = spark.range(1).coalesce(1).mapInArrow(look_by_table, "file string, parent long").collect()
+    (of_job,) = spark.session.sparkContext.parallelize([0], 1).mapPartitions(look).collect()
+    (of_plan,) = spark.session.range(1).coalesce(1).mapInArrow(look_by_table, "file string, parent long").collect()
     assert of_job[0] == pyspark.__file__
     assert tuple(of_plan) == of_job
