@@ -4,12 +4,12 @@ A declaration is an Arrow field with metadata. Delta's column comments, Dagster'
 the documentation come from it. Schemas are compared by names and types only, so descriptions can be changed at any time.
 
     >>> schema = pa.schema([
-    ...     required("ride_id", pa.string(), "The ride", made_of="ride_id"),
-    ...     column("fare", pa.float64(), "Fare of the ride; NULL without a meter", unit="dollars", made_of="meter"),
+    ...     required("ride_id", pa.string(), "The ride", lineage="ride_id"),
+    ...     column("fare", pa.float64(), "Fare of the ride; NULL without a meter", unit="dollars", lineage="meter"),
     ... ])
     >>> describe(schema.field("fare"))
     'Fare of the ride, dollars; NULL without a meter'
-    >>> made_of(schema.field("fare"))
+    >>> lineage_of(schema.field("fare"))
     ('meter',)
 """
 
@@ -23,7 +23,7 @@ from keyfold.errors import Misconfigured
 COMMENT = b"comment"
 """Key of a field's metadata that Delta, and so Spark's `DESCRIBE`, reads as the column's comment."""
 
-_MEANING, _UNIT, _MADE_OF = b"keyfold.meaning", b"keyfold.unit", b"keyfold.made_of"
+_MEANING, _UNIT, _LINEAGE = b"keyfold.meaning", b"keyfold.unit", b"keyfold.lineage"
 
 
 def column(
@@ -32,7 +32,7 @@ def column(
     meaning: str,
     *,
     unit: str = "",
-    made_of: str | Sequence[str] = (),
+    lineage: str | Sequence[str] = (),
     nullable: bool = True,
 ) -> pa.Field:
     """Declare a column.
@@ -42,7 +42,7 @@ def column(
         kind: its type.
         meaning: one line that says what a value means; text after a semicolon is about special values.
         unit: unit of the values: `metres`, `km/h`.
-        made_of: columns of the job's stream that a value depends on, as a sequence or as text separated by blanks; empty for
+        lineage: columns of the job's stream that a value depends on, as a sequence or as text separated by blanks; empty for
             columns of a stream itself.
         nullable: whether values may be NULL.
 
@@ -56,12 +56,12 @@ def column(
     """
     if not meaning.strip():
         raise Misconfigured(f"column {name}: say what it means; people read it wherever the table is shown")
-    names = made_of.split() if isinstance(made_of, str) else list(made_of)
-    return pa.field(name, kind, nullable, {_MEANING: meaning, _UNIT: unit, _MADE_OF: json.dumps(names)})
+    names = lineage.split() if isinstance(lineage, str) else list(lineage)
+    return pa.field(name, kind, nullable, {_MEANING: meaning, _UNIT: unit, _LINEAGE: json.dumps(names)})
 
 
 def required(
-    name: str, kind: pa.DataType, meaning: str, *, unit: str = "", made_of: str | Sequence[str] = ()
+    name: str, kind: pa.DataType, meaning: str, *, unit: str = "", lineage: str | Sequence[str] = ()
 ) -> pa.Field:
     """Declare a column without NULL: `column` with `nullable=False`.
 
@@ -69,7 +69,7 @@ def required(
         >>> required("ride_id", pa.string(), "The ride").nullable
         False
     """
-    return column(name, kind, meaning, unit=unit, made_of=made_of, nullable=False)
+    return column(name, kind, meaning, unit=unit, lineage=lineage, nullable=False)
 
 
 def plain_columns(kind: pa.DataType, *names: str, nullable: bool = True) -> list[pa.Field]:
@@ -84,7 +84,7 @@ def plain_columns(kind: pa.DataType, *names: str, nullable: bool = True) -> list
 
 def passed_on(schema: pa.Schema) -> list[pa.Field]:
     """Return the columns of a stream as columns of a job's table that are copied unchanged."""
-    return [field.with_metadata({**(field.metadata or {}), _MADE_OF: json.dumps([field.name])}) for field in schema]
+    return [field.with_metadata({**(field.metadata or {}), _LINEAGE: json.dumps([field.name])}) for field in schema]
 
 
 def describe(field: pa.Field) -> str:
@@ -103,9 +103,9 @@ def unit_of(field: pa.Field) -> str:
     return _metadata(field, _UNIT)
 
 
-def made_of(field: pa.Field) -> tuple[str, ...]:
+def lineage_of(field: pa.Field) -> tuple[str, ...]:
     """Return the declared columns of the stream that a column depends on."""
-    return tuple(json.loads(_metadata(field, _MADE_OF) or "[]"))
+    return tuple(json.loads(_metadata(field, _LINEAGE) or "[]"))
 
 
 def _metadata(field: pa.Field, key: bytes) -> str:

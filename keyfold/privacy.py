@@ -3,7 +3,7 @@
 A stream names its private columns (`Stream.private`). Its tables hold their values; previews, samples, result pages, errors,
 logs and alerts show `MASK` instead.
 
-**The rule for a job's tables:** a column is private if it is declared to depend on a private column (`columns.made_of`). A
+**The rule for a job's tables:** a column is private if it is declared to depend on a private column (`columns.lineage_of`). A
 column without a declaration is taken for the stream's column of the same name. If there is none, it is private as soon as
 the stream has any private column: a forgotten declaration hides values, and does not show them.
 
@@ -19,7 +19,7 @@ from typing import Protocol
 import polars as pl
 import pyarrow as pa
 
-from keyfold.columns import made_of
+from keyfold.columns import lineage_of
 from keyfold.errors import KeyfoldError
 
 
@@ -48,8 +48,8 @@ def private_columns(streams: Collection[HasPrivate], schema: pa.Schema) -> froze
     Example:
         >>> from keyfold.columns import column
         >>> from spark_jobs.streams import SALES
-        >>> total = column("total", pa.int64(), "Pieces sold", made_of=("quantity",))
-        >>> best = column("best_customer", pa.string(), "Who bought most", made_of=("customer", "quantity"))
+        >>> total = column("total", pa.int64(), "Pieces sold", lineage=("quantity",))
+        >>> best = column("best_customer", pa.string(), "Who bought most", lineage=("customer", "quantity"))
         >>> sorted(private_columns([SALES], pa.schema([total, best, pa.field("undeclared", pa.string())])))
         ['best_customer', 'undeclared']
     """
@@ -114,5 +114,5 @@ def errors_without_values(what: str, private: Collection[str]) -> Iterator[None]
 
 
 def _is_private(known: Collection[str], private: Collection[str], field: pa.Field) -> bool:
-    sources = made_of(field) or ((field.name,) if field.name in known else ())
+    sources = lineage_of(field) or ((field.name,) if field.name in known else ())
     return not sources or any(source in private for source in sources)

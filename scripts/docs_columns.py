@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from keyfold.columns import describe, made_of
+from keyfold.columns import describe, lineage_of
 from keyfold.ingestion import QUARANTINE
 from keyfold.keyed.job.parameters import build_job
 from keyfold.stream import Stream
@@ -44,7 +44,7 @@ def tables() -> dict[str, tuple[pa.Schema, list[str]]]:
         for table in build_job(template).tables:
             found[table.name] = (
                 table.schema,
-                [", ".join(f"`{name}`" for name in made_of(one)) for one in table.schema],
+                [", ".join(f"`{name}`" for name in lineage_of(one)) for one in table.schema],
             )
     return found
 

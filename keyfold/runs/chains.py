@@ -8,7 +8,7 @@ from keyfold.keyed.generation.generations import Generation, live_generation_nam
 from keyfold.keyed.generation.going_live import finish_going_live, go_live
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.job_chains import in_order, made_of
+from keyfold.keyed.job.job_chains import downstream_of, in_order
 from keyfold.keyed.job.template import JobTemplate
 from keyfold.keyed.runner import RunOptions, RunSummary, fill_beside
 from keyfold.lakehouse import Lakehouse, exclusive
@@ -28,7 +28,7 @@ def consumers_of(lakehouse: Lakehouse, producer: str, templates: Mapping[str, Jo
     """
     live = [name for name in templates if name != producer and live_generation_name(lakehouse, name) is not None]
     jobs = [configured_job(lakehouse, templates[name]) for name in live]
-    names = made_of({producer}, jobs)
+    names = downstream_of({producer}, jobs)
     return in_order([job for job in jobs if job.name in names])
 
 

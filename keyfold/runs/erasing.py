@@ -17,7 +17,7 @@ from keyfold.ingestion.ingest_settings import REBUILD
 from keyfold.ingestion.inspection import is_unfinished
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.job_chains import in_order, made_of
+from keyfold.keyed.job.job_chains import downstream_of, in_order
 from keyfold.keyed.plans.inputs import input_tables
 from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse, exclusive, read_json
@@ -159,7 +159,7 @@ def readers_of(lakehouse: Lakehouse, stream: Stream, jobs: Sequence[KeyedJob]) -
     """Return the jobs with a live generation that read a stream, directly or through others, each after those it reads."""
     live = [job for job in jobs if live_generation(lakehouse, job.name) is not None]
     direct = {job.name for job in live if f"events.{stream.name}" in input_tables(lakehouse, job)}
-    names = direct | made_of(direct, live)
+    names = direct | downstream_of(direct, live)
     return in_order([job for job in live if job.name in names])
 
 

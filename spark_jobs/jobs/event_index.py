@@ -58,14 +58,14 @@ def build(parameters: EventIndexParameters) -> KeyedJob:
     columns = stream.schema_by(time)
     within = "its key" if parameters.window is None else "its key and window"
     times = (
-        required(WINDOW_START, TIMESTAMP, "Start of the window (UTC)", made_of=(time,)),
-        required(WINDOW_END, TIMESTAMP, "End of the window, exclusive (UTC)", made_of=(time,)),
+        required(WINDOW_START, TIMESTAMP, "Start of the window (UTC)", lineage=(time,)),
+        required(WINDOW_END, TIMESTAMP, "End of the window, exclusive (UTC)", lineage=(time,)),
     )
     number = required(
         INDEX,
         pa.int64(),
         f"Number of the event within {within}, from 0",
-        made_of=list(dict.fromkeys([*parameters.key, time])),
+        lineage=list(dict.fromkeys([*parameters.key, time])),
     )
     return running(
         "event_index",

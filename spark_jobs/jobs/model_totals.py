@@ -24,20 +24,20 @@ NO_MODEL = ""
 
 MODEL_PURCHASE = pa.schema(
     [
-        required("model", pa.string(), "The model; empty if none is named", made_of="models"),
-        required("time", TIMESTAMP, "Event time of the newest purchase (UTC)", made_of="time"),
-        required("quantity", pa.int64(), "Pieces bought less pieces returned", made_of="quantity"),
-        required("purchases", pa.int64(), "Number of purchases in the row", made_of="time"),
+        required("model", pa.string(), "The model; empty if none is named", lineage="models"),
+        required("time", TIMESTAMP, "Event time of the newest purchase (UTC)", lineage="time"),
+        required("quantity", pa.int64(), "Pieces bought less pieces returned", lineage="quantity"),
+        required("purchases", pa.int64(), "Number of purchases in the row", lineage="time"),
     ]
 )
 """A purchase for one of its models, or several purchases of a model that are added already."""
 
 MODEL_TOTAL = pa.schema(
     [
-        required("model", pa.string(), "The model; empty for the purchases that name none", made_of="models"),
-        required("quantity", pa.int64(), "Pieces bought less pieces returned, in all", made_of="quantity models"),
-        required("purchases", pa.int64(), "Purchases and returns that name it", made_of="models"),
-        required("latest", TIMESTAMP, "When it was last bought or returned (UTC)", made_of="time"),
+        required("model", pa.string(), "The model; empty for the purchases that name none", lineage="models"),
+        required("quantity", pa.int64(), "Pieces bought less pieces returned, in all", lineage="quantity models"),
+        required("purchases", pa.int64(), "Purchases and returns that name it", lineage="models"),
+        required("latest", TIMESTAMP, "When it was last bought or returned (UTC)", lineage="time"),
     ]
 )
 

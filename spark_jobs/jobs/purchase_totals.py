@@ -30,21 +30,21 @@ MODELS = pa.list_(pa.string())
 
 PURCHASE_TOTAL = pa.schema(
     [
-        required("item", pa.string(), "The item", made_of="item"),
-        required("delta_quantity", pa.int64(), "Pieces in this purchase; negative for a return", made_of="quantity"),
+        required("item", pa.string(), "The item", lineage="item"),
+        required("delta_quantity", pa.int64(), "Pieces in this purchase; negative for a return", lineage="quantity"),
         required(
-            "cumulative_quantity", pa.int64(), "Pieces of the item so far, with this purchase", made_of="quantity time"
+            "cumulative_quantity", pa.int64(), "Pieces of the item so far, with this purchase", lineage="quantity time"
         ),
-        required("models", MODELS, "Variants of the item seen so far, sorted", made_of="models time"),
-        required("event_time", TIMESTAMP, "When it was bought (UTC)", made_of="time"),
+        required("models", MODELS, "Variants of the item seen so far, sorted", lineage="models time"),
+        required("event_time", TIMESTAMP, "When it was bought (UTC)", lineage="time"),
     ]
 )
 
 LATEST_PURCHASE_TOTAL = pa.schema(
     [
         PURCHASE_TOTAL.field("item"),
-        required("quantity", pa.int64(), "Pieces bought less pieces returned, in all", made_of="quantity"),
-        required("models", MODELS, "Variants of the item seen, sorted", made_of="models"),
+        required("quantity", pa.int64(), "Pieces bought less pieces returned, in all", lineage="quantity"),
+        required("models", MODELS, "Variants of the item seen, sorted", lineage="models"),
     ]
 )
 

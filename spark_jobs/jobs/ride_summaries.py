@@ -39,36 +39,36 @@ _PLACE = ("latitude", "longitude")
 
 RIDE_SUMMARY = pa.schema(
     [
-        required("ride_id", pa.string(), "The ride", made_of="ride_id"),
-        required("start_time", TIMESTAMP, "Event time of its first point (UTC)", made_of="timestamp"),
-        required("end_time", TIMESTAMP, "Event time of its last point (UTC)", made_of="timestamp"),
-        required("start_status", pa.string(), "Status of its first point", made_of="ride_status timestamp"),
-        required("end_status", pa.string(), "Status of its last point", made_of="ride_status timestamp"),
+        required("ride_id", pa.string(), "The ride", lineage="ride_id"),
+        required("start_time", TIMESTAMP, "Event time of its first point (UTC)", lineage="timestamp"),
+        required("end_time", TIMESTAMP, "Event time of its last point (UTC)", lineage="timestamp"),
+        required("start_status", pa.string(), "Status of its first point", lineage="ride_status timestamp"),
+        required("end_status", pa.string(), "Status of its last point", lineage="ride_status timestamp"),
         required(
-            "ride_duration_in_secs", pa.float64(), "From first to last point", unit="seconds", made_of="timestamp"
+            "ride_duration_in_secs", pa.float64(), "From first to last point", unit="seconds", lineage="timestamp"
         ),
         required(
             "reason",
             pa.string(),
             "Why it closed: DROPOFF_SEEN, or GARBAGE_COLLECTION after a silence",
-            made_of="ride_status",
+            lineage="ride_status",
         ),
-        required("n_points", pa.int64(), "Number of its points", made_of="point_idx"),
+        required("n_points", pa.int64(), "Number of its points", lineage="point_idx"),
         required(
             "distance_in_metres",
             pa.float64(),
             "Sum of the great-circle legs between its points",
             unit="metres",
-            made_of="latitude longitude timestamp",
+            lineage="latitude longitude timestamp",
         ),
-        column("fare", pa.float64(), "Meter reading of its last point", made_of="meter_reading timestamp"),
+        column("fare", pa.float64(), "Meter reading of its last point", lineage="meter_reading timestamp"),
         *(
             column(
                 f"start_{name}",
                 pa.float64(),
                 f"{name.title()} of its first point; NULL if the ride was open when the column was added",
                 unit=f"degrees {towards}",
-                made_of=(name, "timestamp"),
+                lineage=(name, "timestamp"),
             )
             for name, towards in (("latitude", "north"), ("longitude", "east"))
         ),

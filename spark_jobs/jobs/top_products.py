@@ -27,22 +27,22 @@ REVENUE = pa.decimal128(38, 9)
 
 TOP_PRODUCT = pa.schema(
     [
-        required("window_start", TIMESTAMP, "Start of the window (UTC)", made_of="time"),
-        required("window_end", TIMESTAMP, "End of the window, exclusive (UTC)", made_of="time"),
+        required("window_start", TIMESTAMP, "Start of the window (UTC)", lineage="time"),
+        required("window_end", TIMESTAMP, "End of the window, exclusive (UTC)", lineage="time"),
         required(
             "rank",
             pa.int64(),
             "Place among the window's products, from 1: by quantity, ties by product",
-            made_of="quantity item",
+            lineage="quantity item",
         ),
-        required("product", pa.string(), "The item", made_of="item"),
-        required("quantity", pa.int64(), "Pieces sold less pieces returned", made_of="quantity"),
+        required("product", pa.string(), "The item", lineage="item"),
+        required("quantity", pa.int64(), "Pieces sold less pieces returned", lineage="quantity"),
         required(
             "revenue",
             pa.float64(),
             "Sum of quantity times price",
             unit="in the shop's currency",
-            made_of="quantity price",
+            lineage="quantity price",
         ),
     ]
 )
@@ -50,15 +50,15 @@ TOP_PRODUCT = pa.schema(
 LATEST_TOP_PRODUCT = pa.schema(
     [
         *TOP_PRODUCT,
-        required("is_open", pa.bool_(), "Whether the window may still change", made_of="time"),
+        required("is_open", pa.bool_(), "Whether the window may still change", lineage="time"),
     ]
 )
 
 SALES_WINDOW = pa.schema(
     [
         *map(TOP_PRODUCT.field, ("window_start", "window_end")),
-        required("n_sales", pa.int64(), "Sales and returns", made_of="time"),
-        required("n_products", pa.int64(), "Products among them", made_of="item"),
+        required("n_sales", pa.int64(), "Sales and returns", lineage="time"),
+        required("n_products", pa.int64(), "Products among them", lineage="item"),
         *map(TOP_PRODUCT.field, ("quantity", "revenue")),
     ]
 )

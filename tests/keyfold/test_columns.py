@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from keyfold import columns
-from keyfold.columns import column, describe, made_of, passed_on, unit_of
+from keyfold.columns import column, describe, lineage_of, passed_on, unit_of
 from keyfold.errors import KeyfoldError
 
 
@@ -31,21 +31,21 @@ def test_the_unit_is_told_after_the_first_clause(meaning, unit, told):
 
 
 def test_a_declared_column_is_the_field_that_it_says_whatever_is_told_of_it():
-    declared = column("c", pa.int32(), "A count", unit="rows", made_of=("a", "b, with a comma"), nullable=False)
+    declared = column("c", pa.int32(), "A count", unit="rows", lineage=("a", "b, with a comma"), nullable=False)
     assert declared == pa.field("c", pa.int32(), nullable=False)
     assert pa.schema([declared]) == pa.schema([pa.field("c", pa.int32(), nullable=False)])
-    assert made_of(declared) == ("a", "b, with a comma")
+    assert lineage_of(declared) == ("a", "b, with a comma")
 
 
 def test_a_field_as_such_says_nothing():
     field = pa.field("c", pa.int32(), metadata={"comment": "of another program"})
-    assert (describe(field), unit_of(field), made_of(field)) == ("", "", ())
+    assert (describe(field), unit_of(field), lineage_of(field)) == ("", "", ())
 
 
 def test_columns_that_are_passed_on_keep_their_words_and_are_made_of_themselves():
     stream = pa.schema([column("speed", pa.float64(), "Speed", unit="km/h"), pa.field("bare", pa.int8())])
     passed = passed_on(stream)
-    assert [made_of(field) for field in passed] == [("speed",), ("bare",)]
+    assert [lineage_of(field) for field in passed] == [("speed",), ("bare",)]
     assert [describe(field) for field in passed] == ["Speed, km/h", ""]
     assert pa.schema(passed) == stream
 

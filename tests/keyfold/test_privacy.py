@@ -17,8 +17,8 @@ NAME = "Ada Lovelace"
 def test_a_table_shows_what_is_private_where_a_column_is_made_of_it_or_does_not_say_of_what():
     schema = pa.schema(
         [
-            column("product", pa.string(), "The item", made_of="item"),
-            column("buyer", pa.string(), "Who bought it", made_of="item customer"),
+            column("product", pa.string(), "The item", lineage="item"),
+            column("buyer", pa.string(), "Who bought it", lineage="item customer"),
             column("said_nothing", pa.string(), "Something"),
             pa.field("undeclared", pa.string()),
             pa.field("customer", pa.string()),

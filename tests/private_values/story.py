@@ -47,8 +47,8 @@ SCHEMA = pa.schema(
 STATE = pa.schema([pa.field("person", pa.string(), nullable=False), ("total", pa.float64()), ("visits", pa.int64())])
 SUMS = pa.schema(
     [
-        required("person", pa.string(), "Who came", made_of="person"),
-        column("total", pa.float64(), "Paid so far", unit="dollars", made_of="amount"),
+        required("person", pa.string(), "Who came", lineage="person"),
+        column("total", pa.float64(), "Paid so far", unit="dollars", lineage="amount"),
         pa.field("greeting", pa.string()),
     ]
 )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import dagster as dg
 import pyarrow as pa
 
-from keyfold.columns import describe, made_of, unit_of
+from keyfold.columns import describe, lineage_of, unit_of
 from keyfold.dagster.assets.metadata import table_key
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
@@ -47,7 +47,7 @@ def column_lineage(job: KeyedJob, table: OutputTable) -> dg.TableColumnLineage:
             tables.setdefault(name, []).append(table_key(read))
     lineage = {}
     for field in table.schema:
-        sources = made_of(field)
+        sources = lineage_of(field)
         if not sources and table.name == job.late_table and field.name in tables:
             # Late events are events of the stream, so their columns are the stream's, except those that the job derives.
             sources = (field.name,)

@@ -44,7 +44,7 @@ def joined_schema(key: tuple[str, ...], inputs: Mapping[str, Input]) -> pa.Schem
                 EVENT_TIME,
                 TIMESTAMP,
                 "Event time (UTC), by the input's own column",
-                made_of=tuple(dict.fromkeys(one.event_time for one in inputs.values())),
+                lineage=tuple(dict.fromkeys(one.event_time for one in inputs.values())),
             ),
             *further.values(),
         ]

@@ -5,11 +5,11 @@ from collections.abc import Collection, Iterable, Sequence
 from keyfold.keyed.job.contract import KeyedJob
 
 
-def made_of(producers: Collection[str], jobs: Iterable[KeyedJob]) -> set[str]:
+def downstream_of(producers: Collection[str], jobs: Iterable[KeyedJob]) -> set[str]:
     """Return the names of the jobs that read tables of the producers, directly or through other jobs.
 
     Example:
-        >>> made_of({"ride_summaries"}, [])
+        >>> downstream_of({"ride_summaries"}, [])
         set()
     """
     jobs, reached = list(jobs), set(producers)

@@ -8,7 +8,7 @@ from typing import Literal
 import polars as pl
 import pyarrow as pa
 
-from keyfold.columns import column, made_of, required
+from keyfold.columns import column, lineage_of, required
 from keyfold.errors import Misconfigured
 from keyfold.stream import TIMESTAMP
 
@@ -90,11 +90,11 @@ def schema_of_changes(schema: pa.Schema, key: Collection[str], known: Collection
     """
 
     def sources(field_: pa.Field) -> tuple[str, ...]:
-        return made_of(field_) or ((field_.name,) if field_.name in known else ())
+        return lineage_of(field_) or ((field_.name,) if field_.name in known else ())
 
     of_key = tuple(dict.fromkeys(source for name in key for source in sources(schema.field(name))))
     olds = [
-        column(before(one.name), one.type, f"`{one.name}` before the change; NULL of a new key", made_of=sources(one))
+        column(before(one.name), one.type, f"`{one.name}` before the change; NULL of a new key", lineage=sources(one))
         for one in schema
         if one.name not in key
     ]
@@ -102,9 +102,9 @@ def schema_of_changes(schema: pa.Schema, key: Collection[str], known: Collection
         [
             *schema,
             *olds,
-            required(IS_NEW, pa.bool_(), "Whether the key had no row before", made_of=of_key),
-            required(CHANGED_AT, TIMESTAMP, "Watermark of the batch (UTC)", made_of=of_key),
-            required(CHANGE, pa.int64(), "Number of the batch; a key changes once in it", made_of=of_key),
+            required(IS_NEW, pa.bool_(), "Whether the key had no row before", lineage=of_key),
+            required(CHANGED_AT, TIMESTAMP, "Watermark of the batch (UTC)", lineage=of_key),
+            required(CHANGE, pa.int64(), "Number of the batch; a key changes once in it", lineage=of_key),
         ]
     )
 

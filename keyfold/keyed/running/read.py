@@ -168,18 +168,18 @@ def _reader(
     # Columns that are not stored, and below the stored ones that they are computed from.
     made = set(derived) | ({job.keys_of.column} if job.keys_of is not None else set())
     stored = {column: kind for column, kind in wanted.items() if column not in made}
-    made_of = {
+    roots = {
         root
         for column, how in declared.derived.items()
         for root in (how.columns if isinstance(how, PartOf) else derived[column].meta.root_names())
     }
     keys_of = job.keys_of
     if keys_of is not None:
-        made_of.update(keys_of.values.meta.root_names())
+        roots.update(keys_of.values.meta.root_names())
         remedy = f", or give `keys_of` the key of an event without a {keys_of.column} (`otherwise`)"
     else:
         remedy = ""
-    names = [*stored, *sorted(made_of - stored.keys())]
+    names = [*stored, *sorted(roots - stored.keys())]
     never_null = list(dict.fromkeys([*job.key, declared.event_time]))
 
     def read(unit: Unit, since: datetime | None, until: datetime | None) -> pl.DataFrame:

@@ -126,7 +126,7 @@ class Aggregates:
                 name,
                 one.kind or pa.int64(),
                 f"{name} of these events",
-                made_of=list(dict.fromkeys(one.value.meta.root_names())),
+                lineage=list(dict.fromkeys(one.value.meta.root_names())),
                 nullable=one.kind is not None,
             )
             for name, one in of.items()
@@ -194,13 +194,13 @@ def counting_job(
 def newest(event_time: str) -> pa.Field:
     """Declare the event time of a row that stands for several events: the newest of them."""
     return column(
-        event_time, TIMESTAMP, "Event time of the newest of them (UTC)", made_of=(event_time,), nullable=False
+        event_time, TIMESTAMP, "Event time of the newest of them (UTC)", lineage=(event_time,), nullable=False
     )
 
 
 def number_of_events(name: str, event_time: str) -> pa.Field:
     """Declare the column with the number of events that a row stands for."""
-    return column(name, pa.int64(), "How many events the row stands for", made_of=(event_time,), nullable=False)
+    return column(name, pa.int64(), "How many events the row stands for", lineage=(event_time,), nullable=False)
 
 
 def _value(value: str | pl.Expr) -> pl.Expr:

@@ -87,7 +87,7 @@ def top_rows(
         return Step(state=kept.select(state.columns), output=changed.select(output.names))
 
     output = events.append(
-        column(RANK, pa.int64(), "Place among the rows of the key, from 1", made_of=(highest,), nullable=False)
+        column(RANK, pa.int64(), "Place among the rows of the key, from 1", lineage=(highest,), nullable=False)
     )
     return _kept(
         name,

@@ -198,7 +198,7 @@ class _Running:
 
 
 def _window_start(event_time: str) -> pa.Field:
-    return required(WINDOW_START, TIMESTAMP, "Start of the window (UTC)", made_of=(event_time,))
+    return required(WINDOW_START, TIMESTAMP, "Start of the window (UTC)", lineage=(event_time,))
 
 
 def _windows_of(event_time: str, window: WindowShape) -> dict[str, Any]:

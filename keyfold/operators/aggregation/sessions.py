@@ -91,7 +91,7 @@ def sessions(
 
     keyed = [output.field(one) for one in key]
     first, deadline = (
-        column(one, TIMESTAMP, what, made_of=(event_time,), nullable=False)
+        column(one, TIMESTAMP, what, lineage=(event_time,), nullable=False)
         for one, what in ((START, "Event time of the first of them (UTC)"), (DEADLINE, "End of the session (UTC)"))
     )
     rows = [*keyed, newest(event_time), first, *sums.fields]

@@ -122,7 +122,7 @@ def top_of_windows(
         return rows.with_columns(end.alias(END)).with_columns(**used).select(schema.names)
 
     start, deadline = (
-        column(one, TIMESTAMP, what, made_of=(event_time,), nullable=False)
+        column(one, TIMESTAMP, what, lineage=(event_time,), nullable=False)
         for one, what in ((START, "Start of the window (UTC)"), (DEADLINE, "End of the window (UTC)"))
     )
     keyed = [start, *passed_on(pa.schema([stream.event_schema.field(one) for one in by]))]

@@ -214,7 +214,7 @@ def windows(
         "When the next window with this span is over (UTC)",
     )
     pane, deadline = (
-        column(one, TIMESTAMP, what, made_of=(event_time,), nullable=False)
+        column(one, TIMESTAMP, what, lineage=(event_time,), nullable=False)
         for one, what in zip((PANE, DEADLINE), descriptions, strict=True)
     )
     if while_open:

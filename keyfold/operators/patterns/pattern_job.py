@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from keyfold.columns import column, made_of, meaning_of, passed_on, required, unit_of
+from keyfold.columns import column, lineage_of, meaning_of, passed_on, required, unit_of
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
@@ -181,13 +181,13 @@ def _output(
     last_time = "Event time of its last event (UTC)"
     fields = [
         *passed_on(pa.schema([events.field(name) for name in key])),
-        required(PATTERN, pa.string(), f"Name of the pattern: {', '.join(patterns)}", made_of=looked_at),
-        required(FIRST_TIME, TIMESTAMP, "Event time of its first event (UTC)", made_of=(event_time,)),
+        required(PATTERN, pa.string(), f"Name of the pattern: {', '.join(patterns)}", lineage=looked_at),
+        required(FIRST_TIME, TIMESTAMP, "Event time of its first event (UTC)", lineage=(event_time,)),
         column(
             LAST_TIME,
             TIMESTAMP,
             f"{last_time}; NULL where something did not come" if may_end_alone else last_time,
-            made_of=(event_time,),
+            lineage=(event_time,),
             nullable=may_end_alone,
         ),
     ]
@@ -206,7 +206,7 @@ def _of_event(field: pa.Field, which: str, *, may_lack: bool = False) -> pa.Fiel
         field.type,
         f"Of its {which.rstrip('_')} event: {meaning_of(field) or field.name}",
         unit=unit_of(field),
-        made_of=made_of(field) or (field.name,),
+        lineage=lineage_of(field) or (field.name,),
         nullable=field.nullable or may_lack,
     )
 
@@ -216,7 +216,7 @@ def _checked(events: pa.Schema, key: Sequence[str], event_time: str) -> pa.Schem
     return pa.schema(
         [
             *passed_on(pa.schema([events.field(name) for name in key])),
-            required(HOUR_START, TIMESTAMP, hour, made_of=(event_time,)),
-            required(EVENTS, pa.int64(), number, made_of=(event_time,)),
+            required(HOUR_START, TIMESTAMP, hour, lineage=(event_time,)),
+            required(EVENTS, pa.int64(), number, lineage=(event_time,)),
         ]
     )

@@ -11,25 +11,25 @@ _BOTH = ("timestamp", "value")
 
 ANOMALY_PREDICTION = pa.schema(
     [
-        required("key", pa.string(), "Series of the value", made_of="key"),
-        required("event_time", TIMESTAMP, "When the value was measured (UTC)", made_of="timestamp"),
-        required("value", pa.float64(), "The value", unit="in the series' own unit", made_of="value"),
+        required("key", pa.string(), "Series of the value", lineage="key"),
+        required("event_time", TIMESTAMP, "When the value was measured (UTC)", lineage="timestamp"),
+        required("value", pa.float64(), "The value", unit="in the series' own unit", lineage="value"),
         column(
-            "expected", pa.float64(), "Value that the model expected; NULL until it has learned enough", made_of=_BOTH
+            "expected", pa.float64(), "Value that the model expected; NULL until it has learned enough", lineage=_BOTH
         ),
-        required("score", pa.float64(), "Anomaly score, from 0 (as expected) to 1", made_of=_BOTH),
-        required("label", pa.string(), "anomalous above the threshold, else normal", made_of=_BOTH),
+        required("score", pa.float64(), "Anomaly score, from 0 (as expected) to 1", lineage=_BOTH),
+        required("label", pa.string(), "anomalous above the threshold, else normal", lineage=_BOTH),
         column(
             "previous_label",
             pa.string(),
             "Label of the series' previous row in this table; NULL for the first row, and after the model has retired",
-            made_of=_BOTH,
+            lineage=_BOTH,
         ),
         required(
             "events_learned",
             pa.int64(),
             "Number of values that the predicting model had learned (with `complete_window`, its own window included)",
-            made_of=_BOTH,
+            lineage=_BOTH,
         ),
     ]
 )
@@ -37,19 +37,19 @@ ANOMALY_PREDICTION = pa.schema(
 LATEST_PREDICTION = pa.schema(
     [
         *map(ANOMALY_PREDICTION.field, ("key", "event_time", "value", "expected")),
-        column("low", pa.float64(), "Lower end of the usual values", made_of=_BOTH),
-        column("high", pa.float64(), "Upper end of the usual values", made_of=_BOTH),
+        column("low", pa.float64(), "Lower end of the usual values", lineage=_BOTH),
+        column("high", pa.float64(), "Upper end of the usual values", lineage=_BOTH),
         *map(ANOMALY_PREDICTION.field, ("score", "label", "events_learned")),
     ]
 )
 
 RETIRED_MODEL = pa.schema(
     [
-        required("key", pa.string(), "Series of the model", made_of="key"),
-        required("events_learned", pa.int64(), "Number of values that it had learned", made_of="timestamp"),
-        required("last_event_time", TIMESTAMP, "When the last of them was measured (UTC)", made_of="timestamp"),
+        required("key", pa.string(), "Series of the model", lineage="key"),
+        required("events_learned", pa.int64(), "Number of values that it had learned", lineage="timestamp"),
+        required("last_event_time", TIMESTAMP, "When the last of them was measured (UTC)", lineage="timestamp"),
         required(
-            "retired_at", TIMESTAMP, "When it retired (UTC), in the time that `timeout_in` selects", made_of="timestamp"
+            "retired_at", TIMESTAMP, "When it retired (UTC), in the time that `timeout_in` selects", lineage="timestamp"
         ),
     ]
 )

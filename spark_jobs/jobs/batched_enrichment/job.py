@@ -162,7 +162,7 @@ BATCHED_ENRICHMENT = JobTemplate(NAME, BatchedEnrichmentParameters, build)
 def enriched_schema(stream: Stream, time: str) -> pa.Schema:
     """Return the columns of the main table: the event's, the service's answer as JSON, and the key of its batch."""
     enrichment = column(
-        _ENRICHED, pa.string(), "The service's answer for the event, as JSON", made_of=stream.schema.names
+        _ENRICHED, pa.string(), "The service's answer for the event, as JSON", lineage=stream.schema.names
     )
     return pa.schema([*passed_on(stream.schema_by(time)), enrichment, _batch_key(stream)])
 
@@ -173,12 +173,12 @@ def dead_letter_schema(stream: Stream, time: str) -> pa.Schema:
 
 
 def _shard(id_columns: Sequence[str]) -> pa.Field:
-    return required(SHARD, pa.int64(), "Part of the stream that it is buffered with", made_of=id_columns)
+    return required(SHARD, pa.int64(), "Part of the stream that it is buffered with", lineage=id_columns)
 
 
 def _batch_key(stream: Stream) -> pa.Field:
     meaning = "Key of the event's batch: SHA-256 in hexadecimal"
-    return column(_KEY, pa.string(), meaning, made_of=stream.event_id or stream.schema.names)
+    return column(_KEY, pa.string(), meaning, lineage=stream.event_id or stream.schema.names)
 
 
 def enrich(

@@ -39,12 +39,12 @@ POINT = pa.schema([TELEMETRY.schema.field(name) for name in ("vehicle_id", "time
 
 FLEET_WARNING = pa.schema(
     [
-        required("vehicle_id", pa.string(), "The vehicle", made_of="vehicle_id"),
-        required("time", TIMESTAMP, "Event time of the point at which it began, or ended (UTC)", made_of="time"),
-        required("warning", pa.string(), "LOW_FUEL, ENGINE_TOO_HOT or IN_GEOFENCE", made_of=_READINGS),
-        required("change", pa.string(), "BEGAN, or ENDED", made_of=(*_READINGS, "time")),
-        column("geofence", pa.string(), "Name of the geofence; NULL of other warnings", made_of="latitude longitude"),
-        required("began_at", TIMESTAMP, "When it began (UTC)", made_of=(*_READINGS, "time")),
+        required("vehicle_id", pa.string(), "The vehicle", lineage="vehicle_id"),
+        required("time", TIMESTAMP, "Event time of the point at which it began, or ended (UTC)", lineage="time"),
+        required("warning", pa.string(), "LOW_FUEL, ENGINE_TOO_HOT or IN_GEOFENCE", lineage=_READINGS),
+        required("change", pa.string(), "BEGAN, or ENDED", lineage=(*_READINGS, "time")),
+        column("geofence", pa.string(), "Name of the geofence; NULL of other warnings", lineage="latitude longitude"),
+        required("began_at", TIMESTAMP, "When it began (UTC)", lineage=(*_READINGS, "time")),
         *passed_on(pa.schema([TELEMETRY.schema.field(name) for name in _READINGS])),
     ]
 )

@@ -42,7 +42,7 @@ RIDE = pa.schema(
             "station_id",
             pa.string(),
             "Weather station nearest to its start; empty if none is near, or the place is unknown",
-            made_of="start_latitude start_longitude",
+            lineage="start_latitude start_longitude",
         ),
         *passed_on(pa.schema([RIDE_SUMMARY.field(name) for name in _OF_A_RIDE])),
     ]

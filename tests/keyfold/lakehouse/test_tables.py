@@ -16,7 +16,7 @@ from keyfold.stream import INGESTED_AT, TIMESTAMP, Stream
 
 TRIPS = pa.schema(
     [
-        required("bus", pa.string(), "The bus: 'its' \"name\" | or number", made_of="vehicle"),
+        required("bus", pa.string(), "The bus: 'its' \"name\" | or number", lineage="vehicle"),
         column("speed", pa.float64(), "Mean speed; NULL for a trip of one moment", unit="km/h"),
         pa.field("note", pa.list_(pa.string())),
     ]

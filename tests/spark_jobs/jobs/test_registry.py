@@ -3,7 +3,7 @@
 import pytest
 
 import spark_jobs.jobs
-from keyfold.columns import describe, made_of
+from keyfold.columns import describe, lineage_of
 from keyfold.discovery import declarations, import_modules
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.job.template import JobTemplate
@@ -43,13 +43,13 @@ def test_every_table_says_what_its_columns_mean_and_of_what_they_are_made(job, t
     known = {name for one in job.all_inputs.values() for name in one.stream.event_schema.names}
     for field in table.schema:
         assert describe(field), field.name
-        assert set(made_of(field)) <= known, field.name
+        assert set(lineage_of(field)) <= known, field.name
     if table.name != job.name:
         assert table.description
 
 
 def test_every_column_of_a_table_is_made_of_something_but_for_what_no_stream_knows():
-    told = {(table.name, field.name) for job, table in _TABLES for field in table.schema if not made_of(field)}
+    told = {(table.name, field.name) for job, table in _TABLES for field in table.schema if not lineage_of(field)}
     late = {
         (table.name, field.name) for job, table in _TABLES if table.name == job.late_table for field in table.schema
     }

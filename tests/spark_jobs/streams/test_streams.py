@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import spark_jobs.streams
-from keyfold.columns import column, describe, made_of
+from keyfold.columns import column, describe, lineage_of
 from keyfold.discovery import declarations, import_modules
 from keyfold.errors import KeyfoldError
 from keyfold.stream import INGESTED_AT, TIMESTAMP, Source, Stream
@@ -65,7 +65,7 @@ def test_every_stream_says_what_it_is_and_what_its_columns_mean(name):
     stream = STREAMS[name]
     assert stream.description
     assert all(describe(field) for field in stream.schema)
-    assert not any(made_of(field) for field in stream.schema)
+    assert not any(lineage_of(field) for field in stream.schema)
 
 
 def test_who_bought_is_private():

@@ -72,7 +72,7 @@ def test_late_events_are_the_stream_s_own_but_for_what_the_job_has_derived():
 
 def test_a_column_that_is_said_to_be_made_of_one_which_the_stream_lacks_is_refused():
     job = build_job(JOBS["vehicle_trips"])
-    wrong = pa.schema([*job.output, column("tip", pa.float64(), "Given", made_of="speed cash")])
+    wrong = pa.schema([*job.output, column("tip", pa.float64(), "Given", lineage="speed cash")])
     table = dataclasses.replace(job.tables[0], schema=wrong)
     with pytest.raises(KeyfoldError, match="column tip names the source cash, which stream telemetry does not have"):
         column_lineage(job, table)

@@ -16,7 +16,7 @@ ORDER = pa.schema([USER, required("ordered_at", TIME, "When")])
 PAYMENT = pa.schema([USER, required("paid_at", TIME, "When"), column("card", pa.string(), "By what card")])
 ORDERS = Stream("orders", ORDER, event_time="ordered_at")
 PAYMENTS = Stream("payments", PAYMENT, event_time="paid_at", private=("card",))
-OUTPUT = pa.schema([USER, column("last", pa.string(), "The last card", made_of="card")])
+OUTPUT = pa.schema([USER, column("last", pa.string(), "The last card", lineage="card")])
 
 
 def made(name, inputs):
