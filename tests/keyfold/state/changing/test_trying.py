@@ -8,6 +8,7 @@ from keyfold.lakehouse import create_table
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file
 from keyfold.state.changing.trying import redrive
+from keyfold.state.differences import comparing
 from keyfold.state.differences.comparing import compare_tables
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks, windows
 
@@ -19,7 +20,9 @@ def table_of(folder, *events):
     return folder
 
 
-def test_tables_are_compared_row_by_row_however_often_a_row_is_there(tmp_path):
+@pytest.mark.parametrize("bytes_a_pass", [1 << 20, 500])
+def test_tables_are_compared_row_by_row_however_often_a_row_is_there(tmp_path, monkeypatch, bytes_a_pass):
+    monkeypatch.setattr(comparing, "_BYTES_A_PASS", bytes_a_pass)
     before = table_of(tmp_path / "a", ("ann", 1), ("ann", 1), ("bob", 2), ("cat", 3))
     after = table_of(tmp_path / "b", ("ann", 1), ("bob", 5), ("cat", 3), ("dan", 4))
     found = compare_tables("clicks", before, after, ("user",))

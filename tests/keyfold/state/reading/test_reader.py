@@ -14,6 +14,7 @@ from keyfold.keyed.generation.run_mode import Replay
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
+from keyfold.state.differences import diff
 from keyfold.state.differences.diff import diff_states, diff_with_table
 from keyfold.state.reading.export import write_state
 from keyfold.state.reading.reader import read_state
@@ -88,8 +89,8 @@ def compared(before, after):
 
 def test_two_batches_differ_as_plain_python_says(made):
     lakehouse, (first, second, *_) = made
-    diff = diff_states(read_state(lakehouse, JOB, batch=0), read_state(lakehouse, JOB, batch=1))
-    expected, summary = compared(first, second), diff.summary()
+    found = diff_states(read_state(lakehouse, JOB, batch=0), read_state(lakehouse, JOB, batch=1))
+    expected, summary = compared(first, second), found.summary()
     counts = Counter(expected.values())
     assert (summary.added, summary.removed, summary.changed) == tuple(
         counts[one] for one in ("added", "removed", "changed")
@@ -97,7 +98,7 @@ def test_two_batches_differ_as_plain_python_says(made):
     assert summary.keys_before == first["user"].n_unique() == summary.removed + summary.changed + summary.unchanged
     assert summary.keys_after == second["user"].n_unique()
     assert not summary.is_equal
-    rows = diff.first_rows(100)
+    rows = found.first_rows(100)
     assert dict(rows.select("user", "change").rows()) == expected
     for user, before, after in rows.select("user", "before", "after").rows():
         for side, state in ((before, first), (after, second)):
@@ -119,6 +120,19 @@ def test_a_state_is_compared_with_a_table_in_the_columns_that_both_have(made, tm
         diff_with_table(read_state(lakehouse, JOB), lakehouse, str(tmp_path / "other.csv"))
     with pytest.raises(KeyfoldError, match="nowhere is neither a path nor a table"):
         diff_with_table(read_state(lakehouse, JOB), lakehouse, "nowhere")
+
+
+def test_large_states_are_compared_in_passes_with_the_same_result(made, tmp_path, monkeypatch):
+    lakehouse, states = made
+    write_state(read_state(lakehouse, JOB, batch=0), tmp_path / "first", "parquet")
+    expected = compared(states[-1], states[0])
+    monkeypatch.setattr(diff, "_BYTES_A_PASS", 300)
+    last = read_state(lakehouse, JOB)
+    assert last.bytes // 300 > 2
+    found = diff_with_table(last, lakehouse, str(tmp_path / "first"))
+    assert dict(found.first_rows(100).select("user", "change").rows()) == expected
+    counts, summary = Counter(expected.values()), found.summary()
+    assert (summary.added, summary.removed, summary.changed) == (counts["added"], counts["removed"], counts["changed"])
 
 
 def test_a_table_that_needs_another_reader_is_refused_and_not_read_without_its_deletions(made, tmp_path):
