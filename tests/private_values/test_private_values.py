@@ -17,7 +17,7 @@ from tests.private_values.story import NAMES, OPEN, PRIVATE, SUITE, sums_of
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
-TABLES = ("landing", "events", "quarantine", "ingest", "jobs")
+TABLES = ("landing", "events", "quarantine", "ingest", "jobs", "tables")
 """Folders of the home that hold rows on purpose, each with its journal and its state."""
 
 WEBHOOK_SECRET, TOKEN, KEY_OF_SPARK = "hook-4f1c77", "token-90aa12", "key-73c2be"

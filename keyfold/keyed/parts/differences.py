@@ -12,13 +12,6 @@ from keyfold.keyed.parts.manifest import Manifest, Part
 from keyfold.storage.place import Place
 
 
-def bytes_read(before: Manifest, after: Manifest, *, count: bool) -> int:
-    """Return about how many bytes of parts `differences` reads, without reading any."""
-    if count and not _has_a_row_per_key(before):
-        return before.size + after.size
-    return sum(part.size for part in _unshared(before, after))
-
-
 class Different(NamedTuple):
     """All rows of keys that may differ, without `SLOT`; and the number of keys in the same range that are equal."""
 

@@ -102,29 +102,6 @@ class Layers:
             yield first, end, source
 
 
-def state_frames(
-    manifest: Manifest, folder: Place, columns: Sequence[str] | None = None, slots: Slots | None = None
-) -> Iterator[pl.DataFrame]:
-    """Yield the rows of a partition, sorted by `SLOT`, in frames that have all rows of their keys.
-
-    Args:
-        manifest: the manifest of the partition.
-        folder: folder of the parts.
-        columns: columns to read; all by default.
-        slots: slots to read; all by default.
-
-    Raises:
-        Damaged: a part is missing or damaged.
-    """
-    layers = Layers(manifest, folder)
-    if slots is not None:
-        if (rows := layers.of(slots)) is not None:
-            yield rows if columns is None else rows.select(*columns, SLOT)
-        return
-    for begin, end in layers.ranges():
-        yield layers.between(begin, end, columns)
-
-
 def together(rows: pl.DataFrame | None, waiting: pl.DataFrame | None) -> pl.DataFrame | None:
     """Merge rows that do not wait and rows that do, sorted by slot; None if both are None."""
     if rows is None or waiting is None or not rows.height:

@@ -20,11 +20,6 @@ class MoveState(JobTool):
     )
     dry_run: DryRun = Field(False, description="Report what the change needs; change nothing.")
 
-    @property
-    def needs_spark(self) -> bool:
-        """Whether state is moved; a dry run needs no Spark."""
-        return not self.dry_run
-
     def act(self, work: Work) -> Outcome:
         """Plan or make the move."""
         (job,) = work.jobs

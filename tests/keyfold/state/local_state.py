@@ -2,8 +2,9 @@
 
 from keyfold.keyed.calling.slots import SLOT
 from keyfold.keyed.generation.manifests import files_of, read_manifests
-from keyfold.keyed.parts.folding import state_frames
+from keyfold.keyed.parts.folding import Layers
 from keyfold.keyed.parts.manifest import Manifest
+from keyfold.storage.place import Place
 
 
 def manifests_after(generation, batch):
@@ -18,3 +19,10 @@ def frames_of_state(generation, batch):
         for packed in manifests_after(generation, batch).values()
         for frame in state_frames(Manifest.unpack(packed), generation.parts)
     ]
+
+
+def state_frames(manifest: Manifest, folder: Place) -> Iterator[pl.DataFrame]:
+    """The rows of a partition, sorted by slot, in frames that have all rows of their keys."""
+    layers = Layers(manifest, folder)
+    for begin, end in layers.ranges():
+        yield layers.between(begin, end, None)

@@ -17,7 +17,6 @@ from polars.testing import assert_frame_equal
 from keyfold.errors import Damaged
 from keyfold.keyed.calling.slots import SLOT, slots_of
 from keyfold.keyed.job.step import DEADLINE, Waiting
-from keyfold.keyed.parts.folding import state_frames
 from keyfold.keyed.parts.manifest import NEVER, Manifest
 from keyfold.keyed.parts.part_rows import Sizes
 from keyfold.keyed.parts.partition_state import PartitionState
@@ -25,6 +24,7 @@ from keyfold.keyed.rows.codec import polars_schema
 from tests.damages import cut_short, delete, flip
 from tests.examples import examples
 from tests.keyfold.keyed.toy_jobs import TIME, windows
+from tests.keyfold.state.local_state import state_frames
 
 STATE = pa.schema([pa.field("user", pa.string(), nullable=False), ("seen", pa.int64()), (DEADLINE, TIME)])
 JOB = windows(state=STATE, key_groups=3)
