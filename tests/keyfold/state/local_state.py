@@ -1,5 +1,9 @@
 """The state of a generation as frames, read past the reader that is under test."""
 
+from collections.abc import Iterator
+
+import polars as pl
+
 from keyfold.keyed.calling.slots import SLOT
 from keyfold.keyed.generation.manifests import files_of, read_manifests
 from keyfold.keyed.parts.folding import Layers
