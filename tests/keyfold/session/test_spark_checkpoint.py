@@ -78,6 +78,8 @@ def checkpoints(session: SparkSession, tmp_path_factory):
     (source / "clicks.json").write_text("\n".join(map(json.dumps, rows)))
     own = session.newSession()
     own.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+    provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    own.conf.set("spark.sql.streaming.stateStore.providerClass", provider)
 
     def stream():
         clicks = own.readStream.schema("user string, at timestamp, n long").json(str(source))
