@@ -1,14 +1,10 @@
-"""Events in batches, as tests of all jobs bring them: cut anywhere, late, and replayed after a crash; and their rows."""
+"""Events in batches, as tests of all jobs bring them: cut anywhere, and late; and their rows."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from random import Random
 from typing import Any
 
-import polars as pl
 import pytest
-
-from keyfold import KeyedJob, TestHarness
 
 BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 """The watermark of a job that has seen nothing."""
@@ -30,27 +26,6 @@ def late_and_on_time(
             (late if one[time] <= watermark else on_time).append(one)
         watermark = max([watermark, *(one[time] - delay for one in batch)])
     return late, on_time, watermark
-
-
-def played_with_a_crash(
-    job: KeyedJob,
-    batches: Sequence[Sequence[Any]],
-    frame: Callable[[Sequence[Any]], pl.DataFrame],
-    crash: int,
-    random: Random,
-    after_batch: Callable[[TestHarness], None] = lambda _: None,
-) -> tuple[TestHarness, TestHarness]:
-    """Play batches, and play them where the state of one is lost and it is replayed, with rows in another order."""
-    unbroken, broken = TestHarness(job), TestHarness(job)
-    for number, batch in enumerate(batches):
-        if number == crash:
-            lost = TestHarness(job)
-            lost.state, lost.watermark = broken.state, broken.watermark
-            lost.batch(frame(batch))
-        unbroken.batch(frame(batch))
-        broken.batch(frame(random.sample(batch, len(batch))))
-        after_batch(broken)
-    return unbroken, broken
 
 
 def assert_close(

@@ -119,16 +119,6 @@ def sales_in_batches(draw):
     return [sales[a:b] for a, b in zip([0, *cuts], [*cuts, len(sales)], strict=True)]
 
 
-def numbered(sales, counters=None):
-    """Each item's sales in order of time and of all that they say, and the number of each, by plain Python."""
-    counters = defaultdict(int) if counters is None else counters
-    rows = []
-    for one in sorted(sales, key=order):
-        rows.append((*order(one), counters[one["item"]]))
-        counters[one["item"]] += 1
-    return sorted(rows)
-
-
 def order(one):
     """All that a sale says, by which it is sorted: what is missing is before what is there."""
     price, models = one.get("price"), one.get("models")
@@ -142,24 +132,6 @@ def found(harness):
 
 
 CUTS = st.lists(on_grid(60, 5).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
-
-
-@examples(120)
-@given(sales_in_batches(), on_grid(20, 5, 1), CUTS)
-def test_whatever_comes_late_numbers_are_unique_and_without_gaps_in_any_slices(batches, delay, cuts):
-    delay = timedelta(minutes=delay)
-    harness = play(
-        sales_index(watermark_delay=delay), [sales_frame(batch) for batch in batches], LONG_PAST_ALL, cuts=cuts
-    )
-    watermark, waiting, counters, expected = datetime(1, 1, 1, tzinfo=UTC), [], defaultdict(int), []
-    for batch in batches:
-        waiting += batch
-        watermark = max([watermark, *(one["time"] - delay for one in batch)])
-        expected += numbered([one for one in waiting if one["time"] <= watermark], counters)
-        waiting = [one for one in waiting if one["time"] > watermark]
-    expected += numbered(waiting, counters)
-    assert found(harness) == sorted(expected)
-    assert harness.written["late.event_index"].height == 0
 
 
 @pytest.mark.parametrize("kind", ["event_time", "processing_time"])
@@ -320,22 +292,4 @@ def test_windows_number_and_refuse_what_plain_python_does_in_any_slices(batches,
     assert sorted((row["window_start"], *order(row)) for row in late) == sorted(
         (start, *order(one)) for start, one in expected.late
     )
-    assert harness.state.is_empty()
-
-
-def test_every_sale_of_the_real_shop_has_the_numbers_in_its_windows_that_a_sort_gives_it(real_data):
-    database = retail(real_data)
-    job = sales_index(window="1h every 20m")
-    expected = database.sql(
-        "SELECT *, window_start + INTERVAL 1 HOUR AS window_end, row_number() OVER (PARTITION BY item, window_start "
-        "ORDER BY time, quantity, models NULLS FIRST, price, invoice, customer NULLS FIRST, country) - 1 AS event_index "
-        "FROM (SELECT *, unnest([time_bucket(INTERVAL 20 MINUTE, time) - n * INTERVAL 20 MINUTE for n in range(3)]) "
-        "AS window_start FROM sales)"
-    ).pl().cast(pl.Schema(polars_schema(job.output))).select(job.output.names)  # fmt: skip
-    days = retail_days(database)
-    harness = play(job, [*days[:1], pl.concat(days[1:])], datetime(2011, 12, 31, tzinfo=UTC))
-    table = harness.written["event_index"]
-    assert table.height == 3 * 209_029
-    order_of = ["item", "window_start", "event_index"]
-    assert table.sort(order_of).equals(expected.sort(order_of))
     assert harness.state.is_empty()

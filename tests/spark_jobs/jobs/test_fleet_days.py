@@ -16,9 +16,8 @@ from keyfold.testing import assert_same, merged, play
 from spark_jobs.jobs.fleet_days import FLEET_DAYS
 from tests.examples import examples
 from tests.on_a_grid import assert_nothing_is_due, many_of, moments
-from tests.spark_jobs.jobs.batches import in_batches, late_and_on_time
-from tests.spark_jobs.jobs.test_vehicle_trips import CUTS, tracks, trips, trips_job
-from tests.spark_jobs.jobs.test_vehicle_trips import LONG_PAST_ALL as AFTER_ALL_TRIPS
+from tests.spark_jobs.jobs.batches import in_batches
+from tests.spark_jobs.jobs.test_vehicle_trips import CUTS
 
 NOON = datetime(2026, 3, 28, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -123,25 +122,3 @@ def test_any_order_split_and_slices_within_the_delay_give_the_sums_of_each_day(d
     assert_nothing_is_due(harness)
     assert harness.state.is_empty()
     assert_same(job, harness, play_trips(job, [told[::-1]]))
-
-
-@examples(75)
-@given(TRIPS, CUTS)
-def test_no_trip_is_lost_however_late(drawn, cuts):
-    job, batches = days_job(watermark_delay="0s"), in_batches([trip(*one) for one in drawn], cuts)
-    harness = play_trips(job, batches)
-    late, on_time, _ = late_and_on_time(batches, "end_time", job.watermark_delay)
-    counted = sum(row["trips"] for row in table(harness, job).values())
-    assert counted + harness.written["late.fleet_days"]["trips"].sum() == len(drawn)
-    # What is behind the watermark is of an open day, or late.
-    assert len(on_time) <= counted <= len(on_time) + len(late)
-
-
-def test_the_days_of_a_fleet_add_up_to_its_trips():
-    driven = trips(play(trips_job(), [tracks(20, 6000, seed=1)], AFTER_ALL_TRIPS))
-    job = days_job()
-    found = table(
-        play_trips(job, [[{name: one[name] for name in trip(0, 0.0)} for one in driven]], AFTER_ALL_TRIPS), job
-    )
-    assert {key: {**row, "is_open": False} for key, row in days_of(driven, "UTC").items()} == found
-    assert len(found) > 30

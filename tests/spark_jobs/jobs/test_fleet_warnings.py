@@ -26,7 +26,7 @@ from tests.keyfold.state.job_histories import put
 from tests.lake import Lake
 from tests.on_a_grid import many_of, moments, on_grid
 from tests.spark_jobs.jobs import warning_oracle
-from tests.spark_jobs.jobs.batches import in_batches, late_and_on_time
+from tests.spark_jobs.jobs.batches import in_batches
 from tests.spark_jobs.jobs.test_vehicle_trips import CUTS, frame
 from tests.spark_jobs.jobs.test_vehicle_trips import point as telemetry_point
 
@@ -209,20 +209,6 @@ def test_any_order_within_the_delay_and_any_split_and_slices_give_the_warnings_o
     expected = pl.DataFrame(answer.warnings, schema=whole.written["fleet_warnings"].schema)
     assert_frame_equal(split.written["fleet_warnings"], expected, check_row_order=False, check_exact=True)
     assert (split.state.filter(pl.col("role") == "judged")["n_points"].sum() or 0) == answer.judged
-
-
-@examples(100)
-@given(DRAWN, CUTS, MINUTES, SLICES)
-def test_whatever_comes_late_is_told_and_not_judged_in_any_slices(fences, drawn, cuts, delay, slices):
-    job = warnings_job(geofences=fences, watermark_delay=delay * MINUTE)
-    runs = in_batches([point(*one[1:-1], vehicle=one[0]) for one in drawn], cuts)
-    late, on_time, watermark = late_and_on_time(runs, "time", job.watermark_delay)
-    harness = play_points(job, runs, end=None, cuts=slices)
-    assert harness.written["late.fleet_warnings"].height == len(late)
-    answer = warning_oracle.watch(on_time, watermark, FENCES, 0)
-    found = harness.written["fleet_warnings"]
-    expected = pl.DataFrame(answer.warnings, schema=found.schema)
-    assert_frame_equal(found, expected, check_row_order=False, check_exact=True)
 
 
 def test_points_are_inside_as_a_ray_counts_it():

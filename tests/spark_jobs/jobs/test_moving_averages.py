@@ -19,7 +19,7 @@ from spark_jobs.jobs.moving_averages import MOVING_AVERAGES
 from tests.examples import examples
 from tests.on_a_grid import many_of, moments, on_grid
 from tests.spark_jobs.jobs import moving_average_oracle
-from tests.spark_jobs.jobs.batches import assert_close, in_batches, late_and_on_time
+from tests.spark_jobs.jobs.batches import assert_close, in_batches
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_PAST_ALL = NOON + timedelta(days=300)
@@ -173,21 +173,6 @@ def test_any_order_within_the_delay_and_any_split_and_slices_give_the_rows_of_th
     same_latest(split)
 
 
-@examples(100)
-@given(READINGS, CUTS, SLICES, st.integers(1, 5), on_grid(12, 3, 1))
-def test_whatever_comes_late_is_told_and_nothing_is_lost_in_any_slices(drawn, cuts, slices, length, delay):
-    readings = [reading(hours, pressure, temp, station) for station, hours, pressure, temp, _ in drawn]
-    job = averages_job(n_readings=length, timeout="9h", watermark_delay=timedelta(hours=delay))
-    batches = in_batches(readings, cuts)
-    harness = play_readings(job, batches, cuts=slices)
-    late, on_time, _ = late_and_on_time(batches, "time", job.watermark_delay)
-    assert harness.written["late.moving_averages"].height == len(late)
-    answer = moving_average_oracle.move(on_time, LONG_PAST_ALL, length, length, timedelta(hours=9))
-    same_rows(averages(harness), answer.averages)
-    assert harness.state.height == 0
-    same_latest(harness)
-
-
 RUNS = st.lists(st.tuples(on_grid(60, 20), READINGS | st.just([])), min_size=1, max_size=8)
 
 
@@ -280,8 +265,7 @@ def duckdb_answer(real_data, length, timeout_hours):
         return pl.DataFrame(found.to_arrow_table())
 
 
-@pytest.mark.parametrize(("length", "timeout"), [(10, 24), (48, 1)])
-@pytest.mark.parametrize("readings_in_a_batch", [10_000_000, 217])
+@pytest.mark.parametrize(("length", "timeout", "readings_in_a_batch"), [(10, 24, 10_000_000), (48, 1, 217)])
 def test_real_weather_agrees_with_duckdb_in_one_batch_and_in_many(real_data, length, timeout, readings_in_a_batch):
     readings = real_readings(real_data)
     if readings_in_a_batch < readings.height:

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.testing import merged, play, restart
+from keyfold.testing import merged, play
 from spark_jobs.jobs.purchase_totals import PURCHASE, PURCHASE_TOTAL, PURCHASE_TOTALS
 from tests.examples import examples
 from tests.on_a_grid import assert_nothing_is_due, many_of, moments, on_grid
@@ -124,19 +123,6 @@ def test_by_event_time_every_order_split_and_slices_within_the_delay_give_one_ta
     assert latest(harness, job) == oracle.latest()
 
 
-@examples(100)
-@given(purchases_in_batches(), on_grid(30, 5, 1), st.sampled_from(["arrival", "event_time"]))
-def test_the_latest_totals_are_right_after_every_batch_whatever_comes_late(batches, delay, order):
-    job, oracle = totals_job(order=order, watermark_delay=timedelta(minutes=delay)), Totals()
-    harness = TestHarness(job)
-    for batch in batches:
-        oracle.add(batch)
-        harness.batch(sales_frame(batch).select(PURCHASE.names))
-        restart(harness)
-        assert latest(harness, job) == oracle.latest()
-        assert harness.written["late.purchase_totals"].height == 0
-
-
 EXPIRIES = on_grid(30, 5, 1).map(lambda minutes: timedelta(minutes=minutes))
 GAPS = st.lists(on_grid(30, 5), min_size=6, max_size=6)
 
@@ -196,8 +182,7 @@ def answer(days):
     return expected, oracle.latest()
 
 
-@BOTH
-@pytest.mark.parametrize("split", ["a batch a day", "one batch"])
+@pytest.mark.parametrize(("split", "order"), [("a batch a day", "arrival"), ("one batch", "event_time")])
 def test_every_purchase_of_the_real_shop_agrees_with_a_dictionary_of_sets(days, answer, order, split):
     batches = days if split == "a batch a day" else [pl.concat(days)]
     job, (expected, latest_expected) = totals_job(order=order), answer

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.testing import assert_same, play
+from keyfold.testing import play
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.ride_summaries import RIDE_POINT
 from tests.examples import examples
@@ -167,7 +167,8 @@ def rides_in_batches(draw):
     drawn = draw(many_of(st.tuples(st.sampled_from("abc"), moments(240, 10), STATUSES), 25))
     # Numbered in another order than they come in, so that ties are not in order already.
     points = [point(ride, at * 7 % 29, minutes, status) for at, (ride, minutes, status) in enumerate(drawn)]
-    cuts = sorted(draw(st.lists(st.integers(0, len(points)), max_size=5)))
+    one_by_one = st.just(list(range(len(points))))
+    cuts = sorted(draw(st.lists(st.integers(0, len(points)), max_size=5) | one_by_one))
     return [points[a:b] for a, b in zip([0, *cuts], [*cuts, len(points)], strict=True)]
 
 
@@ -181,32 +182,20 @@ def test_complete_gives_the_same_answer_in_any_order_split_and_slices(batches, c
 
 
 @examples(150)
-@given(rides_in_batches(), on_grid(120, 10, 1))
-def test_fast_agrees_with_a_state_machine_fed_the_same_batches(batches, delay):
+@given(rides_in_batches(), on_grid(120, 10, 1), CUTS)
+def test_fast_agrees_with_a_state_machine_fed_the_same_batches_in_any_slices(batches, delay, cuts):
     job = ride_job(close="fast", watermark_delay=timedelta(minutes=delay))
-    oracle = ride_oracle.Fast(TIMEOUT, CLOSED_FOR, timedelta(minutes=delay))
-    harness = TestHarness(job)
+    oracle = ride_oracle.Fast(TIMEOUT, CLOSED_FOR, job.watermark_delay)
+    before = datetime(1, 1, 1, tzinfo=UTC)
     for batch in batches:
-        before = harness.watermark
-        harness.batch(frame(batch))
-        oracle.batch(batch, before, harness.watermark)
-    assert_agree(harness, oracle.result())
-
-
-@examples(150)
-@given(rides_in_batches(), CLOSE, on_grid(60, 10, 1), CUTS, st.sampled_from(["1m", "20m", "2h", "1d"]))
-def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(runs, close, delay, cuts, closed_for):
-    job = ride_job(close=close, watermark_delay=timedelta(minutes=delay), closed_for=closed_for)
-    sliced, whole = play_rides(job, runs, end=None, cuts=cuts), play_rides(job, runs, end=None)
-    for harness in (sliced, whole):
-        # When points are summed up is no part of what a ride is.
-        harness.state = harness.state.group_by("ride_id").agg(pl.col("n_points").sum(), pl.col("closed_at").max())
-    assert_same(job, sliced, whole)
-    assert_same(job, play_rides(job, runs, cuts=cuts), play_rides(job, runs))
+        after = max([before, *(one["timestamp"] - job.watermark_delay for one in batch)])
+        oracle.batch(batch, before, after)
+        before = after
+    assert_agree(play_rides(job, batches, None, cuts), oracle.result())
 
 
 @examples(100)
-@given(rides_in_batches(), CLOSE, on_grid(60, 10), CUTS, st.lists(on_grid(40, 10), min_size=6, max_size=6))
+@given(rides_in_batches(), CLOSE, on_grid(60, 10), CUTS, st.lists(on_grid(40, 10), min_size=26, max_size=26))
 def test_in_processing_time_runs_in_any_slices_agree_with_a_state_machine_that_is_told_when_they_were(
     runs, close, delay, cuts, gaps
 ):
@@ -234,27 +223,6 @@ def test_real_rides_agree_with_the_state_machine(close, real_data):
     answer = ride_oracle.complete(points, end, TIMEOUT, CLOSED_FOR)
     assert len(answer.summaries) == 498
     assert_agree(harness, answer)
-
-
-@examples(100)
-@given(rides_in_batches(), CLOSE, on_grid(90, 10, 20))
-def test_points_that_come_one_by_one_to_many_that_wait_agree_with_a_state_machine(batches, close, delay):
-    points = list(chain(*batches))
-    delay = timedelta(minutes=delay)
-    oracle = ride_oracle.Fast(TIMEOUT, CLOSED_FOR, delay) if close == "fast" else None
-    job = ride_job(close=close, watermark_delay=delay if oracle else timedelta(days=30))
-    harness = TestHarness(job)
-    for one in points:
-        before = harness.watermark
-        harness.batch(frame([one]))
-        if oracle:
-            oracle.batch([one], before, harness.watermark)
-    if oracle:
-        assert_agree(harness, oracle.result())
-    else:
-        end = NOON + timedelta(minutes=200)
-        harness.batch(advance_to=end)
-        assert_agree(harness, ride_oracle.complete(points, end, TIMEOUT, CLOSED_FOR))
 
 
 def test_points_that_only_wait_are_added_to_their_ride_until_those_that_have_passed_are_summed_up():

@@ -5,7 +5,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -27,7 +26,7 @@ from tests.examples import examples
 from tests.keyfold.state.job_histories import put
 from tests.on_a_grid import assert_nothing_is_due, many_of, moments, on_grid
 from tests.spark_jobs.jobs import trip_oracle
-from tests.spark_jobs.jobs.batches import assert_close, in_batches, late_and_on_time
+from tests.spark_jobs.jobs.batches import assert_close, in_batches
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -245,21 +244,6 @@ def test_any_order_within_the_delay_and_any_split_and_slices_give_the_trips_of_t
 
 
 @examples(100)
-@given(POINTS, CUTS, SLICES, MINUTES)
-def test_whatever_comes_late_is_told_and_nothing_is_lost_in_any_slices(drawn, cuts, slices, delay):
-    points = [point(*one[1:-1], vehicle=one[0]) for one in drawn]
-    job = trips_job(watermark_delay=delay * MINUTE)
-    batches = in_batches(points, cuts)
-    harness = play_points(job, batches, cuts=slices)
-    late, on_time, _ = late_and_on_time(batches, "time", job.watermark_delay)
-    assert harness.written["late.vehicle_trips"].height == len(late)
-    answer = trip_oracle.follow(on_time, LONG_PAST_ALL, 3.0, 5 * MINUTE, 30 * MINUTE)
-    same_rows(trips(harness), answer.trips)
-    same_rows(stops(harness), answer.stops)
-    assert harness.state.height == 0
-
-
-@examples(100)
 @given(POINTS, CUTS, MINUTES, MINUTES, on_grid(40, 5), SLICES, st.lists(on_grid(25, 5), min_size=7, max_size=7))
 def test_in_processing_time_runs_in_any_slices_give_the_trips_of_the_definition(
     drawn, cuts, stop_after, silence, delay, slices, gaps
@@ -285,46 +269,6 @@ def same_rows(rows, expected):
         return row["vehicle_id"], row["start_time"], row["end_time"], row["n_points"], *place
 
     assert_close(rows, expected, order, rel=1e-7, abs=1e-3)
-
-
-def tracks(vehicles, points, seed):
-    """Vehicles that drive, pause, park and fall silent, a point some ten seconds; fuel burns, is filled, goes unread."""
-    chance = np.random.default_rng(seed)
-    frames = []
-    for vehicle in range(vehicles):
-        driving = np.repeat(chance.random(points // 40 + 1) < 0.6, 40)[:points]
-        speed = np.where(driving, chance.uniform(0, 90, points), chance.uniform(0, 2.5, points))
-        seconds = np.cumsum(chance.integers(1, 20, points) + (chance.random(points) < 0.003) * 3_000)
-        metres = np.cumsum(speed / 3.6 * 10)
-        fuel = 60 - np.cumsum(speed) * 2e-4 % 50
-        frames.append(
-            pl.DataFrame(
-                {
-                    "vehicle_id": f"truck-{vehicle}",
-                    "time": pl.Series(seconds * 1_000_000).cast(pl.Duration("us")) + NOON,
-                    "latitude": 48 + metres / 111_000 * 0.6,
-                    "longitude": 11 + metres / 111_000 * 0.5,
-                    "speed": speed,
-                    "fuel_level": pl.Series(fuel).set(pl.Series(chance.random(points) < 0.3), None),
-                    "acceleration": pl.Series(chance.normal(0, 2, points)).set(pl.Series(~driving), None),
-                    "bearing": chance.uniform(0, 360, points),
-                    "engine_temperature": pl.Series(chance.normal(90, 5, points)).set(pl.Series(~driving), None),
-                }
-            ).select(TELEMETRY.schema.names)
-        )
-    return pl.concat(frames)
-
-
-def test_a_fleet_of_drives_agrees_with_the_state_machine_in_small_shuffled_batches():
-    fleet = tracks(20, 1000, seed=1)
-    shift = pl.Series(np.random.default_rng(2).uniform(0, 599, fleet.height) * 1e6).cast(pl.Duration("us"))
-    arriving = fleet.with_columns(arrival=pl.col("time") + shift).sort("arrival").drop("arrival")
-    harness = play_points(trips_job(), arriving.iter_slices(1500))
-    answer = trip_oracle.follow(fleet.to_dicts(), LONG_PAST_ALL, 3.0, 5 * MINUTE, 30 * MINUTE)
-    assert len(answer.trips) > 100
-    assert {trip["reason"] for trip in answer.trips} == {"STOPPED", "FELL_SILENT"}
-    same_rows(trips(harness), answer.trips)
-    same_rows(stops(harness), answer.stops)
 
 
 NEW_IN_EVENTS = ("acceleration", "bearing", "engine_temperature")

@@ -19,6 +19,11 @@ from tests.folders import empty_folder
 _, INGEST = stream_assets(METRICS, group="metrics")
 
 
+@pytest.fixture
+def spark(without_spark: Runners) -> Runners:
+    return without_spark
+
+
 def metric(number: int) -> str:
     return json.dumps({"timestamp": "2026-01-01T00:00:00Z", "value": number}) + "\n"
 

@@ -290,7 +290,7 @@ def test_a_stream_that_joins_a_landing_starts_a_run_for_files_that_the_others_ha
     assert "no new files" in str(tick(instance, lakehouse, stream=rides))
 
 
-def test_new_files_start_one_run_and_are_reported_on_the_landing_asset(spark, instance, lakehouse):
+def test_new_files_start_one_run_and_are_reported_on_the_landing_asset(instance, lakehouse):
     land(lakehouse, "a.ndjson", "b.ndjson")
     told = tick(instance, lakehouse)
     assert isinstance(told, dg.SensorResult)
@@ -298,7 +298,7 @@ def test_new_files_start_one_run_and_are_reported_on_the_landing_asset(spark, in
     assert request.run_key is None
     assert event.asset_key == dg.AssetKey("ride_points_landing")
     assert event.metadata["new_files"].value == 2
-    ingest(lakehouse, RIDE_POINTS, runners=spark)
+    ingest(lakehouse, RIDE_POINTS, runners=no_spark(1))
     assert "no new files" in str(tick(instance, lakehouse, cursor=told.cursor))
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.testing import assert_same, play, restart
+from keyfold.testing import assert_same, play
 from spark_jobs.jobs.anomaly_predictions.job import ANOMALY_PREDICTIONS, AnomalyPredictionParameters
 from spark_jobs.jobs.anomaly_predictions.models import MODELS
 from spark_jobs.jobs.anomaly_predictions.step import AnomalyStep
@@ -22,7 +22,7 @@ from tests.examples import examples
 from tests.on_a_grid import assert_nothing_is_due, many_of, moments, on_grid
 from tests.spark_jobs.jobs.anomaly_predictions import anomaly_oracle
 from tests.spark_jobs.jobs.anomaly_predictions.anomaly_oracle import Settings
-from tests.spark_jobs.jobs.batches import late_and_on_time, played_with_a_crash
+from tests.spark_jobs.jobs.batches import late_and_on_time
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_PAST_ALL = NOON + timedelta(days=400)
@@ -233,17 +233,6 @@ def test_events_that_are_late_are_told_and_the_others_give_what_the_definition_s
     assert_agree(harness, anomaly_oracle.answer(on_time, watermark, definition))
 
 
-@examples(60)
-@given(readings_in_batches(), st.sampled_from(list(MODELS)), definitions)
-def test_of_every_model_any_split_gives_the_same_bits(batches, model, definition):
-    job = job_of(definition, watermark_delay="30d", model=model)
-    at_once, parted = play_readings(job, [list(chain(*batches))]), play_readings(job, batches)
-    assert predictions(parted).equals(predictions(at_once))
-    assert latest(parted).equals(latest(at_once))
-    gone = [each.written["retired_models"].sort("key", "retired_at") for each in (parted, at_once)]
-    assert gone[0].equals(gone[1])
-
-
 CUTS = st.lists(
     (on_grid(300, 30) | on_grid(9000, 180)).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6
 )
@@ -254,19 +243,6 @@ CUTS = st.lists(
 def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(runs, model, definition, delay, cuts):
     job = job_of(definition, model=model, watermark_delay=timedelta(minutes=delay))
     assert_same(job, play_readings(job, runs, end=None, cuts=cuts), play_readings(job, runs, end=None))
-
-
-@examples(60)
-@given(readings_in_batches(), st.sampled_from(list(MODELS)), definitions, st.integers(0, 5), st.randoms())
-def test_a_batch_that_is_replayed_after_a_crash_gives_the_same_state_and_rows(
-    batches, model, definition, crash, random
-):
-    job = job_of(definition, model=model)
-    unbroken, broken = played_with_a_crash(job, batches, frame, crash, random, after_batch=restart)
-    order = ["role", "key", "timestamp", "value"]
-    assert unbroken.state.sort(order).equals(broken.state.sort(order))
-    for table in TABLES:
-        assert unbroken.written[table].equals(broken.written[table])
 
 
 SERIES = (
@@ -293,8 +269,8 @@ def real_readings(real_data):
     return real_series(real_data, SERIES)
 
 
-@EVERY_WAY
-@pytest.mark.parametrize("size", [10**9, 500])
+# In two ways in batches, in one at once; any split is the same by the definition above.
+@pytest.mark.parametrize(("way", "size"), [("every_event", 500), ("every_interval", 10**9), ("complete_window", 500)])
 def test_real_series_are_scored_as_by_the_recursion_in_plain_python(way, size, real_readings):
     batches = [real_readings[start : start + size] for start in range(0, len(real_readings), size)]
     end = max(event["timestamp"] for event in real_readings) + timedelta(days=2)

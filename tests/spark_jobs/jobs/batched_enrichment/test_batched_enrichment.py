@@ -11,7 +11,6 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from polars.testing import assert_frame_equal
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
@@ -21,7 +20,7 @@ from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.rows.hashing import PartOf
 from keyfold.keyed.rows.response_cache import ResponsesInFiles, ResponsesInMemory
-from keyfold.testing import accounted_for, play, restart
+from keyfold.testing import accounted_for, restart
 from spark_jobs.jobs.batched_enrichment.job import (
     BATCHED_ENRICHMENT,
     DEAD_LETTERS,
@@ -302,18 +301,6 @@ def test_a_crash_between_two_calls_keeps_what_was_answered_and_asks_the_rest(tmp
 
 
 CUTS = st.lists(MINUTES.map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=5)
-
-
-@examples(75)
-@given(points_in_batches(), CUTS)
-def test_a_run_in_any_slices_of_event_time_says_the_same_of_the_same_events(runs, cuts):
-    job = job_with(Service(), **SMALL)
-    frames, end = [frame(run, job) for run in runs], NOON + timedelta(days=1)
-    sliced, whole = play(job, frames, end, cuts=cuts), play(job, frames, end)
-    for table in (NAME, DEAD_LETTERS):
-        # Which events share a call goes by when a buffer is full or due.
-        rows, expected = (one.written[table].drop("idempotency_key") for one in (sliced, whole))
-        assert_frame_equal(rows, expected, check_row_order=False)
 
 
 @pytest.mark.parametrize("name", list(STREAMS))

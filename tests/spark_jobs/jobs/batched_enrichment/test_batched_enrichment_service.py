@@ -188,7 +188,7 @@ def test_real_ride_points_are_enriched_each_once(real_data):
     assert stats["events"] == 25_545
 
 
-def test_on_spark_ten_thousand_events_take_at_most_twenty_four_calls_crash_or_not(spark, lakehouse, monkeypatch):
+def test_in_runs_ten_thousand_events_take_at_most_twenty_four_calls_crash_or_not(without_spark, lakehouse, monkeypatch):
     events = points(10_000)
     lakehouse.events("ride_points").parent.mkdir(parents=True)
     for part in events.iter_slices(5_000):
@@ -204,11 +204,11 @@ def test_on_spark_ten_thousand_events_take_at_most_twenty_four_calls_crash_or_no
         with monkeypatch.context() as patch:
             patch.setattr(fail_points, "act", die)
             with pytest.raises(KeyfoldError, match="power cut"):
-                run_job(lakehouse, job, Incremental(advance_to=end), runners=spark)
+                run_job(lakehouse, job, Incremental(advance_to=end), runners=without_spark)
         lost = demo.stats()
         assert lost["calls"] >= 16
 
-        ran = run_job(lakehouse, job, Incremental(advance_to=end), runners=spark)
+        ran = run_job(lakehouse, job, Incremental(advance_to=end), runners=without_spark)
         stats = demo.stats()
         first = pl.read_delta(str(lakehouse.table(NAME))).sort("point_idx")
         assert (ran.counts.events, ran.counts.rows[NAME], ran.counts.rows[DEAD_LETTERS]) == (10_000, 10_000, 0)
@@ -217,7 +217,7 @@ def test_on_spark_ten_thousand_events_take_at_most_twenty_four_calls_crash_or_no
         assert stats["calls"] == first["idempotency_key"].n_unique() <= 20 + 4
         assert (stats["repeated_calls"], stats["events"]) == (0, 10_000)
 
-        again = run_job(lakehouse, job, runners=spark)
+        again = run_job(lakehouse, job, runners=without_spark)
         assert again.counts.rows[NAME] == 0
         assert demo.stats() == stats
         balance = check_conservation(lakehouse, job)
@@ -225,7 +225,7 @@ def test_on_spark_ten_thousand_events_take_at_most_twenty_four_calls_crash_or_no
 
         # From the start, file by file: events came in order of time, so the same batches come with the same keys.
         options = RunOptions(max_bytes_per_batch=1)
-        afresh = run_job(lakehouse, job, FullRefresh(advance_to=end), options=options, runners=spark)
+        afresh = run_job(lakehouse, job, FullRefresh(advance_to=end), options=options, runners=without_spark)
         assert len(afresh.batch_seconds) == 2
         assert pl.read_delta(str(lakehouse.table(NAME))).sort("point_idx").equals(first)
         assert demo.stats()["calls"] == 2 * stats["calls"]

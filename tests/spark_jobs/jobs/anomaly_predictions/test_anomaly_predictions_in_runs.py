@@ -4,7 +4,6 @@ import os
 from datetime import timedelta
 
 import polars as pl
-import pytest
 
 from keyfold.ingestion import ingest
 from keyfold.keyed.generation.run_mode import Incremental
@@ -22,9 +21,7 @@ from tests.spark_jobs.jobs.anomaly_predictions.test_anomaly_predictions import (
 )
 
 
-# In `make test` the demo runs every job on Spark, and `test_anomaly_predictions.py` has these series without it.
-@pytest.mark.slow
-def test_real_series_over_restarts_give_what_the_definition_says(spark, new_home, tmp_path, real_data):
+def test_real_series_over_restarts_give_what_the_definition_says(without_spark, new_home, tmp_path, real_data):
     readings = real_series(real_data, SERIES[:2])
     end = max(reading["timestamp"] for reading in readings) + timedelta(days=31)
     definition = Settings(learn="every_interval", period=timedelta(hours=6), min_events=30)
@@ -35,8 +32,8 @@ def test_real_series_over_restarts_give_what_the_definition_says(spark, new_home
         lakehouse = new_home(name)
         for number, part in enumerate(parts):
             land(tmp_path / f"landing-{name}", number, part)
-            ingest(lakehouse, METRICS, tmp_path / f"landing-{name}", runners=spark)
-            run_job(lakehouse, job, Incremental(advance_to=end if part is parts[-1] else None), runners=spark)
+            ingest(lakehouse, METRICS, tmp_path / f"landing-{name}", runners=without_spark)
+            run_job(lakehouse, job, Incremental(advance_to=end if part is parts[-1] else None), runners=without_spark)
             assert check_conservation(lakehouse, job).balanced
         tables = {table: pl.read_delta(str(lakehouse.table(table))) for table in job_tables(job)}
         assert_rows_agree(in_order(tables["anomaly_predictions"]), answer.output)
