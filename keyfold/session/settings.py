@@ -33,8 +33,6 @@ _DEFAULTS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
     # No limit: with one, Spark measures every column after every row, which costs as much as writing the row.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
-    # Spark starts a second worker daemon for jobs without a SQL plan if this is set for the others, as it is by default.
-    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     # Hadoop ignores the process's umask and sets the modes of files itself.
     "spark.hadoop.fs.permissions.umask-mode": "077",
     # Otherwise Spark creates a folder spark-warehouse in the working directory.

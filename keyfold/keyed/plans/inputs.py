@@ -229,17 +229,19 @@ def wait_for_news(
 def _has_news(table: Place, position: Position) -> bool:
     # Only looks for the next log entry: planning checks that the table is still the same and its log has no gap.
     # A table that was read aside has other versions at its address; the next plan's position is in its own log.
-    known = _OWN.get((table, position))
+    read, known = _OWN.get(table, (None, None))
+    known = known if read == position else None
     if known is None and has_version(table, position.version + 1):
         try:
-            known = _OWN[table, position] = check_position(table, position)
+            known = check_position(table, position)
+            _OWN[table] = position, known
         except Damaged:
             return True  # the plan says why
     return known is not None and has_version(table, known.version + 1)
 
 
-_OWN: dict[tuple[Place, Position], Position] = {}
-"""Positions in the logs of tables, by the position that was read."""
+_OWN: dict[Place, tuple[Position, Position]] = {}
+"""The position up to which a table was read, and the position in its own log that this is."""
 
 
 def _until_next_reason(done: KeyedDone | None, last: LastPlanned) -> timedelta:

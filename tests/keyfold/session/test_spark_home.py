@@ -1,4 +1,4 @@
-"""The Spark home of local sessions: Spark's Python processes import the installed pyspark, and share one daemon."""
+"""The Spark home of local sessions: Spark's Python processes import the installed pyspark."""
 
 import os
 from pathlib import Path
@@ -33,19 +33,11 @@ def test_only_local_sessions_without_a_home_of_the_user_s_get_it(monkeypatch, tm
 
 
 @pytest.mark.one_machine
-def test_workers_import_the_installed_pyspark_and_share_one_daemon(spark):
-    def look(_):
-        import pyspark  # noqa: PLC0415 - in the worker
+def test_workers_import_the_installed_pyspark(spark):
+    assert spark.spark.map(where_pyspark_is, [0]) == [pyspark.__file__]
 
-        yield pyspark.__file__, os.getppid()
 
-    def look_by_table(batches):
-        import pyarrow as pa  # noqa: PLC0415 - in the worker
+def where_pyspark_is(_: int) -> str:
+    import pyspark  # noqa: PLC0415 - in the worker
 
-        ((file, parent),) = look(batches)
-        yield pa.RecordBatch.from_pylist([{"file": file, "parent": parent}])
-
-    (of_job,) = spark.session.sparkContext.parallelize([0], 1).mapPartitions(look).collect()
-    (of_plan,) = spark.session.range(1).coalesce(1).mapInArrow(look_by_table, "file string, parent long").collect()
-    assert of_job[0] == pyspark.__file__
-    assert tuple(of_plan) == of_job
+    return pyspark.__file__
