@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from keyfold.errors import Damaged, KeyfoldError, Misconfigured, NotFound, error_in
-from keyfold.storage.place import Place, to_place
+from keyfold.storage.place import Place, local_path, to_place
 
 LARGEST_DESCRIPTION = 64 << 20
 """Most bytes of a file that describes batches, operators or a snapshot: Spark reads it whole."""
@@ -47,20 +47,21 @@ def view_of(spark: SparkSession, checkpoint: Place | str) -> "TemporaryDirectory
         raise NotFound(f"{checkpoint} is no checkpoint of a Spark query, or one that has finished no batch yet")
     if not (place / "state").is_dir():
         raise NotFound(f"checkpoint {checkpoint} holds no state: its query keeps none")
-    if is_shared and (not isinstance(place, Path) or quote(str(place.resolve())) != str(place.resolve())):
+    local = local_path(place)
+    if is_shared and (local is None or quote(str(local.resolve())) != str(local.resolve())):
         raise Misconfigured(
             f"Spark's workers cannot read the state in {checkpoint}: on a cluster it must be in a folder that all see, whose "
             "path is of letters, digits and -._~ alone; copy it there"
         )
-    view = TemporaryDirectory(prefix=".keyfold-view-", dir=place.resolve().parent if is_shared else None)  # type: ignore[union-attr]
+    view = TemporaryDirectory(prefix=".keyfold-view-", dir=local.resolve().parent if local and is_shared else None)
     root = Path(view.name)
-    if not isinstance(place, Path):
+    if local is None:
         for file in place.rglob("*"):
             copy = root / "copy" / str(file.relative_to(place))
             if not file.is_dir() and copy.resolve().is_relative_to(root.resolve()):
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 copy.write_bytes(file.read_bytes())
-    source = place.resolve() if isinstance(place, Path) else root / "copy"
+    source = local.resolve() if local else root / "copy"
     check_checkpoint_is_harmless(source)
     for entry in source.iterdir():
         if entry.name != "state":

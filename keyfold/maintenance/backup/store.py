@@ -13,12 +13,11 @@ import re
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, NamedTuple
 
 from keyfold.errors import Damaged, IncompatibleState, NotFound
 from keyfold.lakehouse.files import files_below, new_file, open_for_reading, sweep, sync_folder, write_once
-from keyfold.storage.place import Place, stays_below
+from keyfold.storage.place import Place, local_path, stays_below
 
 _FORMAT = 1
 _AT_ONCE = 4 << 20
@@ -129,7 +128,7 @@ class BackupStore:
             KeyfoldError: the content is gone, or damaged, which is noticed after the last piece.
         """
         digest, where = hashlib.blake2b(digest_size=32), self._content / one.digest
-        if isinstance(where, Path) and where.is_symlink():
+        if (local := local_path(where)) is not None and local.is_symlink():
             raise Damaged(
                 f"{where}, the content of {one.path}, is a link, which Keyfold never writes; restore another backup"
             )

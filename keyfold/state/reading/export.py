@@ -6,7 +6,6 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import polars as pl
@@ -20,7 +19,7 @@ from keyfold.lakehouse.files import new_file, sync_folder
 from keyfold.lakehouse.paths import create_table, is_table
 from keyfold.state.reading.state_rows import RowSource
 from keyfold.state.rows.lines import LineFormat, json_lines
-from keyfold.storage.place import Place, as_source, to_place
+from keyfold.storage.place import Place, as_source, local_path, to_place
 
 Format = Literal["jsonl", "parquet", "delta", "keyed-json"]
 
@@ -64,22 +63,23 @@ def write_state(rows: RowSource, to: Place | str, style: Format) -> Export:
         >>> write_state(read_state(lakehouse, "purchase_totals"), "totals", "keyed-json")  # doctest: +SKIP
     """
     place = to_place(to)
-    target = place.expanduser().resolve() if isinstance(place, Path) else place
+    local = local_path(place)
+    target = place if local is None else local.expanduser().resolve()
     if style == "delta":
         return _write_table(rows, target)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise Misconfigured(f"{target} exists already: name a new folder, or an empty one")
-    if not isinstance(target, Path):
+    if (folder := local_path(target)) is None:
         return _export(target, style, list(_files(rows, target, style)))
     # Beside the target: a rename is atomic only within a file system.
-    staged = target.with_name(f".{target.name}.{uuid.uuid4().hex}.partial")
+    staged = folder.with_name(f".{target.name}.{uuid.uuid4().hex}.partial")
     staged.mkdir(parents=True)
     try:
         written = list(_files(rows, staged, style))
-        if target.exists():
-            target.rmdir()
-        os.replace(staged, target)
-        sync_folder(target.parent)
+        if folder.exists():
+            folder.rmdir()
+        os.replace(staged, folder)
+        sync_folder(folder.parent)
     finally:
         shutil.rmtree(staged, ignore_errors=True)
     return _export(target, style, written)
