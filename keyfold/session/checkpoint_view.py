@@ -57,7 +57,7 @@ def view_of(spark: SparkSession, checkpoint: Place | str) -> "TemporaryDirectory
     root = Path(view.name)
     if local is None:
         for file in place.rglob("*"):
-            copy = root / "copy" / str(file.relative_to(place))
+            copy = root / "copy" / str(file).removeprefix(f"{place}/")
             if not file.is_dir() and copy.resolve().is_relative_to(root.resolve()):
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 copy.write_bytes(file.read_bytes())
