@@ -62,20 +62,22 @@ class _Child:
 
     def __init__(self) -> None:
         self._pipe, other = Pipe()
+        self._environment = dict(os.environ)
         self._process = subprocess.Popen(
             [sys.executable, "-m", __name__, str(other.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,  # an abort dumps its stack, which may hold values
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env={**self._environment, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             pass_fds=[other.fileno()],
         )
         # The child has the only other end: so its end, and that of this process, end what the other one waits for.
         other.close()
 
     @property
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
+    def is_usable(self) -> bool:
+        """Whether it runs, with the variables of this process as they are now: the way to a store is among them."""
+        return self._process.poll() is None and self._environment == dict(os.environ)
 
     def parse(self, given: tuple[Any, ...]) -> Iterator[ValidatedRows]:
         """Yield a file's rows."""
@@ -127,8 +129,9 @@ def _idle_child() -> _Child:
     # Another thread may take one at the same time.
     with suppress(IndexError):
         while True:
-            if (child := idle.pop()).is_alive:
+            if (child := idle.pop()).is_usable:
                 return child
+            child.end()
     return _Child()
 
 

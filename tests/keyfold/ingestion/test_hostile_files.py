@@ -132,7 +132,7 @@ def test_a_reader_that_answers_no_more_is_ended(landing: Path, monkeypatch: pyte
     monkeypatch.setattr(child, "SILENCE", 0.1)
     with pytest.raises(child.ReaderEndedError, match=r"has not gone on for 0\.1 s"):
         parsed(landing / "a.parquet")
-    assert not hangs.is_alive
+    assert not hangs.is_usable
 
 
 def test_threads_that_parse_at_the_same_time_get_the_rows_of_their_own_files(landing: Path):

@@ -155,6 +155,7 @@ def test_a_run_with_spark_s_workers_shows_no_secret_in_its_log_its_processes_or_
         **os.environ,
         "KEYFOLD_KAFKA_BOOTSTRAP": broker.address("LOGIN_TLS"),
         "KEYFOLD_KAFKA_CONF": as_text(conf),
+        "KEYFOLD_RUNNER": "spark",
         "KEYFOLD_SPARK_MASTER": "local[2]",
     }
     command = [str(Path(sys.executable).parent / "keyfold"), "ingest", "weather", "--from", f"kafka://{topic}"]
