@@ -1,4 +1,4 @@
-"""Build Dagster's resources, a Spark session and the lakehouse, from environment variables.
+"""Build Dagster's resources, the runners and the lakehouse, from environment variables.
 
 KEYFOLD_HOME     the lakehouse directory; default: `.keyfold` in the working directory
 KEYFOLD_RUNNER   auto, local or spark; KEYFOLD_LOCAL_BELOW: planned bytes below which `auto` needs no Spark

@@ -55,7 +55,6 @@ class Runners:
         self.choice, self.local_below = choice, local_below
         self._settings = spark if isinstance(spark, SparkSettings) else SparkSettings()
         self._session: Any = None if isinstance(spark, SparkSettings) else spark
-        self._is_given = self._session is not None
         self._local = LocalRunner()
         self._spark: SparkRunner | None = None
         self._started: AbstractContextManager[SparkSession] | None = None
