@@ -218,7 +218,11 @@ def _without_copies(share: Share, splits: Sequence[Split], written: Sequence[Wri
     frame = cache(lambda at: read_parquet(events / written[at].file.path))
     rejects: list[Rejected] = []
     origins = {at: origin for split in splits for at, origin in split.origins.items()}
-    for (at,), some in conflicts.group_by("file", maintain_order=True):
+    for (at,), found in conflicts.group_by("file", maintain_order=True):
+        # Rows that equal a conflict are conflicts too, each with its own line. Workers have counted them as duplicates.
+        dropped = open_array(birth.segments / written[at].places)[:, written[at].file.rows :]
+        equal = pl.DataFrame({"place": dropped[0], "row": dropped[1]})
+        some = pl.concat([found, found.drop("place").join(equal, "row").select(found.columns)])
         old = [frame(file).row(row, named=True) for file, row in some.select("kept_file", "kept_row").iter_rows()]
         rejects += conflicting(stream, origins, frame(at)[some["row"]], some["place"].to_numpy(), old)
     rows_of = {at: rows["row"].to_numpy() for (at,), rows in copies.group_by("file")}
@@ -274,5 +278,6 @@ def _rewritten(
     is_kept[without] = False
     file = write_data_file(frame.filter(pl.Series(is_kept)), birth.tables["events"], stream.event_schema)
     assert one.segment is not None  # noqa: S101 - rows without ids have no copies
-    ids, rows = open_segment(birth.segments, one.segment), open_array(birth.segments / one.places)[1]
-    return WrittenEvents(file, write_segment(birth.segments, ids.take(is_kept[rows])))
+    rows = np.asarray(open_array(birth.segments / one.places)[1, : one.file.rows], np.int64)
+    ids = open_segment(birth.segments, one.segment).take(is_kept[rows])
+    return WrittenEvents(file, write_segment(birth.segments, ids))

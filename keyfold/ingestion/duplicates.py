@@ -109,7 +109,7 @@ def kept_at(ids: Ids, order: Numbers, window: int) -> Numbers:
     found = np.full(len(ids), -1, np.int64)
     sequence = np.argsort(ids.first, kind="stable")
     among = sequence[_tied(ids.first[sequence])]
-    # Few rows share their id with another one, and have another content or time: `equal_rows` are gone.
+    # Few rows share their id with another one, since those of `first_equal` are gone: they have another content or time.
     kept: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
     for row in among[np.argsort(order[among])].tolist():
         time = int(ids.time[row])
@@ -125,17 +125,25 @@ def kept_at(ids: Ids, order: Numbers, window: int) -> Numbers:
     return found
 
 
-def equal_rows(ids: Ids, order: Numbers) -> Mask:
-    """Return the rows with the same id, time and content as an earlier one.
+def first_equal(ids: Ids, order: Numbers) -> Numbers:
+    """Return for each row the position of the earliest one with the same id, time and content: its own if it is that.
 
-    They can be dropped before anything else is known: if the earlier row is a copy, so are they, and if it is not, they are
-    copies of it.
+    The others can be dropped before anything else is known, since they become of the earliest one what it becomes: copies of
+    it if it is kept, and otherwise duplicates or conflicts as it is.
+
+    Args:
+        ids: the rows.
+        order: the rows' positions in the input; the lower one is earlier.
     """
     sequence = np.argsort(order, kind="stable")
-    rows = pl.DataFrame({name: getattr(ids, name)[sequence] for name in ("first", "second", "time", "content")})
-    is_copy = np.zeros(len(ids), np.bool_)
-    is_copy[sequence] = ~rows.select(pl.struct(pl.all()).is_first_distinct()).to_series().to_numpy()
-    return is_copy
+    names = ("first", "second", "time", "content")
+    rows = pl.DataFrame({name: getattr(ids, name)[sequence] for name in names} | {"at": sequence})
+    is_first = rows.select(pl.struct(names).is_first_distinct()).to_series()
+    found = np.arange(len(ids))
+    if not is_first.all():
+        both = rows.filter(~is_first).join(rows.filter(is_first), on=names, suffix="_of_first")
+        found[both["at"].to_numpy()] = both["at_of_first"].to_numpy()
+    return found
 
 
 def _tied(values: npt.NDArray[np.generic]) -> Mask:

@@ -91,7 +91,8 @@ class WrittenEvents:
     Attributes:
         file: the file.
         segment: the ids of its rows; None if the stream has no event id.
-        places: the name of a file with each row's position in the batch and in the data file, in the segment's order.
+        places: the name of a file with each row's position in the batch and in the data file, in the segment's order; then,
+            for each dropped row that equals one of them, its own position in the batch and the other's in the data file.
     """
 
     file: WrittenFile

@@ -2,13 +2,14 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from keyfold.ingestion.arrays import write_array
 from keyfold.ingestion.conflicts import Event, as_raw, conflict_reason, look_up
-from keyfold.ingestion.duplicates import Ids, Numbers, equal_rows, event_ids
+from keyfold.ingestion.duplicates import Ids, Numbers, event_ids, first_equal
 from keyfold.ingestion.ingest_records import IngestCounts
 from keyfold.ingestion.ingest_settings import QUARANTINE
 from keyfold.ingestion.parsing import Reject, ValidatedRows
@@ -104,10 +105,12 @@ class SplitWriter:
         """Write accepted rows, without those whose ids are known."""
         split, stream = self._split, self._split.stream
         ids = event_ids(stream, frame) if stream.event_id else None
+        kept = _Rows(frame, places, ids)
         if ids is not None:
             standing = find_standing(split.ids, split.segments, ids, micros(stream.duplicate_window))
             # Other copies within the batch are decided later, since they depend on the rows of earlier splits.
-            is_new = ~(standing.is_known | equal_rows(ids, places))
+            first = first_equal(ids, places)
+            is_new = ~standing.is_known & (first == np.arange(len(ids)))
             if not is_new.all():
                 conflicts = np.flatnonzero(standing.is_known & ~standing.is_equal)
                 rows = frame[conflicts]
@@ -117,17 +120,15 @@ class SplitWriter:
                 self.result.counts += IngestCounts(
                     accepted=-count - duplicates, quarantined=count, duplicates=duplicates
                 )
-                frame, ids, places = frame.filter(is_new), ids.take(is_new), places[is_new]
-        parts = [(frame, places, ids)]
+                copies = np.flatnonzero(~standing.is_known & ~is_new)
+                kept = _Rows(frame, places, ids, np.stack([places[copies], first[copies]])).take(np.flatnonzero(is_new))
+        parts = [kept]
         if stream.missing_time == "arrival":
             # Rows with their arrival time go to a separate file. Together with old events, a file would span years, and jobs
             # select files by their time span.
-            by_arrival = (frame[stream.event_time] == frame[INGESTED_AT]).to_numpy()
-            parts = [
-                (frame.filter(mask), places[mask], None if ids is None else ids.take(mask))
-                for mask in (~by_arrival, by_arrival)
-            ]
-        self.result.events += [_write_part(split, *part) for part in parts if part[0].height]
+            by_arrival = (kept.frame[stream.event_time] == kept.frame[INGESTED_AT]).to_numpy()
+            parts = [kept.take(np.flatnonzero(mask)) for mask in (~by_arrival, by_arrival)]
+        self.result.events += [_write_part(split, part) for part in parts if part.frame.height]
 
     def discard(self) -> None:
         """Remove what was written."""
@@ -140,22 +141,40 @@ class SplitWriter:
             (self._split.quarantine / file.path).unlink(missing_ok=True)
 
 
-def _write_part(split: Split, frame: pl.DataFrame, places: Numbers, ids: Ids | None) -> WrittenEvents:
+class _Rows(NamedTuple):
+    """Accepted rows, their positions in the batch, and their ids if they have any.
+
+    `copies` are rows that equal one of them and were dropped: the position in the batch of each, and the row that it equals.
+    """
+
+    frame: pl.DataFrame
+    places: Numbers
+    ids: Ids | None
+    copies: Numbers = np.empty((2, 0), np.int64)
+
+    def take(self, at: Numbers) -> "_Rows":
+        """Return the rows at some positions, with their copies."""
+        moved = np.full(self.frame.height, -1)
+        moved[at] = np.arange(len(at))
+        copies = np.stack([self.copies[0], moved[self.copies[1]]])
+        ids = None if self.ids is None else self.ids.take(at)
+        return _Rows(self.frame[at], self.places[at], ids, copies[:, copies[1] >= 0])
+
+
+def _write_part(split: Split, rows: _Rows) -> WrittenEvents:
     """Write rows as one data file, in order of time."""
     stream = split.stream
-    times = frame[stream.event_time]
+    times = rows.frame[stream.event_time]
     if not times.is_sorted():
-        order = times.arg_sort().to_numpy().astype(np.int64)
-        frame, places = frame[order], places[order]
-        ids = ids.take(order) if ids is not None else None
-    file = write_data_file(frame, split.events, stream.event_schema)
-    if ids is None:
+        rows = rows.take(times.arg_sort().to_numpy().astype(np.int64))
+    file = write_data_file(rows.frame, split.events, stream.event_schema)
+    if rows.ids is None:
         return WrittenEvents(file)
     # The driver needs the positions to compare rows of different splits, and to find copies in this file again.
-    order = ids.sorted_order()
-    segment = write_segment(split.ids, ids.take(order))
+    order = rows.ids.sorted_order()
+    segment = write_segment(split.ids, rows.ids.take(order))
     name = f"{uuid.uuid4().hex}.places.npy"
-    write_array(split.ids / name, np.stack([places[order], order]))
+    write_array(split.ids / name, np.concatenate([np.stack([rows.places[order], order]), rows.copies], axis=1))
     return WrittenEvents(file, segment, name)
 
 
