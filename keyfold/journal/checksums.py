@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from time import time
 
-from keyfold.journal.file_sums import FileSum, difference, in_digests, is_untouched, last_line, sum_of
+from keyfold.journal.file_sums import FileSum, difference, is_untouched, last_line, sum_of
 from keyfold.lakehouse.checksums import checksum_of_bytes
 from keyfold.lakehouse.files import DamagedError, files_below, write_durably
-from keyfold.storage.place import FoundFile, Place
+from keyfold.storage.place import FoundFile, Place, found_at
 
 RECORD = "checksums.json"
 
@@ -109,19 +109,6 @@ def read_checksums(journal: Place) -> Checksums | None:
         return None
 
 
-def without_tags(content: bytes, digests: Mapping[str, str]) -> bytes:
-    """Replace tags by digests in a record, for a copy of files from a bucket: copies may have other tags.
-
-    Args:
-        content: content of the record; damaged content is returned unchanged.
-        digests: digests of the copied files (BLAKE2b, 256 bits), by their tags.
-    """
-    with suppress(DamagedError):
-        recorded = _from_bytes(content, RECORD) if digests else None
-        return _as_bytes(recorded.batch, in_digests(recorded.files, digests)) if recorded else content
-    return content
-
-
 def differences(
     checksums: Checksums, parts: Mapping[str, Place], *, trust_times: bool = False
 ) -> Iterator[tuple[Place, str]]:
@@ -182,12 +169,7 @@ def _listed(parts: Mapping[str, Place]) -> Iterator[tuple[str, FoundFile]]:
     for name, place in parts.items():
         if not place.is_dir():
             with suppress(FileNotFoundError):
-                # Only objects of a store have a tag.
-                found = place.stat()
-                yield (
-                    name,
-                    FoundFile(place, "", found.st_size, found.st_mtime_ns, tag=getattr(found, "e_tag", None) or ""),
-                )
+                yield name, found_at(place)
             continue
         for found in files_below(place):
             key = f"{name}/{found.below}"

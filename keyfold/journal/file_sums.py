@@ -1,19 +1,13 @@
 """Compute and compare the recorded size, modification time and checksum of a file.
 
-There are three kinds of checksums, which differ in form:
-
-- xxHash of the content, for a file on a disk;
-- the store's tag, for an object in a bucket, so that it need not be read;
-- BLAKE2b of the content, for a file that a backup has copied from a bucket. A tag does not fit a copy, since stores that
-  encrypt give a new tag to every write.
-
-A file is compared by the recorded kind, wherever it is now.
+The checksum of a file on a disk is the xxHash of its content; that of an object in a bucket is the store's tag, so that it need
+not be read. A file is compared by the recorded kind, wherever it is now.
 """
 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from io import BytesIO
 from typing import NamedTuple
 
@@ -27,7 +21,6 @@ NUMBER = "keyfold.number"
 """Key of a Parquet file's metadata with the version of a file that is replaced."""
 
 _XXHASH = re.compile(r"[0-9a-f]{16}")
-_BLAKE2B = re.compile(r"[0-9a-f]{64}")
 
 
 class FileSum(NamedTuple):
@@ -83,11 +76,6 @@ def difference(known: FileSum, now: FileSum) -> str | None:
     return "is not what was written (its checksum is another one)"
 
 
-def in_digests(files: Mapping[str, FileSum], digests: Mapping[str, str]) -> dict[str, FileSum]:
-    """Replace tags of a store by digests of the content (BLAKE2b, 256 bits); `digests` has them by tag."""
-    return {key: one._replace(checksum=digests.get(one.checksum, one.checksum)) for key, one in files.items()}
-
-
 def numbered(content: bytes, number: int) -> bytes:
     """Return a record that is replaced again and again, with its number and a digest of both in a second line."""
     return content + f"\n{number} {checksum_of_bytes(content + str(number).encode())}\n".encode()
@@ -116,25 +104,16 @@ def _checksum(found: FoundFile, known: str | None) -> str:
         return found.tag or _xxhash(found.path)
     if _XXHASH.fullmatch(known):
         return _xxhash(found.path)
-    if _BLAKE2B.fullmatch(known):
-        return _hashed(found.path, hashlib.blake2b(digest_size=32))
     if known == found.tag:
         return known
     # The object may be a copy that another tool made. The tag of most stores is the MD5 of the content.
-    md5 = _hashed(found.path, hashlib.md5(usedforsecurity=False))
+    md5 = hashlib.md5(found.path.read_bytes(), usedforsecurity=False).hexdigest()
     return known if known.strip('"') == md5 else found.tag
 
 
 def _xxhash(path: Place) -> str:
     with open_for_reading(path) as file:
         return checksum_of(file)
-
-
-def _hashed(path: Place, digest: "hashlib._Hash | hashlib.blake2b") -> str:
-    with open_for_reading(path) as file:
-        while some := file.read(1 << 20):
-            digest.update(some)
-    return digest.hexdigest()
 
 
 def _order(order_of: Callable[[bytes], str], path: Place) -> str:

@@ -8,6 +8,7 @@ HOME/quarantine/<stream>/                    Delta, append
 HOME/monitoring/<table>/                     Delta: what runs did
 HOME/ingest/<stream>/                        ingest.json, journal/, files/ (files read), ids/ (event ids seen)
 HOME/aside/<stream>-<time>/                  the old tables of a rebuilt stream: delete them yourself
+HOME/backup/                                 the lock of a running backup
 HOME/tables/<table>/                         Delta: the live tables of jobs
 HOME/jobs/<job>/current.json                 the decision which generation is live (`going_live`)
 HOME/jobs/<job>/together-<id>.json           the decision that generations of several jobs go live together (`going_live`)
@@ -87,6 +88,11 @@ class Lakehouse:
     def job(self, job: str) -> Place:
         """Return the folder of a keyed job and all its generations."""
         return self.home / "jobs" / job
+
+    @property
+    def backup(self) -> Place:
+        """Return the folder whose lock a running backup holds."""
+        return self.home / "backup"
 
     def live_table(self, table: str) -> Place:
         """Return the address of a job's table, which stays the same whatever generation fills it."""

@@ -1,12 +1,13 @@
 """Name every reader that still needs files or log entries of a table, from the journals of jobs and branches.
 
-Whoever deletes asks here: maintenance, before it deletes files, and the trimming of logs.
+Whoever deletes asks here: maintenance, before it deletes files, and the trimming of logs. A running backup needs all of them.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from keyfold.keyed.generation.generations import FORMAT, Generation, live_generation_name
+from keyfold.errors import Locked
+from keyfold.keyed.generation.generations import FORMAT, Generation, live_generation_name, waits_to_go_live
 from keyfold.keyed.plans.inputs import input_id, positions_explained
 from keyfold.lakehouse import Lakehouse, read_json
 from keyfold.lakehouse.locks import is_held
@@ -34,8 +35,9 @@ class Reader:
 def readers(lakehouse: Lakehouse, name: str, table: Place) -> Iterator[Reader]:
     """The generations that have begun to read a table.
 
-    These are a job's live generation, a newer one that is being filled, and branches that can be promoted. A newer one without a
-    running job was left by a killed refresh and will not be continued, nor will a branch of a range of time.
+    These are a job's live generation, a newer one that is being filled, and branches that can be promoted, also those whose
+    promotion was interrupted. Another newer one without a running job was left by a killed refresh and will not be continued, nor
+    will a branch of a range of time.
 
     Args:
         lakehouse: the lakehouse of the jobs.
@@ -43,8 +45,12 @@ def readers(lakehouse: Lakehouse, name: str, table: Place) -> Iterator[Reader]:
         table: the table's folder.
 
     Raises:
-        KeyfoldError: a journal cannot be read, or the position of a job is not known.
+        KeyfoldError: a backup is running, a journal cannot be read, or the position of a job is not known.
     """
+    if is_held(lakehouse.backup):
+        raise Locked(
+            f"a backup of {lakehouse.home} is running, which still has to copy files; delete them when it has ended"
+        )
     identity = table_id(table) if name.startswith("events.") else None
     home = lakehouse.home
     for folder in sorted([*home.glob("jobs/*/generation-*"), *home.glob("jobs/*/branches/*")]):
@@ -75,7 +81,9 @@ def _is_continued(lakehouse: Lakehouse, job: str, generation: Generation, *, is_
     if is_branch:
         return not any(generation.record["span"]) or is_held(lakehouse.job(job))
     live = live_generation_name(lakehouse, job)
-    return live is None or generation.name == live or (generation.name > live and is_held(lakehouse.job(job)))
+    if live is None or generation.name <= live:
+        return live in (None, generation.name)
+    return waits_to_go_live(generation.folder, live) or is_held(lakehouse.job(job))
 
 
 def _versions_needed(generation: Generation, name: str, table: Place) -> tuple[int, int] | None:

@@ -98,3 +98,13 @@ class FoundFile(NamedTuple):
     def path(self) -> Place:
         """The file's path, made on demand, since there may be thousands of files."""
         return self.folder / self.below if self.below else self.folder
+
+
+def found_at(path: Place) -> FoundFile:
+    """Return the entry of a file as a listing of its folder would have it.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    status = path.stat()
+    return FoundFile(path, "", status.st_size, status.st_mtime_ns, tag=getattr(status, "e_tag", None) or "")

@@ -24,8 +24,10 @@ from keyfold.lakehouse.paths import create_table, table_id
 from keyfold.lakehouse.positions import Position, position_at
 from keyfold.lakehouse.reading import data_file_paths
 from keyfold.maintenance import Maintained, MaintainedTable, maintain
+from keyfold.maintenance.backup import _Copier, back_up
 from keyfold.maintenance.checking_tables import Seen, findings_of_table
 from keyfold.maintenance.readers import Reader, readers
+from keyfold.maintenance.recording import trim_log
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks, totals, windows
 from tests.lake import Lake
 from tests.made_generations import plan_of, put_done, put_generation
@@ -313,6 +315,37 @@ def test_files_are_kept_back_to_what_the_last_reader_has_yet_to_read(lakehouse, 
     assert done.deleted == 0
     assert done.kept_for == "job windows, generation-0001"
     assert timedelta(days=38) < done.retention < timedelta(days=39)
+
+
+def test_a_promotion_that_was_cut_off_keeps_the_files_that_it_has_yet_to_read(lakehouse, table):
+    append(table, 1, 2)
+    put_done(generation(lakehouse), 0, positions=read_to(table, 1))
+    promoted = put_generation(
+        lakehouse, "windows", "generation-0002", live=False, input_ids={EVENTS: table_id(table)}, branch="later"
+    )
+    put_done(promoted, 0, positions=read_to(table, 0))
+    care(lakehouse, table)
+    grow_old(table, days=30)
+    done = care(lakehouse, table)
+    assert (done.deleted, done.kept_for) == (0, "job windows, generation-0002")
+
+
+def test_nothing_is_deleted_while_a_backup_runs_which_may_have_listed_it(lakehouse, table, tmp_path, monkeypatch):
+    append(table, 1, 2)
+    care(lakehouse, table)
+    grow_old(table, days=8)
+    copy, amid = _Copier.copy, []
+
+    def copy_and_care(copier, name, cut):
+        amid.append(care(lakehouse, table))
+        with pytest.raises(KeyfoldError, match=r"a backup of .* is running"):
+            trim_log(lakehouse, EVENTS, table, kept=1)
+        return copy(copier, name, cut)
+
+    monkeypatch.setattr(_Copier, "copy", copy_and_care)
+    back_up(lakehouse, tmp_path / "backups")
+    assert {(done.deleted, "a backup" in (done.not_deleted or "")) for done in amid} == {(0, True)}
+    assert care(lakehouse, table).deleted == 2
 
 
 @pytest.mark.parametrize("position", [1, 2])

@@ -229,7 +229,7 @@ def next_folder(lakehouse: Lakehouse, job: str) -> tuple[Place, str]:
         for folder in folders
         if folder.name not in kept
         and not (live is None and any(folder.glob("journal/*.done.json")))
-        and not _waits_to_go_live(folder, live)
+        and not waits_to_go_live(folder, live)
     ]
     if dead and pointer is not None:
         # The pointer's tag changes, so that a run that lost its lease cannot make one of these live. The last number is
@@ -250,7 +250,7 @@ def _folder_beside(lakehouse: Lakehouse, job: str, pointer: dict[str, Any] | Non
     return lakehouse.job(job) / f"generation-{max(numbers, default=0) + 1:04d}"
 
 
-def _waits_to_go_live(folder: Place, live: str | None) -> bool:
+def waits_to_go_live(folder: Place, live: str | None) -> bool:
     """Whether a folder is a branch whose promotion was interrupted after its renaming; `keyfold promote` completes it."""
     record = folder / RECORD
     return live is not None and folder.name > live and record.exists() and "branch" in read_json(record)
