@@ -72,14 +72,9 @@ class Project:
         """Every stream, by name.
 
         Raises:
-            KeyfoldError: a module of the project cannot be imported, or streams cannot share a landing folder.
+            KeyfoldError: a module of the project cannot be imported.
         """
-        from keyfold.stream.sharing import sharing  # noqa: PLC0415 - imports Polars, which not every command needs
-
-        streams = _value_at(self.streams_at)
-        for name in streams:
-            sharing(streams, name)
-        return streams
+        return _value_at(self.streams_at)
 
     @cached_property
     def jobs(self) -> Mapping[str, "JobTemplate"]:

@@ -16,7 +16,6 @@ from keyfold.privacy import MASK
 from keyfold.project import project_streams
 from keyfold.storage.place import Place, to_place
 from keyfold.stream import Stream
-from keyfold.stream.sharing import streams_with
 
 
 def drift(
@@ -48,10 +47,9 @@ def _shown(names: Sequence[str], private: bool) -> Sequence[str]:
 
 
 def _drift(stream: Stream, source: str | None, home: str) -> dict[Place, tuple[str, ...]]:
-    place = to_place(source) if source is not None else landing_folder(Lakehouse(home), stream.landing or stream.name)
-    streams = streams_with(stream, project_streams())
+    place = to_place(source) if source is not None else landing_folder(Lakehouse(home), stream.name)
     if place.is_dir():
-        return find_drift(stream, newest_files(stream, place), sharing=streams)
+        return find_drift(stream, newest_files(stream, place))
     if source is None or not place.exists():
         raise KeyfoldError(f"{place} does not exist: give a file, or a folder of files, with --from")
-    return find_drift(stream, [place], sharing=streams)
+    return find_drift(stream, [place])

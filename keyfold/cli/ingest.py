@@ -22,7 +22,6 @@ from keyfold.ingestion.sources.kafka.topic import OnGap
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_streams
 from keyfold.runs import ingest_continuously
-from keyfold.stream.sharing import sharing
 
 
 def ingest(
@@ -64,7 +63,7 @@ def ingest(
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
-    """Read new files or messages into events.STREAM and quarantine.STREAM, also for the streams that share them."""
+    """Read new files or messages into events.STREAM and quarantine.STREAM."""
     require_known("stream", stream, project_streams())
     if rebuild and reread_changed:
         raise typer.BadParameter("--rebuild reads every file again: omit --reread-changed")
@@ -74,24 +73,21 @@ def ingest(
     until_stopped = until_signal(every, metrics) if continuous else {}
     with failures(), ExitStack() as stack:
         lakehouse, length = Lakehouse(home), timedelta(seconds=settle)
-        streams = sharing(project_streams(), stream)
-        landing = find_landing(streams[0].name, source, start=start, on_gap=on_gap, anew=topic_anew)
+        landing = find_landing(stream, source, start=start, on_gap=on_gap, anew=topic_anew)
         if not rebuild:  # a rebuild reads the folders and topics of earlier runs
-            require_landing(lakehouse, streams[0], landing)
+            require_landing(lakehouse, project_streams()[stream], landing)
         runners = stack.enter_context(runners_for(runner, home))
         show = stack.enter_context(progress_of("ingest"))
         read, how = (lakehouse, project_streams()[stream], landing), {"on_batch": show, "runners": runners}
         if rebuild:
-            summary = rebuild_tables(*read, sharing=streams, settle=length, **how)
+            summary = rebuild_tables(*read, settle=length, **how)
             warn([f"jobs that have read events.{stream} start over now: `keyfold run JOB --full-refresh`"])
         elif continuous:
-            summary = ingest_continuously(*read, sharing=streams, settle=length, **how, **until_stopped)
+            summary = ingest_continuously(*read, settle=length, **how, **until_stopped)
         else:
-            summary = ingest_files(*read, sharing=streams, settle=length, reread_changed=reread_changed, **how)
-        summaries = (summary, *summary.shared)
-        # Streams that share a landing warn of the same files.
-        warn(list(dict.fromkeys(line for one in summaries for line in one.describe())))
-        report(asdict(summary), as_json, "\n".join(map(_ingest_text, summaries)))
+            summary = ingest_files(*read, settle=length, reread_changed=reread_changed, **how)
+        warn(summary.describe())
+        report(asdict(summary), as_json, _ingest_text(summary))
 
 
 def _ingest_text(summary: IngestSummary) -> str:

@@ -10,8 +10,6 @@ from keyfold.dagster.alerts import alert_sensors
 from keyfold.dagster.resources import check_home, lakehouse_home, resources_from
 from keyfold.dagster.run_config import checked_in_process_executor, closed
 from keyfold.machine.private_files import keep_files_private
-from keyfold.project import project_streams
-from keyfold.stream.sharing import streams_with
 
 
 def build_definitions() -> dg.Definitions:
@@ -44,10 +42,9 @@ def _definitions() -> dg.Definitions:
         *(check for group in automation.GROUPS for check in group.checks),
         *(health.health_checks(template) for group in automation.GROUPS for template in group.jobs),
         *(
-            build(stream)
+            build(group.stream)
             for group in automation.GROUPS
             if group.stream is not None
-            for stream in streams_with(group.stream, project_streams())
             for build in (health.drift_check, health.quarantine_check)
         ),
         *SUITES,

@@ -58,7 +58,6 @@ class Share:
 
     Attributes:
         stream: the stream.
-        streams: all streams that share its source, its own first.
         birth: the settings of its ingest.
         plan: the plan of the batch.
         before: the commit record of the previous batch.
@@ -67,7 +66,6 @@ class Share:
     """
 
     stream: Stream
-    streams: tuple[Stream, ...]
     birth: Birth
     plan: IngestPlan
     before: IngestDone | None
@@ -95,7 +93,6 @@ def work(runners: Runners, lakehouse: Lakehouse, share: Share) -> IngestDone:
     splits = [
         Split(
             stream=stream,
-            streams=share.streams,
             batch=plan.batch,
             oldest=plan.oldest,
             arrived=plan.planned_at,

@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
@@ -28,24 +28,24 @@ _TICK = 50_000_000
 
 def follow_landing(
     lakehouse: Lakehouse,
-    streams: Sequence[Stream],
+    stream: Stream,
     landing: Landing | None,
-    ingest: Callable[[Landing], list[IngestSummary]],
+    ingest: Callable[[Landing], IngestSummary],
     runners: Runners,
     *,
     settle: timedelta,
     every: timedelta,
     stop: threading.Event,
     on_outage: Callable[[str], None] | None = None,
-) -> list[IngestSummary]:
+) -> IngestSummary:
     """Ingest files and messages as they arrive, until `stop` is set. A run in progress is finished first.
 
     If Kafka becomes unreachable after the first run, wait for it and then read what was planned.
 
     Args:
-        streams: all streams that share the landing, its own first.
-        landing: the folder or topic; None for the streams' landing folder.
-        ingest: ingests everything new in the folder or topic; called under the locks of the streams' ingest.
+        stream: the stream.
+        landing: the folder or topic; None for the stream's landing folder.
+        ingest: ingests everything new in the folder or topic; called under the lock of the stream's ingest.
         runners: those of the ingest.
         settle: time since the last change after which a file is complete.
         every: interval between checks of the folder or topic.
@@ -53,15 +53,15 @@ def follow_landing(
         on_outage: called once when Kafka becomes unreachable, and once when it is back.
 
     Returns:
-        The summaries of the streams, over all runs.
+        The summary of all runs.
 
     Raises:
         KeyfoldError: as `ingest`, for the first run.
     """
-    with ingest_lock(lakehouse, streams, landing) as source:
+    with ingest_lock(lakehouse, stream, landing) as source:
         look, away_since, report = _look_at(source), None, on_outage or (lambda text: None)
         look.remember()
-        summed: list[IngestSummary] = []
+        summed: IngestSummary | None = None
         # The first run is always due: an interrupted run may have left work.
         is_due = True
         while True:
@@ -73,16 +73,16 @@ def follow_landing(
                     look.remember()
                     run = ingest(source)
                     is_due = False
-                    if any(summary.waiting for summary in run):
+                    if run.waiting:
                         look.remember_until(settle)
-                    summed = [added(*pair) for pair in zip(summed, run, strict=True)] if summed else run
+                    summed = added(summed, run) if summed else run
                 if away_since is not None:
                     seconds = time.monotonic() - away_since
                     report(f"Kafka is back after {seconds:.0f} s: ingest continues where it stopped")
                 away_since = None
             except KeyfoldError as error:
                 # A failure of the first run is raised: somebody has just started it and can correct it.
-                if not summed or not isinstance(source, KafkaTopic) or not is_unreachable(source, error):
+                if summed is None or not isinstance(source, KafkaTopic) or not is_unreachable(source, error):
                     raise
                 if away_since is None:
                     away_since = time.monotonic()
@@ -91,6 +91,7 @@ def follow_landing(
                 break
             # While waiting, nothing calls Java, so that its end would go unnoticed.
             runners.check_alive()
+    assert summed is not None  # noqa: S101 - the first run has succeeded, or raised
     return summed
 
 

@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 
 import pyarrow as pa
 from pyarrow import types
@@ -18,9 +18,7 @@ _LINE_BYTES = 1 << 20
 _ELEMENTS = 10
 
 
-def find_drift(
-    stream: Stream, files: Iterable[Place], *, sharing: Sequence[Stream] = ()
-) -> dict[Place, tuple[str, ...]]:
+def find_drift(stream: Stream, files: Iterable[Place]) -> dict[Place, tuple[str, ...]]:
     """Return the raw columns of files that their stream does not know: names, and paths of fields beside those that it uses.
 
     They are ignored without harm. Of JSON, the first 100 lines are read. Files that cannot be read are skipped. A column that
@@ -28,17 +26,14 @@ def find_drift(
 
     Args:
         files: its newest landing files.
-        sharing: the streams that share its landing. Columns that any of them knows are not drift.
     """
-    streams = sharing or (stream,)
-    # Paths that some stream uses, paths that are known (used or ignored), and objects of which only some fields are used.
-    names = {name for one in streams for name in (*one.raw_names, *one.condition_columns)}
-    taken = {path for name in names if name != PLACE for path in _paths(name.removesuffix(TEXT_OF))}
+    # Paths that the stream uses, paths that are known (used or ignored), and objects of which only some fields are used.
+    taken = {path for name in stream.raw_names if name != PLACE for path in _paths(name.removesuffix(TEXT_OF))}
     # All fields of an object that is kept as a whole, or ignored, are known.
-    known = taken | {path for one in streams for name in one.ignored for path in _paths(name)}
+    known = taken | {path for name in stream.ignored for path in _paths(name)}
     opened = {path[:end] for path in taken for end in range(1, len(path))}
     found: dict[Place, tuple[str, ...]] = {}
-    for file in () if TEXT_OF in names else files:
+    for file in () if TEXT_OF in stream.raw_names else files:
         try:
             unknown = {_stranger(path, known, opened) for path in _columns(file)} - {""}
         except (OSError, EOFError, UnicodeDecodeError, csv.Error, pa.ArrowException):

@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from keyfold.ingestion.segments import Segment
 from keyfold.ingestion.sources.kafka.offsets import OffsetRange, ReadTopic, TopicShare, cut_pieces
 from keyfold.journal import Done, Plan
-from keyfold.stream import Stream
 
 
 @dataclass(frozen=True)
@@ -62,14 +61,12 @@ class IngestPlan(Plan):
         files: the files, in the order of their paths.
         topic: the offsets, if the source is a topic.
         oldest: the oldest event time that is accepted, the same in all batches of a run; None if any is.
-        conditions: the conditions that assign rows to the streams that share the source; empty for a single stream.
     """
 
     source: str
     files: tuple[AdmittedFile, ...] = ()
     topic: TopicShare | None = None
     oldest: datetime | None = None
-    conditions: str = ""
 
     @property
     def size(self) -> int:
@@ -144,7 +141,6 @@ class IngestSummary:
         batches: number of batches, with those that an earlier run had left.
         seconds: duration of the run.
         warnings: other warnings.
-        shared: the summaries of the other streams that share the landing.
     """
 
     stream: str
@@ -162,7 +158,6 @@ class IngestSummary:
     batches: int
     seconds: float
     warnings: tuple[str, ...] = ()
-    shared: tuple["IngestSummary", ...] = ()
 
     def describe(self) -> list[str]:
         """Return the warnings, one line each."""
@@ -175,12 +170,6 @@ class IngestSummary:
         names = [f"{path} {what} after it was read; {remedy}" for path, what in changed]
         more = len(self.changed) - len(names)
         return [*self.warnings, *names, *([f"and {more:,} more files have changed"] if more else [])]
-
-
-def together(summaries: Sequence[IngestSummary], stream: Stream) -> IngestSummary:
-    """Return the summary of a stream, with those of the streams that share its landing."""
-    own = next(summary for summary in summaries if summary.stream == stream.name)
-    return replace(own, shared=tuple(summary for summary in summaries if summary is not own))
 
 
 def added(so_far: IngestSummary, run: IngestSummary) -> IngestSummary:

@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 
 from deltalake import DeltaTable
 
-from keyfold.errors import IncompatibleState
 from keyfold.ingestion.admission import Admission, select_files
 from keyfold.ingestion.arrays import DamagedArrayError
 from keyfold.ingestion.batch import Share, work
@@ -38,8 +37,7 @@ class IngestRun:
     Args:
         runners: choose where the work is done.
         lakehouse: the lakehouse of the tables.
-        streams: all streams that share the landing, its own first.
-        stream: the stream, one of them.
+        stream: the stream.
         landing: the landing folder or topic.
         on_batch: called after each batch is committed.
     """
@@ -48,12 +46,11 @@ class IngestRun:
         self,
         runners: Runners,
         lakehouse: Lakehouse,
-        streams: Sequence[Stream],
         stream: Stream,
         landing: Landing,
         on_batch: Callable[[Progress], None] | None,
     ) -> None:
-        self._runners, self._lakehouse, self._streams, self._on_batch = runners, lakehouse, tuple(streams), on_batch
+        self._runners, self._lakehouse, self._on_batch = runners, lakehouse, on_batch
         self._stream, self._landing, self._birth = stream, landing, open_ingest(lakehouse, stream)
         self._journal = ingest_journal(lakehouse, stream.name)
         self._known = KnownFiles(self._birth.folder, self._journal, self._birth.where, self._birth.remedy)
@@ -65,23 +62,12 @@ class IngestRun:
         self._warnings: list[str] = []
 
     def begin(self) -> list[IngestPlan]:
-        """Check that journal, tables and stream agree, finish the commits of a killed run, and return its unfinished plans.
-
-        Raises:
-            IncompatibleState: the plans have other conditions. By the old ones, another stream may have left rows to this one;
-                by the new ones, this one would leave them to the other, and they would be in no table.
-        """
+        """Check that journal, tables and stream agree, finish the commits of a killed run, and return its unfinished plans."""
         birth = self._birth
         opened = check_tables(self._journal, birth.tables, birth.ids, birth.identity, birth.where, birth.remedy)
         fit_events(self._stream, birth, opened["events"])
         self._finish_last(opened)
-        plans = self._journal.pending()
-        if other := next((plan.conditions for plan in plans if plan.conditions != self._conditions), None):
-            raise IncompatibleState(
-                f"{birth.where} was interrupted, and the conditions (where) of the streams that share its landing have "
-                f"changed since; set them back ({other}), run it once, then change them"
-            )
-        return plans
+        return self._journal.pending()
 
     def plan(
         self, *, settle: timedelta, reread_changed: bool, max_bytes_per_batch: int, any_age: bool
@@ -96,14 +82,14 @@ class IngestRun:
                 self._landing,
                 self._known.of(source),
                 settle=settle,
-                done_marker=self._streams[0].done_marker,
+                done_marker=self._stream.done_marker,
                 reread_changed=reread_changed,
             )
             self._known.note(source, self._admission.touched)
             parts = cut_files(self._admission.files, max_bytes_per_batch)
         last = self._journal.last_done()
         oldest = None if any_age else oldest_accepted(self._stream, self._birth.tables["events"], last)
-        return plan_batches(self._journal, source, parts, oldest, conditions=self._conditions)
+        return plan_batches(self._journal, source, parts, oldest)
 
     def work(self, plans: Sequence[IngestPlan]) -> None:
         """Work on planned batches, one after the other."""
@@ -145,11 +131,6 @@ class IngestRun:
             warnings=tuple(self._warnings),
         )
 
-    @property
-    def _conditions(self) -> str:
-        """The conditions that assign rows to streams, for plans; empty for a single stream."""
-        return "; ".join(f"{one.name}: {one.condition}" for one in self._streams) if len(self._streams) > 1 else ""
-
     def _work(self, plan: IngestPlan) -> None:
         # This order makes ingest exactly once: first rows are written, then a commit record names them, then tables commit.
         access = self._access(plan.topic) if plan.topic else None
@@ -167,7 +148,7 @@ class IngestRun:
         self._commit(done)
 
     def _read(self, plan: IngestPlan, access: TopicAccess | None) -> IngestDone:
-        share = Share(self._stream, self._streams, self._birth, plan, self._last, self._segments, access)
+        share = Share(self._stream, self._birth, plan, self._last, self._segments, access)
         return work(self._runners, self._lakehouse, share)
 
     def _commit(self, done: IngestDone) -> None:

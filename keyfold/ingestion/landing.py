@@ -5,7 +5,13 @@ from collections.abc import Mapping
 
 from keyfold.errors import Misconfigured
 from keyfold.ingestion.sources.files import Landing, list_files
-from keyfold.ingestion.sources.kafka.settings import PREFIX, KafkaSettings, kafka_topics, values_by_stream
+from keyfold.ingestion.sources.kafka.settings import (
+    PREFIX,
+    KafkaSettings,
+    check_different,
+    kafka_topics,
+    values_by_stream,
+)
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic, OnGap, read_start
 from keyfold.lakehouse import Lakehouse
 from keyfold.storage.place import Place, to_place
@@ -68,21 +74,23 @@ def landing_folders(environment: Mapping[str, str] = os.environ) -> dict[str, st
     """Return the folders of KEYFOLD_LANDING, by stream. Entries are `stream=FOLDER`, separated by blanks.
 
     Raises:
-        KeyfoldError: an entry is invalid, there is no such stream, or it also has a topic.
+        KeyfoldError: an entry is invalid, there is no such stream, it also has a topic, or two streams have one folder.
 
     Example:
         >>> landing_folders({"KEYFOLD_LANDING": "ride_points=/data/rides"})
         {'ride_points': '/data/rides'}
     """
-    folders = values_by_stream(LANDING_VARIABLE, environment)
+    folders, places = values_by_stream(LANDING_VARIABLE, environment), dict[str, Place]()
     for stream, folder in folders.items():
         if not folder or folder.startswith(PREFIX):
             raise Misconfigured(f"{LANDING_VARIABLE}: {folder!r} is not a folder; topics go into KEYFOLD_KAFKA_TOPICS")
-        to_place(folder)  # raises if it is neither a path nor in a bucket
+        # Raises if it is neither a path nor in a bucket.
+        places[stream] = to_place(folder).expanduser().resolve()
         if stream in kafka_topics(environment):
             raise Misconfigured(
                 f"{LANDING_VARIABLE} and KEYFOLD_KAFKA_TOPICS both name {stream}; remove it from one of them"
             )
+    check_different(LANDING_VARIABLE, places)
     return folders
 
 

@@ -18,8 +18,6 @@ def plan_batches(
     source: str,
     parts: Sequence[Sequence[AdmittedFile] | TopicShare],
     oldest: datetime | None = None,
-    *,
-    conditions: str = "",
 ) -> list[IngestPlan]:
     """Make the plans of batches, and write them to the journal.
 
@@ -27,7 +25,6 @@ def plan_batches(
         source: the landing folder or topic.
         parts: the inputs of each batch.
         oldest: the oldest event time that the batches accept; None if any.
-        conditions: the conditions of the streams that share the source.
     """
     last, now = journal.last_done(), datetime.now(UTC)
     first = last.batch + 1 if last else 0
@@ -41,7 +38,6 @@ def plan_batches(
             files=() if isinstance(part, TopicShare) else tuple(part),
             topic=part if isinstance(part, TopicShare) else None,
             oldest=oldest,
-            conditions=conditions,
         )
         for at, part in enumerate(parts)
     ]

@@ -6,7 +6,7 @@ The record is written first and removed last, so that the same command continues
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
@@ -27,7 +27,6 @@ from keyfold.lakehouse.files import move_file, move_tree, sync_folder
 from keyfold.runners import Runners
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
-from keyfold.stream.sharing import check_sharing
 
 
 def rebuild(
@@ -35,7 +34,6 @@ def rebuild(
     stream: Stream,
     landing: Landing | None = None,
     *,
-    sharing: Sequence[Stream] = (),
     settle: timedelta = timedelta(0),
     on_batch: Callable[[Progress], None] | None = None,
     runners: Runners | None = None,
@@ -49,7 +47,6 @@ def rebuild(
         lakehouse: the lakehouse of the tables.
         landing: a landing folder or topic to read besides those read before. If there are none, the default landing folder
             is read.
-        sharing: all streams that share the stream's landing, its own first. The tables of the others stay.
         settle: as for `ingest`.
         on_batch, runners: as for `ingest`.
 
@@ -57,7 +54,6 @@ def rebuild(
         KeyfoldError: no landing folder exists (nothing was moved), or as `ingest`. Run it again to continue.
     """
     began = time.monotonic()
-    streams = check_sharing(sharing or [stream])
     folder = lakehouse.ingest(stream.name)
     with exclusive(folder, f"ingest of {stream.name}"):
         record = folder / REBUILD
@@ -72,19 +68,17 @@ def rebuild(
                 begun["is_moved"] = True
                 write_json(record, begun)
             summaries = [
-                summary
-                for source in begun["sources"]
-                for summary in ingest_under_lock(
+                ingest_under_lock(
                     runners or Runners.from_environment(),
                     lakehouse,
-                    streams,
+                    stream,
                     _landing(lakehouse, source, landing),
-                    only=stream.name,
                     settle=settle,
                     on_batch=on_batch,
                     # Of any age, as in one run: events of an earlier source must not make those of a later one too old.
                     any_age=True,
                 )
+                for source in begun["sources"]
             ]
             # Last: until then all runs of ingest are refused, since they would continue from half of the files.
             record.unlink()
@@ -114,7 +108,7 @@ def _begun(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -> dic
     elif landing is not None:
         known.setdefault(source_name(lakehouse, landing.expanduser().resolve()), ())
     if not known and not topics:
-        known = {source_name(lakehouse, lakehouse.landing(stream.landing or stream.name)): ()}
+        known = {source_name(lakehouse, lakehouse.landing(stream.name)): ()}
     # Folders that no longer exist are skipped with a warning below, as long as something is left to read.
     sources = [source for source in known if source_place(lakehouse, source).is_dir()]
     if not sources and not topics:

@@ -1,12 +1,12 @@
-"""Run ingest once: read everything new in a landing folder or topic into its streams' tables."""
+"""Run ingest once: read everything new in a landing folder or topic into the stream's tables."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 from keyfold.errors import KeyfoldError, Misconfigured, NotFound
-from keyfold.ingestion.ingest_records import IngestSummary, together
+from keyfold.ingestion.ingest_records import IngestSummary
 from keyfold.ingestion.ingest_run import IngestRun
 from keyfold.ingestion.ingest_settings import REBUILD, RECORD
 from keyfold.ingestion.planning import MAX_BYTES_PER_BATCH
@@ -18,7 +18,6 @@ from keyfold.runners import Runners
 from keyfold.storage.place import local_path
 from keyfold.storage.reachable import check_conditions
 from keyfold.stream import Stream
-from keyfold.stream.sharing import check_sharing
 
 
 def ingest(
@@ -26,7 +25,6 @@ def ingest(
     stream: Stream,
     landing: Landing | None = None,
     *,
-    sharing: Sequence[Stream] = (),
     settle: timedelta = timedelta(0),
     reread_changed: bool = False,
     on_batch: Callable[[Progress], None] | None = None,
@@ -37,10 +35,6 @@ def ingest(
 
     Each file is identified by its path and read once, so only complete files are read (`sources.files` says when a file is
     complete). Of a topic, the journal records the next offset of each partition.
-
-    If streams share the landing, each reads it for itself. A row goes to the stream whose condition (`Stream.where`) it
-    fulfils. Rows for none or several of them, and unreadable input, go to the quarantine of the stream that the landing is
-    named after. Each stream has its own journal, so a stream that is added later reads the earlier files too.
 
     Args:
         lakehouse: the lakehouse of the tables.
@@ -66,22 +60,19 @@ def ingest(
         >>> keyfold.ingest(keyfold.Lakehouse("~/lakehouse"), STREAMS["ride_points"]).accepted  # doctest: +SKIP
         1200
     """
-    streams = check_sharing(sharing or [stream])
     if reread_changed:
-        for one in streams:
-            _check_reread(one)
-    with ingest_lock(lakehouse, streams, landing) as folder:
-        summaries = ingest_under_lock(
+        _check_reread(stream)
+    with ingest_lock(lakehouse, stream, landing) as folder:
+        return ingest_under_lock(
             runners or Runners.from_environment(),
             lakehouse,
-            streams,
+            stream,
             folder,
             settle=settle,
             reread_changed=reread_changed,
             on_batch=on_batch,
             max_bytes_per_batch=max_bytes_per_batch,
         )
-    return together(summaries, stream)
 
 
 def _check_reread(stream: Stream) -> None:
@@ -98,26 +89,22 @@ def _check_reread(stream: Stream) -> None:
 
 
 @contextmanager
-def ingest_lock(lakehouse: Lakehouse, streams: Sequence[Stream], landing: Landing | None) -> Iterator[Landing]:
-    """Hold the ingest locks of streams that share a landing, and yield the landing folder or topic.
+def ingest_lock(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -> Iterator[Landing]:
+    """Hold the lock of a stream's ingest, and yield the landing folder or topic.
 
     Raises:
-        KeyfoldError: the folder is missing, a rebuild is unfinished, another run ingests a stream, or the lakehouse is in a
+        KeyfoldError: the folder is missing, a rebuild is unfinished, another run ingests the stream, or the lakehouse is in a
             store without conditional writes.
     """
-    landing = require_landing(lakehouse, streams[0], landing)
-    with ExitStack() as locks:
-        # In order of names, so that two runs cannot deadlock.
-        for stream in sorted(streams, key=lambda stream: stream.name):
-            folder = lakehouse.ingest(stream.name)
-            check_conditions(folder)
-            # One run per stream, not per source: no other run may add events while this one looks up duplicates.
-            locks.enter_context(exclusive(folder, f"ingest of {stream.name}"))
-            if (folder / REBUILD).exists():
-                raise KeyfoldError(
-                    f"ingest of {stream.name}: a rebuild of its tables is unfinished; finish it with "
-                    f"`{lakehouse.command('ingest', stream.name, '--rebuild')}`"
-                )
+    landing, folder = require_landing(lakehouse, stream, landing), lakehouse.ingest(stream.name)
+    check_conditions(folder)
+    # One run per stream, not per source: no other run may add events while this one looks up duplicates.
+    with exclusive(folder, f"ingest of {stream.name}"):
+        if (folder / REBUILD).exists():
+            raise KeyfoldError(
+                f"ingest of {stream.name}: a rebuild of its tables is unfinished; finish it with "
+                f"`{lakehouse.command('ingest', stream.name, '--rebuild')}`"
+            )
         yield landing
 
 
@@ -129,7 +116,7 @@ def require_landing(lakehouse: Lakehouse, stream: Stream, landing: Landing | Non
     """
     if isinstance(landing, KafkaTopic):
         return landing
-    landing = (landing or lakehouse.landing(stream.landing or stream.name)).expanduser().resolve()
+    landing = (landing or lakehouse.landing(stream.name)).expanduser().resolve()
     # An empty folder of a bucket does not exist. After a first run that is fine: files that were read may be deleted.
     is_emptied = local_path(landing) is None and (lakehouse.ingest(stream.name) / RECORD).exists()
     if not is_emptied and not landing.is_dir():
@@ -140,48 +127,36 @@ def require_landing(lakehouse: Lakehouse, stream: Stream, landing: Landing | Non
 def ingest_under_lock(
     runners: Runners,
     lakehouse: Lakehouse,
-    streams: Sequence[Stream],
+    stream: Stream,
     landing: Landing,
     *,
-    only: str | None = None,
     settle: timedelta,
     reread_changed: bool = False,
     on_batch: Callable[[Progress], None] | None = None,
     max_bytes_per_batch: int = MAX_BYTES_PER_BATCH,
     checksums_every: timedelta = timedelta(0),
     any_age: bool = False,
-) -> list[IngestSummary]:
-    """Do what `ingest` does. The caller holds the locks of the streams' ingest.
+) -> IngestSummary:
+    """Do what `ingest` does. The caller holds the lock of the stream's ingest.
 
     Args:
-        streams: all streams that share the landing, its own first.
-        runners, lakehouse, landing, settle, reread_changed, on_batch, max_bytes_per_batch: as for `ingest`.
-        only: the only stream whose rows are ingested; None for all streams.
+        runners, lakehouse, stream, landing, settle, reread_changed, on_batch, max_bytes_per_batch: as for `ingest`.
         checksums_every: how often checksums are recorded.
-        any_age: accept events of any age, ignoring the streams' `max_age`.
+        any_age: accept events of any age, ignoring the stream's `max_age`.
     """
     began = time.monotonic()
-    wanted = [stream for stream in streams if only is None or stream.name == only]
     try:
-        runs = [IngestRun(runners, lakehouse, streams, stream, landing, on_batch) for stream in wanted]
+        run = IngestRun(runners, lakehouse, stream, landing, on_batch)
         # Plans of a killed run first: otherwise their files would be found new and planned twice.
-        pending = [run.begin() for run in runs]
-        for run, plans in zip(runs, pending, strict=True):
-            run.work(plans)
-        # All streams plan before one works: a run that is killed must not leave files to other conditions.
-        planned = [
+        run.work(run.begin())
+        run.work(
             run.plan(
                 settle=settle, reread_changed=reread_changed, max_bytes_per_batch=max_bytes_per_batch, any_age=any_age
             )
-            for run in runs
-        ]
-        for run, plans in zip(runs, planned, strict=True):
-            run.work(plans)
-        for run in runs:
-            run.tidy_up(checksums_every)
+        )
+        run.tidy_up(checksums_every)
     except OSError as error:
-        names = ", ".join(stream.name for stream in streams)
         raise KeyfoldError(
-            f"ingest of {names} was interrupted: {error}; correct that and run it again: it continues where it stopped"
+            f"ingest of {stream.name} was interrupted: {error}; correct that and run it again: it continues where it stopped"
         ) from error
-    return [run.summary(reread_changed, time.monotonic() - began) for run in runs]
+    return run.summary(reread_changed, time.monotonic() - began)

@@ -50,7 +50,6 @@ class Split:
 
     Attributes:
         stream: the stream.
-        streams: all streams that share the landing, its own first. Conditions do not apply to a single stream.
         batch: the batch's number.
         oldest: the oldest event time that is accepted; None if any is.
         arrived: when the files were admitted (UTC).
@@ -64,7 +63,6 @@ class Split:
     """
 
     stream: Stream
-    streams: tuple[Stream, ...]
     batch: int
     oldest: datetime | None
     arrived: datetime

@@ -22,8 +22,7 @@ from keyfold.times import to_times
 
 def read_split(split: Split) -> SplitResult:
     """Read a split's inputs, and write their rows as data files."""
-    private = [name for one in split.streams for name in one.private]
-    with errors_without_values(f"ingest of {split.stream.name}", private):
+    with errors_without_values(f"ingest of {split.stream.name}", split.stream.private):
         return _read_split(split)
 
 
@@ -63,8 +62,7 @@ def _read_topic(split: Split, access: TopicAccess, writer: SplitWriter) -> None:
             writer.reject_gap(access, lost)
         return
     settings = KafkaSettings.of_worker(access.bootstrap, access.settings)
-    conditions = [name for one in split.streams for name in one.condition_columns]
-    columns = message_columns([*split.stream.raw_schema.names, *conditions])
+    columns = message_columns(split.stream.raw_schema.names)
     with TopicReader(settings, access.name, columns, record_gaps=access.record_gaps) as reader:
         for place, offsets in split.ranges:
             for found in reader.read(offsets):
@@ -80,7 +78,6 @@ def _read_topic(split: Split, access: TopicAccess, writer: SplitWriter) -> None:
                     faults=found.faults,
                     path=access.name,
                     oldest=split.oldest,
-                    sharing=split.streams,
                 )
                 writer.take(rows, place, access.where(found.partition), first_line=offsets.start)
                 if writer.is_large:
@@ -118,7 +115,7 @@ def _parsed(split: Split, place: int, path: Place, attempts: int = 2) -> SplitWr
     # With its own writer, so that its rows can be discarded without those of other files.
     taken = SplitWriter(split)
     try:
-        for rows in parse_file_safely(split.stream, path, split.arrived, split.landing, split.oldest, split.streams):
+        for rows in parse_file_safely(split.stream, path, split.arrived, split.landing, split.oldest):
             taken.take(rows, place, str(path))
             # Written separately from other files: if the last line turns out to be broken, all of the file is discarded.
             if taken.is_large:

@@ -58,10 +58,9 @@ class SplitWriter:
         self._bytes += rows.accepted.estimated_size() + sum(len(reject.raw) for reject in rows.rejects)
 
     def reject_file(self, file: str, reason: str) -> None:
-        """Reject a file as a whole. If streams share the landing, it belongs to the first one."""
-        if self._split.stream.name == self._split.streams[0].name:
-            self._rejects.append((file, None, reason))
-            self.result.counts += IngestCounts(rows_read=1, quarantined=1)
+        """Reject a file as a whole."""
+        self._rejects.append((file, None, reason))
+        self.result.counts += IngestCounts(rows_read=1, quarantined=1)
 
     def count_file(self) -> None:
         """Count a file that was read."""

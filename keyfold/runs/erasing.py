@@ -30,7 +30,6 @@ from keyfold.state.changing.audit import Author, digest, mask_keys, record_edit,
 from keyfold.state.changing.promoting import remove_other_generations
 from keyfold.state.erasure import Unsearchable, Values, erase_in_ingest, forget_in_ingest, typed_values, unsearchable
 from keyfold.stream import Stream
-from keyfold.stream.sharing import check_sharing
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,6 @@ def erase(
     jobs: Sequence[KeyedJob],
     erasure: Erasure,
     *,
-    sharing: Sequence[Stream] = (),
     dry_run: bool = False,
     options: RunOptions | None = None,
     runners: Runners | None = None,
@@ -90,8 +88,6 @@ def erase(
         jobs: every job of the project that has run, with the parameters of its live generation. Jobs that do not read the
             stream are not changed.
         erasure: the values, and who erases them and why.
-        sharing: all streams that share the stream's landing folder, if it is shared. The first one's quarantine may have rows
-            of the stream, and each of them has names of the files.
         dry_run: only count.
 
     Raises:
@@ -106,17 +102,14 @@ def erase(
     """
     values = _values(stream, erasure.values)
     jobs = readers_of(lakehouse, stream, jobs)
-    names = sorted(one.name for one in check_sharing(sharing or [stream]))
     deleted, summaries, runs = 0, list[RunSummary](), list[JobRun]()
     with ExitStack() as locks:
         if not dry_run:
             # Lock all of them: a run in between could read erased rows, or write them again.
-            for name in names:
-                locks.enter_context(exclusive(lakehouse.ingest(name), f"ingest of {name}"))
+            locks.enter_context(exclusive(lakehouse.ingest(stream.name), f"ingest of {stream.name}"))
             for job in jobs:
                 locks.enter_context(exclusive(lakehouse.job(job.name), f"job {job.name}"))
-        for name in names:
-            check_is_ingested(lakehouse, name)
+        check_is_ingested(lakehouse, stream.name)
         for job in jobs:
             check_can_be_replayed(lakehouse, job)
         # Before `erase_in_ingest`, which may remove these lines.
@@ -127,7 +120,6 @@ def erase(
             lakehouse,
             stream,
             values,
-            sharing=names,
             remove_unsearchable=erasure.remove_unsearchable,
             dry_run=dry_run,
         )
@@ -138,7 +130,7 @@ def erase(
             )
             for job in jobs:
                 deleted += _forget_before(lakehouse, job)
-            deleted += forget_in_ingest(lakehouse, stream, names)
+            deleted += forget_in_ingest(lakehouse, stream)
     if not dry_run:
         runs = published_runs(lakehouse, jobs, summaries)
         described = _described(stream, erasure.values)

@@ -1,14 +1,13 @@
 """Run continuous ingest, with maintenance of its tables, health and metrics."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
 
 from keyfold.ingestion import IngestSummary, Landing
 from keyfold.ingestion.continuous import follow_landing
-from keyfold.ingestion.ingest_records import together
 from keyfold.ingestion.run import ingest_under_lock
 from keyfold.ingestion.sources.files import SETTLE
 from keyfold.journal.checksums import NOW_AND_THEN
@@ -22,7 +21,6 @@ from keyfold.runs.reporting import reported, written_by_ingest
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_ingest
 from keyfold.session.finishing import batches_are_finished
 from keyfold.stream import Stream
-from keyfold.stream.sharing import check_sharing
 
 
 def ingest_continuously(
@@ -30,7 +28,6 @@ def ingest_continuously(
     stream: Stream,
     landing: Landing | None = None,
     *,
-    sharing: Sequence[Stream] = (),
     settle: timedelta = SETTLE,
     every: timedelta = LOOK_EVERY,
     stop: threading.Event | None = None,
@@ -41,11 +38,11 @@ def ingest_continuously(
 ) -> IngestSummary:
     """Ingest files or messages as they arrive, until `stop` is set; the batch in progress is finished first.
 
-    The small files of the streams' tables are compacted regularly. If Kafka becomes unreachable after the first run, ingest
+    The small files of the stream's tables are compacted regularly. If Kafka becomes unreachable after the first run, ingest
     waits for it. If DAGSTER_HOME is set, Dagster shows what was written (`keyfold.runs.reporting`).
 
     Args:
-        lakehouse, stream, landing, sharing, on_batch, runners: as in `ingest`.
+        lakehouse, stream, landing, on_batch, runners: as in `ingest`.
         settle: how long a file must be unchanged before it is read; 0 for producers that rename whole files into the folder.
         every: interval between two looks at the folder or topic.
         stop: ends the ingest when it is set.
@@ -62,16 +59,11 @@ def ingest_continuously(
         >>> stop = threading.Event()
         >>> keyfold.ingest_continuously(lakehouse, STREAMS["rides"], stop=stop)  # doctest: +SKIP
     """
-    streams, runners = check_sharing(sharing or [stream]), runners or Runners.from_environment()
-
-    def record() -> None:
-        for one in streams:
-            record_ingest(lakehouse, one.name)
-
+    runners = runners or Runners.from_environment()
     maintenance = TableMaintenance(
         lakehouse,
-        lambda: [table for one in streams for table in tables_of_ingest(lakehouse, one)],
-        record,
+        lambda: tables_of_ingest(lakehouse, stream),
+        lambda: record_ingest(lakehouse, stream.name),
         on_warning=on_warning,
     )
 
@@ -84,19 +76,18 @@ def ingest_continuously(
         batches_are_finished() if stop else nullcontext(),
         maintenance,
         served(metrics, lambda: samples_of_ingest(lakehouse, stream.name)),
-        reported(lambda: written_by_ingest(lakehouse, streams), on_warning),
+        reported(lambda: written_by_ingest(lakehouse, stream), on_warning),
     ):
         ingest = partial(
             ingest_under_lock,
             runners,
             lakehouse,
-            streams,
+            stream,
             settle=settle,
             on_batch=after_batch,
             checksums_every=NOW_AND_THEN,
         )
         stop = stop or threading.Event()
-        summaries = follow_landing(
-            lakehouse, streams, landing, ingest, runners, settle=settle, every=every, stop=stop, on_outage=on_warning
+        return follow_landing(
+            lakehouse, stream, landing, ingest, runners, settle=settle, every=every, stop=stop, on_outage=on_warning
         )
-    return together(summaries, stream)

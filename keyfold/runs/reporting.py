@@ -7,7 +7,7 @@ the next report, or in that of the next process.
 import importlib
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -63,15 +63,16 @@ def written_by_job(lakehouse: Lakehouse, job: str) -> Written | None:
     return Written(live.name, done.batch, done.finished_at, done.total_events, tables, done.watermark, done.open_events)
 
 
-def written_by_ingest(lakehouse: Lakehouse, streams: Sequence[Stream]) -> Written | None:
-    """Read from its journal what ingest has written for streams that share a landing; None before its first batch."""
-    done = ingestion.ingest_journal(lakehouse, streams[0].name).last_done()
+def written_by_ingest(lakehouse: Lakehouse, stream: Stream) -> Written | None:
+    """Read from its journal what ingest has written for a stream; None before its first batch."""
+    done = ingestion.ingest_journal(lakehouse, stream.name).last_done()
     if done is None:
         return None
-    tables = {f"events.{one.name}": lakehouse.events(one.name) for one in streams}
-    tables |= {f"quarantine.{one.name}": lakehouse.quarantine(one.name) for one in streams}
-    events = sum(ingestion.ingest_totals(lakehouse, one).rows_read for one in streams)
-    return Written("", done.batch, done.finished_at, events, tables)
+    tables = {
+        f"events.{stream.name}": lakehouse.events(stream.name),
+        f"quarantine.{stream.name}": lakehouse.quarantine(stream.name),
+    }
+    return Written("", done.batch, done.finished_at, done.totals.rows_read, tables)
 
 
 @contextmanager

@@ -78,7 +78,7 @@ def typed_values(stream: Stream, texts: Mapping[str, Sequence[str]]) -> Values:
 def unsearchable(lakehouse: Lakehouse, stream: Stream, values: Values) -> Unsearchable:
     """Count the quarantined lines of a stream that cannot be searched, with those that a rebuild moved aside."""
     search, lines, where = _search(lakehouse, stream, values), 0, []
-    for table in _quarantines(lakehouse, stream).values():
+    for table in _quarantines(lakehouse, stream.name).values():
         rows = scan_table(table).filter(search == UNKNOWN).select("file", "line")
         number = rows.select(pl.len()).collect().item()
         first = rows.head(_LISTED - len(where)).collect() if number else pl.DataFrame()
@@ -91,45 +91,42 @@ def erase_in_ingest(
     stream: Stream,
     values: Values,
     *,
-    sharing: Sequence[str],
     remove_unsearchable: bool,
     dry_run: bool,
 ) -> dict[str, int]:
     """Erase rows of a stream in ingest's tables and records; returns the number of rows that were found, by place.
 
-    The caller must hold the ingest locks of all streams in `sharing`, which share the landing folder and have names of its
-    files.
+    The caller must hold the lock of the stream's ingest.
     """
     search = _search(lakehouse, stream, values)
     lines = search != 0 if remove_unsearchable else search == FOUND
     holds = holds_any(text for texts in values.texts.values() for text in texts)
     rows: dict[str, int] = {}
-    for name, table in _quarantines(lakehouse, stream).items():
+    for name, table in _quarantines(lakehouse, stream.name).items():
         if dry_run:
             rows[name] = count_rows_of(table, lines)
         else:
             file = pl.col("file").replace(_new_names(lakehouse, stream.name, table, holds))
             rows[name] = erase_rows(table, lines, masked={"file": file})
     rows[NAMES] = sum(
-        _count_names(known, holds) if dry_run else known.rename(holds)
-        for name in sharing
-        for known in _known(lakehouse, name)
+        _count_names(known, holds) if dry_run else known.rename(holds) for known in _known(lakehouse, stream.name)
     )
     for name, table in _event_tables(lakehouse, stream.name).items():
         rows[name] = (count_rows_of if dry_run else erase_rows)(table, values.which)
     return rows
 
 
-def forget_in_ingest(lakehouse: Lakehouse, stream: Stream, sharing: Sequence[str]) -> int:
+def forget_in_ingest(lakehouse: Lakehouse, stream: Stream) -> int:
     """Delete the tables' histories, and record checksums; returns the number of deleted files."""
-    quarantines, events = _quarantines(lakehouse, stream), _event_tables(lakehouse, stream.name)
+    quarantines, events = _quarantines(lakehouse, stream.name), _event_tables(lakehouse, stream.name)
     deleted = sum(forget(table) for table in (*quarantines.values(), *events.values()))
     for table in (*quarantines.values(), *(path for name, path in events.items() if name != f"events.{stream.name}")):
         # Jobs read the log of the live event table. Nobody reads the logs of these tables.
         forget_log(table)
-    for name in sharing:
-        if (birth := existing_ingest(lakehouse, name)) and (done := ingest_journal(lakehouse, name).last_done()):
-            record_checksums(birth.journal, birth.checksummed, done.batch)
+    if (birth := existing_ingest(lakehouse, stream.name)) and (
+        done := ingest_journal(lakehouse, stream.name).last_done()
+    ):
+        record_checksums(birth.journal, birth.checksummed, done.batch)
     return deleted
 
 
@@ -180,11 +177,8 @@ def _known(lakehouse: Lakehouse, stream: str) -> Iterator[KnownFiles]:
             yield KnownFiles(folder, Journal(folder / "journal", IngestPlan, IngestDone), f"ingest of {stream}")
 
 
-def _quarantines(lakehouse: Lakehouse, stream: Stream) -> dict[str, Place]:
-    """Return the tables with rejected rows of a stream, with the quarantine of the owner of a shared landing folder."""
-    names = dict.fromkeys((stream.name, stream.landing or stream.name))
-    every = [_tables(lakehouse, name, "quarantine", lakehouse.quarantine(name)) for name in names]
-    return {name: table for tables in every for name, table in tables.items()}
+def _quarantines(lakehouse: Lakehouse, stream: str) -> dict[str, Place]:
+    return _tables(lakehouse, stream, "quarantine", lakehouse.quarantine(stream))
 
 
 def _event_tables(lakehouse: Lakehouse, stream: str) -> dict[str, Place]:

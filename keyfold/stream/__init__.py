@@ -1,4 +1,4 @@
-"""Declare streams: columns, their sources, what makes an event valid, and how streams share a landing folder."""
+"""Declare streams: columns, their sources, and what makes an event valid."""
 
 from keyfold.stream.source import TIME_UNITS, Source
 from keyfold.stream.stream import INGESTED_AT, TIMESTAMP, Rule, Stream

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from keyfold.columns import required
 from keyfold.errors import Misconfigured
-from keyfold.stream.conditions import Where, as_expression, condition_columns, fault_of
 from keyfold.stream.raw_paths import EACH, Path, list_of, name_of, path_of, read_schema
 from keyfold.stream.source import TIME_UNITS, Source
 
@@ -65,11 +64,6 @@ class Stream:
         max_line_bytes: longest line of a text file, or row of a Parquet file; a file with a longer one goes to quarantine
             as a whole.
         max_file_bytes: largest file, decompressed; a larger one goes to quarantine as a whole.
-        landing: name of the stream whose landing folder or topic it shares; empty if it has its own. All streams of a
-            landing folder have a condition, and are ingested together (`ingest_shared`).
-        where: selects its rows of a shared landing folder: raw columns with the texts that they must equal, or an expression
-            on raw columns as text (`keyfold.stream.conditions`). A row of no stream, or of several, goes to the quarantine of
-            the stream that owns the landing folder.
 
     Raises:
         Misconfigured: a setting names a column that the schema does not have, or two settings exclude each other.
@@ -106,8 +100,6 @@ class Stream:
     private: tuple[str, ...] = ()
     max_line_bytes: int = 16 << 20
     max_file_bytes: int = 8 << 30
-    landing: str = ""
-    where: Where | None = None
 
     def __post_init__(self) -> None:
         if INGESTED_AT in self.schema.names:
@@ -147,7 +139,6 @@ class Stream:
                     "%d/%m/%Y %H:%M"
                 )
         _check_paths(self)
-        _check_where(self)
 
     def source(self, column: str) -> Source:
         """Return the source of a column."""
@@ -180,16 +171,6 @@ class Stream:
     def raw_names(self) -> tuple[str, ...]:
         """The names of raw columns, as the sources spell them."""
         return tuple(dict.fromkeys(name for column in self.schema.names for name in self.source(column).raw_names))
-
-    @property
-    def condition(self) -> pl.Expr | None:
-        """The condition on raw rows, on columns of text; None if all rows are its own."""
-        return None if self.where is None else as_expression(self.where)
-
-    @property
-    def condition_columns(self) -> tuple[str, ...]:
-        """The raw columns that its condition reads."""
-        return () if self.where is None else condition_columns(self.where)
 
     @property
     def list_path(self) -> Path | None:
@@ -225,20 +206,6 @@ def _check_age(stream: Stream) -> None:
             f"stream {stream.name}: max_age is measured from the newest event time, and missing_time lets the arrival stand in "
             "for it: older events would then be too old; leave one of them out"
         )
-
-
-def _check_where(stream: Stream) -> None:
-    """Check the condition of a stream that shares its landing.
-
-    Raises:
-        Misconfigured: the condition is invalid, or `landing` names the stream itself.
-    """
-    if stream.landing == stream.name:
-        raise Misconfigured(
-            f"stream {stream.name}: landing names the stream itself, which is the default: leave it out"
-        )
-    if stream.where is not None and (fault := fault_of(stream.where)):
-        raise Misconfigured(f"stream {stream.name}: where is no condition: {fault}")
 
 
 def _check_paths(stream: Stream) -> None:

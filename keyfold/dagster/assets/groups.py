@@ -26,9 +26,8 @@ from keyfold.dagster.assets.streams import stream_assets, stream_check
 from keyfold.discovery import import_modules
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.template import JobTemplate
-from keyfold.project import current_project, project_streams
+from keyfold.project import current_project
 from keyfold.stream import Stream
-from keyfold.stream.sharing import streams_with
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ def _group(module: ModuleType) -> Group:
     checks = [*map(conservation_check, jobs), *getattr(module, "CHECKS", ())]
     if stream is not None:
         assets[:0] = stream_assets(stream, group=name, owners=owners)
-        checks[:0] = map(stream_check, streams_with(stream, project_streams()))
+        checks.insert(0, stream_check(stream))
     return Group(name, jobs, assets, checks, stream)
 
 

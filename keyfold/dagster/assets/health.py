@@ -18,11 +18,10 @@ from keyfold.keyed.reporting.run_statistics import RUN_STATISTICS, collect_stati
 from keyfold.keyed.runner import watermark
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import count_rows
-from keyfold.project import project_jobs, project_streams
+from keyfold.project import project_jobs
 from keyfold.runs.health import STALE
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
-from keyfold.stream.sharing import streams_with
 
 GROUP = "monitoring"
 
@@ -92,11 +91,7 @@ def drift_check(stream: Stream) -> dg.AssetChecksDefinition:
         description="The newest files have no column that the stream does not know.",
     )
     def no_drift(lakehouse: dg.ResourceParam[Lakehouse]) -> dg.AssetCheckResult:
-        passed, description = drift(
-            stream,
-            landing_folder(lakehouse, stream.landing or stream.name),
-            sharing=streams_with(stream, project_streams()),
-        )
+        passed, description = drift(stream, landing_folder(lakehouse, stream.name))
         return dg.AssetCheckResult(passed=passed, severity=dg.AssetCheckSeverity.WARN, description=description)
 
     return no_drift
@@ -181,14 +176,14 @@ def growth(lakehouse: Lakehouse, job: str) -> Finding:
     return sizes[-1] <= max(_GROWN * usual, _FEW_EVENTS), f"{sizes[-1]:,} events open, usually {usual:,.0f}"
 
 
-def drift(stream: Stream, landing: Place, *, sharing: Sequence[Stream] = ()) -> Finding:
-    """Compare the newest files' columns with those of the stream and of the streams that share its landing."""
+def drift(stream: Stream, landing: Place) -> Finding:
+    """Compare the newest files' columns with those of the stream."""
     if not landing.is_dir():
         return True, "no landing folder"
     newest = newest_files(stream, landing)
     if not newest:
         return True, "no files in the landing folder"
-    found = find_drift(stream, newest, sharing=sharing)
+    found = find_drift(stream, newest)
     differences = [
         f"{_plain(file.name)} has {_unknown(stream, names)}, unknown to {stream.name}" for file, names in found.items()
     ]

@@ -12,7 +12,7 @@ from keyfold.dagster.assets.columns import column_schema
 from keyfold.dagster.assets.metadata import table_key, table_metadata, warning_metadata
 from keyfold.dagster.assets.previews import preview, preview_quarantine
 from keyfold.dagster.reporting import is_left_to_continuous_run
-from keyfold.errors import Misconfigured, NotFound
+from keyfold.errors import NotFound
 from keyfold.ingestion.ingest_settings import QUARANTINE
 from keyfold.ingestion.landing import find_landing
 from keyfold.ingestion.sources.files import SETTLE
@@ -21,11 +21,9 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.presence import absent_files
 from keyfold.lakehouse.reading import count_rows
 from keyfold.lakehouse.row_erasure import erased_rows
-from keyfold.project import project_streams
 from keyfold.runners import Runners
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
-from keyfold.stream.sharing import streams_with
 
 
 class IngestConfig(dg.Config):
@@ -69,22 +67,11 @@ def stream_assets(
 ) -> tuple[dg.AssetSpec, dg.AssetsDefinition]:
     """Build the asset of the landing folder or topic (external) and the asset of the tables that ingest writes.
 
-    The same asset ingests the streams that share the landing; their tables belong to the same group.
-
     Args:
         stream: the stream of the files or messages.
         group: the asset group.
         owners: people or teams, in Dagster's notation.
-
-    Raises:
-        KeyfoldError: the stream shares the landing of another stream, whose assets include its tables.
     """
-    streams = streams_with(stream, project_streams())
-    if stream.landing:
-        raise Misconfigured(
-            f"stream {stream.name} shares the landing of {stream.landing}, whose assets include its tables: omit the STREAM of "
-            f"{stream.name} in its group of assets"
-        )
     topic = kafka_topics().get(stream.name)
     landing = dg.AssetSpec(
         landing_key(stream.name),
@@ -99,7 +86,7 @@ def stream_assets(
 
     @dg.multi_asset(
         name=f"ingest_{stream.name}",
-        specs=[spec for one in streams for spec in _specs(one, landing.key, group, owners)],
+        specs=_specs(stream, landing.key, group, owners),
         pool=f"stream_{stream.name}",
         description=f"Reads the new files or messages of {stream.name}, exactly once.",
     )
@@ -117,17 +104,15 @@ def stream_assets(
             lakehouse,
             stream,
             landing,
-            sharing=streams,
             settle=settle,
             reread_changed=config.reread_changed,
             on_batch=lambda progress: context.log.info(progress.describe()),
             runners=spark,
         )
-        for one, own in zip(streams, (summary, *summary.shared), strict=True):
-            warnings = own.describe()
-            for line in warnings:
-                context.log.warning(line)
-            yield from _results(lakehouse, one, own, warnings)
+        warnings = summary.describe()
+        for line in warnings:
+            context.log.warning(line)
+        yield from _results(lakehouse, stream, summary, warnings)
 
     return landing, ingest_stream
 

@@ -15,8 +15,6 @@ from keyfold.dagster.automation.maintenance import lakehouse_check, maintenance
 from keyfold.dagster.automation.schedules import full_scan, schedule_of
 from keyfold.dagster.automation.sensors import source_sensor
 from keyfold.keyed.job.template import JobTemplate
-from keyfold.project import project_streams
-from keyfold.stream.sharing import streams_with
 
 GROUPS = project_groups()
 """The project's asset groups."""
@@ -61,7 +59,7 @@ CHECK_JOB, CHECK_SCHEDULE = lakehouse_check()
 _MAINTENANCE = [
     maintenance(group.name, streams=streams, jobs=group.jobs)[1]
     for group in GROUPS
-    for streams in [streams_with(group.stream, project_streams()) if group.stream else []]
+    for streams in [[group.stream] if group.stream else []]
     if streams or group.jobs
 ]
 

@@ -13,15 +13,11 @@ from keyfold import ingestion
 from keyfold.dagster.assets.streams import landing_key
 from keyfold.dagster.automation.new_data import FileSource, Source
 from keyfold.dagster.automation.topic_lag import TopicSource
-from keyfold.ingestion.known import KnownFile
 from keyfold.ingestion.landing import find_landing, landing_folder
 from keyfold.ingestion.sources.files import SETTLE
-from keyfold.ingestion.sources.kafka.offsets import read_by_all
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic, topic_state
 from keyfold.lakehouse import Lakehouse
-from keyfold.project import project_streams
 from keyfold.stream import Stream
-from keyfold.stream.sharing import streams_with
 
 _UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
@@ -33,27 +29,16 @@ _UNFINISHED = [
 
 
 def landing_sensor(stream: Stream, job: str, settle: timedelta = SETTLE) -> dg.SensorDefinition:
-    """Build the sensor that starts one run of a job for all landed files of a stream and of those that share its landing."""
-    names = [one.name for one in streams_with(stream, project_streams())]
+    """Build the sensor that starts one run of a job for all landed files of a stream."""
 
     def source(lakehouse: Lakehouse) -> Source:
         folder = landing_folder(lakehouse, stream.name)
-
-        def known() -> dict[str, KnownFile]:
-            """Return the files that all streams have read: one that joined the landing later has yet to read older files."""
-            first, *others = (ingestion.known_files(lakehouse, name, folder) for name in names)
-            return (
-                {path: file for path, file in first.items() if all(path in other for other in others)}
-                if others
-                else first
-            )
-
         return FileSource(
             folder,
             settle,
             stream.done_marker,
-            known,
-            lambda: any(ingestion.is_unfinished(lakehouse, name) for name in names),
+            lambda: ingestion.known_files(lakehouse, stream.name, folder),
+            lambda: ingestion.is_unfinished(lakehouse, stream.name),
         )
 
     return new_data_sensor(f"{stream.name}_landed", job, landing_key(stream.name), source)
@@ -61,13 +46,12 @@ def landing_sensor(stream: Stream, job: str, settle: timedelta = SETTLE) -> dg.S
 
 def topic_sensor(stream: Stream, topic: KafkaTopic, job: str) -> dg.SensorDefinition:
     """Build the sensor that starts a job when a stream's topic has unread messages."""
-    names = [one.name for one in streams_with(stream, project_streams())]
 
     def source(lakehouse: Lakehouse) -> Source:
         return TopicSource(
             lambda: topic_state(topic),
-            lambda: read_by_all(ingestion.read_topics(lakehouse, name).get(topic.source) for name in names),
-            lambda: any(ingestion.is_unfinished(lakehouse, name) for name in names),
+            lambda: ingestion.read_topics(lakehouse, stream.name).get(topic.source),
+            lambda: ingestion.is_unfinished(lakehouse, stream.name),
         )
 
     return new_data_sensor(f"{stream.name}_lags", job, landing_key(stream.name), source)

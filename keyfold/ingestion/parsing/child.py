@@ -14,7 +14,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from multiprocessing import Pipe
@@ -43,7 +43,6 @@ def parse_file_safely(
     arrived: datetime,
     landing: Place,
     oldest: datetime | None,
-    sharing: Sequence[Stream],
 ) -> Iterator[ValidatedRows]:
     """Parse a file as `parse_file` does; a binary file (Parquet) in a child process.
 
@@ -53,7 +52,7 @@ def parse_file_safely(
         UnreadableFileError: the file is rejected as a whole; rows yielded before do not count.
         OSError: a disk or store fails.
     """
-    given = (stream, path, arrived, landing, oldest, sharing)
+    given = (stream, path, arrived, landing, oldest)
     yield from _idle_child().parse(given) if file_type(path).format == "parquet" else parse_file(*given)
 
 

@@ -2,7 +2,7 @@
 
 import errno
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
@@ -15,8 +15,7 @@ from keyfold.ingestion.parsing.csv_lines import read_csv
 from keyfold.ingestion.parsing.exploding import exploded
 from keyfold.ingestion.parsing.json_lines import read_json
 from keyfold.ingestion.parsing.mapping import path_value
-from keyfold.ingestion.parsing.parquet import misfit, read_parquet
-from keyfold.ingestion.parsing.routing import Routes, all_rejected, route_lines, route_rows
+from keyfold.ingestion.parsing.parquet import read_parquet
 from keyfold.ingestion.parsing.rows import Rows, ValidatedRows, none_accepted, validate_rows
 from keyfold.ingestion.parsing.text import UnreadableFileError, read_chunks
 from keyfold.storage.object_path import StoreError
@@ -35,7 +34,6 @@ def parse_file(
     arrived: datetime,
     landing: Place | None = None,
     oldest: datetime | None = None,
-    sharing: Sequence[Stream] = (),
 ) -> Iterator[ValidatedRows]:
     """Parse a file, chunk by chunk.
 
@@ -45,14 +43,13 @@ def parse_file(
         arrived: when it was admitted (UTC).
         landing: the folder to which the path is relative, for columns taken from it; without it, the file's name is used.
         oldest: the oldest event time that is accepted; None if any is.
-        sharing: all streams that share the landing, its own first, which also gets the rejects that belong to no stream.
 
     Raises:
         UnreadableFileError: the file is rejected as a whole; rows yielded before do not count.
     """
     value = path_value(path, landing)
     with _faults_of_files():
-        for rows in _read(stream, Routes(stream, sharing) if len(sharing) > 1 else None, path):
+        for rows in _read(stream, path):
             if not rows.columns.num_rows:
                 yield none_accepted(stream, rows)
                 continue
@@ -84,33 +81,20 @@ def _faults_of_files() -> Iterator[None]:
         ) from None
 
 
-def _read(stream: Stream, routes: Routes | None, path: Place) -> Iterator[Rows]:
+def _read(stream: Stream, path: Place) -> Iterator[Rows]:
     """Read the rows of a stream."""
-    form, unfit = file_type(path).format, ""
+    form = file_type(path).format
     if form is None:
         raise UnreadableFileError(f"the file's extension is not one that ingest reads ({READABLE})")
     if form == "parquet":
-        # Of a file that streams share, names only: if it does not fit this stream, only this stream's rows are rejected.
-        schema = routes.raw_columns if routes else stream.raw_schema
-        parts = read_parquet(schema, path, stream.max_file_bytes, stream.max_line_bytes)
-    else:
-        text = read_chunks(path, max_line=stream.max_line_bytes, max_bytes=stream.max_file_bytes)
-        if form == "json":
-            yield from route_lines(routes, text) if routes else read_json(stream.raw_schema, text, stream.missing)
-            return
-        unfit = _unfit_for_csv(stream)
-        if unfit and not routes:
-            raise UnreadableFileError(unfit)
-        flat = [] if unfit else [name.removesuffix(TEXT_OF) for name in stream.raw_names]
-        names = dict.fromkeys([*flat, *(routes.columns if routes else ())])
-        parts = read_csv(pa.schema([(name, pa.string()) for name in names]), text)
-    for rows in parts:
-        if not routes:
-            yield rows
-            continue
-        own = route_rows(routes, rows)
-        why = unfit if form == "csv" else misfit(stream.raw_schema, rows.columns.schema)
-        yield all_rejected(own, why) if why and own.columns.num_rows else own
+        return read_parquet(stream.raw_schema, path, stream.max_file_bytes, stream.max_line_bytes)
+    text = read_chunks(path, max_line=stream.max_line_bytes, max_bytes=stream.max_file_bytes)
+    if form == "json":
+        return read_json(stream.raw_schema, text, stream.missing)
+    if unfit := _unfit_for_csv(stream):
+        raise UnreadableFileError(unfit)
+    names = dict.fromkeys(name.removesuffix(TEXT_OF) for name in stream.raw_names)
+    return read_csv(pa.schema([(name, pa.string()) for name in names]), text)
 
 
 def _unfit_for_csv(stream: Stream) -> str:

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from keyfold.ingestion.parsing.exploding import exploded
 from keyfold.ingestion.parsing.json_lines import read_objects, read_values
-from keyfold.ingestion.parsing.routing import Keys, Routes, read_keys, text_of
 from keyfold.ingestion.parsing.rows import Reject, Rows, ValidatedRows, validate_rows
 from keyfold.stream import Stream
 
@@ -34,9 +33,8 @@ def parse_messages(
     faults: Mapping[int, str] | None = None,
     path: str | None = None,
     oldest: datetime | None = None,
-    sharing: Sequence[Stream] = (),
 ) -> ValidatedRows:
-    """Parse messages, of which those of other streams are left out.
+    """Parse messages.
 
     Args:
         stream: the stream of the messages.
@@ -47,26 +45,8 @@ def parse_messages(
         faults: faults of messages outside of their values, by position.
         path: the value of columns that the stream takes from the path.
         oldest: the oldest event time that is accepted; None if any is.
-        sharing: all streams that share the topic, its own first, which also gets the rejects that belong to no stream: a
-            message whose value cannot be read is one, unless the conditions use only columns outside of the value.
     """
-    faults, rejects = faults or {}, list[Reject]()
-    if len(sharing) > 1:
-        assert beside is not None  # noqa: S101 - a topic's reader gives it
-        routes = Routes(stream, sharing)
-        keys = _keys(routes, stream.max_line_bytes, values, numbers, beside)
-        chosen, rejects = routes.choose(
-            keys.texts,
-            keys.rejects,
-            lambda row, why: Reject(_shown(values[keys.at[row]]), int(numbers[keys.at[row]]), why),
-        )
-        at = np.sort(keys.at[chosen])
-        values, numbers = [values[one] for one in at], numbers[at]
-        arrived = arrived if isinstance(arrived, datetime) else arrived.gather(at)
-        beside = beside.select([name for name in stream.raw_schema.names if name in beside.column_names]).take(
-            pa.array(at)
-        )
-        faults = {place: faults[one] for place, one in enumerate(at.tolist()) if one in faults}
+    faults = faults or {}
     own = {} if beside is None else {name: beside.column(name) for name in beside.column_names}
     schema = pa.schema([field for field in stream.raw_schema if field.name not in own])
     rows = None if faults else _read_at_once(stream, schema, values, numbers)
@@ -77,23 +57,11 @@ def parse_messages(
     for name, column in own.items():
         columns = columns.append_column(name, column.take(pa.array(at)))
     parts = []
-    for part in exploded(stream, replace(rows, columns=columns, rejects=[*rows.rejects, *rejects])):
+    for part in exploded(stream, replace(rows, columns=columns)):
         at = np.searchsorted(numbers, part.lines)
         arrivals = arrived if isinstance(arrived, datetime) else arrived.gather(at)
         parts.append(validate_rows(stream, part, arrivals, path, oldest))
     return parts[0] if len(parts) == 1 else _together(parts)
-
-
-def _keys(routes: Routes, limit: int, values: Sequence[bytes | None], numbers: Numbers, beside: pa.Table) -> Keys:
-    """Return the columns of the conditions, from messages' values and from outside of them."""
-    inside = [name for name in routes.columns if name not in beside.column_names]
-    keys = Keys(pl.DataFrame(), np.arange(len(values)))
-    if inside:
-        rejects, good = _parted(values, numbers, [_reason(value, limit) for value in values])
-        inner = read_keys(inside, [value for at in good.tolist() if (value := values[at]) is not None], numbers[good])
-        keys = Keys(inner.texts, good[inner.at], [*rejects, *inner.rejects])
-    outside = {name: text_of(beside, name).gather(keys.at) for name in routes.columns if name in beside.column_names}
-    return replace(keys, texts=pl.DataFrame({**keys.texts.to_dict(), **outside}))
 
 
 def _parted(

@@ -18,7 +18,6 @@ from keyfold.runs.tools.tool import DryRun, JobTool, Option, Outcome, StateTool,
 from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, Edited, edit_state
 from keyfold.state.rows.lines import json_lines
-from keyfold.stream.sharing import sharing
 
 _Who = Annotated[str, Option("--who")]
 _Why = Annotated[str, Option("--why")]
@@ -150,13 +149,11 @@ class EraseRowsEverywhere(StateTool):
 
     def act(self, work: Work) -> Outcome:
         """Erase the rows, and compute the jobs again."""
-        streams = project_streams()
         erased = erase(
             work.lakehouse,
-            streams[self.stream],
+            project_streams()[self.stream],
             work.jobs,
             Erasure(self.values, Author(self.who, self.why), self.remove_unsearchable),
-            sharing=sharing(streams, self.stream),
             dry_run=self.dry_run,
             options=work.options,
             runners=work.runners,

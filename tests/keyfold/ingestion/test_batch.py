@@ -107,18 +107,14 @@ class BrokenRuns:
     rows_a_file: int
     crashes: list[tuple[str, int]]
 
-    def play(
-        self, lakehouse: Lakehouse, stream: Stream, land_file: Callable[[str, list[Any]], object], **sharing: Any
-    ) -> None:
+    def play(self, lakehouse: Lakehouse, stream: Stream, land_file: Callable[[str, list[Any]], object]) -> None:
         """Land the files by their names, and ingest them."""
         left, a_run, spark = list(self.crashes), -(-len(self.files) // self.runs), no_spark(self.parallelism)
         with changed(batch, _SPLIT_BYTES=1), changed(split_writer, ROWS_A_FILE=self.rows_a_file):
             for number, lines in enumerate(self.files):
                 land_file(f"{number}.json", lines)
                 if (number + 1) % a_run == 0 or number == len(self.files) - 1:
-                    ingest_after_crashes(
-                        left, lakehouse, stream, max_bytes_per_batch=self.max_bytes, runners=spark, **sharing
-                    )
+                    ingest_after_crashes(left, lakehouse, stream, max_bytes_per_batch=self.max_bytes, runners=spark)
 
 
 def ingest_after_crashes(left: list[tuple[str, int]], *given: Any, **named: Any) -> IngestSummary:

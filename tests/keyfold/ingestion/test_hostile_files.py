@@ -120,7 +120,7 @@ def test_a_file_whose_reader_crashes_is_tried_again_in_another_process(
 
 
 def parsed(path: Path) -> int:
-    found = child.parse_file_safely(EVENTS, path, datetime.now(UTC), path.parent, None, ())
+    found = child.parse_file_safely(EVENTS, path, datetime.now(UTC), path.parent, None)
     return sum(rows.accepted.height for rows in found)
 
 
@@ -139,7 +139,7 @@ def test_threads_that_parse_at_the_same_time_get_the_rows_of_their_own_files(lan
     paths = [landing / f"{at}.parquet" for at in range(3)]
     for path in paths:
         path.write_bytes(parquet())
-    found = [child.parse_file_safely(EVENTS, path, datetime.now(UTC), landing, None, ()) for path in paths]
+    found = [child.parse_file_safely(EVENTS, path, datetime.now(UTC), landing, None) for path in paths]
     # Each is begun before another one is read to its end.
     first = [next(rows).accepted.height for rows in found]
     assert first == [COUNT] * 3

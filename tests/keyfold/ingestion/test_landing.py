@@ -37,3 +37,18 @@ def test_a_topic_of_the_deployment_goes_before_the_landing_folder_and_what_is_gi
 def test_what_does_not_go_together_is_refused(given, options, told):
     with pytest.raises(KeyfoldError, match=told):
         find_landing("sales", given, environment=KAFKA, **options)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("KEYFOLD_LANDING", "sales=/data/all weather=/data/all/"),
+        ("KEYFOLD_LANDING", "sales=s3a://lake/all weather=s3a://lake/all"),
+        ("KEYFOLD_KAFKA_TOPICS", "sales=all weather=all"),
+    ],
+)
+def test_two_streams_have_no_source_in_common(variable: str, value: str):
+    with pytest.raises(
+        KeyfoldError, match=rf"{variable} gives sales and weather the same source, .*all, .* of its own"
+    ):
+        find_landing("sales", environment={variable: value, "KEYFOLD_KAFKA_BOOTSTRAP": "127.0.0.1:9092"})

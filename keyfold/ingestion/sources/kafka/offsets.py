@@ -4,7 +4,7 @@ Offsets of a partition have gaps: transaction markers, aborted messages, compact
 messages. It has been read once any message or marker reaches its end.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -74,15 +74,6 @@ class ReadTopic(BaseModel):
         """Return how far the topic has been read after a share."""
         before = self.next if self.id == share.id else {}
         return ReadTopic(id=share.id, next=before | {one.partition: one.end for one in share.ranges})
-
-
-def read_by_all(reads: Iterable[ReadTopic | None]) -> ReadTopic | None:
-    """Return how far all streams have read a topic; None if one has not begun, or read another topic of the same name."""
-    all_reads = list(reads)
-    begun = [one for one in all_reads if one is not None]
-    if len(begun) < len(all_reads) or len({one.id for one in begun}) > 1:
-        return None
-    return ReadTopic(id=begun[0].id, next={at: min(one.next.get(at, 0) for one in begun) for at in begun[0].next})
 
 
 @dataclass(frozen=True)

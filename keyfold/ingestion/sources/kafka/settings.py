@@ -120,11 +120,12 @@ def kafka_topics(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the topics of KEYFOLD_KAFKA_TOPICS, by stream. Other streams are read from files.
 
     Raises:
-        KeyfoldError: an entry is invalid, there is no such stream, or a name is not valid for a topic.
+        KeyfoldError: an entry is invalid, there is no such stream, a name is not valid for a topic, or two streams have one.
     """
     topics = values_by_stream(TOPICS_VARIABLE, environment)
     for stream, topic in topics.items():
         check_topic(topic, f"{TOPICS_VARIABLE}: the topic of {stream}")
+    check_different(TOPICS_VARIABLE, topics)
     return topics
 
 
@@ -132,7 +133,7 @@ def values_by_stream(variable: str, environment: Mapping[str, str]) -> dict[str,
     """Parse the entries `stream=value` of a variable, separated by blanks.
 
     Raises:
-        Misconfigured: an entry is invalid, there is no such stream, or the stream shares the landing of another one.
+        Misconfigured: an entry is invalid, or there is no such stream.
     """
     values = parse_conf(environment.get(variable, ""), variable)
     for stream in values:
@@ -140,9 +141,23 @@ def values_by_stream(variable: str, environment: Mapping[str, str]) -> dict[str,
             raise Misconfigured(
                 f"{variable} names {stream}, but there is no such stream; streams: {', '.join(project_streams())}"
             )
-        if owner := project_streams()[stream].landing:
-            raise Misconfigured(f"{variable} names {stream}, which shares the landing of {owner}: name {owner} instead")
     return values
+
+
+def check_different(variable: str, sources: Mapping[str, object]) -> None:
+    """Check that no two streams have the same source.
+
+    Raises:
+        Misconfigured: two have.
+    """
+    streams: dict[object, str] = {}
+    for stream, source in sources.items():
+        if (other := streams.setdefault(source, stream)) != stream:
+            raise Misconfigured(
+                f"{variable} gives {other} and {stream} the same source, {source}, and each would read the rows of both: give "
+                "each kind of event a folder or topic of its own, or declare one stream with the columns of all, of which each "
+                "job takes its rows"
+            )
 
 
 def check_topic(topic: str, what: str = "the topic") -> str:

@@ -1,15 +1,12 @@
 """Streams as assets: what a run of ingest warns of, and what its check compares."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import dagster as dg
 import pytest
 
-from keyfold.dagster.assets import streams
 from keyfold.dagster.assets.streams import stream_assets, stream_check
-from keyfold.errors import Misconfigured
 from keyfold.ingestion import batch, ingest
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.runners import Runners
@@ -47,31 +44,6 @@ def told(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
 def check(result: dg.ExecuteInProcessResult) -> dg.AssetCheckEvaluation:
     (found,) = result.get_asset_check_evaluations()
     return found
-
-
-def test_streams_that_share_a_landing_are_one_asset_of_all_their_tables(spark, lakehouse, monkeypatch):
-    up = replace(METRICS, where={"kind": "up"})
-    down = replace(METRICS, name="falls", landing="metrics", where={"kind": "down"})
-    monkeypatch.setattr(streams, "project_streams", lambda: {"metrics": up, "falls": down})
-    _, both = stream_assets(up, group="metrics")
-    landing = lakehouse.landing("metrics")
-    landing.mkdir(parents=True)
-    lines = [{"kind": kind, "timestamp": "2026-01-01T00:00:00Z", "value": 1} for kind in ("up", "down", "down", "")]
-    (landing / "cpu.json").write_text("".join(f"{json.dumps(line | {'value': at})}\n" for at, line in enumerate(lines)))
-    result = dg.materialize(
-        [both, stream_check(up), stream_check(down)],
-        resources={"spark": spark, "lakehouse": lakehouse},
-        run_config={"ops": {"ingest_metrics": {"config": {"settle_seconds": 0.0}}}},
-    )
-    made = {one.asset_key.path[-1]: one.metadata for one in result.asset_materializations_for_node("ingest_metrics")}
-    assert {name: found["quarantined"].value for name, found in made.items() if "quarantine" in name} == {
-        "metrics_quarantine": 1,
-        "falls_quarantine": 0,
-    }
-    assert (made["metrics_events"]["accepted"].value, made["falls_events"]["accepted"].value) == (1, 2)
-    assert [one.passed for one in result.get_asset_check_evaluations()] == [True, True]
-    with pytest.raises(Misconfigured, match="falls shares the landing of metrics"):
-        stream_assets(down, group="metrics")
 
 
 def test_a_file_that_changed_after_it_was_read_is_a_warning_of_the_run_and_can_be_read_again(spark, lakehouse, capfd):

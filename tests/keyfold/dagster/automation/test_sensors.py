@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from keyfold.dagster.automation import sensors
 from keyfold.dagster.automation.new_data import Decision, FileSource, decide
 from keyfold.dagster.automation.sensors import landing_sensor
 from keyfold.errors import KeyfoldError
@@ -274,20 +272,6 @@ def test_the_sensor_skips_with_a_reason_where_there_is_nothing(instance, lakehou
 def test_the_sensor_waits_for_files_to_settle(instance, lakehouse):
     land(lakehouse, "a.ndjson", "b.ndjson")
     assert "2 still being written" in str(tick(instance, lakehouse, settle=60))
-
-
-def test_a_stream_that_joins_a_landing_starts_a_run_for_files_that_the_others_have_read(
-    instance, lakehouse, monkeypatch
-):
-    land(lakehouse, "a.ndjson")
-    ingest(lakehouse, RIDE_POINTS, runners=no_spark(1))
-    assert "no new files" in str(tick(instance, lakehouse))
-    rides = replace(RIDE_POINTS, where={"kind": "ride"})
-    taxis = replace(rides, name="taxis", landing="ride_points", where={"kind": "taxi"})
-    monkeypatch.setattr(sensors, "project_streams", lambda: {"taxis": taxis})
-    assert isinstance(tick(instance, lakehouse, stream=rides), dg.SensorResult)
-    ingest(lakehouse, rides, sharing=(rides, taxis), runners=no_spark(1))
-    assert "no new files" in str(tick(instance, lakehouse, stream=rides))
 
 
 def test_new_files_start_one_run_and_are_reported_on_the_landing_asset(instance, lakehouse):

@@ -82,35 +82,6 @@ def test_each_message_comes_once_wherever_a_run_is_killed(broker: Broker, tmp_pa
     assert (again.rows_read, again.batches) == (0, 0)
 
 
-def test_of_a_topic_of_several_kinds_each_message_goes_to_one_stream(broker: Broker, lakehouse: Lakehouse):
-    topic = broker.topic()
-    source = reading(broker, topic)
-    clicks = replace(EVENTS, where={"kafka_header.kind": "click"})
-    orders = replace(EVENTS, name="orders", landing="clicks", where={"kafka_header.kind": ("order", "bill")})
-    others = replace(orders, name="others", where={"kind": "other"})
-    streams = (clicks, orders, others)
-    for at, kind in enumerate(["click", "order", "bill", "strange"]):
-        produce(broker, topic, [event("u", at), "rubbish"], headers={"kind": kind})
-    produce(broker, topic, [{**event("u", 9), "kind": "other"}])
-    produce(broker, topic, [{**event("u", 9), "kind": "other"}], headers={"kind": "click"})
-    produce(broker, topic, [{**event("v", 9), "kind": "other"}], headers={"kind": b"\xff"})
-    with changed(fail_points, act=crash_at("done: after", 2)), pytest.raises(Crash):
-        ingest(lakehouse, clicks, source, sharing=streams, runners=SPARK)
-    summary = ingest(lakehouse, clicks, source, sharing=streams, runners=SPARK)
-    for stream, one in zip(streams, (summary, *summary.shared), strict=True):
-        check_counts(lakehouse, one, stream)
-    assert [[row[:2] for row in rows(lakehouse.events(one.name))] for one in streams] == [
-        [("u", 0)],
-        [("u", 1), ("u", 2)],
-        [("u", 9)],
-    ]
-    assert [row["line"] for row in quarantine(lakehouse)] == [1, 3, 5, 6, 7, 9]
-    assert [row[3] for row in rows(lakehouse.quarantine("others"))] == [
-        "kafka_header.kind is not UTF-8: invalid start byte at byte 0"
-    ]
-    assert sum(ingest_totals(lakehouse, one).rows_read for one in streams) == 11
-
-
 def test_aborted_and_open_transactions_are_not_read_and_their_marks_are_passed_over(
     broker: Broker, lakehouse: Lakehouse
 ):
