@@ -29,7 +29,10 @@ def encode(frame: pl.DataFrame) -> bytes:
     if frame.estimated_size() < _SMALL:
         # Parquet takes 0.2 ms to write and to read, even for a few rows; an Arrow stream takes a tenth of that. Small batches
         # consist of such blobs.
-        frame.write_ipc_stream(buffer, compression="lz4")
+        # Inside of lists and structs, texts as views would drag along all texts of the frame that the rows were taken from.
+        is_nested = any(kind.is_nested() for kind in frame.dtypes)
+        level = pl.CompatLevel.oldest() if is_nested else pl.CompatLevel.newest()
+        frame.write_ipc_stream(buffer, compression="lz4", compat_level=level)
     else:
         # Cheapest to write and read among the layouts measured, and a quarter smaller than Arrow IPC. Blobs stay in state for
         # years, and other programs can read Parquet. No statistics, since a blob is read whole.

@@ -61,3 +61,13 @@ def test_a_blob_that_is_cut_short_anywhere_is_an_error(count):
     for length in {*range(0, len(payload), len(payload) // 1_000 + 1), len(payload) - 1}:
         with pytest.raises((pl.exceptions.PolarsError, OSError)):
             decode(payload[:length])
+
+
+@pytest.mark.parametrize("kind", [pl.String, pl.List(pl.String), pl.Struct({"text": pl.String}), pl.Binary])
+def test_a_few_rows_of_many_take_the_room_of_a_few(kind):
+    texts = pl.Series([f"{one:040}" for one in range(20_000)])
+    value = {pl.List: lambda one: [one], pl.Struct: lambda one: {"text": one}}.get(type(kind), lambda one: one)
+    many = pl.DataFrame({"value": pl.Series(map(value, texts)).cast(kind)})
+    few = many[list(range(0, 20_000, 1_000))]
+    assert_frame_equal(decode(encode(few)), few)
+    assert len(encode(few)) < 2_000
