@@ -29,6 +29,8 @@ from tests.lake import Lake
 # Without the event index: these tests are of the streams, the rides and the checks.
 ASSETS = [*stream_assets(RIDE_POINTS, group="rides"), keyed_assets(rides.JOBS[0], group="rides")]
 CHECKS = [stream_check(RIDE_POINTS), conservation_check(RIDE_SUMMARIES)]
+EVENTS = dg.AssetSelection.assets("ride_points_events").required_multi_asset_neighbors()
+SUMMARIES = dg.AssetSelection.assets("ride_summaries").required_multi_asset_neighbors()
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +47,8 @@ def materialize(
     selection: dg.AssetSelection | None = None,
 ) -> dg.ExecuteInProcessResult:
     ops: dict[str, Any] = {}
+    if selection in (None, EVENTS):
+        ops["ingest_ride_points"] = {"config": {"settle_seconds": 0}}
     if job_config:
         ops["ride_summaries"] = {"config": job_config}
     with dg.DagsterInstance.ephemeral() as instance:
@@ -137,7 +141,7 @@ def test_time_can_be_advanced_by_hand_so_that_every_ride_closes(spark, first_run
         spark,
         lakehouse,
         job_config={"advance_to": made.end.replace(year=made.end.year + 1).isoformat()},
-        selection=dg.AssetSelection.assets("ride_summaries").required_multi_asset_neighbors(),
+        selection=SUMMARIES,
     )
     assert later.success
     assert told(later, "ride_summaries")["open_events"] == 0
@@ -147,7 +151,7 @@ def test_time_can_be_advanced_by_hand_so_that_every_ride_closes(spark, first_run
 def test_new_parameters_need_a_full_refresh_and_then_stay(spark, first_run, simulated):
     lakehouse, _ = simulated
     assert first_run.success
-    only = dg.AssetSelection.assets("ride_summaries").required_multi_asset_neighbors().without_checks()
+    only = SUMMARIES.without_checks()
     refused = materialize(spark, lakehouse, job_config={"timeout": "45m"}, selection=only)
     assert "full-refresh" in failure(refused)
     refreshed = materialize(spark, lakehouse, job_config={"timeout": "45m", "mode": "full_refresh"}, selection=only)
@@ -171,7 +175,7 @@ def test_a_wrong_parameter_fails_before_anything_is_written(spark, lakehouse, co
         spark,
         lakehouse,
         job_config=config,
-        selection=dg.AssetSelection.assets("ride_summaries").required_multi_asset_neighbors().without_checks(),
+        selection=SUMMARIES.without_checks(),
     )
     assert message in failure(result)
     assert not lakehouse.job("ride_summaries").exists()
@@ -191,20 +195,14 @@ def test_an_unknown_parameter_or_choice_is_refused_by_the_launchpad():
 def test_a_folder_of_ones_own_is_read_in_place_of_the_landing_folder(spark, lakehouse, tmp_path, monkeypatch):
     monkeypatch.setenv("KEYFOLD_LANDING", f"ride_points={tmp_path / 'mine'}")
     made = simulate("ride_points", tmp_path / "mine", size=10, files=4)
-    result = materialize(
-        spark,
-        lakehouse,
-        selection=dg.AssetSelection.assets("ride_points_events").required_multi_asset_neighbors(),
-    )
+    result = materialize(spark, lakehouse, selection=EVENTS)
     assert told(result, "ride_points_events")["accepted"] == made.events
     assert checks(result)["every_row_is_accounted_for"].passed
 
 
 def test_events_that_vanish_turn_the_check_red_and_hold_the_summaries_back(spark, lakehouse):
     simulate_into(lakehouse.landing("ride_points"), "ride_points", size=10, files=4)
-    assert materialize(
-        spark, lakehouse, selection=dg.AssetSelection.assets("ride_points_events").required_multi_asset_neighbors()
-    ).success
+    assert materialize(spark, lakehouse, selection=EVENTS).success
     DeltaTable(str(lakehouse.events("ride_points"))).delete("point_idx = 3")
     result = materialize(spark, lakehouse)
     assert not result.success
