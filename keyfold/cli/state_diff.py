@@ -11,8 +11,8 @@ from keyfold.cli.state_jobs import job_or_name, require_job_or_state
 from keyfold.cli.terminal import failures, report
 from keyfold.errors import KeyfoldError
 from keyfold.lakehouse import Lakehouse
-from keyfold.state.differences.diff import DiffSummary, StateDiff, diff_states, diff_with_table
-from keyfold.state.reading.export import Format
+from keyfold.state.differences import Counts, Difference, diff_states, diff_with_table
+from keyfold.state.reading.export import Format, write_state
 from keyfold.state.reading.reader import read_state
 from keyfold.state.reading.state_rows import StateRows
 from keyfold.state.rows.lines import json_lines
@@ -42,14 +42,14 @@ def diff(
         require_job_or_state(lakehouse, job)
         difference = _diff(lakehouse, job, before, after)
         summary = difference.summary()
-        written = asdict(difference.write(to, style)) if to is not None else None
+        written = asdict(write_state(difference, to, style)) if to is not None else None
         report({**asdict(summary), "written": written}, as_json, _text(summary, to))
         if rows:
             shown = difference.first_rows(rows)
             sys.stdout.writelines(f"{line}\n" for line in json_lines(shown, difference.key, "jsonl"))
 
 
-def _diff(lakehouse: Lakehouse, job: str, before: str, after: str) -> StateDiff:
+def _diff(lakehouse: Lakehouse, job: str, before: str, after: str) -> Difference:
     if before.startswith(_TABLE):
         raise KeyfoldError("give the state first, then the table that it is compared with")
     state_before = _state(lakehouse, job, before)
@@ -69,7 +69,7 @@ def _state(lakehouse: Lakehouse, job: str, text: str) -> StateRows:
     return read_state(lakehouse, keyed_job, generation=generation, batch=int(number) if colon else None)
 
 
-def _text(found: DiffSummary, to: str | None) -> str:
+def _text(found: Counts, to: str | None) -> str:
     lines = [
         f"before: {found.before}: {found.keys_before:,} keys",
         f"after:  {found.after}: {found.keys_after:,} keys",

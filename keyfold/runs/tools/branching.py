@@ -1,6 +1,6 @@
 """Replay history into a branch beside the live generation, and make the branch live."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -12,10 +12,11 @@ from keyfold.runs.jobs import JobRun, run_summary, run_text
 from keyfold.runs.tools.tool import PARAMETERS, JobTool, Option, Outcome, Parameters, Time, Work
 from keyfold.state.changing.promoting import promote
 from keyfold.state.changing.trying import redrive, try_job
-from keyfold.state.differences.comparing import TableDifference
+from keyfold.state.differences import Difference
 from keyfold.state.rows.lines import json_lines
 from keyfold.times import parse_time
 
+_SHOWN = 5
 _BRANCH = "A name for the branch."
 
 
@@ -98,19 +99,17 @@ class RedriveLateEvents(JobTool):
         )
 
 
-def _compared(summary: dict[str, Any], begin: str, tables: Sequence[TableDifference], end: str) -> Outcome:
+def _compared(summary: dict[str, Any], begin: str, tables: Mapping[str, Difference], end: str) -> Outcome:
     """Make the outcome of a comparison with the live tables: counts, and text between `begin` and `end`."""
-    return Outcome({**summary, "tables": [asdict(one) for one in tables]}, "\n".join([begin, *_lines(tables), end]))
-
-
-def _lines(tables: Sequence[TableDifference]) -> list[str]:
-    rows: list[tuple[str, ...]] = [("table", "before", "after", "same", "added", "removed", "changed")]
-    for one in tables:
-        counts = (one.rows_before, one.rows_after, one.same, one.added, one.removed, one.changed)
-        rows.append((one.table, *(f"{count:,}" for count in counts)))
+    found = {name: (one, one.summary(), one.first_rows(_SHOWN)) for name, one in tables.items()}
+    columns = ("keys_before", "keys_after", "unchanged", "added", "removed", "changed")
+    rows = [("table", *(name.removeprefix("keys_") for name in columns))]
+    rows += [(name, *(f"{getattr(counts, one):,}" for one in columns)) for name, (_, counts, _) in found.items()]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["".join(f" {cell:<{width}} " for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    for one in tables:
-        lines += [f"{one.table}.{name} differs in {count:,} rows" for name, count in one.changed_columns.items()]
-        lines += [f"  {line}" for line in json_lines(one.samples, (), "jsonl")]
-    return lines
+    for name, (one, counts, shown) in found.items():
+        lines += [f"{name} by {', '.join(one.key)}"] * bool(shown.height)
+        lines += [f"{name}.{column} differs in {count:,} keys" for column, count in counts.columns.items()]
+        lines += [f"  {line}" for line in json_lines(shown, one.key, "jsonl")]
+    told = [{"table": name, **asdict(counts), "samples": shown} for name, (_, counts, shown) in found.items()]
+    return Outcome({**summary, "tables": told}, "\n".join([begin, *lines, end]))

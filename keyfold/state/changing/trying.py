@@ -1,8 +1,8 @@
 """Run a changed job over all events in a branch, and compare the results; redrive late events."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import polars as pl
 
@@ -13,7 +13,8 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.runner import RunOptions, RunSummary, run_job
 from keyfold.lakehouse import Lakehouse, read_json
 from keyfold.lakehouse.reading import scan_table
-from keyfold.state.differences.comparing import TableDifference, compare_outputs
+from keyfold.runners import Runners
+from keyfold.state.differences import Difference, diff_tables
 
 
 @dataclass(frozen=True)
@@ -24,14 +25,14 @@ class Trial:
         job, branch: names of the job and the branch.
         live: the live generation.
         run: the summary of the replay.
-        tables: differences of each table from the live one.
+        tables: how each table differs from the live one, by its name.
     """
 
     job: str
     branch: str
     live: str
     run: RunSummary
-    tables: tuple[TableDifference, ...]
+    tables: Mapping[str, Difference]
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Redrive:
 
 
 def try_job(
-    spark: Any,
+    runners: Runners,
     lakehouse: Lakehouse,
     job: KeyedJob,
     branch: str,
@@ -65,12 +66,19 @@ def try_job(
         KeyfoldError: the job has no live generation, or as `run_job`.
     """
     live = _live(lakehouse, job)
-    run = run_job(lakehouse, job, Replay(branch, since, until), options=options, runners=spark)
-    return Trial(job.name, branch, live.name, run, compare_outputs(job, live, _branch(lakehouse, job, branch)))
+    run = run_job(lakehouse, job, Replay(branch, since, until), options=options, runners=runners)
+    tried = _branch(lakehouse, job, branch)
+    tables = {
+        table.name: diff_tables(
+            live.table(table.name), tried.table(table.name), table.key or (*job.key, job.event_time)
+        )
+        for table in job.tables
+    }
+    return Trial(job.name, branch, live.name, run, tables)
 
 
 def redrive(
-    spark: Any,
+    runners: Runners,
     lakehouse: Lakehouse,
     job: KeyedJob,
     branch: str = "redrive",
@@ -84,7 +92,7 @@ def redrive(
     all events none is late, except by a job's own rule.
 
     Args:
-        spark, lakehouse, job: as in `run_job`.
+        runners, lakehouse, job: as in `run_job`.
         branch: name of the branch.
         since: count late events from this event time on; None counts all.
         options: options of the replay.
@@ -98,7 +106,7 @@ def redrive(
         bound = f" since {since:%Y-%m-%d %H:%M:%S}" if since else ""
         raise NotFound(f"job {job.name}: no event was late{bound}; there is nothing to redrive")
     # Replay all events, also before `since`: the state that late events belong to depends on them.
-    trial = try_job(spark, lakehouse, job, branch, options=options)
+    trial = try_job(runners, lakehouse, job, branch, options=options)
     return Redrive(trial, before, _late(job, _branch(lakehouse, job, branch), since))
 
 

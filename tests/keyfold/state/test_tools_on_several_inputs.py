@@ -18,7 +18,7 @@ from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
 from keyfold.state.changing.promoting import promote
 from keyfold.state.changing.trying import redrive
-from keyfold.state.differences.diff import diff_states
+from keyfold.state.differences import diff_states
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.reading.reader import read_state
 from tests.keyfold.keyed.job.test_several_inputs import (

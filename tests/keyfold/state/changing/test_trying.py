@@ -1,5 +1,6 @@
 """A changed job, tried beside the live one; late events, read again in their place."""
 
+import polars as pl
 import pytest
 
 from keyfold.errors import KeyfoldError
@@ -7,9 +8,9 @@ from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import create_table
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file
+from keyfold.state import differences
 from keyfold.state.changing.trying import redrive
-from keyfold.state.differences import comparing
-from keyfold.state.differences.comparing import compare_tables
+from keyfold.state.differences import diff_tables
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks, windows
 
 
@@ -21,18 +22,28 @@ def table_of(folder, *events):
 
 
 @pytest.mark.parametrize("bytes_a_pass", [1 << 20, 500])
-def test_tables_are_compared_row_by_row_however_often_a_row_is_there(tmp_path, monkeypatch, bytes_a_pass):
-    monkeypatch.setattr(comparing, "_BYTES_A_PASS", bytes_a_pass)
-    before = table_of(tmp_path / "a", ("ann", 1), ("ann", 1), ("bob", 2), ("cat", 3))
+def test_tables_are_compared_key_by_key_however_often_a_row_is_there(tmp_path, monkeypatch, bytes_a_pass):
+    monkeypatch.setattr(differences, "_BYTES_A_PASS", bytes_a_pass)
+    before = table_of(tmp_path / "a", ("ann", 1), ("ann", 1), ("bob", 2), ("cat", 3), ("eve", 6))
     after = table_of(tmp_path / "b", ("ann", 1), ("bob", 5), ("cat", 3), ("dan", 4))
-    found = compare_tables("clicks", before, after, ("user",))
-    assert (found.rows_before, found.rows_after, found.same) == (4, 4, 2)
-    assert (found.added, found.removed, found.changed, found.changed_columns) == (1, 1, 1, {"at": 1})
-    told = found.samples.select("difference", "user").rows()
-    assert told == [("changed, old", "bob"), ("changed, new", "bob"), ("removed", "ann"), ("added", "dan")]
-    assert compare_tables("clicks", before, before, ("user",)).is_none
-    nothing = compare_tables("clicks", tmp_path / "none", after, ("user",))
-    assert (nothing.added, nothing.removed, nothing.rows_before) == (4, 0, 0)
+    found = diff_tables(before, after, ("user",))
+    told = found.summary()
+    assert (told.keys_before, told.keys_after, told.unchanged, told.added, told.removed) == (4, 4, 1, 1, 1)
+    assert (told.changed, told.columns, told.is_equal) == (2, {"at": 2, "clicks": 1}, False)
+    rows = found.first_rows(9).select("user", "change", pl.col("before", "after").list.len()).rows()
+    assert rows == [
+        ("ann", "changed", 2, 1),
+        ("bob", "changed", 1, 1),
+        ("dan", "added", None, 1),
+        ("eve", "removed", 1, None),
+    ]
+    assert diff_tables(before, before, ("user",)).summary().is_equal
+    # A table that only one has is empty; without a key, rows are compared as such.
+    nothing = diff_tables(tmp_path / "none", after, ("user",)).summary()
+    assert (nothing.added, nothing.removed, nothing.keys_before) == (4, 0, 0)
+    rows = diff_tables(before, after, ("none",)).summary()
+    assert (rows.added, rows.removed, rows.changed, rows.unchanged) == (2, 2, 1, 1)
+    assert diff_tables(tmp_path / "none", tmp_path / "none", ("user",)).summary().is_equal
 
 
 def test_where_no_event_was_late_there_is_nothing_to_redrive(spark, lakehouse, land, minutes):

@@ -14,8 +14,8 @@ from keyfold.keyed.generation.run_mode import Replay
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
-from keyfold.state.differences import diff
-from keyfold.state.differences.diff import diff_states, diff_with_table
+from keyfold.state import differences
+from keyfold.state.differences import diff_states, diff_with_table
 from keyfold.state.reading.export import write_state
 from keyfold.state.reading.reader import read_state
 from keyfold.state.reading.state_statistics import state_statistics
@@ -126,7 +126,7 @@ def test_large_states_are_compared_in_passes_with_the_same_result(made, tmp_path
     lakehouse, states = made
     write_state(read_state(lakehouse, JOB, batch=0), tmp_path / "first", "parquet")
     expected = compared(states[-1], states[0])
-    monkeypatch.setattr(diff, "_BYTES_A_PASS", 300)
+    monkeypatch.setattr(differences, "_BYTES_A_PASS", 300)
     last = read_state(lakehouse, JOB)
     assert last.bytes // 300 > 2
     found = diff_with_table(last, lakehouse, str(tmp_path / "first"))

@@ -6,7 +6,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold.state.differences.diff import count_changes
+from keyfold.state.differences import count_changes
 from tests.examples import examples
 
 SCHEMA = {"user": pl.String, "day": pl.Date, "clicks": pl.Int64, "amount": pl.Float64}

@@ -1,16 +1,18 @@
-"""Compare two states, or a state and a table: which keys were added, removed and changed, and how.
+"""Compare two states, or a state and a table, or two tables: which keys were added, removed and changed, and how.
 
 They are compared in pieces that have all rows of their keys on both sides. Of two batches of a generation, these are the parts that
 they do not share; otherwise all rows are read, in as many passes over hashes of the key as memory needs.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import NamedTuple
 
 import polars as pl
 import pyarrow as pa
+from deltalake import DeltaTable
 
 from keyfold.errors import InvalidData
 from keyfold.keyed.parts.differences import differences
@@ -18,13 +20,13 @@ from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.rows.codec import empty, polars_schema
 from keyfold.keyed.rows.hashing import key_hash
 from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.paths import is_table
+from keyfold.lakehouse.presence import named_files
+from keyfold.lakehouse.reading import scan_table
 from keyfold.state.making.sources import fitted, open_source, reading
-from keyfold.state.reading.export import Export, Format, write_state
 from keyfold.state.reading.state_rows import StateRows, unreadable
 from keyfold.state.rows.lines import json_lines
 from keyfold.storage.place import Place
-
-Change = Literal["added", "removed", "changed"]
 
 Piece = tuple[pl.DataFrame, pl.DataFrame, int]
 """All rows of some keys before and after, and a number of other keys that are equal."""
@@ -35,11 +37,11 @@ _COUNTS = ("keys_before", "keys_after", "added", "removed", "changed", "unchange
 
 
 @dataclass(frozen=True)
-class DiffSummary:
-    """The difference of two states, in keys.
+class Counts:
+    """The difference in keys.
 
     Attributes:
-        before, after: descriptions of the two states.
+        before, after: descriptions of what is compared.
         keys_before, keys_after: number of keys of each.
         added, removed, changed, unchanged: number of keys only in the second, only in the first, in both with other rows, and
             in both with the same rows.
@@ -65,11 +67,11 @@ class DiffSummary:
 
 
 @dataclass(frozen=True)
-class StateDiff:
-    """A comparison of two states, which is computed when a method is called; itself rows that can be exported.
+class Difference:
+    """A comparison, which is computed when a method is called; itself rows that can be exported (`write_state`).
 
     Attributes:
-        before, after: descriptions of the two states.
+        before, after: descriptions of what is compared.
         key: columns of the key.
         columns: columns that are compared, without the key.
         not_compared: columns that only one of them has, or that have different types.
@@ -89,7 +91,7 @@ class StateDiff:
         """Describes the comparison, for messages."""
         return f"{self.before} against {self.after}"
 
-    def summary(self) -> DiffSummary:
+    def summary(self) -> Counts:
         """Count added, removed, changed and unchanged keys.
 
         Raises:
@@ -102,7 +104,7 @@ class StateDiff:
                 counts.update(count_changes(before, after, self.key, self.columns))
         columns = {name: counts[f"column {name}"] for name in self.columns if counts[f"column {name}"]}
         keys: dict[str, int] = {name: counts[name] for name in _COUNTS}
-        return DiffSummary(self.before, self.after, **keys, columns=columns, not_compared=self.not_compared)
+        return Counts(self.before, self.after, **keys, columns=columns, not_compared=self.not_compared)
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """Yield a row for each key that differs, in the columns of `schema`.
@@ -131,16 +133,8 @@ class StateDiff:
             found = pl.concat([found, rows.cast(found.schema)]).sort(self.key).head(limit)
         return found
 
-    def write(self, to: Place | str, style: Format) -> Export:
-        """Write the rows of `frames` to a table or to files.
 
-        Raises:
-            KeyfoldError: the path has files already, or one of the two cannot be read.
-        """
-        return write_state(self, to, style)
-
-
-def diff_states(before: StateRows, after: StateRows) -> StateDiff:
+def diff_states(before: StateRows, after: StateRows) -> Difference:
     """Compare two states: of two batches, two generations, a generation and a branch, or two jobs with the same key.
 
     Raises:
@@ -156,15 +150,11 @@ def diff_states(before: StateRows, after: StateRows) -> StateDiff:
             "different keys cannot be compared"
         )
     if before.is_whole and after.is_whole and before.parts == after.parts and before.schema == after.schema:
-        columns = tuple(name for name in before.schema.names if name not in before.key)
-        schema = _schema(before, columns)
-        return StateDiff(
-            before.where, after.where, before.key, columns, (), schema, lambda count: _unshared(before, after, count)
-        )
-    return _diff(before, after.where, dict(empty(after.schema).schema), after.matching, after.bytes)
+        return _diff(before.schema, before.key, _side(before), _side(after), partial(_unshared, before, after))
+    return _diff(before.schema, before.key, _side(before), _side(after))
 
 
-def diff_with_table(state: StateRows, lakehouse: Lakehouse, table: str) -> StateDiff:
+def diff_with_table(state: StateRows, lakehouse: Lakehouse, table: str) -> Difference:
     """Compare a state (before) with a table (after), in the columns that both have.
 
     Args:
@@ -183,28 +173,74 @@ def diff_with_table(state: StateRows, lakehouse: Lakehouse, table: str) -> State
     if lacking := [column for column in state.key if column not in have]:
         raise InvalidData(f"{table} has no column {', '.join(lacking)}, of the key of {state.where}")
     typed = source.with_columns(fitted(pl.col(name), have[name], wanted[name]) for name in have if name in wanted)
+    return _diff(state.schema, state.key, _side(state), _of_frame(f"table {table}", typed, 0))
 
+
+def diff_tables(before: Place, after: Place, key: Sequence[str]) -> Difference:
+    """Compare two Delta tables by a key of which they may have several rows, or by all columns. A missing table counts as empty."""
+    there = {place: scan_table(place) for place in (before, after) if is_table(place)}
+    none = next((rows.clear() for rows in there.values()), pl.LazyFrame(schema=dict.fromkeys(key, pl.String())))
+    was, now = (
+        _of_frame(
+            str(place),
+            there.get(place, none),
+            sum(named_files(DeltaTable(str(place))).values()) if place in there else 0,
+        )
+        for place in (before, after)
+    )
+    both = [name for name, kind in was.kinds.items() if now.kinds.get(name) == kind and not kind.is_nested()]
+    return _diff(none.collect().to_arrow().schema, [name for name in key if name in both] or both, was, now)
+
+
+class _Side(NamedTuple):
+    """What is compared.
+
+    Attributes:
+        where: describes it.
+        kinds: its columns.
+        bytes: size of its files, as far as it is known.
+        matching: returns the rows that fulfil a condition on the key.
+    """
+
+    where: str
+    kinds: Mapping[str, pl.DataType]
+    bytes: int
+    matching: Callable[[pl.Expr], pl.DataFrame]
+
+
+def _side(rows: StateRows) -> _Side:
+    return _Side(rows.where, polars_schema(rows.schema), rows.bytes, rows.matching)
+
+
+def _of_frame(where: str, rows: pl.LazyFrame, size: int) -> _Side:
     def matching(condition: pl.Expr) -> pl.DataFrame:
-        with reading(table):
-            return typed.filter(condition).collect(engine="streaming")
+        with reading(where):
+            return rows.filter(condition).collect(engine="streaming")
 
-    return _diff(state, f"table {table}", have | {name: wanted[name] for name in have if name in wanted}, matching, 0)
+    return _Side(where, rows.collect_schema(), size, matching)
 
 
 def _diff(
-    before: StateRows, after: str, right: dict[str, pl.DataType], matching: Callable[[pl.Expr], pl.DataFrame], size: int
-) -> StateDiff:
-    left, key = polars_schema(before.schema), before.key
-    columns = tuple(name for name in left if right.get(name) == left[name] and name not in key)
-    not_compared = tuple(name for name in {**left, **right} if name not in columns and name not in key)
-    passes = 1 + (before.bytes + size) // _BYTES_A_PASS
+    schema: pa.Schema,
+    key: Sequence[str],
+    before: _Side,
+    after: _Side,
+    pieces: Callable[[bool], Iterator[Piece]] | None = None,
+) -> Difference:
+    columns = [name for name, kind in before.kinds.items() if after.kinds.get(name) == kind and name not in key]
+    not_compared = tuple(name for name in {**before.kinds, **after.kinds} if name not in columns and name not in key)
+    passes = 1 + (before.bytes + after.bytes) // _BYTES_A_PASS
 
-    def pieces(_: bool) -> Iterator[Piece]:
+    def all_rows(_: bool) -> Iterator[Piece]:
         for number in range(passes):
-            condition = key_hash(key) % passes == number
-            yield before.matching(condition), matching(condition), 0
+            condition = key_hash(tuple(key)) % passes == number
+            yield before.matching(condition), after.matching(condition), 0
 
-    return StateDiff(before.where, after, key, columns, not_compared, _schema(before, columns), pieces)
+    compared = [schema.field(name) for name in columns] or [pa.field("there", pa.bool_())]
+    rows = pa.list_(pa.struct(compared))
+    fields = [*(schema.field(name) for name in key), pa.field("change", pa.string())]
+    shown = pa.schema([*fields, pa.field("before", rows), pa.field("after", rows)])
+    return Difference(before.where, after.where, tuple(key), tuple(columns), not_compared, shown, pieces or all_rows)
 
 
 def _unshared(before: StateRows, after: StateRows, count: bool) -> Iterator[Piece]:
@@ -257,10 +293,3 @@ def _by_key(rows: pl.DataFrame, key: list[str], columns: list[str]) -> pl.DataFr
 
 def _differs(name: str) -> pl.Expr:
     return pl.col(name).ne_missing(pl.col(f"{name}{_AFTER}"))
-
-
-def _schema(before: StateRows, columns: Sequence[str]) -> pa.Schema:
-    compared = [before.schema.field(name) for name in columns] or [pa.field("there", pa.bool_())]
-    rows = pa.list_(pa.struct(compared))
-    fields = [*(before.schema.field(name) for name in before.key), pa.field("change", pa.string())]
-    return pa.schema([*fields, pa.field("before", rows), pa.field("after", rows)])

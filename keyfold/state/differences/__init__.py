@@ -1,1 +1,0 @@
-"""Compare two states, a state and a table, or two tables."""
