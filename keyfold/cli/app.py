@@ -32,7 +32,7 @@ GROUPS: dict[str, dict[str, LazyCommand]] = {
     "Run": {
         "ingest": LazyCommand(
             "keyfold.cli.ingest:ingest",
-            "Read new files or messages into events.STREAM and quarantine.STREAM, also for the streams that share them.",
+            "Read new files or messages into events.STREAM and quarantine.STREAM.",
         ),
         "run": LazyCommand("keyfold.cli.run:run", "Run a keyed job over the new events of its streams."),
         "journal": LazyCommand(
@@ -57,6 +57,10 @@ GROUPS: dict[str, dict[str, LazyCommand]] = {
         "correct": LazyCommand(
             "keyfold.cli.state_tools:correct",
             "Replace events by id, and compute all jobs that read their stream again.",
+        ),
+        "quarantine": LazyCommand(
+            "keyfold.cli.state_tools:quarantine",
+            "Move events by id from the event table to quarantine, so that a job which fails on them can go on.",
         ),
         "backup": LazyCommand(
             "keyfold.cli.whole_lakehouse:backup",

@@ -1,4 +1,4 @@
-"""Build `keyfold state bootstrap|move|edit` and `keyfold plan|try|promote|redrive|correct|erase` from the state tools."""
+"""Build `keyfold state bootstrap|move|edit` and `keyfold plan|try|promote|redrive|correct|quarantine|erase` from the state tools."""
 
 import inspect
 from collections.abc import Callable
@@ -92,7 +92,7 @@ plan = command_of(
     dry_run=True,
 )
 move = command_of(STATE_TOOLS["state_move"], dry_run=False)
-correct = command_of(STATE_TOOLS["correct"])
+correct, quarantine = command_of(STATE_TOOLS["correct"]), command_of(STATE_TOOLS["quarantine"])
 bootstrap, edit, erase, try_, redrive, promote = (
     command_of(STATE_TOOLS[f"state_{name}"]) for name in ("bootstrap", "edit", "erase", "try", "redrive", "promote")
 )

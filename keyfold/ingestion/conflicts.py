@@ -46,8 +46,8 @@ def conflict_reason(stream: Stream, new: Event, old: Event | None) -> str:
     )
 
 
-def as_raw(stream: Stream, event: Event, file: str) -> tuple[str, str | None]:
-    """Return the values of an event as the raw text of a row, and the header if its file is CSV."""
+def as_raw(stream: Stream, event: Event, file: str | None = None) -> tuple[str, str | None]:
+    """Return the values of an event as the raw text of a row, and the header if its file is CSV; JSON without a file."""
     values: Event = {}
     for name in stream.schema.names:
         for raw_name in stream.source(name).raw_names[:1]:
@@ -55,7 +55,7 @@ def as_raw(stream: Stream, event: Event, file: str) -> tuple[str, str | None]:
                 return event[name] or "", None
             if raw_name != PLACE and event[name] is not None:
                 values[raw_name.removesuffix(TEXT_OF)] = event[name]
-    if file.startswith(PREFIX) or file_type(to_place(file)).format != "csv":
+    if file is None or file.startswith(PREFIX) or file_type(to_place(file)).format != "csv":
         return json.dumps(values, ensure_ascii=False, default=_text), None
     lines = io.StringIO()
     csv.writer(lines, lineterminator="\n").writerows([values.keys(), map(_text, values.values())])

@@ -23,16 +23,23 @@ QUARANTINE = pa.schema(
         column(
             "raw",
             pa.string(),
-            "The unchanged line, or the values of an event whose id is another one's; NULL if the whole file was rejected",
+            "The unchanged line, or the values of an event whose id is another one's, or that was taken out later; NULL if the whole file was "
+            "rejected",
         ),
-        column("file", pa.string(), "The file, or kafka://TOPIC/PARTITION of a Kafka message"),
+        column(
+            "file",
+            pa.string(),
+            "The file, or kafka://TOPIC/PARTITION of a Kafka message; NULL of an event that was taken out later",
+        ),
         column(
             "line",
             pa.int64(),
-            "Line number, from 1, or the offset of a Kafka message; NULL if the whole file was rejected",
+            "Line number, from 1, or the offset of a Kafka message; NULL if the whole file was rejected, or an event was taken out later",
         ),
         column("reason", pa.string(), "Why the line or file was rejected"),
-        column("batch", pa.int64(), "Micro-batch of ingest that rejected it"),
+        column(
+            "batch", pa.int64(), "Micro-batch of ingest that rejected it; NULL of an event that was taken out later"
+        ),
         column("header", pa.string(), "Header of a CSV file, which names the line's fields"),
     ]
 )

@@ -144,6 +144,24 @@ def drop_before(folder: Place, segments: Iterable[Segment], since: datetime | No
     return tuple(live)
 
 
+def without_ids(folder: Place, segments: Iterable[Segment], ids: Ids) -> tuple[Segment, ...]:
+    """Take ids of events that are no longer there out of the index, and return the live segments.
+
+    Raises:
+        OSError: the disk is full or fails.
+        DamagedArrayError: a segment is damaged.
+    """
+    live: list[Segment] = []
+    for segment in segments:
+        opened = open_segment(folder, segment)
+        at = standing_at(opened, ids.take(ids.sorted_order()), 0)
+        if (at < 0).all():
+            live.append(segment)
+        elif (at < 0).any():
+            live.append(write_segment(folder, opened.take(at < 0)))
+    return tuple(live)
+
+
 def missing_segments(folder: Place, segments: Iterable[Segment]) -> list[str]:
     """Return the names of segments that are missing or incomplete."""
     # The size is enough: rows have a fixed width, and files were synced before their names were recorded.

@@ -15,6 +15,7 @@ from keyfold.journal.records import Done, Plan, Record
 from keyfold.lakehouse.checksums import checksum_of_bytes
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import replace, sweep, sync_folder, tag_of, write_durably, write_once
+from keyfold.storage.lease import check_held
 from keyfold.storage.place import Place
 from keyfold.times import to_iso
 
@@ -140,6 +141,14 @@ class Journal(Generic[P, D]):
                 reached("plan: one of several")
             replace(self._path(plan.batch, "plan"), _as_bytes(plan), tags.get(plan.batch, ""))
         reached("plan: after")
+
+    def withdraw(self) -> None:
+        """Remove the plans of a run of which no batch is committed; the next run plans anew. The caller holds the lock."""
+        if (pending := self.pending()) and pending[0].batch == pending[0].run:
+            check_held()
+            # Without its first plan, which is written last, a run does not count.
+            self._path(pending[0].batch, "plan").unlink()
+            sync_folder(self.folder)
 
     def write_done(self, done: D) -> None:
         """Write the commit record of a batch, which commits it.

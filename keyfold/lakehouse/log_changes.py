@@ -1,7 +1,7 @@
 """List the data files of a Delta table, all or those added since a position, from its log. No data is read.
 
-A commit that changes no data, such as compaction by OPTIMIZE, adds no files here. A commit that deletes or changes rows is an
-error for readers of additions, since results from those rows cannot be taken back.
+A commit that changes no data, such as compaction by OPTIMIZE, adds no files here. A commit that deletes or changes rows that were
+there before is an error for readers of additions, since results from those rows cannot be taken back.
 """
 
 import json
@@ -102,14 +102,19 @@ def changes_since(table: Place, position: Position, time: str) -> Changes:
     """Return the files added to a table after a position; see `snapshot`.
 
     Raises:
-        RowsChangedError: a later commit has changed or deleted rows.
+        RowsChangedError: a later commit has changed or deleted rows of files that were there at the position.
         OtherHistoryError, LogGoneError, KeyfoldError: as `positions.entries_since`.
     """
-    files: list[DataFile] = []
+    files: dict[str, DataFile] = {}
     reached = position
     for reached, actions in entries_since(table, position):
         for action in actions:
-            if (removed := action.get("remove")) and removed.get("dataChange", True):
+            if (
+                (removed := action.get("remove"))
+                and removed.get("dataChange", True)
+                # What was added since the position has not been read.
+                and files.pop(unquote(removed["path"]), None) is None
+            ):
                 raise RowsChangedError(f"version {reached.version} of {table} changed or deleted rows")
             added = action.get("add")
             if added and added.get("dataChange", True):
@@ -118,22 +123,23 @@ def changes_since(table: Place, position: Position, time: str) -> Changes:
                     raise RowsChangedError(f"version {reached.version} of {table} deleted rows (by a deletion vector)")
                 stats: dict[str, Any] = json.loads(added.get("stats") or "{}")
                 first, last = (_parsed(stats.get(end, {}).get(time)) for end in ("minValues", "maxValues"))
-                files.append(
-                    _data_file(table, time, unquote(added["path"]), added["size"], stats.get("numRecords"), first, last)
-                )
-    return Changes(reached, tuple(files))
+                path = unquote(added["path"])
+                files[path] = _data_file(table, time, path, added["size"], stats.get("numRecords"), first, last)
+    return Changes(reached, tuple(files.values()))
 
 
 def added_since(table: Place, position: Position) -> list[str]:
-    """Return the paths of the files that were added to a table after a position.
+    """Return the paths of the files that were added to a table after a position, and whose rows were not changed since.
 
     Raises:
         OtherHistoryError, LogGoneError, KeyfoldError: as `positions.entries_since`.
     """
     paths: dict[str, None] = {}
     for _, actions in entries_since(table, position):
-        added = (action["add"] for action in actions if "add" in action)
-        paths |= dict.fromkeys(unquote(file["path"]) for file in added if file.get("dataChange", True))
+        for kind in ("remove", "add"):
+            changed = (action[kind] for action in actions if kind in action and action[kind].get("dataChange", True))
+            for path in (unquote(file["path"]) for file in changed):
+                paths.pop(path, None) if kind == "remove" else paths.setdefault(path)
     return list(paths)
 
 

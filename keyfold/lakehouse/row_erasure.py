@@ -1,11 +1,11 @@
-"""Erase or replace rows of a table: in its current version, and on request in its history and on the disk.
+"""Erase, move or replace rows of a table: in its current version, and on request in its history and on the disk.
 
 Each file that holds such rows is written again, one for one. Readers of the table's additions notice that rows were changed, and are
-refreshed by whoever calls this (`runs.erasing`, `runs.correcting`).
+refreshed by whoever calls this (`runs.erasing`, `runs.correcting`, `runs.quarantining`).
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from urllib.parse import unquote
@@ -24,6 +24,32 @@ from keyfold.storage.lease import check_held
 from keyfold.storage.place import Place, stays_below
 
 _COUNTED = "keyfold.erased_rows"
+
+
+def files_with(table: Place, which: pl.Expr) -> list[str]:
+    """Return the paths of the files that `erase_rows` would rewrite to erase rows."""
+    delta = DeltaTable(str(table))
+    return [path for path in _files(delta) if _count(_rows(delta, table, path), which)]
+
+
+def add_rows(table: Place, rows: pl.DataFrame, schema: pa.Schema, names: Sequence[str]) -> None:
+    """Append rows that come from elsewhere, unless they were before; for `erased_rows`, they are the opposite of erased rows.
+
+    Args:
+        table: an existing Delta table.
+        rows: the rows.
+        schema: columns of the table.
+        names: names each row, and no other, in the table's log.
+
+    Raises:
+        OSError: the disk is full or fails; the table was not changed.
+    """
+    delta = DeltaTable(str(table))
+    new = [at for at, name in enumerate(names) if delta.transaction_version(name) is None]
+    if new:
+        added = [Transaction(names[at], 0) for at in new]
+        total = Transaction(_COUNTED, (delta.transaction_version(_COUNTED) or 0) - len(new))
+        _commit(delta, table, [add_action(write_data_file(rows[new], table, schema))], [*added, total])
 
 
 def count_rows_of(table: Place, which: pl.Expr) -> int:
@@ -131,6 +157,13 @@ def _rewrite(
         if left.height:
             actions.append(add_action(write_data_file(left, table, schema)))
     reached("erasure: files written")
+    _commit(delta, table, actions, transactions)
+    reached("erasure: committed")
+
+
+def _commit(
+    delta: DeltaTable, table: Place, actions: list[AddAction | RemoveAction], transactions: list[Transaction]
+) -> None:
     check_held()
     delta.create_write_transaction(
         actions,
@@ -140,11 +173,10 @@ def _rewrite(
         post_commithook_properties=NO_HOOKS,
     )
     sync_folder(table / "_delta_log")
-    reached("erasure: committed")
 
 
 def erased_rows(table: Place) -> int:
-    """Return the number of rows that were ever erased from a table."""
+    """Return the number of rows that were ever erased from a table, less those that `add_rows` added."""
     return DeltaTable(str(table)).transaction_version(_COUNTED) or 0
 
 

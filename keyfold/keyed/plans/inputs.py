@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -100,9 +100,28 @@ def changes_for(job: str, declared: Input, table: Place, position: Position | No
         except RowsChangedError as error:
             raise Damaged(
                 f"job {job}: rows of {declared.table} were changed or deleted after it had begun to read them ({error}), and "
-                "results that they led to cannot be undone one by one. If an erasure or a correction was cut off, repeat it; "
+                "results that they led to cannot be undone one by one. If a move to quarantine, an erasure or a correction was cut off, repeat it; "
                 f"otherwise check that the event table is right, then {REMEDY}"
             ) from None
+
+
+def has_read(generation: Generation, declared: Input, table: Place, files: Collection[str]) -> bool:
+    """Whether a generation has read a table's files, or others whose rows were changed since.
+
+    A run that is cut off after a batch of several counts as having read them all, and one that is only planned as not.
+    """
+    done, pending = generation.journal.last_done(), generation.journal.pending()
+    positions = done.positions if done else {}
+    if pending and pending[0].batch != pending[0].run:
+        positions = positions | {one.table: one.position for one in pending[0].inputs}
+    if (position := positions.get(declared.table)) is None:
+        return False
+    with positions_explained(f"job {generation.record['job']}", declared.table, REMEDY):
+        try:
+            unread = changes_since(table, position, declared.stored_time).files
+        except RowsChangedError:
+            return True
+    return not {one.path for one in unread}.issuperset(files)
 
 
 def input_tables(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, Place]:

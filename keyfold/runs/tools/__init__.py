@@ -2,7 +2,7 @@
 
 from keyfold.runs.tools.bootstrapping import BootstrapState
 from keyfold.runs.tools.branching import PromoteBranch, RedriveLateEvents, TryChangedJob
-from keyfold.runs.tools.editing import CorrectEvents, EditKeys, EraseRowsEverywhere
+from keyfold.runs.tools.editing import CorrectEvents, EditKeys, EraseRowsEverywhere, QuarantineEvents
 from keyfold.runs.tools.moving import MoveState
 from keyfold.runs.tools.tool import StateTool
 
@@ -16,6 +16,7 @@ STATE_TOOLS: dict[str, type[StateTool]] = {
         RedriveLateEvents,
         EditKeys,
         CorrectEvents,
+        QuarantineEvents,
         EraseRowsEverywhere,
     )
 }

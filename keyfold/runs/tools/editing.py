@@ -14,6 +14,7 @@ from keyfold.project import project_jobs, project_streams
 from keyfold.runs.correcting import Corrected, correct
 from keyfold.runs.erasing import Erased, Erasure, erase
 from keyfold.runs.jobs import run_summary, run_text
+from keyfold.runs.quarantining import quarantine
 from keyfold.runs.tools.tool import DryRun, JobTool, Option, Outcome, StateTool, Work
 from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, Edited, edit_state
@@ -112,6 +113,61 @@ class CorrectEvents(StateTool):
             "dry_run": not self.yes,
         }
         return Outcome(summary, _correct_text(corrected, dry_run=not self.yes))
+
+
+class QuarantineEvents(StateTool):
+    """Move events by id from the event table to quarantine, so that a job which fails on them can go on."""
+
+    tool = "quarantine"
+    subject = "stream"
+
+    stream: str = Field(description=f"One of: {', '.join(project_streams())}.")
+    ids: list[str] = Field(min_length=1, description="The event's id; a JSON object if it has several columns.")
+    why: _Why = Field(description=_WHY)
+    who: _Who = Field(default_factory=getpass.getuser, description=_WHO)
+    yes: Annotated[bool, Option("--yes")] = Field(False, description="Move them; without it, only show them.")
+
+    @model_validator(mode="after")
+    def _is_valid(self) -> Self:
+        Author(self.who, self.why)
+        return self
+
+    @classmethod
+    def subjects(cls) -> Mapping[str, object]:
+        """Return the project's streams by name."""
+        return project_streams()
+
+    def job_names(self, lakehouse: Lakehouse) -> list[str]:
+        """Return the jobs that have a live generation."""
+        return [name for name in project_jobs() if live_generation_name(lakehouse, name) is not None]
+
+    def act(self, work: Work) -> Outcome:
+        """Move the events, and compute the jobs again that have read them."""
+        moved = quarantine(
+            work.lakehouse,
+            project_streams()[self.stream],
+            work.jobs,
+            self.ids,
+            Author(self.who, self.why),
+            dry_run=not self.yes,
+            options=work.options,
+            runners=work.runners,
+        )
+        summary = {
+            "stream": self.stream,
+            "events": moved.events,
+            "jobs": moved.jobs,
+            "refreshed": [run_summary(one) for one in moved.runs],
+            "dry_run": not self.yes,
+        }
+        lines = json_lines(moved.events, (), "jsonl")
+        what = "was moved to" if self.yes else "would be moved to"
+        lines = [*lines, f"{moved.events.height:,} of events.{self.stream} {what} quarantine.{self.stream}"]
+        if moved.jobs:
+            lines.append(f"{'computed again' if self.yes else 'to be computed again'}: {', '.join(moved.jobs)}")
+        if not self.yes:
+            lines.append("nothing changed: give --yes to move them")
+        return Outcome(summary, "\n".join([*lines, *map(run_text, moved.runs)]))
 
 
 class EraseRowsEverywhere(StateTool):

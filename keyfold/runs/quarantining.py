@@ -1,0 +1,185 @@
+"""Take events out of a stream's event table into its quarantine, so that a job which fails on one in each run goes on.
+
+A job that has read such an event, and the jobs that read its tables, read all events that are left into new generations, which go
+live in one step. A job that has not read it goes on from where it was: batches that it has only planned are planned anew.
+
+The same call completes one that was cut off: until then, a job that has read the event refuses to run.
+"""
+
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import reduce
+from hashlib import sha256
+from operator import and_, or_
+
+import polars as pl
+
+from keyfold.errors import InvalidData, NotFound
+from keyfold.ingestion.conflicts import as_raw
+from keyfold.ingestion.duplicates import event_ids
+from keyfold.ingestion.ingest_settings import QUARANTINE, open_ingest
+from keyfold.ingestion.inspection import ingest_journal
+from keyfold.ingestion.segments import sweep_segments, without_ids
+from keyfold.journal.checksums import record_checksums
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.job_chains import downstream_of
+from keyfold.keyed.plans.inputs import has_read
+from keyfold.keyed.runner import RunOptions, RunSummary
+from keyfold.lakehouse import Lakehouse, exclusive, is_table
+from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.reading import scan_table
+from keyfold.lakehouse.row_erasure import add_rows, erase_rows, files_with
+from keyfold.privacy import masked
+from keyfold.runners import Runners
+from keyfold.runs.chains import published_runs, refresh_together
+from keyfold.runs.erasing import check_can_be_replayed, check_is_ingested, readers_of
+from keyfold.runs.jobs import JobRun
+from keyfold.state.changing.audit import Author, record_edit
+from keyfold.state.rows.keys import wanted_keys
+from keyfold.stream import Stream
+
+
+@dataclass(frozen=True)
+class Quarantined:
+    """What was moved to quarantine, or would be.
+
+    Attributes:
+        stream: name of the stream.
+        events: the events, with private values masked.
+        jobs: the jobs that are computed again since they have read one of them, each after all jobs that it reads.
+        runs: their refreshes; none of a dry run.
+    """
+
+    stream: str
+    events: pl.DataFrame
+    jobs: tuple[str, ...]
+    runs: tuple[JobRun, ...]
+
+
+def quarantine(
+    lakehouse: Lakehouse,
+    stream: Stream,
+    jobs: Sequence[KeyedJob],
+    ids: Sequence[str],
+    author: Author,
+    *,
+    dry_run: bool = False,
+    options: RunOptions | None = None,
+    runners: Runners | None = None,
+) -> Quarantined:
+    """Take the events with some ids out of the event table; see the module's documentation.
+
+    Args:
+        lakehouse, options, runners: as in `keyfold.run`.
+        jobs: every job of the project that has run, with the parameters of its live generation.
+        ids: the events' ids, as text; a JSON object for an id of several columns.
+        author: who takes them out, and why: the reason in quarantine.
+        dry_run: only find them.
+
+    Raises:
+        KeyfoldError: the stream has no ids, an id does not fit its columns, or no event has it; a job was seeded with state that
+            a refresh would lose; an ingest was interrupted, or a run has locked the stream or a job.
+
+    Example:
+        >>> by = Author("ann", "its items are no list")  # doctest: +SKIP
+        >>> quarantine(lakehouse, SALES, [purchase_totals()], ["sale-17"], by).jobs  # doctest: +SKIP
+        ()
+    """
+    which, table = _which(lakehouse, stream, ids), lakehouse.events(stream.name)
+    readers, summaries, runs = readers_of(lakehouse, stream, jobs), list[RunSummary](), list[JobRun]()
+    with ExitStack() as locks:
+        locks.enter_context(exclusive(lakehouse.ingest(stream.name), f"ingest of {stream.name}"))
+        for job in readers:
+            locks.enter_context(exclusive(lakehouse.job(job.name), f"job {job.name}"))
+        check_is_ingested(lakehouse, stream.name)
+        events = scan_table(table).filter(which).collect()
+        behind = _that_have_read(lakehouse, stream, readers, files_with(table, which))
+        # Without an event, an earlier call has moved it, and was cut off before its jobs were computed again.
+        if not events.height and not behind:
+            raise NotFound(f"no event in events.{stream.name} has the id {', '.join(ids)}; nothing was changed")
+        for job in behind:
+            check_can_be_replayed(lakehouse, job)
+        if not dry_run:
+            if events.height:
+                # First of all: a batch that is planned reads the files that are there now, whatever becomes of them.
+                for job in readers:
+                    if job not in behind and (live := live_generation(lakehouse, job.name)) is not None:
+                        live.journal.withdraw()
+                reached("quarantine: plans withdrawn")
+                _move(lakehouse, stream, events, which, author)
+            summaries = refresh_together(
+                lakehouse, behind, options or RunOptions(), runners or Runners.from_environment()
+            )
+    shown = masked(events, frozenset(stream.private))
+    if not dry_run:
+        runs = published_runs(lakehouse, behind, summaries)
+        keys, rows = shown.select(stream.event_id).to_dicts(), {f"events.{stream.name}": events.height}
+        described = json.dumps(keys, default=str)
+        record_edit(
+            lakehouse,
+            author,
+            what="quarantined",
+            of=stream.name,
+            generation=None,
+            keys=described,
+            rows=json.dumps(rows),
+        )
+    return Quarantined(stream.name, shown, tuple(job.name for job in behind), tuple(runs))
+
+
+def _which(lakehouse: Lakehouse, stream: Stream, ids: Sequence[str]) -> pl.Expr:
+    """Return the condition on the events with these ids."""
+    if not stream.event_id:
+        raise InvalidData(f"stream {stream.name} has no event_id, so that no event of it can be named")
+    if not is_table(lakehouse.events(stream.name)):
+        raise NotFound(f"events.{stream.name} is not in {lakehouse.home} yet; run `keyfold ingest {stream.name}` first")
+    wanted = wanted_keys(ids, stream.event_id, stream.schema)
+    rows = [row for frame in wanted.frames for row in frame.iter_rows(named=True)] if wanted else []
+    if lacking := [name for name in stream.event_id if any(name not in row for row in rows)]:
+        raise InvalidData(
+            f"an id of {stream.name} has the columns {', '.join(stream.event_id)}: give {', '.join(lacking)}"
+        )
+    same = [reduce(and_, [pl.col(name).eq_missing(pl.lit(value)) for name, value in row.items()]) for row in rows]
+    return reduce(or_, same, pl.lit(value=False))
+
+
+def _that_have_read(
+    lakehouse: Lakehouse, stream: Stream, readers: Sequence[KeyedJob], files: Sequence[str]
+) -> list[KeyedJob]:
+    """Return the jobs that have read some files of the event table, and those that read their tables."""
+    name, table = f"events.{stream.name}", lakehouse.events(stream.name)
+    direct = {
+        job.name
+        for job in readers
+        for one in job.all_inputs.values()
+        if one.table == name and (live := live_generation(lakehouse, job.name)) and has_read(live, one, table, files)
+    }
+    names = direct | downstream_of(direct, readers)
+    return [job for job in readers if job.name in names]
+
+
+def _move(lakehouse: Lakehouse, stream: Stream, events: pl.DataFrame, which: pl.Expr, author: Author) -> None:
+    birth, journal = open_ingest(lakehouse, stream), ingest_journal(lakehouse, stream.name)
+    reason = f"taken out of events.{stream.name} by {author.who}: {author.why}"
+    rows = [as_raw(stream, event) for event in events.to_dicts()]
+    rejects = pl.DataFrame(
+        [(raw, None, None, reason, None, header) for raw, header in rows],
+        {name: pl.Int64 if name in ("line", "batch") else pl.String for name in QUARANTINE.names},
+        orient="row",
+    )
+    # An event that lands again and is taken out again has another arrival.
+    names = [f"keyfold.quarantined/{sha256(repr(event).encode()).hexdigest()}" for event in events.rows()]
+    # First it is in both tables, so that it is never in neither. Each step is done once, also by a call that repeats it.
+    add_rows(birth.tables["quarantine"], rejects, QUARANTINE, names)
+    reached("quarantine: in both tables")
+    erase_rows(birth.tables["events"], which)
+    # So that the event may land again once it is right.
+    done = journal.last_done()
+    if done is not None and done.segments:
+        live = without_ids(birth.segments, done.segments, event_ids(stream, events))
+        journal.amend([], [done.model_copy(update={"segments": live})])
+        sweep_segments(birth.segments, {one.name for one in live})
+        record_checksums(birth.journal, birth.checksummed, done.batch)
