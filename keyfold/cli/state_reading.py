@@ -1,10 +1,9 @@
 """`keyfold state read`, `list` and `stats`: read the rows of a state, list states, and print their statistics."""
 
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, cast, get_args
 
 import typer
 
@@ -12,7 +11,6 @@ from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, given_columns
 from keyfold.cli.running import runners_for
 from keyfold.cli.state_jobs import job_or_name
 from keyfold.cli.terminal import failures, report
-from keyfold.errors import KeyfoldError
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.reading.export import Format, write_state
 from keyfold.state.reading.reader import read_state
@@ -50,7 +48,9 @@ def read(
         str | None,
         typer.Option(help="With --checkpoint: a state variable, `timers`, `left`, `right`, or the name of a store."),
     ] = None,
-    operator: Annotated[int | None, typer.Option(min=0, help="With --checkpoint: only this operator.")] = None,
+    operator: Annotated[
+        int | None, typer.Option(min=0, help="With --checkpoint: the operator, if several have the part.")
+    ] = None,
     columns: Annotated[
         str | None,
         typer.Option(metavar="A,B=NAME", help="Only these columns, with `B` renamed; keyed-json keeps the key."),
@@ -67,23 +67,16 @@ def read(
         raise typer.BadParameter("--limit applies to printed rows; --to writes all rows")
     if checkpoint is None and (part or operator is not None):
         raise typer.BadParameter("--part and --operator require --checkpoint")
-    if checkpoint is not None and generation:
-        raise typer.BadParameter("--generation requires a JOB")
-    if style == "keyed-json" and part:
-        raise typer.BadParameter("keyed-json shows all variables of a key: omit --part")
+    if checkpoint is not None and (generation or key or columns or style == "keyed-json"):
+        raise typer.BadParameter("--generation, --key, --columns and keyed-json require a JOB")
     wanted = given_columns(columns)
     with failures():
         if checkpoint is not None:
-            from keyfold.session.spark_checkpoint import read_checkpoint, read_variables  # noqa: PLC0415 - imports pyspark
+            from keyfold.session.spark_checkpoint import read_checkpoint  # noqa: PLC0415 - imports pyspark
 
-            keys = [_columns_of(text) for text in key or []]
             with runners_for(None, home) as runners:
-                found = (
-                    read_variables(runners.session, checkpoint, operator=operator, batch=batch, keys=keys)
-                    if style == "keyed-json"
-                    else read_checkpoint(runners.session, checkpoint, part, operator=operator, batch=batch, keys=keys)
-                )
-                _show(found.select(wanted) if wanted else found, to, style, limit, as_json)
+                found = read_checkpoint(runners.session, checkpoint, part, operator=operator, batch=batch)
+                _show(found, to, style, limit, as_json)
             return
         check_reachable(home)
         lakehouse = Lakehouse(home)
@@ -157,16 +150,6 @@ def _show(rows: RowSource, to: str | None, style: Format, limit: int | None, as_
             left -= shown.len()
             if left == 0:
                 return
-
-
-def _columns_of(text: str) -> dict[str, Any]:
-    try:
-        columns = json.loads(text)
-    except ValueError:
-        columns = None
-    if not isinstance(columns, dict) or not columns:
-        raise KeyfoldError(f'--key {text}: with --checkpoint, give a key as a JSON object, such as {{"user": "ann"}}')
-    return columns
 
 
 def _generation_text(one: ListedGeneration) -> str:

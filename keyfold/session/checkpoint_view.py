@@ -9,7 +9,7 @@ import re
 import stat
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,6 +26,9 @@ LARGEST_DESCRIPTION = 64 << 20
 """Most bytes of a file that describes batches, operators or a snapshot: Spark reads it whole."""
 
 MOST_PARTITIONS = 100_000
+
+_ROWS = (".sst", ".log", ".crc", ".delta", ".snapshot", ".changelog")
+"""Suffixes of files with rows of the state and their changes, which may be large."""
 
 _SCHEMA_FILE = re.compile(r'"(file:[^"]*?)/state/(\d+/_stateSchema/[^"]*)"')
 _PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:)?/")
@@ -114,23 +117,18 @@ def check_checkpoint_is_harmless(root: Path) -> None:
     for path in root.rglob("*"):
         if not path.resolve().is_relative_to(root):
             raise _refusal(path, "is a link out of its folder")
-        try:
+        # A running query deletes files that it no longer needs.
+        with suppress(FileNotFoundError):
             status = path.stat()
-        except FileNotFoundError:  # a running query deletes files that it no longer needs
-            continue
-        if stat.S_ISDIR(status.st_mode):
-            continue
-        if not stat.S_ISREG(status.st_mode):
-            raise _refusal(path, "is no regular file")
-        # Rows of the state and their changes, which may be large.
-        if path.suffix in (".sst", ".log", ".crc", ".delta", ".snapshot", ".changelog"):
-            continue
-        if status.st_size > LARGEST_DESCRIPTION:
-            raise _refusal(path, f"has {status.st_size:,} bytes; {LARGEST_DESCRIPTION:,} are the most")
-        if path.suffix == ".zip":
-            _check_snapshot(path)
-        elif "_metadata" in path.parts:
-            _check_description(path)
+            if not stat.S_ISDIR(status.st_mode) and not stat.S_ISREG(status.st_mode):
+                raise _refusal(path, "is no regular file")
+            if stat.S_ISREG(status.st_mode) and path.suffix not in _ROWS:
+                if status.st_size > LARGEST_DESCRIPTION:
+                    raise _refusal(path, f"has {status.st_size:,} bytes; {LARGEST_DESCRIPTION:,} are the most")
+                if path.suffix == ".zip":
+                    _check_snapshot(path)
+                elif "_metadata" in path.parts:
+                    _check_description(path)
 
 
 def _check_snapshot(path: Path) -> None:
@@ -144,22 +142,18 @@ def _check_snapshot(path: Path) -> None:
             if (size := sum(entry.file_size for entry in entries)) > LARGEST_DESCRIPTION:
                 raise _refusal(path, f"unpacks to {size:,} bytes; {LARGEST_DESCRIPTION:,} are the most")
             described = snapshot.read("metadata").decode() if "metadata" in snapshot.namelist() else ""
-    except FileNotFoundError:
-        return
     except (zipfile.BadZipFile, UnicodeDecodeError) as error:
         raise _refusal(path, f"is damaged: {error}") from error
-    for content in _objects(described):
-        for one in (*content.get("sstFiles", ()), *content.get("logFiles", ())):
-            names = [value for key, value in one.items() if key.endswith("FileName")]
-            if leads := next((name for name in names if name != PurePosixPath(str(name)).name or name == ".."), None):
-                raise _refusal(path, f"names the file {leads!r}, which is outside its folder")
+    for field, name in _fields(described):
+        if field.endswith("FileName") and (name != PurePosixPath(str(name)).name or name == ".."):
+            raise _refusal(path, f"names the file {name!r}, which is outside its folder")
 
 
 def _check_description(path: Path) -> None:
     """Check the description of an operator, which names the files of its state schemas and the number of partitions."""
     text = path.read_text(encoding="utf-8", errors="replace")
-    for content in _objects(text):
-        for name, value in _values(content):
+    for name, found in _fields(text):
+        for value in found if isinstance(found, list) else [found]:
             if name == "numPartitions" and isinstance(value, int) and value > MOST_PARTITIONS:
                 raise _refusal(path, f"has the number {value:,}; {MOST_PARTITIONS:,} partitions are the most")
             # `view_of` replaces paths in the text, so a path must be spelled the same there.
@@ -169,27 +163,13 @@ def _check_description(path: Path) -> None:
                     raise _refusal(path, f"names the file {value!r}, which is outside its folder")
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects in a file of Spark, one in a line, after the version. Spark itself refuses other lines."""
+def _fields(text: str) -> list[tuple[str, Any]]:
+    """Return the fields of the JSON objects in a file of Spark, at any depth. Spark itself refuses other lines."""
+    fields: list[tuple[str, Any]] = []
     for line in text.splitlines():
-        try:
-            content = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(content, dict):
-            yield content
-
-
-def _values(content: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values in an object, at any depth, with the names of their fields."""
-    if isinstance(content, dict):
-        for field, value in content.items():
-            yield from _values(value, field)
-    elif isinstance(content, list):
-        for value in content:
-            yield from _values(value, name)
-    else:
-        yield name, content
+        with suppress(ValueError, RecursionError):
+            json.loads(line, object_pairs_hook=fields.extend)
+    return fields
 
 
 def _refusal(path: Path, why: str) -> KeyfoldError:

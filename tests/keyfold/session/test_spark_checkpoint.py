@@ -1,10 +1,13 @@
 """Checkpoints of stock Spark queries, none of them Keyfold's: every kind of state that Spark keeps."""
 
 import json
+import re
 import shutil
 from contextlib import nullcontext
 from datetime import UTC, datetime
+from pathlib import Path
 
+import duckdb
 import polars as pl
 import pytest
 from pyspark.sql import Row, SparkSession
@@ -18,15 +21,11 @@ from keyfold.cli import run as run_command
 from keyfold.cli import state_reading, state_tools
 from keyfold.cli.app import app
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.job.parameters import build_job
 from keyfold.runners import Runners
-from keyfold.session.spark_checkpoint import checkpoint_parts, read_checkpoint, read_variables
-from keyfold.state.making.sources import open_source
-from keyfold.state.making.staging import as_state, check_rows
+from keyfold.session.spark_checkpoint import checkpoint_parts, read_checkpoint
 from keyfold.state.reading.export import write_state
-from keyfold.state.rows.lines import json_lines
-from spark_jobs.jobs.registry import JOBS
 
+HOW_TO = Path(__file__).parents[3] / "docs" / "how-to" / "read-a-spark-checkpoint.md"
 CLICKS = [("ann", 1, 1), ("bob", 3, 2), ("ann", 14, 3)]
 NUMBER = StructType([StructField("n", LongType())])
 OUT = StructType([StructField("user", StringType())])
@@ -172,42 +171,30 @@ def test_a_time_to_live_is_a_column(session, checkpoints):
         assert (found["ttl_expires_at"] - before).dt.total_minutes().is_between(0, 60).all()
 
 
-def test_only_the_rows_of_a_key(session, checkpoints):
-    found = read(session, checkpoints / "timers", "seen", keys=[{"user": "ann"}])
-    assert sorted(found["n"].to_list()) == [1, 3]
-    found = read(session, checkpoints / "join", "left", keys=[{"user": "ann", "n": 3}, {"user": "bob"}])
-    assert sorted(found["n"].to_list()) == [2, 3]
-    with pytest.raises(KeyfoldError, match="no column city; there are operator, user, n"):
-        read_checkpoint(session, checkpoints / "timers", "seen", keys=[{"city": "x"}])
-
-
-def test_a_part_is_found_in_whichever_operators_have_it(session, checkpoints):
+def test_a_part_that_several_operators_have_is_read_of_the_one_that_is_named(session, checkpoints):
     place = checkpoints / "two"
-    operators = {part.operator for part in checkpoint_parts(session, place)}
-    assert operators == {0, 1}
-    both = read(session, place, "default")
-    one_by_one = [read(session, place, "default", operator=operator) for operator in operators]
-    assert both.height == sum(frame.filter(pl.col("operator") == at).height for at, frame in enumerate(one_by_one))
-    assert set(both["operator"].to_list()) == operators
+    assert {part.operator for part in checkpoint_parts(session, place)} == {0, 1}
+    found = [read(session, place, "default", operator=operator) for operator in (0, 1)]
+    assert [set(rows["operator"]) for rows in found] == [{0}, {1}]
+    assert sorted("window" in rows.columns for rows in found) == [False, True]
 
 
-def test_an_operator_without_the_part_gives_nothing_and_a_checkpoint_without_it_an_error(
-    session, checkpoints, tmp_path
+@pytest.mark.parametrize(
+    ("query", "part", "operator", "message"),
+    [
+        ("two", "total", None, r"no state total; it has default \(store of operator 0, .*operator 1"),
+        ("two", "default", None, "several parts of state default: name one; it has default"),
+        ("two", "default", 7, "no state default of operator 7"),
+        ("join", None, None, "several parts of state : name one; it has default"),
+        ("stateless", None, None, "holds no state: its query keeps none"),
+        ("nowhere", None, None, "is no checkpoint of a Spark query"),
+    ],
+)
+def test_a_part_that_is_not_there_once_is_an_error_that_says_what_is(
+    session, checkpoints, query, part, operator, message
 ):
-    sides = {part.operator for part in checkpoint_parts(session, checkpoints / "join") if part.name == "left"}
-    (other,) = {part.operator for part in checkpoint_parts(session, checkpoints / "join")} - sides
-    empty = read(session, checkpoints / "join", "left", operator=other)
-    assert (empty.height, empty.columns) == (0, read(session, checkpoints / "join", "left").columns)
-    with pytest.raises(KeyfoldError, match=r"no state 'total'; it has default \(store of operator 0, .*operator 1"):
-        read_checkpoint(session, checkpoints / "two", "total")
-    with pytest.raises(KeyfoldError, match="no operator 7 with state"):
-        read_checkpoint(session, checkpoints / "two", "default", operator=7)
-    with pytest.raises(KeyfoldError, match="has several parts of state, name one: default"):
-        read_checkpoint(session, checkpoints / "join")
-    with pytest.raises(KeyfoldError, match="holds no state: its query keeps none"):
-        checkpoint_parts(session, checkpoints / "stateless")
-    with pytest.raises(KeyfoldError, match="is no checkpoint of a Spark query"):
-        checkpoint_parts(session, tmp_path / "nowhere")
+    with pytest.raises(KeyfoldError, match=message):
+        read_checkpoint(session, checkpoints / query, part, operator=operator)
 
 
 def test_another_batch_than_there_is_says_which_there_are(session, checkpoints):
@@ -242,31 +229,6 @@ def test_rows_go_to_files_with_their_microseconds(session, checkpoints, tmp_path
     assert {line["at"] for line in lines} == {f"2026-01-01T00:{minute:02d}:00.000000Z" for _, minute, _ in CLICKS}
 
 
-@pytest.mark.parametrize("place", ["timers", "ttl"])
-def test_all_variables_of_a_key_are_one_object(session, checkpoints, place):
-    rows = read_variables(session, checkpoints / place)
-    found = {}
-    for line in json_lines(rows.polars(), rows.key, "keyed-json"):
-        found |= json.loads(line)
-    assert {user: (sorted(kept["seen"]), kept["total"]) for user, kept in found.items()} == {
-        "ann": ([1, 3], 4),
-        "bob": ([2], 2),
-    }
-    assert sorted(found["ann"]["by_name"], key=str) == [{"key": "n1", "value": 1}, {"key": "n3", "value": 3}]
-    only = read_variables(session, checkpoints / place, keys=[{"user": "bob"}]).select({"total": "n"}).polars()
-    assert only.to_dicts() == [{"user": "bob", "n": 2}]
-
-
-def test_a_job_is_seeded_with_the_value_and_the_list_of_a_stock_checkpoint(session, lakehouse, checkpoints, tmp_path):
-    rows = read_variables(session, checkpoints / "timers").select({"seen": "models", "total": "quantities"})
-    assert write_state(rows, tmp_path / "out", "keyed-json").rows == 2
-    job = build_job(JOBS["purchase_totals"], {})
-    source, mapping = open_source(lakehouse, str(tmp_path / "out"), job.key), {"quantity": "quantities"}
-    assert check_rows(job, source, mapping).keys == 2
-    kept = as_state(job, source, mapping).select("item", pl.col("models").list.sort(), "quantity").collect()
-    assert sorted(kept.rows()) == [("ann", ["1", "3"], 4), ("bob", ["2"], 2)]
-
-
 @pytest.fixture
 def keyfold(spark, lakehouse, monkeypatch):
     """The commands, in the session that is there."""
@@ -285,7 +247,7 @@ PURCHASES = [("ann", 5, "x", 1), ("bob", -1, "y", 2), ("cat", 7, "z", 3), ("ann"
 
 
 def test_the_commands_take_a_stock_checkpoint_to_a_job_that_goes_on_from_it(keyfold, lakehouse, checkpoints, tmp_path):
-    """Read as keyed-json with columns chosen and renamed; that very file seeds a job, which adds what comes to it."""
+    """Two of its parts go to files, and are joined by key; the file of that seeds a job, which adds what comes to it."""
     landing = tmp_path / "landing"
     landing.mkdir()
 
@@ -298,50 +260,32 @@ def test_the_commands_take_a_stock_checkpoint_to_a_job_that_goes_on_from_it(keyf
         keyfold("ingest", "sales", "--settle", "0", "--from", landing)
 
     come([("before", 1, "w", 0)])
-    chosen = ("--format", "keyed-json", "--columns", "seen=models,total=quantity")
-    printed = keyfold("state", "read", "--checkpoint", checkpoints / "timers", *chosen)
-    keyfold("state", "read", "--checkpoint", checkpoints / "timers", *chosen, "--to", tmp_path / "seed")
-    written = "".join(file.read_text() for file in (tmp_path / "seed").iterdir())
-    kept = {}
-    for line in written.splitlines():
-        kept |= json.loads(line)
-    assert sorted(printed.splitlines()) == sorted(written.splitlines())
-    assert {user: (sorted(one["models"]), one["quantity"]) for user, one in kept.items()} == {
-        "ann": ([1, 3], 4),
-        "bob": ([2], 2),
+    of = ("state", "read", "--checkpoint", checkpoints / "timers", "--part")
+    for part in ("total", "seen"):
+        keyfold(*of, part, "--to", tmp_path / part, "--format", "parquet")
+    tables = duckdb.connect()
+    for part in ("total", "seen"):
+        tables.read_parquet(str(tmp_path / part / "*")).create_view(part)
+    (joined,) = re.findall(r"```sql\n(.*?)```", HOW_TO.read_text(encoding="utf-8"), re.DOTALL)
+    tables.sql(joined).write_parquet(str(tmp_path / "seed.parquet"))
+    kept = {item: (quantity, models) for item, quantity, models in pl.read_parquet(tmp_path / "seed.parquet").rows()}
+    assert {item: (quantity, sorted(models)) for item, (quantity, models) in kept.items()} == {
+        "ann": (4, [1, 3]),
+        "bob": (2, [2]),
     }
+    assert {json.loads(line)["user"] for line in keyfold(*of, "total").splitlines()} == {"ann", "bob"}
 
-    seed = ("state", "bootstrap", "purchase_totals", "--from", tmp_path / "seed", "--from-version", "latest")
+    seed = ("state", "bootstrap", "purchase_totals", "--from", tmp_path / "seed.parquet", "--from-version", "latest")
     assert "nothing changed" in keyfold(*seed, "--dry-run")
     assert "2 rows of 2 keys" in keyfold(*seed)
     come(PURCHASES)
     keyfold("run", "purchase_totals")
 
-    totals = {user: one["quantity"] for user, one in kept.items()}
-    models = {user: set(map(str, one["models"])) for user, one in kept.items()}
+    totals = {item: quantity for item, (quantity, _) in kept.items()}
+    models = {item: set(map(str, some)) for item, (_, some) in kept.items()}
     for item, quantity, model, _ in PURCHASES:
         totals[item] = totals.get(item, 0) + quantity
         models[item] = models.get(item, set()) | {model}
     latest = pl.read_delta(str(lakehouse.table("latest_purchase_totals")))
     seen = {row["item"]: (row["quantity"], row["models"]) for row in latest.to_dicts()}
     assert seen == {item: (total, sorted(models[item])) for item, total in totals.items()}
-
-    part = ("--part", "total", "--columns", "user=item,n")
-    assert {
-        json.loads(line)["item"]
-        for line in keyfold("state", "read", "--checkpoint", checkpoints / "timers", *part).splitlines()
-    } == {"ann", "bob"}
-    strange = ("--part", "total", "--columns", "sum=n")
-    told = keyfold("state", "read", "--checkpoint", checkpoints / "timers", *strange, code=1)
-    assert "no column sum; there are operator, user, n" in told
-    both = ("--format", "keyed-json", "--columns", "seen=n,total=n")
-    assert "two columns would have the name n" in keyfold(
-        "state", "read", "--checkpoint", checkpoints / "timers", *both, code=1
-    )
-
-
-def test_variables_of_a_query_that_has_none_are_refused(session, checkpoints):
-    with pytest.raises(KeyfoldError, match=r"keyed-json needs the state variables of one operator, and it has default"):
-        read_variables(session, checkpoints / "window")
-    with pytest.raises(KeyfoldError, match=r"no column sum; there are user, by_name, seen, total"):
-        read_variables(session, checkpoints / "timers").select({"sum": "n"})
