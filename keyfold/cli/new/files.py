@@ -13,7 +13,7 @@ import pyarrow as pa
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from keyfold.cli.new.names import bracketed, quoted
-from keyfold.cli.new.sample import Column, Proposal
+from keyfold.cli.new.sample import Column, Proposal, fields_of
 from keyfold.errors import KeyfoldError
 from keyfold.stream import INGESTED_AT, TIMESTAMP, Stream
 
@@ -64,7 +64,10 @@ def stream_files(name: str, proposal: Proposal, command: str) -> dict[Path, str]
     """
     read = proposal.read
     sourced = [column for column in read if column.name != column.raw or column.time or column.json]
-    is_arrival, has_times = proposal.time == INGESTED_AT, any(column.kind == TIMESTAMP for column in read)
+    is_arrival, has_times = (
+        proposal.time == INGESTED_AT,
+        any("TIMESTAMP" in _written(column.kind)[0] for column in read),
+    )
     imports = ["INGESTED_AT"] * is_arrival + ["TIMESTAMP"] * has_times + ["Source"] * bool(sourced) + ["Stream"]
     arguments = [
         f"    event_time={'INGESTED_AT' if is_arrival else quoted(proposal.time)},",
@@ -133,7 +136,16 @@ def _render(template: str, said: Mapping[str, Any]) -> str:
 def _declaration(column: Column, proposal: Proposal) -> str:
     meaning = "Event time: when it happened (UTC)" if column.name == proposal.time else _title(column.name)
     needed = ["nullable=False"] if column in proposal.needed else []
-    return bracketed("column(", [quoted(column.name), _KINDS[column.kind][0], quoted(meaning), *needed], "),", 12)
+    return bracketed("column(", [quoted(column.name), _written(column.kind)[0], quoted(meaning), *needed], "),", 12)
+
+
+def _written(kind: pa.DataType | None) -> tuple[str, str]:
+    """Return how a type is written, and an example of a raw value."""
+    inside = [(quoted(field.name), *_KINDS[field.type]) for field in fields_of(kind)]
+    if not inside:
+        return _KINDS[kind]
+    fields = ", ".join(f"({name}, {written})" for name, written, _ in inside)
+    return f"pa.list_(pa.struct([{fields}]))", f"[{{{', '.join(f'{name}: {value}' for name, _, value in inside)}}}]"
 
 
 def _title(name: str) -> str:
@@ -154,7 +166,7 @@ def _raw_value(column: Column) -> str:
     if column.json or column.kind is None:
         return "{}"
     if not column.time:
-        return _KINDS[column.kind][1]
+        return _written(column.kind)[1]
     if "%" in column.time:
         return quoted(pl.Series([_MOMENT]).dt.strftime(column.time).item())
     return str(int(_MOMENT.timestamp()) * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[column.time])

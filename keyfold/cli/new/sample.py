@@ -55,9 +55,9 @@ class Column:
     @property
     def is_private(self) -> bool:
         """Whether it is proposed as private: by its name, or since nobody knows what JSON text will hold."""
-        spoken = words(self.raw)
-        pairs = map("_".join, pairwise(spoken))
-        return self.json or any(_PRIVATE.fullmatch(one) for one in (*spoken, *pairs))
+        spoken = [words(name) for name in (self.raw, *(field.name for field in fields_of(self.kind)))]
+        named = [one for each in spoken for one in (*each, *map("_".join, pairwise(each)))]
+        return self.json or any(map(_PRIVATE.fullmatch, named))
 
     @property
     def may_be_key(self) -> bool:
@@ -205,7 +205,7 @@ def _flat(rows: pl.DataFrame) -> Iterator[tuple[str, pl.Series, bool]]:
         if isinstance(kind, pl.Struct) and _has_fixed_fields(values):
             yield from _flat(values.struct.unnest().rename(lambda field, raw=values.name: f"{raw}.{field}"))
         else:
-            yield values.name, values, kind.is_nested() and kind != pl.List(pl.String)
+            yield values.name, values, kind.is_nested() and _kind(values) is None
 
 
 def _has_fixed_fields(values: pl.Series) -> bool:
@@ -223,11 +223,30 @@ def _kind(values: pl.Series) -> pa.DataType | None:
         return TIMESTAMP
     if kind in (pl.Int128, pl.UInt128):
         return None
+    if isinstance(kind, pl.List):
+        return pa.list_(pa.string()) if kind.inner == pl.String else _kind_of_objects(values.explode().drop_nulls())
     if kind.is_numeric():
         return pa.int64() if kind.is_integer() else pa.float64()
     texts = dict.fromkeys((pl.String, pl.Categorical, pl.Enum, pl.Null), pa.string())
-    known = {pl.Boolean: pa.bool_(), pl.Datetime: TIMESTAMP, pl.List: pa.list_(pa.string()), **texts}
+    known = {pl.Boolean: pa.bool_(), pl.Datetime: TIMESTAMP, **texts}
     return known.get(kind.base_type())
+
+
+def _kind_of_objects(objects: pl.Series) -> pa.DataType | None:
+    """Return the type of lists of these objects; None if they differ, or have other than plain fields."""
+    if not isinstance(objects.dtype, pl.Struct) or not _has_fixed_fields(objects):
+        return None
+    kinds = {field.name: _kind(field) for field in objects.struct.unnest()}
+    if any(kind is None or pa.types.is_nested(kind) or not name.isidentifier() for name, kind in kinds.items()):
+        return None
+    return pa.list_(pa.struct(list(kinds.items())))
+
+
+def fields_of(kind: pa.DataType | None) -> list[pa.Field]:
+    """Return the fields of the objects in lists of a type; none if it is another type."""
+    if kind is None or not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type):
+        return []
+    return list(kind.value_type)
 
 
 def _iso_times(values: pl.Series) -> pl.Series:

@@ -6,6 +6,7 @@ time, since its unit is not known.
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 from pyarrow import types
@@ -99,8 +100,9 @@ def _reasons(wrong: pl.Series, field: pa.Field) -> pl.Series:
 
 def _quick(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray | None:
     """Cast by Arrow's kernels, if every value can be cast; else None."""
-    # Not for floats with NaN or infinities, or times out of the calendar, which need checks of each value.
-    if column.type == target and not types.is_floating(target) and target != TIMESTAMP:
+    # Not for floats with NaN or infinities, or times out of the calendar, which need checks of each value, nor for objects,
+    # which may have some.
+    if column.type == target and not types.is_floating(target) and target != TIMESTAMP and not _has_objects(target):
         return column
     if column.type == target == pa.float64():
         return column if pl.Series(pl.from_arrow(column)).is_finite().all() else None
@@ -126,10 +128,10 @@ def _cast(given: pl.Series, field: pa.Field) -> pl.Series:
         return whole_numbers(given, pl.Series(pl.from_arrow(pa.array([], target))).dtype)
     if types.is_floating(target):
         return _as_float(given)
-    if types.is_list(target) and types.is_string(target.value_type):
-        return _as_texts(given)
+    if types.is_list(target) and (types.is_string(target.value_type) or _has_objects(target)):
+        return _as_objects(given, target) if _has_objects(target) else _as_texts(given)
     raise Misconfigured(
-        f"column {field.name} has type {target}, which ingest cannot read; use text, lists of texts, numbers or times"
+        f"column {field.name} has type {target}, which ingest cannot read; use text, numbers, times, or lists of texts or of objects with such fields"
     )
 
 
@@ -149,6 +151,35 @@ def _as_texts(given: pl.Series) -> pl.Series:
     # Some producers leave out the brackets if there is only one value.
     alone = _as_text(given)
     return alone.to_frame("text").select(pl.concat_list("text")).to_series().set(alone.is_null(), None)
+
+
+def _has_objects(target: pa.DataType) -> bool:
+    return types.is_list(target) and types.is_struct(target.value_type)
+
+
+def _as_objects(given: pl.Series, target: pa.ListType) -> pl.Series:
+    """Cast the fields of the objects in lists; a list with a value that does not fit becomes NULL as a whole."""
+    if isinstance(given.dtype, pl.Array):
+        given = given.arr.to_list()
+    dtype = pl.Series(pl.from_arrow(pa.array([], target))).dtype
+    if not isinstance(given.dtype, pl.List) or not isinstance(given.dtype.inner, pl.Struct | pl.Null):
+        return _nulls(given, dtype)
+    lists = given.rechunk().to_arrow()
+    objects = pl.Series(pl.from_arrow(lists.values))
+    there = {} if objects.dtype == pl.Null else {one.name: one for one in objects.struct.unnest()}
+    is_wrong = np.zeros(len(objects), np.bool_)
+    fields: list[pa.Array] = []
+    for field in target.value_type:
+        values = there.get(field.name, pl.repeat(None, len(objects), eager=True))
+        is_given = values.is_not_null() & (values.is_not_nan() if values.dtype.is_float() else True)
+        typed = _cast(values, field)
+        is_wrong |= (typed.is_null() & is_given).to_numpy()
+        fields.append(typed.to_arrow().cast(field.type))
+    made = pa.StructArray.from_arrays(fields, fields=list(target.value_type), mask=objects.is_null().to_arrow())
+    offsets = lists.offsets.to_numpy()
+    before = np.concatenate([[0], np.cumsum(is_wrong)])
+    is_absent = given.is_null().to_numpy() | (before[offsets[1:]] > before[offsets[:-1]])
+    return pl.Series(pl.from_arrow(pa.LargeListArray.from_arrays(lists.offsets, made, mask=pa.array(is_absent))))
 
 
 def _as_bool(given: pl.Series) -> pl.Series:
@@ -181,6 +212,8 @@ def named(target: pa.DataType) -> str:
         return f"an integer of {target.bit_width} bits"
     if types.is_floating(target):
         return "a finite number"
+    if _has_objects(target):
+        return f"a list of objects ({', '.join(f'{one.name}: {named(one.type)}' for one in target.value_type)})"
     if types.is_list(target):
         return "a text or a list of texts"
     return "true or false" if types.is_boolean(target) else "text"

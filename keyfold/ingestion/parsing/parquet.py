@@ -98,6 +98,8 @@ def misfit(wanted: pa.Schema, found: pa.Schema) -> str | None:
 def _misfit(wanted: pa.DataType, found: pa.DataType, name: str) -> str | None:
     """Say which column lacks objects or lists that the schema's paths need; None if none does."""
     found = found.value_type if types.is_dictionary(found) else found
+    if types.is_null(found):
+        return None
     if types.is_struct(wanted):
         if not types.is_struct(found):
             return f"the file's column {name} holds {found} and not objects, but the stream reads fields of it"

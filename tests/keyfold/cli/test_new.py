@@ -143,7 +143,9 @@ def test_objects_become_columns_and_what_has_no_fixed_fields_private_json_text(t
         {
             "at": moment,
             "device": {"id": "a", "at": {"lat": 1.5}},
-            "list": [{"v": 1}],
+            "list": [{"v": 1, "when": moment, "email": None}, {"v": 2.5, "when": moment}][index % 2 :],
+            "deep": [{"v": [1]}],
+            "various": [{f"v{index}": 1, "w": 1}, {f"w{index}": 1}],
             "tags": ["x"],
             "open": {f"u{index}": 1},
             "odd": {"a.b[": 1},
@@ -154,7 +156,9 @@ def test_objects_become_columns_and_what_has_no_fixed_fields_private_json_text(t
         "at": TIME,
         "device_id": "string",
         "device_at_lat": "double",
-        "list": "string",
+        "list": f"list<item: struct<v: double, when: {TIME}, email: string>>",
+        "deep": "string",
+        "various": "string",
         "tags": "list<item: string>",
         "open": "string",
         "odd": "string",
@@ -162,10 +166,17 @@ def test_objects_become_columns_and_what_has_no_fixed_fields_private_json_text(t
     path = json_of(tmp_path, *rows)
     proposal = propose(path)
     assert (kinds(proposal), proposal.key.raw) == (expected, "device.id")
-    assert [column.name for column in proposal.columns if column.is_private] == ["list", "open", "odd"]
+    assert [column.name for column in proposal.columns if column.is_private] == [
+        "list",
+        "deep",
+        "various",
+        "open",
+        "odd",
+    ]
     assert accepted(proposal, path) == 4
     stream = stream_of(stream_files("trips", proposal, "new"), "trips")
     (found,) = parse_file(stream, path, datetime.now(UTC))
+    assert [[one["v"] for one in each] for each in found.accepted["list"]] == [[1, 2.5], [2.5]] * 2
     assert [json.loads(text) for text in found.accepted["open"]] == [row["open"] for row in rows]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
     assert kinds(propose(tmp_path / "a.parquet")) == expected

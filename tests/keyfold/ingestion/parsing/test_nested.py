@@ -1,6 +1,7 @@
 """Nested data: paths lead into objects and lists, elements of a list become events, and JSON text is kept as it stood."""
 
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -337,3 +338,54 @@ def test_text_that_holds_a_private_value_is_private_too():
             sources={"user": Source("payload.user.name"), "payload": Source("payload", json=True)},
             private=("user",),
         )
+
+
+PAGE = Path(__file__).parents[4] / "docs" / "examples" / "streams.md"
+PLAIN = {"order": "7", "at": "2025-12-01T00:00:00Z"}
+
+
+def shown(module: dict[str, Any]) -> tuple[Stream, list[tuple[Any, str]]]:
+    """The stream that the page declares, and its table of lists and what becomes of them."""
+    code, after = re.findall(r"```python\n(.*?)```(.*?)\n- ", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0]
+    exec(code, module)  # noqa: S102 - our own page
+    rows = re.findall(r"  \| `([\[{].*)` \| (.*) \|", after)
+    return module["ORDERS"], [(json.loads(items), becomes) for items, becomes in rows]
+
+
+def test_lists_of_objects_become_what_the_page_says(tmp_path):
+    orders, rows = shown({})
+    found = parsed(tmp_path, *(json.dumps(PLAIN | {"items": items}) for items, _ in rows), stream=orders)
+    assert len(rows) == 4
+    for (items, becomes), row in zip(rows, found, strict=True):
+        if "quarantine" in becomes:
+            assert row["reason"].startswith(becomes.removeprefix("quarantine: *").removesuffix("*"))
+        else:
+            assert row["items"] == [{"name": one["name"], "price": one.get("price")} for one in items]
+
+
+@pytest.mark.parametrize(
+    ("items", "expected"),
+    [
+        (None, "items is missing"),
+        ([None], [None]),
+        ([{"name": "a", "price": 1}, {"price": 2, "name": None}], [("a", 1.0), (None, 2.0)]),
+        ([{"name": "a", "more": 1}, {}], [("a", None), (None, None)]),
+        ([{"name": "a", "price": float("inf")}], "items is not a list of objects (name: text, price: a finite number)"),
+        ([{"name": "a", "price": float("nan")}], [("a", None)]),
+        ([{"name": 1}], "items"),
+        (["a"], "items"),
+        ("a", "items"),
+    ],
+)
+def test_parquet_gives_the_lists_of_objects_that_json_gives(tmp_path, items, expected):
+    orders, _ = shown({})
+    others = PLAIN | {"items": [{"name": "x", "price": 0.5}]}
+    row = PLAIN | {"items": items}
+    (tmp_path / "b.ndjson").write_text(f"{json.dumps(row)}\n{json.dumps(others)}\n".replace("Infinity", "1e400"))
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "b.parquet")
+    for ending in ("ndjson", "parquet"):
+        found = file_rows(orders, tmp_path / f"b.{ending}", ARRIVED)[0]
+        if isinstance(expected, str):
+            assert expected in found["reason"]
+        else:
+            assert [one and (one["name"], one["price"]) for one in found["items"]] == expected
