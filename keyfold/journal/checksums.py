@@ -109,22 +109,19 @@ def read_checksums(journal: Place) -> Checksums | None:
         return None
 
 
-def differences(
-    checksums: Checksums, parts: Mapping[str, Place], *, trust_times: bool = False
-) -> Iterator[tuple[Place, str]]:
-    """Yield the files that differ from the record, each with what is wrong with it.
+def differences(checksums: Checksums, parts: Mapping[str, Place]) -> Iterator[tuple[Place, str]]:
+    """Read all files, and yield those that differ from the record, each with what is wrong with it.
 
     Args:
         checksums: the record.
         parts: recorded files and folders, by name; a part of them will do.
-        trust_times: take files with the recorded size and modification time as unchanged. Otherwise all are read.
     """
     folders = tuple(f"{name}/" for name in parts)
     here = {key: one for key, one in checksums.files.items() if f"{key}/".startswith(folders)}
     present = dict(_listed(parts))
     for key, known in here.items():
         file = present.get(key)
-        if file is None or (trust_times and is_untouched(known, file)):
+        if file is None:
             continue
         try:
             what = difference(known, sum_of(key, file, known))

@@ -5,11 +5,14 @@ it is found in several attempts.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
+import polars as pl
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
@@ -29,14 +32,33 @@ from keyfold.lakehouse import Lakehouse, is_table, read_json
 from keyfold.lakehouse.checksums import checksum_in_name, checksum_of
 from keyfold.lakehouse.files import DamagedError, files_below, open_for_reading
 from keyfold.lakehouse.locks import is_held
-from keyfold.lakehouse.presence import check_lakehouse_is_there
-from keyfold.maintenance.checking_tables import Finding, Seen, findings_of_table
+from keyfold.lakehouse.presence import absent_files, check_lakehouse_is_there, empty_entries, named_files
+from keyfold.lakehouse.reading import parquet_file
 from keyfold.storage.place import Place
 
 _TRIES = 3
 _PAUSE_SECONDS = 0.2
 
 _RESTORE = "restore it from a backup"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A fault that a check found.
+
+    Attributes:
+        path: the file.
+        what: what is wrong with it, as the rest of a sentence.
+        remedy: what to do.
+        is_damage: False if the file could not be verified, and may be intact.
+    """
+
+    path: str
+    what: str
+    remedy: str
+    is_damage: bool = True
 
 
 @dataclass(frozen=True)
@@ -83,104 +105,143 @@ def check(lakehouse: Lakehouse) -> Checked:
         OSError: a disk or a store fails.
     """
     check_lakehouse_is_there(lakehouse)
-    seen, names, findings = Seen(), [], list[Finding]()
-    for name, look in _owners(lakehouse):
+    names, sizes, findings = [], dict[str, int](), list[Finding]()
+    for name, remedy, look in _owners(lakehouse):
         names.append(name)
-        findings += _lasting(look, seen)
-    return Checked(str(lakehouse.home), tuple(names), len(seen.files), sum(seen.files.values()), tuple(findings))
+        lasting = (seen := _looked(remedy, look)).faults
+        for _ in range(_TRIES - 1):
+            if lasting:
+                time.sleep(_PAUSE_SECONDS)
+                again = (seen := _looked(remedy, look)).faults
+                lasting = {path: one for path, one in lasting.items() if again.get(path) == one}
+        findings += lasting.values()
+        sizes |= seen.sizes
+    return Checked(str(lakehouse.home), tuple(names), len(sizes), sum(sizes.values()), tuple(findings))
 
 
-_Look = Callable[[Seen], Iterator[Finding]]
+class Seen:
+    """What a look at files with one remedy has found: the first fault of each file, and the sizes of the data files read."""
+
+    def __init__(self, remedy: str) -> None:
+        self.remedy = remedy
+        self.faults: dict[str, Finding] = {}
+        self.sizes: dict[str, int] = {}
+
+    def say(self, path: Place, what: str, remedy: str = "", *, is_damage: bool = True) -> None:
+        """Note a fault."""
+        self.faults.setdefault(str(path), Finding(str(path), what, remedy or self.remedy, is_damage))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is damaged so far."""
+        return not any(one.is_damage for one in self.faults.values())
+
+    def told(self, path: Place, read: Callable[[], T], what: str = "cannot be read", remedy: str = "") -> T | None:
+        """Return what a function returns; None if it fails, which is noted as a fault of a file."""
+        try:
+            return read()
+        except (KeyfoldError, DeltaError, KeyError) as error:
+            self.say(path, f"{what} ({first_line(error)})", remedy)
+            return None
+
+    def content(self, path: Place, checksum: str | None, read: Callable[[Place], object] | None = None) -> None:
+        """Compare a file, that may be gone by now, with its checksum; without one, read it."""
+        try:
+            if checksum:
+                with open_for_reading(path) as file:
+                    if checksum_of(file) != checksum:
+                        self.say(path, "is damaged (its checksum is another one)")
+            elif read:
+                read(path)
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, pa.ArrowException, pl.exceptions.PolarsError) as error:
+            self.say(path, f"cannot be read ({first_line(error)})")
+
+    def table(self, table: Place) -> None:
+        """Check the log of a table, and all data files in its folder, also those of older versions."""
+        log, named = table / "_delta_log", dict[str, int]()
+        if (delta := self.told(log, lambda: DeltaTable(str(table)))) is not None:
+            for version in empty_entries(table, delta.version()):
+                self.say(log / f"{version:020d}.json", "is empty")
+            named = named_files(delta)
+            for path, what in absent_files(table, delta).items():
+                self.say(table / path, what)
+        for found in files_below(table):
+            checksum = checksum_in_name(found.path.name)
+            # A file without a checksum that the table does not name may be half written.
+            is_data = checksum is not None or found.below in named
+            if is_data and not found.below.startswith("_delta_log/") and not found.path.name.startswith("."):
+                self.sizes[str(found.path)] = found.bytes
+                self.content(found.path, checksum, _decode)
 
 
-def _lasting(look: _Look, seen: Seen) -> list[Finding]:
-    """The findings that all attempts have in common, the first of each path."""
-    found = _first_of_each(look(seen))
-    for _ in range(_TRIES - 1):
-        if not found:
-            break
-        time.sleep(_PAUSE_SECONDS)
-        again = {(one.path, one.what) for one in _first_of_each(look(seen))}
-        found = [one for one in found if (one.path, one.what) in again]
-    return found
+def _decode(path: Place) -> None:
+    with parquet_file(path) as file:
+        for _ in file.iter_batches():
+            pass
 
 
-def _first_of_each(findings: Iterator[Finding]) -> list[Finding]:
-    by_path: dict[str, Finding] = {}
+_Look = Callable[[Seen], None]
+
+
+def _looked(remedy: str, look: _Look) -> Seen:
+    seen = Seen(remedy)
     try:
-        for finding in findings:
-            by_path.setdefault(finding.path, finding)
+        look(seen)
     except FileNotFoundError as error:
         # A generation that has gone live, or a removed branch: the next attempt does not list it.
-        by_path.setdefault(str(error.filename), Finding(str(error.filename), "is gone", _RESTORE))
-    return list(by_path.values())
+        seen.faults.setdefault(str(error.filename), Finding(str(error.filename), "is gone", _RESTORE))
+    return seen
 
 
-def _owners(lakehouse: Lakehouse) -> Iterator[tuple[str, _Look]]:
+def _owners(lakehouse: Lakehouse) -> Iterator[tuple[str, str, _Look]]:
+    """What is checked, each with its remedy."""
     home = lakehouse.home
     streams = {path.name for kind in ("ingest", "events", "quarantine") for path in (home / kind).glob("*")}
     for stream in sorted(name for name in streams if not name.startswith(".")):
-        # `stream=stream` binds the loop's current value: the function is called later.
-        yield f"stream {stream}", lambda seen, stream=stream: _of_ingest(lakehouse, stream, seen)
+        remedy = f"{_RESTORE}, or {rebuild_remedy(lakehouse, stream)}"
+        yield f"stream {stream}", remedy, partial(_ingest, lakehouse, stream)
     for folder in sorted((home / "jobs").glob("*")):
         job = folder.name
-        yield f"job {job}", lambda _, job=job: _of_pointer(lakehouse, job)
+        refresh = f"{_RESTORE}, or start a new generation: `{lakehouse.command('run', job, '--full-refresh')}`"
+        yield f"job {job}", refresh, partial(_pointer, lakehouse, job)
         for one in sorted([*folder.glob("generation-*"), *folder.glob("branches/*")]):
-            yield f"{job}/{one.name}", lambda seen, job=job, one=one: _of_generation(lakehouse, job, one, seen)
-    yield "jobs and tables", lambda _: _of_absent(lakehouse)
+            yield f"{job}/{one.name}", refresh, partial(_generation, lakehouse, job, one)
+    yield "jobs and tables", _RESTORE, partial(_absent, lakehouse)
     for table in sorted(path for path in (home / "monitoring").glob("*") if (path / "_delta_log").is_dir()):
-        yield f"monitoring.{table.name}", lambda seen, table=table: findings_of_table(table, _RESTORE, seen)
+        yield f"monitoring.{table.name}", _RESTORE, lambda seen, table=table: seen.table(table)
 
 
-def _of_ingest(lakehouse: Lakehouse, stream: str, seen: Seen) -> Iterator[Finding]:
-    folder, remedy = lakehouse.ingest(stream), f"{_RESTORE}, or {rebuild_remedy(lakehouse, stream)}"
-    try:
-        birth = existing_ingest(lakehouse, stream)
-    except (KeyfoldError, KeyError) as error:
-        yield Finding(str(folder / INGEST_RECORD), f"cannot be read ({first_line(error)})", remedy)
-        return
+def _ingest(lakehouse: Lakehouse, stream: str, seen: Seen) -> None:
+    folder = lakehouse.ingest(stream)
+    birth = seen.told(folder / INGEST_RECORD, lambda: existing_ingest(lakehouse, stream))
     if (folder / REBUILD).exists():
         again = lakehouse.command("ingest", stream, "--rebuild")
-        yield Finding(str(folder / REBUILD), "is of an unfinished rebuild", f"finish it: `{again}`", is_damage=False)
-        return
-    if birth is None:
+        seen.say(folder / REBUILD, "is of an unfinished rebuild", f"finish it: `{again}`", is_damage=False)
+    elif birth is None:
         # Empty tables without a record are fine: a killed start leaves them.
-        if (folder / "journal").is_dir() or any(
-            is_table(table) and DeltaTable(str(table)).count()
-            for table in (lakehouse.events(stream), lakehouse.quarantine(stream))
-        ):
-            yield Finding(str(folder / INGEST_RECORD), "is gone", remedy)
-        return
-    journal = ingest_journal(lakehouse, stream)
-    faults = False
-    for finding in _of_records(folder, journal, birth.checksummed, remedy):
-        faults |= finding.is_damage
-        yield finding
-    for table in birth.tables.values():
-        for finding in findings_of_table(table, remedy, seen):
-            faults = True
-            yield finding
-    try:
-        done = journal.last_done()
-    except KeyfoldError:
-        return  # reported already
-    rebuilds = "restore it, or run ingest again: it rebuilds the index from the event table if needed"
-    for segment in done.segments if done else ():
-        if what := _fault_of_segment(birth.segments / segment.name, segment.checksum):
-            yield Finding(str(birth.segments / segment.name), what, rebuilds)
-    if not faults:
-        yield from _of_agreement(journal, birth.tables, birth.ids, birth.identity, birth.where, remedy)
+        tables = (lakehouse.events(stream), lakehouse.quarantine(stream))
+        if (folder / "journal").is_dir() or any(is_table(one) and DeltaTable(str(one)).count() for one in tables):
+            seen.say(folder / INGEST_RECORD, "is gone")
+    else:
+        journal = ingest_journal(lakehouse, stream)
+        _records(folder, journal, birth.checksummed, seen)
+        for table in birth.tables.values():
+            seen.table(table)
+        is_whole, remedy = seen.is_whole, seen.remedy
+        seen.remedy = "restore it, or run ingest again: it rebuilds the index from the event table if needed"
+        done = seen.told(journal.folder, journal.last_done)
+        for segment in done.segments if done else ():
+            if not (birth.segments / segment.name).exists():
+                seen.say(birth.segments / segment.name, "is gone")
+            seen.content(birth.segments / segment.name, segment.checksum)
+        seen.remedy = remedy
+        if is_whole:
+            _agreement(journal, birth.tables, birth.ids, birth.identity, birth.where, seen)
 
 
-def _fault_of_segment(path: Place, checksum: str) -> str | None:
-    try:
-        with open_for_reading(path) as file:
-            return None if not checksum or checksum_of(file) == checksum else "is damaged (its checksum is wrong)"
-    except FileNotFoundError:
-        return "is gone"
-
-
-def _of_absent(lakehouse: Lakehouse) -> Iterator[Finding]:
+def _absent(lakehouse: Lakehouse, seen: Seen) -> None:
     """Find jobs whose folders are gone: what is left of them are their tables, and what their consumers' records say."""
     made, read = set[str](), set[str]()
     for record in sorted(lakehouse.home.glob(f"jobs/*/generation-*/{GENERATION_RECORD}")):
@@ -193,143 +254,107 @@ def _of_absent(lakehouse: Lakehouse) -> Iterator[Finding]:
     for table in sorted(lakehouse.home.glob("tables/*")):
         if table.name not in made and is_table(table):
             remedy = f"{_RESTORE}, or remove the table if its job was removed on purpose"
-            yield Finding(str(table), "is a table of no job: the folder of its job is gone", remedy)
+            seen.say(table, "is a table of no job: the folder of its job is gone", remedy)
     for job in sorted(read):
         if not lakehouse.job(job).is_dir():
-            yield Finding(str(lakehouse.job(job)), "is gone, and other jobs read its tables", _RESTORE)
+            seen.say(lakehouse.job(job), "is gone, and other jobs read its tables")
 
 
-def _of_pointer(lakehouse: Lakehouse, job: str) -> Iterator[Finding]:
-    try:
-        live_generation(lakehouse, job)
-    except (KeyfoldError, KeyError) as error:
-        what = f"does not name a generation that can be read ({first_line(error)})"
-        yield Finding(str(lakehouse.job(job) / "current.json"), what, _refresh(lakehouse, job))
+def _pointer(lakehouse: Lakehouse, job: str, seen: Seen) -> None:
+    what = "does not name a generation that can be read"
+    seen.told(lakehouse.job(job) / "current.json", lambda: live_generation(lakehouse, job), what)
 
 
-def _of_generation(lakehouse: Lakehouse, job: str, folder: Place, seen: Seen) -> Iterator[Finding]:
-    record, remedy = folder / GENERATION_RECORD, _refresh(lakehouse, job)
-    if not record.exists():
+def _generation(lakehouse: Lakehouse, job: str, folder: Place, seen: Seen) -> None:
+    if not (folder / GENERATION_RECORD).exists():
         # Without batches, it is what a killed start leaves.
         if any(folder.glob("journal/*.done.json")):
-            yield Finding(str(record), "is gone", remedy)
+            seen.say(folder / GENERATION_RECORD, "is gone")
         return
-    try:
-        generation = Generation(folder, read_json(record))
-        is_live = live_generation_name(lakehouse, job) == folder.name
+    is_live = live_generation_name(lakehouse, job) == folder.name
+
+    def opened() -> tuple[Generation, dict[str, Place]]:
+        generation = Generation(folder, read_json(folder / GENERATION_RECORD))
         # The tables of a generation that was replaced are older versions of the live one's.
-        tables = {
-            name: generation.table(name)
-            for name in generation.record["table_ids"]
-            if is_live or generation.is_aside(name)
-        }
-        identity = generation.identity
-    except (DamagedError, KeyError) as error:
-        yield Finding(str(record), f"cannot be read ({first_line(error)})", remedy)
+        names = [name for name in generation.record["table_ids"] if is_live or generation.is_aside(name)]
+        _ = generation.identity
+        return generation, {name: generation.table(name) for name in names}
+
+    if (found := seen.told(folder / GENERATION_RECORD, opened)) is None:
         return
-    faults = False
-    # The job's lock, since a run of a branch holds that one too.
+    generation, tables = found
     parts = {name: at for name, at in generation.checksummed.items() if is_live or not name.startswith("tables/")}
-    for finding in _of_records(lakehouse.job(job), generation.journal, parts, remedy):
-        faults |= finding.is_damage
-        yield finding
+    # The job's lock, since a run of a branch holds that one too.
+    _records(lakehouse.job(job), generation.journal, parts, seen)
     for table in tables.values():
-        for finding in findings_of_table(table, remedy, seen):
-            faults = True
-            yield finding
-    if not faults:
+        seen.table(table)
+    if seen.is_whole:
         where = f"job {job}, {folder.name}"
-        yield from _of_agreement(generation.journal, tables, generation.ids, identity, where, remedy)
-        yield from _of_state(generation, remedy)
+        _agreement(generation.journal, tables, generation.ids, generation.identity, where, seen)
+        _state(generation, seen)
         if is_live:
-            yield from _of_inputs(lakehouse, generation, where, remedy)
+            # The job can go on: its positions are in the logs of the tables that it reads, and no unread file is gone.
+            try:
+                check_inputs(lakehouse, generation, where, seen.remedy)
+                check_unread(lakehouse, generation, where, seen.remedy)
+            except OtherTableError:
+                return  # its producer was refreshed, or its stream was rebuilt: nothing is damaged, and the job says what to do
+            except (KeyfoldError, DeltaError, FileNotFoundError, KeyError) as error:
+                seen.say(generation.journal.folder, f"cannot go on ({first_line(error)})")
 
 
-def _of_inputs(lakehouse: Lakehouse, generation: Generation, where: str, remedy: str) -> Iterator[Finding]:
-    """Check that the job can go on: its positions are in the logs of the tables that it reads, and no unread file is gone."""
-    try:
-        check_inputs(lakehouse, generation, where, remedy)
-        check_unread(lakehouse, generation, where, remedy)
-    except OtherTableError:
-        return  # its producer was refreshed, or its stream was rebuilt: nothing is damaged, and the job says what to do
-    except (KeyfoldError, DeltaError, FileNotFoundError) as error:
-        yield Finding(str(generation.journal.folder), f"cannot go on ({first_line(error)})", remedy)
-
-
-def _of_state(generation: Generation, remedy: str) -> Iterator[Finding]:
+def _state(generation: Generation, seen: Seen) -> None:
     """Check the checksums of all files of the state, and that those of the batches that are kept exist."""
-    present: set[str] = set()
-    damaged: set[str] = set()
+    present = set[str]()
     for folder in (generation.manifests, generation.parts):
         for file in files_below(folder):
             present.add(file.path.name)
-            if (what := _fault_of_state_file(file.path)) is not None:
-                damaged.add(file.path.name)
-                yield Finding(str(file.path), what, remedy)
+            seen.content(file.path, checksum_in_name(file.path.name) or "none")
     labels: dict[str, set[int]] = {}
     for done in generation.journal.recent(RETAINED_BATCHES):
         for name, ones in done.manifests.items():
             labels.setdefault(name, set()).update(ones)
-    named: set[str] = set()
+    named = set[str]()
     for name, ones in sorted(labels.items()):
         if name not in present:
-            yield Finding(str(generation.manifests / name), "is gone", remedy)
-        elif name not in damaged:
+            seen.say(generation.manifests / name, "is gone")
+        elif str(generation.manifests / name) not in seen.faults:
             manifests = read_manifests(generation.manifests, dict.fromkeys(ones, name)).values()
             named = named.union(*(Manifest.unpack(manifest).files for manifest in manifests))
     for name in sorted(named - present):
-        yield Finding(str(generation.parts / name), "is gone", remedy)
+        seen.say(generation.parts / name, "is gone")
 
 
-def _fault_of_state_file(path: Place) -> str | None:
-    try:
-        with open_for_reading(path) as file:
-            return (
-                None if checksum_of(file) == checksum_in_name(path.name) else "is damaged (its checksum is another one)"
-            )
-    except FileNotFoundError:
-        return None  # a run removed it after it was listed
-    except OSError as error:
-        return f"cannot be read ({first_line(error)})"
-
-
-def _of_records(owner: Place, journal: Journal[Any, Any], parts: dict[str, Place], remedy: str) -> Iterator[Finding]:
+def _records(owner: Place, journal: Journal[Any, Any], parts: dict[str, Place], seen: Seen) -> None:
     """Check the records of a journal, and the files whose checksums it records."""
-    record = journal.folder / RECORD
-    try:
-        recorded = read_checksums(journal.folder)
-    except DamagedError:
-        recorded = None
-        yield Finding(str(record), "is damaged (its checksum is wrong)", f"{_RESTORE}, or remove it and run once")
-    if recorded is not None:
-        for path, what in differences(recorded, parts):
-            yield Finding(str(path), what, remedy)
-    numbers = journal.kept()
+    record, numbers = journal.folder / RECORD, journal.kept()
+    remedy = f"{_RESTORE}, or remove it and run once"
+    recorded = seen.told(record, lambda: read_checksums(journal.folder), "is damaged", remedy)
+    for path, what in differences(recorded, parts) if recorded else ():
+        seen.say(path, what)
     for batch in range(numbers[0], numbers[-1] + 1) if numbers else ():
         for suffix, read in (("plan", journal.plan), ("done", journal.done)):
             path = journal.folder / f"{batch:09d}.{suffix}.json"
-            try:
-                if read(batch) is None and not (suffix == "plan" and batch == numbers[0]):
-                    yield Finding(str(path), "is gone", remedy)
-            except KeyfoldError as error:
-                yield Finding(str(path), f"cannot be read ({first_line(error)})", remedy)
+            if path.exists():
+                seen.told(path, partial(read, batch))
+            elif suffix == "done" or batch > numbers[0]:
+                seen.say(path, "is gone")
     if numbers and not record.exists():
         what = "is missing, so that the journal cannot be verified"
-        yield Finding(str(record), what, "run once, which writes it", is_damage=False)
+        seen.say(record, what, "run once, which writes it", is_damage=False)
     elif recorded is not None and numbers and recorded.batch < numbers[-1] and not is_held(owner):
         what = f"ends at batch {recorded.batch}, but batch {numbers[-1]} is done: a run was interrupted, or it is an older copy"
-        yield Finding(str(record), what, "run once, which rewrites it", is_damage=False)
+        seen.say(record, what, "run once, which rewrites it", is_damage=False)
 
 
-def _of_agreement(
-    journal: Journal[Any, Any], tables: dict[str, Place], ids: dict[str, str], identity: str, where: str, remedy: str
-) -> Iterator[Finding]:
+def _agreement(
+    journal: Journal[Any, Any],
+    tables: Mapping[str, Place],
+    ids: Mapping[str, str],
+    identity: str,
+    where: str,
+    seen: Seen,
+) -> None:
     """Check that tables and journal agree, once neither is damaged."""
-    try:
-        check_tables(journal, tables, ids, identity, where, remedy)
-    except (KeyfoldError, DeltaError) as error:
-        yield Finding(str(journal.folder), f"does not agree with the tables ({first_line(error)})", remedy)
-
-
-def _refresh(lakehouse: Lakehouse, job: str) -> str:
-    return f"{_RESTORE}, or start a new generation: `{lakehouse.command('run', job, '--full-refresh')}`"
+    agree = partial(check_tables, journal, tables, ids, identity, where, seen.remedy)
+    seen.told(journal.folder, agree, "does not agree with the tables")

@@ -25,7 +25,7 @@ from keyfold.lakehouse.positions import Position, position_at
 from keyfold.lakehouse.reading import data_file_paths
 from keyfold.maintenance import Maintained, MaintainedTable, maintain
 from keyfold.maintenance.backup import _Copier, back_up
-from keyfold.maintenance.checking_tables import Seen, findings_of_table
+from keyfold.maintenance.checking import Seen
 from keyfold.maintenance.readers import Reader, readers
 from keyfold.maintenance.recording import trim_log
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks, totals, windows
@@ -130,8 +130,9 @@ def test_the_name_of_a_joined_file_has_its_checksum_and_who_reads_additions_pass
     assert checksum_in_name(joined.name)
     assert [file.rows for file in changes_since(table, position, "at").files] == [1]
     joined.write_bytes(joined.read_bytes()[:-1] + b"!")
-    faults = [finding.path for finding in findings_of_table(table, "restore it", Seen())]
-    assert faults == [str(joined)]
+    seen = Seen("restore it")
+    seen.table(table)
+    assert list(seen.faults) == [str(joined)]
 
 
 def test_joining_without_a_time_leaves_large_files_and_columns_of_any_kind_as_they_are(lakehouse, table):

@@ -59,6 +59,15 @@ def test_a_bit_that_flips_anywhere_is_found_and_its_file_is_named(site):
     assert check(site.lakehouse).findings == ()
 
 
+def test_a_generation_whose_record_has_lost_any_of_its_fields_is_named(site):
+    record = site.lake.live("hourly").folder / "generation.json"
+    content = record.read_text()
+    for name in json.loads(content):
+        record.write_text(content.replace(f'"{name}"', f'"{name}x"'))
+        assert str(record) in damaged(site), name
+    record.write_text(content)
+
+
 def test_a_clock_record_that_says_a_later_year_is_damaged_for_the_check_and_for_the_job(site):
     record = site.lake.live("hourly").folder / "journal" / "standing.json"
     content = record.read_bytes()
