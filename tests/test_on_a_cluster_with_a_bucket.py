@@ -66,7 +66,9 @@ def environment_of(cluster, home, folder):
 
 def ingested(environment, folder):
     keyfold = Path(sys.executable).with_name("keyfold")
-    done = ended_well(keyfold, "ingest", "ride_points", "--json", folder=folder, environment=environment)
+    done = ended_well(
+        keyfold, "ingest", "ride_points", "--settle", "0", "--json", folder=folder, environment=environment
+    )
     return json.loads(done.stdout.splitlines()[-1])["accepted"]
 
 

@@ -148,7 +148,10 @@ def _run(lakehouse: Lakehouse, folder: Path | None) -> tuple[dg.ExecuteInProcess
     for pool in {node.pool for node in job.all_node_defs if isinstance(node, dg.OpDefinition) and node.pool}:
         # Dagster applies the default limit to a pool only from its second use on, so two first runs would not wait.
         instance.event_log_storage.initialize_concurrency_limit_to_default(pool)
-    ops: dict[str, Any] = {}
+    # The demo's own files are written before the run begins.
+    ops: dict[str, Any] = {
+        f"ingest_{stream}": {"config": {"settle_seconds": 0}} for stream in STREAMS if folder is None
+    }
     if folder is not None:
         os.environ[LANDING_VARIABLE] = shlex.quote(f"{RIDE_POINTS.name}={folder.resolve()}")
     with DemoService() if folder is None else nullcontext() as service:

@@ -7,8 +7,15 @@ from contextlib import contextmanager
 import dagster as dg
 
 from keyfold.dagster.alerts import alert_sensors
+from keyfold.dagster.assets import health
+from keyfold.dagster.assets.groups import project_groups
+from keyfold.dagster.automation.automation_conditions import automated, automation_sensor
+from keyfold.dagster.automation.maintenance import lakehouse_check, maintenance
+from keyfold.dagster.automation.schedules import full_scan, tick_schedule
+from keyfold.dagster.automation.sensors import source_sensor
 from keyfold.dagster.resources import check_home, lakehouse_home, resources_from
 from keyfold.dagster.run_config import checked_in_process_executor, closed
+from keyfold.dagster.suites import project_suites
 from keyfold.machine.private_files import keep_files_private
 
 
@@ -29,34 +36,54 @@ def build_definitions() -> dg.Definitions:
 
 
 def _definitions() -> dg.Definitions:
-    # Imported here, since these modules build assets, checks and jobs when they are imported.
-    from keyfold.dagster.assets import health  # noqa: PLC0415
-    from keyfold.dagster.automation import definitions as automation  # noqa: PLC0415
-    from keyfold.dagster.suites import SUITES  # noqa: PLC0415
-
-    assets = [
-        *(asset for group in automation.GROUPS for asset in group.assets),
-        *health.ASSETS,
-    ]
-    checks = [
-        *(check for group in automation.GROUPS for check in group.checks),
-        *(health.health_checks(template) for group in automation.GROUPS for template in group.jobs),
-        *(
-            build(group.stream)
-            for group in automation.GROUPS
-            if group.stream is not None
-            for build in (health.drift_check, health.quarantine_check)
-        ),
-        *SUITES,
+    groups = project_groups()
+    streams = [group.stream for group in groups if group.stream is not None]
+    templates = [template for group in groups for template in group.jobs]
+    check_job, check_schedule = lakehouse_check()
+    maintained = [
+        maintenance(group.name, streams=[group.stream] if group.stream else [], jobs=group.jobs)
+        for group in groups
+        if group.stream or group.jobs
     ]
     return dg.Definitions(
-        assets=dg.map_asset_specs(automation.automated, assets),
-        asset_checks=checks,
-        jobs=automation.JOBS,
-        sensors=[*automation.SENSORS, *alert_sensors()],
-        schedules=automation.SCHEDULES,
+        assets=dg.map_asset_specs(
+            automated, [*(asset for group in groups for asset in group.assets), health.run_statistics_asset()]
+        ),
+        asset_checks=[
+            *(check for group in groups for check in group.checks),
+            *map(health.health_checks, templates),
+            *(build(stream) for stream in streams for build in (health.drift_check, health.quarantine_check)),
+            *project_suites(),
+        ],
+        jobs=[
+            *(
+                dg.define_asset_job(
+                    group.name,
+                    selection=dg.AssetSelection.groups(group.name),
+                    description=f"Ingests the stream of {group.name}, runs its jobs, and checks all tables.",
+                )
+                for group in groups
+            ),
+            dg.define_asset_job(
+                "everything",
+                selection=dg.AssetSelection.all(),
+                description="Ingests all streams, runs all jobs and all checks, in one process.",
+            ),
+            check_job,
+        ],
+        sensors=[
+            *(source_sensor(group.stream, group.name) for group in groups if group.stream is not None),
+            automation_sensor(),
+            *alert_sensors(),
+        ],
+        schedules=[
+            *map(tick_schedule, templates),
+            *(full_scan(group.name) for group in groups),
+            check_schedule,
+            *(schedule for _, schedule in maintained),
+        ],
         resources=closed(resources_from()),
-        # One process with one Spark session a run: a process for each step would start a JVM for each.
+        # One process a run: its steps share one Spark session, where they need one.
         executor=checked_in_process_executor,
     )
 

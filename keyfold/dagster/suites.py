@@ -24,15 +24,17 @@ from keyfold.project import current_project, project_jobs
 from keyfold.storage.place import Place, local_path
 from keyfold.suite import Suite
 
-_TABLES = [
-    (template.name, table, suite)
-    # Jobs of asset groups only: a job without an asset has nothing to attach a check to.
-    for group in project_groups()
-    for template in group.jobs
-    for table in typical_job(template).tables
-    # Some tables have no suite, such as tables of late events.
-    if (suite := current_project().suite(table.name)) is not None
-]
+
+def project_suites() -> list[dg.AssetChecksDefinition]:
+    """Build the checks of the project's suites, of tables of jobs that have assets."""
+    return [
+        suite_checks(template.name, table, suite)
+        for group in project_groups()
+        for template in group.jobs
+        for table in typical_job(template).tables
+        # Some tables have no suite, such as tables of late events.
+        if (suite := current_project().suite(table.name)) is not None
+    ]
 
 
 def base_url_from(text: str | None) -> str | None:
@@ -128,6 +130,3 @@ def suite_checks(job: str, table: OutputTable, suite: Suite) -> dg.AssetChecksDe
         masked=masked_columns(job, table.name),
         data_docs=data_docs,
     )
-
-
-SUITES = [suite_checks(job, table, suite) for job, table, suite in _TABLES]

@@ -5,7 +5,7 @@ import polars as pl
 
 from assets import payments
 from keyfold.dagster.assets.groups import find_groups
-from keyfold.dagster.suites import SUITES
+from keyfold.dagster.suites import project_suites
 from keyfold.privacy import MASK
 from tests.folders import simulate_into
 
@@ -15,7 +15,9 @@ TABLES = {"card_in_two_cities", "card_in_two_cities_checked"}
 
 def test_matches_are_drawn_every_payment_accounted_for_and_no_card_shown(spark, lakehouse):
     made = simulate_into(lakehouse.landing("payments"), "payments", size=100, seed=1, files=4)
-    suites = [suite for suite in SUITES if {key.asset_key.to_user_string() for key in suite.check_keys} <= TABLES]
+    suites = [
+        suite for suite in project_suites() if {key.asset_key.to_user_string() for key in suite.check_keys} <= TABLES
+    ]
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize(
             [*GROUP.assets, *GROUP.checks, *suites],

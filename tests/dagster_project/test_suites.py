@@ -16,7 +16,7 @@ from keyfold.dagster.assets.groups import find_groups
 from keyfold.dagster.assets.keyed_asset import keyed_assets
 from keyfold.dagster.assets.streams import stream_assets
 from keyfold.dagster.quality.plans import plan_of
-from keyfold.dagster.suites import SUITES, base_url_from, rows_written, whole_table
+from keyfold.dagster.suites import base_url_from, project_suites, rows_written, whole_table
 from keyfold.keyed.job.parameters import build_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance import MaintainedTable, maintain
@@ -26,7 +26,9 @@ from spark_jobs.streams import RIDE_POINTS
 from tests.lake import Lake
 
 ASSETS = [*stream_assets(RIDE_POINTS, group="rides"), keyed_assets(rides.JOBS[0], group="rides")]
-SUITE = next(suite for suite in SUITES if dg.AssetKey("ride_summaries") in {key.asset_key for key in suite.check_keys})
+SUITE = next(
+    suite for suite in project_suites() if dg.AssetKey("ride_summaries") in {key.asset_key for key in suite.check_keys}
+)
 TABLES = dg.AssetSelection.all().without_checks()
 CHECKS = dg.AssetSelection.checks_for_assets("ride_summaries")
 POINT = {"latitude": 40.7, "longitude": -74.0, "meter_reading": 1.5, "meter_increment": 0.1, "passenger_count": 1}

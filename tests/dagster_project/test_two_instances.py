@@ -27,7 +27,9 @@ def test_runs_of_one_job_from_two_instances_exclude_each_other_and_double_nothin
     simulate("ride_points", landing, size=40, seed=7)
     environment = os.environ | {"KEYFOLD_HOME": str(lakehouse.home)}
     keyfold = Path(sys.executable).parent / "keyfold"
-    subprocess.run([keyfold, "ingest", "ride_points"], env=environment, check=True, capture_output=True)
+    subprocess.run(
+        [keyfold, "ingest", "ride_points", "--settle", "0"], env=environment, check=True, capture_output=True
+    )
     alone = tmp_path / "alone"
     shutil.copytree(str(lakehouse.home), alone)
     running = []

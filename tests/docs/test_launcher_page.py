@@ -46,7 +46,7 @@ def materialized(launched):
 def test_a_launched_run_writes_the_rides_and_shows_its_counts(launched, tmp_path):
     lakehouse = Lakehouse(tmp_path / "home")
     simulate("ride_points", tmp_path / "home" / "landing" / "ride_points", size=20, seed=3, files=4)
-    ended_well(KEYFOLD, "ingest", "ride_points", folder=tmp_path, environment=dict(os.environ))
+    ended_well(KEYFOLD, "ingest", "ride_points", "--settle", "0", folder=tmp_path, environment=dict(os.environ))
     result = materialized(launched)
     assert result.success
     (event,) = result.get_asset_materialization_events()

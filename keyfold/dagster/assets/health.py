@@ -204,25 +204,27 @@ def _plain(name: str) -> str:
     return re.sub(r"[^\w .-]", "�", name)[:_LONGEST_NAME]
 
 
-@dg.asset(
-    group_name=GROUP,
-    deps=[table_key(name) for name in project_jobs()],
-    kinds={"deltalake"},
-    owners=["team:data-platform"],
-    description="Events read, rows written, and open state of every batch of every job.",
-    metadata={
-        "dagster/table_name": "monitoring.run_statistics",
-        "dagster/column_schema": column_schema(RUN_STATISTICS),
-    },
-)
-def run_statistics(lakehouse: dg.ResourceParam[Lakehouse]) -> dg.MaterializeResult:
-    """Collect the statistics of new batches."""
-    added = collect_statistics(lakehouse, list(project_jobs()))
-    table = lakehouse.monitoring("run_statistics")
-    return dg.MaterializeResult(metadata={"rows_out": added, "dagster/row_count": count_rows(table)})
+def run_statistics_asset() -> dg.AssetsDefinition:
+    """Build the asset of the table `monitoring.run_statistics`."""
 
+    @dg.asset(
+        group_name=GROUP,
+        deps=[table_key(name) for name in project_jobs()],
+        kinds={"deltalake"},
+        owners=["team:data-platform"],
+        description="Events read, rows written, and open state of every batch of every job.",
+        metadata={
+            "dagster/table_name": "monitoring.run_statistics",
+            "dagster/column_schema": column_schema(RUN_STATISTICS),
+        },
+    )
+    def run_statistics(lakehouse: dg.ResourceParam[Lakehouse]) -> dg.MaterializeResult:
+        """Collect the statistics of new batches."""
+        added = collect_statistics(lakehouse, list(project_jobs()))
+        table = lakehouse.monitoring("run_statistics")
+        return dg.MaterializeResult(metadata={"rows_out": added, "dagster/row_count": count_rows(table)})
 
-ASSETS = [run_statistics]
+    return run_statistics
 
 
 def _events_of_runs(instance: dg.DagsterInstance, asset: dg.AssetKey) -> list[int]:

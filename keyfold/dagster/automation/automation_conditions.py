@@ -1,7 +1,7 @@
-"""Define the automation condition that starts keyed jobs which the landing sensors' runs have not run.
+"""Define when Dagster starts keyed jobs by itself, and when their tables are stale.
 
 The landing sensor of a group starts one run of the whole group: ingest, its checks, the keyed jobs and their checks, in one
-Spark session. The condition starts, in a separate run, what such a run did not do: a job that a failed blocking check held
+process. The condition starts, in a separate run, what such a run did not do: a job that a failed blocking check held
 back, once the check passes (after an ingest by hand, or a run of the check); a job whose run failed or was cancelled, once; a
 job whose events were ingested without it.
 
@@ -10,7 +10,23 @@ were. Events that are ingested while a job runs may come too late for its read a
 the job is started next.
 """
 
+from datetime import timedelta
+
 import dagster as dg
+
+from keyfold.dagster.assets.metadata import table_key
+
+FRESH = dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=26), warn_window=timedelta(hours=13))
+"""Freshness policy of every job's main table: landing files or clock ticks write it at least twice a day."""
+
+
+def automated(spec: dg.AssetSpec) -> dg.AssetSpec:
+    """Add the automation condition to the spec of a job's table, and the freshness policy to the job's main table."""
+    if "keyfold/job" not in spec.tags:
+        return spec
+    spec = spec.replace_attributes(automation_condition=on_checked_events())
+    is_own = spec.key == table_key(spec.tags["keyfold/job"])
+    return spec.replace_attributes(freshness_policy=FRESH) if is_own else spec
 
 
 def on_checked_events() -> dg.AutomationCondition:
@@ -33,7 +49,7 @@ def on_checked_events() -> dg.AutomationCondition:
 
 
 def automation_sensor() -> dg.AutomationConditionSensorDefinition:
-    """Build the sensor that evaluates all conditions; stopped by default, since it starts Spark."""
+    """Build the sensor that evaluates all conditions; stopped by default, since it starts runs."""
     return dg.AutomationConditionSensorDefinition(
         "checked_events",
         target=dg.AssetSelection.all(),
@@ -41,25 +57,3 @@ def automation_sensor() -> dg.AutomationConditionSensorDefinition:
         default_status=dg.DefaultSensorStatus.STOPPED,
         description="Starts keyed jobs that have not read their newest events, once the events' checks have passed.",
     )
-
-
-def failed_checks_before(
-    instance: dg.DagsterInstance, repository: dg.RepositoryDefinition, asset: dg.AssetKey
-) -> list[str]:
-    """Return the blocking checks of an asset's inputs whose last evaluation failed, as `asset: check`.
-
-    For schedules, which evaluate no conditions: a failed check blocks downstream assets of the same run, but a clock tick is
-    a run of the job only.
-    """
-    graph = repository.asset_graph
-    checks = [
-        key
-        for key in sorted(graph.get_check_keys_for_assets(graph.get(asset).parent_keys))
-        if graph.get_check_spec(key).blocking
-    ]
-    latest = ((key, instance.get_latest_asset_check_evaluation_record(key)) for key in checks)
-    return [
-        f"{key.asset_key.to_user_string()}: {key.name}"
-        for key, record in latest
-        if record is not None and record.status.value == "FAILED"
-    ]

@@ -1,28 +1,36 @@
 """Decide whether a source has new data for a run; `sensors` turns decisions into run requests.
 
-A file is new if ingest's journal does not have it; clocks and cursors do not matter. The cursor only records the last request,
-so that a failed run is requested again, but not for ever.
+A file is new if ingest's journal does not have it, a message if ingest has not read its offset: clocks and cursors do not matter. The
+cursor only records the last request, so that a failed run is requested again, ever later and not for ever.
 """
 
 import getpass
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any
 
 import dagster as dg
 
 from keyfold import ingestion
-from keyfold.dagster.automation.asking import UNDONE, Asked, held_back
+from keyfold.errors import KeyfoldError
 from keyfold.ingestion.known import KnownFile
 from keyfold.ingestion.sources.files import SETTLE, LandedFile, Listing, list_files
+from keyfold.ingestion.sources.kafka.offsets import ReadTopic, TopicState, unread
 from keyfold.storage.place import Place
 
 _NAMES_SHOWN = 10
 _MOST_SEEN = 1_000
 """Bounds the cursor's size: it is a row in a database."""
+
+_MINUTE = 60_000_000_000
+_AGAIN_AFTER = (1 * _MINUTE, 5 * _MINUTE, 15 * _MINUTE, 60 * _MINUTE, 240 * _MINUTE)
+"""Waiting times after runs that read nothing. A short fault costs a minute; a lasting one does not start runs all night."""
+_TRIES = len(_AGAIN_AFTER) + 1
+_UNDONE = "an interrupted run has left work"
 
 
 @dataclass(frozen=True)
@@ -46,65 +54,38 @@ class Decision:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Source(Protocol):
-    """A source of new data."""
+def look_at_folder(
+    folder: Place,
+    cursor: str | None,
+    *,
+    settle: timedelta = SETTLE,
+    done_marker: bool = False,
+    known: Callable[[], Mapping[str, KnownFile]] = dict,
+    unfinished: bool = False,
+) -> Decision:
+    """List a landing folder, which need not exist yet, and decide as `decide_on_files`.
 
-    def poll(self, cursor: str | None) -> Decision:
-        """Decide whether to start a run. Has no side effects, so that a failed tick can be repeated.
-
-        Args:
-            cursor: the cursor of the last decision, None before the first. Keep it small: it is a database row.
-
-        Raises:
-            KeyfoldError: the cursor is invalid.
-        """
-        ...
-
-
-@dataclass(frozen=True)
-class FileSource:
-    """Files in a landing folder.
-
-    Attributes:
-        folder: the landing folder, which need not exist yet.
-        settle: how long a file must be unchanged to count as whole.
-        done_marker: whether a done-marker decides instead that a file is whole.
-        known: returns the files that ingest has read, by path.
-        unfinished: returns whether a run of ingest was interrupted.
+    Args:
+        folder, cursor, settle, unfinished: as for `decide_on_files`.
+        done_marker: whether a done-marker decides that a file is whole.
+        known: returns the files that ingest has read, by path; called only if there are files, since a tick must be cheap.
     """
-
-    folder: Place
-    settle: timedelta = SETTLE
-    done_marker: bool = False
-    known: Callable[[], Mapping[str, KnownFile]] = dict
-    unfinished: Callable[[], bool] = bool
-
-    def poll(self, cursor: str | None) -> Decision:
-        """List the folder and decide."""
-        now = time.time_ns()
-        try:
-            found = list_files(self.folder, done_marker=self.done_marker)
-        except FileNotFoundError:
-            return Decision(cursor, reason=f"the landing folder {self.folder} does not exist yet")
-        except OSError as error:
-            return Decision(
-                cursor,
-                reason=f"the landing folder {self.folder} cannot be read ({error.strerror or error}): the user "
-                f"{getpass.getuser()}, who runs Dagster, must be allowed to list and enter it",
-            )
-        return decide(
-            found,
-            # The journal is read only if there are files: a tick every five seconds must be cheap.
-            self.known() if found.files else {},
+    now = time.time_ns()
+    try:
+        found = list_files(folder, done_marker=done_marker)
+    except FileNotFoundError:
+        return Decision(cursor, reason=f"the landing folder {folder} does not exist yet")
+    except OSError as error:
+        return Decision(
             cursor,
-            now,
-            folder=self.folder,
-            settle=self.settle,
-            unfinished=self.unfinished(),
+            reason=f"the landing folder {folder} cannot be read ({error.strerror or error}): the user {getpass.getuser()}, who runs "
+            "Dagster, must be allowed to list and enter it",
         )
+    read = known() if found.files else {}
+    return decide_on_files(found, read, cursor, now, folder=folder, settle=settle, unfinished=unfinished)
 
 
-def decide(
+def decide_on_files(
     found: Listing,
     known: Mapping[str, KnownFile],
     cursor: str | None,
@@ -114,9 +95,9 @@ def decide(
     settle: timedelta = SETTLE,
     unfinished: bool = False,
 ) -> Decision:
-    """Request a run if there are whole files that ingest has not read, or if ingest was interrupted.
+    """Request a run for all new files that are whole, or if ingest was interrupted.
 
-    If a run reads nothing, it is requested again after 1, 5, 15, 60 and 240 minutes, whatever lands meanwhile; after that only
+    If nothing is read, the run is requested again after 1, 5, 15, 60 and 240 minutes, whatever lands meanwhile; after that only
     for newer data, at most every 240 minutes. For files that have changed since they were read, one run is requested; it
     reports what to do about them.
 
@@ -132,29 +113,25 @@ def decide(
     Raises:
         KeyfoldError: the cursor is invalid.
     """
-    before = Asked.read(cursor)
+    before = _Asked.read(cursor)
     others = [file for file in found.files if not ingestion.is_known(file, known)]
     changed = [file for file in others if file.path in known and known[file.path].was_read]
-    unread = [file for file in others if file not in changed] if changed else others
-    new = [file for file in unread if file.is_whole(now, settle) or _has_seen(before, file)]
-    ahead = [file for file in unread if file.changed_at > now and file.marked is not False][:_MOST_SEEN]
-    seen = {file.path: _shape(file) for file in ahead}
+    unread_files = [file for file in others if file not in changed] if changed else others
+    new = [file for file in unread_files if file.is_whole(now, settle) or _has_seen(before, file)]
+    ahead = [file for file in unread_files if file.changed_at > now and file.marked is not False][:_MOST_SEEN]
+    before = replace(before, seen={file.path: _shape(file) for file in ahead})
     warnings = tuple(f"the folder {path} cannot be read; its files wait" for path in found.unreadable)
     if new or unfinished:
-        digest = _digest(new, str(unfinished))
-        # Attempts are counted until something is read, whichever files are there: otherwise, where files land all the
-        # time, a lasting fault would start a run at every tick.
-        tries = before.tries + 1 if len(known) == before.known else 1
-        what = f"{'1 file is' if len(new) == 1 else f'{len(new)} files are'} new" if new else UNDONE
-        if waits := held_back(what, before, now, digest) if tries > 1 else None:
-            return Decision(replace(before, seen=seen).text(), reason=waits, warnings=warnings)
-        asked = Asked(digest, tries, now, _digest(changed), seen, len(known))
+        what = f"{'1 file is' if len(new) == 1 else f'{len(new)} files are'} new" if new else _UNDONE
+        asked, reason = _ask(before, what, _digest(new, str(unfinished)), len(known), now)
+        asked = replace(asked, changed=_digest(changed)) if not reason else asked
     elif changed and _digest(changed) != before.changed:
         # 0 tries: a run for changed files reads nothing, and must not count as a failed attempt.
-        asked = Asked("", 0, now, _digest(changed), seen)
+        asked, reason = _Asked(at=now, changed=_digest(changed), seen=before.seen), ""
     else:
-        reason = _nothing(folder, found, len(unread), len(changed))
-        return Decision(replace(before, seen=seen).text(), reason=reason, warnings=warnings)
+        asked, reason = before, _nothing(folder, found, len(unread_files), len(changed))
+    if reason:
+        return Decision(asked.text(), reason=reason, warnings=warnings)
     files = new or changed
     newest = max((file.changed_at for file in files), default=now)
     return Decision(
@@ -166,7 +143,7 @@ def decide(
             "dagster/uri": folder.as_uri(),
             "new_files": len(new),
             "new_bytes": sum(file.size for file in new),
-            "files_not_whole": len(unread) - len(new),
+            "files_not_whole": len(unread_files) - len(new),
             "files_changed": len(changed),
             "newest": dg.MetadataValue.timestamp(newest / 1e9),
             "first_names": dg.MetadataValue.json([file.path for file in files[:_NAMES_SHOWN]]),
@@ -174,7 +151,93 @@ def decide(
     )
 
 
-def _has_seen(asked: Asked, file: LandedFile) -> bool:
+def decide_on_messages(
+    state: TopicState, read: ReadTopic | None, cursor: str | None, now: int, *, unfinished: bool = False
+) -> Decision:
+    """Request a run if there are unread messages, or if ingest was interrupted; again as `decide_on_files` does.
+
+    Args:
+        state: the topic's offsets.
+        read: the offsets that ingest has read, None before the first read.
+        cursor, now, unfinished: as for `decide_on_files`.
+
+    Raises:
+        KeyfoldError: the cursor is invalid.
+    """
+    before, lag = _Asked.read(cursor), unread(state, read)
+    if not lag and not unfinished:
+        return Decision(before.text(), reason=f"no new messages in topic {state.name}")
+    # The topic's id is part of it: a recreated topic may reach the same offsets.
+    digest = _digest((), f"{state.id}{sorted(state.end.items())}{unfinished}")
+    what = f"{lag:,} messages of topic {state.name} are new" if lag else _UNDONE
+    asked, reason = _ask(before, what, digest, sum(read.next.values()) if read else 0, now)
+    if reason:
+        return Decision(asked.text(), reason=reason)
+    metadata = {"topic": state.name, "new_messages": lag, "partitions": len(state.end)}
+    return Decision(asked.text(), new=lag or 1, attempt=asked.tries, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The content of a sensor's cursor: the last request, and files with a change time in the future.
+
+    Attributes:
+        files: a digest of the files or offsets of the last request.
+        tries: number of requests since something was read.
+        at: time of the last request, in nanoseconds since 1970.
+        changed: a digest of the files that have changed since they were read.
+        seen: size and times of files whose change time is ahead of this machine's clock, by path. Such a file counts as whole
+            if it is unchanged at the next tick; waiting for the clock could take for ever.
+        known: number of read files, or sum of read offsets, at the last request.
+    """
+
+    files: str = ""
+    tries: int = 0
+    at: int = 0
+    changed: str = ""
+    seen: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    known: int = -1
+
+    @classmethod
+    def read(cls, cursor: str | None) -> "_Asked":
+        try:
+            return cls(**json.loads(cursor or "{}"))
+        except (ValueError, TypeError):
+            raise KeyfoldError(
+                f"the sensor's cursor {cursor!r} is invalid; reset it to empty: files that were read are not read again"
+            ) from None
+
+    def text(self) -> str:
+        return json.dumps(vars(self), separators=(",", ":"))
+
+
+def _ask(before: _Asked, what: str, digest: str, known: int, now: int) -> tuple[_Asked, str]:
+    """Return a request with an empty text, or the last one with why no further one is made now.
+
+    Attempts are counted until something is read, whatever else comes: otherwise, where data comes all the time, a lasting fault would
+    start a run at every tick.
+    """
+    if known != before.known:
+        return _Asked(digest, 1, now, seen=before.seen, known=known), ""
+    is_last = before.tries >= _TRIES
+    ends = before.at + _AGAIN_AFTER[min(before.tries, len(_AGAIN_AFTER)) - 1]
+    # If the clock was set back, do not wait for it.
+    waits = before.at <= now < ends
+    if not waits and not (is_last and digest == before.files):
+        return _Asked(digest, before.tries + 1, now, seen=before.seen, known=known), ""
+    times = "1 run" if before.tries == 1 else f"{before.tries} runs"
+    text = f"{what}, and {times} read nothing: see why the last run failed"
+    minutes = -(-(ends - now) // _MINUTE)
+    if not is_last:
+        return before, f"{text}; attempt {before.tries + 1} of {_TRIES} in {minutes} min"
+    later = f", in {minutes} min at the earliest" if waits else ""
+    return before, (
+        f"{text}; fix this, and start the job by hand or reset this sensor's cursor: further runs start only for newer "
+        f"data{later}"
+    )
+
+
+def _has_seen(asked: _Asked, file: LandedFile) -> bool:
     return file.marked is not False and asked.seen.get(file.path) == _shape(file)
 
 

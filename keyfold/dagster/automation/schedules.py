@@ -1,12 +1,14 @@
-"""Build schedules that start a job only if its previous run has finished, such as those that check whole tables."""
+"""Build schedules, which start a job only if its previous run has finished: clock ticks of jobs, and full scans of groups."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import dagster as dg
 
+from keyfold.dagster.assets.metadata import table_key
 from keyfold.dagster.automation.sensors import unfinished_run
 from keyfold.dagster.quality.checks import SCOPE_TAG, Scope
+from keyfold.keyed.job.template import JobTemplate
 
 
 def schedule_of(
@@ -16,7 +18,7 @@ def schedule_of(
     tags: Mapping[str, str] | None = None,
     held_back: Callable[[dg.ScheduleEvaluationContext], str | None] | None = None,
 ) -> dg.ScheduleDefinition:
-    """Build a schedule with a job's name and description; stopped by default, since each run starts Spark.
+    """Build a schedule with a job's name and description; stopped by default.
 
     Args:
         job: the job's definition, resolved or not.
@@ -55,3 +57,45 @@ def full_scan(group: str) -> dg.ScheduleDefinition:
         description=f"Runs all checks of {group} over all rows of its tables.",
     )
     return schedule_of(job, "30 2 * * *", tags=tags)
+
+
+def tick_schedule(template: JobTemplate) -> dg.ScheduleDefinition:
+    """Build a schedule that runs a keyed job every ten minutes, whether or not there are new events.
+
+    Every run advances the job's clock. On a silent stream no file lands, so no sensor starts a run, and only these ticks fire
+    due timers. A stream whose files keep landing needs no ticks.
+    """
+    job = dg.define_asset_job(
+        f"tick_{template.name}",
+        # The job writes all its tables in one step, so selecting its main table is enough.
+        selection=dg.AssetSelection.assets(table_key(template.name)).required_multi_asset_neighbors(),
+        description=f"Advances the clock of {template.name} and fires due timers, even if the stream is silent.",
+    )
+
+    def held_back(context: dg.ScheduleEvaluationContext) -> str | None:
+        failed = failed_checks_before(context.instance, context.repository_def, table_key(template.name))
+        return f"held back by failed checks: {', '.join(failed)}" if failed else None
+
+    return schedule_of(job, "*/10 * * * *", held_back=held_back)
+
+
+def failed_checks_before(
+    instance: dg.DagsterInstance, repository: dg.RepositoryDefinition, asset: dg.AssetKey
+) -> list[str]:
+    """Return the blocking checks of an asset's inputs whose last evaluation failed, as `asset: check`.
+
+    For schedules, which evaluate no conditions: a failed check blocks downstream assets of the same run, but a clock tick is
+    a run of the job only.
+    """
+    graph = repository.asset_graph
+    checks = [
+        key
+        for key in sorted(graph.get_check_keys_for_assets(graph.get(asset).parent_keys))
+        if graph.get_check_spec(key).blocking
+    ]
+    latest = ((key, instance.get_latest_asset_check_evaluation_record(key)) for key in checks)
+    return [
+        f"{key.asset_key.to_user_string()}: {key.name}"
+        for key, record in latest
+        if record is not None and record.status.value == "FAILED"
+    ]

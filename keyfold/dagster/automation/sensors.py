@@ -1,9 +1,6 @@
-"""Build sensors that start one run for all new data of a source.
+"""Build the sensors that start one run for all new data of a source: a landing folder or a topic (`new_data` decides)."""
 
-A source (files: `new_data`, topics: `topic_lag`) is polled with the last tick's cursor, and decides without side effects
-whether there is new data.
-"""
-
+import time
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -11,8 +8,8 @@ import dagster as dg
 
 from keyfold import ingestion
 from keyfold.dagster.assets.streams import landing_key
-from keyfold.dagster.automation.new_data import FileSource, Source
-from keyfold.dagster.automation.topic_lag import TopicSource
+from keyfold.dagster.automation.new_data import Decision, decide_on_messages, look_at_folder
+from keyfold.errors import KeyfoldError
 from keyfold.ingestion.landing import find_landing, landing_folder
 from keyfold.ingestion.sources.files import SETTLE
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic, topic_state
@@ -28,60 +25,51 @@ _UNFINISHED = [
 ]
 
 
-def landing_sensor(stream: Stream, job: str, settle: timedelta = SETTLE) -> dg.SensorDefinition:
-    """Build the sensor that starts one run of a job for all landed files of a stream."""
+def source_sensor(stream: Stream, job: str, settle: timedelta = SETTLE) -> dg.SensorDefinition:
+    """Build the sensor that starts a job when a stream's source has new data: its topic if the environment names one, else its folder.
 
-    def source(lakehouse: Lakehouse) -> Source:
-        folder = landing_folder(lakehouse, stream.name)
-        return FileSource(
-            folder,
-            settle,
-            stream.done_marker,
-            lambda: ingestion.known_files(lakehouse, stream.name, folder),
-            lambda: ingestion.is_unfinished(lakehouse, stream.name),
-        )
+    It starts no run while a run of the job is queued or running, so runs do not queue up; the next run reads what arrives
+    meanwhile. It is stopped by default: opening Dagster's pages must not start runs.
 
-    return new_data_sensor(f"{stream.name}_landed", job, landing_key(stream.name), source)
-
-
-def topic_sensor(stream: Stream, topic: KafkaTopic, job: str) -> dg.SensorDefinition:
-    """Build the sensor that starts a job when a stream's topic has unread messages."""
-
-    def source(lakehouse: Lakehouse) -> Source:
-        return TopicSource(
-            lambda: topic_state(topic),
-            lambda: ingestion.read_topics(lakehouse, stream.name).get(topic.source),
-            lambda: ingestion.is_unfinished(lakehouse, stream.name),
-        )
-
-    return new_data_sensor(f"{stream.name}_lags", job, landing_key(stream.name), source)
-
-
-def source_sensor(stream: Stream, job: str) -> dg.SensorDefinition:
-    """Build the sensor of a stream's source: its topic, if the environment names one, else its landing folder.
+    Args:
+        stream: the stream.
+        job: the job that ingests it.
+        settle: how long a file without a marker must be unchanged to count as whole.
 
     Raises:
         KeyfoldError: a setting of Kafka is wrong.
     """
-    landing = find_landing(stream.name)
-    return topic_sensor(stream, landing, job) if isinstance(landing, KafkaTopic) else landing_sensor(stream, job)
+
+    def look_at_files(lakehouse: Lakehouse, cursor: str | None) -> Decision:
+        folder = landing_folder(lakehouse, stream.name)
+        return look_at_folder(
+            folder,
+            cursor,
+            settle=settle,
+            done_marker=stream.done_marker,
+            known=lambda: ingestion.known_files(lakehouse, stream.name, folder),
+            unfinished=ingestion.is_unfinished(lakehouse, stream.name),
+        )
+
+    landing, name = find_landing(stream.name), stream.name
+    if not isinstance(landing, KafkaTopic):
+        return _sensor(f"{name}_landed", job, landing_key(name), look_at_files)
+
+    def look_at_topic(lakehouse: Lakehouse, cursor: str | None) -> Decision:
+        now = time.time_ns()
+        try:
+            state = topic_state(landing)
+        except KeyfoldError as error:
+            return Decision(cursor, reason=str(error))
+        read = ingestion.read_topics(lakehouse, name).get(landing.source)
+        return decide_on_messages(state, read, cursor, now, unfinished=ingestion.is_unfinished(lakehouse, name))
+
+    return _sensor(f"{name}_lags", job, landing_key(name), look_at_topic)
 
 
-def new_data_sensor(
-    name: str, job: str, asset: dg.AssetKey, source: Callable[[Lakehouse], Source]
+def _sensor(
+    name: str, job: str, asset: dg.AssetKey, look: Callable[[Lakehouse, str | None], Decision]
 ) -> dg.SensorDefinition:
-    """Build a sensor that starts a job when a source has new data.
-
-    It starts no run while a run of the job is queued or running, so runs do not queue up; the next run reads what arrives
-    meanwhile. It is stopped by default: opening Dagster's pages must not start Spark.
-
-    Args:
-        name: the sensor's name.
-        job: the job that reads the source.
-        asset: the external asset of the source, on which new data is reported.
-        source: builds the source.
-    """
-
     @dg.sensor(
         name=name,
         job_name=job,
@@ -94,7 +82,7 @@ def new_data_sensor(
     ) -> dg.SensorResult | dg.SkipReason:
         if waiting := unfinished_run(context.instance, job):
             return dg.SkipReason(f"run {waiting} of {job} has not finished; the next run reads newer data")
-        decision = source(lakehouse).poll(context.cursor)
+        decision = look(lakehouse, context.cursor)
         for warning in decision.warnings:
             context.log.warning(warning)
         if not decision.new:

@@ -146,13 +146,15 @@ def test_a_run_that_dagster_starts_leaves_a_continuous_one_alone_and_one_by_hand
     (folder / "a.ndjson").write_text(json.dumps({"timestamp": "2026-01-01T00:00:00Z", "value": 1}) + "\n")
 
     def materialize():
-        return dg.materialize(
-            [ingest],
-            resources={"spark": SPARK, "lakehouse": lakehouse},
-            run_config={"ops": {"ingest_metrics": {"config": {"settle_seconds": 0.0}}}},
-            tags={tag: "any"} if tag else {},
-            raise_on_error=False,
-        )
+        with dg.DagsterInstance.ephemeral() as instance:
+            return dg.materialize(
+                [ingest],
+                instance=instance,
+                resources={"spark": SPARK, "lakehouse": lakehouse},
+                run_config={"ops": {"ingest_metrics": {"config": {"settle_seconds": 0.0}}}},
+                tags={tag: "any"} if tag else {},
+                raise_on_error=False,
+            )
 
     with exclusive(lakehouse.ingest("metrics"), "ingest of metrics"):
         held = materialize()

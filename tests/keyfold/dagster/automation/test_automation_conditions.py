@@ -7,9 +7,9 @@ import pytest
 
 from keyfold.dagster.automation.automation_conditions import (
     automation_sensor,
-    failed_checks_before,
     on_checked_events,
 )
+from keyfold.dagster.automation.schedules import failed_checks_before
 
 FAULTS: set[str] = set()
 """Steps that are to fail, by name."""

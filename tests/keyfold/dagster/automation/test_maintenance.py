@@ -152,10 +152,10 @@ def _resources(op: dg.OpDefinition) -> set[str]:
 
 def test_the_schedule_is_off_until_it_is_switched_on_and_waits_for_its_last_run(instance):
     assert SCHEDULE.default_status is dg.DefaultScheduleStatus.STOPPED
-    context = dg.build_schedule_context(instance=instance)
-    assert isinstance(SCHEDULE(context), dg.RunRequest)
-    waiting = instance.create_run_for_job(JOB, status=dg.DagsterRunStatus.STARTED)
-    assert waiting.run_id in str(SCHEDULE(context))
+    with dg.build_schedule_context(instance=instance) as context:
+        assert isinstance(SCHEDULE(context), dg.RunRequest)
+        waiting = instance.create_run_for_job(JOB, status=dg.DagsterRunStatus.STARTED)
+        assert waiting.run_id in str(SCHEDULE(context))
 
 
 CHECK, _ = lakehouse_check()

@@ -41,8 +41,8 @@ def test_the_checks_of_the_group_run_over_all_rows_and_nothing_is_written():
 def test_the_schedule_is_off_until_it_is_switched_on_and_waits_for_its_last_run():
     assert SCHEDULE.default_status is dg.DefaultScheduleStatus.STOPPED
     job = DEFINITIONS.resolve_job_def("check_rides")
-    with dg.DagsterInstance.local_temp() as instance:
-        context = dg.build_schedule_context(instance=instance)
+    # A context that is not left keeps its storage as that of all definitions that are loaded later.
+    with dg.DagsterInstance.local_temp() as instance, dg.build_schedule_context(instance=instance) as context:
         request = SCHEDULE(context)
         assert isinstance(request, dg.RunRequest)
         assert request.tags["gx/scope"] == "full"

@@ -11,8 +11,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from keyfold.dagster.automation.new_data import Decision, FileSource, decide
-from keyfold.dagster.automation.sensors import landing_sensor
+from keyfold.dagster.automation.new_data import Decision, decide_on_files, look_at_folder
+from keyfold.dagster.automation.sensors import source_sensor
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import KnownFile, ingest
 from keyfold.ingestion.sources.files import LandedFile, Listing
@@ -40,7 +40,7 @@ def decided(
     now: float = 1_000,
     **settings: Any,
 ) -> Decision:
-    return decide(Listing(tuple(files)), read or {}, cursor, int(now * SECOND), folder=FOLDER, **settings)
+    return decide_on_files(Listing(tuple(files)), read or {}, cursor, int(now * SECOND), folder=FOLDER, **settings)
 
 
 def names(decision: Decision) -> list[str]:
@@ -55,7 +55,7 @@ def test_at_first_every_settled_file_is_new_and_all_go_into_one_run():
 
 def test_files_that_ingest_has_read_are_not_new_whatever_the_cursor():
     files = [file("a", 10), file("b", 20)]
-    for cursor in (None, decided(files).cursor, "20000000000"):
+    for cursor in (None, decided(files).cursor):
         read = decided(files, known(*files), cursor)
         assert not read.new
         assert read.reason == "no new files in /landing"
@@ -194,7 +194,7 @@ def test_the_cursor_stays_small_however_many_files_there_are():
     assert len(ahead.cursor or "") < 100_000
 
 
-@pytest.mark.parametrize("cursor", ["yesterday", '{"when": 1}', "[]"])
+@pytest.mark.parametrize("cursor", ["yesterday", '{"when": 1}', "[]", "20000000000"])
 def test_a_cursor_that_is_none_is_refused_with_the_remedy(cursor):
     with pytest.raises(KeyfoldError, match="reset it to empty"):
         decided([file("a", 10)], cursor=cursor)
@@ -204,15 +204,15 @@ def test_a_file_moved_in_with_an_old_modification_time_is_new(tmp_path):
     (tmp_path / "late").touch()
     os.utime(tmp_path / "late", (1, 1))
     time.sleep(0.02)
-    assert names(FileSource(tmp_path, timedelta(0)).poll(None)) == ["late"]
+    assert names(look_at_folder(tmp_path, None, settle=timedelta(0))) == ["late"]
 
 
 def test_a_folder_that_is_missing_or_none_is_a_reason_not_an_error(tmp_path):
-    assert "does not exist yet" in FileSource(tmp_path / "landing").poll(None).reason
+    assert "does not exist yet" in look_at_folder(tmp_path / "landing", None).reason
     (tmp_path / "landing").touch()
-    reason = FileSource(tmp_path / "landing").poll("7").reason
+    reason = look_at_folder(tmp_path / "landing", "7").reason
     assert "cannot be read (Not a directory)" in reason
-    assert FileSource(tmp_path / "landing").poll("7").cursor == "7"
+    assert look_at_folder(tmp_path / "landing", "7").cursor == "7"
 
 
 def test_a_folder_that_may_not_be_read_is_a_reason_that_says_who_wants_to(tmp_path, monkeypatch):
@@ -220,12 +220,12 @@ def test_a_folder_that_may_not_be_read_is_a_reason_that_says_who_wants_to(tmp_pa
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(os, "scandir", refuse)
-    assert "(Permission denied): the user " in FileSource(tmp_path).poll(None).reason
+    assert "(Permission denied): the user " in look_at_folder(tmp_path, None).reason
 
 
 def test_a_part_that_may_not_be_read_is_warned_of_and_the_rest_goes_on():
     found = Listing((file("a", 10),), ("/landing/closed",))
-    decision = decide(found, {}, None, NOW, folder=FOLDER)
+    decision = decide_on_files(found, {}, None, NOW, folder=FOLDER)
     assert names(decision) == ["a"]
     assert decision.warnings == ("the folder /landing/closed cannot be read; its files wait",)
 
@@ -244,10 +244,10 @@ def tick(
     lakehouse: Lakehouse,
     cursor: str | None = None,
     settle: int = 0,
-    stream=RIDE_POINTS,
 ):
-    sensor = landing_sensor(stream, "rides", timedelta(seconds=settle))
-    return sensor(dg.build_sensor_context(instance=instance, cursor=cursor, resources={"lakehouse": lakehouse}))
+    sensor = source_sensor(RIDE_POINTS, "rides", timedelta(seconds=settle))
+    with dg.build_sensor_context(instance=instance, cursor=cursor, resources={"lakehouse": lakehouse}) as context:
+        return sensor(context)
 
 
 def land(lakehouse: Lakehouse, *files: str) -> None:

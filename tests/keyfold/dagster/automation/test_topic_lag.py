@@ -1,16 +1,17 @@
 """The sensor on a topic: pure decisions, the same as for files, and what Dagster is told of them."""
 
+from typing import Any
+
 import dagster as dg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold.dagster.automation.new_data import Decision, Source
-from keyfold.dagster.automation.sensors import new_data_sensor, source_sensor
-from keyfold.dagster.automation.topic_lag import TopicSource, decide_on_lag
+from keyfold.dagster.automation import sensors
+from keyfold.dagster.automation.new_data import Decision, decide_on_messages
+from keyfold.dagster.automation.sensors import source_sensor
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.sources.kafka.offsets import ReadTopic, TopicState
-from keyfold.lakehouse import Lakehouse
 from spark_jobs.streams import RIDE_POINTS
 
 MINUTE = 60_000_000_000
@@ -29,7 +30,7 @@ def read(*offsets: int, identity: str = "a") -> ReadTopic:
 def decided(
     state: TopicState, taken: ReadTopic | None, before: Decision | None = None, minutes: float = 0, **more: bool
 ):
-    return decide_on_lag(state, taken, before.cursor if before else None, NOW + int(minutes * MINUTE), **more)
+    return decide_on_messages(state, taken, before.cursor if before else None, NOW + int(minutes * MINUTE), **more)
 
 
 def test_all_messages_that_were_not_read_go_into_one_run():
@@ -86,31 +87,30 @@ def test_a_reader_that_follows_the_sensor_has_read_all_in_the_end(steps):
         assert end == (taken.next[0] if taken else 0)
 
 
-def test_the_sensor_tells_dagster_of_new_messages_and_of_brokers_that_cannot_be_reached(lakehouse: Lakehouse):
-    def tick(source: TopicSource) -> dg.SensorResult | dg.SkipReason:
-        def made(_: Lakehouse) -> Source:
-            return source
-
-        sensor = new_data_sensor("rides_lags", "rides", dg.AssetKey("rides_landing"), made)
-        with dg.DagsterInstance.ephemeral() as instance:
-            told = sensor(dg.build_sensor_context(instance=instance, resources={"lakehouse": lakehouse}))
-        assert isinstance(told, dg.SensorResult | dg.SkipReason)
-        return told
-
-    def unreachable() -> TopicState:
-        raise KeyfoldError("topic rides: Kafka at a:1 does not answer: Connection refused")
-
-    told = tick(TopicSource(lambda: topic(5, 1), lambda: None))
-    assert isinstance(told, dg.SensorResult)
-    assert [request.tags["keyfold/new"] for request in told.run_requests or []] == ["6"]
-    assert told.asset_events[0].metadata["new_messages"].value == 6
-    assert "Connection refused" in str(tick(TopicSource(unreachable, lambda: None)))
-
-
-def test_a_stream_whose_topic_the_deployment_names_has_the_sensor_of_its_topic(monkeypatch):
+def test_the_sensor_tells_dagster_of_new_messages_and_of_brokers_that_cannot_be_reached(lakehouse, monkeypatch):
     assert source_sensor(RIDE_POINTS, "rides").name == "ride_points_landed"
     monkeypatch.setenv("KEYFOLD_KAFKA_TOPICS", "ride_points=city.rides")
     with pytest.raises(KeyfoldError, match="KEYFOLD_KAFKA_BOOTSTRAP is not set"):
         source_sensor(RIDE_POINTS, "rides")
     monkeypatch.setenv("KEYFOLD_KAFKA_BOOTSTRAP", "127.0.0.1:1")
-    assert source_sensor(RIDE_POINTS, "rides").name == "ride_points_lags"
+    sensor = source_sensor(RIDE_POINTS, "rides")
+    assert sensor.name == "ride_points_lags"
+
+    def tick() -> Any:
+        resources = {"lakehouse": lakehouse}
+        with (
+            dg.DagsterInstance.ephemeral() as instance,
+            dg.build_sensor_context(instance=instance, resources=resources) as context,
+        ):
+            return sensor(context)
+
+    def unreachable(_: object) -> TopicState:
+        raise KeyfoldError("topic rides: Kafka at a:1 does not answer: Connection refused")
+
+    monkeypatch.setattr(sensors, "topic_state", lambda _: topic(5, 1))
+    told = tick()
+    assert [request.tags["keyfold/new"] for request in told.run_requests] == ["6"]
+    assert told.asset_events[0].asset_key == dg.AssetKey("ride_points_landing")
+    assert told.asset_events[0].metadata["new_messages"].value == 6
+    monkeypatch.setattr(sensors, "topic_state", unreachable)
+    assert "Connection refused" in str(tick())

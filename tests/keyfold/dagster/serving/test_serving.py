@@ -55,7 +55,8 @@ def test_the_project_is_served_to_who_has_the_token_and_all_ends_when_it_is_told
     home = tmp_path / "dagster"
     home.mkdir()
     (home / "dagster.yaml").write_text(SETTINGS)
-    served = start()
+    # As in the background of a script, where interrupts are ignored.
+    served = start(preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
     assert served.locations() == {"elsewhere": "RepositoryLocation"}
     assert len(served.token) >= 32
     # Its output may be a log.
@@ -87,11 +88,11 @@ def test_the_project_is_served_to_who_has_the_token_and_all_ends_when_it_is_told
 
         wait_until(lambda: daemons_are_healthy(served), served.told)
         # Although a websocket is open.
-        served.process.terminate()
+        served.process.send_signal(signal.SIGINT)
         assert served.process.wait(timeout=60) == 0
     assert served.token not in served.told()
     assert "Traceback" not in served.told()
-    check_nothing_is_left(mark, tally, "SIGTERM")
+    check_nothing_is_left(mark, tally, "SIGINT")
     assert (home / "dagster.yaml").read_text() == SETTINGS
     written = [path for path in home.rglob("*") if path.name != "dagster.yaml"]
     assert [path for path in written if path.stat().st_mode & 0o077] == []
@@ -133,13 +134,6 @@ def test_killed_it_takes_its_daemon_along(start, mark):
     served.process.wait()
     # The code server ends by Dagster's own heartbeats; a daemon would go on to start runs.
     wait_until(lambda: daemon not in marked(mark), "the daemon lives on", 40)
-
-
-def test_in_the_background_of_a_script_where_interrupts_are_ignored_it_ends_in_order(start, mark, tally):
-    served = start(preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
-    served.process.send_signal(signal.SIGINT)
-    assert served.process.wait(timeout=60) == 0
-    check_nothing_is_left(mark, tally, "SIGINT")
 
 
 def test_a_terminal_gets_the_link_and_all_end_when_it_is_closed(start, mark, tally):
