@@ -92,7 +92,6 @@ docs: setup
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
 
 bench: setup
-	.venv/bin/python -m benchmarks $(ARGS)
 	.venv/bin/python -m benchmarks.jobs_on_spark
 	.venv/bin/python -m benchmarks.ingest
 	.venv/bin/python -m benchmarks.small_runs --runs 200

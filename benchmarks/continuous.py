@@ -1,28 +1,21 @@
-"""What runs until it is stopped: commands of Keyfold as they are shipped, and sources of events at a steady rate.
-
-Sources send messages to Kafka from a separate process, or land files from a thread.
+"""What runs until it is stopped: commands of Keyfold as they are shipped, and a process that sends messages to Kafka at a steady rate.
 
 Event and message have the time at which it was due. If the machine delays the producer, it sends due events late, and this
 delay counts like any other.
 """
 
-import json
 import math
 import multiprocessing
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 from confluent_kafka import Producer
-
-from keyfold.times import to_iso
 
 MakeEvent = Callable[[int, str], bytes]
 """Takes an event's number and its time in ISO 8601, and returns a message's value."""
@@ -30,7 +23,6 @@ MakeEvent = Callable[[int, str], bytes]
 _KEYFOLD = Path(sys.executable).parent / "keyfold"
 _PATIENCE = 180.0
 _CHUNK_SECONDS = 0.02
-_FILE_SECONDS, _ROWS_A_FILE, _SERIES = 0.5, 20, 100
 
 
 class SteadyProducer:
@@ -95,45 +87,6 @@ def _produce(bootstrap: str, topic: str, make: MakeEvent, rate: float, stop: Any
         sent.value = number
     if producer.flush(60):
         raise RuntimeError("Kafka did not take all events")
-
-
-class LandingFiles(threading.Thread):
-    """Lands a file of metrics every half second until it is stopped; a context manager.
-
-    A file is renamed when it is whole; its rows have the time of that moment.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(daemon=True)
-        self._folder, self._rng = folder, np.random.default_rng(1)
-        self._ended, self.sent = threading.Event(), 0
-        folder.mkdir(parents=True)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Stop; the last file is whole."""
-        self._ended.set()
-        self.join()
-
-    def run(self) -> None:
-        due = time.monotonic()
-        while not self._ended.wait(max(0.0, due - time.monotonic())):
-            due += _FILE_SECONDS
-            values, now = self._rng.normal(100, 5, _ROWS_A_FILE).tolist(), to_iso(datetime.now(UTC))
-            lines = [
-                json.dumps({"key": f"series-{at % _SERIES}", "timestamp": now, "value": value})
-                for at, value in enumerate(values, self.sent)
-            ]
-            aside = self._folder / f".{self.sent}.ndjson"
-            aside.write_text("\n".join(lines) + "\n")
-            aside.rename(self._folder / f"{self.sent}.ndjson")
-            self.sent += len(lines)
 
 
 class Processes:

@@ -24,6 +24,11 @@ SMALL, LARGE, REPEAT = 500_000, 2_500_000, 2
 _MICROS = 1_000_000
 
 NATIVE = {
+    # Without the distance, and without what ends a ride.
+    "ride_summaries": """
+        SELECT ride_id, min(timestamp) AS start_time, max(timestamp) AS end_time, count(*) AS n_points,
+            max(meter_reading) AS fare, min_by(ride_status, timestamp) AS start_status,
+            max_by(ride_status, timestamp) AS end_status FROM events GROUP BY ride_id""",
     "moving_averages": """
         SELECT * FROM (SELECT station_id, min(time) OVER w AS start_time, time AS end_time,
             avg(pressure) OVER w AS pressure_avg, avg(temp) OVER w AS temp_avg, count(*) OVER w AS n_readings

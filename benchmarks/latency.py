@@ -4,7 +4,6 @@ All processes are real: a source of events, `keyfold ingest STREAM --continuous`
 not disturbed by the measurement: at the end, the logs of the Delta tables say when each row was committed (the modification
 time of the log entry that names its file), and the rows say when they were due.
 
-- `anomaly_predictions`: a small file lands every half second; each value has a row, which is due when the file lands.
 - `moving_averages`: readings come from Kafka at a steady rate; each has a row, which is due at the time of its message.
 - `vehicle_trips`: points come from Kafka; trips end by a timer once their vehicles are silent, and a row is due that long after
   the trip's last point.
@@ -27,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from benchmarks.continuous import LandingFiles, MakeEvent, Processes, SteadyProducer
+from benchmarks.continuous import MakeEvent, Processes, SteadyProducer
 from benchmarks.usage import memory, processor_seconds
 from keyfold import Lakehouse
 from keyfold.ingestion.sources.kafka.settings import BOOTSTRAP_VARIABLE
@@ -69,7 +68,7 @@ class Workload:
 
     Attributes:
         job, stream: names of the job and its stream.
-        make: makes an event for Kafka; None if files land.
+        make: makes an event for Kafka.
         given: parameters besides the common ones.
         due: when a row of the job's table is due.
         events: for each table, the number of events that its rows stand for. With late events they make all events.
@@ -77,7 +76,7 @@ class Workload:
 
     job: str
     stream: str
-    make: MakeEvent | None
+    make: MakeEvent
     given: Mapping[str, str]
     due: pl.Expr
     events: Mapping[str, pl.Expr]
@@ -86,14 +85,6 @@ class Workload:
 WORKLOADS = {
     one.job: one
     for one in (
-        Workload(
-            "anomaly_predictions",
-            "metrics",
-            None,
-            {"order": "arrival", "emit": "all"},
-            pl.col("event_time"),
-            {"anomaly_predictions": pl.len()},
-        ),
         Workload(
             "moving_averages",
             "weather",
@@ -116,7 +107,7 @@ WORKLOADS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.latency", description=__doc__)
-    parser.add_argument("--job", default="anomaly_predictions", choices=list(WORKLOADS))
+    parser.add_argument("--job", default="moving_averages", choices=list(WORKLOADS))
     parser.add_argument("--rate", type=float, default=20_000, help="events a second from Kafka")
     parser.add_argument("--seconds", type=float, default=60, help="that are measured")
     parser.add_argument("--warm-up", type=float, default=45, help="seconds before, Spark's start not among them")
@@ -133,27 +124,20 @@ def measure(arguments: argparse.Namespace, folder: Path) -> None:
     """Run the benchmark once, and print the results."""
     work, lakehouse, environment = WORKLOADS[arguments.job], Lakehouse(folder / "home"), dict(os.environ)
     events = Path(str(lakehouse.events(work.stream)))
+    if reason := why_not():
+        raise SystemExit(reason)
     with ExitStack() as stack:
-        pids: dict[str, int] = {}
-        producer: LandingFiles | SteadyProducer
-        if work.make is None:
-            producer, source = LandingFiles(folder / "landing"), (str(folder / "landing"), "--settle", "0")
-            stack.enter_context(producer)
-        elif reason := why_not():
-            raise SystemExit(reason)
-        else:
-            (folder / "kafka").mkdir(parents=True)
-            broker = stack.enter_context(running_broker(folder / "kafka"))
-            environment[BOOTSTRAP_VARIABLE] = broker.bootstrap
-            topic = broker.topic(arguments.partitions)
-            producer, source = SteadyProducer(broker.bootstrap, topic, work.make, arguments.rate), (f"kafka://{topic}",)
-            stack.enter_context(producer)
-            pids = {"broker": broker.process.pid, "producer": producer.pid}
+        (folder / "kafka").mkdir(parents=True)
+        broker = stack.enter_context(running_broker(folder / "kafka"))
+        environment[BOOTSTRAP_VARIABLE] = broker.bootstrap
+        topic = broker.topic(arguments.partitions)
+        producer = stack.enter_context(SteadyProducer(broker.bootstrap, topic, work.make, arguments.rate))
+        pids = {"broker": broker.process.pid, "producer": producer.pid}
         # Both processes handle signals while they start, so an error before the end can stop them too.
         processes = Processes(folder, environment)
         stack.callback(processes.end)
         home = ("--home", str(lakehouse.home))
-        processes.start("ingest", "ingest", work.stream, "--continuous", "--from", *source, *home)
+        processes.start("ingest", "ingest", work.stream, "--continuous", "--from", f"kafka://{topic}", *home)
         processes.wait(lambda: any(commits(events)))
         # With an idle timeout, event time advances when no more events come, so that the last rows do not wait.
         given = {"watermark_delay": arguments.delay, "idle_after": "3s", "key_groups": str(arguments.key_groups)}

@@ -66,7 +66,7 @@ class Engine:
             found = max(found, state() if state else 0)
         seconds, processor = time.monotonic() - began, processor_seconds(process.pid) - before
         error = str(reply.get("error", ""))
-        cost = Cost(seconds, processor, memory.stop()["all"], int(reply.get("state_bytes", found)), error)
+        cost = Cost(seconds, processor, memory.stop(), int(reply.get("state_bytes", found)), error)
         if error:
             self.end()
         return cost

@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from benchmarks.scale.balances import START, accounts, balances, bookings, first_state
+from benchmarks.balances import START, accounts, balances, bookings, first_state
 from keyfold.keyed.calling.harness import TestHarness
 
 
