@@ -29,7 +29,7 @@ import polars as pl
 from benchmarks.continuous import MakeEvent, Processes, SteadyProducer
 from benchmarks.usage import memory, processor_seconds
 from keyfold import Lakehouse
-from keyfold.ingestion.sources.kafka.settings import BOOTSTRAP_VARIABLE
+from keyfold.ingestion.kafka.settings import BOOTSTRAP_VARIABLE
 from keyfold.times import to_micros
 from spark_jobs.streams import STREAMS
 from tests.kafka_broker import running_broker, why_not

@@ -145,7 +145,7 @@ def running_broker(folder: Path) -> Iterator[Broker]:
         for port in ports.values():
             wait_for_port(port, broker.process, folder / "broker.log", _SECONDS)
         yield broker
-        # While Python is whole: see `sources.kafka.topic`.
+        # While Python is whole: see `keyfold.ingestion.kafka.topic`.
         broker._clients.clear()
     finally:
         broker.process.kill()

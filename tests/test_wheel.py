@@ -96,7 +96,7 @@ def test_every_public_name_and_the_command_line_do_without_the_extras():
         "from keyfold.cli.app import COMMANDS\n"
         "for name in keyfold.__all__: getattr(keyfold, name)\n"
         "for command in COMMANDS.values(): import_module(command.target.partition(':')[0])\n"
-        "from keyfold.ingestion.sources.kafka.topic import KafkaTopic, topic_id\n"
+        "from keyfold.ingestion.kafka.topic import KafkaTopic, topic_id\n"
         "for use in (lambda: topic_id(KafkaTopic('rides')), keyfold.Lakehouse('s3a://lake/home').home.exists):\n"
         "    try: use()\n"
         "    except keyfold.Misconfigured as error: print(error)\n"

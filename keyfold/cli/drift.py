@@ -9,8 +9,7 @@ from keyfold.cli.known_names import require_known
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
 from keyfold.cli.terminal import failures, report
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion.drift import find_drift
-from keyfold.ingestion.landing import landing_folder, newest_files
+from keyfold.ingestion.landing import find_drift, landing_folder, newest_files
 from keyfold.lakehouse import Lakehouse
 from keyfold.privacy import MASK
 from keyfold.project import project_streams

@@ -14,11 +14,11 @@ from keyfold.cli.terminal import failures, progress_of, report, until_signal, wa
 from keyfold.ingestion import IngestSummary
 from keyfold.ingestion import ingest as ingest_files
 from keyfold.ingestion import rebuild as rebuild_tables
+from keyfold.ingestion.kafka.settings import PREFIX
+from keyfold.ingestion.kafka.topic import OnGap
 from keyfold.ingestion.landing import find_landing
+from keyfold.ingestion.listing import SETTLE
 from keyfold.ingestion.run import require_landing
-from keyfold.ingestion.sources.files import SETTLE
-from keyfold.ingestion.sources.kafka.settings import PREFIX
-from keyfold.ingestion.sources.kafka.topic import OnGap
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_streams
 from keyfold.runs import ingest_continuously

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
         read_topics,
         settled_tables,
     )
+    from keyfold.ingestion.kafka.topic import KafkaTopic
     from keyfold.ingestion.known import KnownFile
+    from keyfold.ingestion.listing import Landing
     from keyfold.ingestion.rebuilding import rebuild
     from keyfold.ingestion.run import ingest
-    from keyfold.ingestion.sources.files import Landing
-    from keyfold.ingestion.sources.kafka.topic import KafkaTopic
 
 __all__ = [
     "QUARANTINE",
@@ -61,7 +61,7 @@ _MODULES = {
     "keyfold.ingestion.known": ("KnownFile",),
     "keyfold.ingestion.rebuilding": ("rebuild",),
     "keyfold.ingestion.run": ("ingest",),
-    "keyfold.ingestion.sources.kafka.topic": ("KafkaTopic",),
-    "keyfold.ingestion.sources.files": ("Landing",),
+    "keyfold.ingestion.kafka.topic": ("KafkaTopic",),
+    "keyfold.ingestion.listing": ("Landing",),
 }
 __getattr__ = lazy_names(globals(), _MODULES)

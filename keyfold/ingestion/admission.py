@@ -13,7 +13,7 @@ from datetime import timedelta
 from keyfold.errors import Misconfigured
 from keyfold.ingestion.ingest_records import AdmittedFile
 from keyfold.ingestion.known import KnownFile
-from keyfold.ingestion.sources.files import LandedFile, Listing, fingerprint, list_files
+from keyfold.ingestion.listing import LandedFile, Listing, fingerprint, list_files
 from keyfold.storage.place import Place
 from keyfold.times import micros
 

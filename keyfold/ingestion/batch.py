@@ -19,13 +19,13 @@ from keyfold.ingestion.arrays import DamagedArrayError, open_array
 from keyfold.ingestion.duplicates import Ids, Numbers, hash_ranges, kept_at
 from keyfold.ingestion.ingest_records import AdmittedFile, IngestCounts, IngestDone, IngestPlan
 from keyfold.ingestion.ingest_settings import Birth
+from keyfold.ingestion.kafka.offsets import OffsetRange, ReadTopic
+from keyfold.ingestion.listing import source_place
+from keyfold.ingestion.planning import ids_since, newest_after
 from keyfold.ingestion.segments import Segment, drop_before, merge_segments, open_segment, write_segment
-from keyfold.ingestion.sources.files import source_place
-from keyfold.ingestion.sources.kafka.offsets import OffsetRange, ReadTopic
 from keyfold.ingestion.split import Split, SplitResult, TopicAccess, WrittenEvents
 from keyfold.ingestion.split_reader import read_split
 from keyfold.ingestion.split_writer import Rejected, conflicting, write_rejects
-from keyfold.ingestion.window import ids_since, newest_after
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.commits import digest_of
 from keyfold.lakehouse.data_files import WrittenFile, write_data_file

@@ -13,14 +13,14 @@ from typing import Any
 import polars as pl
 
 from keyfold.ingestion.duplicates import Numbers, content_columns
-from keyfold.ingestion.formats import file_type
+from keyfold.ingestion.kafka.settings import PREFIX
 from keyfold.ingestion.parsing.casting import SHOWN
-from keyfold.ingestion.sources.kafka.settings import PREFIX
+from keyfold.ingestion.parsing.text import file_type
 from keyfold.lakehouse.log_changes import snapshot
 from keyfold.lakehouse.reading import read_parquet
 from keyfold.storage.place import Place, to_place
 from keyfold.stream import Stream
-from keyfold.stream.raw_paths import PLACE, TEXT_OF
+from keyfold.stream.source import PLACE, TEXT_OF
 from keyfold.times import to_iso, to_micros
 
 _LOOKED_UP = 100

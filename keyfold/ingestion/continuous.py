@@ -10,10 +10,10 @@ from typing import Protocol
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.ingest_records import IngestSummary, added
+from keyfold.ingestion.kafka.offsets import TopicState
+from keyfold.ingestion.kafka.topic import PAUSE, KafkaTopic, is_unreachable, topic_state
+from keyfold.ingestion.listing import Landing, Listing, list_files
 from keyfold.ingestion.run import ingest_lock
-from keyfold.ingestion.sources.files import Landing, Listing, list_files
-from keyfold.ingestion.sources.kafka.offsets import TopicState
-from keyfold.ingestion.sources.kafka.topic import PAUSE, KafkaTopic, is_unreachable, topic_state
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
 from keyfold.storage.place import local_path

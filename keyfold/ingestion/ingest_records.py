@@ -7,8 +7,8 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from keyfold.ingestion.kafka.offsets import OffsetRange, ReadTopic, TopicShare, cut_pieces
 from keyfold.ingestion.segments import Segment
-from keyfold.ingestion.sources.kafka.offsets import OffsetRange, ReadTopic, TopicShare, cut_pieces
 from keyfold.journal import Done, Plan
 
 

@@ -12,14 +12,13 @@ from keyfold.ingestion.batch import Share, work
 from keyfold.ingestion.ingest_records import IngestCounts, IngestDone, IngestPlan, IngestSummary
 from keyfold.ingestion.ingest_settings import Birth, fit_events, open_ingest
 from keyfold.ingestion.inspection import ingest_journal, ingest_totals, uncommitted
+from keyfold.ingestion.kafka.offsets import TopicShare, gone_error
+from keyfold.ingestion.kafka.topic import KafkaTopic, topic_id
 from keyfold.ingestion.known import KnownFiles
-from keyfold.ingestion.planning import cut_files, new_offsets, plan_batches
+from keyfold.ingestion.listing import Landing, source_name
+from keyfold.ingestion.planning import cut_files, ids_since, new_offsets, oldest_accepted, plan_batches
 from keyfold.ingestion.segments import Segment, missing_segments, rebuild_segments, sweep_segments
-from keyfold.ingestion.sources.files import Landing, source_name
-from keyfold.ingestion.sources.kafka.offsets import TopicShare, gone_error
-from keyfold.ingestion.sources.kafka.topic import KafkaTopic, topic_id
 from keyfold.ingestion.split import TopicAccess
-from keyfold.ingestion.window import ids_since, oldest_accepted
 from keyfold.journal.agreement import check_tables
 from keyfold.journal.checksums import record_checksums
 from keyfold.journal.records import Progress, seconds_left

@@ -9,9 +9,9 @@ from deltalake.exceptions import TableNotFoundError
 
 from keyfold.ingestion.ingest_records import IngestCounts, IngestDone, IngestPlan
 from keyfold.ingestion.ingest_settings import Birth, existing_ingest, rebuild_remedy
+from keyfold.ingestion.kafka.offsets import ReadTopic
 from keyfold.ingestion.known import IngestJournal, KnownFile, KnownFiles
-from keyfold.ingestion.sources.files import source_name
-from keyfold.ingestion.sources.kafka.offsets import ReadTopic
+from keyfold.ingestion.listing import source_name
 from keyfold.journal import Journal
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.locks import is_held

@@ -16,14 +16,14 @@ from urllib.parse import unquote
 import polars as pl
 import pyarrow as pa
 
-from keyfold.ingestion.formats import file_type
+from keyfold.ingestion.kafka.messages import message_columns
+from keyfold.ingestion.kafka.settings import PREFIX
 from keyfold.ingestion.parsing.casting import cast_columns
 from keyfold.ingestion.parsing.csv_lines import read_row
 from keyfold.ingestion.parsing.mapping import map_columns
-from keyfold.ingestion.sources.kafka.messages import message_columns
-from keyfold.ingestion.sources.kafka.settings import PREFIX
+from keyfold.ingestion.parsing.text import file_type
 from keyfold.stream import Stream
-from keyfold.stream.raw_paths import PLACE, TEXT_OF, Path, list_of, path_of
+from keyfold.stream.source import PLACE, TEXT_OF, Path, list_of, path_of
 
 ABSENT, FOUND, UNKNOWN = 0, 1, 2
 

@@ -9,9 +9,9 @@ from keyfold.errors import KeyfoldError, Misconfigured, NotFound
 from keyfold.ingestion.ingest_records import IngestSummary
 from keyfold.ingestion.ingest_run import IngestRun
 from keyfold.ingestion.ingest_settings import REBUILD, RECORD
+from keyfold.ingestion.kafka.topic import KafkaTopic
+from keyfold.ingestion.listing import Landing
 from keyfold.ingestion.planning import MAX_BYTES_PER_BATCH
-from keyfold.ingestion.sources.files import Landing
-from keyfold.ingestion.sources.kafka.topic import KafkaTopic
 from keyfold.journal.records import Progress
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.runners import Runners
@@ -33,7 +33,7 @@ def ingest(
 ) -> IngestSummary:
     """Ingest everything new in a landing folder or topic. If it is killed at any moment, run it again.
 
-    Each file is identified by its path and read once, so only complete files are read (`sources.files` says when a file is
+    Each file is identified by its path and read once, so only complete files are read (`listing` says when a file is
     complete). Of a topic, the journal records the next offset of each partition.
 
     Args:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from keyfold.ingestion.ingest_records import AdmittedFile, IngestCounts
+from keyfold.ingestion.kafka.offsets import OffsetRange
+from keyfold.ingestion.kafka.settings import PREFIX
 from keyfold.ingestion.segments import Segment
-from keyfold.ingestion.sources.kafka.offsets import OffsetRange
-from keyfold.ingestion.sources.kafka.settings import PREFIX
 from keyfold.lakehouse.data_files import WrittenFile
 from keyfold.storage.place import Place
 from keyfold.stream import Stream

@@ -7,12 +7,12 @@ import polars as pl
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.arrays import DamagedArrayError
 from keyfold.ingestion.ingest_records import AdmittedFile
+from keyfold.ingestion.kafka.messages import Messages, TopicReader, message_columns
+from keyfold.ingestion.kafka.offsets import OffsetRange
+from keyfold.ingestion.kafka.settings import KafkaSettings
+from keyfold.ingestion.listing import is_as_admitted, refusal
 from keyfold.ingestion.parsing import UnreadableFileError, parse_messages
 from keyfold.ingestion.parsing.child import ReaderEndedError, parse_file_safely
-from keyfold.ingestion.sources.files import is_as_admitted, refusal
-from keyfold.ingestion.sources.kafka.messages import Messages, TopicReader, message_columns
-from keyfold.ingestion.sources.kafka.offsets import OffsetRange
-from keyfold.ingestion.sources.kafka.settings import KafkaSettings
 from keyfold.ingestion.split import Split, SplitResult, TopicAccess
 from keyfold.ingestion.split_writer import SplitWriter
 from keyfold.privacy import errors_without_values

@@ -12,9 +12,9 @@ from keyfold.ingestion.conflicts import Event, as_raw, conflict_reason, look_up
 from keyfold.ingestion.duplicates import Ids, Numbers, event_ids, first_equal
 from keyfold.ingestion.ingest_records import IngestCounts
 from keyfold.ingestion.ingest_settings import QUARANTINE
+from keyfold.ingestion.kafka.offsets import OffsetRange
 from keyfold.ingestion.parsing import Reject, ValidatedRows
 from keyfold.ingestion.segments import find_standing, write_segment
-from keyfold.ingestion.sources.kafka.offsets import OffsetRange
 from keyfold.ingestion.split import LINES, Split, SplitResult, TopicAccess, WrittenEvents
 from keyfold.lakehouse.data_files import WrittenFile, write_data_file
 from keyfold.storage.place import Place

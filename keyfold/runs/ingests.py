@@ -8,8 +8,8 @@ from functools import partial
 
 from keyfold.ingestion import IngestSummary, Landing
 from keyfold.ingestion.continuous import follow_landing
+from keyfold.ingestion.listing import SETTLE
 from keyfold.ingestion.run import ingest_under_lock
-from keyfold.ingestion.sources.files import SETTLE
 from keyfold.journal.checksums import NOW_AND_THEN
 from keyfold.journal.clock import LOOK_EVERY
 from keyfold.journal.records import Progress

@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 
 from keyfold.errors import Damaged, KeyfoldError, Misconfigured, Unreachable
 from keyfold.extras import from_extra
-from keyfold.ingestion.sources.kafka.settings import KafkaSettings, check_topic
+from keyfold.ingestion.kafka.settings import KafkaSettings, check_topic
 from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.job.contract import KeyedJob

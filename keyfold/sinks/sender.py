@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from keyfold.errors import KeyfoldError
 from keyfold.extras import from_extra
-from keyfold.ingestion.sources.kafka.settings import KafkaSettings
+from keyfold.ingestion.kafka.settings import KafkaSettings
 from keyfold.keyed.generation.generations import Generation
 from keyfold.lakehouse import read_json, write_json
 from keyfold.lakehouse.fail_points import reached

@@ -12,11 +12,11 @@ import polars as pl
 from keyfold.ingestion.ingest_records import IngestDone, IngestPlan
 from keyfold.ingestion.ingest_settings import existing_ingest
 from keyfold.ingestion.inspection import all_known_files, ingest_journal
+from keyfold.ingestion.kafka.settings import PREFIX
 from keyfold.ingestion.known import KnownFiles
+from keyfold.ingestion.listing import source_place
 from keyfold.ingestion.parsing.mapping import path_value
 from keyfold.ingestion.quarantined import FOUND, UNKNOWN, Holds, erased_name, holds_any, is_erased, search_lines
-from keyfold.ingestion.sources.files import source_place
-from keyfold.ingestion.sources.kafka.settings import PREFIX
 from keyfold.journal import Journal
 from keyfold.journal.checksums import record_checksums
 from keyfold.lakehouse import Lakehouse, is_table

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from keyfold.columns import required
 from keyfold.errors import Misconfigured
-from keyfold.stream.raw_paths import EACH, Path, list_of, name_of, path_of, read_schema
-from keyfold.stream.source import TIME_UNITS, Source
+from keyfold.stream.source import EACH, TIME_UNITS, Path, Source, list_of, name_of, path_of, read_schema
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
@@ -56,9 +55,9 @@ class Stream:
         duplicate_window: greatest distance in event time at which two copies of an event are recognised.
         future_bound: how far after the admission of its file an event's time may be.
         max_age: how much older than the newest event of earlier runs an event may be; an older one goes to quarantine, and
-            ids are kept for this window only (`ingestion.window`). None accepts events of any age, and keeps all ids.
+            ids are kept for this window only (`ingestion.planning`). None accepts events of any age, and keeps all ids.
         done_marker: whether a file is complete only when `NAME.done` or `_SUCCESS` is beside it
-            (`ingestion.sources.files`).
+            (`ingestion.listing`).
         private: columns with personal or confidential values. The tables hold them; previews, samples, pages and logs do
             not show them.
         max_line_bytes: longest line of a text file, or row of a Parquet file; a file with a longer one goes to quarantine
@@ -260,3 +259,20 @@ def _check_paths(stream: Stream) -> None:
 
 def _tells_elements_apart(source: Source) -> bool:
     return source.place or any(EACH in path_of(name) for name in source.names)
+
+
+def outside(column: str, low: float, high: float) -> pl.Expr:
+    """Return an expression that is true for values outside of a closed range."""
+    return ~pl.col(column).is_between(low, high)
+
+
+def not_empty(column: str) -> Rule:
+    """Return a rule that refuses empty and blank text."""
+    return Rule(f"{column} is empty", pl.col(column).str.strip_chars() == "")
+
+
+POSITION = (
+    Rule("latitude is outside -90 to 90", outside("latitude", -90, 90)),
+    Rule("longitude is outside -180 to 180", outside("longitude", -180, 180)),
+)
+"""Rules for the columns `latitude` and `longitude`, in degrees."""

@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from keyfold import Rule, Stream, column, required
 from keyfold.stream import TIMESTAMP
-from keyfold.stream.rules import POSITION, not_empty
+from keyfold.stream.stream import POSITION, not_empty
 
 STATUSES = ("pickup", "enroute", "dropoff")
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 
 from keyfold import Rule, Source, Stream, column, required
 from keyfold.stream import TIMESTAMP
-from keyfold.stream.rules import not_empty, outside
+from keyfold.stream.stream import not_empty, outside
 
 STREAM = Stream(
     name="weather",

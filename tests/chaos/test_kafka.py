@@ -22,8 +22,8 @@ from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest, ingest_totals
-from keyfold.ingestion.sources.kafka.settings import KafkaSettings
-from keyfold.ingestion.sources.kafka.topic import KafkaTopic
+from keyfold.ingestion.kafka.settings import KafkaSettings
+from keyfold.ingestion.kafka.topic import KafkaTopic
 from keyfold.lakehouse import Lakehouse
 from keyfold.runs import ingest_continuously
 from tests.kafka_broker import Broker, broker_or_skip
@@ -50,9 +50,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     """So that an outage is one after a second, and not after a quarter of a minute."""
-    monkeypatch.setattr("keyfold.ingestion.sources.kafka.topic.TIMEOUT", 1.5)
-    monkeypatch.setattr("keyfold.ingestion.sources.kafka.messages.SILENCE", 3.0)
-    monkeypatch.setattr("keyfold.ingestion.sources.kafka.topic.PAUSE", 0.2)
+    monkeypatch.setattr("keyfold.ingestion.kafka.topic.TIMEOUT", 1.5)
+    monkeypatch.setattr("keyfold.ingestion.kafka.messages.SILENCE", 3.0)
+    monkeypatch.setattr("keyfold.ingestion.kafka.topic.PAUSE", 0.2)
 
 
 class Sender(threading.Thread):

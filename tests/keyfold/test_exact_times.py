@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion.parsing.declared_times import parse_times
+from keyfold.ingestion.parsing.mapping import parse_times
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.making.sources import open_source, reading
 from keyfold.state.rows.exact_cast import exact_cast

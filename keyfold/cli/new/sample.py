@@ -11,13 +11,12 @@ import pyarrow as pa
 
 from keyfold.cli.new.names import column_names, words
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion.formats import READABLE, file_type
 from keyfold.ingestion.parsing import UnreadableFileError
 from keyfold.ingestion.parsing.casting import cast_columns
-from keyfold.ingestion.parsing.declared_times import parse_times
-from keyfold.ingestion.parsing.text import read_chunks
+from keyfold.ingestion.parsing.mapping import parse_times
+from keyfold.ingestion.parsing.text import READABLE, file_type, read_chunks
 from keyfold.stream import INGESTED_AT, TIMESTAMP
-from keyfold.stream.raw_paths import path_of
+from keyfold.stream.source import path_of
 
 ROWS = 10_000
 """Number of rows from which columns are inferred."""

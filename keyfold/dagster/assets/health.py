@@ -10,8 +10,7 @@ import dagster as dg
 from keyfold.dagster.assets.columns import column_schema
 from keyfold.dagster.assets.metadata import table_key
 from keyfold.ingestion import ingest_journal
-from keyfold.ingestion.drift import find_drift
-from keyfold.ingestion.landing import landing_folder, newest_files
+from keyfold.ingestion.landing import find_drift, landing_folder, newest_files
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.template import JobTemplate
 from keyfold.keyed.reporting.run_statistics import RUN_STATISTICS, collect_statistics

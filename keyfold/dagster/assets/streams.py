@@ -14,9 +14,9 @@ from keyfold.dagster.assets.previews import preview, preview_quarantine
 from keyfold.dagster.reporting import is_left_to_continuous_run
 from keyfold.errors import NotFound
 from keyfold.ingestion.ingest_settings import QUARANTINE
+from keyfold.ingestion.kafka.settings import kafka_topics
 from keyfold.ingestion.landing import find_landing
-from keyfold.ingestion.sources.files import SETTLE
-from keyfold.ingestion.sources.kafka.settings import kafka_topics
+from keyfold.ingestion.listing import SETTLE
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.presence import absent_files
 from keyfold.lakehouse.reading import count_rows

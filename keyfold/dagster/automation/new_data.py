@@ -17,9 +17,9 @@ import dagster as dg
 
 from keyfold import ingestion
 from keyfold.errors import KeyfoldError
+from keyfold.ingestion.kafka.offsets import ReadTopic, TopicState, unread
 from keyfold.ingestion.known import KnownFile
-from keyfold.ingestion.sources.files import SETTLE, LandedFile, Listing, list_files
-from keyfold.ingestion.sources.kafka.offsets import ReadTopic, TopicState, unread
+from keyfold.ingestion.listing import SETTLE, LandedFile, Listing, list_files
 from keyfold.storage.place import Place
 
 _NAMES_SHOWN = 10

@@ -10,9 +10,9 @@ from keyfold import ingestion
 from keyfold.dagster.assets.streams import landing_key
 from keyfold.dagster.automation.new_data import Decision, decide_on_messages, look_at_folder
 from keyfold.errors import KeyfoldError
+from keyfold.ingestion.kafka.topic import KafkaTopic, topic_state
 from keyfold.ingestion.landing import find_landing, landing_folder
-from keyfold.ingestion.sources.files import SETTLE
-from keyfold.ingestion.sources.kafka.topic import KafkaTopic, topic_state
+from keyfold.ingestion.listing import SETTLE
 from keyfold.lakehouse import Lakehouse
 from keyfold.stream import Stream
 

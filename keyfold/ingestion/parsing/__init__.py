@@ -1,7 +1,6 @@
 """Parse raw events into typed, validated rows: NDJSON, CSV and Parquet files, and Kafka messages."""
 
-from keyfold.ingestion.parsing.files import parse_file
-from keyfold.ingestion.parsing.messages import parse_messages
+from keyfold.ingestion.parsing.inputs import parse_file, parse_messages
 from keyfold.ingestion.parsing.rows import Reject, ValidatedRows
 from keyfold.ingestion.parsing.text import UnreadableFileError
 

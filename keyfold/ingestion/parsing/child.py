@@ -22,10 +22,9 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from keyfold.errors import KeyfoldError, first_line
-from keyfold.ingestion.formats import file_type
-from keyfold.ingestion.parsing.files import parse_file
+from keyfold.ingestion.parsing.inputs import parse_file
 from keyfold.ingestion.parsing.rows import ValidatedRows
-from keyfold.ingestion.parsing.text import UnreadableFileError
+from keyfold.ingestion.parsing.text import UnreadableFileError, file_type
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
 

@@ -13,7 +13,7 @@ from keyfold.ingestion.parsing.mapping import raw_values, value_at
 from keyfold.ingestion.parsing.rows import Reject, Rows
 from keyfold.ingestion.parsing.text import in_bytes, row_sizes
 from keyfold.stream import Stream
-from keyfold.stream.raw_paths import EACH, PLACE, Path, name_of, path_of
+from keyfold.stream.source import EACH, PLACE, Path, name_of, path_of
 
 PIECE_BYTES = 64 << 20
 """Bytes of exploded rows, each with the columns beside its list, that are made at once."""

@@ -14,7 +14,7 @@ from pyarrow import types
 from keyfold.ingestion.parsing.json_texts import text_at
 from keyfold.ingestion.parsing.json_values import NOT_JSON, is_deep, is_text, read_object
 from keyfold.ingestion.parsing.rows import RawLines, Reject, Rows, line_text
-from keyfold.stream.raw_paths import TEXT_OF, path_of
+from keyfold.stream.source import TEXT_OF, path_of
 
 _PARTS = 16
 """Parts that lines are cut into, if Arrow cannot read them together."""

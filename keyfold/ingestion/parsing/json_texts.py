@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 
-from keyfold.stream.raw_paths import Path
+from keyfold.stream.source import Path
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 # Numbers stay text, of any length: only the ends of values matter.

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from keyfold.ingestion.parsing.casting import SHOWN, named
-from keyfold.stream.raw_paths import is_each
+from keyfold.stream.source import is_each
 from keyfold.whole_numbers import whole_number
 
 NOT_JSON = "not valid JSON"

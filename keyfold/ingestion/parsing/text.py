@@ -1,20 +1,22 @@
-"""Open text files, decompress them, check their encoding, and cut them into chunks of whole lines.
+"""Tell formats by the names of files, open text files, decompress them, check their encoding, and cut them into chunks of whole lines.
 
 A file may turn out to be broken at its end. Callers must discard all chunks of a file that raises an error.
 """
 
 import codecs
+import gzip
 from collections.abc import Iterator
-from gzip import GzipFile
-from typing import IO
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import IO, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types
 
-from keyfold.ingestion.formats import open_text
-from keyfold.ingestion.parsing.rows import Lines
-from keyfold.storage.place import Place
+from keyfold.lakehouse.files import open_for_reading
+from keyfold.storage.place import Place, local_path
 
 CHUNK = 16 << 20
 """Maximum bytes of text that are parsed at once."""
@@ -40,7 +42,7 @@ def read_chunks(path: Place, *, max_line: int, max_bytes: int) -> Iterator[bytes
 
 
 def chunks(
-    source: IO[bytes] | GzipFile, size: int = CHUNK, *, max_line: int = CHUNK, max_bytes: int = 1 << 40
+    source: IO[bytes] | gzip.GzipFile, size: int = CHUNK, *, max_line: int = CHUNK, max_bytes: int = 1 << 40
 ) -> Iterator[bytes]:
     """Cut text into chunks of whole lines, without the byte order mark. Only the last line may lack its newline.
 
@@ -124,7 +126,7 @@ def _decode(decoder: codecs.IncrementalDecoder, block: bytes, done: int, *, fina
         ) from None
 
 
-def row_sizes(column: pa.Array) -> Lines:
+def row_sizes(column: pa.Array) -> npt.NDArray[np.int64]:
     """Return the bytes of each row's value. Dictionary values are counted in each row."""
     import pyarrow.compute as pc  # noqa: PLC0415 - takes 50 ms
 
@@ -148,5 +150,60 @@ def row_sizes(column: pa.Array) -> Lines:
     return _none(column) + 8  # numbers and times; larger fixed-size values are bounded by their pages
 
 
-def _none(column: pa.Array) -> Lines:
+def _none(column: pa.Array) -> npt.NDArray[np.int64]:
     return np.zeros(len(column), dtype=np.int64)
+
+
+Format = Literal["json", "csv", "parquet"]
+
+_TEXT: dict[str, Format] = {".ndjson": "json", ".jsonl": "json", ".json": "json", ".csv": "csv"}
+_PARQUET = ".parquet"
+_COMPRESSED = ".gz"
+
+READABLE = ".ndjson, .jsonl, .json and .csv, also with .gz, and .parquet"
+"""All supported extensions, for messages."""
+
+_READ_AHEAD = 8 << 20
+"""Bytes of an object that are fetched at a time. Each fetch waits once for the store."""
+
+
+@dataclass(frozen=True)
+class FileType:
+    """The type of a file, by its name.
+
+    Attributes:
+        format: format of its rows; None if ingest does not know it.
+        is_compressed: whether it is compressed with gzip.
+        stem: its name without these extensions.
+    """
+
+    format: Format | None
+    is_compressed: bool
+    stem: str
+
+
+def file_type(path: Place | PurePath) -> FileType:
+    """Return the type of a file, by its name, in upper or lower case.
+
+    Example:
+        >>> file_type(PurePath("web/cpu.v2.CSV.gz"))
+        FileType(format='csv', is_compressed=True, stem='cpu.v2')
+    """
+    is_compressed = path.suffix.lower() == _COMPRESSED
+    inner = PurePath(path.stem) if is_compressed else path
+    ending = inner.suffix.lower()
+    # Parquet compresses its columns itself and needs random access, so .parquet.gz is not supported.
+    form = _TEXT.get(ending) or ("parquet" if ending == _PARQUET and not is_compressed else None)
+    return FileType(form, is_compressed, inner.stem if form else inner.name)
+
+
+def open_text(path: Place) -> IO[bytes] | gzip.GzipFile:
+    """Open a text file, and decompress it if its name says that it is compressed.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    if not file_type(path).is_compressed:
+        return open_for_reading(path, _READ_AHEAD)
+    file = local_path(path)
+    return gzip.open(file, "rb") if file else gzip.GzipFile(fileobj=open_for_reading(path, _READ_AHEAD))

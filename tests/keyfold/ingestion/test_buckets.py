@@ -16,7 +16,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.ingestion import IngestCounts, ingest, ingest_totals, is_unfinished, known_files, rebuild
 from keyfold.ingestion import arrays as arrays_module
 from keyfold.ingestion.arrays import open_array, write_array
-from keyfold.ingestion.sources.files import list_files
+from keyfold.ingestion.listing import list_files
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.lakehouse.reading import scan_table
 from keyfold.runners import Runners

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from keyfold.ingestion.drift import find_drift
+from keyfold.ingestion.landing import find_drift
 from keyfold.stream import TIMESTAMP, Source, Stream
 
 SCHEMA = pa.schema(

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from keyfold.ingestion.drift import find_drift
+from keyfold.ingestion.landing import find_drift
 from spark_jobs.streams import TELEMETRY, WEATHER
 from tests.keyfold.ingestion.parsing.reading import file_rows
 

@@ -15,7 +15,7 @@ from keyfold.dagster.automation.new_data import Decision, decide_on_files, look_
 from keyfold.dagster.automation.sensors import source_sensor
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import KnownFile, ingest
-from keyfold.ingestion.sources.files import LandedFile, Listing
+from keyfold.ingestion.listing import LandedFile, Listing
 from keyfold.lakehouse import Lakehouse
 from spark_jobs.streams import RIDE_POINTS
 from tests.keyfold.ingestion.test_batch import no_spark

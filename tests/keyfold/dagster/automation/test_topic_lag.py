@@ -11,7 +11,7 @@ from keyfold.dagster.automation import sensors
 from keyfold.dagster.automation.new_data import Decision, decide_on_messages
 from keyfold.dagster.automation.sensors import source_sensor
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion.sources.kafka.offsets import ReadTopic, TopicState
+from keyfold.ingestion.kafka.offsets import ReadTopic, TopicState
 from spark_jobs.streams import RIDE_POINTS
 
 MINUTE = 60_000_000_000

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion.drift import find_drift
+from keyfold.ingestion.landing import find_drift
 from keyfold.ingestion.parsing import parse_file
 from keyfold.stream import INGESTED_AT, Stream
 from spark_jobs.streams import SALES, STREAMS

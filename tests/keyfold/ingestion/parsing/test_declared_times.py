@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion.parsing.declared_times import to_iso_times
+from keyfold.ingestion.parsing.mapping import to_iso_times
 from keyfold.stream import TIMESTAMP, Source, Stream
 from tests.keyfold.ingestion.parsing.reading import file_rows
 

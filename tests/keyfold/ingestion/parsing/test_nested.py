@@ -17,7 +17,7 @@ from keyfold.columns import column, required
 from keyfold.errors import Misconfigured
 from keyfold.ingestion.parsing.json_texts import text_at, with_one_element
 from keyfold.stream import TIMESTAMP, Source, Stream
-from keyfold.stream.raw_paths import path_of
+from keyfold.stream.source import path_of
 from tests.examples import examples
 from tests.keyfold.ingestion.parsing.reading import file_rows
 

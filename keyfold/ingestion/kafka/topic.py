@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from keyfold.errors import KeyfoldError, Misconfigured, NotFound, Unreachable
 from keyfold.extras import from_extra
-from keyfold.ingestion.sources.kafka.offsets import TopicState
-from keyfold.ingestion.sources.kafka.settings import (
+from keyfold.ingestion.kafka.offsets import TopicState
+from keyfold.ingestion.kafka.settings import (
     BOOTSTRAP_VARIABLE,
     CONF_VARIABLE,
     PREFIX,

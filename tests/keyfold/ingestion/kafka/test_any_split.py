@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.ingestion import batch, ingest, ingest_run, ingest_totals, planning, split_reader, split_writer
-from keyfold.ingestion.sources.kafka.messages import Messages
-from keyfold.ingestion.sources.kafka.offsets import MESSAGE_BYTES, OffsetRange, TopicState
-from keyfold.ingestion.sources.kafka.settings import KafkaSettings
-from keyfold.ingestion.sources.kafka.topic import KafkaTopic
+from keyfold.ingestion.kafka.messages import Messages
+from keyfold.ingestion.kafka.offsets import MESSAGE_BYTES, OffsetRange, TopicState
+from keyfold.ingestion.kafka.settings import KafkaSettings
+from keyfold.ingestion.kafka.topic import KafkaTopic
 from keyfold.lakehouse import Lakehouse
 from tests.examples import examples
 from tests.keyfold.ingestion.test_batch import CRASHES, changed, ingest_after_crashes, kept, no_spark, stored

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion.sources.kafka import topic as topics
-from keyfold.ingestion.sources.kafka.offsets import (
+from keyfold.ingestion.kafka import topic as topics
+from keyfold.ingestion.kafka.offsets import (
     OffsetRange,
     ReadTopic,
     TopicShare,

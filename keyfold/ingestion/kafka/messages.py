@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from keyfold.extras import from_extra
-from keyfold.ingestion.sources.kafka.offsets import OffsetRange, lost_error
-from keyfold.ingestion.sources.kafka.settings import KafkaSettings
+from keyfold.ingestion.kafka.offsets import OffsetRange, lost_error
+from keyfold.ingestion.kafka.settings import KafkaSettings
 
 if TYPE_CHECKING:
     from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaError, KafkaException, Message, TopicPartition

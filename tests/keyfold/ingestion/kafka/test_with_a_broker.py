@@ -15,10 +15,10 @@ from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import batch, ingest, ingest_journal, ingest_totals, is_unfinished, rebuild
-from keyfold.ingestion.sources.kafka import messages
-from keyfold.ingestion.sources.kafka.offsets import MESSAGE_BYTES
-from keyfold.ingestion.sources.kafka.settings import KafkaSettings
-from keyfold.ingestion.sources.kafka.topic import KafkaTopic
+from keyfold.ingestion.kafka import messages
+from keyfold.ingestion.kafka.offsets import MESSAGE_BYTES
+from keyfold.ingestion.kafka.settings import KafkaSettings
+from keyfold.ingestion.kafka.topic import KafkaTopic
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.runners import Runners
 from keyfold.runs import ingest_continuously
@@ -251,8 +251,8 @@ def test_a_rebuild_reads_topics_and_folders_again(broker: Broker, lakehouse: Lak
 def test_continuous_ingest_waits_for_a_broker_that_is_away_and_loses_and_doubles_nothing(
     broker: Broker, lakehouse: Lakehouse, monkeypatch
 ):
-    monkeypatch.setattr("keyfold.ingestion.sources.kafka.topic.TIMEOUT", 1.0)
-    monkeypatch.setattr("keyfold.ingestion.sources.kafka.topic.PAUSE", 0.1)
+    monkeypatch.setattr("keyfold.ingestion.kafka.topic.TIMEOUT", 1.0)
+    monkeypatch.setattr("keyfold.ingestion.kafka.topic.PAUSE", 0.1)
     # Without an id, so that none would be dropped as a copy.
     topic, stream, stop, told = broker.topic(), replace(EVENTS, event_id=()), threading.Event(), []
     running = threading.Thread(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from keyfold.ingestion.sources.files import fingerprint, list_files, refusal
+from keyfold.ingestion.listing import fingerprint, list_files, refusal
 
 
 def put(folder: Path, *names: str) -> None:

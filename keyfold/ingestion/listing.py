@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import PurePosixPath
 
-from keyfold.ingestion.sources.kafka.topic import KafkaTopic
+from keyfold.ingestion.kafka.topic import KafkaTopic
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.files import files_below, fingerprint
 from keyfold.storage.place import Place, local_path, path_below, to_place

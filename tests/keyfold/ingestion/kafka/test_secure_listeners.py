@@ -19,13 +19,13 @@ from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest
-from keyfold.ingestion.sources.kafka import messages
-from keyfold.ingestion.sources.kafka.settings import KafkaSettings
-from keyfold.ingestion.sources.kafka.topic import KafkaTopic
+from keyfold.ingestion.kafka import messages
+from keyfold.ingestion.kafka.settings import KafkaSettings
+from keyfold.ingestion.kafka.topic import KafkaTopic
 from keyfold.lakehouse import Lakehouse
 from tests.kafka_broker import PASSWORD, USER, Broker
 from tests.kafka_certificates import KEY_PASSWORD, why_no_certificates
-from tests.keyfold.ingestion.sources.kafka.test_with_a_broker import SPARK, numbers, produce
+from tests.keyfold.ingestion.kafka.test_with_a_broker import SPARK, numbers, produce
 from tests.keyfold.ingestion.test_run import EVENTS, event
 
 SECRETS = (PASSWORD, KEY_PASSWORD)
@@ -58,7 +58,7 @@ def as_text(conf: dict[str, str]) -> str:
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr("keyfold.ingestion.sources.kafka.topic.TIMEOUT", 3.0)
+    monkeypatch.setattr("keyfold.ingestion.kafka.topic.TIMEOUT", 3.0)
     monkeypatch.setattr(messages, "SILENCE", 3.0)
 
 

@@ -1,1 +1,0 @@
-"""Sources of raw events: landing folders and Kafka topics."""
