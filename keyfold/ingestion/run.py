@@ -40,8 +40,6 @@ def ingest(
         lakehouse: the lakehouse of the tables.
         stream: the stream.
         landing: the folder, read with its subfolders, or the topic; by default the stream's landing folder.
-        sharing: all streams that share the landing, its own first, with this one (`keyfold.stream.sharing`); empty if it is not
-            shared.
         settle: time since the last change after which a file is complete; 0 if nobody writes during the run. Ignored for
             streams with done markers.
         reread_changed: read files again that changed after they were read. Rows already in the tables are dropped by id.
@@ -51,8 +49,8 @@ def ingest(
 
     Raises:
         KeyfoldError: the folder is missing or cannot be read, Kafka does not answer, the topic was replaced or unread
-            messages have expired, the tables, journal and stream do not fit each other, a disk is full, another run ingests
-            the stream, or its landing cannot be shared this way.
+            messages have expired, the tables, journal and stream do not fit each other, a disk is full, or another run ingests
+            the stream.
 
     Example:
         >>> import keyfold
