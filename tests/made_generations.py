@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from keyfold.journal.clock import Reading
 from keyfold.keyed.generation.batch_records import KeyedDone, KeyedPlan, PlannedClock, PlannedFile, TableInput
 from keyfold.keyed.generation.generations import FORMAT, Generation
+from keyfold.keyed.generation.live_record import Entry, changing_live
 from keyfold.lakehouse import Lakehouse, read_json, write_json
 from keyfold.lakehouse.positions import Position
 
@@ -18,7 +19,8 @@ def put_generation(
     folder = lakehouse.job(job) / name
     write_json(folder / "generation.json", {"job": job, "identity": f"{job} {name}", "format": FORMAT, **record})
     if live:
-        write_json(lakehouse.job(job) / "current.json", {"generation": name})
+        with changing_live(lakehouse) as entries:
+            entries[job] = Entry(generation=name)
     return Generation(folder, read_json(folder / "generation.json"))
 
 

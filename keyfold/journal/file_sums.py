@@ -123,16 +123,11 @@ def _order(order_of: Callable[[bytes], str], path: Place) -> str:
         return ""
 
 
-def _pointer(content: bytes) -> str:
-    pointer = json.loads(content)
-    return f"{pointer['generation']} {pointer.get('cleared_to', '')} {pointer.get('next', {}).get('generation', '')}"
-
-
 _ORDERS: dict[str, Callable[[bytes], str]] = {
-    "standing.json": lambda content: f"{number_of(content):020d}",
+    "clock.json": lambda content: f"{number_of(content):020d}",
+    "live.json": lambda content: f"{number_of(content):020d}",
     "history.jsonl": last_line,
     "_last_checkpoint": lambda content: f"{json.loads(content)['version']:020d}",
-    "current.json": _pointer,
     "known": lambda content: f"{int(pl.read_parquet_metadata(BytesIO(content))[NUMBER]):012d}",
 }
 """For each file that is replaced, by its name: a function that reads its version, as text that sorts like versions."""

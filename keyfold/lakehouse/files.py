@@ -16,13 +16,7 @@ from keyfold.storage.storage import storage_of
 
 
 class DamagedError(Damaged):
-    """A file is not the JSON object that it should be: the disk has failed, or somebody has edited it.
-
-    Attributes:
-        tag: the file's tag, with which `replace_json` can overwrite it.
-    """
-
-    tag: str = ""
+    """A file is not the JSON object that it should be: the disk has failed, or somebody has edited it."""
 
 
 def read_json(path: Place, remedy: str = "") -> dict[str, Any]:
@@ -36,23 +30,6 @@ def read_json(path: Place, remedy: str = "") -> dict[str, Any]:
     """
     # Bytes that are not UTF-8 are damage like any other: they must not end in a UnicodeDecodeError, which names no file.
     return _as_object(path, path.read_text(encoding="utf-8", errors="replace"), remedy)
-
-
-def read_json_with_tag(path: Place) -> tuple[dict[str, Any] | None, str]:
-    """Read a small JSON object, None if the file is missing, and its tag for `replace_json`.
-
-    Raises:
-        DamagedError: as `read_json`.
-    """
-    tag = ""
-    try:
-        content, tag = read_with_tag(path)
-        return _as_object(path, content.decode(errors="replace")), tag
-    except DamagedError as error:
-        error.tag = tag
-        raise
-    except FileNotFoundError:
-        return None, ""
 
 
 def read_with_tag(path: Place) -> tuple[bytes, str]:
@@ -72,15 +49,6 @@ def write_json(path: Place, content: dict[str, Any]) -> None:
 def write_json_once(path: Place, content: dict[str, Any]) -> None:
     """Write a small JSON object that never changes; see `write_once`."""
     write_once(path, _of_object(content))
-
-
-def replace_json(path: Place, content: dict[str, Any], tag: str) -> None:
-    """Replace the JSON object that has a tag; without a tag, create it.
-
-    Raises:
-        KeyfoldError: in a store, another run has written the file since; it was not changed.
-    """
-    replace(path, _of_object(content), tag)
 
 
 def write_durably(path: Place, content: bytes) -> None:

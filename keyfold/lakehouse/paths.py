@@ -9,9 +9,8 @@ HOME/monitoring/<table>/                     Delta: what runs did
 HOME/ingest/<stream>/                        ingest.json, journal/, files/ (files read), ids/ (event ids seen)
 HOME/aside/<stream>-<time>/                  the old tables of a rebuilt stream: delete them yourself
 HOME/backup/                                 the lock of a running backup
+HOME/live.json                               which generation of each job is live (`live_record`)
 HOME/tables/<table>/                         Delta: the live tables of jobs
-HOME/jobs/<job>/current.json                 the decision which generation is live (`going_live`)
-HOME/jobs/<job>/together-<id>.json           the decision that generations of several jobs go live together (`going_live`)
 HOME/jobs/<job>/generation-0001/             generation.json, journal/, state/; tables/<table>/ until it is live
 HOME/jobs/<job>/branches/<branch>/           the same for a branch, such as a replay, with tables of its own
 """

@@ -23,7 +23,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from keyfold.errors import KeyfoldError, Misconfigured, NotFound
-from keyfold.keyed.generation.generations import RECORD, Generation, live_generation_name
+from keyfold.keyed.generation.generations import RECORD, Generation
+from keyfold.keyed.generation.live_record import live_generation_name, live_record
 from keyfold.lakehouse import Lakehouse, exclusive, read_json
 from keyfold.lakehouse.files import DamagedError, files_below, new_file, open_for_reading
 from keyfold.lakehouse.paths import is_table
@@ -141,7 +142,7 @@ def _copied(lakehouse: Lakehouse, copier: "_Copier") -> list[BackedUpFile]:
     for _ in range(_TRIES):
         before = _live(lakehouse)
         parts = [copier.copy(name, cut) for name, cut in _parts(lakehouse)]
-        # Jobs that go live together must be copied from before that, or from after it. A second try copies what is new.
+        # The tables at their addresses are those of the generations that were live then. A second try copies what is new.
         if _live(lakehouse) == before:
             return sorted(file for part in parts for file in part.values())
     raise KeyfoldError(
@@ -149,9 +150,10 @@ def _copied(lakehouse: Lakehouse, copier: "_Copier") -> list[BackedUpFile]:
     )
 
 
-def _live(lakehouse: Lakehouse) -> dict[str, str | None]:
-    jobs = [folder.name for folder in lakehouse.home.glob("jobs/*")]
-    return {job: live_generation_name(lakehouse, job) for job in jobs}
+def _live(lakehouse: Lakehouse) -> bytes:
+    with suppress(FileNotFoundError):
+        return live_record(lakehouse).read_bytes()
+    return b""
 
 
 class _Copier:
@@ -239,8 +241,6 @@ def _producers(record: Place) -> Iterator[str]:
 
 
 def _job(lakehouse: Lakehouse, folder: Place, now: _Now) -> Iterator[FoundFile]:
-    # The pointer before the generations are listed, so that the one it names is among them.
-    now(folder / "current.json", *folder.glob("together-*.json"))
     live = live_generation_name(lakehouse, folder.name)
     for path in sorted([*folder.glob("generation-*"), *folder.glob("branches/*")]):
         # The record is written last. Without it, the generation is being created, or its creation was interrupted.
@@ -250,7 +250,7 @@ def _job(lakehouse: Lakehouse, folder: Place, now: _Now) -> Iterator[FoundFile]:
 
 def _generation(generation: Generation, is_live: bool, now: _Now) -> Iterator[FoundFile]:
     # Before the journal: with a newer clock, events that the restored job still has to read would be late.
-    now(generation.journal.folder / "standing.json")
+    now(generation.journal.folder / "clock.json")
     last, records = _journal(generation.journal.folder, now)
     yield from records
     for name in generation.record["table_ids"]:

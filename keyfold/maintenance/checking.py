@@ -24,7 +24,8 @@ from keyfold.journal import Journal
 from keyfold.journal.agreement import check_tables
 from keyfold.journal.checksums import RECORD, differences, read_checksums
 from keyfold.keyed.generation.generations import RECORD as GENERATION_RECORD
-from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation, live_generation, live_generation_name
+from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation, live_generation
+from keyfold.keyed.generation.live_record import live_generation_name, live_record
 from keyfold.keyed.generation.manifests import read_manifests
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.plans.inputs import OtherTableError, check_inputs, check_unread
@@ -262,7 +263,7 @@ def _absent(lakehouse: Lakehouse, seen: Seen) -> None:
 
 def _pointer(lakehouse: Lakehouse, job: str, seen: Seen) -> None:
     what = "does not name a generation that can be read"
-    seen.told(lakehouse.job(job) / "current.json", lambda: live_generation(lakehouse, job), what)
+    seen.told(live_record(lakehouse), lambda: live_generation(lakehouse, job), what)
 
 
 def _generation(lakehouse: Lakehouse, job: str, folder: Place, seen: Seen) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from keyfold.errors import Locked
-from keyfold.keyed.generation.generations import FORMAT, Generation, live_generation_name, waits_to_go_live
+from keyfold.keyed.generation.generations import FORMAT, Generation, waits_to_go_live
+from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.plans.inputs import input_id, positions_explained
 from keyfold.lakehouse import Lakehouse, read_json
 from keyfold.lakehouse.locks import is_held

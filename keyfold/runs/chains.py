@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from keyfold.keyed.generation.configured import configured_job
-from keyfold.keyed.generation.generations import Generation, live_generation_name
+from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.generation.going_live import finish_going_live, go_live
+from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.job_chains import downstream_of, in_order

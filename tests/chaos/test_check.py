@@ -74,7 +74,7 @@ def test_each_file_that_is_older_than_it_was_is_named(homes: Homes, one_in: int)
     changed = [name for name in files_of(older) if (home / name).exists() and differ(older / name, home / name)]
     # What never changes under its name is replaced by the one before it in its folder.
     pairs = [(older / name, name) for name in changed] + list(neighbours(home))
-    assert any(name.endswith(("current.json", "standing.json")) for name in changed)
+    assert any(name.endswith(("live.json", "clock.json")) for name in changed)
     unseen = []
     for source, name in pairs[::one_in]:
         file, content, replaced = home / name, (home / name).read_bytes(), source.read_bytes()

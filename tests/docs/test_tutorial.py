@@ -74,7 +74,7 @@ def test_tables_journals_and_state_of_commands_are_their_user_s_alone(played):
         path for path in played.home.rglob("*") if not any(path.is_relative_to(folder) for folder in by_the_shell)
     ]
     names = {path.name for path in written}
-    assert {"manifests", "state", "journal", "current.json", "_delta_log"} <= names
+    assert {"manifests", "state", "journal", "live.json", "_delta_log"} <= names
     assert any(path.suffix == ".parquet" for path in written)
     assert [str(path.relative_to(played.home)) for path in written if path.stat().st_mode & 0o077] == []
 

@@ -165,9 +165,9 @@ LIVE = f"{JOB}/generation-0001"
 OF_ANOTHER_VERSION = "is damaged, or another version of Keyfold wrote it"
 DAMAGED_JOB = [
     # Paths below the home, what becomes of them, and what the error says; `older` is as of the first run.
-    ([f"{JOB}/current.json"], delete, r"current\.json is lost, while generation-0001 exists"),
-    ([f"{JOB}/current.json"], cut_short, r"current\.json is damaged, while generation-0001 exists"),
-    ([LIVE], delete, "names generation-0001, which is gone"),
+    (["live.json"], delete, r"live\.json is lost, while generation-0001 exists"),
+    (["live.json"], cut_short, r"live\.json is damaged, while generation-0001 exists"),
+    ([LIVE], delete, "names generation-0001 of job totals, which is gone"),
     ([f"{LIVE}/generation.json"], cut_short, r"generation\.json is damaged"),
     ([f"{LIVE}/generation.json"], changed_record(format=1), "was made by an earlier version of Keyfold"),
     (
@@ -176,7 +176,7 @@ DAMAGED_JOB = [
         r"was born with watermark_delay 1\.0",
     ),
     ([f"{LIVE}/journal/*.done.json"], write("{}"), OF_ANOTHER_VERSION),
-    ([f"{LIVE}/journal/standing.json"], write("{"), OF_ANOTHER_VERSION),
+    ([f"{LIVE}/journal/clock.json"], write("{"), OF_ANOTHER_VERSION),
     ([f"{LIVE}/journal"], "older", "the journal is older than the table"),
     ([f"{LIVE}/journal", f"{LIVE}/state"], "older", "the journal is older than the table"),
     (["tables/totals"], delete, "its table totals is gone"),
@@ -233,9 +233,9 @@ def mend_and_go_on(house, told, clicks):
 
 
 def test_a_pointer_that_is_written_as_its_error_says_brings_the_generation_back(house):
-    delete(house.lakehouse.job("totals") / "current.json")
+    delete(house.lakehouse.home / "live.json")
     message = house.refused("run", "totals")
-    ((path, content),) = re.findall(r"job totals: (.*current\.json) is lost.*write (\{.*?\}) to it", message)
+    ((path, content),) = re.findall(r"job totals: (.*live\.json) is lost.*write (\{.*\}) to it", message)
     Path(path).write_text(content)
     house.land(("bob", 9))
     house.ingest()

@@ -15,14 +15,15 @@ from keyfold.errors import Damaged, IncompatibleState, Misconfigured
 from keyfold.journal import Journal
 from keyfold.journal.checksums import record_checksums
 from keyfold.keyed.generation.batch_records import ClockRecord, KeyedDone, KeyedPlan
+from keyfold.keyed.generation.live_record import LIVE, Entry, changing_live, live_entry, live_record, written_by_hand
 from keyfold.lakehouse import Lakehouse, read_json
-from keyfold.lakehouse.files import DamagedError, read_json_with_tag, remove_tree, replace_json
+from keyfold.lakehouse.files import remove_tree
 from keyfold.storage.place import Place
 
 RECORD = "generation.json"
-_CLOCK = "standing.json"
-FORMAT = 7
-"""Version of the files of a generation. In version 6, commit records name the manifests of the state."""
+_CLOCK = "clock.json"
+FORMAT = 8
+"""Version of the files of a generation. Since version 8, one record names the live generations of all jobs."""
 
 FIRST_ENTRY = f"{0:020d}.json"
 """A table that is aside has this log entry. It is removed once the table's rows are at its address."""
@@ -38,13 +39,13 @@ class Generation:
     Attributes:
         folder: its folder.
         record: its birth record.
-        pointer_tag: tag of `current.json` when this generation was created: it may replace only the generation that was live
-            then. None if that need not be checked.
+        replacing: the job's entry in the live record when this generation was created: it may replace only that one. An empty
+            tuple if that need not be checked.
     """
 
     folder: Place
     record: dict[str, Any]
-    pointer_tag: str | None = field(default=None, compare=False)
+    replacing: tuple[Entry | None, ...] = field(default=(), compare=False)
 
     @property
     def name(self) -> str:
@@ -132,8 +133,8 @@ class Generation:
     def checksummed(self) -> dict[str, Place]:
         """The files and folders whose checksums are recorded, by name."""
         parts = {name: self.folder / name for name in (RECORD, "journal", "seed")}
-        # A branch has none.
-        parts["current.json"] = self.folder.parent / "current.json"
+        # Of a branch, this leads to no file.
+        parts[LIVE] = self.address.parent / LIVE
         names = self.record["table_ids"]
         # Under another name than at its address, where the table has another log.
         return parts | {
@@ -150,24 +151,30 @@ def live_generation(lakehouse: Lakehouse, job: str) -> Generation | None:
     """Return the live generation of a job; None before its first run.
 
     Raises:
-        KeyfoldError: `current.json` or the generation is missing, or an earlier version of Keyfold made it; names the remedy.
+        KeyfoldError: the live record or the generation is missing, or an earlier version of Keyfold made it; names the remedy.
     """
-    pointer = pointer_of(lakehouse, job)
-    found, _ = live_pointer(lakehouse, job)
-    if found is None:
-        # If the pointer is lost, do not start again: the run would read all events into a second generation.
-        if begun := [
-            folder.name for folder in _born_folders(lakehouse, job) if any(folder.glob("journal/*.done.json"))
-        ]:
-            state = "damaged" if pointer.exists() else "lost"
+    entry, record = live_entry(lakehouse, job), live_record(lakehouse)
+    if entry is None:
+        # If the record is lost, do not start again: the run would read all events into a second generation.
+        if begun := _begun(lakehouse.job(job)):
+            _check_format(lakehouse, job, begun[-1])
+            others = {folder.name: _begun(folder) for folder in lakehouse.home.glob("jobs/*")}
+            content = written_by_hand(lakehouse, {one: found[-1].name for one, found in others.items() if found})
             raise Damaged(
-                f"job {job}: {pointer} is {state}, while {', '.join(begun)} exists; restore it, or write "
-                f'{{"generation": "{begun[-1]}"}} to it, or start over with --full-refresh'
+                f"job {job}: {record} is {'damaged' if record.exists() else 'lost'}, while "
+                f"{', '.join(one.name for one in begun)} exists; restore it, or write {content} to it, or start over with "
+                "--full-refresh"
             )
         return None
-    folder = pointer.parent / found["generation"]
+    folder = lakehouse.job(job) / entry.generation
     if not (folder / RECORD).exists():
-        raise Damaged(f"{pointer} names {folder.name}, which is gone; restore it or run with --full-refresh")
+        raise Damaged(
+            f"{record} names {folder.name} of job {job}, which is gone; restore it or run with --full-refresh"
+        )
+    return _check_format(lakehouse, job, folder)
+
+
+def _check_format(lakehouse: Lakehouse, job: str, folder: Place) -> Generation:
     generation = Generation(folder, read_json(folder / RECORD, f"start job {job} over with --full-refresh"))
     if generation.record.get("format") != FORMAT:
         raise IncompatibleState(
@@ -199,7 +206,7 @@ class Origin:
 
 def generation_folder(lakehouse: Lakehouse, job: str) -> Place:
     """Return the folder for the next generation of a job."""
-    return _folder_beside(lakehouse, job, live_pointer(lakehouse, job)[0])
+    return _folder_beside(lakehouse, job, live_entry(lakehouse, job))
 
 
 def branch_folder(lakehouse: Lakehouse, job: str, branch: str) -> Place:
@@ -213,14 +220,14 @@ def branch_folder(lakehouse: Lakehouse, job: str, branch: str) -> Place:
     return lakehouse.job(job) / "branches" / branch
 
 
-def next_folder(lakehouse: Lakehouse, job: str) -> tuple[Place, str]:
-    """Return the folder for the next generation of a job, and the tag of the pointer that it is to replace.
+def next_folder(lakehouse: Lakehouse, job: str) -> tuple[Place, Entry | None]:
+    """Return the folder for the next generation of a job, and the entry of the live record that it is to replace.
 
-    Incomplete generations are deleted, and all others but the live one and its predecessor. If the pointer to the live
+    Incomplete generations are deleted, and all others but the live one and its predecessor. If the entry of the live
     generation is lost, no generation with a batch is deleted: it may be the live one.
     """
-    pointer, tag = live_pointer(lakehouse, job)
-    live = pointer["generation"] if pointer else None
+    entry = live_entry(lakehouse, job)
+    live = entry.generation if entry else None
     folders = sorted(lakehouse.job(job).glob("generation-*"))
     # Keep the predecessor: its state can be read, and what was decided about its tables may have to be finished.
     kept = [folder.name for folder in folders if live is not None and folder.name <= live][-2:]
@@ -231,22 +238,23 @@ def next_folder(lakehouse: Lakehouse, job: str) -> tuple[Place, str]:
         and not (live is None and any(folder.glob("journal/*.done.json")))
         and not waits_to_go_live(folder, live)
     ]
-    if dead and pointer is not None:
-        # The pointer's tag changes, so that a run that lost its lease cannot make one of these live. The last number is
-        # recorded: such a run may still write to its folder in the store, so no new generation may use it.
-        last = max(dead[-1].name, pointer.get("cleared_to", ""))
-        replace_json(pointer_of(lakehouse, job), pointer | {"cleared_to": last, "cleared": uuid.uuid4().hex}, tag)
-        pointer, tag = live_pointer(lakehouse, job)
+    if dead and entry is not None:
+        # The entry changes, so that a run that lost its lease cannot make one of these live. The last number is recorded:
+        # such a run may still write to its folder in the store, so no new generation may use it.
+        last = max(dead[-1].name, entry.cleared_to or "")
+        entry = entry.model_copy(update={"cleared_to": last, "cleared": uuid.uuid4().hex})
+        with changing_live(lakehouse) as entries:
+            entries[job] = entry
     for folder in dead:
         remove_tree(folder)
-    return _folder_beside(lakehouse, job, pointer), tag
+    return _folder_beside(lakehouse, job, entry), entry
 
 
-def _folder_beside(lakehouse: Lakehouse, job: str, pointer: dict[str, Any] | None) -> Place:
-    numbers = [int(folder.name.rpartition("-")[2]) for folder in lakehouse.job(job).glob("generation-*")]
+def _folder_beside(lakehouse: Lakehouse, job: str, entry: Entry | None) -> Place:
     # Count the live generation even if its folder is lost: a new one of the same name would be taken for it.
-    named = [pointer["generation"], pointer.get("cleared_to", pointer["generation"])] if pointer else []
-    numbers += [int(name.rpartition("-")[2]) for name in named]
+    names = [folder.name for folder in lakehouse.job(job).glob("generation-*")]
+    names += [entry.generation, entry.cleared_to or entry.generation] if entry else []
+    numbers = [int(name.rpartition("-")[2]) for name in names]
     return lakehouse.job(job) / f"generation-{max(numbers, default=0) + 1:04d}"
 
 
@@ -256,86 +264,7 @@ def waits_to_go_live(folder: Place, live: str | None) -> bool:
     return live is not None and folder.name > live and record.exists() and "branch" in read_json(record)
 
 
-def live_generation_name(lakehouse: Lakehouse, job: str) -> str | None:
-    """Return the folder name of the live generation, which need not be readable."""
-    pointer, _ = live_pointer(lakehouse, job)
-    return pointer["generation"] if pointer else None
-
-
-def live_pointer(lakehouse: Lakehouse, job: str) -> tuple[dict[str, Any] | None, str]:
-    """Read `current.json`; returns its content, None if it is missing or damaged, and its tag, which a replacement needs."""
-    if job in lakehouse.ahead:
-        return {"generation": lakehouse.ahead[job]}, ""
-    pointer = pointer_of(lakehouse, job)
-    try:
-        content, tag = read_pointer(pointer)
-    except DamagedError as error:
-        return None, error.tag
-    return content and as_decided(pointer, content), tag
-
-
-NEXT = "next"
-_NAME, _DECISION = re.compile(r"generation-\d{4,}"), re.compile(r"[^/\\]+/together-[0-9a-f]+\.json")
-
-
-def read_pointer(pointer: Place) -> tuple[dict[str, Any] | None, str]:
-    """Read a pointer, None if it is missing, and its tag for `replace_json`.
-
-    Raises:
-        DamagedError: it names no generation of its job, or no decision.
-    """
-    content, tag = read_json_with_tag(pointer)
-    if content is not None:
-        announced = content.get(NEXT, {})
-        names = [content[role] for role in ("generation", "replaces", "cleared_to") if role in content]
-        try:
-            names += [announced["generation"]] if announced else []
-            is_well = bool(names) and all(_NAME.fullmatch(name) for name in names)
-            is_well &= not announced or bool(_DECISION.fullmatch(announced["decided_by"]))
-        except (TypeError, KeyError):
-            is_well = False
-        if not is_well or not ("generation" in content or announced):
-            error = DamagedError(f"{pointer} is damaged: it names no generation")
-            error.tag = tag
-            raise error
-    return content, tag
-
-
-def announced(content: dict[str, Any] | None, generation: str, decision: Place) -> dict[str, Any]:
-    """Return a pointer's content, with a generation that becomes live when the decision file exists."""
-    return {
-        **(content or {}),
-        NEXT: {"generation": generation, "decided_by": f"{decision.parent.name}/{decision.name}"},
-    }
-
-
-def decision_of(pointer: Place, content: dict[str, Any]) -> Place | None:
-    """Return the decision file that a pointer depends on; None if it depends on none."""
-    return pointer.parent.parent / content[NEXT]["decided_by"] if NEXT in content else None
-
-
-def as_decided(pointer: Place, content: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a pointer's effective content: the next generation if it is decided, else the live one; None if none is live."""
-    decision = decision_of(pointer, content)
-    if decision is None:
-        return content
-    if decision.exists():
-        return successor(content, content[NEXT]["generation"])
-    return {name: value for name, value in content.items() if name != NEXT} or None
-
-
-def successor(content: dict[str, Any] | None, generation: str) -> dict[str, Any]:
-    """Return a pointer's content after a generation has gone live, with the generation that it replaces."""
-    before = (content or {}).get("generation")
-    return (
-        {"generation": generation} if before in (None, generation) else {"generation": generation, "replaces": before}
-    )
-
-
-def pointer_of(lakehouse: Lakehouse, job: str) -> Place:
-    """Return the path of the file that names the live generation of a job."""
-    return lakehouse.job(job) / "current.json"
-
-
-def _born_folders(lakehouse: Lakehouse, job: str) -> list[Place]:
-    return sorted(folder for folder in lakehouse.job(job).glob("generation-*") if (folder / RECORD).exists())
+def _begun(folder: Place) -> list[Place]:
+    """Return the generations in a job's folder that have a batch, oldest first."""
+    found = sorted(one for one in folder.glob("generation-*") if (one / RECORD).exists())
+    return [one for one in found if any(one.glob("journal/*.done.json"))]

@@ -9,7 +9,8 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.columns import required
-from keyfold.keyed.generation.generations import live_generation, live_generation_name
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.lakehouse import Lakehouse, create_table, exclusive
 from keyfold.lakehouse.commits import append_files, committed_batch
 from keyfold.lakehouse.data_files import write_data_file

@@ -28,10 +28,10 @@ from keyfold.keyed.generation.generations import (
     Generation,
     Origin,
     branch_folder,
-    live_generation_name,
     next_folder,
 )
 from keyfold.keyed.generation.going_live import finish_going_live
+from keyfold.keyed.generation.live_record import Entry, live_generation_name
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.plans.inputs import input_ids, input_tables
@@ -68,10 +68,10 @@ def new_generation(
     _check_names(lakehouse, job)
     # A generation that is live by an earlier decision must have its tables before it is replaced.
     finish_going_live(lakehouse, job.name)
-    # The tag is read now, and not when it goes live: it may replace only the generation that was live at its creation.
-    folder, tag = next_folder(lakehouse, job.name)
+    # The entry is read now, and not when it goes live: it may replace only the generation that was live at its creation.
+    folder, entry = next_folder(lakehouse, job.name)
     more = {"origin": origin and asdict(origin)}
-    return _create(partitions or runners.partitions, lakehouse, job, folder, tag, more, at_address=at_address)
+    return _create(partitions or runners.partitions, lakehouse, job, folder, (entry,), more, at_address=at_address)
 
 
 def _check_names(lakehouse: Lakehouse, job: KeyedJob) -> None:
@@ -114,7 +114,7 @@ def new_branch(
     if folder.exists():
         remove_tree(folder)
     bounds = [None if bound is None else bound.isoformat() for bound in span]
-    return _create(runners.partitions, lakehouse, job, folder, None, {"branch": name, "span": bounds})
+    return _create(runners.partitions, lakehouse, job, folder, (), {"branch": name, "span": bounds})
 
 
 def _create(
@@ -122,7 +122,7 @@ def _create(
     lakehouse: Lakehouse,
     job: KeyedJob,
     folder: Place,
-    pointer_tag: str | None,
+    replacing: tuple[Entry | None, ...],
     more: Mapping[str, Any],
     *,
     at_address: bool = False,
@@ -157,7 +157,7 @@ def _create(
     }
     write_json_once(folder / RECORD, record)
     reached("generation: born")
-    return Generation(folder, record, pointer_tag)
+    return Generation(folder, record, replacing)
 
 
 def _check_has_times(lakehouse: Lakehouse, job: str, one: Input, events: Place) -> None:

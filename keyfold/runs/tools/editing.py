@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from keyfold.errors import Misconfigured
-from keyfold.keyed.generation.generations import live_generation_name
+from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs, project_streams
 from keyfold.runs.correcting import Corrected, correct

@@ -5,7 +5,8 @@ from typing import Literal
 
 from keyfold.errors import NotFound
 from keyfold.keyed.generation.batch_records import KeyedDone
-from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation, live_generation, live_generation_name
+from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation, live_generation
+from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.generation.manifests import files_of, read_manifests
 from keyfold.lakehouse import Lakehouse, read_json
 from keyfold.state.reading.state_rows import unreadable

@@ -7,15 +7,15 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.lakehouse import Lakehouse, files, read_json
+from keyfold.lakehouse import Lakehouse, files
 from keyfold.lakehouse.files import (
     files_below,
     move_tree,
     new_file,
     open_for_reading,
-    read_json_with_tag,
+    read_with_tag,
     remove_tree,
-    replace_json,
+    replace,
     second_name,
     sweep,
     write_durably,
@@ -122,24 +122,23 @@ def test_what_was_written_once_stays_as_it_was(home):
     assert (home / "done").read_bytes() == b"first"
 
 
-def test_a_pointer_moves_only_from_where_it_was_read(home):
-    assert read_json_with_tag(home / "current.json") == (None, "")
-    replace_json(home / "current.json", {"generation": 1}, "")
-    found, tag = read_json_with_tag(home / "current.json")
-    assert found == {"generation": 1}
-    replace_json(home / "current.json", {"generation": 2}, tag)
-    assert read_json(home / "current.json") == {"generation": 2}
+def test_a_record_is_replaced_by_who_has_read_it(home):
+    replace(home / "record", b"one", "")
+    content, tag = read_with_tag(home / "record")
+    assert content == b"one"
+    replace(home / "record", b"two", tag)
+    assert (home / "record").read_bytes() == b"two"
 
 
 @pytest.mark.parametrize("home", ["object store"], indirect=True)
-def test_a_pointer_that_another_run_has_moved_is_left_as_it_is(home):
-    replace_json(home / "current.json", {"generation": 1}, "")
-    _, tag = read_json_with_tag(home / "current.json")
-    replace_json(home / "current.json", {"generation": 2}, tag)
+def test_a_record_that_another_run_has_replaced_is_left_as_it_is(home):
+    replace(home / "record", b"one", "")
+    _, tag = read_with_tag(home / "record")
+    replace(home / "record", b"two", tag)
     for stale in (tag, ""):
         with pytest.raises(KeyfoldError, match="was written by another run"):
-            replace_json(home / "current.json", {"generation": 3}, stale)
-    assert read_json(home / "current.json") == {"generation": 2}
+            replace(home / "record", b"three", stale)
+    assert (home / "record").read_bytes() == b"two"
 
 
 @examples(12, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -46,7 +46,7 @@ def test_a_bit_that_flips_anywhere_is_found_and_its_file_is_named(site):
         for path in sorted(site.lakehouse.home.rglob("*"))
         if path.is_file() and path.stat().st_size and not path.name.startswith(".") and "landing" not in path.parts
     ]
-    assert {path.name for path in files} >= {"current.json", "standing.json", "checksums.json", "generation.json"}
+    assert {path.name for path in files} >= {"live.json", "clock.json", "checksums.json", "generation.json"}
     unseen = []
     for path in files:
         content = path.read_bytes()
@@ -69,12 +69,12 @@ def test_a_generation_whose_record_has_lost_any_of_its_fields_is_named(site):
 
 
 def test_a_clock_record_that_says_a_later_year_is_damaged_for_the_check_and_for_the_job(site):
-    record = site.lake.live("hourly").folder / "journal" / "standing.json"
+    record = site.lake.live("hourly").folder / "journal" / "clock.json"
     content = record.read_bytes()
     record.write_bytes(content.replace(b'"processing_time":"20', b'"processing_time":"30'))
     assert record.read_bytes() != content
     assert damaged(site) == {str(record)}
-    with pytest.raises(KeyfoldError, match=r"standing.json is damaged.*its checksum is another one"):
+    with pytest.raises(KeyfoldError, match=r"clock.json is damaged.*its checksum is another one"):
         site.run(HOURLY)
 
 
@@ -88,7 +88,7 @@ def test_a_clock_that_was_ahead_once_makes_no_later_write_look_damaged(site):
     assert damaged(site) == set()
     assert live.clock() == clock
     # An older copy of the record is one all the same.
-    record = live.folder / "journal" / "standing.json"
+    record = live.folder / "journal" / "clock.json"
     older = record.read_bytes()
     live.write_clock(clock)
     live.record_checksums()
@@ -97,7 +97,7 @@ def test_a_clock_that_was_ahead_once_makes_no_later_write_look_damaged(site):
 
 
 def test_the_clock_record_is_json_in_its_first_line(site):
-    record = site.lake.live("hourly").folder / "journal" / "standing.json"
+    record = site.lake.live("hourly").folder / "journal" / "clock.json"
     first = record.read_text(encoding="utf-8").splitlines()[0]
     assert ClockRecord.model_validate(json.loads(first)) == site.lake.live("hourly").clock()
 
@@ -105,18 +105,19 @@ def test_the_clock_record_is_json_in_its_first_line(site):
 @pytest.mark.parametrize(
     "content",
     [
-        {"feneration": "generation-0001"},
-        {"generation": "../../elsewhere"},
-        {"generation": 1},
-        {"generation": "generation-0001", "next": {"generation": "generation-0002"}},
-        {"generation": "generation-0001", "next": {"generation": "generation-0002", "decided_by": "../../x/y.json"}},
+        {"hourly": {"feneration": "generation-0001"}},
+        {"hourly": {"generation": "../../elsewhere"}},
+        {"hourly": {"generation": 1}},
+        {"hourly": {"generation": "generation-0001", "replaces": "../generation-0001"}},
+        {"../hourly": {"generation": "generation-0001"}},
+        ["hourly"],
     ],
 )
-def test_a_pointer_that_names_no_generation_is_damaged_for_the_check_and_for_the_job(site, content):
-    pointer = site.lakehouse.job("hourly") / "current.json"
-    pointer.write_text(json.dumps(content))
-    assert str(pointer) in damaged(site)
-    with pytest.raises(KeyfoldError, match=r"current\.json is damaged, while generation-0001 exists"):
+def test_a_live_record_that_names_no_generation_is_damaged_for_the_check_and_for_the_job(site, content):
+    record = site.lakehouse.home / "live.json"
+    record.write_text(json.dumps(content))
+    assert str(record) in damaged(site)
+    with pytest.raises(KeyfoldError, match=r"live\.json is damaged, while generation-0001 exists"):
         site.run(HOURLY)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import keyfold
 from keyfold import Input, JobParameters, JobTemplate
-from keyfold.keyed.generation.generations import live_generation_name
+from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, Replay
 from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.lakehouse.locks import exclusive
@@ -80,7 +80,6 @@ def test_a_refresh_makes_the_whole_chain_anew(site):
     assert live(site) == NEW
     assert days(site) == NEW_DAYS
     assert site.table("weekly") == [("ann", MONDAY, 2), ("bob", MONDAY, 2)]
-    assert list(site.lakehouse.job("hourly").glob("together-*")) == []
 
 
 def test_a_promotion_takes_its_consumers_along(site):
@@ -96,14 +95,13 @@ def test_a_promotion_takes_its_consumers_along(site):
     [
         ("generation: born", 2, False),
         ("done: after", 2, False),
-        ("together: announced", 1, False),
-        ("together: announced", 3, False),
-        ("together: decided", 1, True),
+        ("generation: before it goes live", 1, False),
+        ("generation: live", 1, True),
         ("going live: files linked", 1, True),
         ("going live: table replaced", 1, True),
         ("going live: table replaced", 3, True),
-        ("together: settled", 1, True),
-        ("together: settled", 3, True),
+        ("going live: one job", 1, True),
+        ("going live: one job", 3, True),
     ],
 )
 def test_a_cut_of_the_power_leaves_all_old_or_all_new(site, cut_power, point, count, is_new):
@@ -113,8 +111,6 @@ def test_a_cut_of_the_power_leaves_all_old_or_all_new(site, cut_power, point, co
     assert [Lake(site.lakehouse).live(job.name).ids for job in CHAIN] == [{}] * 3, "all tables are at their addresses"
     for job in CHAIN:
         assert_nothing_lost(site.lakehouse, job)
-    assert "next" not in (site.lakehouse.job("weekly") / "current.json").read_text()
-    assert list(site.lakehouse.job("hourly").glob("together-*")) == []
     refresh(site)
     assert days(site) == NEW_DAYS
 
@@ -124,11 +120,10 @@ def test_a_cut_of_the_power_leaves_all_old_or_all_new(site, cut_power, point, co
     [
         ("promote: renamed", 1),
         ("done: after", 1),
-        ("together: announced", 2),
-        ("together: decided", 1),
+        ("generation: live", 1),
         ("going live: table replaced", 1),
-        ("together: settled", 1),
-        ("together: settled", 3),
+        ("going live: one job", 1),
+        ("going live: one job", 3),
     ],
 )
 def test_a_promotion_that_was_cut_off_is_finished_by_the_same_call(site, cut_power, point, count):

@@ -137,9 +137,8 @@ def test_a_person_is_erased_all_down_the_chain_which_goes_on_as_if_there_had_bee
         ("erasure: files written", 1),
         ("erasure: committed", 1),
         ("done: after", 3),
-        ("together: announced", 2),
-        ("together: decided", 1),
-        ("together: settled", 1),
+        ("generation: live", 1),
+        ("going live: one job", 1),
     ],
 )
 def test_an_erasure_down_the_chain_that_was_cut_off_is_finished_by_the_same_call(

@@ -1,7 +1,6 @@
 """What is damaged, lost or of another shape: the tools that write say what and where, and change nothing."""
 
 import hashlib
-import json
 import shutil
 
 import polars as pl
@@ -9,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from keyfold.errors import KeyfoldError
+from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.generation.run_mode import Replay
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse, create_table
@@ -73,10 +73,9 @@ class Refused:
 
     def _state(self):
         lakehouse = self._lakehouse
-        pointer = lakehouse.job("windows") / "current.json"
         return (
-            pointer.read_text(),
-            files_below(pointer.parent / json.loads(pointer.read_text())["generation"]),
+            (lakehouse.home / "live.json").read_text(),
+            files_below(lakehouse.job("windows") / (live_generation_name(lakehouse, "windows") or "")),
             files_below(lakehouse.home / "tables"),
             files_below(lakehouse.events("clicks")),
             files_below(lakehouse.job("windows") / "branches"),

@@ -23,7 +23,7 @@ __all__ = ["spark"]
 
 BY = Author("ops", "a test")
 MOVED = windows(key_groups=9)
-DECIDED = {"generation: live", "going live: files linked", "going live: table replaced", "together: settled"}
+DECIDED = {"generation: live", "going live: files linked", "going live: table replaced", "going live: one job"}
 """Points after the decision that a generation is live. The next run finishes its tables."""
 
 

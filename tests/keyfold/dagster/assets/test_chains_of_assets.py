@@ -6,7 +6,7 @@ from keyfold import JobParameters, JobTemplate
 from keyfold.dagster.assets import keyed_asset
 from keyfold.dagster.assets.keyed_asset import JobAssets, keyed_assets
 from keyfold.dagster.assets.metadata import table_key
-from keyfold.keyed.generation.generations import live_generation_name
+from keyfold.keyed.generation.live_record import live_generation_name
 from tests.keyfold.keyed.test_jobs_on_jobs import DAILY, HOURLY, Site
 
 TEMPLATES = {
