@@ -7,7 +7,6 @@ that has read a replaced event refuses to run.
 
 import json
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 import polars as pl
@@ -17,13 +16,13 @@ from keyfold.errors import InvalidData, NotFound
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import RunOptions, RunSummary
-from keyfold.lakehouse import Lakehouse, exclusive, is_table
+from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.reading import scan_table
 from keyfold.lakehouse.row_erasure import differing_rows, replace_rows
 from keyfold.privacy import masked
 from keyfold.runners import Runners
 from keyfold.runs.chains import published_runs, refresh_together
-from keyfold.runs.erasing import check_can_be_replayed, check_is_ingested, readers_of
+from keyfold.runs.changing_events import check_can_be_replayed, check_is_ingested, locked, readers_of
 from keyfold.runs.jobs import JobRun
 from keyfold.state.changing.audit import Author, record_edit
 from keyfold.state.making.sources import fitted, open_source, reading
@@ -92,13 +91,9 @@ def correct(
         readers_of(lakehouse, stream, jobs),
     )
     tables, summaries, runs = dict[str, tuple[int, int]](), list[RunSummary](), list[JobRun]()
-    with ExitStack() as locks:
-        locks.enter_context(exclusive(lakehouse.ingest(stream.name), f"ingest of {stream.name}"))
-        for job in jobs:
-            locks.enter_context(exclusive(lakehouse.job(job.name), f"job {job.name}"))
-        check_is_ingested(lakehouse, stream.name)
-        for job in jobs:
-            check_can_be_replayed(lakehouse, job)
+    with locked(lakehouse, stream, jobs):
+        check_is_ingested(lakehouse, stream)
+        check_can_be_replayed(lakehouse, jobs)
         there = differing_rows(table, events, stream.event_id)
         _check_ids(stream, source, events, there)
         changed = there.filter("differs").select(stream.event_id)

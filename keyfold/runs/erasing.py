@@ -9,22 +9,18 @@ The same call completes an interrupted erasure: it refreshes the jobs also if no
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass
 
-from keyfold.errors import InvalidData, KeyfoldError
-from keyfold.ingestion.ingest_settings import REBUILD
-from keyfold.ingestion.inspection import is_unfinished
-from keyfold.keyed.generation.generations import Generation, live_generation
+from keyfold.errors import InvalidData
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.job_chains import downstream_of, in_order
-from keyfold.keyed.plans.inputs import input_tables
 from keyfold.keyed.runner import RunOptions, RunSummary
-from keyfold.lakehouse import Lakehouse, exclusive, read_json
+from keyfold.lakehouse import Lakehouse, read_json
 from keyfold.lakehouse.row_erasure import forget
 from keyfold.privacy import MASK
 from keyfold.runners import Runners
 from keyfold.runs.chains import published_runs, refresh_together
+from keyfold.runs.changing_events import check_can_be_replayed, check_is_ingested, live_one, locked, readers_of
 from keyfold.runs.jobs import JobRun
 from keyfold.state.changing.audit import Author, digest, mask_keys, record_edit, texts_that_hold
 from keyfold.state.changing.promoting import remove_other_generations
@@ -103,15 +99,10 @@ def erase(
     values = _values(stream, erasure.values)
     jobs = readers_of(lakehouse, stream, jobs)
     deleted, summaries, runs = 0, list[RunSummary](), list[JobRun]()
-    with ExitStack() as locks:
-        if not dry_run:
-            # Lock all of them: a run in between could read erased rows, or write them again.
-            locks.enter_context(exclusive(lakehouse.ingest(stream.name), f"ingest of {stream.name}"))
-            for job in jobs:
-                locks.enter_context(exclusive(lakehouse.job(job.name), f"job {job.name}"))
-        check_is_ingested(lakehouse, stream.name)
-        for job in jobs:
-            check_can_be_replayed(lakehouse, job)
+    # Lock all of them: a run in between could read erased rows, or write them again.
+    with nullcontext() if dry_run else locked(lakehouse, stream, jobs):
+        check_is_ingested(lakehouse, stream)
+        check_can_be_replayed(lakehouse, jobs)
         # Before `erase_in_ingest`, which may remove these lines.
         unsearchable_lines = unsearchable(lakehouse, stream, values)
         others = [job for job, reads in _reads_stream(lakehouse, stream).items() if not reads]
@@ -147,45 +138,10 @@ def erase(
     )
 
 
-def readers_of(lakehouse: Lakehouse, stream: Stream, jobs: Sequence[KeyedJob]) -> list[KeyedJob]:
-    """Return the jobs with a live generation that read a stream, directly or through others, each after those it reads."""
-    live = [job for job in jobs if live_generation(lakehouse, job.name) is not None]
-    direct = {job.name for job in live if f"events.{stream.name}" in input_tables(lakehouse, job)}
-    names = direct | downstream_of(direct, live)
-    return in_order([job for job in live if job.name in names])
-
-
-def check_is_ingested(lakehouse: Lakehouse, stream: str) -> None:
-    """Check that no ingest of a stream was cut off.
-
-    Raises:
-        KeyfoldError: it was.
-    """
-    if is_unfinished(lakehouse, stream) or (lakehouse.ingest(stream) / REBUILD).exists():
-        raise KeyfoldError(
-            f"the last ingest of {stream} was cut off; run it once first: `{lakehouse.command('ingest', stream)}`"
-        )
-
-
-def check_can_be_replayed(lakehouse: Lakehouse, job: KeyedJob) -> None:
-    """Check that a refresh of a job loses nothing that is not in its inputs.
-
-    Raises:
-        KeyfoldError: it was seeded with state from elsewhere.
-    """
-    origin = _live(lakehouse, job).origin
-    if origin is not None and (origin.how == "bootstrap" or origin.events_skipped):
-        raise KeyfoldError(
-            f"job {job.name} began with state from {origin.what}, which a refresh does not have. Take the rows out of that "
-            f"source, give the seed up with `{lakehouse.command('run', job.name, '--full-refresh')}`, repeat this command, and "
-            f"then seed the job again with `keyfold state bootstrap`"
-        )
-
-
 def _forget_before(lakehouse: Lakehouse, job: KeyedJob) -> int:
     """Remove all that a job had before its refresh: older generations and branches, and files of its tables' older versions."""
     remove_other_generations(lakehouse, job.name, branches=True)
-    generation = _live(lakehouse, job)
+    generation = live_one(lakehouse, job)
     deleted = sum(forget(generation.table(table.name)) for table in job.tables)
     generation.record_checksums()
     return deleted
@@ -207,12 +163,6 @@ def _described(stream: Stream, values: Mapping[str, Sequence[str]]) -> str:
     return json.dumps(
         {name: MASK if name in stream.private else digest(json.dumps(sorted(texts))) for name, texts in values.items()}
     )
-
-
-def _live(lakehouse: Lakehouse, job: KeyedJob) -> Generation:
-    live = live_generation(lakehouse, job.name)
-    assert live is not None  # noqa: S101 - `readers_of` gives jobs with a live generation
-    return live
 
 
 def _reads_stream(lakehouse: Lakehouse, stream: Stream) -> dict[str, bool]:

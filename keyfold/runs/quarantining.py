@@ -8,7 +8,6 @@ The same call completes one that was cut off: until then, a job that has read th
 
 import json
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
 from hashlib import sha256
@@ -28,14 +27,14 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.job_chains import downstream_of
 from keyfold.keyed.plans.inputs import has_read
 from keyfold.keyed.runner import RunOptions, RunSummary
-from keyfold.lakehouse import Lakehouse, exclusive, is_table
+from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.reading import scan_table
 from keyfold.lakehouse.row_erasure import add_rows, erase_rows, files_with
 from keyfold.privacy import masked
 from keyfold.runners import Runners
 from keyfold.runs.chains import published_runs, refresh_together
-from keyfold.runs.erasing import check_can_be_replayed, check_is_ingested, readers_of
+from keyfold.runs.changing_events import check_can_be_replayed, check_is_ingested, locked, readers_of
 from keyfold.runs.jobs import JobRun
 from keyfold.state.changing.audit import Author, record_edit
 from keyfold.state.rows.keys import wanted_keys
@@ -90,18 +89,14 @@ def quarantine(
     """
     which, table = _which(lakehouse, stream, ids), lakehouse.events(stream.name)
     readers, summaries, runs = readers_of(lakehouse, stream, jobs), list[RunSummary](), list[JobRun]()
-    with ExitStack() as locks:
-        locks.enter_context(exclusive(lakehouse.ingest(stream.name), f"ingest of {stream.name}"))
-        for job in readers:
-            locks.enter_context(exclusive(lakehouse.job(job.name), f"job {job.name}"))
-        check_is_ingested(lakehouse, stream.name)
+    with locked(lakehouse, stream, readers):
+        check_is_ingested(lakehouse, stream)
         events = scan_table(table).filter(which).collect()
         behind = _that_have_read(lakehouse, stream, readers, files_with(table, which))
         # Without an event, an earlier call has moved it, and was cut off before its jobs were computed again.
         if not events.height and not behind:
             raise NotFound(f"no event in events.{stream.name} has the id {', '.join(ids)}; nothing was changed")
-        for job in behind:
-            check_can_be_replayed(lakehouse, job)
+        check_can_be_replayed(lakehouse, behind)
         if not dry_run:
             if events.height:
                 # First of all: a batch that is planned reads the files that are there now, whatever becomes of them.

@@ -11,10 +11,10 @@ from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.runner import run_continuously
 from keyfold.lakehouse import fail_points
 from keyfold.runs import ingest_continuously
-from tests.keyfold.ingestion.test_continuous import SPARK as SPARK_OF_INGEST
 from tests.keyfold.ingestion.test_run import EVENTS, event, land
 from tests.keyfold.keyed.toy_jobs import clicks, windows
 from tests.keyfold.keyed.without_spark import SPARK
+from tests.keyfold.runs.test_continuous_ingest import SPARK as SPARK_OF_INGEST
 
 MOMENTS = ["plan: before", "plan: after", "work: before", "work: after", "done: after", "commit: before"]
 

@@ -4,18 +4,22 @@ A tool is a Pydantic model. `keyfold.cli.state_tools` builds a command from it: 
 arguments and options.
 """
 
+import getpass
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
+from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.runner import RunOptions
 from keyfold.lakehouse import Lakehouse
-from keyfold.project import project_jobs
+from keyfold.project import project_jobs, project_streams
 from keyfold.runners import Runners
+from keyfold.runs.jobs import JobRun, run_summary, run_text
+from keyfold.state.changing.audit import Author
 from keyfold.times import parse_time
 
 
@@ -107,6 +111,52 @@ class StateTool(BaseModel):
         Raises:
             KeyfoldError: the tool failed; the message says what is unchanged.
         """
+
+
+class RecordedTool(StateTool):
+    """Base of tools whose work has an entry in the audit record."""
+
+    why: Annotated[str, Option("--why")] = Field(description="The reason, for the audit record.")
+    who: Annotated[str, Option("--who")] = Field(
+        default_factory=getpass.getuser,
+        description="Who makes the change, for the audit record [default: the current user].",
+    )
+
+    @model_validator(mode="after")
+    def _has_author(self) -> Self:
+        _ = self.author  # raises for a wrong value
+        return self
+
+    @property
+    def author(self) -> Author:
+        """Who makes the change, and why."""
+        return Author(self.who, self.why)
+
+
+class StreamTool(RecordedTool):
+    """Base of tools that change events of a stream, and compute the jobs again that read it."""
+
+    subject = "stream"
+
+    stream: str = Field(description=f"One of: {', '.join(project_streams())}.")
+
+    @classmethod
+    def subjects(cls) -> Mapping[str, object]:
+        """Return the project's streams by name."""
+        return project_streams()
+
+    def job_names(self, lakehouse: Lakehouse) -> list[str]:
+        """Return the jobs that have a live generation."""
+        return [name for name in project_jobs() if live_generation_name(lakehouse, name) is not None]
+
+    def outcome(
+        self, summary: dict[str, Any], lines: Iterable[str], jobs: Sequence[str], runs: Sequence[JobRun], end: str
+    ) -> Outcome:
+        """Make the outcome: what the tool itself found, the jobs that are computed again, and their runs."""
+        computed = f"{'computed again' if runs else 'to be computed again'}: {', '.join(jobs)}"
+        text = [*lines, *([computed] if jobs else []), *([end] if end else []), *map(run_text, runs)]
+        refreshed = [run_summary(one) for one in runs]
+        return Outcome({"stream": self.stream, **summary, "jobs": jobs, "refreshed": refreshed}, "\n".join(text))
 
 
 class JobTool(StateTool):

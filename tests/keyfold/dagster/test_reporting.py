@@ -18,11 +18,11 @@ from keyfold.lakehouse import exclusive
 from keyfold.runs import reporting
 from keyfold.runs.reporting import reported, written_by_job
 from spark_jobs.streams import METRICS
-from tests.keyfold.ingestion.test_continuous import SPARK, going_on, landing
 from tests.keyfold.ingestion.test_run import event
 from tests.keyfold.ingestion.test_run import land as land_file
 from tests.keyfold.keyed.toy_jobs import windows
 from tests.keyfold.keyed.without_spark import SPARK as RUNNER
+from tests.keyfold.runs.test_continuous_ingest import SPARK, going_on, landing
 from tests.waiting import wait_until
 
 __all__ = ["landing"]

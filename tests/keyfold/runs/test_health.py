@@ -14,9 +14,9 @@ from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.runs import health, metrics_server
 from keyfold.runs.health import Samples, samples_of_ingest, samples_of_job, served
-from tests.keyfold.ingestion.test_continuous import accepted, going_on
 from tests.keyfold.ingestion.test_run import EVENTS, event, land
 from tests.keyfold.keyed.without_spark import SPARK
+from tests.keyfold.runs.test_continuous_ingest import accepted, going_on
 from tests.keyfold.state.job_histories import History, put
 from tests.waiting import wait_until
 

@@ -16,9 +16,9 @@ from keyfold.maintenance import maintain
 from keyfold.maintenance.recording import record_ingest, record_job
 from keyfold.runs import table_maintenance
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_ingest, tables_of_job
-from tests.keyfold.ingestion.test_continuous import SPARK as SPARK_OF_INGEST
 from tests.keyfold.ingestion.test_run import EVENTS, event, land
 from tests.keyfold.keyed.without_spark import SPARK
+from tests.keyfold.runs.test_continuous_ingest import SPARK as SPARK_OF_INGEST
 from tests.keyfold.state.job_histories import History, put
 from tests.lake import Lake
 

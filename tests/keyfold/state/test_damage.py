@@ -190,7 +190,10 @@ def test_state_that_is_damaged_is_named_and_nothing_is_rewritten(spark, ran, wri
 @pytest.mark.parametrize(
     ("lose", "why"),
     [
-        (lambda generation: (generation.folder / "generation.json").unlink(), "names generation-0001, which is gone"),
+        (
+            lambda generation: (generation.folder / "generation.json").unlink(),
+            "names generation-0001 of job windows, which is gone",
+        ),
         (lambda generation: (generation.folder / "generation.json").write_text("{"), "generation.json is damaged"),
         (lambda generation: shutil.rmtree(generation.table("windows")), "its table windows is gone from"),
         (

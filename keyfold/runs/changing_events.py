@@ -1,0 +1,70 @@
+"""Change the events of a stream: lock it with the jobs that read it, and check that these can be computed again."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from keyfold.errors import KeyfoldError
+from keyfold.ingestion.ingest_settings import REBUILD
+from keyfold.ingestion.inspection import is_unfinished
+from keyfold.keyed.generation.generations import Generation, live_generation
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.job_chains import downstream_of, in_order
+from keyfold.keyed.plans.inputs import input_tables
+from keyfold.lakehouse import Lakehouse, exclusive
+from keyfold.stream import Stream
+
+
+def readers_of(lakehouse: Lakehouse, stream: Stream, jobs: Sequence[KeyedJob]) -> list[KeyedJob]:
+    """Return the jobs with a live generation that read a stream, directly or through others, each after those it reads."""
+    live = [job for job in jobs if live_generation(lakehouse, job.name) is not None]
+    direct = {job.name for job in live if f"events.{stream.name}" in input_tables(lakehouse, job)}
+    names = direct | downstream_of(direct, live)
+    return in_order([job for job in live if job.name in names])
+
+
+@contextmanager
+def locked(lakehouse: Lakehouse, stream: Stream, jobs: Iterable[KeyedJob]) -> Iterator[None]:
+    """Hold the locks of a stream's ingest and of jobs.
+
+    Raises:
+        KeyfoldError: a run holds one of them.
+    """
+    with ExitStack() as locks:
+        locks.enter_context(exclusive(lakehouse.ingest(stream.name), f"ingest of {stream.name}"))
+        for job in jobs:
+            locks.enter_context(exclusive(lakehouse.job(job.name), f"job {job.name}"))
+        yield
+
+
+def check_is_ingested(lakehouse: Lakehouse, stream: Stream) -> None:
+    """Check that no ingest of a stream was cut off.
+
+    Raises:
+        KeyfoldError: it was.
+    """
+    if is_unfinished(lakehouse, stream.name) or (lakehouse.ingest(stream.name) / REBUILD).exists():
+        again = lakehouse.command("ingest", stream.name)
+        raise KeyfoldError(f"the last ingest of {stream.name} was cut off; run it once first: `{again}`")
+
+
+def check_can_be_replayed(lakehouse: Lakehouse, jobs: Iterable[KeyedJob]) -> None:
+    """Check that a refresh of jobs loses nothing that is not in their inputs.
+
+    Raises:
+        KeyfoldError: one was seeded with state from elsewhere.
+    """
+    for job in jobs:
+        origin = live_one(lakehouse, job).origin
+        if origin is not None and (origin.how == "bootstrap" or origin.events_skipped):
+            raise KeyfoldError(
+                f"job {job.name} began with state from {origin.what}, which a refresh does not have. Take the rows out of that "
+                f"source, give the seed up with `{lakehouse.command('run', job.name, '--full-refresh')}`, repeat this command, "
+                "and then seed the job again with `keyfold state bootstrap`"
+            )
+
+
+def live_one(lakehouse: Lakehouse, job: KeyedJob) -> Generation:
+    """Return the live generation of a job that has one."""
+    live = live_generation(lakehouse, job.name)
+    assert live is not None  # noqa: S101 - `readers_of` gives jobs with a live generation
+    return live
