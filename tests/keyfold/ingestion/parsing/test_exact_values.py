@@ -106,17 +106,7 @@ def test_parquet_lists_are_read_however_they_are_stored(tmp_path, kind):
     assert read_parquet(tmp_path / "a.parquet", "texts", values) == [["a", None], None]
 
 
-@pytest.mark.parametrize(
-    ("column", "values", "reason"),
-    [
-        ("text", pa.array([date(2020, 1, 1)]), "text is not text: 2020-01-01"),
-        ("text", pa.array([Decimal(7)], pa.decimal256(60, 0)), "text is not text: 7"),
-        ("at", pa.array([Decimal(7)], pa.decimal256(60, 0)), "at is not an ISO 8601 time: 7"),
-        ("texts", pa.array([[Decimal(7)]], pa.list_(pa.decimal256(60, 0))), "texts is not a text or a list of texts: "),
-        ("id", pa.array([Decimal("1.5")]), "id is not an integer of 64 bits: 1.5"),
-        ("id", pa.array([2**64 - 1], pa.uint64()), "id is not an integer of 64 bits: 18446744073709551615"),
-    ],
-)
-def test_parquet_values_of_other_types_are_quarantined_with_what_they_are(tmp_path, column, values, reason):
-    (found,) = read_parquet(tmp_path / "a.parquet", column, values)
-    assert found.startswith(reason)
+def test_a_list_of_parquet_that_is_not_of_text_is_quarantined(tmp_path):
+    values = pa.array([[Decimal(7)]], pa.list_(pa.decimal256(60, 0)))
+    (found,) = read_parquet(tmp_path / "a.parquet", "texts", values)
+    assert found.startswith("texts is not a text or a list of texts: ")

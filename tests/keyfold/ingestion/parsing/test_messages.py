@@ -1,21 +1,15 @@
-"""Messages are parsed by the rules of a file's lines: the file's own parser is the oracle."""
+"""Faults of messages, and what comes beside their values. That they are read as lines are: `test_neighbours.py`."""
 
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from hypothesis import given
-from hypothesis import strategies as st
 
 from keyfold.ingestion.parsing import parse_messages
 from keyfold.stream import INGESTED_AT, Source, Stream
-from tests.examples import examples
-from tests.keyfold.ingestion.parsing.reading import as_rows, file_rows
 from tests.schemas import schema_of
 
 ARRIVED = datetime(2026, 1, 2, tzinfo=UTC)
@@ -27,26 +21,6 @@ STREAM = Stream(
     max_line_bytes=200,
 )
 GOOD = {"user": "ann", "seq": 1, "at": "2026-01-01T00:00:00Z"}
-LINE = st.one_of(
-    st.builds(lambda change: json.dumps(GOOD | change), st.dictionaries(
-        st.sampled_from(["user", "seq", "at", "other"]),
-        st.one_of(st.none(), st.integers(-(2**33), 2**33), st.text(max_size=3), st.booleans(), st.just({"a": [1]})),
-        max_size=2,
-    )),
-    st.sampled_from(["rubbish", "{", "[]", "null", '{"user": "ann"', '{"user":"ann"} {"user":"ann"}', "{}", "1e5"]),
-).filter(lambda line: "\0" not in line)  # fmt: skip
-
-
-@examples(150)
-@given(st.lists(LINE, min_size=1, max_size=40))
-def test_messages_give_what_the_lines_of_a_file_give(lines):
-    numbers = np.arange(1, len(lines) + 1)
-    found = as_rows(STREAM, parse_messages(STREAM, [line.encode() for line in lines], numbers, ARRIVED))
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "lines.ndjson"
-        file.write_text("".join(f"{line}\n" for line in lines))
-        expected = file_rows(STREAM, file, ARRIVED)
-    assert sorted(found, key=lambda row: row["line"]) == sorted(expected, key=lambda row: row["line"])
 
 
 def reasons(values, **more) -> dict[int, str]:

@@ -144,42 +144,40 @@ def csv_rows(header: str, lines: list[str], end: str, size: int) -> list[dict]:
 def rows_of(parts, stream: Stream = STREAM) -> list[dict]:
     parts = [part for rows in parts for part in exploded(stream, rows)]
     found = [row for rows in parts for row in as_rows(stream, validate_rows(stream, rows, ARRIVED))]
-    return sorted(
-        ({name: repr(value) if name != "line" else value for name, value in row.items()} for row in found), key=line_of
-    )
+    return sorted(map(shown, found), key=line_of)
+
+
+def shown(row: dict) -> dict:
+    return {name: repr(value) if name != "line" else value for name, value in row.items()}
 
 
 def line_of(row: dict) -> tuple:
     return row["line"], str(row.get("place")), row["reason"]
 
 
-@examples(200)
-@given(st.lists(JSON_LINE, min_size=1, max_size=10), st.integers(1, 200))
-def test_a_json_line_is_read_alike_among_others_alone_in_small_chunks_and_as_a_message(lines, size):
-    together = json_rows(lines, 1 << 20)
-    alone = [row | {"line": at} for at, line in enumerate(lines, 1) for row in json_rows([line], 1 << 20)]
-    assert together == alone
-    assert together == json_rows(lines, size)
-    messages = [line for line in lines if line.strip()]
-    numbers = np.array([at for at, line in enumerate(lines, 1) if line.strip()], dtype=np.int64)
-    found = as_rows(STREAM, parse_messages(STREAM, [line.encode() for line in messages], numbers, ARRIVED))
-    reasons = [(row["line"], repr(row["reason"])) for row in sorted(found, key=line_of)]
-    assert reasons == [(row["line"], row["reason"]) for row in together]
+def message_rows(lines: list[str], stream: Stream) -> list[dict]:
+    """The rows of messages that have these lines, numbered as the lines are."""
+    numbers = np.arange(1, len(lines) + 1)
+    found = as_rows(stream, parse_messages(stream, [line.encode() for line in lines], numbers, ARRIVED))
+    return sorted(map(shown, found), key=line_of)
 
 
-@examples(400)
-@given(st.lists(NESTED_LINE, min_size=1, max_size=8), st.integers(1, 200))
-def test_a_nested_line_and_each_of_its_elements_is_read_alike_among_others_alone_and_as_a_message(lines, size):
-    together = json_rows(lines, 1 << 20, NESTED)
-    alone = [row | {"line": at} for at, line in enumerate(lines, 1) for row in json_rows([line], 1 << 20, NESTED)]
+@examples(600)
+@given(
+    st.one_of(
+        st.tuples(st.just(STREAM), st.lists(JSON_LINE, min_size=1, max_size=10)),
+        st.tuples(st.just(NESTED), st.lists(NESTED_LINE, min_size=1, max_size=8)),
+    ),
+    st.integers(1, 200),
+)
+def test_a_json_line_is_read_alike_among_others_alone_in_small_chunks_and_as_a_message(given, size):
+    stream, lines = given
+    together = json_rows(lines, 1 << 20, stream)
+    alone = [row | {"line": at} for at, line in enumerate(lines, 1) for row in json_rows([line], 1 << 20, stream)]
     assert together == alone
-    assert together == json_rows(lines, size, NESTED)
-    messages = [(at, line.encode()) for at, line in enumerate(lines, 1) if line.strip()]
-    numbers = np.array([at for at, _ in messages], dtype=np.int64)
-    found = as_rows(NESTED, parse_messages(NESTED, [line for _, line in messages], numbers, ARRIVED))
-    assert sorted((row["line"], repr(row["reason"])) for row in found) == sorted(
-        (row["line"], row["reason"]) for row in together
-    )
+    assert together == json_rows(lines, size, stream)
+    there = [line for line in lines if line.strip()]
+    assert message_rows(there, stream) == json_rows(there, 1 << 20, stream)
 
 
 @examples(200)
