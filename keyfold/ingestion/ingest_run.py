@@ -1,22 +1,28 @@
 """An ingest run of one stream: check, plan, work on the planned batches, and commit them."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from deltalake import DeltaTable
-
+from keyfold.errors import KeyfoldError
 from keyfold.ingestion.admission import Admission, select_files
 from keyfold.ingestion.arrays import DamagedArrayError
 from keyfold.ingestion.batch import Share, work
 from keyfold.ingestion.ingest_records import IngestCounts, IngestDone, IngestPlan, IngestSummary
 from keyfold.ingestion.ingest_settings import Birth, fit_events, open_ingest
-from keyfold.ingestion.inspection import ingest_journal, ingest_totals, uncommitted
+from keyfold.ingestion.inspection import ingest_journal, uncommitted
 from keyfold.ingestion.kafka.offsets import TopicShare, gone_error
 from keyfold.ingestion.kafka.topic import KafkaTopic, topic_id
 from keyfold.ingestion.known import KnownFiles
 from keyfold.ingestion.listing import Landing, source_name
-from keyfold.ingestion.planning import cut_files, ids_since, new_offsets, oldest_accepted, plan_batches
+from keyfold.ingestion.planning import (
+    MAX_BYTES_PER_BATCH,
+    cut_files,
+    ids_since,
+    new_offsets,
+    oldest_accepted,
+    plan_batches,
+)
 from keyfold.ingestion.segments import Segment, missing_segments, rebuild_segments, sweep_segments
 from keyfold.ingestion.split import TopicAccess
 from keyfold.journal.agreement import check_tables
@@ -30,16 +36,69 @@ from keyfold.stream import Stream
 from keyfold.times import to_iso
 
 
-class IngestRun:
-    """An ingest run of one stream.
+def ingest_under_lock(
+    runners: Runners,
+    lakehouse: Lakehouse,
+    stream: Stream,
+    landing: Landing,
+    *,
+    settle: timedelta,
+    reread_changed: bool = False,
+    on_batch: Callable[[Progress], None] | None = None,
+    max_bytes_per_batch: int = MAX_BYTES_PER_BATCH,
+    checksums_every: timedelta = timedelta(0),
+    any_age: bool = False,
+) -> IngestSummary:
+    """Do what `ingest` does. The caller holds the lock of the stream's ingest.
 
     Args:
-        runners: choose where the work is done.
-        lakehouse: the lakehouse of the tables.
-        stream: the stream.
-        landing: the landing folder or topic.
-        on_batch: called after each batch is committed.
+        runners, lakehouse, stream, landing, settle, reread_changed, on_batch, max_bytes_per_batch: as for `ingest`.
+        checksums_every: how often checksums are recorded.
+        any_age: accept events of any age, ignoring the stream's `max_age`.
     """
+    began = time.monotonic()
+    try:
+        run = _Run(runners, lakehouse, stream, landing, on_batch or (lambda _: None))
+        # Plans of a killed run first: otherwise their files would be found new and planned twice.
+        run.work(run.begin())
+        admission = Admission()
+        if isinstance(landing, KafkaTopic):
+            source, parts = landing.source, new_offsets(run.journal, landing, max_bytes_per_batch, run.birth.remedy)
+        else:
+            source = source_name(lakehouse, landing)
+            admission = select_files(
+                landing,
+                run.known.of(source),
+                settle=settle,
+                done_marker=stream.done_marker,
+                reread_changed=reread_changed,
+            )
+            run.known.note(source, admission.touched)
+            parts = cut_files(admission.files, max_bytes_per_batch)
+        last = run.journal.last_done()
+        oldest = None if any_age else oldest_accepted(stream, run.birth.tables["events"], last)
+        run.work(plan_batches(run.journal, source, parts, oldest))
+        done = run.tidy_up(checksums_every)
+    except OSError as error:
+        raise KeyfoldError(
+            f"ingest of {stream.name} was interrupted: {error}; correct that and run it again: it continues where it stopped"
+        ) from error
+    return IngestSummary(
+        stream=stream.name,
+        source=str(landing.source if isinstance(landing, KafkaTopic) else landing),
+        **vars(run.counts),
+        waiting=admission.waiting + run.deferred,
+        changed=dict(admission.changed),
+        reread=reread_changed,
+        totals=done.totals if done else IngestCounts(),
+        batches=run.batches,
+        seconds=time.monotonic() - began,
+        warnings=tuple(run.warnings),
+    )
+
+
+class _Run:
+    """A run, and what it has done so far."""
 
     def __init__(
         self,
@@ -47,54 +106,32 @@ class IngestRun:
         lakehouse: Lakehouse,
         stream: Stream,
         landing: Landing,
-        on_batch: Callable[[Progress], None] | None,
+        on_batch: Callable[[Progress], None],
     ) -> None:
-        self._runners, self._lakehouse, self._on_batch = runners, lakehouse, on_batch
-        self._stream, self._landing, self._birth = stream, landing, open_ingest(lakehouse, stream)
-        self._journal = ingest_journal(lakehouse, stream.name)
-        self._known = KnownFiles(self._birth.folder, self._journal, self._birth.where, self._birth.remedy)
+        self._runners, self._lakehouse, self._stream, self._landing = runners, lakehouse, stream, landing
+        self._on_batch = on_batch
+        self.birth, self.journal = open_ingest(lakehouse, stream), ingest_journal(lakehouse, stream.name)
+        self.known = KnownFiles(self.birth.folder, self.journal, self.birth.where, self.birth.remedy)
         self._last: IngestDone | None = None
         self._segments: tuple[Segment, ...] = ()
         self._since: datetime | None = None
-        self._admission, self._counts = Admission(), IngestCounts()
-        self._batches = self._deferred = 0
-        self._warnings: list[str] = []
+        self.counts, self.batches, self.deferred, self.warnings = IngestCounts(), 0, 0, list[str]()
 
     def begin(self) -> list[IngestPlan]:
         """Check that journal, tables and stream agree, finish the commits of a killed run, and return its unfinished plans."""
-        birth = self._birth
-        opened = check_tables(self._journal, birth.tables, birth.ids, birth.identity, birth.where, birth.remedy)
+        birth = self.birth
+        opened = check_tables(self.journal, birth.tables, birth.ids, birth.identity, birth.where, birth.remedy)
         fit_events(self._stream, birth, opened["events"])
-        self._finish_last(opened)
-        return self._journal.pending()
-
-    def plan(
-        self, *, settle: timedelta, reread_changed: bool, max_bytes_per_batch: int, any_age: bool
-    ) -> list[IngestPlan]:
-        """Plan batches of what is new in the landing; see `ingest`."""
-        if isinstance(self._landing, KafkaTopic):
-            source = self._landing.source
-            parts = new_offsets(self._journal, self._landing, max_bytes_per_batch, self._birth.remedy)
-        else:
-            source = source_name(self._lakehouse, self._landing)
-            self._admission = select_files(
-                self._landing,
-                self._known.of(source),
-                settle=settle,
-                done_marker=self._stream.done_marker,
-                reread_changed=reread_changed,
-            )
-            self._known.note(source, self._admission.touched)
-            parts = cut_files(self._admission.files, max_bytes_per_batch)
-        last = self._journal.last_done()
-        oldest = None if any_age else oldest_accepted(self._stream, self._birth.tables["events"], last)
-        return plan_batches(self._journal, source, parts, oldest)
+        done = self.journal.last_done()
+        if done is not None and uncommitted(birth, done, opened):
+            self._commit(done)
+        return self.journal.pending()
 
     def work(self, plans: Sequence[IngestPlan]) -> None:
         """Work on planned batches, one after the other."""
         if not plans:
             return
-        self._last, self._since = self._journal.last_done(), ids_since(self._stream, plans[0].oldest)
+        self._last, self._since = self.journal.last_done(), ids_since(self._stream, plans[0].oldest)
         self._segments = self._live_segments()
         # Files of failed attempts, which no record names, are not part of the index.
         self._sweep()
@@ -102,33 +139,18 @@ class IngestRun:
         for number, plan in enumerate(plans, 1):
             self._work(plan)
             done_bytes += plan.size
-            if self._on_batch is not None:
-                seconds = seconds_left(done_bytes, total, time.monotonic() - began)
-                self._on_batch(Progress(number, len(plans), done_bytes, total, "bytes", seconds))
+            seconds = seconds_left(done_bytes, total, time.monotonic() - began)
+            self._on_batch(Progress(number, len(plans), done_bytes, total, "bytes", seconds))
 
-    def tidy_up(self, checksums_every: timedelta) -> None:
-        """Save the known files, compact the journal, and record checksums."""
+    def tidy_up(self, checksums_every: timedelta) -> IngestDone | None:
+        """Save the known files, compact the journal, and record checksums; return the newest commit record."""
         # In this order: compaction deletes records of files, which must be in the table of known files by then.
-        self._known.keep()
-        self._journal.compact()
-        done = self._journal.last_done()
+        self.known.keep()
+        self.journal.compact()
+        done = self.journal.last_done()
         batch = done.batch if done else -1
-        record_checksums(self._journal.folder, self._birth.checksummed, batch, every=checksums_every)
-
-    def summary(self, reread: bool, seconds: float) -> IngestSummary:
-        """Summarize the run."""
-        return IngestSummary(
-            stream=self._stream.name,
-            source=str(self._landing.source if isinstance(self._landing, KafkaTopic) else self._landing),
-            **vars(self._counts),
-            waiting=self._admission.waiting + self._deferred,
-            changed=dict(self._admission.changed),
-            reread=reread,
-            totals=ingest_totals(self._lakehouse, self._stream),
-            batches=self._batches,
-            seconds=seconds,
-            warnings=tuple(self._warnings),
-        )
+        record_checksums(self.journal.folder, self.birth.checksummed, batch, every=checksums_every)
+        return done
 
     def _work(self, plan: IngestPlan) -> None:
         # This order makes ingest exactly once: first rows are written, then a commit record names them, then tables commit.
@@ -137,31 +159,31 @@ class IngestRun:
             done = self._read(plan, access)
         except DamagedArrayError as error:
             # Nothing of the batch is committed yet, so it can be repeated with a rebuilt index.
-            self._segments = self._rebuilt_index(_damaged(self._birth, str(error)))
+            self._segments = self._rebuilt_index(_damaged(self.birth, str(error)))
             done = self._read(plan, access)
         # Check again after reading: messages of a topic that was replaced meanwhile must not be committed.
         if plan.topic and access and not access.is_gone and self._access(plan.topic).is_gone:
-            raise gone_error(plan.topic.name, self._birth.remedy)
+            raise gone_error(plan.topic.name, self.birth.remedy)
         # From the record on, an interrupted run is finished from it.
-        self._journal.write_done(done)
+        self.journal.write_done(done)
         self._commit(done)
 
     def _read(self, plan: IngestPlan, access: TopicAccess | None) -> IngestDone:
-        share = Share(self._stream, self._birth, plan, self._last, self._segments, access)
+        share = Share(self._stream, self.birth, plan, self._last, self._segments, access)
         return work(self._runners, self._lakehouse, share)
 
     def _commit(self, done: IngestDone) -> None:
         """Commit the files of a commit record to the tables. Idempotent."""
-        birth = self._birth
+        birth = self.birth
         reached("commit: before")
         for number, (name, files) in enumerate(done.tables.items()):
             if number:
                 reached("commit: one table")
             append_files(birth.tables[name], files, f"{birth.identity}/{name}", done.batch)
         reached("commit: after")
-        self._counts += done.counts
-        self._batches += 1
-        self._deferred += len(done.deferred)
+        self.counts += done.counts
+        self.batches += 1
+        self.deferred += len(done.deferred)
         self._last, self._segments = done, done.segments
         self._sweep()
 
@@ -172,7 +194,7 @@ class IngestRun:
         topic = own or KafkaTopic(share.name)
         is_gone = topic_id(topic) != share.id
         if is_gone and not topic.anew:
-            raise gone_error(share.name, self._birth.remedy)
+            raise gone_error(share.name, self.birth.remedy)
         return TopicAccess(
             share.name,
             topic.settings.bootstrap,
@@ -181,12 +203,6 @@ class IngestRun:
             is_gone,
             share.arrived_after,
         )
-
-    def _finish_last(self, opened: Mapping[str, DeltaTable]) -> None:
-        """Finish the commits of a batch that was interrupted after its commit record."""
-        done = self._journal.last_done()
-        if done is not None and uncommitted(self._birth, done, opened):
-            self._commit(done)
 
     def _live_segments(self) -> tuple[Segment, ...]:
         """Return the live segments of the index of event ids, which is rebuilt from the event table if part of it is gone."""
@@ -197,15 +213,15 @@ class IngestRun:
             return self._rebuilt_index(
                 f"the index of ids held those since {to_iso(last.ids_since)}, and max_age or duplicate_window is longer now"
             )
-        missing = missing_segments(self._birth.segments, last.segments)
-        return self._rebuilt_index(_damaged(self._birth, ", ".join(missing[:3]))) if missing else last.segments
+        missing = missing_segments(self.birth.segments, last.segments)
+        return self._rebuilt_index(_damaged(self.birth, ", ".join(missing[:3]))) if missing else last.segments
 
     def _rebuilt_index(self, why: str) -> tuple[Segment, ...]:
-        self._warnings.append(f"{why}; it was rebuilt from the event table")
-        return rebuild_segments(self._birth.segments, self._stream, self._birth.tables["events"], self._since)
+        self.warnings.append(f"{why}; it was rebuilt from the event table")
+        return rebuild_segments(self.birth.segments, self._stream, self.birth.tables["events"], self._since)
 
     def _sweep(self) -> None:
-        sweep_segments(self._birth.segments, {segment.name for segment in self._segments})
+        sweep_segments(self.birth.segments, {segment.name for segment in self._segments})
 
 
 def _damaged(birth: Birth, what: str) -> str:

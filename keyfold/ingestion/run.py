@@ -1,13 +1,12 @@
 """Run ingest once: read everything new in a landing folder or topic into the stream's tables."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
 from keyfold.errors import KeyfoldError, Misconfigured, NotFound
 from keyfold.ingestion.ingest_records import IngestSummary
-from keyfold.ingestion.ingest_run import IngestRun
+from keyfold.ingestion.ingest_run import ingest_under_lock
 from keyfold.ingestion.ingest_settings import REBUILD, RECORD
 from keyfold.ingestion.kafka.topic import KafkaTopic
 from keyfold.ingestion.listing import Landing
@@ -120,41 +119,3 @@ def require_landing(lakehouse: Lakehouse, stream: Stream, landing: Landing | Non
     if not is_emptied and not landing.is_dir():
         raise NotFound(f"the landing folder {landing} does not exist; create it and put files of {stream.name} into it")
     return landing
-
-
-def ingest_under_lock(
-    runners: Runners,
-    lakehouse: Lakehouse,
-    stream: Stream,
-    landing: Landing,
-    *,
-    settle: timedelta,
-    reread_changed: bool = False,
-    on_batch: Callable[[Progress], None] | None = None,
-    max_bytes_per_batch: int = MAX_BYTES_PER_BATCH,
-    checksums_every: timedelta = timedelta(0),
-    any_age: bool = False,
-) -> IngestSummary:
-    """Do what `ingest` does. The caller holds the lock of the stream's ingest.
-
-    Args:
-        runners, lakehouse, stream, landing, settle, reread_changed, on_batch, max_bytes_per_batch: as for `ingest`.
-        checksums_every: how often checksums are recorded.
-        any_age: accept events of any age, ignoring the stream's `max_age`.
-    """
-    began = time.monotonic()
-    try:
-        run = IngestRun(runners, lakehouse, stream, landing, on_batch)
-        # Plans of a killed run first: otherwise their files would be found new and planned twice.
-        run.work(run.begin())
-        run.work(
-            run.plan(
-                settle=settle, reread_changed=reread_changed, max_bytes_per_batch=max_bytes_per_batch, any_age=any_age
-            )
-        )
-        run.tidy_up(checksums_every)
-    except OSError as error:
-        raise KeyfoldError(
-            f"ingest of {stream.name} was interrupted: {error}; correct that and run it again: it continues where it stopped"
-        ) from error
-    return run.summary(reread_changed, time.monotonic() - began)

@@ -14,10 +14,11 @@ from pathlib import Path
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import IngestSummary, Landing
 from keyfold.ingestion.ingest_records import added
+from keyfold.ingestion.ingest_run import ingest_under_lock
 from keyfold.ingestion.kafka.offsets import TopicState
 from keyfold.ingestion.kafka.topic import PAUSE, KafkaTopic, is_unreachable, topic_state
 from keyfold.ingestion.listing import SETTLE, Listing, list_files
-from keyfold.ingestion.run import ingest_lock, ingest_under_lock
+from keyfold.ingestion.run import ingest_lock
 from keyfold.journal.checksums import NOW_AND_THEN
 from keyfold.journal.clock import LOOK_EVERY
 from keyfold.journal.records import Progress
