@@ -42,7 +42,7 @@ class BootstrapState(JobTool):
     def act(self, work: Work) -> Outcome:
         """Seed the new generation, or report what it would contain."""
         (job,) = work.jobs
-        seeded = bootstrap(work.runners, work.lakehouse, job, self._wanted(), dry_run=self.dry_run)
+        seeded = bootstrap(work.lakehouse, job, self._wanted(), dry_run=self.dry_run, runners=work.runners)
         return Outcome(asdict(seeded), _text(seeded))
 
     def _wanted(self) -> Bootstrap:

@@ -34,7 +34,7 @@ class TryChangedJob(JobTool):
         """Run the job into the branch and compare."""
         (job,) = work.jobs
         span = {"since": parse_time("--since", self.since), "until": parse_time("--until", self.until)}
-        trial = try_job(work.runners, work.lakehouse, job, self.branch, **span, options=work.options)
+        trial = try_job(work.lakehouse, job, self.branch, **span, options=work.options, runners=work.runners)
         return _compared(
             {"job": self.job, "branch": self.branch, "live": trial.live},
             f"{self.job}: branch {self.branch} beside {trial.live}, {trial.run.counts.events:,} events",
@@ -88,7 +88,7 @@ class RedriveLateEvents(JobTool):
         """Replay the late events into the branch and compare."""
         (job,) = work.jobs
         since = parse_time("--since", self.since)
-        found = redrive(work.runners, work.lakehouse, job, self.branch, since=since, options=work.options)
+        found = redrive(work.lakehouse, job, self.branch, since=since, options=work.options, runners=work.runners)
         live = promote(work.lakehouse, self.job, self.branch).name if self.promote else None
         late = {"late_before": found.late_before, "late_after": found.late_after}
         return _compared(

@@ -42,7 +42,7 @@ class EditKeys(RecordedTool, JobTool):
         """Correct or remove the keys."""
         (job,) = work.jobs
         edit = Edit(tuple(self.keys), self.corrections, self.author)
-        edited = edit_state(work.runners, work.lakehouse, job, edit, dry_run=self.dry_run)
+        edited = edit_state(work.lakehouse, job, edit, dry_run=self.dry_run, runners=work.runners)
         rows = {"before": edited.rows_before, "after": edited.rows_after}
         return Outcome({"job": self.job, "generation": edited.generation, **rows}, _edit_text(edited))
 

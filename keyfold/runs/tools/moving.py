@@ -26,7 +26,7 @@ class MoveState(JobTool):
         if self.dry_run:
             plan = plan_change(work.lakehouse, job, self.partitions)
             return Outcome(asdict(plan), _text(plan))
-        moved = move(work.runners, work.lakehouse, job, self.partitions)
+        moved = move(work.lakehouse, job, self.partitions, runners=work.runners)
         summary = {
             "job": self.job,
             "generation": moved.generation.name,

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import polars as pl
 
@@ -15,6 +14,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.privacy import describe_error, masked
+from keyfold.runners import Runners
 from keyfold.state.changing.audit import Author, record_edit
 from keyfold.state.changing.state_rewriting import ChangeRows, filled, last_batch, rewrite
 from keyfold.state.making.sources import fitted
@@ -57,7 +57,7 @@ class Edited:
     rows_of_state: int
 
 
-def edit_state(spark: Any, lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, dry_run: bool = False) -> Edited:
+def edit_state(lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, dry_run: bool = False, runners: Runners) -> Edited:
     """Correct or remove the state of given keys in a new generation, and make it live. The old one stays, until `prune`.
 
     The new generation keeps the rows of the job's tables. Events in removed rows count as never read.
@@ -93,7 +93,6 @@ def edit_state(spark: Any, lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, d
         edited = masked(before.select(job.key).unique(maintain_order=True), private_in_state(job))
         keys = json.dumps(edited.to_dicts(), default=str)
         rewritten = rewrite(
-            spark,
             lakehouse,
             job,
             live,
@@ -101,6 +100,7 @@ def edit_state(spark: Any, lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, d
             origin_after(live, f"{what} {before.select(job.key).n_unique()} keys", -gone),
             change,
             events=done.total_events - gone,
+            runners=runners,
         )
         go_live(lakehouse, rewritten.generation)
     rows = json.dumps({"state": before.height})

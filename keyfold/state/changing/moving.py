@@ -1,7 +1,6 @@
 """Plan a change of a job, and move its state to a new generation for the changed job."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from deltalake import DeltaTable
 
@@ -11,6 +10,7 @@ from keyfold.keyed.generation.going_live import go_live
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.plans.inputs import input_tables
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
+from keyfold.runners import Runners
 from keyfold.state.changing.migrating import Change, Verdict, changes_to, migrate, verdict_of
 from keyfold.state.changing.state_rewriting import Rewritten, last_batch, rewrite
 from keyfold.state.reading.retained_batches import find_batch
@@ -53,7 +53,7 @@ def plan_change(lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = No
     return _plan(lakehouse, job, live_generation(lakehouse, job.name), partitions)
 
 
-def move(spark: Any, lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = None) -> Rewritten:
+def move(lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = None, *, runners: Runners) -> Rewritten:
     """Move a job's state and tables to a new generation for the changed job, and make it live in one step.
 
     The old generation stays, until `prune`.
@@ -78,7 +78,9 @@ def move(spark: Any, lakehouse: Lakehouse, job: KeyedJob, partitions: int | None
             raise KeyfoldError(f"job {job.name}: no setting of {live.name} has changed: run the job as usual")
         settings = ", ".join(one.setting for one in plan.changes)
         origin, done = _origin(live, settings), last_batch(job, live)
-        rewritten = rewrite(spark, lakehouse, job, live, done, origin, migrate(job, live), partitions=partitions)
+        rewritten = rewrite(
+            lakehouse, job, live, done, origin, migrate(job, live), partitions=partitions, runners=runners
+        )
         go_live(lakehouse, rewritten.generation)
         return rewritten
 

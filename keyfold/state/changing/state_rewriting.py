@@ -6,7 +6,6 @@ Moving and editing use it. The old generation is not changed, and stays live unt
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -25,6 +24,7 @@ from keyfold.lakehouse.carrying import carry_rows
 from keyfold.lakehouse.data_files import ROWS_A_GROUP, write_data_file
 from keyfold.lakehouse.fail_points import reached
 from keyfold.privacy import describe_error
+from keyfold.runners import Runners
 from keyfold.state.reading.retained_batches import find_batch, manifests_of
 from keyfold.state.reading.state_rows import partition_reads
 from keyfold.storage.place import Place
@@ -74,7 +74,6 @@ def last_batch(job: KeyedJob, generation: Generation) -> KeyedDone:
 
 
 def rewrite(
-    spark: Any,
     lakehouse: Lakehouse,
     job: KeyedJob,
     old: Generation,
@@ -83,6 +82,8 @@ def rewrite(
     change: ChangeRows,
     events: int | None = None,
     partitions: int | None = None,
+    *,
+    runners: Runners,
 ) -> Rewritten:
     """Make a generation from another one, which the caller makes live (`go_live`). The caller must hold the job's lock.
 
@@ -100,7 +101,7 @@ def rewrite(
             state; the old generation stays live.
     """
     # The old generation is only read: a failure from here on leaves the job unchanged.
-    generation = new_generation(spark, lakehouse, job, origin, partitions)
+    generation = new_generation(runners, lakehouse, job, origin, partitions)
     before, files = _stage(job, old, done.batch, generation.seed, change)
     reached("seed: staged")
     carried = {
@@ -121,7 +122,7 @@ def rewrite(
         # Continue the old clock: windows that it closed must not open again.
         clock=old.clock(),
     )
-    seed_generation(spark, lakehouse, job, generation, beginning)
+    seed_generation(runners, lakehouse, job, generation, beginning)
     return Rewritten(generation, before, sum(file.rows for file in files), carried)
 
 

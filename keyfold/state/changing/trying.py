@@ -51,7 +51,6 @@ class Redrive:
 
 
 def try_job(
-    runners: Runners,
     lakehouse: Lakehouse,
     job: KeyedJob,
     branch: str,
@@ -59,6 +58,7 @@ def try_job(
     since: datetime | None = None,
     until: datetime | None = None,
     options: RunOptions | None = None,
+    runners: Runners,
 ) -> Trial:
     """Run a job over past events into a branch, and compare its tables with the live ones.
 
@@ -78,13 +78,13 @@ def try_job(
 
 
 def redrive(
-    runners: Runners,
     lakehouse: Lakehouse,
     job: KeyedJob,
     branch: str = "redrive",
     *,
     since: datetime | None = None,
     options: RunOptions | None = None,
+    runners: Runners,
 ) -> Redrive:
     """Replay all events into a branch, where late events are in their place, and compare its tables with the live ones.
 
@@ -92,7 +92,7 @@ def redrive(
     all events none is late, except by a job's own rule.
 
     Args:
-        runners, lakehouse, job: as in `run_job`.
+        lakehouse, job, runners: as in `run_job`.
         branch: name of the branch.
         since: count late events from this event time on; None counts all.
         options: options of the replay.
@@ -106,7 +106,7 @@ def redrive(
         bound = f" since {since:%Y-%m-%d %H:%M:%S}" if since else ""
         raise NotFound(f"job {job.name}: no event was late{bound}; there is nothing to redrive")
     # Replay all events, also before `since`: the state that late events belong to depends on them.
-    trial = try_job(runners, lakehouse, job, branch, options=options)
+    trial = try_job(lakehouse, job, branch, options=options, runners=runners)
     return Redrive(trial, before, _late(job, _branch(lakehouse, job, branch), since))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 import polars as pl
 from deltalake import DeltaTable
@@ -21,6 +21,7 @@ from keyfold.keyed.running.new_generation import Beginning, new_generation, seed
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.lakehouse.positions import Position, check_position, position_at
 from keyfold.privacy import masked
+from keyfold.runners import Runners
 from keyfold.state.making.sources import open_source, reading
 from keyfold.state.making.staging import Checked, as_state, check_rows, private_in_state, write_rows
 from keyfold.storage.place import Place
@@ -79,7 +80,7 @@ class Bootstrapped:
 
 
 def bootstrap(
-    spark: Any, lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, *, dry_run: bool = False
+    lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, *, dry_run: bool = False, runners: Runners
 ) -> Bootstrapped:
     """Seed a new generation of a job from a table, and make it live in one step. The old generation stays, until `prune`.
 
@@ -104,7 +105,7 @@ def bootstrap(
         return Bootstrapped(job.name, None, checked, versions, watermark, new_rows, sample)
     with exclusive(lakehouse.job(job.name), f"job {job.name}"):
         origin = Origin("bootstrap", wanted.source, events_skipped=skipped, events_seeded=checked.events)
-        generation = new_generation(spark, lakehouse, job, origin)
+        generation = new_generation(runners, lakehouse, job, origin)
         files = write_rows(rows, generation.seed, job.state)
         # Event time is ahead of the watermark by the delay.
         times = {
@@ -112,7 +113,7 @@ def bootstrap(
             for name, one in job.all_inputs.items()
         }
         beginning = Beginning(files, checked.events, positions, watermark, {}, times=times)
-        seed_generation(spark, lakehouse, job, generation, beginning)
+        seed_generation(runners, lakehouse, job, generation, beginning)
         go_live(lakehouse, generation)
     return Bootstrapped(job.name, generation.name, checked, versions, watermark, new_rows, sample)
 

@@ -143,7 +143,7 @@ def test_a_seed_would_be_lost_so_the_way_on_is_told_first(spark, lakehouse, land
     land(("ann", 1), ("evangeline", 2))
     seed = tmp_path / "seed.jsonl"
     seed.write_text('{"ann":{"window":"2026-01-01T00:00:00Z","clicks":5,"deadline":"2026-01-01T00:10:00Z"}}')
-    bootstrap(spark, lakehouse, windows(), Bootstrap(str(seed), read_from=read_from))
+    bootstrap(lakehouse, windows(), Bootstrap(str(seed), read_from=read_from), runners=spark)
     for is_tried in (True, False):
         with pytest.raises(KeyfoldError, match=r"began with state from .*seed.jsonl.*--full-refresh"):
             erase(lakehouse, CLICKS, [windows()], EVA, dry_run=is_tried, runners=spark)

@@ -155,7 +155,7 @@ def test_a_changed_parameter_is_free_a_move_or_a_refresh(born, job, name):
     assert plan_change(lakehouse, History(job).job()).changes == ()
     if verdict == "refresh":
         with pytest.raises(KeyfoldError, match="--full-refresh"):
-            move(SPARK, lakehouse, History(job).job(**{name: value, **WITH.get((job, name), {})}))
+            move(lakehouse, History(job).job(**{name: value, **WITH.get((job, name), {})}), runners=SPARK)
 
 
 @pytest.mark.parametrize(("job", "name"), ONE_WAY)
@@ -193,7 +193,7 @@ def test_a_job_moved_to_another_value_goes_on_and_every_event_is_accounted_for(t
     for part in parts[:2]:
         put(lakehouse, one.stream.name, part)
         run_job(lakehouse, one, runners=SPARK)
-    move(SPARK, lakehouse, two)
+    move(lakehouse, two, runners=SPARK)
     for part in parts[2:]:
         put(lakehouse, two.stream.name, part)
         assert run_job(lakehouse, two, runners=SPARK).totals.events == accounted_for(lakehouse, two)

@@ -134,7 +134,7 @@ SOURCES = {
 def test_a_source_that_cannot_be_read_seeds_nothing(spark, ran, tmp_path, name, content, why):
     for dry_run in (False, True):
         with Refused(ran, why):
-            bootstrap(spark, ran, windows(), seed(tmp_path, name, content), dry_run=dry_run)
+            bootstrap(ran, windows(), seed(tmp_path, name, content), dry_run=dry_run, runners=spark)
 
 
 def test_a_delta_table_that_lost_a_file_seeds_nothing(spark, ran, tmp_path):
@@ -143,7 +143,7 @@ def test_a_delta_table_that_lost_a_file_seeds_nothing(spark, ran, tmp_path):
     (file,) = folder.glob("*.parquet")
     file.unlink()
     with Refused(ran, f"seeds cannot be read: .*{file.name}"):
-        bootstrap(spark, ran, windows(), Bootstrap(str(folder)))
+        bootstrap(ran, windows(), Bootstrap(str(folder)), runners=spark)
 
 
 @pytest.mark.parametrize(
@@ -154,13 +154,13 @@ def test_a_version_of_the_events_that_is_not_there_seeds_nothing(spark, ran, tmp
     path = tmp_path / "seed.jsonl"
     path.write_text('{"user": "ann"}')
     with Refused(ran, why):
-        bootstrap(spark, ran, windows(), Bootstrap(str(path), read_from=read_from))
+        bootstrap(ran, windows(), Bootstrap(str(path), read_from=read_from), runners=spark)
 
 
 def test_a_seed_whose_events_were_never_ingested_says_what_to_do(spark, lakehouse, tmp_path):
     wanted = seed(tmp_path, "seed.jsonl", '{"user": "ann"}')
     with pytest.raises(KeyfoldError, match=r"events.clicks, which is not in .*keyfold ingest clicks"):
-        bootstrap(spark, lakehouse, windows(), wanted)
+        bootstrap(lakehouse, windows(), wanted, runners=spark)
 
 
 def damage_a_partition(generation):
@@ -170,9 +170,9 @@ def damage_a_partition(generation):
 
 
 WRITERS = {
-    "move": lambda spark, lakehouse: move(spark, lakehouse, windows(key_groups=9)),
+    "move": lambda spark, lakehouse: move(lakehouse, windows(key_groups=9), runners=spark),
     "edit": lambda spark, lakehouse: edit_state(
-        spark, lakehouse, windows(), Edit(("ann", "bob", "cat"), {"clicks": "clicks + 1"}, BY)
+        lakehouse, windows(), Edit(("ann", "bob", "cat"), {"clicks": "clicks + 1"}, BY), runners=spark
     ),
 }
 
@@ -237,13 +237,13 @@ def test_a_run_that_was_cut_off_is_finished_first(spark, ran, cut_power, write):
 )
 def test_an_edit_that_cannot_be_is_told_and_changes_nothing(spark, ran, keys, corrections, why):
     with Refused(ran, why):
-        edit_state(spark, ran, windows(), Edit(keys, corrections, BY))
+        edit_state(ran, windows(), Edit(keys, corrections, BY), runners=spark)
 
 
 def test_a_correction_that_leaves_a_key_without_its_value_is_refused(spark, ran):
     strict = windows(state=windows().state.set(2, pa.field("clicks", pa.int64(), nullable=False)))
     with Refused(ran, "corrections do not give its state: .*clicks is empty in some rows, and may not be"):
-        edit_state(spark, ran, strict, Edit(("bob",), {"clicks": "NULL"}, BY))
+        edit_state(ran, strict, Edit(("bob",), {"clicks": "NULL"}, BY), runners=spark)
 
 
 @pytest.mark.parametrize(

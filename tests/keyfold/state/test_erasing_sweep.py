@@ -131,7 +131,7 @@ def test_no_file_holds_what_was_erased(spark, tmp_path_factory, key, is_private,
         land(landing, key, users, 30)
         ingest(lakehouse, stream, landing, settle=timedelta(0), runners=spark)
         run_job(lakehouse, job, runners=spark)
-        edit_state(spark, lakehouse, job, Edit((key,), {"clicks": "clicks"}, BY))
+        edit_state(lakehouse, job, Edit((key,), {"clicks": "clicks"}, BY), runners=spark)
         edited = pl.read_delta(str(lakehouse.monitoring("edits")))["keys"][0]
         assert json.loads(edited) == [{"user": MASK if is_private else key}]
         # Delta's own compaction writes the least and the greatest values into the log.
@@ -183,14 +183,14 @@ def test_tools_that_change_files_on_purpose_leave_nothing_that_looks_damaged(spa
     deliver(job, 30)
     run_job(lakehouse, job, Replay("again"), runners=spark)
     tools = {
-        "edit": lambda: edit_state(spark, lakehouse, job, Edit(("ann",), {"clicks": "7"}, BY)),
-        "bootstrap": lambda: bootstrap(spark, lakehouse, job, Bootstrap(str(seed))),
+        "edit": lambda: edit_state(lakehouse, job, Edit(("ann",), {"clicks": "7"}, BY), runners=spark),
+        "bootstrap": lambda: bootstrap(lakehouse, job, Bootstrap(str(seed)), runners=spark),
         "promote": lambda: promote(lakehouse, "windows", "again"),
         "prune": lambda: prune(lakehouse, "windows", branches=True),
         "maintain": lambda: maintain(lakehouse, MaintainedTable("events.clicks", lakehouse.events("clicks"))),
         "rebuild": lambda: rebuild(lakehouse, CLICKS, settle=timedelta(0), runners=spark),
         "refresh": lambda: run_job(lakehouse, job, FullRefresh(), runners=spark),
-        "move": lambda: move(spark, lakehouse, windows(stream=CLICKS, key_groups=9)),
+        "move": lambda: move(lakehouse, windows(stream=CLICKS, key_groups=9), runners=spark),
     }
     for name, use in tools.items():
         use()

@@ -32,18 +32,21 @@ def seed(spark, lakehouse):
     path.write_text(
         '{"user": "zoe", "window": "2026-01-01T00:20:00Z", "clicks": 5, "deadline": "2026-01-01T00:30:00Z"}'
     )
-    bootstrap(spark, lakehouse, windows(), Bootstrap(str(path)))
+    bootstrap(lakehouse, windows(), Bootstrap(str(path)), runners=spark)
 
 
 WRITERS = {
     "bootstrap": (seed, windows()),
-    "move": (lambda spark, lakehouse: move(spark, lakehouse, MOVED), MOVED),
+    "move": (lambda spark, lakehouse: move(lakehouse, MOVED, runners=spark), MOVED),
     "edit": (
-        lambda spark, lakehouse: edit_state(spark, lakehouse, windows(), Edit(("cat",), {"clicks": "7"}, BY)),
+        lambda spark, lakehouse: edit_state(lakehouse, windows(), Edit(("cat",), {"clicks": "7"}, BY), runners=spark),
         windows(),
     ),
     "promote": (lambda spark, lakehouse: promote(lakehouse, "windows", "again"), windows()),
-    "remove": (lambda spark, lakehouse: edit_state(spark, lakehouse, windows(), Edit(("cat",), {}, BY)), windows()),
+    "remove": (
+        lambda spark, lakehouse: edit_state(lakehouse, windows(), Edit(("cat",), {}, BY), runners=spark),
+        windows(),
+    ),
 }
 
 

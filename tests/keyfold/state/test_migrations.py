@@ -80,7 +80,7 @@ def begin(spark, lakehouse, land, minutes, job):
     """A live generation that has the kept state of a job's version."""
     land(("eve", -60))
     seed = Bootstrap(str(STATES / f"windows-v{job.schema_version}.jsonl"), watermark=minutes(5), read_from="latest")
-    bootstrap(spark, lakehouse, job, seed)
+    bootstrap(lakehouse, job, seed, runners=spark)
 
 
 @pytest.mark.parametrize("born", [FIRST_JOB, SECOND_JOB], ids=["of version 1", "of version 2"])
@@ -98,7 +98,7 @@ def test_an_old_state_goes_through_every_version_to_the_present_one(
     with pytest.raises(KeyfoldError, match="was born with schema_version"):
         run_job(lakehouse, THIRD_JOB, runners=spark)
 
-    moved = move(spark, lakehouse, THIRD_JOB)
+    moved = move(lakehouse, THIRD_JOB, runners=spark)
     assert (moved.rows_before, moved.rows) == (kept(lakehouse, born).height, 3)
     state = pl.concat(frames_of_state(moved.generation, 0))
     assert_frame_equal(state, kept(lakehouse, THIRD_JOB), check_row_order=False)
@@ -115,12 +115,12 @@ def test_a_version_without_a_migration_is_told_and_nothing_is_moved(lakehouse, w
     gap = replace(THIRD_JOB, migrations={1: count_renamed_and_empty_windows_dropped})
     assert plan_change(lakehouse, gap).verdict == "refresh"
     with pytest.raises(KeyfoldError, match="no migration of its state from version 2"):
-        move(without_spark, lakehouse, gap)
+        move(lakehouse, gap, runners=without_spark)
     with pytest.raises(KeyfoldError, match="no migration of its state from version 2"):
         migrate(gap, Lake(lakehouse).live("windows"))
     begin(without_spark, lakehouse, land, minutes, THIRD_JOB)
     with pytest.raises(KeyfoldError, match="no migration of its state from version 3"):
-        move(without_spark, lakehouse, SECOND_JOB)
+        move(lakehouse, SECOND_JOB, runners=without_spark)
 
 
 def test_a_migration_that_gives_something_else_leaves_the_old_generation_live(
@@ -135,7 +135,7 @@ def test_a_migration_that_gives_something_else_leaves_the_old_generation_live(
         "windows, .*, batch 0: its rows cannot be converted to state of the changed job: .* count is String, not Int64"
     )
     with pytest.raises(KeyfoldError, match=why):
-        move(without_spark, lakehouse, wrong)
+        move(lakehouse, wrong, runners=without_spark)
     assert Lake(lakehouse).live("windows").name == before
     run_job(lakehouse, FIRST_JOB, Incremental(advance_to=minutes(60)), runners=without_spark)
     assert len(rows("windows")) == 4

@@ -59,10 +59,10 @@ def test_state_that_is_read_seeded_and_moved_goes_on_as_if_it_had_never_stopped(
     whole, other = copied("whole"), copied("other")
     before = everything(spark, whole, job)
     write_state(read_state(other, job), str(tmp_path / "state"), "parquet")
-    told = bootstrap(spark, other, job, Bootstrap(str(tmp_path / "state")))
+    told = bootstrap(other, job, Bootstrap(str(tmp_path / "state")), runners=spark)
     assert told.checked.rows == before["state"].height > 0
     assert_frame_equal(everything(spark, other, job)["state"], before["state"], check_row_order=False)
-    move(spark, other, moved_job, partitions=3)
+    move(other, moved_job, partitions=3, runners=spark)
     for part in RIDES.parts()[2:]:
         put(whole, "ride_points", part)
         put(other, "ride_points", part)
@@ -95,7 +95,7 @@ def test_a_damaged_state_store_is_named_and_nothing_is_rewritten(spark, copied, 
     damage(live)
     before = contents(live.folder)
     with pytest.raises(KeyfoldError, match=why):
-        move(spark, lakehouse, RIDES.job(key_groups=9))
+        move(lakehouse, RIDES.job(key_groups=9), runners=spark)
     assert contents(live.folder) == before
     assert live_generation(lakehouse, "ride_summaries") == live
 

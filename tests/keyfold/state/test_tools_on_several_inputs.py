@@ -61,13 +61,13 @@ def test_state_is_read_compared_redriven_corrected_and_moved(spark, tmp_path):
     now = read_state(home.lakehouse, home.job)
     told = diff_states(read_state(home.lakehouse, home.job, batch=first.batch), now).summary()
     assert (told.added, told.changed, told.unchanged) == (1, 1, 0)
-    found = redrive(spark, home.lakehouse, home.job)
+    found = redrive(home.lakehouse, home.job, runners=spark)
     assert (found.late_before, found.late_after) == (1, 0)
     promote(home.lakehouse, "hours", "redrive")
     assert counted(home) == [("a", NOON, 1, 2, 4)]
-    edit_state(spark, home.lakehouse, home.job, Edit(("b",), {"amount": "amount + 1"}, BY))
+    edit_state(home.lakehouse, home.job, Edit(("b",), {"amount": "amount + 1"}, BY), runners=spark)
     home.job = replace(home.job, key_groups=3)
-    move(spark, home.lakehouse, home.job)
+    move(home.lakehouse, home.job, runners=spark)
     home.run(NOON + timedelta(days=1))
     assert counted(home) == [
         ("a", NOON, 1, 2, 4),
@@ -86,11 +86,11 @@ def test_conservation_counts_each_input_on_after_an_edit_and_a_move(home, withou
     home.land(ORDERS, orders(("a", 0, "tea"), ("b", 70, "jam")))
     home.land(PAYMENTS, payments(("b", 80, 9)))
     home.run()
-    edit_state(without_spark, home.lakehouse, home.job, Edit(("b",), {"amount": "amount + 1"}, BY))
+    edit_state(home.lakehouse, home.job, Edit(("b",), {"amount": "amount + 1"}, BY), runners=without_spark)
     read = {"orders": (2, 2), "payments": (1, 1)}
     assert assert_nothing_lost(home.lakehouse, home.job).by_input == read
     home.job = replace(home.job, key_groups=3)
-    move(without_spark, home.lakehouse, home.job)
+    move(home.lakehouse, home.job, runners=without_spark)
     home.land(PAYMENTS, payments(("b", 85, 3)))
     home.run()
     read = {"orders": (2, 2), "payments": (2, 2)}
@@ -119,7 +119,7 @@ def test_a_seeded_job_goes_on_behind_what_its_state_has_seen_of_each_input(home,
     state = {"card": ["a"], "at": [NOON], "kind": ["order"], "amount": [None], "deadline": [NOON + 60 * MINUTE]}
     pl.DataFrame(state, schema_overrides={"amount": pl.Int64}).write_parquet(tmp_path / "state.parquet")
     wanted = Bootstrap(str(tmp_path / "state.parquet"), watermark=NOON, read_from="latest")
-    told = bootstrap(without_spark, home.lakehouse, home.job, wanted)
+    told = bootstrap(home.lakehouse, home.job, wanted, runners=without_spark)
     assert (told.checked.rows, told.new_rows, sorted(told.versions)) == (1, 0, ["events.orders", "events.payments"])
     home.land(PAYMENTS, payments(("a", 30, 7)))
     home.run()
@@ -128,7 +128,7 @@ def test_a_seeded_job_goes_on_behind_what_its_state_has_seen_of_each_input(home,
     assert counted(home) == [("a", NOON, 1, 1, 7)]
     assert home.done.total_events == 2
     with pytest.raises(Misconfigured, match="a version is one table's: give `latest`"):
-        bootstrap(without_spark, home.lakehouse, home.job, replace(wanted, read_from=1))
+        bootstrap(home.lakehouse, home.job, replace(wanted, read_from=1), runners=without_spark)
 
 
 def test_by_arrival_every_stream_goes_by_when_its_events_came(home):

@@ -310,7 +310,7 @@ def test_a_home_from_before_vehicles_told_acceleration_is_refused_and_a_move_tak
     run_job(lakehouse, as_it_was_before(job), runners=without_spark)
     with pytest.raises(KeyfoldError, match=r"was born with columns of events .*keyfold plan vehicle_trips"):
         run_job(lakehouse, job, runners=without_spark)
-    move(without_spark, lakehouse, job)
+    move(lakehouse, job, runners=without_spark)
     put(lakehouse, "telemetry", frame([point(25, 0, 38.0, latitude=0.2, acceleration=-6.0, heat=95.0)]))
     run_job(lakehouse, job, Incremental(advance_to=NOON + timedelta(hours=5)), runners=without_spark)
     (trip,) = pl.read_delta(str(lakehouse.table("vehicle_trips"))).to_dicts()

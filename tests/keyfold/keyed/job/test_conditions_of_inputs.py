@@ -164,7 +164,9 @@ def test_what_a_condition_leaves_out_is_counted_and_a_lost_event_shows(without_s
     pl.DataFrame({"user": ["ann"], "window": [START], "clicks": [5], "deadline": [START]}).write_parquet(
         tmp_path / "state.parquet"
     )
-    told = bootstrap(without_spark, lakehouse, buys(), Bootstrap(str(tmp_path / "state.parquet"), read_from="latest"))
+    told = bootstrap(
+        lakehouse, buys(), Bootstrap(str(tmp_path / "state.parquet"), read_from="latest"), runners=without_spark
+    )
     live = Lake(lakehouse).live("windows")
     assert live.origin is not None
     assert (live.origin.events_skipped, told.new_rows) == (3, 0)

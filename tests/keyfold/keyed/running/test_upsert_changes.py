@@ -189,7 +189,7 @@ def test_changes_go_on_after_the_state_was_rewritten(tmp_path, without_spark):
     live = Lake(site.lakehouse).live("totals")
     done = live.journal.last_done()
     assert done
-    rewrite(site.spark, site.lakehouse, TOTALS, live, done, origin_after(live, "nothing", 0), lambda rows: rows)
+    rewrite(site.lakehouse, TOTALS, live, done, origin_after(live, "nothing", 0), lambda rows: rows, runners=site.spark)
     site.click(("ann", 1))
     site.run(TOTALS)
     rows = scan_table(site.lakehouse.table("changes.totals")).sort("clicks").collect()

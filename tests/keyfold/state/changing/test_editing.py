@@ -41,7 +41,7 @@ def test_a_correction_is_what_its_preview_shows_in_every_partition(lakehouse, wi
         for (user, window), count in COUNTS.items()
     }
     edit = Edit(tuple(USERS[1:]), {"clicks": expression}, Author("a test", "to try it"))
-    edited = edit_state(without_spark, lakehouse, job, edit)
+    edited = edit_state(lakehouse, job, edit, runners=without_spark)
     live = Lake(lakehouse).live(job.name)
     state = pl.concat(frames_of_state(live, 0))
     found = {(user, window): count for user, window, count in state.select("user", "window", "clicks").iter_rows()}
@@ -55,16 +55,16 @@ def test_a_correction_is_what_its_preview_shows_in_every_partition(lakehouse, wi
 def test_a_correction_reads_no_file(lakehouse, without_spark):
     edit = Edit(("ann",), {"clicks": "(SELECT z FROM read_csv('/etc/passwd'))"}, Author("a test", "to try it"))
     with pytest.raises(InvalidData, match=r"--set clicks=\(SELECT z .*: SELECT is not allowed"):
-        edit_state(without_spark, lakehouse, windows(), edit)
+        edit_state(lakehouse, windows(), edit, runners=without_spark)
 
 
 def test_a_key_s_state_is_corrected_and_what_was_done_is_written_down(without_spark, lake, minutes):
     lake.click(("ann", 1), ("bob", 2))
     lake.run(windows())
     edit = Edit(("ann",), {"clicks": "clicks + 41"}, BY)
-    shown = edit_state(without_spark, lake.lakehouse, windows(), edit, dry_run=True)
+    shown = edit_state(lake.lakehouse, windows(), edit, dry_run=True, runners=without_spark)
     assert (shown.generation, shown.rows_after["clicks"].to_list()) == (None, [42])
-    edited = edit_state(without_spark, lake.lakehouse, windows(), edit)
+    edited = edit_state(lake.lakehouse, windows(), edit, runners=without_spark)
     assert (edited.generation, edited.rows_before["clicks"].to_list()) == ("generation-0002", [1])
     lake.run(windows(), Incremental(advance_to=minutes(90)))
     assert lake.rows("windows") == [("ann", minutes(0), 42), ("bob", minutes(0), 1)]
@@ -76,7 +76,7 @@ def test_a_key_s_state_is_corrected_and_what_was_done_is_written_down(without_sp
 def test_a_key_s_state_is_removed(without_spark, lake, minutes):
     lake.click(("ann", 1), ("bob", 2))
     lake.run(windows())
-    edit_state(without_spark, lake.lakehouse, windows(), Edit(("ann",), {}, BY))
+    edit_state(lake.lakehouse, windows(), Edit(("ann",), {}, BY), runners=without_spark)
     summary = lake.run(windows(), Incremental(advance_to=minutes(90)))
     assert lake.rows("windows") == [("bob", minutes(0), 1)]
     assert summary.totals.events == 1

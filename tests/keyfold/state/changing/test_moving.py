@@ -58,9 +58,9 @@ def test_a_move_that_needs_a_refresh_says_so_and_changes_nothing(lakehouse, with
     land(("ann", 1))
     run_job(lakehouse, windows(), runners=without_spark)
     with pytest.raises(KeyfoldError, match=r"step_decides_late: .* `keyfold run windows --full-refresh`"):
-        move(without_spark, lakehouse, windows(step_decides_late=True))
+        move(lakehouse, windows(step_decides_late=True), runners=without_spark)
     with pytest.raises(KeyfoldError, match=r"no setting of .* has changed"):
-        move(without_spark, lakehouse, windows())
+        move(lakehouse, windows(), runners=without_spark)
     assert Lake(lakehouse).live("windows").name == "generation-0001"
 
 
@@ -69,7 +69,7 @@ def test_the_old_generation_stays_until_it_is_pruned_and_the_new_one_keeps_its_r
 ):
     land(("ann", 1), ("bob", 30))
     run_job(lakehouse, windows(), runners=without_spark)
-    move(without_spark, lakehouse, windows(key_groups=9))
+    move(lakehouse, windows(key_groups=9), runners=without_spark)
     names = [one.name for one in prune(lakehouse, "windows", dry_run=True)]
     assert names == ["generation-0001"] == [one.name for one in prune(lakehouse, "windows")]
     assert not (lakehouse.job("windows") / "generation-0001").exists()

@@ -50,8 +50,8 @@ def test_where_no_event_was_late_there_is_nothing_to_redrive(spark, lakehouse, l
     land(("ann", 1), ("bob", 25))
     run_job(lakehouse, windows(), runners=spark)
     with pytest.raises(KeyfoldError, match="no event was late"):
-        redrive(spark, lakehouse, windows())
+        redrive(lakehouse, windows(), runners=spark)
     land(("ann", 2), ("eve", 3))
     run_job(lakehouse, windows(), runners=spark)
     with pytest.raises(KeyfoldError, match="no event was late since 2026-01-01 00:10"):
-        redrive(spark, lakehouse, windows(), since=minutes(10))
+        redrive(lakehouse, windows(), since=minutes(10), runners=spark)

@@ -46,7 +46,7 @@ def test_a_dry_run_tells_and_leaves_everything_as_it_was(lakehouse, without_spar
     land(("ann", 1))
     path = tmp_path / "seed.jsonl"
     path.write_text('{"user": "ann", "window": "2026-01-01T00:00:00Z", "clicks": 2}\n')
-    told = bootstrap(without_spark, lakehouse, windows(), Bootstrap(str(path), read_from="start"), dry_run=True)
+    told = bootstrap(lakehouse, windows(), Bootstrap(str(path), read_from="start"), dry_run=True, runners=without_spark)
     assert told.generation is None
     assert (told.new_rows, told.checked.left_empty, told.checked.timers) == (1, ("deadline",), {"deadline": 0})
     assert told.sample["user"].to_list() == ["ann"]
@@ -81,7 +81,7 @@ def test_rows_that_cannot_be_state_are_named(lakehouse, without_spark, land, tmp
     path = tmp_path / "seed.jsonl"
     path.write_text(lines)
     with pytest.raises(KeyfoldError, match=why):
-        bootstrap(without_spark, lakehouse, windows(), Bootstrap(str(path), mapping, read_from="latest"))
+        bootstrap(lakehouse, windows(), Bootstrap(str(path), mapping, read_from="latest"), runners=without_spark)
     assert live_generation(lakehouse, "windows") is None
 
 
@@ -90,7 +90,12 @@ def test_rows_of_which_a_key_has_one_are_held_to_it(lakehouse, without_spark, la
     path = tmp_path / "seed.jsonl"
     path.write_text('{"user": "ann"}\n{"user": "bob"}\n{"user": "ann"}')
     with pytest.raises(KeyfoldError, match=r"at most one such row for each user, but ann has rows 1, 3"):
-        bootstrap(without_spark, lakehouse, windows(one_per_key=pl.lit(True)), Bootstrap(str(path), read_from="latest"))
+        bootstrap(
+            lakehouse,
+            windows(one_per_key=pl.lit(True)),
+            Bootstrap(str(path), read_from="latest"),
+            runners=without_spark,
+        )
 
 
 def test_a_job_that_never_ran_must_be_told_where_to_read_on(lakehouse, without_spark, land, tmp_path):
@@ -98,13 +103,13 @@ def test_a_job_that_never_ran_must_be_told_where_to_read_on(lakehouse, without_s
     path = tmp_path / "seed.jsonl"
     path.write_text('{"user": "ann"}')
     with pytest.raises(KeyfoldError, match="--from-version"):
-        bootstrap(without_spark, lakehouse, windows(), Bootstrap(str(path)))
+        bootstrap(lakehouse, windows(), Bootstrap(str(path)), runners=without_spark)
 
 
 def test_a_source_that_is_not_there_is_told_with_those_that_are(lakehouse, without_spark, land):
     land(("ann", 1))
     with pytest.raises(KeyfoldError, match=r"neither a path nor a table of .*events.clicks"):
-        bootstrap(without_spark, lakehouse, windows(), Bootstrap("events.klicks"))
+        bootstrap(lakehouse, windows(), Bootstrap("events.klicks"), runners=without_spark)
 
 
 CLICKS = st.lists(st.tuples(st.sampled_from("abcd"), moments(80, 5)), min_size=1, max_size=25)
@@ -123,7 +128,7 @@ def test_whatever_the_events_were_state_that_is_read_and_seeded_goes_on_as_if_it
     frame = open_state_by_hand(before)
     path = seeded.home / "state.parquet"
     frame.write_parquet(path)
-    bootstrap(SPARK, seeded, job, Bootstrap(str(path)))
+    bootstrap(seeded, job, Bootstrap(str(path)), runners=SPARK)
     for one in (whole, seeded):
         put(one, after)
         run_job(one, job, runners=SPARK)
@@ -180,7 +185,9 @@ def test_a_partitioned_delta_table_is_a_seed_with_its_partition_columns(
     land(("ann", 1))
     seeds = open_windows(("ann", 0, 2), ("zoë / %41", 0, 5)).with_columns(deadline=pl.lit(minutes(10).isoformat()))
     write_deltalake(str(tmp_path / "a table"), seeds, partition_by=["who"])
-    bootstrap(without_spark, lakehouse, windows(), Bootstrap(str(tmp_path / "a table"), MAPPING, read_from="latest"))
+    bootstrap(
+        lakehouse, windows(), Bootstrap(str(tmp_path / "a table"), MAPPING, read_from="latest"), runners=without_spark
+    )
     run_job(lakehouse, windows(), Incremental(advance_to=minutes(60)), runners=without_spark)
     assert rows("windows") == [("ann", minutes(0), 2), ("zoë / %41", minutes(0), 5)]
 
