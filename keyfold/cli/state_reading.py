@@ -120,17 +120,16 @@ def stats(
     job: Annotated[str, typer.Argument(help="The job.")],
     batch: Batch = None,
     generation: Generation = None,
-    last: Annotated[int, typer.Option(min=1, help="Number of batches to show the growth of.")] = 10,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
-    """Print statistics of a job's state: rows, keys, bytes, skew over key groups, timers, growth over batches."""
+    """Print statistics of a job's state: rows, keys, bytes, skew over key groups, timers."""
     with failures():
         check_reachable(home)
         lakehouse = Lakehouse(home)
         keyed_job = job_or_name(lakehouse, job, generation)
         rows = read_state(lakehouse, keyed_job, generation=generation, batch=batch)
-        statistics = state_statistics(lakehouse, rows, last)
+        statistics = state_statistics(lakehouse, rows)
         report(asdict(statistics), as_json, "\n".join(_statistics_lines(statistics)))
 
 
@@ -174,6 +173,3 @@ def _statistics_lines(found: StateStatistics) -> Iterator[str]:
         for one in timers.next:
             key = ", ".join(f"{name} {value}" for name, value in one.items() if name != kind)
             yield f"  {one[kind]}  {key}"
-    for one in found.growth:
-        size = "not retained" if one.bytes is None else f"{one.bytes:,} bytes"
-        yield f"batch {one.batch} ({one.finished_at:%Y-%m-%d %H:%M:%S}): {one.open_events:,} events open, {size}"

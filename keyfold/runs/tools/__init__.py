@@ -1,9 +1,8 @@
 """Tools that change the state of jobs, each declared once; commands are built from the declarations."""
 
-from keyfold.runs.tools.bootstrapping import BootstrapState
 from keyfold.runs.tools.branching import PromoteBranch, RedriveLateEvents, TryChangedJob
 from keyfold.runs.tools.editing import CorrectEvents, EditKeys, EraseRowsEverywhere, QuarantineEvents
-from keyfold.runs.tools.moving import MoveState
+from keyfold.runs.tools.new_generation import BootstrapState, MoveState
 from keyfold.runs.tools.tool import StateTool
 
 STATE_TOOLS: dict[str, type[StateTool]] = {

@@ -8,7 +8,7 @@ import polars as pl
 
 from keyfold.errors import InvalidData, NotFound
 from keyfold.keyed.calling.step_call import count
-from keyfold.keyed.generation.generations import Generation, Origin, live_generation
+from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.going_live import go_live
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.codec import polars_schema
@@ -16,7 +16,7 @@ from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.privacy import describe_error, masked
 from keyfold.runners import Runners
 from keyfold.state.changing.audit import Author, record_edit
-from keyfold.state.changing.state_rewriting import ChangeRows, filled, last_batch, rewrite
+from keyfold.state.changing.state_rewriting import ChangeRows, filled, last_batch, origin_after, rewrite
 from keyfold.state.making.sources import fitted
 from keyfold.state.making.staging import private_in_state
 from keyfold.state.reading.reader import read_state
@@ -97,7 +97,7 @@ def edit_state(lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, dry_run: bool
             job,
             live,
             done,
-            origin_after(live, f"{what} {before.select(job.key).n_unique()} keys", -gone),
+            origin_after("edit", live, f"{what} {before.select(job.key).n_unique()} keys", -gone),
             change,
             events=done.total_events - gone,
             runners=runners,
@@ -114,14 +114,6 @@ def rows_of(lakehouse: Lakehouse, job: KeyedJob, keys: Iterable[Key]) -> pl.Data
     """Return the rows of state of some keys, in the job's columns."""
     rows = read_state(lakehouse, job, keys=tuple(keys)).polars()
     return rows.select(pl.col(name).cast(kind) for name, kind in polars_schema(job.state).items())
-
-
-def origin_after(live: Generation, what: str, seeded: int) -> Origin:
-    """Return the origin of a generation that is made of the live one, with events added, or left out (negative)."""
-    before = live.origin
-    had = (before.events_skipped, before.events_seeded) if before else (0, 0)
-    counts_inputs = before is None or before.counts_inputs
-    return Origin("edit", f"{live.name}: {what}", had[0], had[1] + seeded, counts_inputs)
 
 
 def _change(job: KeyedJob, wanted: WantedKeys, corrections: Mapping[str, str]) -> ChangeRows:

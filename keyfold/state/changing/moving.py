@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 
 from keyfold.errors import IncompatibleState, KeyfoldError, NotFound
-from keyfold.keyed.generation.generations import Generation, Origin, live_generation
+from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.generation.going_live import go_live
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.plans.inputs import input_tables
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.runners import Runners
 from keyfold.state.changing.migrating import Change, Verdict, changes_to, migrate, verdict_of
-from keyfold.state.changing.state_rewriting import Rewritten, last_batch, rewrite
+from keyfold.state.changing.state_rewriting import Rewritten, last_batch, origin_after, rewrite
 from keyfold.state.reading.retained_batches import find_batch
 from keyfold.storage.place import Place
 
@@ -77,7 +77,7 @@ def move(lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = None, *, 
         if plan.verdict == "free":
             raise KeyfoldError(f"job {job.name}: no setting of {live.name} has changed: run the job as usual")
         settings = ", ".join(one.setting for one in plan.changes)
-        origin, done = _origin(live, settings), last_batch(job, live)
+        origin, done = origin_after("move", live, settings), last_batch(job, live)
         rewritten = rewrite(
             lakehouse, job, live, done, origin, migrate(job, live), partitions=partitions, runners=runners
         )
@@ -108,13 +108,6 @@ def _plan(lakehouse: Lakehouse, job: KeyedJob, live: Generation | None, partitio
         state_bytes=done.state_bytes if done else 0,
         seconds=_seconds(live, events) if verdict == "refresh" else None,
     )
-
-
-def _origin(live: Generation, settings: str) -> Origin:
-    before = live.origin
-    skipped, seeded = (before.events_skipped, before.events_seeded) if before else (0, 0)
-    counts_inputs = before is None or before.counts_inputs
-    return Origin("move", f"{live.name}: {settings}", skipped, seeded, counts_inputs)
 
 
 def _event_table(table: Place) -> tuple[int, int]:

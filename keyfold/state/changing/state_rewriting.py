@@ -126,6 +126,14 @@ def rewrite(
     return Rewritten(generation, before, sum(file.rows for file in files), carried)
 
 
+def origin_after(how: str, live: Generation, what: str, seeded: int = 0) -> Origin:
+    """Return the origin of a generation that is made of the live one, with events added, or left out (negative)."""
+    before = live.origin
+    skipped, had = (before.events_skipped, before.events_seeded) if before else (0, 0)
+    counts_inputs = before is None or before.counts_inputs
+    return Origin(how, f"{live.name}: {what}", skipped, had + seeded, counts_inputs)
+
+
 def _stage(
     job: KeyedJob, old: Generation, batch: int, folder: Place, change: ChangeRows
 ) -> tuple[int, tuple[PlannedFile, ...]]:

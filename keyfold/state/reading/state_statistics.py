@@ -1,4 +1,4 @@
-"""Compute statistics of a job's state: size, distribution over key groups, timers, growth."""
+"""List states, and compute statistics of one: size, distribution over key groups, timers."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -47,16 +47,6 @@ class ListedGeneration:
 
 
 @dataclass(frozen=True)
-class Growth:
-    """The size of the state after a batch: open events by the journal, and bytes (None if it is no longer retained)."""
-
-    batch: int
-    finished_at: datetime
-    open_events: int
-    bytes: int | None
-
-
-@dataclass(frozen=True)
 class Timers:
     """The timers of one kind: number of rows with one, the earliest and the latest, and the keys that are due next."""
 
@@ -76,10 +66,8 @@ class StateStatistics:
         bytes: size of its parts as stored (Parquet, LZ4), with replaced rows that are not compacted yet.
         key_groups: number of key groups of the job; `groups_used` of them have rows.
         largest_group: rows of the largest key group; `skew` is their ratio to the mean of the groups used.
-        largest: the five largest groups: number, rows, keys.
         timers: by column: `deadline` (event time) and `processing_deadline` (processing time), if the job has them.
         watermark: the watermark; deadlines before it are due.
-        growth: sizes after the last batches, oldest first.
     """
 
     job: str
@@ -92,10 +80,8 @@ class StateStatistics:
     groups_used: int
     largest_group: int
     skew: float
-    largest: tuple[dict[str, int], ...]
     timers: dict[str, Timers]
     watermark: datetime | None
-    growth: tuple[Growth, ...]
 
 
 def list_state(lakehouse: Lakehouse, job: str) -> list[ListedGeneration]:
@@ -107,12 +93,11 @@ def list_state(lakehouse: Lakehouse, job: str) -> list[ListedGeneration]:
     return [_listed(job, one.generation, one.role) for one in generations_of(lakehouse, job)]
 
 
-def state_statistics(lakehouse: Lakehouse, rows: StateRows, last: int = 20) -> StateStatistics:
+def state_statistics(lakehouse: Lakehouse, rows: StateRows) -> StateStatistics:
     """Compute the statistics of a state from the columns of the key and the timers; no other is read.
 
     Args:
         rows: rows of the job's state, with all keys.
-        last: number of batches in `growth`.
 
     Raises:
         KeyfoldError: the state is damaged.
@@ -124,22 +109,20 @@ def state_statistics(lakehouse: Lakehouse, rows: StateRows, last: int = 20) -> S
     kinds = [column for column in (DEADLINE, PROCESSING_DEADLINE) if column in rows.schema.names]
     groups, due = _counted(rows, kinds)
     used = [group["rows"] for group in groups]
-    largest = sorted(groups, key=lambda group: (-group["rows"], group["key_group"]))
+    done = None if rows.batch is None else generation.journal.done(rows.batch)
     return StateStatistics(
         job=rows.job,
         generation=rows.generation,
         batch=rows.batch,
         rows=sum(used),
         keys=sum(group["keys"] for group in groups),
-        bytes=_bytes_after(generation, rows.batch),
+        bytes=done.state_bytes if done else 0,
         key_groups=generation.record["fixed"]["key_groups"],
         groups_used=len(used),
         largest_group=max(used, default=0),
         skew=round(max(used) * len(used) / sum(used), 2) if used else 0.0,
-        largest=tuple({name: group[name] for name in ("key_group", "rows", "keys")} for group in largest[:5]),
         timers={kind: _timers(groups, due, rows.key, kind) for kind in kinds},
         watermark=watermark(generation),
-        growth=_growth(generation, last),
     )
 
 
@@ -176,11 +159,6 @@ def _counted(rows: StateRows, kinds: list[str]) -> tuple[list[dict[str, Any]], l
     return groups.to_dicts(), pl.concat([due for _, due in frames]).to_dicts()
 
 
-def _bytes_after(generation: Generation, batch: int | None) -> int:
-    done = None if batch is None else generation.journal.done(batch)
-    return done.state_bytes if done else 0
-
-
 def _timers(groups: list[dict[str, Any]], due: list[dict[str, Any]], key: tuple[str, ...], kind: str) -> Timers:
     firsts = [group[f"first {kind}"] for group in groups if group[f"first {kind}"] is not None]
     lasts = [group[f"last {kind}"] for group in groups if group[f"last {kind}"] is not None]
@@ -191,19 +169,6 @@ def _timers(groups: list[dict[str, Any]], due: list[dict[str, Any]], key: tuple[
         first=from_micros(min(firsts)) if firsts else None,
         last=from_micros(max(lasts)) if lasts else None,
         next=tuple(shown),
-    )
-
-
-def _growth(generation: Generation, last: int) -> tuple[Growth, ...]:
-    retained = set(retained_batches(generation))
-    return tuple(
-        Growth(
-            done.batch,
-            done.finished_at,
-            done.open_events,
-            done.state_bytes if done.batch in retained else None,
-        )
-        for done in generation.journal.recent(last)
     )
 
 

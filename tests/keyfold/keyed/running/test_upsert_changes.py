@@ -17,8 +17,7 @@ from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.keyed.running import commit
 from keyfold.lakehouse import fail_points
 from keyfold.lakehouse.reading import scan_table
-from keyfold.state.changing.editing import origin_after
-from keyfold.state.changing.state_rewriting import rewrite
+from keyfold.state.changing.state_rewriting import origin_after, rewrite
 from tests.examples import examples
 from tests.keyfold.keyed.test_jobs_on_jobs import CLICK, CLICKS, TIME, USER, Site
 from tests.lake import Lake
@@ -189,7 +188,9 @@ def test_changes_go_on_after_the_state_was_rewritten(tmp_path, without_spark):
     live = Lake(site.lakehouse).live("totals")
     done = live.journal.last_done()
     assert done
-    rewrite(site.lakehouse, TOTALS, live, done, origin_after(live, "nothing", 0), lambda rows: rows, runners=site.spark)
+    rewrite(
+        site.lakehouse, TOTALS, live, done, origin_after("edit", live, "nothing"), lambda rows: rows, runners=site.spark
+    )
     site.click(("ann", 1))
     site.run(TOTALS)
     rows = scan_table(site.lakehouse.table("changes.totals")).sort("clicks").collect()
