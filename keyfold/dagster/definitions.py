@@ -9,10 +9,9 @@ import dagster as dg
 from keyfold.dagster.alerts import alert_sensors
 from keyfold.dagster.assets import health
 from keyfold.dagster.assets.groups import project_groups
-from keyfold.dagster.automation.automation_conditions import automated, automation_sensor
 from keyfold.dagster.automation.maintenance import lakehouse_check, maintenance
-from keyfold.dagster.automation.schedules import full_scan, tick_schedule
 from keyfold.dagster.automation.sensors import source_sensor
+from keyfold.dagster.automation.starts import automated, automation_sensor, full_scan, tick_schedule
 from keyfold.dagster.resources import check_home, lakehouse_home, resources_from
 from keyfold.dagster.run_config import checked_in_process_executor, closed
 from keyfold.dagster.suites import project_suites
@@ -52,7 +51,7 @@ def _definitions() -> dg.Definitions:
         asset_checks=[
             *(check for group in groups for check in group.checks),
             *map(health.health_checks, templates),
-            *(build(stream) for stream in streams for build in (health.drift_check, health.quarantine_check)),
+            *map(health.stream_health_checks, streams),
             *project_suites(),
         ],
         jobs=[

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from keyfold.columns import column, required
 from keyfold.dagster.alerts import alert_sensors
-from keyfold.dagster.assets.health import drift_check
+from keyfold.dagster.assets.health import stream_health_checks
 from keyfold.dagster.assets.keyed_asset import JobAssets, conservation_check, keyed_assets
 from keyfold.dagster.assets.streams import stream_assets, stream_check
 from keyfold.dagster.suites import suite_checks
@@ -151,7 +151,7 @@ def assets_of(name: str) -> list[Any]:
         ingest,
         keyed_assets(JobAssets(template), group=name),
         stream_check(stream),
-        drift_check(stream),
+        stream_health_checks(stream),
         conservation_check(template),
         suite_checks(sums_of(name), table, SUITE),
     ]

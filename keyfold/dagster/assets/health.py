@@ -7,8 +7,7 @@ from statistics import median
 
 import dagster as dg
 
-from keyfold.dagster.assets.columns import column_schema
-from keyfold.dagster.assets.metadata import table_key
+from keyfold.dagster.assets.metadata import column_schema, table_key
 from keyfold.ingestion import ingest_journal
 from keyfold.ingestion.landing import find_drift, landing_folder, newest_files
 from keyfold.keyed.generation.generations import live_generation
@@ -39,31 +38,59 @@ Finding = tuple[bool, str]
 def health_checks(template: JobTemplate) -> dg.AssetChecksDefinition:
     """Build the health checks of a job: volume, late events, watermark, state."""
     asset = table_key(template.name)
-    checks: Mapping[str, tuple[str, Callable[[dg.DagsterInstance, Lakehouse], Finding]]] = {
-        "volume_is_usual": (
-            f"The last run read within a factor of {_UNUSUAL} of the median number of events of the {TRAILING_RUNS} runs "
-            "before.",
-            lambda instance, _: volume(_events_of_runs(instance, asset)),
-        ),
-        "few_events_are_late": (
-            f"At most {_MOST_LATE:.0%} of the events of the last batches were late.",
-            lambda _, lakehouse: lateness(lakehouse, template.name),
-        ),
-        "watermark_keeps_up": (
-            f"The watermark is at most {STALE / timedelta(hours=1):.0f} hours behind the clock.",
-            lambda _, lakehouse: lag(lakehouse, template.name, datetime.now(UTC)),
-        ),
-        "state_does_not_grow": (
-            f"Open state has at most {_GROWN} times its usual number of events.",
-            lambda _, lakehouse: growth(lakehouse, template.name),
-        ),
-    }
+    return _checks(
+        template.name,
+        asset,
+        {
+            "volume_is_usual": (
+                f"The last run read within a factor of {_UNUSUAL} of the median number of events of the {TRAILING_RUNS} runs "
+                "before.",
+                lambda instance, _: volume(_events_of_runs(instance, asset)),
+            ),
+            "few_events_are_late": (
+                f"At most {_MOST_LATE:.0%} of the events of the last batches were late.",
+                lambda _, lakehouse: lateness(lakehouse, template.name),
+            ),
+            "watermark_keeps_up": (
+                f"The watermark is at most {STALE / timedelta(hours=1):.0f} hours behind the clock.",
+                lambda _, lakehouse: lag(lakehouse, template.name, datetime.now(UTC)),
+            ),
+            "state_does_not_grow": (
+                f"Open state has at most {_GROWN} times its usual number of events.",
+                lambda _, lakehouse: growth(lakehouse, template.name),
+            ),
+        },
+    )
+
+
+def stream_health_checks(stream: Stream) -> dg.AssetChecksDefinition:
+    """Build the health checks of a stream: columns that it does not know, quarantined rows."""
+    return _checks(
+        f"{stream.name}_stream",
+        table_key(f"events.{stream.name}"),
+        {
+            "landing_files_have_the_stream_s_columns": (
+                "The newest files have no column that the stream does not know.",
+                lambda _, lakehouse: drift(stream, landing_folder(lakehouse, stream.name)),
+            ),
+            "few_rows_are_quarantined": (
+                f"Less than {_MOST_QUARANTINED:.0%} of the rows of the last batches were quarantined.",
+                lambda _, lakehouse: quarantined(lakehouse, stream.name),
+            ),
+        },
+    )
+
+
+def _checks(
+    name: str, asset: dg.AssetKey, checks: Mapping[str, tuple[str, Callable[[dg.DagsterInstance, Lakehouse], Finding]]]
+) -> dg.AssetChecksDefinition:
+    """Build checks that only warn, from their descriptions and what finds out."""
 
     @dg.multi_asset_check(
-        name=f"{template.name}_health",
-        specs=[dg.AssetCheckSpec(name, asset=asset, description=text) for name, (text, _) in checks.items()],
+        name=f"{name}_health",
+        specs=[dg.AssetCheckSpec(check, asset=asset, description=text) for check, (text, _) in checks.items()],
         can_subset=True,
-        description=f"Health of the runs of {template.name}.",
+        description=f"Health of {asset.to_user_string()}.",
     )
     def health(
         context: dg.AssetCheckExecutionContext, lakehouse: dg.ResourceParam[Lakehouse]
@@ -79,36 +106,6 @@ def health_checks(template: JobTemplate) -> dg.AssetChecksDefinition:
             )
 
     return health
-
-
-def drift_check(stream: Stream) -> dg.AssetChecksDefinition:
-    """Build the check that the newest landing files have no column that the stream does not know."""
-
-    @dg.asset_check(
-        asset=table_key(f"events.{stream.name}"),
-        name="landing_files_have_the_stream_s_columns",
-        description="The newest files have no column that the stream does not know.",
-    )
-    def no_drift(lakehouse: dg.ResourceParam[Lakehouse]) -> dg.AssetCheckResult:
-        passed, description = drift(stream, landing_folder(lakehouse, stream.name))
-        return dg.AssetCheckResult(passed=passed, severity=dg.AssetCheckSeverity.WARN, description=description)
-
-    return no_drift
-
-
-def quarantine_check(stream: Stream) -> dg.AssetChecksDefinition:
-    """Build the check that few rows of the last batches of ingest are quarantined."""
-
-    @dg.asset_check(
-        asset=table_key(f"events.{stream.name}"),
-        name="few_rows_are_quarantined",
-        description=f"Less than {_MOST_QUARANTINED:.0%} of the rows of the last batches were quarantined.",
-    )
-    def few_quarantined(lakehouse: dg.ResourceParam[Lakehouse]) -> dg.AssetCheckResult:
-        passed, description = quarantined(lakehouse, stream.name)
-        return dg.AssetCheckResult(passed=passed, severity=dg.AssetCheckSeverity.WARN, description=description)
-
-    return few_quarantined
 
 
 def volume(events_of_runs: Sequence[int]) -> Finding:

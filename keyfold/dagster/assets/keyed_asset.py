@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import dagster as dg
 
 from keyfold import runs
-from keyfold.dagster.assets.columns import column_lineage, column_schema
 from keyfold.dagster.assets.keyed_config import config_for
 from keyfold.dagster.assets.metadata import (
     EVENTS,
     batch_metadata,
+    column_lineage,
+    column_schema,
     last_materialization,
     table_key,
     table_metadata,

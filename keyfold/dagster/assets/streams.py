@@ -8,8 +8,7 @@ from deltalake import DeltaTable
 from pydantic import Field
 
 from keyfold import ingestion
-from keyfold.dagster.assets.columns import column_schema
-from keyfold.dagster.assets.metadata import table_key, table_metadata, warning_metadata
+from keyfold.dagster.assets.metadata import column_schema, table_key, table_metadata, warning_metadata
 from keyfold.dagster.assets.previews import preview, preview_quarantine
 from keyfold.dagster.reporting import is_left_to_continuous_run
 from keyfold.errors import NotFound

@@ -13,7 +13,7 @@ import dagster as dg
 from pydantic import Field
 
 from keyfold.dagster.assets.metadata import table_key
-from keyfold.dagster.automation.schedules import schedule_of
+from keyfold.dagster.automation.starts import schedule_of
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.going_live import finish_going_live

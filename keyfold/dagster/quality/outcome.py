@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from keyfold.dagster.quality.conditions import condition_in
-from keyfold.dagster.quality.serialised import SerialisedExpectation, arguments_of, columns_of
+from keyfold.dagster.quality.serialised import SerialisedExpectation, arguments_of, columns_of, condition_in
 
 EXAMPLES = "examples"
 """Key in an outcome's `result`: up to ten violating rows, as text, masked."""

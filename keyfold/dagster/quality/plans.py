@@ -21,8 +21,14 @@ from typing import Any
 
 import polars as pl
 
-from keyfold.dagster.quality.conditions import condition_in, row_expression, run_query
-from keyfold.dagster.quality.serialised import SerialisedExpectation, arguments_of, columns_of
+from keyfold.dagster.quality.serialised import (
+    SerialisedExpectation,
+    arguments_of,
+    columns_of,
+    condition_in,
+    row_expression,
+    run_query,
+)
 
 _Arguments = Mapping[str, Any]
 _Columns = Mapping[str, pl.DataType]

@@ -14,11 +14,18 @@ from typing import Any
 
 import polars as pl
 
-from keyfold.dagster.quality.conditions import Refused, message_of, row_condition
 from keyfold.dagster.quality.gx_on_pandas import evaluate_by_gx
 from keyfold.dagster.quality.outcome import MOST_EXAMPLES, Masking, Outcome, Validation
 from keyfold.dagster.quality.plans import TIMES, Plan, holds, plan_of
-from keyfold.dagster.quality.serialised import SerialisedExpectation, arguments_of, columns_of, is_of_the_schema
+from keyfold.dagster.quality.serialised import (
+    Refused,
+    SerialisedExpectation,
+    arguments_of,
+    columns_of,
+    is_of_the_schema,
+    message_of,
+    row_condition,
+)
 
 KEYS_AT_ONCE = 2_000_000
 """Number of rows whose keys are compared with each other in one pass: 400 MiB at keys of 36 bytes."""

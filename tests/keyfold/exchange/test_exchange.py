@@ -92,39 +92,45 @@ def is_given_up(url: str, content: bytes = b"{}") -> bool:
     return time.monotonic() - began < PATIENCE
 
 
+def drip_headers(caller: Caller) -> None:
+    caller.drip(b"HTTP/1.1 200 OK\r\n" + b"X-Slow: 1\r\n" * 500)
+
+
+def swallow_slowly(caller: Caller) -> None:
+    """Take each piece well within the time-out; all of a long call would take twice the patience of this test."""
+    while not caller.ended.wait(0.02):
+        caller.connection.recv(120_000)
+
+
+def drip_a_handshake(caller: Caller) -> None:
+    caller.connection.recv(10_000)
+    # A handshake record that promises 16 KiB.
+    caller.drip(b"\x16\x03\x03\x40\x00" + b"\x02\x00\x3f\xfc" + b"\x00" * 5_000)
+
+
+def take_each_step_in_time(caller: Caller) -> None:
+    """Connect, headers and body each within the time-out, all together not."""
+    caller.connection.recv(10_000)
+    for part in (b"HTTP/1.1 200 OK\r\n", b"Content-Length: 4\r\n\r\n", b"do", b"ne"):
+        caller.ended.wait(TIMEOUT * 0.6)
+        caller.connection.sendall(part)
+
+
 # One cancellation bounds all of a call: of the ways to be slow, one each of what it may be waiting for stands here.
-
-
-def test_headers_that_drip_do_not_hold_a_call():
-    with at_the_socket(lambda caller: caller.drip(b"HTTP/1.1 200 OK\r\n" + b"X-Slow: 1\r\n" * 500)) as (port, _):
-        assert is_given_up(f"http://127.0.0.1:{port}/")
-
-
-def test_a_service_that_takes_a_long_call_slowly_does_not_hold_it():
-    """Each piece is taken well within the time-out, all of it would take twice the patience of this test."""
-
-    def swallow(caller: Caller) -> None:
-        while not caller.ended.wait(0.02):
-            caller.connection.recv(120_000)
-
-    with at_the_socket(swallow) as (port, _):
-        assert is_given_up(f"http://127.0.0.1:{port}/", content=bytes(120_000_000))
-
-
-def test_a_service_that_says_nothing_at_all_does_not_hold_a_call():
-    with at_the_socket(Caller.say_nothing) as (port, _):
-        assert is_given_up(f"http://127.0.0.1:{port}/")
-        assert is_given_up(f"https://127.0.0.1:{port}/"), "TLS that nobody answers"
-
-
-def test_a_tls_handshake_that_drips_does_not_hold_a_call():
-    def answer(caller: Caller) -> None:
-        caller.connection.recv(10_000)
-        # A handshake record that promises 16 KiB.
-        caller.drip(b"\x16\x03\x03\x40\x00" + b"\x02\x00\x3f\xfc" + b"\x00" * 5_000)
-
-    with at_the_socket(answer) as (port, _):
-        assert is_given_up(f"https://127.0.0.1:{port}/")
+@pytest.mark.parametrize(
+    ("play", "scheme", "length"),
+    [
+        (drip_headers, "http", 2),
+        (swallow_slowly, "http", 120_000_000),
+        (Caller.say_nothing, "http", 2),
+        (Caller.say_nothing, "https", 2),
+        (drip_a_handshake, "https", 2),
+        (take_each_step_in_time, "http", 2),
+    ],
+)
+def test_a_slow_service_does_not_hold_a_call(play, scheme, length):
+    with at_the_socket(play) as (port, _):
+        assert is_given_up(f"{scheme}://127.0.0.1:{port}/", content=bytes(length))
 
 
 def test_a_connection_that_nobody_accepts_does_not_hold_a_call():
@@ -149,19 +155,6 @@ def test_a_resolver_that_is_away_does_not_hold_a_call(monkeypatch):
         assert is_given_up("http://geo.example.org/")
     finally:
         ended.set()
-
-
-def test_time_that_one_step_has_taken_is_not_there_for_the_next():
-    """Connect, headers and body each within the time-out, all together not."""
-
-    def answer(caller: Caller) -> None:
-        caller.connection.recv(10_000)
-        for part in (b"HTTP/1.1 200 OK\r\n", b"Content-Length: 4\r\n\r\n", b"do", b"ne"):
-            caller.ended.wait(TIMEOUT * 0.6)
-            caller.connection.sendall(part)
-
-    with at_the_socket(answer) as (port, _):
-        assert is_given_up(f"http://127.0.0.1:{port}/")
 
 
 def test_a_call_after_one_that_was_given_up_has_all_its_time_again():

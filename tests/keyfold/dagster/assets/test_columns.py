@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from keyfold.columns import column, required
-from keyfold.dagster.assets.columns import column_lineage, column_schema
+from keyfold.dagster.assets.metadata import column_lineage, column_schema
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.parameters import build_job
 from spark_jobs.jobs.registry import JOBS

@@ -6,9 +6,8 @@ import pyarrow as pa
 
 from keyfold import Input, JobParameters, JobTemplate, KeyedJob, Step, Stream, build_job
 from keyfold.columns import column, required
-from keyfold.dagster.assets.columns import column_lineage
 from keyfold.dagster.assets.keyed_asset import JobAssets, keyed_assets
-from keyfold.dagster.assets.metadata import table_key
+from keyfold.dagster.assets.metadata import column_lineage, table_key
 
 TIME = pa.timestamp("us", tz="UTC")
 USER = required("user", pa.string(), "Who")

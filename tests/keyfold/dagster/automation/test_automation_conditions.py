@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 import dagster as dg
 import pytest
 
-from keyfold.dagster.automation.automation_conditions import (
+from keyfold.dagster.automation.starts import (
     automation_sensor,
+    failed_checks_before,
     on_checked_events,
 )
-from keyfold.dagster.automation.schedules import failed_checks_before
 
 FAULTS: set[str] = set()
 """Steps that are to fail, by name."""

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from keyfold.dagster.automation.schedules import full_scan
+from keyfold.dagster.automation.starts import full_scan
 
 SEEN: list[str] = []
 

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold.dagster.quality import conditions, validation
-from keyfold.dagster.quality.conditions import Refused, row_expression
+from keyfold.dagster.quality import serialised, validation
 from keyfold.dagster.quality.gx_on_pandas import evaluate_by_gx
 from keyfold.dagster.quality.outcome import EXAMPLES, Outcome
 from keyfold.dagster.quality.plans import Plan, plan_of
-from keyfold.dagster.quality.serialised import SerialisedExpectation
+from keyfold.dagster.quality.serialised import Refused, SerialisedExpectation, row_expression
 from keyfold.dagster.quality.validation import validate
 from keyfold.suite import Expectation, critical
 from tests.examples import examples
@@ -337,8 +336,8 @@ def test_a_column_of_the_name_of_a_function_lets_no_query_read_files(tmp_path, c
     rows = pl.LazyFrame({"id": [1], "read_csv": [2], "READ_CSV": [3]}, schema)
     query = "SELECT * FROM {batch} WHERE id IN (SELECT id FROM " + call.replace("FILE", str(file)) + ")"  # noqa: S608 - the attack that is tested
     with pytest.raises(Refused, match="may not read files"):
-        conditions.run_query(query, rows, schema)
-    own = conditions.run_query('SELECT * FROM {batch} WHERE read_csv > 1 AND "read_csv" IN (2)', rows, schema)
+        serialised.run_query(query, rows, schema)
+    own = serialised.run_query('SELECT * FROM {batch} WHERE read_csv > 1 AND "read_csv" IN (2)', rows, schema)
     assert own.collect().height == 1
 
 
@@ -361,7 +360,7 @@ def test_a_condition_that_looks_at_other_rows_is_a_query_of_the_whole_table():
     )
 
 
-@pytest.mark.parametrize("module", [conditions, validation])
+@pytest.mark.parametrize("module", [serialised, validation])
 def test_the_examples_in_the_docstrings_are_right(module):
     result = doctest.testmod(module)
     assert result.attempted

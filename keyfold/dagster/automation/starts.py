@@ -1,6 +1,17 @@
-"""Build schedules, which start a job only if its previous run has finished: clock ticks of jobs, and full scans of groups."""
+"""Define when Dagster starts jobs by itself: by the automation condition, or by the clock; and when tables are stale.
+
+The landing sensor of a group starts one run of the whole group: ingest, its checks, the keyed jobs and their checks, in one
+process. The condition starts, in a separate run, what such a run did not do: a job that a failed blocking check held
+back, once the check passes (after an ingest by hand, or a run of the check); a job whose run failed or was cancelled, once; a
+job whose events were ingested without it.
+
+Both can be on. The condition does not start a job that is part of an unfinished run, nor one that was written after its events
+were. Events that are ingested while a job runs may come too late for its read and still before its write; they wait until
+the job is started next.
+"""
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
 import dagster as dg
@@ -9,6 +20,48 @@ from keyfold.dagster.assets.metadata import table_key
 from keyfold.dagster.automation.sensors import unfinished_run
 from keyfold.dagster.quality.checks import SCOPE_TAG, Scope
 from keyfold.keyed.job.template import JobTemplate
+
+FRESH = dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=26), warn_window=timedelta(hours=13))
+"""Freshness policy of every job's main table: landing files or clock ticks write it at least twice a day."""
+
+
+def automated(spec: dg.AssetSpec) -> dg.AssetSpec:
+    """Add the automation condition to the spec of a job's table, and the freshness policy to the job's main table."""
+    if "keyfold/job" not in spec.tags:
+        return spec
+    spec = spec.replace_attributes(automation_condition=on_checked_events())
+    is_own = spec.key == table_key(spec.tags["keyfold/job"])
+    return spec.replace_attributes(freshness_policy=FRESH) if is_own else spec
+
+
+def on_checked_events() -> dg.AutomationCondition:
+    """Start a keyed job when its events are newer than its tables and their blocking checks have passed.
+
+    Passed means: evaluated on the newest events, in any run, and not failed. Maintenance does not make events newer, since it
+    reports observations; nor do the job's clock ticks, which write only the job's tables.
+    """
+    # Not `any_deps_updated`: it ignores updates by runs that also select the job, and a failed check cuts off just those.
+    updated = dg.AutomationCondition.any_deps_match(
+        dg.AutomationCondition.newly_updated() | dg.AutomationCondition.will_be_requested()
+    )
+    return (
+        updated.since_last_handled().with_label("events_are_newer")
+        & dg.AutomationCondition.all_deps_blocking_checks_passed()
+        & ~dg.AutomationCondition.any_deps_missing()
+        & ~dg.AutomationCondition.any_deps_in_progress()
+        & ~dg.AutomationCondition.in_progress()
+    ).with_label("on_checked_events")
+
+
+def automation_sensor() -> dg.AutomationConditionSensorDefinition:
+    """Build the sensor that evaluates all conditions; stopped by default, since it starts runs."""
+    return dg.AutomationConditionSensorDefinition(
+        "checked_events",
+        target=dg.AssetSelection.all(),
+        minimum_interval_seconds=30,
+        default_status=dg.DefaultSensorStatus.STOPPED,
+        description="Starts keyed jobs that have not read their newest events, once the events' checks have passed.",
+    )
 
 
 def schedule_of(
