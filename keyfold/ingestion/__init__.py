@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         settled_tables,
     )
     from keyfold.ingestion.kafka.topic import KafkaTopic
-    from keyfold.ingestion.known import KnownFile
     from keyfold.ingestion.listing import Landing
     from keyfold.ingestion.rebuilding import rebuild
     from keyfold.ingestion.run import ingest
@@ -33,7 +32,6 @@ __all__ = [
     "IngestCounts",
     "IngestSummary",
     "KafkaTopic",
-    "KnownFile",
     "Landing",
     "ingest",
     "ingest_journal",
@@ -58,7 +56,6 @@ _MODULES = {
         "read_topics",
         "settled_tables",
     ),
-    "keyfold.ingestion.known": ("KnownFile",),
     "keyfold.ingestion.rebuilding": ("rebuild",),
     "keyfold.ingestion.run": ("ingest",),
     "keyfold.ingestion.kafka.topic": ("KafkaTopic",),

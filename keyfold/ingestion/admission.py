@@ -12,7 +12,6 @@ from datetime import timedelta
 
 from keyfold.errors import Misconfigured
 from keyfold.ingestion.ingest_records import AdmittedFile
-from keyfold.ingestion.known import KnownFile
 from keyfold.ingestion.listing import LandedFile, Listing, fingerprint, list_files
 from keyfold.storage.place import Place
 from keyfold.times import micros
@@ -39,7 +38,7 @@ class Admission:
 
 def select_files(
     landing: Place,
-    known: Mapping[str, KnownFile],
+    known: Mapping[str, AdmittedFile],
     *,
     settle: timedelta,
     done_marker: bool,
@@ -79,7 +78,7 @@ def select_files(
     touched: dict[str, AdmittedFile] = {}
     for file in filter(None, admitted):
         before = known.get(file.path)
-        if before is None or not before.was_read:
+        if before is None or before.refused is not None:
             files.append(file)
         # Copied or touched: the same content with other times. Recorded, so that later runs need not compare the content.
         elif file.fingerprint == before.fingerprint:
@@ -92,11 +91,11 @@ def select_files(
     return Admission(tuple(files), waiting, changed, touched)
 
 
-def is_known(file: LandedFile, known: Mapping[str, KnownFile]) -> bool:
+def is_known(file: LandedFile, known: Mapping[str, AdmittedFile]) -> bool:
     """Whether this version of a file was read, or refused and reported, before."""
     before = known.get(file.path)
     # A link that was refused and may be read now, or the reverse, is another version.
-    if before is None or before.was_read == (file.refused is not None):
+    if before is None or (before.refused is None) != (file.refused is None):
         return False
     if file.tag:
         return file.tag == before.fingerprint
@@ -122,7 +121,7 @@ def _admitted(landing: Place, file: LandedFile) -> AdmittedFile | None:
     )
 
 
-def _difference(before: KnownFile, now: AdmittedFile) -> str:
+def _difference(before: AdmittedFile, now: AdmittedFile) -> str:
     if now.refused:
         return f"became a link out of the landing folder ({now.refused})"
     if now.size == before.size:

@@ -7,7 +7,6 @@ The table grows with the number of files, not of runs. It is rewritten before th
 
 import io
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
@@ -37,28 +36,7 @@ _SCHEMA = {
 _REFUSED = "refused"
 
 
-@dataclass(frozen=True)
-class KnownFile:
-    """The version of a file that was read.
-
-    Attributes:
-        size: bytes.
-        modified_at, changed_at: nanoseconds since 1970.
-        fingerprint: see `AdmittedFile`.
-    """
-
-    size: int
-    modified_at: int
-    changed_at: int
-    fingerprint: str
-
-    @property
-    def was_read(self) -> bool:
-        """Whether the file was read. A link that leads out of its folder was refused and only reported."""
-        return self.fingerprint != _REFUSED
-
-
-class _KnownByEitherName(dict[str, KnownFile]):
+class _KnownByEitherName(dict[str, AdmittedFile]):
     """Files by path, some of which were replaced by `erased_name`."""
 
     def get(self, key: str, default: Any = None, /) -> Any:
@@ -74,18 +52,18 @@ class KnownFiles:
         self._journal = journal
         self._where, self._remedy = where, remedy
 
-    def of(self, source: str) -> dict[str, KnownFile]:
-        """Return the files of a source, by path.
+    def of(self, source: str) -> dict[str, AdmittedFile]:
+        """Return the versions of a source's files that were read, or refused and only reported, by path.
 
         Raises:
             KeyfoldError: part of the records is gone.
         """
         table, after = self._table()
         rows = table.filter(pl.col("source") == source).drop("source")
-        known = {path: KnownFile(*rest) for path, *rest in rows.iter_rows()}
+        known = {row[0]: _from_row(*row) for row in rows.iter_rows()}
         for plan, files in self._later(after):
             if plan.source == source:
-                known |= {file.path: _known(file) for file in files}
+                known |= {file.path: file for file in files}
         return _KnownByEitherName(known) if any(map(is_erased, known)) else known
 
     def all(self) -> dict[str, tuple[str, ...]]:
@@ -107,7 +85,7 @@ class KnownFiles:
     def note(self, source: str, touched: Mapping[str, AdmittedFile]) -> None:
         """Record the new times of files whose content has not changed, so that it is not compared again."""
         if touched:
-            self._write({(source, path): _known(file) for path, file in touched.items()})
+            self._write({(source, path): file for path, file in touched.items()})
 
     def rename(self, holds: Callable[[str], bool]) -> int:
         """Replace paths that hold a value by `erased_name`, in the table and in the journal, and return their number.
@@ -152,17 +130,17 @@ class KnownFiles:
         if last is not None and last.batch - max(self._numbers(), default=-1) >= BATCHES_BETWEEN:
             self._write({})
 
-    def _write(self, more: dict[tuple[str, str], KnownFile]) -> None:
+    def _write(self, more: dict[tuple[str, str], AdmittedFile]) -> None:
         last = self._journal.last_done()
         if last is None:
             return
         # Later records replace earlier ones of the same file, and `more` replaces both.
         table, after = self._table()
-        latest: dict[tuple[str, str], KnownFile] = {}
+        latest: dict[tuple[str, str], AdmittedFile] = {}
         for plan, files in self._later(after):
-            latest |= {(plan.source, file.path): _known(file) for file in files}
+            latest |= {(plan.source, file.path): file for file in files}
         latest |= more
-        rows = [(source, path, *vars(file).values()) for (source, path), file in latest.items()]
+        rows = [(source, *_as_row(file)) for (source, _), file in latest.items()]
         new = pl.DataFrame(rows, _SCHEMA, orient="row")
         rows_of_files = pl.concat([table.join(new, ["source", "path"], "anti"), new]).sort("source", "path")
         self._store(rows_of_files, last.batch)
@@ -223,6 +201,18 @@ class KnownFiles:
         return sorted(int(path.stem.removeprefix("known-")) for path in names)
 
 
-def _known(file: AdmittedFile) -> KnownFile:
+def _as_row(file: AdmittedFile) -> tuple[str, int, int, int, str]:
     fingerprint = _REFUSED if file.refused else file.fingerprint
-    return KnownFile(file.size, file.modified_at, file.changed_at, fingerprint)
+    return file.path, file.size, file.modified_at, file.changed_at, fingerprint
+
+
+def _from_row(path: str, size: int, modified_at: int, changed_at: int, fingerprint: str) -> AdmittedFile:
+    refused = fingerprint if fingerprint == _REFUSED else None
+    return AdmittedFile(
+        path=path,
+        size=size,
+        modified_at=modified_at,
+        changed_at=changed_at,
+        fingerprint=fingerprint,
+        refused=refused,
+    )

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest, known_files, split_reader
 from keyfold.ingestion.admission import Admission, select_files
-from keyfold.ingestion.known import KnownFile
+from keyfold.ingestion.ingest_records import AdmittedFile
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
 from keyfold.storage.place import Place
@@ -42,7 +42,9 @@ def landing(tmp_path: Path) -> Path:
     return tmp_path / "landing"
 
 
-def look(landing: Path, known: dict[str, KnownFile] | None = None, settle: timedelta = NO_TIME, **options) -> Admission:
+def look(
+    landing: Path, known: dict[str, AdmittedFile] | None = None, settle: timedelta = NO_TIME, **options
+) -> Admission:
     return select_files(
         landing, known or {}, settle=settle, **({"done_marker": False, "reread_changed": False} | options)
     )
@@ -52,11 +54,9 @@ def paths(admission: Admission) -> list[str]:
     return [file.path for file in admission.files]
 
 
-def read(admission: Admission) -> dict[str, KnownFile]:
+def read(admission: Admission) -> dict[str, AdmittedFile]:
     """What is known once the admitted files are read."""
-    return {
-        file.path: KnownFile(file.size, file.modified_at, file.changed_at, file.fingerprint) for file in admission.files
-    }
+    return {file.path: file for file in admission.files}
 
 
 def test_files_just_copied_are_given_the_time_to_settle_and_those_that_were_read_are_not(landing):
@@ -133,7 +133,7 @@ def test_a_link_out_of_the_folder_is_told_once_and_a_file_in_its_place_is_new(la
     first = look(landing)
     (file,) = first.files
     assert file.refused
-    known = {"a.json": KnownFile(file.size, file.modified_at, file.changed_at, "refused")}
+    known = {"a.json": file}
     assert paths(look(landing, known)) == []
     (landing / "a.json").unlink()
     put(landing / "a.json")

@@ -14,7 +14,8 @@ import pytest
 from keyfold.dagster.automation.new_data import Decision, decide_on_files, look_at_folder
 from keyfold.dagster.automation.sensors import source_sensor
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import KnownFile, ingest
+from keyfold.ingestion import ingest
+from keyfold.ingestion.ingest_records import AdmittedFile
 from keyfold.ingestion.listing import LandedFile, Listing
 from keyfold.lakehouse import Lakehouse
 from spark_jobs.streams import RIDE_POINTS
@@ -29,13 +30,23 @@ def file(name: str, at: float, *, marked: bool | None = None, size: int = 10) ->
     return LandedFile(name, size, int(at * SECOND), int(at * SECOND), marked)
 
 
-def known(*files: LandedFile) -> dict[str, KnownFile]:
-    return {one.path: KnownFile(one.size, one.modified_at, one.changed_at, "as it was read") for one in files}
+def known_file(one: LandedFile) -> AdmittedFile:
+    return AdmittedFile(
+        path=one.path,
+        size=one.size,
+        modified_at=one.modified_at,
+        changed_at=one.changed_at,
+        fingerprint="as it was read",
+    )
+
+
+def known(*files: LandedFile) -> dict[str, AdmittedFile]:
+    return {one.path: known_file(one) for one in files}
 
 
 def decided(
     files: Sequence[LandedFile],
-    read: Mapping[str, KnownFile] | None = None,
+    read: Mapping[str, AdmittedFile] | None = None,
     cursor: str | None = None,
     now: float = 1_000,
     **settings: Any,
