@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from keyfold.errors import KeyfoldError
 from keyfold.ingestion.arrays import DamagedArrayError, open_array
 from keyfold.ingestion.duplicates import Ids, Numbers, hash_ranges, kept_at
 from keyfold.ingestion.ingest_records import AdmittedFile, IngestCounts, IngestDone, IngestPlan
@@ -189,13 +188,9 @@ def _read(runner: Runner, lakehouse: Lakehouse, splits: Sequence[Split]) -> list
     # Only names and counts are collected.
     results = runner.map(read_split, splits)
     # Workers return faults instead of raising them, since Spark would retry and bury the reason in a stack trace.
-    if refused := [result.refused for result in results if result.refused]:
-        raise KeyfoldError(refused[0])
-    if damaged := [result.damaged for result in results if result.damaged]:
-        raise DamagedArrayError(damaged[0])
-    faults = [result.fault for result in results if result.fault]
-    if faults:
-        raise OSError(faults[0])
+    if failures := [result.failed for result in results if result.failed is not None]:
+        # What repeating the batch does not mend goes before what it does.
+        raise min(failures, key=lambda one: (isinstance(one, OSError), isinstance(one, DamagedArrayError)))
     return results
 
 

@@ -46,44 +46,38 @@ def search_lines(
         texts: the same values as text, as given.
         path_of_file: returns the value that a column takes from a file's path; None if the path is no longer known.
     """
-    return pl.struct(pl.all()).map_batches(
-        lambda rows: _search(stream, wanted, texts, path_of_file, rows.struct.unnest()),
-        return_dtype=pl.Int8,
-        is_elementwise=True,
-    )
-
-
-def _search(
-    stream: Stream,
-    wanted: Mapping[str, pl.Series],
-    texts: Mapping[str, Sequence[str]],
-    path_of_file: Callable[[str], str | None],
-    rows: pl.DataFrame,
-) -> pl.Series:
     names = {
         name: pa.types.is_list(stream.schema.field(column).type)
         for column in wanted
         for name in stream.source(column).raw_names
     }
     takes_path = any(stream.source(column).path for column in wanted)
-    fields: list[list[_Fields] | None] = [
-        _fields(raw, file or "", header, names)
-        for raw, file, header in zip(
-            rows["raw"], rows["file"], rows["header"] if "header" in rows.columns else [None] * rows.height, strict=True
-        )
-    ]
-    paths = [path_of_file(file or "") if takes_path else "" for file in rows["file"]]
-    is_known = [one is not None and path is not None for one, path in zip(fields, paths, strict=True)]
-    results = pl.Series([ABSENT if known else UNKNOWN for known in is_known], dtype=pl.Int8)
-    # Rows of one file are mapped together: a column that is taken from the path has one value for all of them.
-    at_paths: dict[str | None, list[tuple[int, _Fields]]] = {}
-    for at, path in enumerate(paths):
-        if is_known[at]:
-            at_paths.setdefault(path, []).extend((at, one) for one in fields[at] or [])
-    for path, those in at_paths.items():
-        matches = _matches(stream, wanted, texts, _as_table([one for _, one in those], names), path)
-        results[sorted({at for (at, _), match in zip(those, matches, strict=True) if match})] = FOUND
-    return results
+
+    def search(frame: pl.Series) -> pl.Series:
+        rows = frame.struct.unnest()
+        fields: list[list[_Fields] | None] = [
+            _fields(raw, file or "", header, names)
+            for raw, file, header in zip(
+                rows["raw"],
+                rows["file"],
+                rows["header"] if "header" in rows.columns else [None] * rows.height,
+                strict=True,
+            )
+        ]
+        paths = [path_of_file(file or "") if takes_path else "" for file in rows["file"]]
+        is_known = [one is not None and path is not None for one, path in zip(fields, paths, strict=True)]
+        results = pl.Series([ABSENT if known else UNKNOWN for known in is_known], dtype=pl.Int8)
+        # Rows of one file are mapped together: a column that is taken from the path has one value for all of them.
+        at_paths: dict[str | None, list[tuple[int, _Fields]]] = {}
+        for at, path in enumerate(paths):
+            if is_known[at]:
+                at_paths.setdefault(path, []).extend((at, one) for one in fields[at] or [])
+        for path, those in at_paths.items():
+            matches = _matches(stream, wanted, texts, _as_table([one for _, one in those], names), path)
+            results[sorted({at for (at, _), match in zip(those, matches, strict=True) if match})] = FOUND
+        return results
+
+    return pl.struct(pl.all()).map_batches(search, return_dtype=pl.Int8, is_elementwise=True)
 
 
 def _matches(

@@ -6,6 +6,7 @@ The result has only names and counts. The files that a worker writes count once 
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from keyfold.errors import KeyfoldError
 from keyfold.ingestion.ingest_records import AdmittedFile, IngestCounts
 from keyfold.ingestion.kafka.offsets import OffsetRange
 from keyfold.ingestion.kafka.settings import PREFIX
@@ -106,15 +107,12 @@ class SplitResult:
         counts: the counts of its rows.
         events, rejects: the files that it wrote.
         deferred: paths of files that changed or were removed while they were read.
-        fault: the failure of a disk or of Kafka; the batch can be repeated.
-        refused: any other reason why the batch must not continue, as text for a message.
-        damaged: the damaged part of an index of event ids.
+        failed: why it did not finish: a disk, or Kafka, failed (OSError; the batch can be repeated), part of the index of event
+            ids is damaged (DamagedArrayError), or the batch must not continue for another reason.
     """
 
     counts: IngestCounts = field(default_factory=IngestCounts)
     events: list[WrittenEvents] = field(default_factory=list)
     rejects: list[WrittenFile] = field(default_factory=list)
     deferred: list[str] = field(default_factory=list)
-    fault: str = ""
-    refused: str = ""
-    damaged: str = ""
+    failed: OSError | KeyfoldError | None = None

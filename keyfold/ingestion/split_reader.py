@@ -5,7 +5,6 @@ from datetime import datetime
 import polars as pl
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion.arrays import DamagedArrayError
 from keyfold.ingestion.ingest_records import AdmittedFile
 from keyfold.ingestion.kafka.messages import Messages, TopicReader, message_columns
 from keyfold.ingestion.kafka.offsets import OffsetRange
@@ -41,15 +40,9 @@ def _read_split(split: Split) -> SplitResult:
                 writer.write()
         writer.write()
     # Faults are returned: Spark would repeat a task that raises, and bury the reason.
-    except OSError as error:
+    except (OSError, KeyfoldError) as error:
         writer.discard()
-        return SplitResult(fault=str(error))
-    except DamagedArrayError as error:
-        writer.discard()
-        return SplitResult(damaged=str(error))
-    except KeyfoldError as error:
-        writer.discard()
-        return SplitResult(refused=str(error))
+        return SplitResult(failed=OSError(str(error)) if isinstance(error, OSError) else error)
     writer.result.deferred = deferred
     return writer.result
 

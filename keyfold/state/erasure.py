@@ -134,6 +134,9 @@ def _search(lakehouse: Lakehouse, stream: Stream, values: Values) -> pl.Expr:
     places = _landings(lakehouse, stream.name)
 
     def path_of(file: str) -> str | None:
+        # An event that was taken out later has no file any more.
+        if not file:
+            return None
         # Columns that take a file's path have the topic's name in rows of messages (`split_reader`).
         if file.startswith(PREFIX):
             return file.removeprefix(PREFIX).partition("/")[0]

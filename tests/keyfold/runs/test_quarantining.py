@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 from itertools import chain
 
@@ -18,8 +19,10 @@ from keyfold.keyed.runner import RunOptions
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.row_erasure import erased_rows
 from keyfold.runners import Runners
+from keyfold.runs.erasing import Erasure, erase
 from keyfold.runs.quarantining import quarantine
 from keyfold.state.changing.audit import Author
+from keyfold.stream import Source
 from spark_jobs.streams import STREAMS
 from tests.keyfold.keyed.toy_jobs import START, windows, windows_step
 from tests.keyfold.runs.test_correcting import CLICKS, events
@@ -102,6 +105,17 @@ def test_a_job_that_has_not_read_the_event_goes_on_past_its_planned_batch(tmp_pa
     assert [reject[name] for name in ("file", "line", "batch")] == [None] * 3
     (audited,) = pl.read_delta(str(lake.lakehouse.monitoring("edits"))).rows(named=True)
     assert (audited["what"], audited["of"], json.loads(audited["keys"])[0]["user"]) == ("quarantined", "clicks", "bob")
+
+
+def test_what_was_taken_out_is_erased_with_its_person_or_told_where_its_file_would_say_whose_it_is(tmp_path):
+    lake = stuck(tmp_path)
+    take_out(lake, [JOB])
+    erasure = Erasure({"user": ["bob"]}, BY)
+    erased = erase(lake.lakehouse, CLICKS, [], erasure, dry_run=True)
+    places = ("keys in monitoring.edits", "quarantine.clicks", "events.clicks")
+    assert (erased.rows, erased.unsearchable.lines) == (dict.fromkeys(places, 1), 0)
+    of_paths = replace(CLICKS, sources={"user": Source(path=True)})
+    assert erase(lake.lakehouse, of_paths, [], erasure, dry_run=True).unsearchable.lines == 1
 
 
 def test_a_job_that_has_read_the_event_is_computed_again_and_no_other(tmp_path):
