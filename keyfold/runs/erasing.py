@@ -24,7 +24,15 @@ from keyfold.runs.changing_events import check_can_be_replayed, check_is_ingeste
 from keyfold.runs.jobs import JobRun
 from keyfold.state.changing.audit import Author, digest, mask_keys, record_edit, texts_that_hold
 from keyfold.state.changing.promoting import remove_other_generations
-from keyfold.state.erasure import Unsearchable, Values, erase_in_ingest, forget_in_ingest, typed_values, unsearchable
+from keyfold.state.erasure import (
+    Unsearchable,
+    Values,
+    check_nothing_is_aside,
+    erase_in_ingest,
+    forget_in_ingest,
+    typed_values,
+    unsearchable,
+)
 from keyfold.stream import Stream
 
 
@@ -49,8 +57,8 @@ class Erased:
 
     Attributes:
         stream: name of the stream.
-        rows: number of deleted rows by place: `events.STREAM`, `quarantine.STREAM`, `aside/FOLDER/events` and `/quarantine`,
-            `names of landing files`, and `keys in monitoring.edits`.
+        rows: number of deleted rows by place: `events.STREAM`, `quarantine.STREAM`, `names of landing files`, and `keys in
+            monitoring.edits`.
         jobs: the jobs that are computed again, each after all jobs that it reads.
         runs: their refreshes; none of a dry run.
         unsearchable: quarantined lines that cannot be parsed; they stay unless `remove_unsearchable`.
@@ -87,8 +95,8 @@ def erase(
         dry_run: only count.
 
     Raises:
-        KeyfoldError: the stream has no such column, a value does not fit its type, a job was seeded with state that a refresh
-            would lose, a run was interrupted, or a run has locked the stream or a job.
+        KeyfoldError: the stream has no such column, a value does not fit its type, tables of it are aside, a job was seeded with state
+            that a refresh would lose, a run was interrupted, or a run has locked the stream or a job.
 
     Example:
         >>> jobs = [ride_summaries()]  # doctest: +SKIP
@@ -102,6 +110,7 @@ def erase(
     # Lock all of them: a run in between could read erased rows, or write them again.
     with nullcontext() if dry_run else locked(lakehouse, stream, jobs):
         check_is_ingested(lakehouse, stream)
+        check_nothing_is_aside(lakehouse, stream)
         check_can_be_replayed(lakehouse, jobs)
         # Before `erase_in_ingest`, which may remove these lines.
         unsearchable_lines = unsearchable(lakehouse, stream, values)

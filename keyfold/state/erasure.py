@@ -1,14 +1,14 @@
-"""Erase values in ingest's tables and records: event table, quarantine, file names, and tables that a rebuild moved aside."""
+"""Erase values in ingest's tables and records: event table, quarantine and file names."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 
 import polars as pl
 
+from keyfold.errors import KeyfoldError
 from keyfold.ingestion.ingest_records import IngestDone, IngestPlan
 from keyfold.ingestion.ingest_settings import existing_ingest
 from keyfold.ingestion.inspection import all_known_files, ingest_journal
@@ -26,7 +26,6 @@ from keyfold.state.rows.keys import wanted_keys
 from keyfold.storage.place import Place, path_below, to_place
 from keyfold.stream import Stream
 
-NAMES = "names of landing files"
 _LISTED = 20
 
 
@@ -75,15 +74,26 @@ def typed_values(stream: Stream, texts: Mapping[str, Sequence[str]]) -> Values:
     return Values(texts, wanted)
 
 
+def check_nothing_is_aside(lakehouse: Lakehouse, stream: Stream) -> None:
+    """Check that no rebuild of a stream has left tables aside, which an erasure does not change.
+
+    Raises:
+        KeyfoldError: there are some.
+    """
+    pattern = re.compile(rf"{re.escape(stream.name)}-\d{{8}}T\d+")
+    if old := sorted(str(one) for one in (lakehouse.home / "aside").glob("*") if pattern.fullmatch(one.name)):
+        raise KeyfoldError(
+            f"{', '.join(old)}: tables of {stream.name} from before a rebuild, which an erasure does not change; delete them first"
+        )
+
+
 def unsearchable(lakehouse: Lakehouse, stream: Stream, values: Values) -> Unsearchable:
-    """Count the quarantined lines of a stream that cannot be searched, with those that a rebuild moved aside."""
-    search, lines, where = _search(lakehouse, stream, values), 0, []
-    for table in _quarantines(lakehouse, stream.name).values():
-        rows = scan_table(table).filter(search == UNKNOWN).select("file", "line")
-        number = rows.select(pl.len()).collect().item()
-        first = rows.head(_LISTED - len(where)).collect() if number else pl.DataFrame()
-        lines, where = lines + number, [*where, *(f"{file}:{line}" for file, line in first.iter_rows())]
-    return Unsearchable(lines, tuple(where))
+    """Count the quarantined lines of a stream that cannot be searched."""
+    if not is_table(table := lakehouse.quarantine(stream.name)):
+        return Unsearchable(0, ())
+    rows = scan_table(table).filter(_search(lakehouse, stream, values) == UNKNOWN).select("file", "line")
+    number, first = rows.select(pl.len()).collect().item(), rows.head(_LISTED).collect()
+    return Unsearchable(number, tuple(f"{file}:{line}" for file, line in first.iter_rows()))
 
 
 def erase_in_ingest(
@@ -98,34 +108,34 @@ def erase_in_ingest(
 
     The caller must hold the lock of the stream's ingest.
     """
-    search = _search(lakehouse, stream, values)
+    search, name, rows = _search(lakehouse, stream, values), stream.name, dict[str, int]()
     lines = search != 0 if remove_unsearchable else search == FOUND
     holds = holds_any(text for texts in values.texts.values() for text in texts)
-    rows: dict[str, int] = {}
-    for name, table in _quarantines(lakehouse, stream.name).items():
+    if is_table(table := lakehouse.quarantine(name)):
         if dry_run:
-            rows[name] = count_rows_of(table, lines)
+            rows[f"quarantine.{name}"] = count_rows_of(table, lines)
         else:
-            file = pl.col("file").replace(_new_names(lakehouse, stream.name, table, holds))
-            rows[name] = erase_rows(table, lines, masked={"file": file})
-    rows[NAMES] = sum(
-        _count_names(known, holds) if dry_run else known.rename(holds) for known in _known(lakehouse, stream.name)
-    )
-    for name, table in _event_tables(lakehouse, stream.name).items():
-        rows[name] = (count_rows_of if dry_run else erase_rows)(table, values.which)
+            file = pl.col("file").replace(_new_names(lakehouse, name, table, holds))
+            rows[f"quarantine.{name}"] = erase_rows(table, lines, masked={"file": file})
+    if (folder := lakehouse.ingest(name)).exists():
+        known = KnownFiles(folder, Journal(folder / "journal", IngestPlan, IngestDone), f"ingest of {name}")
+        paths = [path for found in known.all().values() for path in found] if dry_run else []
+        count = sum(holds(path) and not is_erased(path) for path in paths)
+        rows["names of landing files"] = count if dry_run else known.rename(holds)
+    if is_table(events := lakehouse.events(name)):
+        rows[f"events.{name}"] = (count_rows_of if dry_run else erase_rows)(events, values.which)
     return rows
 
 
 def forget_in_ingest(lakehouse: Lakehouse, stream: Stream) -> int:
     """Delete the tables' histories, and record checksums; returns the number of deleted files."""
-    quarantines, events = _quarantines(lakehouse, stream.name), _event_tables(lakehouse, stream.name)
-    deleted = sum(forget(table) for table in (*quarantines.values(), *events.values()))
-    for table in (*quarantines.values(), *(path for name, path in events.items() if name != f"events.{stream.name}")):
-        # Jobs read the log of the live event table. Nobody reads the logs of these tables.
-        forget_log(table)
-    if (birth := existing_ingest(lakehouse, stream.name)) and (
-        done := ingest_journal(lakehouse, stream.name).last_done()
-    ):
+    events, quarantine = lakehouse.events(stream.name), lakehouse.quarantine(stream.name)
+    deleted = sum(forget(table) for table in (events, quarantine) if is_table(table))
+    if is_table(quarantine):
+        # Jobs read the log of the event table. Nobody reads that of the quarantine.
+        forget_log(quarantine)
+    birth, done = existing_ingest(lakehouse, stream.name), ingest_journal(lakehouse, stream.name).last_done()
+    if birth and done:
         record_checksums(birth.journal, birth.checksummed, done.batch)
     return deleted
 
@@ -168,35 +178,3 @@ def _landings(lakehouse: Lakehouse, stream: str) -> list[Place]:
 
 def _landing_of(places: Sequence[Place], file: str) -> Place | None:
     return next((place for place in places if path_below(to_place(file), place) is not None), None)
-
-
-def _count_names(known: KnownFiles, holds: Holds) -> int:
-    return sum(holds(path) and not is_erased(path) for paths in known.all().values() for path in paths)
-
-
-def _known(lakehouse: Lakehouse, stream: str) -> Iterator[KnownFiles]:
-    for folder in (lakehouse.ingest(stream), *(aside / "ingest" for aside in _asides(lakehouse, stream))):
-        if folder.exists():
-            yield KnownFiles(folder, Journal(folder / "journal", IngestPlan, IngestDone), f"ingest of {stream}")
-
-
-def _quarantines(lakehouse: Lakehouse, stream: str) -> dict[str, Place]:
-    return _tables(lakehouse, stream, "quarantine", lakehouse.quarantine(stream))
-
-
-def _event_tables(lakehouse: Lakehouse, stream: str) -> dict[str, Place]:
-    return _tables(lakehouse, stream, "events", lakehouse.events(stream))
-
-
-def _tables(lakehouse: Lakehouse, stream: str, kind: str, live: Place) -> dict[str, Place]:
-    asides = {f"aside/{folder.name}/{kind}": folder / kind for folder in _asides(lakehouse, stream)}
-    tables = {**asides, f"{kind}.{stream}": live}
-    return {name: table for name, table in tables.items() if table.exists() and is_table(table)}
-
-
-def _asides(lakehouse: Lakehouse, stream: str) -> list[Place]:
-    """Return the folders that rebuilds of a stream have moved aside."""
-    pattern = re.compile(rf"{re.escape(stream)}-\d{{8}}T\d+")
-    with suppress(FileNotFoundError):
-        return sorted(folder for folder in (lakehouse.home / "aside").iterdir() if pattern.fullmatch(folder.name))
-    return []

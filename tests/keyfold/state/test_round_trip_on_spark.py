@@ -1,13 +1,9 @@
-"""On Spark: state that is read, seeded and moved goes on as if it had never stopped; a damaged store is told, not rewritten."""
-
-import hashlib
+"""On Spark: state that is read, seeded and moved goes on as if it had never stopped."""
 
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from keyfold.errors import KeyfoldError
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
@@ -18,7 +14,6 @@ from keyfold.state.reading.reader import read_state
 from keyfold.storage.place import local_path
 from tests.folders import copy_folder
 from tests.keyfold.state.job_histories import END, History, put
-from tests.lake import Lake
 
 RIDES = History("ride_summaries", {"close": "complete"})
 
@@ -75,35 +70,3 @@ def test_state_that_is_read_seeded_and_moved_goes_on_as_if_it_had_never_stopped(
     assert found["ride_summaries"].height > 0
     assert check_conservation(whole, job).balanced
     assert check_conservation(other, moved_job).balanced
-
-
-def newest(folder):
-    return max(folder.iterdir(), key=lambda path: path.name)
-
-
-DAMAGE = {
-    "a lost file": (lambda live: newest(live.manifests).unlink(), "manifests of the state, is gone"),
-    "a cut file": (lambda live: newest(live.manifests).write_bytes(b"PAR1"), "manifests of the state, is damaged"),
-}
-
-
-# `test_damage.py` has each writer refuse state that cannot be read.
-@pytest.mark.parametrize(("damage", "why"), DAMAGE.values(), ids=DAMAGE.keys())
-def test_a_damaged_state_store_is_named_and_nothing_is_rewritten(spark, copied, damage, why):
-    lakehouse = copied("damaged")
-    live = Lake(lakehouse).live("ride_summaries")
-    damage(live)
-    before = contents(live.folder)
-    with pytest.raises(KeyfoldError, match=why):
-        move(lakehouse, RIDES.job(key_groups=9), runners=spark)
-    assert contents(live.folder) == before
-    assert live_generation(lakehouse, "ride_summaries") == live
-
-
-def contents(folder):
-    """What is in every file; Spark's own checksums, its queries' scratch and a cluster's views of what was moved are left out."""
-    return {
-        path.relative_to(folder): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.suffix != ".crc" and ".keyfold-view-" not in str(path)
-    }

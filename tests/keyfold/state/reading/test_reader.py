@@ -14,15 +14,12 @@ from keyfold.keyed.generation.run_mode import Replay
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
-from keyfold.state import differences
 from keyfold.state.differences import diff_states, diff_with_table
 from keyfold.state.reading.export import write_state
 from keyfold.state.reading.reader import read_state
-from keyfold.state.reading.state_statistics import state_statistics
 from tests.folders import copy_folder, move_folder
 from tests.keyfold.keyed.toy_jobs import clicks, windows
 from tests.keyfold.keyed.without_spark import SPARK
-from tests.lake import Lake
 
 BATCHES = [
     [("ann", 1), ("bob", 3), ("ann", 14), ("cat", 4)],
@@ -57,17 +54,6 @@ def files_of(folder):
         path: (path.stat().st_mtime_ns, path.stat().st_size) if path.is_file() else "a folder"
         for path in folder.rglob("*")
     }
-
-
-def test_every_batch_reads_as_the_harness_held_it_and_reading_writes_nothing(made):
-    lakehouse, states = made
-    before = files_of(lakehouse.home)
-    for batch, state in enumerate(states):
-        read = read_state(lakehouse, JOB, batch=batch)
-        assert rows_of(read.polars()) == rows_of(state)
-    assert rows_of(read_state(lakehouse, "windows").polars()) == rows_of(states[-1])
-    state_statistics(lakehouse, read_state(lakehouse, JOB))
-    assert files_of(lakehouse.home) == before
 
 
 def by_key(state):
@@ -122,19 +108,6 @@ def test_a_state_is_compared_with_a_table_in_the_columns_that_both_have(made, tm
         diff_with_table(read_state(lakehouse, JOB), lakehouse, "nowhere")
 
 
-def test_large_states_are_compared_in_passes_with_the_same_result(made, tmp_path, monkeypatch):
-    lakehouse, states = made
-    write_state(read_state(lakehouse, JOB, batch=0), tmp_path / "first", "parquet")
-    expected = compared(states[-1], states[0])
-    monkeypatch.setattr(differences, "_BYTES_A_PASS", 300)
-    last = read_state(lakehouse, JOB)
-    assert last.bytes // 300 > 2
-    found = diff_with_table(last, lakehouse, str(tmp_path / "first"))
-    assert dict(found.first_rows(100).select("user", "change").rows()) == expected
-    counts, summary = Counter(expected.values()), found.summary()
-    assert (summary.added, summary.removed, summary.changed) == (counts["added"], counts["removed"], counts["changed"])
-
-
 def test_a_table_that_needs_another_reader_is_refused_and_not_read_without_its_deletions(made, tmp_path):
     made[1][-1].write_delta(str(tmp_path / "table"))
     (entry,) = (tmp_path / "table" / "_delta_log").glob("*.json")
@@ -159,25 +132,6 @@ def test_a_home_that_was_moved_is_read_where_it_is_and_stays_as_it_is(made):
         assert files_of(moved.home) == before
     finally:
         move_folder(aside, lakehouse.home)
-
-
-def test_a_file_that_is_whole_in_size_alone_is_an_error_that_says_where(made, tmp_path):
-    lakehouse, _ = made
-    broken = Lakehouse(lakehouse.home.with_name("broken"))
-    copy_folder(lakehouse.home, broken.home)
-    live = Lake(broken).live("windows")
-    for file in live.manifests.iterdir():
-        file.write_bytes(b"?" * file.stat().st_size)
-    before = files_of(broken.home)
-    with pytest.raises(
-        KeyfoldError,
-        match=r"job windows, generation-0001, batch 2: its state cannot be read: .*manifests of the state, is damaged",
-    ):
-        read_state(broken, JOB).polars()
-    with pytest.raises(KeyfoldError, match="nothing was changed"):
-        write_state(read_state(broken, JOB), tmp_path / "out", "parquet")
-    assert not (tmp_path / "out").exists()
-    assert files_of(broken.home) == before
 
 
 @pytest.fixture
