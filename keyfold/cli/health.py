@@ -18,7 +18,7 @@ from keyfold.journal import Journal
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.runner import watermark
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.locks import is_held
+from keyfold.lakehouse.files import is_held
 from keyfold.lakehouse.presence import check_lakehouse_is_there
 from keyfold.project import project_jobs, project_streams
 from keyfold.runs.health import STALE, STALLED

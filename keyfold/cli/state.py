@@ -1,17 +1,28 @@
-"""`keyfold state …`: the state tools, and that which removes generations."""
+"""`keyfold state …`: the state tools; those that compare states and remove generations."""
 
+import sys
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
-from keyfold.cli.state_diff import diff
+from keyfold.cli.state_jobs import job_or_name, require_job_or_state
 from keyfold.cli.state_reading import listing, read, stats
 from keyfold.cli.state_tools import bootstrap, edit, move
 from keyfold.cli.terminal import failures, report
+from keyfold.errors import KeyfoldError
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.changing import promoting
+from keyfold.state.differences import Counts, Difference, diff_states, diff_with_table
+from keyfold.state.reading.export import Format, write_state
+from keyfold.state.reading.reader import read_state
+from keyfold.state.reading.state_rows import StateRows
+from keyfold.state.rows.lines import json_lines
+from keyfold.storage.reachable import check_reachable
+
+LIVE = "live"
+_TABLE = "table:"
 
 app = typer.Typer(
     help="Read, compare, seed, move and edit the state of jobs.",
@@ -19,6 +30,33 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
+
+
+def diff(
+    job: Annotated[str, typer.Argument(help="The job.")],
+    before: Annotated[
+        str,
+        typer.Argument(help="A batch (17), a generation or branch (generation-0001), or both (generation-0001:17)."),
+    ],
+    after: Annotated[str, typer.Argument(help="The same, `live`, or `table:` and a table's name or path.")] = LIVE,
+    rows: Annotated[int, typer.Option(min=0, help="Print this many differing keys, before and after.")] = 0,
+    to: Annotated[str | None, typer.Option(metavar="PATH", help="Write all differing keys to this path.")] = None,
+    style: Annotated[Format, typer.Option("--format", help="Format of --to: jsonl, parquet or delta.")] = "delta",
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two states of a job, or its state and a table: keys added, removed and changed."""
+    with failures():
+        check_reachable(home)
+        lakehouse = Lakehouse(home)
+        require_job_or_state(lakehouse, job)
+        difference = _diff(lakehouse, job, before, after)
+        summary = difference.summary()
+        written = asdict(write_state(difference, to, style)) if to is not None else None
+        report({**asdict(summary), "written": written}, as_json, _text(summary, to))
+        if rows:
+            shown = difference.first_rows(rows)
+            sys.stdout.writelines(f"{line}\n" for line in json_lines(shown, difference.key, "jsonl"))
 
 
 def prune(
@@ -34,6 +72,40 @@ def prune(
         verb = "would be removed" if dry_run else "removed"
         text = "\n".join(f"{one.name}, {one.bytes:,} bytes: {verb}" for one in removed) or "nothing to remove"
         report({"job": job, "removed": [asdict(one) for one in removed], "dry_run": dry_run}, as_json, text)
+
+
+def _diff(lakehouse: Lakehouse, job: str, before: str, after: str) -> Difference:
+    if before.startswith(_TABLE):
+        raise KeyfoldError("give the state first, then the table that it is compared with")
+    state_before = _state(lakehouse, job, before)
+    if after.startswith(_TABLE):
+        return diff_with_table(state_before, lakehouse, after.removeprefix(_TABLE))
+    return diff_states(state_before, _state(lakehouse, job, after))
+
+
+def _state(lakehouse: Lakehouse, job: str, text: str) -> StateRows:
+    name, colon, number = text.partition(":")
+    if text.isdigit():
+        name, colon, number = LIVE, ":", text
+    if colon and not number.isdigit():
+        raise KeyfoldError(f"{text}: {number!r} is not a batch number; write it as generation-0001:17")
+    generation = None if name == LIVE else name
+    keyed_job = job_or_name(lakehouse, job, generation)
+    return read_state(lakehouse, keyed_job, generation=generation, batch=int(number) if colon else None)
+
+
+def _text(found: Counts, to: str | None) -> str:
+    lines = [
+        f"before: {found.before}: {found.keys_before:,} keys",
+        f"after:  {found.after}: {found.keys_after:,} keys",
+        f"{found.added:,} keys added, {found.removed:,} removed, {found.changed:,} changed, {found.unchanged:,} unchanged",
+        *(f"  {column}: differs in {count:,} keys" for column, count in found.columns.items()),
+    ]
+    if found.not_compared:
+        lines.append(f"not compared, since only one side has them or the types differ: {', '.join(found.not_compared)}")
+    if to is not None:
+        lines.append(f"written to {to}")
+    return "\n".join(lines)
 
 
 app.command("read")(read)

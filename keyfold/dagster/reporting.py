@@ -12,7 +12,7 @@ from keyfold.dagster.assets.metadata import (
     last_materialization,
     table_key,
 )
-from keyfold.lakehouse.locks import is_held
+from keyfold.lakehouse.files import is_held
 from keyfold.lakehouse.reading import count_rows
 from keyfold.runs.reporting import Written
 from keyfold.storage.place import Place

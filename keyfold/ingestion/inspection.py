@@ -14,7 +14,7 @@ from keyfold.ingestion.known import IngestJournal, KnownFiles
 from keyfold.ingestion.listing import source_name
 from keyfold.journal import Journal
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.locks import is_held
+from keyfold.lakehouse.files import is_held
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
 

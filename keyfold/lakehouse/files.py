@@ -1,13 +1,15 @@
-"""Write files atomically, on a disk or in an object store.
+"""Write files atomically, and lock folders, on a disk or in an object store.
 
 On a disk, a file is written under a temporary name, synced and renamed, under its folder's lock. An object store writes
 objects whole, but a lease can expire while a run is paused. So each write checks the lease first, and files
-that must not be overwritten by a paused run are written conditionally: only if new, or unchanged since they were read.
+that must not be overwritten by a paused run are written conditionally: only if new, or unchanged since they were read. A lock on a
+disk is a kernel lock, released when its process ends; in a store it is a lease (`keyfold.storage.lease`).
 """
 
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from typing import IO, Any
 
 from keyfold.errors import Damaged
@@ -196,6 +198,25 @@ def sync_folder(folder: Place) -> None:
 def sweep(folder: Place) -> None:
     """Remove temporary files of killed processes. Call it only under the folder's lock."""
     storage_of(folder).sweep(folder)
+
+
+def exclusive(folder: Place, what: str, *, patience: timedelta = timedelta(0)) -> AbstractContextManager[Any]:
+    """Hold a folder's lock, so that two runs never share a journal.
+
+    Args:
+        folder: the folder that the run writes to.
+        what: a name for the run, for the error message.
+        patience: how long to wait for another run to end.
+
+    Raises:
+        KeyfoldError: another run holds the lock, or the folder is not writable.
+    """
+    return storage_of(folder).exclusive(folder, what, patience)
+
+
+def is_held(folder: Place) -> bool:
+    """Whether a run holds a folder's lock now."""
+    return storage_of(folder).is_held(folder)
 
 
 def _as_object(path: Place, text: str, remedy: str = "") -> dict[str, Any]:

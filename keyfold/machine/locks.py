@@ -3,7 +3,7 @@
 A lock is the kernel's (`flock`), which releases it when the process ends in any way. So locks are never stale, unlike a file
 with a process id after a crash or a restart of the machine.
 
-This module imports no other of Keyfold, since daemons wait on locks before they load anything. `lakehouse.locks` has the lock
+This module imports no other of Keyfold, since daemons wait on locks before they load anything. `lakehouse.files` has the lock
 of a job, stream or table.
 """
 

@@ -31,8 +31,7 @@ from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.plans.inputs import OtherTableError, check_inputs, check_unread
 from keyfold.lakehouse import Lakehouse, is_table, read_json
 from keyfold.lakehouse.checksums import checksum_in_name, checksum_of
-from keyfold.lakehouse.files import DamagedError, files_below, open_for_reading
-from keyfold.lakehouse.locks import is_held
+from keyfold.lakehouse.files import DamagedError, files_below, is_held, open_for_reading
 from keyfold.lakehouse.presence import absent_files, check_lakehouse_is_there, empty_entries, named_files
 from keyfold.lakehouse.reading import parquet_file
 from keyfold.storage.place import Place

@@ -11,7 +11,7 @@ from keyfold.keyed.generation.generations import FORMAT, Generation, waits_to_go
 from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.plans.inputs import input_id, positions_explained
 from keyfold.lakehouse import Lakehouse, read_json
-from keyfold.lakehouse.locks import is_held
+from keyfold.lakehouse.files import is_held
 from keyfold.lakehouse.log_changes import next_change
 from keyfold.lakehouse.paths import table_id
 from keyfold.lakehouse.positions import check_position

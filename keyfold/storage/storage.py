@@ -1,6 +1,6 @@
 """`Storage`: the operations on files, with one implementation for disks and one for buckets.
 
-Code outside of this package does not ask which of the two a place is. `lakehouse.files` and `lakehouse.locks` document each
+Code outside of this package does not ask which of the two a place is. `lakehouse.files` documents each
 operation.
 """
 

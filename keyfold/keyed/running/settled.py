@@ -12,7 +12,7 @@ from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.locks import is_held
+from keyfold.lakehouse.files import is_held
 
 PATIENCE = 60.0
 """Seconds to wait for a running job to finish a batch."""

@@ -10,7 +10,7 @@ from keyfold.cli import health
 from keyfold.cli.health import free_bytes
 from keyfold.journal.clock import Reading
 from keyfold.keyed.generation.batch_records import ClockRecord
-from keyfold.lakehouse.locks import exclusive
+from keyfold.lakehouse.files import exclusive
 from keyfold.storage.place import to_place
 from keyfold.times import BEGINNING
 from tests.keyfold.cli.test_commands import POINT, RIDE

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.lakehouse.locks import exclusive, is_held
+from keyfold.lakehouse.files import exclusive, is_held
 from keyfold.machine.locks import is_locked, lock_for_life, open_lock, take
 
 HOLDER = """

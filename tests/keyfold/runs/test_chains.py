@@ -10,7 +10,7 @@ from keyfold import Input, JobParameters, JobTemplate
 from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, Replay
 from keyfold.keyed.reporting.conservation import assert_nothing_lost
-from keyfold.lakehouse.locks import exclusive
+from keyfold.lakehouse.files import exclusive
 from keyfold.runs.chains import consumers_of, promote_with_consumers, refresh_with_consumers
 from tests.keyfold.keyed.test_jobs_on_jobs import (
     CLICK,

@@ -12,7 +12,7 @@ import pytest
 
 from keyfold.errors import KeyfoldError
 from keyfold.lakehouse import exclusive, write_json
-from keyfold.lakehouse.locks import is_held
+from keyfold.lakehouse.files import is_held
 from keyfold.storage import lease as module
 from keyfold.storage.lease import Lease, LeaseLostError, LeaseTakenError, check_held, leased
 from keyfold.storage.object_path import ObjectPath

@@ -44,6 +44,10 @@ def test_tables_are_compared_key_by_key_however_often_a_row_is_there(tmp_path, m
     rows = diff_tables(before, after, ("none",)).summary()
     assert (rows.added, rows.removed, rows.changed, rows.unchanged) == (2, 2, 1, 1)
     assert diff_tables(tmp_path / "none", tmp_path / "none", ("user",)).summary().is_equal
+    # A column of another type is not compared.
+    pl.read_delta(str(after)).with_columns(pl.col("clicks").cast(pl.String)).write_delta(str(tmp_path / "texts"))
+    texts = diff_tables(after, tmp_path / "texts", ("user",)).summary()
+    assert (texts.unchanged, texts.not_compared) == (4, ("clicks",))
 
 
 def test_where_no_event_was_late_there_is_nothing_to_redrive(spark, lakehouse, land, minutes):
