@@ -226,43 +226,30 @@ def test_files_of_which_every_row_is_a_copy_are_not_in_the_table(tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    ("owner", "write"), [(split_writer, "write_segment"), (batch, "merge_segments"), (Journal, "write_done")]
+    ("owner", "name"),
+    [
+        (split_writer, "write_segment"),
+        (batch, "merge_segments"),
+        (Journal, "write_done"),
+        *((fail_points, point) for point in CRASHES),
+    ],
 )
-def test_a_disk_that_is_full_amid_a_write_is_one_message_and_the_next_run_goes_on(
-    tmp_path: Path, monkeypatch, owner: Any, write: str
+def test_a_disk_that_is_full_amid_a_write_or_at_any_point_is_one_message_and_the_next_run_goes_on(
+    tmp_path: Path, monkeypatch, owner: Any, name: str
 ):
     lakehouse = Lakehouse(tmp_path / "home")
     several(lakehouse.landing("clicks"))
 
-    def full(*_: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(owner, write, full)
-        with pytest.raises(KeyfoldError, match="No space left on device"):
-            ingest(lakehouse, EVENTS, runners=no_spark(2))
-    summary = ingest(lakehouse, EVENTS, runners=no_spark(2))
-    check_counts(lakehouse, summary)
-    assert (summary.accepted, summary.files) == (330, 6)
-
-
-@pytest.mark.parametrize("point", CRASHES)
-def test_a_disk_that_is_full_at_any_point_leaves_nothing_that_stops_a_later_run(
-    tmp_path: Path, monkeypatch, point: str
-):
-    lakehouse = Lakehouse(tmp_path / "home")
-    several(lakehouse.landing("clicks"))
-
-    def full(reached: str) -> None:
-        if reached == point:
+    def full(*given: Any) -> None:
+        if owner is not fail_points or given == (name,):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(fail_points, "act", full)
+        patch.setattr(owner, "act" if owner is fail_points else name, full)
         with pytest.raises(KeyfoldError, match="No space left on device; correct that and run it again"):
             ingest(lakehouse, EVENTS, max_bytes_per_batch=10_000, runners=no_spark(2))
     # Of a run whose plans are not all written nothing is left; what was planned is told to whoever asks for the next run.
-    assert is_unfinished(lakehouse, "clicks") == (point not in ("plan: before", "plan: one of several"))
+    assert is_unfinished(lakehouse, "clicks") == (name not in ("plan: before", "plan: one of several"))
     summary = ingest(lakehouse, EVENTS, runners=no_spark(2))
     check_counts(lakehouse, summary)
     assert (summary.totals.accepted, summary.totals.files) == (330, 6)

@@ -1,15 +1,19 @@
-"""Copies of events: plain Python, event by event, says which rows stand; any way of splitting them must agree."""
+"""Copies of events: plain Python, event by event, says which rows stand; and fingerprints are equal where ids are."""
 
 from collections.abc import Sequence
-from itertools import pairwise
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
+import polars as pl
+import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from keyfold.ingestion import duplicates
-from keyfold.ingestion.duplicates import Ids, first_equal, kept_at, standing_at
+from keyfold.ingestion.duplicates import Ids, event_ids, first_equal, kept_at, standing_at
+from keyfold.stream import TIMESTAMP, Stream
 from tests.examples import examples
 
 Event = tuple[int, int, int, int]
@@ -81,27 +85,13 @@ def test_within_a_batch_the_earlier_one_stands_in_whatever_order_the_rows_lie(ev
             )
 
 
-@examples(300)
-@given(EVENTS, EVENTS, WINDOW, st.lists(st.integers(0, 60), max_size=4), st.lists(st.integers(0, 60), max_size=4))
-def test_any_split_into_batches_and_lanes_keeps_the_same_events(history, events, window, batch_cuts, split_cuts):
-    expected = standing(events, window, history)
-    kept = np.zeros(len(events), bool)
-    known = list(history)
-    cuts = sorted({0, *(min(cut, len(events)) for cut in batch_cuts), len(events)})
-    for start, end in pairwise(cuts):
-        splits = sorted({start, *(cut for cut in split_cuts if start < cut < end), end})
-        survivors: list[int] = []
-        for begin, stop in pairwise(splits):
-            some, order = ids(events[begin:stop]), np.arange(begin, stop)
-            first = first_equal(some, order)
-            assert first.tolist() == [events[begin:stop].index(event) for event in events[begin:stop]]
-            copies = (standing_at(some, index(known), window) >= 0) | (first < np.arange(len(some)))
-            survivors += order[~copies].tolist()
-        copies = kept_at(ids([events[at] for at in survivors]), np.array(survivors, np.int64), window) >= 0
-        stood = [at for at, copy in zip(survivors, copies, strict=True) if not copy]
-        kept[stood] = True
-        known += [events[at] for at in stood]
-    assert kept.tolist() == expected
+@examples(100)
+@given(EVENTS, st.randoms())
+def test_rows_that_equal_earlier_ones_are_led_back_to_the_first_in_whatever_order_they_lie(events, random):
+    places = list(range(len(events)))
+    random.shuffle(places)
+    found = first_equal(ids([events[place] for place in places]), np.array(places, np.int64))
+    assert [places[at] for at in found] == [events.index(events[place]) for place in places]
 
 
 def test_an_id_of_very_many_events_is_looked_up_and_not_gone_through():
@@ -130,3 +120,58 @@ def test_a_file_that_is_sent_again_needs_no_loop_over_its_rows(monkeypatch: pyte
     twice = once.take(np.tile(np.arange(rows), 2))
     assert (first_equal(twice, np.arange(2 * rows)) == np.tile(np.arange(rows), 2)).all()
     assert (kept_at(once, np.arange(rows), 10) < 0).all()
+
+
+TYPES = {
+    "a": pa.string(),
+    "b": pa.string(),
+    "number": pa.int64(),
+    "share": pa.float64(),
+    "is_new": pa.bool_(),
+    "names": pa.list_(pa.string()),
+    "at": TIMESTAMP,
+}
+STREAM = Stream("s", pa.schema(list(TYPES.items())), "at", event_id=tuple(TYPES))
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+TEXT = st.one_of(st.none(), st.sampled_from(["", "N", "T", "1", "\x1f", "1\x1f", "N\x1f1", "1\x1fN", "TN"]), st.text())
+ID = st.tuples(
+    TEXT,
+    TEXT,
+    st.one_of(st.none(), st.integers(-3, 3)),
+    st.one_of(st.none(), st.sampled_from([0.0, -0.0, 0.1, 1e300]), st.floats(allow_nan=False, allow_infinity=False)),
+    st.sampled_from([None, True, False]),
+    st.one_of(st.none(), st.lists(st.one_of(st.none(), st.sampled_from(["", "a", '","'])), max_size=3)),
+    st.integers(-2, 2).map(lambda seconds: START + timedelta(seconds=seconds)),
+)
+
+
+def fingerprints(ids: list[tuple]) -> list[tuple[int, int, int]]:
+    table = pa.Table.from_pylist([dict(zip(TYPES, one, strict=True)) for one in ids], STREAM.schema)
+    found = event_ids(STREAM, pl.DataFrame(table))
+    # All columns are of the id, and so of the content.
+    return list(zip(found.first.tolist(), found.second.tolist(), found.content.tolist(), strict=True))
+
+
+ZERO = ("", "", 1, 0.0, True, [], START)
+
+
+@examples(300)
+@example([ZERO, (*ZERO[:3], -0.0, *ZERO[4:])])
+@given(st.lists(ID, min_size=2, max_size=20))
+def test_fingerprints_are_equal_where_ids_are(ids):
+    found = fingerprints(ids)
+    for one, left in zip(found, ids, strict=True):
+        for other, right in zip(found, ids, strict=True):
+            assert (one == other) == (left == right)
+
+
+def test_fingerprints_are_those_that_earlier_versions_wrote():
+    stream = Stream("s", pa.schema([("ride", pa.string()), ("point", pa.int32()), ("at", TIMESTAMP)]), "at")
+    frame = pl.DataFrame({"ride": ["r1", None], "point": [3, None], "at": [START, START]}).with_columns(
+        pl.col("point").cast(pl.Int32), pl.col("at").cast(pl.Datetime("us", "UTC"))
+    )
+    found = event_ids(replace(stream, event_id=("ride", "point")), frame)
+    assert found.first.tolist() == [2975212349320273455, 13654679122228792117]
+    assert found.second.tolist() == [9291417551807067954, 12889081877736253241]
+    assert found.content.tolist() == [10553249144390204909, 13665702578032739518]

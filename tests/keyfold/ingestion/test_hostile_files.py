@@ -20,6 +20,7 @@ from spark_jobs.streams import METRICS
 from tests.keyfold.ingestion.test_admission import metric, put, quarantine
 from tests.keyfold.ingestion.test_batch import changed, crash_at, no_spark
 from tests.keyfold.ingestion.test_run import Crash, check_counts, rows
+from tests.schemas import schema_of
 
 
 @pytest.fixture
@@ -41,13 +42,7 @@ def test_a_file_in_whose_place_a_link_leads_out_once_it_is_planned_is_quarantine
     assert reject["reason"].startswith("the link leads out of the landing folder")
 
 
-EVENTS = Stream(
-    name="metrics",
-    schema=pa.schema(
-        [pa.field("key", pa.string()), METRICS.schema.field("timestamp"), pa.field("value", pa.float64())]
-    ),
-    event_time="timestamp",
-)
+EVENTS = Stream("metrics", schema_of("key string, timestamp time!, value float64"), "timestamp")
 COUNT = 200
 
 

@@ -12,14 +12,17 @@ from keyfold.ingestion.arrays import DamagedArrayError
 from keyfold.ingestion.duplicates import Ids
 from keyfold.ingestion.segments import (
     Segment,
+    drop_before,
     find_standing,
     merge_segments,
     missing_segments,
+    open_segment,
     rebuild_segments,
     sweep_segments,
     write_segment,
 )
 from keyfold.stream import INGESTED_AT
+from keyfold.times import EPOCH
 from spark_jobs.streams import METRICS
 
 HOUR = 3_600_000_000
@@ -84,3 +87,15 @@ def test_a_segment_that_is_gone_or_cut_short_is_missed_and_made_anew_from_the_ev
     (folder / live[0].name).write_bytes((folder / live[0].name).read_bytes()[:-1])
     (folder / live[1].name).unlink()
     assert missing_segments(folder, live) == [live[0].name, live[1].name]
+
+
+def test_segments_before_a_time_are_dropped_and_those_half_over_are_shortened(tmp_path: Path):
+    random = np.random.default_rng(4)
+    live = [write_segment(tmp_path, made(random, 200, hour)) for hour in (0, 7, 9, 50)]
+    bound = 7 * HOUR + HOUR * 6 // 10
+    shortened, *others = drop_before(tmp_path, live, EPOCH + timedelta(microseconds=bound))
+    assert others == live[2:]
+    before, after = open_segment(tmp_path, live[1]), open_segment(tmp_path, shortened)
+    assert sorted(after.time) == [time for time in sorted(before.time) if time >= bound]
+    assert (shortened.first, shortened.last) == (after.time.min(), live[1].last)
+    assert drop_before(tmp_path, live, None) == tuple(live)

@@ -6,7 +6,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import pytest
 from deltalake import DeltaTable
 from hypothesis import example, given
@@ -14,14 +13,13 @@ from hypothesis import strategies as st
 
 from keyfold.errors import Misconfigured
 from keyfold.ingestion import batch, ingest, ingest_journal, split_writer
-from keyfold.ingestion.duplicates import Ids
 from keyfold.ingestion.rebuilding import rebuild
-from keyfold.ingestion.segments import drop_before, merge_segments, open_segment, write_segment
+from keyfold.ingestion.segments import open_segment
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.backup import back_up, restore
 from keyfold.maintenance.checking import check
 from keyfold.stream import INGESTED_AT, Stream
-from keyfold.times import EPOCH, micros
+from keyfold.times import micros
 from tests.examples import examples
 from tests.keyfold.ingestion.test_batch import CRASHES, changed, ingest_after_crashes, no_spark, stored
 from tests.keyfold.ingestion.test_run import EVENTS, START, check_counts, event, land
@@ -178,42 +176,3 @@ def test_a_stream_that_goes_by_arrival_keeps_ids_of_its_window(tmp_path: Path):
     assert done
     assert done.ids_since
     assert done.totals.accepted == 2
-
-
-# the index
-
-
-def numbered(rows: int, since: int, seed: int) -> Ids:
-    random = np.random.default_rng(seed)
-    # Few hashes, and those at either end of all: ranges of hashes must part them nowhere wrong.
-    first = random.choice(np.array([0, 1, 2**63 - 1, 2**63, 2**64 - 1], np.uint64), rows)
-    second, content = random.integers(0, 3, rows, np.uint64), random.integers(0, 3, rows, np.uint64)
-    ids = Ids(first, second, since + random.integers(0, 1_000, rows), content)
-    return ids.take(ids.sorted_order())
-
-
-@examples(40)
-@given(st.lists(st.integers(1, 30), min_size=8, max_size=8), st.integers(0, 99))
-def test_merged_segments_have_the_rows_of_all_in_the_order_of_searches(sizes: list[int], seed: int):
-    with TemporaryDirectory() as made:
-        folder = Path(made)
-        parts = [numbered(size, at * 500, seed + at) for at, size in enumerate(sizes)]
-        (merged,) = merge_segments(folder, [write_segment(folder, part) for part in parts])
-        found = open_segment(folder, merged)
-        wanted = sorted(row for one in parts for row in zip(one.first, one.second, one.time, strict=True))
-        assert list(zip(found.first, found.second, found.time, strict=True)) == wanted
-        contents = sorted(
-            row for one in parts for row in zip(one.first, one.second, one.time, one.content, strict=True)
-        )
-        assert sorted(zip(found.first, found.second, found.time, found.content, strict=True)) == contents
-        assert (merged.rows, merged.first, merged.last) == (sum(sizes), found.time.min(), found.time.max())
-
-
-def test_segments_before_a_time_are_dropped_and_those_half_over_are_shortened(tmp_path: Path):
-    live = [write_segment(tmp_path, numbered(200, since, since)) for since in (0, 700, 900, 5_000)]
-    shortened, *others = drop_before(tmp_path, live, EPOCH + timedelta(microseconds=1_300))
-    assert others == live[2:]
-    before, after = open_segment(tmp_path, live[1]), open_segment(tmp_path, shortened)
-    assert sorted(after.time) == [time for time in sorted(before.time) if time >= 1_300]
-    assert (shortened.first, shortened.last) == (after.time.min(), live[1].last)
-    assert drop_before(tmp_path, live, None) == tuple(live)

@@ -17,17 +17,14 @@ from keyfold.ingestion.parsing import parse_file
 from keyfold.stream import INGESTED_AT, Stream
 from spark_jobs.streams import SALES, STREAMS
 from tests.examples import examples
+from tests.schemas import schema_of
 
 ARRIVED = datetime(2026, 3, 1, 8, 30, 15, 123456, tzinfo=UTC)
 SOLD = datetime(2026, 2, 28, 12, tzinfo=UTC)
 MAC = '{"item":"Mac","quantity":5,"model":["Macbook air"]}'
 """As its producers send them."""
 
-TIMELESS = Stream(
-    name="beeps",
-    schema=pa.schema([pa.field("device", pa.string(), nullable=False), pa.field("level", pa.int64())]),
-    event_time=INGESTED_AT,
-)
+TIMELESS = Stream("beeps", schema_of("device string!, level int64"), INGESTED_AT)
 
 
 def read(stream: Stream, path: Path, *lines: str, arrived: datetime = ARRIVED):

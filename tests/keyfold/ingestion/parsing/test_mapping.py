@@ -1,15 +1,22 @@
-"""Raw columns become event columns as a stream says, whatever format they came in."""
+"""Raw columns become event columns as a stream says, whatever format they came in, and times of declared formats times."""
 
 import gzip
-from datetime import UTC, datetime
+import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from keyfold.ingestion.parsing.mapping import path_value
-from keyfold.stream import Stream
+from keyfold.errors import KeyfoldError
+from keyfold.ingestion.parsing.mapping import path_value, to_iso_times
+from keyfold.stream import TIMESTAMP, Source, Stream
 from spark_jobs.streams import METRICS, SALES, WEATHER
 from tests.keyfold.ingestion.parsing.reading import file_rows
 
@@ -61,3 +68,70 @@ def test_the_real_weather_and_sales_are_read_as_another_reader_reads_them(real_d
     sold = duckdb.read_csv(str(day), dtype={"StockCode": "VARCHAR"})
     theirs = sold.project("StockCode, Description, Quantity, UnitPrice").fetchall()
     assert [(row["item"], (row["models"] or [None])[0], row["quantity"], row["price"]) for row in ours] == theirs
+
+
+ARRIVED = datetime(2026, 1, 2, tzinfo=UTC)
+MOMENT = datetime(2023, 4, 21, 16, 17, 9, 500_000, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+TO_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
+
+
+def stream(shape: str) -> Stream:
+    schema = pa.schema([pa.field("at", TIMESTAMP, nullable=False), pa.field("what", pa.string())])
+    return Stream("clicks", schema, "at", sources={"at": Source(("when",), time=shape)})
+
+
+def read(shape, path):
+    return [(row["at"], row["reason"]) for row in file_rows(stream(shape), path, ARRIVED)]
+
+
+COUNTS = [("s", 1682093829.5), ("ms", 1682093829500), ("us", 1682093829500000), ("ns", 1682093829500000000)]
+
+
+@pytest.mark.parametrize(("shape", "number"), COUNTS)
+def test_a_number_counts_what_the_stream_says_from_1970_in_every_format(tmp_path, shape, number):
+    (tmp_path / "a.ndjson").write_text(json.dumps({"when": number, "what": "x"}) + "\n")
+    (tmp_path / "a.csv").write_text(f"when,what\n{number},x\n")
+    pq.write_table(pa.table({"when": [number], "what": ["x"]}), tmp_path / "a.parquet")
+    for name in ("a.ndjson", "a.csv", "a.parquet"):
+        assert read(shape, tmp_path / name) == [(MOMENT, None)], name
+
+
+@pytest.mark.parametrize(
+    ("shape", "text", "moment"),
+    [
+        ("%d/%m/%Y %H:%M", "04/03/2023 06:05", datetime(2023, 3, 4, 6, 5, tzinfo=UTC)),
+        ("%m/%d/%Y %I:%M %p", "4/3/2023 6:05 PM", datetime(2023, 4, 3, 18, 5, tzinfo=UTC)),
+        ("%d/%b/%Y:%H:%M:%S %z", "21/Apr/2023:16:17:09 -0400", datetime(2023, 4, 21, 20, 17, 9, tzinfo=UTC)),
+        ("%Y-%m-%d", "2023-04-21", datetime(2023, 4, 21, tzinfo=UTC)),
+    ],
+)
+def test_a_text_is_read_by_the_format_that_the_stream_names(tmp_path, shape, text, moment):
+    (tmp_path / "a.csv").write_text(f'when,what\n"{text}",x\n')
+    (tmp_path / "a.ndjson").write_text(json.dumps({"when": text}) + "\n")
+    assert read(shape, tmp_path / "a.csv") == read(shape, tmp_path / "a.ndjson") == [(moment, None)]
+
+
+def test_a_time_of_another_shape_goes_to_quarantine_and_is_shown(tmp_path):
+    (tmp_path / "a.csv").write_text("when,what\n31/31/2023 06:05,x\n04/03/2023 06:05,x\n")
+    ((none, reason), (moment, well)) = read("%d/%m/%Y %H:%M", tmp_path / "a.csv")
+    assert none is None
+    assert "31/31/2023 06:05" in reason
+    assert (moment, well) == (datetime(2023, 3, 4, 6, 5, tzinfo=UTC), None)
+
+
+def test_a_time_of_parquet_that_is_one_already_stays_as_it_is(tmp_path):
+    pq.write_table(pa.table({"when": pa.array([MOMENT], pa.timestamp("ns", "UTC"))}), tmp_path / "a.parquet")
+    assert read("ms", tmp_path / "a.parquet") == [(MOMENT, None)]
+
+
+@given(st.integers(-(10**14), 10**15), st.sampled_from(sorted(TO_UNIT)))
+def test_every_count_is_the_time_that_plain_python_makes_of_it(count, unit):
+    (text,) = to_iso_times(pl.Series([count // TO_UNIT[unit]]), unit).to_list()
+    assert datetime.fromisoformat(text) == EPOCH + timedelta(microseconds=count // TO_UNIT[unit] * TO_UNIT[unit])
+
+
+@pytest.mark.parametrize(("column", "shape"), [("what", "ms"), ("at", "milliseconds")])
+def test_a_shape_that_is_none_or_of_no_time_is_refused(column, shape):
+    with pytest.raises(KeyfoldError, match=f"the source of {column} says .* '{shape}'"):
+        Stream("clicks", stream("ms").schema, "at", sources={column: Source(("when",), time=shape)})

@@ -13,26 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold.columns import column, required
 from keyfold.errors import Misconfigured
 from keyfold.ingestion.parsing.json_texts import text_at, with_one_element
 from keyfold.stream import TIMESTAMP, Source, Stream
 from keyfold.stream.source import path_of
 from tests.examples import examples
 from tests.keyfold.ingestion.parsing.reading import file_rows
+from tests.schemas import schema_of
 
 ARRIVED = datetime(2026, 1, 1, tzinfo=UTC)
 READINGS = Stream(
     name="readings",
-    schema=pa.schema(
-        [
-            required("device", pa.int64(), "Device"),
-            column("room", pa.string(), "Room"),
-            required("value", pa.float64(), "Value"),
-            required("place", pa.int64(), "Place in the list"),
-            required("time", TIMESTAMP, "When"),
-        ]
-    ),
+    schema=schema_of("device int64!, room string, value float64!, place int64!, time time!"),
     event_time="time",
     event_id=("device", "time", "place"),
     sources={
@@ -45,14 +37,7 @@ READINGS = Stream(
 )
 PUSHES = Stream(
     name="pushes",
-    schema=pa.schema(
-        [
-            required("repository", pa.int64(), "Repository"),
-            column("payload", pa.string(), "What happened, as JSON"),
-            column("whole", pa.string(), "The whole event, as JSON"),
-            required("time", TIMESTAMP, "When"),
-        ]
-    ),
+    schema=schema_of("repository int64!, payload string, whole string, time time!"),
     event_time="time",
     sources={
         "repository": Source("repo.id"),
