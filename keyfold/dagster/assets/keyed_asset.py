@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import dagster as dg
 
@@ -34,7 +35,6 @@ from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs
 from keyfold.runners import Runners
-from keyfold.sinks.kafka import Published
 
 Plot = Callable[[Lakehouse], Mapping[str, dg.MetadataValue]]
 
@@ -104,20 +104,16 @@ def keyed_assets(shown: JobAssets, *, group: str, owners: Sequence[str] = ()) ->
             # Nothing is yielded: a replay does not change the live tables, so downstream assets must not run.
             _observe_branch(context, lakehouse, job, summary, mode.branch)
             return
-        published = {one.table: one for one in summary.published}
         of_job = {
             **_plots(context, lakehouse, job, shown.plot, of_counts=shown.plot_of_counts),
             **open_state_metadata(context.log, lakehouse, job),
         }
         batch = last_batch(lakehouse, job.name)
         for table in job.tables:
+            metadata = _written_metadata(lakehouse, job, table, summary, batch, before[table.name])
             yield dg.MaterializeResult(
                 asset_key=table_key(table.name),
-                metadata={
-                    **_written_metadata(lakehouse, job, table, summary, batch, before[table.name]),
-                    **_published_metadata(published.get(table.name)),
-                    **(of_job if table.name == job.name else {}),
-                },
+                metadata={**metadata, **(of_job if table.name == job.name else {})},
             )
 
     return run_keyed_job
@@ -237,38 +233,34 @@ def _written_metadata(
     lakehouse: Lakehouse,
     job: KeyedJob,
     table: OutputTable,
-    summary: RunSummary,
+    summary: "runs.JobRun",
     batch: int | None,
     before: dg.AssetMaterialization | None,
-) -> dict[str, dg.MetadataValue]:
+) -> dict[str, Any]:
+    sent = [one for one in summary.published if one.table == table.name]
     return {
         **table_metadata(lakehouse.table(table.name), _preview(lakehouse, job, table)),
         **batch_metadata(summary.generation, batch, before),
-        EVENTS: dg.MetadataValue.int(summary.totals.events),
+        EVENTS: summary.totals.events,
         # Dagster's pages read the lineage from the materialization, not from the definition.
         "dagster/column_lineage": dg.MetadataValue.column_lineage(column_lineage(job, table)),
-        "rows_out": dg.MetadataValue.int(summary.counts.rows.get(table.name, 0)),
+        "rows_out": summary.counts.rows.get(table.name, 0),
+        **({"topic": sent[0].topic, "rows_to_topic": sent[0].rows} if sent else {}),
         **(_run_metadata(job, summary) if table.name == job.name else {}),
     }
 
 
-def _published_metadata(sent: Published | None) -> dict[str, dg.MetadataValue]:
-    if sent is None:
-        return {}
-    return {"topic": dg.MetadataValue.text(sent.topic), "rows_to_topic": dg.MetadataValue.int(sent.rows)}
-
-
-def _run_metadata(job: KeyedJob, summary: RunSummary) -> dict[str, dg.MetadataValue]:
+def _run_metadata(job: KeyedJob, summary: RunSummary) -> dict[str, Any]:
     return {
-        **({"runner": dg.MetadataValue.text(summary.runner)} if summary.runner else {}),
-        "events_in": dg.MetadataValue.int(summary.counts.events),
-        "late": dg.MetadataValue.int(summary.counts.rows.get(job.late_table, 0)),
-        "open_events": dg.MetadataValue.int(summary.totals.open_events),
-        "watermark": dg.MetadataValue.timestamp(summary.watermark) if summary.watermark else dg.MetadataValue.null(),
-        "mode": dg.MetadataValue.text(summary.mode),
-        "generation": dg.MetadataValue.text(summary.generation),
-        "batches": dg.MetadataValue.int(len(summary.batch_seconds)),
+        **({"runner": summary.runner} if summary.runner else {}),
+        "events_in": summary.counts.events,
+        "late": summary.counts.rows.get(job.late_table, 0),
+        "open_events": summary.totals.open_events,
+        "watermark": dg.MetadataValue.timestamp(summary.watermark) if summary.watermark else None,
+        "mode": summary.mode,
+        "generation": summary.generation,
+        "batches": len(summary.batch_seconds),
         "batch_seconds": dg.MetadataValue.json([round(seconds, 2) for seconds in summary.batch_seconds]),
-        "seconds": dg.MetadataValue.float(round(summary.seconds, 2)),
+        "seconds": round(summary.seconds, 2),
         **warning_metadata(summary.warnings),
     }

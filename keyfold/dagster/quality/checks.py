@@ -106,7 +106,7 @@ def gx_checks(
                 masked=hidden,
                 name="__".join(asset.path),
             )
-            found.meta |= {"scope": scope.value, "run": context.run.run_id}
+            found.scope = scope.value
             address = _shown(context, docs, found)
             # `validate` returns one outcome per check, in the suite's order.
             for one, result in zip(checks, found.outcomes, strict=True):
@@ -121,7 +121,7 @@ def _result(spec: dg.AssetCheckSpec, found: Outcome, scope: Scope, address: str 
     else:
         description = None if found.success else _violation(found.result)
     return dg.AssetCheckResult(
-        passed=found.success and not found.problem,
+        passed=found.is_good,
         asset_key=spec.asset_key,
         check_name=spec.name,
         severity=dg.AssetCheckSeverity.ERROR if spec.blocking else dg.AssetCheckSeverity.WARN,

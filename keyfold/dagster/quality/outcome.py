@@ -36,6 +36,11 @@ class Outcome:
     result: dict[str, Any] = field(default_factory=dict)
     problem: str | None = None
 
+    @property
+    def is_good(self) -> bool:
+        """Whether it was evaluated and holds."""
+        return self.success and not self.problem
+
 
 @dataclass
 class Validation:
@@ -44,12 +49,12 @@ class Validation:
     Attributes:
         suite: the name of the suite.
         outcomes: one for each expectation, in the suite's order.
-        meta: what a page also shows, such as the scope.
+        scope: which rows it saw, for people.
     """
 
     suite: str
     outcomes: Sequence[Outcome]
-    meta: dict[str, str] = field(default_factory=dict)
+    scope: str = "full"
 
 
 @dataclass(frozen=True)

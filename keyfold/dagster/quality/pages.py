@@ -70,9 +70,8 @@ class ResultPages:
 
 
 def _page(validated: Validation, run: str, moment: datetime) -> str:
-    held = sum(one.success for one in validated.outcomes)
-    about = {**validated.meta, "run": run, "at": moment.isoformat(sep=" ", timespec="seconds")}
-    facts = " · ".join(f"{name} {value}" for name in ("at", "run", "scope") if (value := about.get(name)))
+    held = sum(one.is_good for one in validated.outcomes)
+    facts = f"at {moment.isoformat(sep=' ', timespec='seconds')} · run {run} · scope {validated.scope}"
     outcome = "Succeeded" if held == len(validated.outcomes) else "Failed"
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
@@ -94,7 +93,7 @@ def _section(found: Outcome) -> str:
     expected = _lines({"type": kind, **arguments_of(found.expectation)})
     results = {name: found.result[name] for name in _FOUND if found.result.get(name) is not None}
     return (
-        f'<section class="{"good" if found.success and not found.problem else "bad"}">'
+        f'<section class="{"good" if found.is_good else "bad"}">'
         f"<h2>{_text(found.expectation.get('description') or kind)}</h2><p><b>{_text(outcome)}</b></p>"
         + _table(("expected", "found"), [(expected, _lines(results))])
         + (_table(rows[0], [row.values() for row in rows]) if rows else "")

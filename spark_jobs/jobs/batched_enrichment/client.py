@@ -21,7 +21,7 @@ from typing import Annotated, Any, NamedTuple, NoReturn
 from pydantic import BaseModel, Field, ValidationError
 
 from keyfold import KeyfoldError
-from keyfold.exchange.exchange import Exchanges
+from keyfold.exchange import Exchanges
 from spark_jobs.jobs.batched_enrichment.protocol import KEY_HEADER, Batch, Outcome
 from spark_jobs.jobs.batched_enrichment.services import Service
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from keyfold import KeyfoldError
-from keyfold.exchange.addresses import is_loopback, literal_address, why_refused
+from keyfold.exchange import is_loopback, literal_address, why_refused
 
 SERVICES_VARIABLE = "KEYFOLD_ENRICHMENT_SERVICES"
 

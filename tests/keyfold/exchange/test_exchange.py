@@ -13,8 +13,7 @@ from contextlib import contextmanager, suppress
 import httpx
 import pytest
 
-from keyfold.exchange.addresses import literal_address
-from keyfold.exchange.exchange import Exchanges
+from keyfold.exchange import Exchanges, literal_address
 from spark_jobs.jobs.batched_enrichment.client import ClientSettings
 from spark_jobs.jobs.batched_enrichment.services import Service
 from tests.spark_jobs.jobs.batched_enrichment.scripted_service import Answer, scripted_service

@@ -22,10 +22,10 @@ def look_once(monkeypatch):
     monkeypatch.setattr(checking, "_TRIES", 1)
 
 
-@pytest.fixture
-def site(tmp_path):
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
     """A chain that has run several times, with time that went on without events."""
-    site = Site(tmp_path / "home")
+    site = Site(tmp_path_factory.mktemp("ran") / "home")
     for minute in (0, 70, 2000):
         site.click(("ann", minute), ("bob", minute + 1))
         for job in (HOURLY, DAILY):
@@ -33,6 +33,11 @@ def site(tmp_path):
     site.run(HOURLY, Incremental(NOON + timedelta(days=3)))
     site.run(DAILY)
     return site
+
+
+@pytest.fixture
+def site(ran, tmp_path):
+    return ran.copied(tmp_path / "home", ran.spark)
 
 
 def damaged(site):

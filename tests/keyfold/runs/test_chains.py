@@ -32,10 +32,10 @@ END = NOON + timedelta(days=40)
 MIDNIGHT = NOON.replace(hour=0)
 
 
-@pytest.fixture
-def site(tmp_path):
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory):
     """Clicks of one day, counted; and one that came late for its hour, and is in time in a history that is read anew."""
-    site = Site(tmp_path)
+    site = Site(tmp_path_factory.mktemp("counted") / "home")
     site.click(("ann", 0), ("bob", 70), ("ann", 200))
     for job in CHAIN:
         site.run(job)
@@ -43,6 +43,11 @@ def site(tmp_path):
     for job in CHAIN:
         site.run(job)
     return site
+
+
+@pytest.fixture
+def site(counted, tmp_path):
+    return counted.copied(tmp_path / "home", counted.spark)
 
 
 def live(site):
