@@ -41,6 +41,8 @@ POINTS = (
     "journal: old records removed",
     "rebuild: one table moved",
     "rebuild: moved",
+    "quarantine: plans withdrawn",
+    "quarantine: in both tables",
     "erasure: files written",
     "erasure: committed",
     "maintenance: files joined",

@@ -21,7 +21,8 @@ class Scene:
         on: the home before, `fresh` or `running`.
         before: commands that have run on it.
         after: what a person does once the same commands were called again; then all that is left to do.
-        erased: whose clicks are gone in the end.
+        erased: whose clicks are gone in the end, all or some.
+        moved: how many of them are in quarantine then.
     """
 
     commands: tuple[Command, ...]
@@ -29,6 +30,7 @@ class Scene:
     before: tuple[Command, ...] = ()
     after: tuple[Command, ...] = ()
     erased: str = ""
+    moved: int = 0
 
     def home(self, homes: Homes) -> Path:
         """A home of its own in which all before has happened."""
@@ -44,7 +46,8 @@ class Scene:
 
     def count(self, tally: Tally, home: Path, what: str, *, came: bool = True) -> None:
         """Count what is there against what the landing files say."""
-        tally.count(self._left(expected(home)), self._left(found(home)), what, came=came)
+        wanted = self._left(expected(home)) + Counter({("quarantine",): self.moved})
+        tally.count(wanted, self._left(found(home)), what, came=came)
 
     def _left(self, rows: Rows) -> Rows:
         return Counter({row: count for row, count in rows.items() if self.erased not in row[1:2]})
@@ -62,6 +65,12 @@ SCENES = {
         (("erase", "clicks", "--where", "user=bob", "--confirm", "clicks", "--why", "asked for"),),
         before=TO_THE_END,
         erased="bob",
+    ),
+    "quarantine": Scene(
+        (("quarantine", "clicks", '{"user": "bob", "at": "2024-01-01T00:06:00Z"}', "--why", "no click", "--yes"),),
+        before=TO_THE_END,
+        erased="bob",
+        moved=1,
     ),
     "time that goes on": Scene((END,), before=WORK),
 }

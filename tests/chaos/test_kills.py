@@ -34,6 +34,7 @@ SCENE_OF = {
     "promote": "branch and promotion",
     "rebuild": "rebuild",
     "erasure": "erasure",
+    "quarantine": "quarantine",
     "maintenance": "maintenance",
 }
 
