@@ -58,7 +58,6 @@ def environment_of(cluster, home, folder):
     (folder / "dagster").mkdir()
     own = {
         "KEYFOLD_HOME": str(home),
-        "KEYFOLD_ENV": "cluster",
         "DAGSTER_HOME": str(folder / "dagster"),
     }
     return os.environ | cluster.environment | own

@@ -2,8 +2,7 @@
 
 KEYFOLD_HOME     the lakehouse directory; default: `.keyfold` in the working directory
 KEYFOLD_RUNNER   auto, local or spark; KEYFOLD_LOCAL_BELOW: planned bytes below which `auto` needs no Spark
-KEYFOLD_ENV      a row of `ENVIRONMENTS`; default: `local`
-KEYFOLD_SPARK_*  MASTER, SHIP and CONF override that row; see `SparkSettings.from_environment`. CONF may contain
+KEYFOLD_SPARK_*  MASTER, SHIP and CONF; see `SparkSettings.from_environment`. CONF may contain
                  secrets, so Dagster gets only the variable's name and reads its value when a run begins
 """
 
@@ -17,7 +16,7 @@ import dagster as dg
 from dagster_pyspark import PySparkResource
 from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
-from keyfold.errors import KeyfoldError, Misconfigured
+from keyfold.errors import KeyfoldError
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Choice, Runners
 from keyfold.runners.choice import LOCAL_BELOW
@@ -27,14 +26,6 @@ from keyfold.session.targets import check_target
 from keyfold.storage.place import Place
 from keyfold.storage.reachable import check_reachable
 from keyfold.storage.remote_path import NotAnsweringError
-
-ENVIRONMENTS: dict[str, SparkSettings] = {
-    "local": SparkSettings(),
-    "ci": SparkSettings(master="local[2]", conf={"spark.driver.memory": "1g"}),
-    # KEYFOLD_SPARK_MASTER names the cluster's master: there is no useful default.
-    "cluster": SparkSettings(conf={"spark.sql.shuffle.partitions": "32"}),
-}
-
 
 SPARK_CONF_VARIABLE = "KEYFOLD_SPARK_CONF"
 
@@ -77,18 +68,6 @@ class SparkResource(PySparkResource):
         default=LOCAL_BELOW, ge=0, description="Planned bytes below which `auto` does the work in the run's process"
     )
     _made: Runners | None = PrivateAttr(default=None)
-
-    @classmethod
-    def of(cls, settings: SparkSettings, further_config: str = "", **chosen: Any) -> Self:
-        """Build the resource from checked settings, a variable of further settings, and the choice of a runner."""
-        return cls(
-            **chosen,
-            spark_config=settings.conf,
-            further_config=further_config,
-            master=settings.master,
-            app_name=settings.app_name,
-            ship=list(settings.ship),
-        )
 
     @property
     def settings(self) -> SparkSettings:
@@ -151,26 +130,19 @@ def resources_from(environment: Mapping[str, str] = os.environ) -> dict[str, dg.
     Raises:
         KeyfoldError: a variable has an invalid value.
     """
-    name = environment.get("KEYFOLD_ENV") or "local"
-    if name not in ENVIRONMENTS:
-        raise Misconfigured(f"KEYFOLD_ENV is {name!r}; choose one of: {', '.join(ENVIRONMENTS)}")
-    if name == "cluster" and not environment.get("KEYFOLD_SPARK_MASTER"):
-        raise Misconfigured(
-            "KEYFOLD_ENV is cluster: set KEYFOLD_SPARK_MASTER, as in spark://host:7077, yarn or k8s://…"
-        )
-    base, given = ENVIRONMENTS[name], SparkSettings.from_environment(environment)
-    settings = SparkSettings(
-        master=given.master if environment.get("KEYFOLD_SPARK_MASTER") else base.master,
-        app_name=base.app_name,
-        conf=base.conf,
-        ship=(*base.ship, *given.ship),
-    )
+    settings = SparkSettings.from_environment(environment)
     home = lakehouse_home(environment)
-    check_target(settings.master, {**base.conf, **given.conf}, home, environment)
+    check_target(settings.master, settings.conf, home, environment)
     runners = Runners.from_environment(environment=environment)
-    further = dg.EnvVar(SPARK_CONF_VARIABLE) if environment.get(SPARK_CONF_VARIABLE) else ""
+    spark = SparkResource(
+        master=settings.master,
+        ship=list(settings.ship),
+        further_config=dg.EnvVar(SPARK_CONF_VARIABLE) if environment.get(SPARK_CONF_VARIABLE) else "",
+        runner=runners.choice,
+        local_below=runners.local_below,
+    )
     return {
-        "spark": SparkResource.of(settings, further, runner=runners.choice, local_below=runners.local_below),
+        "spark": spark,
         "lakehouse": LakehouseResource(home=str(home)),
     }
 

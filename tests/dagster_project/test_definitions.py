@@ -12,7 +12,7 @@ from dagster._core.workspace.load_target import WorkspaceFileTarget
 from pydantic import ValidationError
 
 from dagster_project.definitions import defs
-from keyfold.dagster.resources import ENVIRONMENTS, SparkResource, resources_from
+from keyfold.dagster.resources import SparkResource, resources_from
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.parameters import build_job
 from keyfold.runners import Runners
@@ -178,16 +178,15 @@ def test_a_wrong_spark_setting_is_refused_when_it_is_loaded(settings, message):
 
 
 def test_the_environment_chooses_the_session(monkeypatch):
-    monkeypatch.setenv("KEYFOLD_ENV", "ci")
+    monkeypatch.setenv("KEYFOLD_SPARK_MASTER", "local[3]")
     monkeypatch.setenv("KEYFOLD_SPARK_CONF", "spark.ui.enabled=true")
     spark = resources_from()["spark"]
     assert isinstance(spark, SparkResource)
-    assert spark.settings.master == ENVIRONMENTS["ci"].master == "local[2]"
-    assert spark.settings.conf == {"spark.driver.memory": "1g", "spark.ui.enabled": "true"}
+    assert (spark.settings.master, spark.spark_config) == ("local[3]", {})
+    assert spark.settings.conf == {"spark.ui.enabled": "true"}
 
 
 KUBERNETES = {
-    "KEYFOLD_ENV": "cluster",
     "KEYFOLD_SPARK_MASTER": "k8s://https://api:6443",
     "KEYFOLD_SPARK_CONF": "spark.driver.host=10.0.0.1 spark.kubernetes.container.image=keyfold:1 "
     "spark.kubernetes.executor.volumes.persistentVolumeClaim.home.mount.path=/mnt/keyfold",
@@ -197,14 +196,9 @@ KUBERNETES = {
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({"KEYFOLD_ENV": "moon"}, "choose one of: local, ci, cluster"),
-        ({"KEYFOLD_ENV": "cluster"}, "set KEYFOLD_SPARK_MASTER"),
         ({"KEYFOLD_SPARK_MASTER": "locl"}, "KEYFOLD_SPARK_MASTER: 'locl' is not a Spark master"),
         ({"SPARK_REMOTE": "sc://one:15002"}, "unset them"),
-        (
-            {"KEYFOLD_ENV": "cluster", "KEYFOLD_SPARK_MASTER": "spark://one:7077"},
-            "needs more settings .*spark.driver.host",
-        ),
+        ({"KEYFOLD_SPARK_MASTER": "spark://one:7077"}, "needs more settings .*spark.driver.host"),
         (KUBERNETES | {"KEYFOLD_HOME": "/data/home"}, "a volume that holds the lakehouse /data/home"),
         ({"KEYFOLD_SPARK_CONF": "spark.ui.enabled"}, "KEYFOLD_SPARK_CONF: part 1 of 1 has no '='"),
     ],
@@ -221,7 +215,7 @@ def test_a_cluster_with_all_that_it_wants_is_the_one_resource_with_other_setting
     assert isinstance(spark, SparkResource)
     assert spark.master == "k8s://https://api:6443"
     assert spark.ship == ["fleet_models"]
-    assert spark.spark_config == ENVIRONMENTS["cluster"].conf
+    assert spark.spark_config == {}
 
 
 @pytest.mark.one_machine

@@ -62,8 +62,7 @@ PROGRAM = textwrap.dedent("""
 
 def test_a_secret_reaches_the_session_and_is_in_no_page_no_record_and_no_error(tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("KEYFOLD_SPARK_CONF", f"spark.hadoop.fs.s3a.secret.key={SECRET}")
-    for name in ("KEYFOLD_ENV", "KEYFOLD_SPARK_MASTER"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("KEYFOLD_SPARK_MASTER", raising=False)
     asked: list[SparkSettings] = []
 
     def start(settings: SparkSettings) -> Any:
