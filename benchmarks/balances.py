@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from keyfold import Clock, KeyedJob, Step, Stream
+from keyfold import STEP_DECIDES, Append, Clock, Input, KeyedJob, Step, Stream
 
 TIME = pa.timestamp("us", tz="UTC")
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -28,16 +28,12 @@ BOOKING = pa.schema(
 def balances(key_groups: int) -> KeyedJob:
     """The job with this number of key groups."""
     return KeyedJob(
-        name="balances",
-        stream=Stream(STREAM, BOOKING, event_time="at"),
-        key=("account",),
-        event_time="at",
-        watermark_delay=timedelta(0),
-        events=BOOKING,
-        state=BOOKING,
-        output=BOOKING,
-        step=add,
-        step_decides_late=True,
+        "balances",
+        Input(Stream(STREAM, BOOKING, event_time="at"), columns=BOOKING, final_at=STEP_DECIDES),
+        "account",
+        BOOKING,
+        add,
+        Append(BOOKING),
         key_groups=key_groups,
     )
 

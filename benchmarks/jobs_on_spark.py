@@ -110,9 +110,9 @@ def race(spark: Runners, folder: Path, name: str) -> None:
 def measure(spark: Runners, folder: Path, name: str, rows: int) -> tuple[float, float]:
     """Seconds of the job and of the query for a number of events: the best of several runs in turn."""
     job = build_job(JOBS[name])
-    table = Lakehouse(folder / f"{name}-{rows}").events(job.stream.name)
+    table = Lakehouse(folder / f"{name}-{rows}").events(job.only_input.stream.name)
     table.parent.mkdir(parents=True)
-    MADE[job.stream.name](rows).write_delta(str(table))
+    MADE[job.only_input.stream.name](rows).write_delta(str(table))
     spark.session.read.parquet(str(table)).createOrReplaceTempView("events")
 
     def ours(home: Path) -> None:

@@ -140,7 +140,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> None:
         processes.start("ingest", "ingest", work.stream, "--continuous", "--from", f"kafka://{topic}", *home)
         processes.wait(lambda: any(commits(events)))
         # With an idle timeout, event time advances when no more events come, so that the last rows do not wait.
-        given = {"watermark_delay": arguments.delay, "idle_after": "3s", "key_groups": str(arguments.key_groups)}
+        given = {"watermark_delay": arguments.delay, "idle_timeout": "3s", "key_groups": str(arguments.key_groups)}
         parameters = [
             text for name, value in {**given, **work.given}.items() for text in ("--param", f"{name}={value}")
         ]

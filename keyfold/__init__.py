@@ -24,14 +24,15 @@ if TYPE_CHECKING:
     from keyfold.ingestion import ingest
     from keyfold.keyed.calling.harness import TestHarness
     from keyfold.keyed.generation.configured import configured_job
+    from keyfold.keyed.job.building import build_job, with_parameters
     from keyfold.keyed.job.contract import KeyedJob
-    from keyfold.keyed.job.inputs import Input, JobTable
+    from keyfold.keyed.job.inputs import STEP_DECIDES, Explode, Input, JobTable
     from keyfold.keyed.job.lookups import Lookup
-    from keyfold.keyed.job.parameters import JobParameters, build_job
+    from keyfold.keyed.job.parameters import JobParameters, parameter
     from keyfold.keyed.job.per_key import KeyAnswer, per_key
+    from keyfold.keyed.job.state import State
     from keyfold.keyed.job.step import Clock, Step, Waiting
-    from keyfold.keyed.job.tables import OutputTable
-    from keyfold.keyed.job.template import JobTemplate
+    from keyfold.keyed.job.tables import Append, Upsert
     from keyfold.keyed.reporting.conservation import assert_nothing_lost
     from keyfold.lakehouse import Lakehouse
     from keyfold.project import Project
@@ -42,14 +43,16 @@ if TYPE_CHECKING:
     from keyfold.stream import Rule, Source, Stream
 
 __all__ = [
+    "STEP_DECIDES",
+    "Append",
     "Clock",
     "Damaged",
+    "Explode",
     "IncompatibleState",
     "Input",
     "InvalidData",
     "JobParameters",
     "JobTable",
-    "JobTemplate",
     "KeyAnswer",
     "KeyedJob",
     "KeyfoldError",
@@ -58,16 +61,17 @@ __all__ = [
     "Lookup",
     "Misconfigured",
     "NotFound",
-    "OutputTable",
     "Project",
     "Rule",
     "Runners",
     "Source",
+    "State",
     "Step",
     "StepFailed",
     "Stream",
     "TestHarness",
     "Unreachable",
+    "Upsert",
     "Waiting",
     "assert_nothing_lost",
     "build_job",
@@ -76,11 +80,13 @@ __all__ = [
     "configured_job",
     "ingest",
     "ingest_continuously",
+    "parameter",
     "per_key",
     "read_state",
     "required",
     "run",
     "run_continuously",
+    "with_parameters",
 ]
 
 _MODULES = {
@@ -91,12 +97,13 @@ _MODULES = {
     "keyfold.keyed.job.contract": ("KeyedJob",),
     "keyfold.keyed.calling.harness": ("TestHarness",),
     "keyfold.keyed.job.lookups": ("Lookup",),
-    "keyfold.keyed.job.parameters": ("JobParameters", "build_job"),
+    "keyfold.keyed.job.building": ("build_job", "with_parameters"),
+    "keyfold.keyed.job.parameters": ("JobParameters", "parameter"),
+    "keyfold.keyed.job.state": ("State",),
     "keyfold.keyed.job.per_key": ("KeyAnswer", "per_key"),
-    "keyfold.keyed.job.tables": ("OutputTable",),
-    "keyfold.keyed.job.inputs": ("Input", "JobTable"),
+    "keyfold.keyed.job.tables": ("Append", "Upsert"),
+    "keyfold.keyed.job.inputs": ("STEP_DECIDES", "Explode", "Input", "JobTable"),
     "keyfold.keyed.job.step": ("Clock", "Step", "Waiting"),
-    "keyfold.keyed.job.template": ("JobTemplate",),
     "keyfold.lakehouse": ("Lakehouse",),
     "keyfold.project": ("Project",),
     "keyfold.runners": ("Runners",),

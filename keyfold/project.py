@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from keyfold.errors import Misconfigured, NotFound
 
 if TYPE_CHECKING:
-    from keyfold.keyed.job.template import JobTemplate
+    from keyfold.keyed.job.contract import KeyedJob
     from keyfold.stream import Stream
     from keyfold.suite import Suite
 
@@ -77,7 +77,7 @@ class Project:
         return _value_at(self.streams_at)
 
     @cached_property
-    def jobs(self) -> Mapping[str, "JobTemplate"]:
+    def jobs(self) -> Mapping[str, "KeyedJob"]:
         """Every job template, by name.
 
         Raises:
@@ -112,7 +112,7 @@ def project_streams() -> Mapping[str, "Stream"]:
     return current_project().streams
 
 
-def project_jobs() -> Mapping[str, "JobTemplate"]:
+def project_jobs() -> Mapping[str, "KeyedJob"]:
     """Return the job templates of the current project, by name."""
     return current_project().jobs
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from keyfold.columns import describe, lineage_of
 from keyfold.ingestion import QUARANTINE
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.stream import Stream
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS

@@ -17,7 +17,7 @@ import pyarrow as pa
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import batch, ingest
 from keyfold.keyed.generation.run_mode import Incremental
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse

@@ -22,7 +22,7 @@ RUNS = """
 import json, sys
 from datetime import datetime
 from keyfold.ingestion import ingest
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.errors import KeyfoldError

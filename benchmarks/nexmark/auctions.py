@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
 
 from benchmarks.nexmark.streams import AUCTION, BID, PERSON, TIME, UNCOUNTED, reads, required, times, whole
-from keyfold import Clock, Input, KeyedJob, Step
+from keyfold import STEP_DECIDES, Append, Clock, Input, KeyedJob, State, Step, Upsert
 from keyfold.operators import sum, totals
 
 _AUCTION = [field for field in AUCTION if field.name != "id"]
@@ -19,14 +18,12 @@ _BID = [field.with_name(_OTHER_NAMES.get(field.name, field.name)) for field in B
 _AUCTION_ID = whole("auction")
 _AVERAGE = required("average", pa.float64())
 _WHO, _IN_TEN = ("name", "city", "state"), pl.col("category") == 10
-_OPEN: dict[str, Any] = {**UNCOUNTED, "step_decides_late": True}
-"""Settings of jobs without late events, since their keys stay open."""
 
 
 def _beside(stream: str, columns: list[pa.Field], time: str, derived: dict[str, pl.Expr], where: Any = None) -> Input:
     """Return an input whose columns, with the time, are renamed since another input has the same names."""
     events = pa.schema(columns)
-    return replace(reads(stream, where=where), events=events, event_time=time, time_from=TIME, derived=derived)
+    return replace(reads(stream, where=where), columns=events, at=time, time_from=TIME, derive=derived)
 
 
 def _bids(columns: list[pa.Field]) -> Input:
@@ -72,18 +69,17 @@ def _winners(name: str, opened: list[pa.Field], placed: list[pa.Field]) -> Keyed
     inputs = {"auction": reads("auction", *of_auction[1:], auction=pl.col("id")), "bid": _bids(placed)}
     fields = pa.schema([*_AUCTION_ID, *_nullable([*opened, *placed]), *times("deadline")])
     output = pa.schema([*_AUCTION_ID, *opened, *placed])
-    return KeyedJob.with_inputs(name, inputs, ("auction",), fields, output, step, **UNCOUNTED)
+    state, table = State(fields, events=UNCOUNTED), Append(output, events=UNCOUNTED)
+    return KeyedJob(name, inputs, "auction", state, step, table)
 
 
 _PRICED = [one for one in _BID if one.name in ("price", "bidTime")]
 _Q4_WINNERS = _winners("q4_winners", [*whole("category"), *times(TIME, "expires")], _PRICED)
 _Q4 = totals(
     "q4",
+    Input(_Q4_WINNERS.table(), "expires"),
     {"total": sum("price")},
-    stream=_Q4_WINNERS.table(),
-    key=("category",),
-    event_time="expires",
-    watermark_delay=timedelta(0),
+    key="category",
     then={"average": pl.col("total") / pl.col("n_events")},
     output=pa.schema([*whole("category"), _AVERAGE]),
 )
@@ -92,22 +88,19 @@ _Q6_WINNERS = _winners("q6_winners", [*whole("seller"), *times(TIME, "expires")]
 _SOLD = pa.schema([*whole("seller", "auction", "price"), *times("expires")])
 
 
-def _last_ten(state: pl.DataFrame, events: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
-    sold = pl.concat([state, events["winners"]]).sort("expires", "auction")
+def _last_ten(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+    sold = pl.concat([state, events]).sort("expires", "auction")
     last = sold.group_by("seller", maintain_order=True).tail(10)
     return Step(state=last, output=last.group_by("seller").agg(average=pl.col("price").mean()))
 
 
-_Q6 = KeyedJob.with_inputs(
+_Q6 = KeyedJob(
     "q6",
-    {"winners": Input(_Q6_WINNERS.table(), _SOLD, "expires", conserved=False)},
-    ("seller",),
-    _SOLD,
-    pa.schema([*whole("seller"), _AVERAGE]),
+    Input(_Q6_WINNERS.table(), "expires", columns=_SOLD, final_at=STEP_DECIDES, conserved=False),
+    "seller",
+    State(_SOLD, events=UNCOUNTED),
     _last_ten,
-    output_mode="upsert",
-    output_key=("seller",),
-    **_OPEN,
+    Upsert(pa.schema([*whole("seller"), _AVERAGE]), "seller", events=UNCOUNTED),
 )
 
 
@@ -116,7 +109,7 @@ def _with_the_row(name: str, key: str, events: Input, rows: Input, output: list[
 
     Events are dropped if the row of their key does not fulfil `fits`.
     """
-    of_event, of_row = ([one for one in side.events if one.name != key] for side in (events, rows))
+    of_event, of_row = ([one for one in side.schema if one.name != key] for side in (events, rows))
 
     def step(state: pl.DataFrame, came: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
         # Of a row that does not fit, keep only the fact that it came.
@@ -131,7 +124,8 @@ def _with_the_row(name: str, key: str, events: Input, rows: Input, output: list[
 
     kept = [*whole(key), *_nullable([*of_event, *of_row]), required("is_row", pa.bool_()), pa.field("fits", pa.bool_())]
     inputs = {"events": events, "rows": rows}
-    return KeyedJob.with_inputs(name, inputs, (key,), pa.schema(kept), pa.schema(output), step, **_OPEN)
+    state, table = State(pa.schema(kept), events=UNCOUNTED), Append(pa.schema(output), events=UNCOUNTED)
+    return KeyedJob(name, inputs, key, state, step, table)
 
 
 _Q3 = _with_the_row(
@@ -177,18 +171,17 @@ def _bidding_sellers(state: pl.DataFrame, events: Mapping[str, pl.DataFrame], cl
     return Step(add=came, output=pl.concat([of_new, of_old]).select("id", *(one.name for one in _FIELDS)))
 
 
-_Q23 = KeyedJob.with_inputs(
+_Q23 = KeyedJob(
     "q23",
     {
         "person": reads("person", "id", TIME, *_SELLING["person"]),
         "bid": reads("bid", TIME, *_SELLING["bid"], id=pl.col("bidder")),
         "auction": reads("auction", TIME, "itemName", "category", id=pl.col("seller"), item=pl.col("id")),
     },
-    ("id",),
-    pa.schema([*whole("id"), required("kind", pa.string()), *_nullable(_FIELDS)]),
-    pa.schema([*whole("id"), *_FIELDS]),
+    "id",
+    State(pa.schema([*whole("id"), required("kind", pa.string()), *_nullable(_FIELDS)]), events=UNCOUNTED),
     _bidding_sellers,
-    **_OPEN,
+    Append(pa.schema([*whole("id"), *_FIELDS]), events=UNCOUNTED),
 )
 JOBS = {
     3: (_Q3,),

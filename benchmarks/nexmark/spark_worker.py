@@ -39,7 +39,7 @@ def run_query(
     runs: list[JobRun] = []
     for job in query.jobs:
         # Event time of a job by arrival is processing time: close its windows in a minute.
-        is_by_arrival = close is not None and job.time_from == INGESTED_AT
+        is_by_arrival = close is not None and any(one.time_from == INGESTED_AT for one in job.inputs.values())
         mode = Incremental(datetime.now(UTC) + timedelta(minutes=1) if is_by_arrival else close)
         runs.append(keyfold.run(lakehouse, job, mode, options=options, runners=spark))
     return runs

@@ -6,7 +6,7 @@ import polars as pl
 import pyarrow as pa
 
 from benchmarks.nexmark.streams import BID, BIDS, TIME, reads, required, text, whole
-from keyfold import KeyedJob, Lookup, Step
+from keyfold import Append, KeyedJob, Lookup, Step
 from keyfold.operators import lookup_join
 
 SIDE_INPUT = "side_input.csv"
@@ -25,16 +25,12 @@ def mapped(number: int, more: dict[str, pl.Expr], fields: list[pa.Field], where:
     """Make a job without state that writes bids with more columns, all or those that fulfil a condition."""
     rows = pa.schema([*BID, *fields])
     return KeyedJob(
-        name=f"q{number}",
-        key=("auction",),
-        where=where,
-        events=rows,
-        derived=more,
+        f"q{number}",
+        replace(BIDS, where=where, columns=rows, derive=more),
+        key="auction",
         state=pa.schema(whole("auction")),
-        output=rows,
         step=lambda state, events, clock: Step(state=state, output=events),
-        step_decides_late=True,
-        **BIDS,
+        tables=Append(rows),
     )
 
 
@@ -55,7 +51,7 @@ _MAPPED = (
 )
 _WITH_A_ROW = lookup_join(
     "q13",
-    ("bid", replace(reads("bid", *BID.names, key=pl.col("auction") % 10_000), conserved=True)),
+    replace(reads("bid", *BID.names, key=pl.col("auction") % 10_000), conserved=True),
     ("side", Lookup(SIDE_INPUT, pa.schema([*whole("key"), *text("value")]), ("key",))),
 )
 JOBS = {int(job.name[1:]): (job,) for job in (*_MAPPED, _WITH_A_ROW)}

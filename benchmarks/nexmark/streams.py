@@ -2,13 +2,12 @@
 
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 import polars as pl
 import pyarrow as pa
 
 from benchmarks.nexmark.events import LATEST
-from keyfold import Input, Stream
+from keyfold import STEP_DECIDES, Input, Stream
 from keyfold.columns import plain_columns
 from keyfold.stream import TIMESTAMP
 
@@ -38,11 +37,19 @@ def reads(stream: str, *columns: str, where: pl.Expr | None = None, **derived: p
     """Return an input with columns of a stream and derived integers; its events need not be in an output."""
     schema = STREAMS[stream].schema
     fields = [*(schema.field(name) for name in columns), *whole(*derived)]
-    return Input(STREAMS[stream], pa.schema(fields), TIME, LATEST, derived=derived, conserved=False, where=where)
+    return Input(
+        STREAMS[stream],
+        delay=LATEST,
+        final_at=STEP_DECIDES,
+        columns=pa.schema(fields),
+        derive=derived,
+        conserved=False,
+        where=where,
+    )
 
 
-BIDS: dict[str, Any] = {"stream": STREAMS["bid"], "event_time": TIME, "watermark_delay": LATEST}
-"""Settings of jobs that read bids only."""
+BIDS = Input(STREAMS["bid"], delay=LATEST, final_at=STEP_DECIDES, columns=BID)
+"""The input of jobs that read bids only."""
 
-UNCOUNTED: dict[str, Any] = {"output_events": pl.lit(0), "state_events": pl.lit(0)}
-"""Settings of jobs whose events need not be in an output."""
+UNCOUNTED = pl.lit(0)
+"""The events of state and tables of jobs whose events need not be in an output."""

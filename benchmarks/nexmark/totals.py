@@ -1,10 +1,12 @@
 """Queries 15 to 19: totals, distinct counts, and the last and highest bids of a key, without windows."""
 
+from dataclasses import replace
+
 import polars as pl
 import pyarrow as pa
 
 from benchmarks.nexmark.streams import BID, BIDS, TIME, of_bid, required, text, whole
-from keyfold import Clock, KeyedJob, Step
+from keyfold import Clock, KeyedJob, State, Step, Upsert
 from keyfold.operators import count, last_rows, max, min, sum, top_rows, totals
 
 _PRICE = pl.col("price")
@@ -46,21 +48,18 @@ def _distinct_counts(name: str, by: tuple[str, ...], fields: list[pa.Field], mor
         [*keys, *(pa.field(one, pa.int64()) for one in ("bidder", "auction")), *of_bid(TIME), *whole(*_RANKS)]
     )
     return KeyedJob(
-        name=name,
+        name,
+        replace(
+            BIDS,
+            columns=rows,
+            derive={**_DAY_OF, **{rank: one.value for rank, one in _BY_RANK.items()}},
+            combine=distinct,
+            events=counts["bids"],
+        ),
         key=by,
-        events=rows,
-        derived={**_DAY_OF, **{rank: one.value for rank, one in _BY_RANK.items()}},
-        state=rows,
-        output=pa.schema([*keys, *fields, *whole(*counts)]),
-        output_mode="upsert",
-        output_key=by,
+        state=State(rows, events=counts["bids"]),
         step=step,
-        combine=distinct,
-        step_decides_late=True,
-        event_count=counts["bids"],
-        output_events=pl.lit(0),
-        state_events=counts["bids"],
-        **BIDS,
+        tables=Upsert(pa.schema([*keys, *fields, *whole(*counts)]), by, events=pl.lit(0)),
     )
 
 
@@ -70,14 +69,13 @@ _Q16 = _distinct_counts("q16", ("channel", "day"), text("minute"), {"minute": pl
 _SUMS = {"least": min("price"), "greatest": max("price"), **_BY_RANK, "total": sum("price")}
 _Q17 = totals(
     "q17",
+    replace(BIDS, derive=_DAY_OF),
     _SUMS,
     key=("auction", "day"),
     counted="bids",
     then={"average": pl.col("total") / pl.col("bids")},
     output=pa.schema([*whole("auction"), _DAY, *whole(*_SUMS, "bids"), required("average", pa.float64())]),
-    derived=_DAY_OF,
-    **BIDS,
 )
-_Q18 = last_rows("q18", ties=(), key=("bidder", "auction"), events=BID, **BIDS)
-_Q19 = top_rows("q19", 10, highest="price", ties=(TIME, "bidder"), key=("auction",), events=BID, **BIDS)
+_Q18 = last_rows("q18", BIDS, ties=(), key=("bidder", "auction"))
+_Q19 = top_rows("q19", BIDS, 10, highest="price", ties=(TIME, "bidder"), key="auction")
 JOBS = {15: (_Q15,), 16: (_Q16,), 17: (_Q17,), 18: (_Q18,), 19: (_Q19,)}

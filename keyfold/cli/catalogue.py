@@ -11,7 +11,7 @@ from keyfold.cli.known_names import require_known
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
 from keyfold.cli.plain_text import cell
 from keyfold.cli.terminal import failures, report
-from keyfold.keyed.job.parameters import describe_parameters, typical_job
+from keyfold.keyed.job.parameters import describe_parameters
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import count_rows
 from keyfold.project import project_jobs, project_streams
@@ -68,7 +68,7 @@ def params(
     with failures():
         rows = [
             {"name": one.name, "type": one.type, "default": one.default, "description": one.description}
-            for one in describe_parameters(project_jobs()[job])
+            for one in describe_parameters(project_jobs()[job].parameter_fields)
         ]
         print_rows("parameters", rows, ("name", "type", "default", "description"), as_json=as_json, job=job)
 
@@ -80,23 +80,21 @@ def declared_tables() -> dict[str, tuple[str, str]]:
         for stream in project_streams()
         for kind, contains in _STREAM_TABLES.items()
     }
-    for template in project_jobs().values():
-        job = typical_job(template)
+    for job in project_jobs().values():
         for table in job.tables:
-            contains = template.description if table.name == job.name else table.description
+            contains = job.description if table.name == job.name else table.description
             declared[table.name] = (f"job {job.name}", contains)
     return declared
 
 
 def _job_row(name: str) -> dict[str, Any]:
-    template = project_jobs()[name]
-    job = typical_job(template)
+    job = project_jobs()[name]
     return {
         "job": name,
         "stream": ", ".join(one.name for one in job.streams),
         "key": list(job.key),
         "tables": [table.name for table in job.tables],
-        "description": template.description,
+        "description": job.description,
     }
 
 

@@ -6,8 +6,8 @@ from keyfold.cli.known_names import require_known
 from keyfold.cli.terminal import usage_faults
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.configured import live_parameters
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.parameters import build_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs
 from keyfold.state.reading.retained_batches import find_generation, jobs_with_state

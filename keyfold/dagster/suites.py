@@ -15,7 +15,6 @@ from keyfold.dagster.assets.metadata import last_materialization, table_key, wri
 from keyfold.dagster.quality.checks import Read, Scope, gx_checks
 from keyfold.dagster.quality.pages import ResultPages
 from keyfold.keyed.generation.configured import configured_job
-from keyfold.keyed.job.parameters import typical_job
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.reporting.run_statistics import files_written
 from keyfold.lakehouse import Lakehouse
@@ -31,7 +30,7 @@ def project_suites() -> list[dg.AssetChecksDefinition]:
         suite_checks(template.name, table, suite)
         for group in project_groups()
         for template in group.jobs
-        for table in typical_job(template).tables
+        for table in template.tables
         # Some tables have no suite, such as tables of late events.
         if (suite := current_project().suite(table.name)) is not None
     ]

@@ -124,43 +124,43 @@ class Silence:
 
 
 def silent_event_time(
-    silence: Silence | None, now: datetime, idle_after: timedelta | None, reached: datetime | None
+    silence: Silence | None, now: datetime, idle_timeout: timedelta | None, reached: datetime | None
 ) -> datetime | None:
     """Return the event time of a silent stream: its newest event time, plus the time since that event arrived.
 
     Args:
         silence: the newest event; None without events.
         now: processing time.
-        idle_after: how long a stream must be without events to be silent; None if only events advance event time.
+        idle_timeout: how long a stream must be without events to be silent; None if only events advance event time.
         reached: the event time that an earlier tick reached; this one advances it by `LONGEST_TICK` at most.
 
     Returns:
         The event time; None if the stream is not silent.
     """
-    if idle_after is None or silence is None or now - silence.arrived_at < idle_after:
+    if idle_timeout is None or silence is None or now - silence.arrived_at < idle_timeout:
         return None
     gone_by = shifted(silence.newest, now - silence.arrived_at)
     # A day at most: across a restart, a clock that was set ahead cannot be told from time that has passed.
     return min(gone_by, shifted(max(silence.newest, reached or silence.newest), LONGEST_TICK))
 
 
-def idle_after_warning(idle_after: timedelta | None, arrivals: Sequence[datetime]) -> str | None:
-    """Warn if the usual gap between deliveries is longer than `idle_after`; None if not.
+def idle_timeout_warning(idle_timeout: timedelta | None, arrivals: Sequence[datetime]) -> str | None:
+    """Warn if the usual gap between deliveries is longer than `idle_timeout`; None if not.
 
     Args:
-        idle_after: how long a stream must be without events to be silent.
+        idle_timeout: how long a stream must be without events to be silent.
         arrivals: processing times of deliveries, in order.
     """
     gaps = sorted(later - earlier for earlier, later in pairwise(arrivals))
-    if idle_after is None or len(gaps) < _FEWEST_GAPS:
+    if idle_timeout is None or len(gaps) < _FEWEST_GAPS:
         return None
     # The median: a weekend without deliveries is not the usual gap.
     usual = gaps[len(gaps) // 2]
-    if usual <= idle_after:
+    if usual <= idle_timeout:
         return None
     return (
-        f"events usually come every {_text(usual)}, and idle_after is {_text(idle_after)}: event time then runs ahead of "
-        f"them, and they come late; set idle_after to more than {_text(usual)}"
+        f"events usually come every {_text(usual)}, and idle_timeout is {_text(idle_timeout)}: event time then runs ahead of "
+        f"them, and they come late; set idle_timeout to more than {_text(usual)}"
     )
 
 

@@ -54,7 +54,7 @@ class RunSummary:
         runner: which runner the last batch of the run had, and why; None without a batch.
         batch_seconds: duration of each batch.
         seconds: duration of the whole run.
-        warnings: problems that do not fail the run, such as a clock jump or an `idle_after` that is too short.
+        warnings: problems that do not fail the run, such as a clock jump or an `idle_timeout` that is too short.
     """
 
     job: str

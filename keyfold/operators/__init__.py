@@ -11,7 +11,7 @@
 
 Each says what becomes of late events, of ties and of silent keys, and what its state is. Common to all: a restart or a replay
 changes no row, and a batch boundary only where a docstring says so; on a stream that is silent as a whole, open rows close when
-`idle_after` lets event time go on.
+`idle_timeout` lets event time go on.
 
 Their aggregates are the functions in lower case that take a value: `count`, `sum`, `mean`, `first`, …
 """

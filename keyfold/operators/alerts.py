@@ -1,7 +1,7 @@
 """Make jobs that write a row when a condition of a key begins, and one when it ends."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 
 from keyfold.columns import plain_columns
 from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
+from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
+from keyfold.keyed.job.tables import Append, names_of
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.ordering import Ordered, in_order
 from keyfold.stream import TIMESTAMP
@@ -51,11 +54,10 @@ class Listed:
 
 def alert(
     name: str,
+    source: Source,
     conditions: Mapping[str, Held | Listed],
     *,
-    key: tuple[str, ...],
-    event_time: str,
-    events: pa.Schema,
+    key: str | Sequence[str],
     output: pa.Schema,
     named: str = "alert",
     subject: str = "subject",
@@ -74,23 +76,22 @@ def alert(
 
     Args:
         name: the job's name.
+        source: the stream, or its `Input`.
         conditions: the conditions by name.
         key: the key columns.
-        event_time: the events' time column.
-        events: columns of the events.
         output: columns of the table: columns of the events, `named`, `subject`, `change` (`BEGAN` or `ENDED`) and `began_at`.
         named: the column with the name of the condition.
         subject: the column with the subject of a `Listed` condition; NULL of others.
-        settings: other arguments of `KeyedJob`, including `stream` and `watermark_delay`.
+        settings: other arguments of `KeyedJob`.
 
     Example:
         >>> from datetime import UTC, datetime, timedelta
-        >>> from keyfold import Stream, TestHarness
+        >>> from keyfold import Input, Stream, TestHarness
         >>> room = pa.field("room", pa.string(), nullable=False)
         >>> read = pa.schema([room, pa.field("at", TIMESTAMP, nullable=False), ("celsius", pa.float64())])
         >>> job = alert(
-        ...     "warm_rooms", {"WARM": Held(pl.col("celsius") > 30, pl.col("celsius") < 25)}, key=("room",), event_time="at",
-        ...     events=read, stream=Stream("readings", read, event_time="at"), watermark_delay=timedelta(0),
+        ...     "warm_rooms", Input(Stream("readings", read, event_time="at"), columns=read),
+        ...     {"WARM": Held(pl.col("celsius") > 30, pl.col("celsius") < 25)}, key="room",
         ...     output=pa.schema([room, ("celsius", pa.float64()), ("change", pa.string())]),
         ... )
         >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -99,6 +100,8 @@ def alert(
         >>> harness.batch(came).tables["warm_rooms"].rows()
         [('hall', 31.0, 'BEGAN'), ('hall', 20.0, 'ENDED')]
     """
+    source, key = as_input(source), names_of(key)
+    events, event_time = source.schema, source.event_time
     optional = [one.with_nullable(True) for one in events if one.name not in key]
     state = pa.schema(
         [
@@ -111,21 +114,17 @@ def alert(
             pa.field(DEADLINE, TIMESTAMP),
         ]
     )
-    declared: dict[str, Any] = {
-        "name": name,
-        "key": key,
-        "event_time": event_time,
-        "events": events,
-        "state": state,
-        "output": output,
-        "step": _Alerts(conditions, key, event_time, events, state, output, named, subject).step,
-        "step_decides_late": True,
+    return KeyedJob(
+        name,
+        replace(source, final_at=STEP_DECIDES),
+        key,
         # Most events give no row, so state counts those that were evaluated.
-        "output_events": pl.lit(0),
-        "state_events": pl.col(N_POINTS).sum(),
-        "one_per_key": pl.col(ROLE) == "judged",
-    }
-    return KeyedJob(**declared, **settings)
+        State(state, events=pl.col(N_POINTS).sum(), one_per_key=pl.col(ROLE) == "judged"),
+        _Alerts(conditions, key, event_time, events, state, output, named, subject).step,
+        Append(output, events=pl.lit(0)),
+        closes_in_order=True,
+        **settings,
+    )
 
 
 class _Judged(NamedTuple):

@@ -10,7 +10,6 @@ from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.job_chains import downstream_of, in_order
-from keyfold.keyed.job.template import JobTemplate
 from keyfold.keyed.runner import RunOptions, RunSummary, fill_beside
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.runners import Runners
@@ -19,7 +18,7 @@ from keyfold.sinks.kafka import Publisher
 from keyfold.state.changing.promoting import to_promote
 
 
-def consumers_of(lakehouse: Lakehouse, producer: str, templates: Mapping[str, JobTemplate]) -> list[KeyedJob]:
+def consumers_of(lakehouse: Lakehouse, producer: str, templates: Mapping[str, KeyedJob]) -> list[KeyedJob]:
     """Return the jobs that read a job's tables, directly or through other jobs, each after all jobs that it reads.
 
     They have the parameters of their live generations. Jobs that have never run are left out.

@@ -149,7 +149,7 @@ def _that_have_read(
     direct = {
         job.name
         for job in readers
-        for one in job.all_inputs.values()
+        for one in job.inputs.values()
         if one.table == name and (live := live_generation(lakehouse, job.name)) and has_read(live, one, table, files)
     }
     names = direct | downstream_of(direct, readers)

@@ -8,7 +8,7 @@ from itertools import pairwise
 import polars as pl
 from polars.testing import assert_frame_equal
 
-from keyfold.keyed.calling.harness import TestHarness, in_copies
+from keyfold.keyed.calling.harness import TestHarness, in_one_frame
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.times import EPOCH
@@ -40,23 +40,23 @@ def play(
         AssertionError: events are lost, or counted twice.
 
     Example:
-        >>> from keyfold import build_job
         >>> from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
-        >>> play(build_job(RIDE_SUMMARIES), []).written["ride_summaries"].height
+        >>> play(RIDE_SUMMARIES, []).written["ride_summaries"].height
         0
     """
     harness, read = TestHarness(job), 0
+    (declared,) = job.inputs.values()
     for number, run in enumerate(runs):
         now = EPOCH if times is None else times[number]
         # As the engine's plans do it: no cut among late events, which must reach the state of their key in one call.
         for events, until in slices(job, run, [cut for cut in cuts if cut > harness.watermark]):
             # A slice ends before `until`, and what the next slice brings must not be late.
-            reached = None if until is None else until - MICROSECOND - job.watermark_delay
-            copies = in_copies(job, events)
+            reached = None if until is None else until - MICROSECOND - declared.watermark_delay
+            copies = in_one_frame(job, events)
             harness.batch(combined(job, copies, parts), now, advance_to=reached)
             restart(harness)
             # Count copies by the lists of keys, and not by the copies that were made.
-            read += events.select(job.copies).item() if copies is not events else events.height
+            read += events.select(declared.taken).item() if declared.explode is not None else copies.height
             _check_count(job, harness, read)
     if end:
         harness.batch(advance_to=end)
@@ -86,10 +86,11 @@ def slices(
 
 def combined(job: KeyedJob, events: pl.DataFrame, parts: int) -> pl.DataFrame:
     """Apply the job's combiner, if it has one, to each of `parts` parts of a batch, as Spark's tasks do."""
-    if job.combine is None or not events.height:
+    combine = next(iter(job.inputs.values())).combine
+    if combine is None or not events.height:
         return events
     rows = -(-events.height // parts)
-    pieces = [job.combine(events.slice(start, rows)) for start in range(0, events.height, rows)]
+    pieces = [combine(events.slice(start, rows)) for start in range(0, events.height, rows)]
     return pl.concat([piece.select(events.columns) for piece in pieces])
 
 
@@ -104,7 +105,7 @@ def restart(harness: TestHarness) -> None:
 def accounted_for(job: KeyedJob, harness: TestHarness) -> int:
     """Return the number of events in the job's tables and in its state."""
     in_tables = sum(harness.written[table.name].select(table.events).item() or 0 for table in job.tables)
-    return in_tables + (harness.state.select(job.state_events).item() or 0)
+    return in_tables + (harness.state.select(job.state.events).item() or 0)
 
 
 def _check_count(job: KeyedJob, harness: TestHarness, read: int) -> None:

@@ -9,9 +9,8 @@ Not every match is fraud: some cities are neighbours, and an online shop has its
 from datetime import timedelta
 
 import polars as pl
-from pydantic import Field
 
-from keyfold import JobTemplate, KeyedJob
+from keyfold import KeyedJob, parameter, with_parameters
 from keyfold.keyed.job import Duration, EventTimeParameters
 from keyfold.operators import FollowedBy, pattern_job
 from spark_jobs.streams import PAYMENTS
@@ -20,7 +19,9 @@ from spark_jobs.streams import PAYMENTS
 class CardInTwoCitiesParameters(EventTimeParameters):
     """Parameters of `card_in_two_cities`."""
 
-    within: Duration = Field(timedelta(minutes=10), description="From the one payment to the other at most")
+    within: Duration = parameter(
+        timedelta(minutes=10), description="From the one payment to the other at most", change="migrate"
+    )
 
 
 def build(parameters: CardInTwoCitiesParameters) -> KeyedJob:
@@ -28,17 +29,15 @@ def build(parameters: CardInTwoCitiesParameters) -> KeyedJob:
     any_payment = pl.lit(value=True)
     return pattern_job(
         "card_in_two_cities",
-        stream=PAYMENTS,
-        key=["card"],
+        PAYMENTS,
+        key="card",
         patterns={
             "two_cities": FollowedBy(
                 any_payment, any_payment, within=parameters.within, where=pl.col("city") != pl.col("first_city")
             )
         },
         keep=["city", "amount", "merchant", "payment_id"],
-        **parameters.settings(),
-        movable_parameters=frozenset({"within"}),
     )
 
 
-CARD_IN_TWO_CITIES = JobTemplate("card_in_two_cities", CardInTwoCitiesParameters, build)
+CARD_IN_TWO_CITIES = with_parameters(build)

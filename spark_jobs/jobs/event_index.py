@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from keyfold import JobTemplate, KeyedJob, KeyfoldError, Stream, required
+from keyfold import Input, KeyedJob, KeyfoldError, Stream, required, with_parameters
 from keyfold.columns import passed_on
 from keyfold.keyed.job import DEADLINE, PROCESSING_DEADLINE, Names, Window
 from keyfold.operators import count, running
@@ -69,20 +69,14 @@ def build(parameters: EventIndexParameters) -> KeyedJob:
     )
     return running(
         "event_index",
+        Input(stream, at=time, columns=columns),
         {NEXT_INDEX: count()},
-        stream=stream,
         key=parameters.key,
-        event_time=time,
-        events=columns,
         output=pa.schema([*passed_on(columns), *(() if parameters.window is None else times), number]),
         then={INDEX: pl.col(NEXT_INDEX) - 1},
         expiry=parameters.expiry,
         window=parameters.window,
-        **parameters.settings(),
     )
-
-
-EVENT_INDEX = JobTemplate("event_index", EventIndexParameters, build)
 
 
 def _find_stream(parameters: EventIndexParameters) -> Stream:
@@ -105,3 +99,6 @@ def _find_stream(parameters: EventIndexParameters) -> Stream:
     if reserved:
         raise KeyfoldError(f"{where} has a column {', '.join(sorted(reserved))}, a name that is reserved for the job")
     return stream
+
+
+EVENT_INDEX = with_parameters(build)

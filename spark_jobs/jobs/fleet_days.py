@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold import JobTemplate, KeyedJob, build_job, column, required
+from keyfold import Input, KeyedJob, column, required, with_parameters
 from keyfold.keyed.job import Delay, EventTimeParameters
 from keyfold.operators import TimeZone, count, divided, sum, windows
 from keyfold.stream import TIMESTAMP
@@ -54,6 +54,7 @@ def build(parameters: FleetDaysParameters) -> KeyedJob:
     """One row a vehicle and day: kilometres, trips, moving and idle time, fuel used; open days are marked."""
     return windows(
         "fleet_days",
+        Input(VEHICLE_TRIPS.table(), at="end_time"),
         {
             "distance": sum(_whole("distance_in_metres")),
             "moving": sum(_whole("moving_seconds")),
@@ -61,9 +62,7 @@ def build(parameters: FleetDaysParameters) -> KeyedJob:
             "fuel": sum(_whole("fuel_used")),
             "n_readings": count(pl.col("fuel_used").is_not_null()),
         },
-        stream=build_job(VEHICLE_TRIPS).table(),
-        key=("vehicle_id",),
-        event_time="end_time",
+        key="vehicle_id",
         days_of=parameters.timezone,
         while_open=True,
         counted="trips",
@@ -75,14 +74,12 @@ def build(parameters: FleetDaysParameters) -> KeyedJob:
             "idle_seconds": divided(pl.col("idle"), 1e6),
             "fuel_used": pl.when(pl.col("n_readings") > 0).then(divided(pl.col("fuel"), 1e6)),
         },
-        late_description="Trips that ended on a day that had closed already.",
-        **parameters.settings(),
     )
-
-
-FLEET_DAYS = JobTemplate("fleet_days", FleetDaysParameters, build)
 
 
 def _whole(name: str) -> pl.Expr:
     """Return millionths of a value, which trips have in whole ones: sums of them do not depend on their order."""
     return (pl.col(name) * 1e6).round().cast(pl.Int64)
+
+
+FLEET_DAYS = with_parameters(build)

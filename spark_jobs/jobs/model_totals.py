@@ -8,13 +8,10 @@ State is one row per model: the total, without its events. Totals never close, a
 boundaries, so no event waits and none is late. The combiner adds purchases before the shuffle.
 """
 
-from datetime import timedelta
-
 import polars as pl
 import pyarrow as pa
 
-from keyfold import JobParameters, JobTemplate, KeyedJob, required
-from keyfold.keyed.job import KeysOf
+from keyfold import Explode, Input, JobParameters, KeyedJob, required, with_parameters
 from keyfold.operators import sum, totals
 from keyfold.stream import TIMESTAMP
 from spark_jobs.streams import SALES
@@ -50,24 +47,20 @@ def build(parameters: ModelTotalsParameters) -> KeyedJob:
     """The pieces bought and the purchases of every model; a purchase of several models counts for each."""
     return totals(
         "model_totals",
-        {"quantity": sum("quantity")},
-        stream=SALES,
-        key=("model",),
-        keys_of=KeysOf("model", _named(pl.col("models")), otherwise=NO_MODEL),
-        event_time="time",
         # No result depends on the watermark: no event waits, and none is late.
-        watermark_delay=timedelta(0),
+        Input(SALES, explode=Explode("model", _named(pl.col("models")), otherwise=NO_MODEL)),
+        {"quantity": sum("quantity")},
+        key="model",
         events=MODEL_PURCHASE,
         output=MODEL_TOTAL,
         counted="purchases",
         latest="latest",
-        **parameters.settings(),
     )
-
-
-MODEL_TOTALS = JobTemplate("model_totals", ModelTotalsParameters, build)
 
 
 def _named(models: pl.Expr) -> pl.Expr:
     """Remove empty texts."""
     return models.list.eval(pl.element().filter(pl.element() != NO_MODEL))
+
+
+MODEL_TOTALS = with_parameters(build)

@@ -18,12 +18,12 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
-from keyfold import JobTemplate, KeyedJob, OutputTable, column, required
+from keyfold import Append, Input, KeyedJob, Upsert, column, required, with_parameters
 from keyfold.columns import unit_of
-from keyfold.keyed.job import Delay, Duration, Names, Timeout
+from keyfold.keyed.job import Delay, Duration, Names, TimeKind, Timeout
 from keyfold.operators import count, first, last, last_n, mean
 from keyfold.stream import TIMESTAMP
-from spark_jobs.jobs.silence import SilentParameters
+from spark_jobs.jobs.silence import SilentParameters, kind_of_timeout
 from spark_jobs.streams import WEATHER
 
 NUMERIC_COLUMNS = tuple(
@@ -44,11 +44,14 @@ STATION_SESSION = pa.schema(
 class MovingAverageParameters(SilentParameters):
     """Parameters of `moving_averages`."""
 
+    # All need a refresh: state has only the last `n_readings - 1` readings; a shorter `timeout` would have cut the open session;
+    # and with another `min_readings`, a session could give its row of `TIMEOUT` besides others, or no row at all.
     n_readings: int = Field(10, ge=1, description="Number of readings in a full window")
     columns: Names = Field(("pressure", "temp"), description="Numeric columns of the stream to average")
     min_readings: int | None = Field(
         None, ge=1, description="Number of readings from which rows are written, up to n_readings; None: n_readings"
     )
+    timeout_in: TimeKind = kind_of_timeout("refresh")
     timeout: Duration = Field(timedelta(hours=24), description="Silence that ends a station's session")
     watermark_delay: Delay = Field(
         timedelta(hours=1), description="How far out of order readings may come: one round of hourly readings"
@@ -88,6 +91,7 @@ def build(parameters: MovingAverageParameters) -> KeyedJob:
     rows = averages_schema(columns)
     return last_n(
         "moving_averages",
+        Input(WEATHER, columns=("station_id", "time", *columns)),
         parameters.n_readings,
         {
             "start_time": first("time"),
@@ -95,30 +99,18 @@ def build(parameters: MovingAverageParameters) -> KeyedJob:
             **{f"{name}_avg": mean(name) for name in columns},
             "n_readings": count(),
         },
-        stream=WEATHER,
-        key=("station_id",),
-        event_time="time",
-        events=pa.schema([WEATHER.schema.field(name) for name in ("station_id", "time", *columns)]),
+        key="station_id",
         output=rows,
         silence=parameters.silence,
         from_n=parameters.first_row_at,
-        latest=OutputTable(
-            "latest_moving_averages", rows, "upsert", ("station_id",), description="The latest row of each station."
-        ),
-        sessions=OutputTable(
-            "station_sessions",
+        latest=Upsert(rows, "station_id", name="latest_moving_averages", description="The latest row of each station."),
+        sessions=Append(
             STATION_SESSION,
+            name="station_sessions",
             events=pl.col("n_readings").sum(),
             description="One row per ended session: readings without a silence longer than `timeout`.",
         ),
-        # No parameter can be changed by a move: state has only the last `n_readings - 1` readings; a shorter `timeout`
-        # would have cut the open session; and with another `min_readings`, a session could give its row of `TIMEOUT`
-        # besides others, or no row at all.
-        **parameters.settings(),
     )
-
-
-MOVING_AVERAGES = JobTemplate("moving_averages", MovingAverageParameters, build)
 
 
 def averages_schema(columns: tuple[str, ...]) -> pa.Schema:
@@ -143,3 +135,6 @@ def averages_schema(columns: tuple[str, ...]) -> pa.Schema:
 def _average_of(value: pa.Field) -> pa.Field:
     meaning = f"Mean `{value.name}` of the window's readings that have one; NULL if none has"
     return column(f"{value.name}_avg", pa.float64(), meaning, unit=unit_of(value), lineage=(value.name, "time"))
+
+
+MOVING_AVERAGES = with_parameters(build)

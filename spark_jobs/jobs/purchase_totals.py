@@ -16,9 +16,8 @@ from typing import Literal
 
 import polars as pl
 import pyarrow as pa
-from pydantic import Field
 
-from keyfold import JobTemplate, KeyedJob, OutputTable, required
+from keyfold import Input, KeyedJob, Upsert, parameter, required, with_parameters
 from keyfold.operators import distinct, running, sum
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.silence import ExpiringParameters
@@ -52,10 +51,13 @@ LATEST_PURCHASE_TOTAL = pa.schema(
 class PurchaseTotalsParameters(ExpiringParameters):
     """Parameters of `purchase_totals`."""
 
-    order: Literal["arrival", "event_time"] = Field(
+    # A total does not depend on the order of its purchases, and a waiting purchase is written when it is due by the new
+    # order. `expire_after` needs a refresh: totals do not have the time of the last purchase.
+    order: Literal["arrival", "event_time"] = parameter(
         "arrival",
         description="arrival: every purchase is added when it arrives. event_time: it waits until the watermark has "
         "passed it, so that intermediate totals do not depend on batch boundaries.",
+        change="migrate",
     )
 
 
@@ -63,27 +65,17 @@ def build(parameters: PurchaseTotalsParameters) -> KeyedJob:
     """After every purchase, its item's cumulative quantity and the set of models seen of it."""
     return running(
         "purchase_totals",
+        Input(SALES, columns=PURCHASE),
         {"cumulative_quantity": sum("quantity"), "models": distinct("models", ignored=("",))},
-        stream=SALES,
-        key=("item",),
-        event_time="time",
-        events=PURCHASE,
+        key="item",
         output=PURCHASE_TOTAL,
         then={"delta_quantity": pl.col("quantity"), "event_time": pl.col("time")},
-        latest=OutputTable(
-            "latest_purchase_totals",
-            LATEST_PURCHASE_TOTAL,
-            "upsert",
-            ("item",),
-            description="The latest total of each item.",
+        latest=Upsert(
+            LATEST_PURCHASE_TOTAL, "item", name="latest_purchase_totals", description="The latest total of each item."
         ),
         at_once=parameters.order == "arrival",
         expiry=parameters.expiry,
-        **parameters.settings(),
-        # A total does not depend on the order of its purchases, and a waiting purchase is written when it is due by the new
-        # order. Not `expire_after`: totals do not have the time of the last purchase.
-        movable_parameters=frozenset({"order"}),
     )
 
 
-PURCHASE_TOTALS = JobTemplate("purchase_totals", PurchaseTotalsParameters, build)
+PURCHASE_TOTALS = with_parameters(build)

@@ -1,10 +1,10 @@
 """The project's jobs, by name. Not in the package's `__init__`, so that a worker of one job does not import them all.
 
-To add a job, add a file `<name>.py` to this folder, or a folder with a `job.py`, with a `JobTemplate` at its top level.
+To add a job, add a file `<name>.py` to this folder, or a folder with a `job.py`, with a `KeyedJob` at its top level.
 Nothing else is registered. A file that cannot be imported, or a name used twice, is an error that names the file.
 """
 
-from keyfold import JobTemplate
+from keyfold import KeyedJob
 from keyfold.discovery import declarations, import_modules
 from spark_jobs import jobs
 
@@ -27,7 +27,7 @@ SHIPPED = (
 )
 """The jobs of the sample project, in the order of the documentation."""
 
-JOBS: dict[str, JobTemplate] = declarations(
-    import_modules(jobs.__name__, within="job", skip=frozenset({"registry"})), JobTemplate, first=SHIPPED
+JOBS: dict[str, KeyedJob] = declarations(
+    import_modules(jobs.__name__, within="job", skip=frozenset({"registry"})), KeyedJob, first=SHIPPED
 )
 """Every job by name: first those in `SHIPPED`, then the others by name."""

@@ -7,9 +7,8 @@ After a longer gap the ride may have earned the difference. Points without a rea
 from datetime import timedelta
 
 import polars as pl
-from pydantic import Field
 
-from keyfold import JobTemplate, KeyedJob
+from keyfold import KeyedJob, parameter, with_parameters
 from keyfold.keyed.job import Duration, EventTimeParameters
 from keyfold.operators import FollowedBy, pattern_job
 from spark_jobs.streams import RIDE_POINTS
@@ -18,12 +17,15 @@ from spark_jobs.streams import RIDE_POINTS
 class RideMeterJumpsParameters(EventTimeParameters):
     """Parameters of `ride_meter_jumps`."""
 
-    jump: float = Field(
+    jump: float = parameter(
         3.0,
         gt=0,
         description="Smallest rise of the meter that is a jump, in dollars; New York's meters add about 0.75 a minute",
+        change="migrate",
     )
-    within: Duration = Field(timedelta(minutes=1), description="From the one reading to the next at most")
+    within: Duration = parameter(
+        timedelta(minutes=1), description="From the one reading to the next at most", change="migrate"
+    )
 
 
 def build(parameters: RideMeterJumpsParameters) -> KeyedJob:
@@ -32,8 +34,8 @@ def build(parameters: RideMeterJumpsParameters) -> KeyedJob:
     is_read = reading.is_not_null()
     return pattern_job(
         "ride_meter_jumps",
-        stream=RIDE_POINTS,
-        key=["ride_id"],
+        RIDE_POINTS,
+        key="ride_id",
         patterns={
             "jump": FollowedBy(
                 is_read,
@@ -44,9 +46,7 @@ def build(parameters: RideMeterJumpsParameters) -> KeyedJob:
             )
         },
         keep=["point_idx", "meter_reading"],
-        **parameters.settings(),
-        movable_parameters=frozenset({"jump", "within"}),
     )
 
 
-RIDE_METER_JUMPS = JobTemplate("ride_meter_jumps", RideMeterJumpsParameters, build)
+RIDE_METER_JUMPS = with_parameters(build)

@@ -21,9 +21,8 @@ from typing import Literal
 
 import polars as pl
 import pyarrow as pa
-from pydantic import Field
 
-from keyfold import JobTemplate, KeyedJob, OutputTable, column, required
+from keyfold import Append, Input, KeyedJob, column, parameter, required, with_parameters
 from keyfold.keyed.job import Duration, Timeout
 from keyfold.operators import between, count, divided, first, last, sessions_until
 from keyfold.stream import TIMESTAMP
@@ -79,18 +78,24 @@ RIDE_SUMMARY = pa.schema(
 class RideSummaryParameters(SilentParameters):
     """Parameters of `ride_summaries`."""
 
-    close: Literal["fast", "complete"] = Field(
+    # An open ride keeps its points and closes by the new rule, at the latest when the old rule would have closed it; a closed
+    # ride stays closed.
+    close: Literal["fast", "complete"] = parameter(
         "fast",
         description="fast: a ride closes as soon as its dropoff is seen. complete: it waits until the watermark has "
         "passed the dropoff, so that points that arrive out of order are counted.",
+        change="migrate",
     )
-    timeout: Duration = Field(
-        timedelta(minutes=30), description="Silence after a ride's last point that closes the ride"
+    timeout: Duration = parameter(
+        timedelta(minutes=30), description="Silence after a ride's last point that closes the ride", change="migrate"
     )
-    long_ride_threshold: Duration = Field(timedelta(hours=1), description="Rides longer than this are in long_rides")
-    closed_for: Duration = Field(
+    long_ride_threshold: Duration = parameter(
+        timedelta(hours=1), description="Rides longer than this are in long_rides", change="migrate"
+    )
+    closed_for: Duration = parameter(
         timedelta(days=1),
         description="Event time for which a closed ride is remembered, so that its points count as late",
+        change="migrate",
     )
 
     @property
@@ -105,6 +110,7 @@ def build(parameters: RideSummaryParameters) -> KeyedJob:
     is_long = pl.col("ride_duration_in_secs") > parameters.long_ride_threshold.total_seconds()
     return sessions_until(
         "ride_summaries",
+        Input(RIDE_POINTS, columns=RIDE_POINT),
         {
             "start_time": first("timestamp"),
             "end_time": last("timestamp"),
@@ -116,10 +122,7 @@ def build(parameters: RideSummaryParameters) -> KeyedJob:
             **{f"start_{axis}": first(axis) for axis in _PLACE},
         },
         until=pl.col("ride_status") == "dropoff",
-        stream=RIDE_POINTS,
-        key=("ride_id",),
-        event_time="timestamp",
-        events=RIDE_POINT,
+        key="ride_id",
         output=RIDE_SUMMARY,
         silence=parameters.silence,
         closed_for=parameters.closed_for,
@@ -131,17 +134,15 @@ def build(parameters: RideSummaryParameters) -> KeyedJob:
         },
         selected=[
             (
-                OutputTable(
-                    "long_rides", RIDE_SUMMARY, description="Summaries of the rides longer than `long_ride_threshold`."
+                Append(
+                    RIDE_SUMMARY,
+                    name="long_rides",
+                    description="Summaries of the rides longer than `long_ride_threshold`.",
                 ),
                 is_long,
             )
         ],
-        **parameters.settings(),
-        # An open ride keeps its points and closes by the new rule, at the latest when the old rule would have closed it; a
-        # closed ride stays closed.
-        movable_parameters=frozenset({"close", "timeout", "timeout_in", "long_ride_threshold", "closed_for"}),
     )
 
 
-RIDE_SUMMARIES = JobTemplate("ride_summaries", RideSummaryParameters, build)
+RIDE_SUMMARIES = with_parameters(build)

@@ -8,9 +8,8 @@ state, and no sale is late.
 import os
 
 import pyarrow as pa
-from pydantic import Field
 
-from keyfold import Input, JobParameters, JobTemplate, KeyedJob, Lookup, column, required
+from keyfold import Input, JobParameters, KeyedJob, Lookup, column, parameter, required, with_parameters
 from keyfold.columns import passed_on
 from keyfold.keyed.job import FilePath
 from keyfold.operators import lookup_join
@@ -39,10 +38,12 @@ PRODUCTS_AT = "lookups/products.csv"
 class SalesWithProductsParameters(JobParameters):
     """Parameters of `sales_with_products`."""
 
-    products: FilePath = Field(
+    # The path does not belong to the generation: every run reads the table as it is.
+    products: FilePath = parameter(
         "",
         description="Path of the table of products: a Delta table or a Parquet, CSV or JSON-lines file. A relative path is "
         f"below the lakehouse directory [default: KEYFOLD_PRODUCTS, else {PRODUCTS_AT}]",
+        change="free",
     )
 
     @property
@@ -55,14 +56,9 @@ def build(parameters: SalesWithProductsParameters) -> KeyedJob:
     """Each sale with the name, category and list price of its product."""
     return lookup_join(
         "sales_with_products",
-        ("sales", Input(SALES, SALE, "time")),
+        Input(SALES, columns=SALE),
         ("products", Lookup(parameters.products_at, PRODUCT, ("item",))),
-        key_groups=parameters.key_groups,
-        parameters=parameters.model_dump(mode="json"),
-        # The path of the table does not belong to the generation: every run reads the table as it is.
-        free_parameters=frozenset({"products"}),
-        late_description="No sale is late for `sales_with_products`: the table is empty.",
     )
 
 
-SALES_WITH_PRODUCTS = JobTemplate("sales_with_products", SalesWithProductsParameters, build)
+SALES_WITH_PRODUCTS = with_parameters(build)

@@ -1,25 +1,33 @@
 """Parameters of jobs whose keys end by silence."""
 
-from typing import Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from keyfold import parameter
 from keyfold.keyed.job import Duration, EventTimeParameters, TimeKind, Timeout
 
 
-class SilentParameters(EventTimeParameters):
-    """Parameters of a job whose keys end by silence."""
-
-    timeout_in: TimeKind = Field(
+def kind_of_timeout(change: Literal["migrate", "refresh"]) -> Any:
+    """Declare the parameter `timeout_in` of a job whose state can be moved to another, or cannot."""
+    return parameter(
         "event_time",
+        change=change,
         description="event_time: a silence is measured between two events of a key. processing_time: from the run that brought "
         "a key's last event, whatever its event time",
     )
 
 
+class SilentParameters(EventTimeParameters):
+    """Parameters of a job whose keys end by silence."""
+
+    timeout_in: TimeKind = kind_of_timeout("migrate")
+
+
 class ExpiringParameters(SilentParameters):
     """Parameters of a job whose keys never close by themselves, and may expire."""
 
+    timeout_in: TimeKind = kind_of_timeout("refresh")
     expire_after: Duration | None = Field(
         None,
         description="Silence after which a key's state is dropped, so that its next event starts again. None: keys do not "

@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold import JobTemplate, KeyedJob, OutputTable, required
+from keyfold import Append, KeyedJob, Upsert, required, with_parameters
 from keyfold.keyed.job import Duration, EventTimeParameters
 from keyfold.operators import sum, top_of_windows
 from keyfold.stream import TIMESTAMP
@@ -67,32 +67,32 @@ SALES_WINDOW = pa.schema(
 class TopProductsParameters(EventTimeParameters):
     """Parameters of `top_products`."""
 
+    # Both need a refresh: open windows were cut by `window`, and with a smaller `k` the ranks of `latest_top_products` beyond
+    # it would stay for ever.
     window: Duration = Field(timedelta(hours=1), description="Length of a window; windows are aligned to 1970 UTC")
     k: int = Field(10, ge=1, le=1_000_000, description="Number of products that are ranked in a window")
 
 
 def build(parameters: TopProductsParameters) -> KeyedJob:
     """The best-selling products of each time window, by quantity, with their revenue."""
-    ranks = OutputTable(
-        "latest_top_products",
+    ranks = Upsert(
         LATEST_TOP_PRODUCT,
-        "upsert",
         ("window_start", "rank"),
+        name="latest_top_products",
         description="The current ranks of open windows, and the final ranks of closed windows.",
     )
-    sums = OutputTable(
-        "sales_windows",
+    sums = Append(
         SALES_WINDOW,
+        name="sales_windows",
         events=pl.col("n_sales").sum(),
         description="One row per closed window, with the totals of all its sales.",
     )
     return top_of_windows(
         "top_products",
+        SALES,
         parameters.k,
         {"quantity": sum("quantity"), "revenue": sum(_REVENUE, REVENUE)},
-        stream=SALES,
-        event_time="time",
-        by=("item",),
+        by="item",
         highest="quantity",
         length=parameters.window,
         output=TOP_PRODUCT,
@@ -104,10 +104,6 @@ def build(parameters: TopProductsParameters) -> KeyedJob:
             "n_sales": pl.col("n_events"),
             "n_products": pl.col("n_groups"),
         },
-        late_description="Sales that arrived after their window had closed, summed by window and product.",
-        # No parameter can be changed by a move: open windows were cut by `window`, and with a smaller `k` the ranks of
-        # `latest_top_products` beyond it would stay for ever.
-        **parameters.settings(),
     )
 
 
@@ -116,4 +112,4 @@ def build(parameters: TopProductsParameters) -> KeyedJob:
 _FITS = pl.col("price").is_finite() & (pl.col("price").abs() < 1e9)
 _REVENUE = pl.col("quantity").cast(pl.Decimal(38, 0)) * pl.when(_FITS).then(pl.col("price")).cast(pl.Decimal(38, 9))
 
-TOP_PRODUCTS = JobTemplate("top_products", TopProductsParameters, build)
+TOP_PRODUCTS = with_parameters(build)

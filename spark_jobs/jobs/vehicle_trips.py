@@ -26,9 +26,8 @@ from datetime import timedelta
 
 import polars as pl
 import pyarrow as pa
-from pydantic import Field
 
-from keyfold import JobTemplate, KeyedJob, OutputTable, column, required
+from keyfold import Append, Input, KeyedJob, column, parameter, required, with_parameters
 from keyfold.keyed.job import Duration, Timeout
 from keyfold.operators import (
     between,
@@ -145,13 +144,23 @@ VEHICLE_STOP = pa.schema(
 class VehicleTripParameters(SilentParameters):
     """Parameters of `vehicle_trips`."""
 
-    moving_speed: float = Field(3.0, ge=0, description="Speed in km/h above which a vehicle moves")
-    stop_after: Duration = Field(timedelta(minutes=5), description="Event time without movement that ends a trip")
-    silence: Duration = Field(
-        timedelta(minutes=30), description="Time without a point after which a trip or a stop ends"
+    # Open trips and stops end by the new values, at the latest when the old ones would have ended them; points that the
+    # watermark has passed keep what they counted for.
+    moving_speed: float = parameter(
+        3.0, ge=0, description="Speed in km/h above which a vehicle moves", change="migrate"
     )
-    harsh_braking: float = Field(3.5, gt=0, description="Deceleration in m/s² from which a point brakes hard")
-    harsh_acceleration: float = Field(3.0, gt=0, description="Acceleration in m/s² from which a point accelerates hard")
+    stop_after: Duration = parameter(
+        timedelta(minutes=5), description="Event time without movement that ends a trip", change="migrate"
+    )
+    silence: Duration = parameter(
+        timedelta(minutes=30), description="Time without a point after which a trip or a stop ends", change="migrate"
+    )
+    harsh_braking: float = parameter(
+        3.5, gt=0, description="Deceleration in m/s² from which a point brakes hard", change="migrate"
+    )
+    harsh_acceleration: float = parameter(
+        3.0, gt=0, description="Acceleration in m/s² from which a point accelerates hard", change="migrate"
+    )
 
     @property
     def timeout(self) -> Timeout:
@@ -169,6 +178,7 @@ def build(parameters: VehicleTripParameters) -> KeyedJob:
     reason = pl.when(~pl.col("ended")).then(pl.lit("FELL_SILENT")).when("holds").then(pl.lit("STOPPED"))
     return sessions_while(
         "vehicle_trips",
+        Input(TELEMETRY, columns=TELEMETRY.schema),
         {
             "start_time": first("time"),
             "end_time": last("time"),
@@ -187,15 +197,12 @@ def build(parameters: VehicleTripParameters) -> KeyedJob:
         },
         while_=moves,
         pause=parameters.stop_after,
-        stream=TELEMETRY,
-        key=("vehicle_id",),
-        event_time="time",
-        events=TELEMETRY.schema,
+        key="vehicle_id",
         output=VEHICLE_TRIP,
         silence=parameters.timeout,
-        between=OutputTable(
-            "vehicle_stops",
+        between=Append(
             VEHICLE_STOP,
+            name="vehicle_stops",
             events=pl.col("n_points").sum(),
             description="One row per ended stop between trips.",
         ),
@@ -211,13 +218,7 @@ def build(parameters: VehicleTripParameters) -> KeyedJob:
             "litres_per_100_km": pl.when(metres > 0).then(used),
             "reason": reason.otherwise(pl.lit("MOVED_ON")),
         },
-        **parameters.settings(),
-        # Open trips and stops end by the new rules, at the latest when the old rules would have ended them; points that the
-        # watermark has passed keep what they counted for.
-        movable_parameters=frozenset(
-            {"moving_speed", "stop_after", "silence", "timeout_in", "harsh_braking", "harsh_acceleration"}
-        ),
     )
 
 
-VEHICLE_TRIPS = JobTemplate("vehicle_trips", VehicleTripParameters, build)
+VEHICLE_TRIPS = with_parameters(build)

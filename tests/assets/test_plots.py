@@ -17,7 +17,7 @@ from assets.plots.rides import plot_meter_jumps, plot_rides
 from assets.plots.weather import plot_averages, plot_ride_weather
 from keyfold.dagster.plots import plot_runs
 from keyfold.keyed.calling.harness import TestHarness
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import empty
 from keyfold.lakehouse import Lakehouse
 from keyfold.times import micros
@@ -100,7 +100,7 @@ def test_days_and_warnings_of_the_fleet_are_drawn(lakehouse):
             ("fleet_days", {}),
         )
     )
-    driven = written(trips, points).with_columns(**days.derived)  # pyright: ignore[reportArgumentType]
+    driven = written(trips, points)
     for job, events, plot, drawn in (
         (warnings, points, plot_warnings, "warnings_map"),
         (days, driven, plot_days, "days"),
@@ -111,7 +111,7 @@ def test_days_and_warnings_of_the_fleet_are_drawn(lakehouse):
 
 def written(job, events):
     harness = TestHarness(job)
-    harness.batch(events.select(job.events.names), advance_to=HOURS[-1])
+    harness.batch(events.select(job.columns.names), advance_to=HOURS[-1])
     return harness.written[job.name]
 
 
@@ -146,7 +146,7 @@ def test_models_are_drawn_with_those_that_sell_best(lakehouse):
 
 
 def test_rides_in_the_weather_and_categories_are_drawn(lakehouse):
-    tables = {name: empty(build_job(JOBS[name]).output) for name in ("ride_weather", "sales_with_products")}
+    tables = {name: empty(build_job(JOBS[name]).main.schema) for name in ("ride_weather", "sales_with_products")}
     rides = pl.DataFrame({"temp": [40.0, 60.0], "precip": [0.0, 0.2], "start_time": HOURS[:2]}).with_columns(
         distance_in_metres=pl.lit(5000.0), ride_duration_in_secs=pl.Series([600.0, 900.0])
     )

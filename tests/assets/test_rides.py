@@ -16,7 +16,6 @@ from keyfold.dagster.assets.keyed_config import config_for
 from keyfold.dagster.assets.streams import stream_assets, stream_check
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.parameters import JobParameters
-from keyfold.keyed.job.template import JobTemplate
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
 from keyfold.runs import run
@@ -244,12 +243,12 @@ def test_a_run_over_nothing_makes_empty_tables_and_checks_say_that_there_is_noth
 @empty_folder
 def test_warnings_of_a_run_are_in_its_metadata_and_in_its_log(spark, lakehouse, monkeypatch, capfd):
     def warned(*arguments, **settings):
-        return replace(run(*arguments, **settings), warnings=("the clock jumped", "idle_after is short"))
+        return replace(run(*arguments, **settings), warnings=("the clock jumped", "idle_timeout is short"))
 
     monkeypatch.setattr("keyfold.runs.run", warned)
     lakehouse.landing("ride_points").mkdir(parents=True)
     result = materialize(spark, lakehouse, selection=dg.AssetSelection.all().without_checks())
-    assert told(result, "ride_summaries")["warnings"] == "the clock jumped\nidle_after is short"
+    assert told(result, "ride_summaries")["warnings"] == "the clock jumped\nidle_timeout is short"
     assert "WARNING" in (line := next(line for line in capfd.readouterr().err.splitlines() if "clock jumped" in line))
     assert "ride_summaries" in line
 
@@ -273,7 +272,7 @@ def test_a_failed_run_reports_no_table(spark, lakehouse):
 def test_a_parameter_may_not_take_the_name_of_a_run_setting():
     wrong = create_model("Wrong", __base__=JobParameters, mode=(str, "x"))
     with pytest.raises(KeyfoldError, match="rename parameter mode"):
-        config_for(JobTemplate("wrong", wrong, lambda parameters: parameters))
+        config_for(replace(RIDE_SUMMARIES, model=wrong))
 
 
 def test_a_replay_writes_a_branch_and_materializes_nothing(spark, first_run, simulated):

@@ -12,7 +12,7 @@ from benchmarks.nab import DEFAULT_MODEL, as_shipped, category_left_out, score_c
 from benchmarks.nab_corpus import read_corpus
 from benchmarks.nab_scoring import STANDARD, ScoredSeries, best_result
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from spark_jobs.jobs.anomaly_predictions.job import ANOMALY_PREDICTIONS
 from spark_jobs.jobs.anomaly_predictions.models import MODELS, find_model
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from keyfold.ingestion import ingest
 from keyfold.keyed.generation.run_mode import Incremental
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners

@@ -56,14 +56,14 @@ def another_step() -> None:
     """The step of `windows` does the same by other code."""
 
     def changed(job: KeyedJob) -> KeyedJob:
-        return replace(job, step=lambda state, events, clock: job.step(state, events.sort("at"), clock))
+        return replace(job, step=lambda state, events, clock: job.function(state, events.sort("at"), clock))
 
     _change("windows", changed)
 
 
 def another_delay() -> None:
     """`windows` waits longer for events that come late."""
-    _change("windows", lambda job: replace(job, watermark_delay=timedelta(minutes=9)))
+    _change("windows", lambda job: replace(job, inputs=replace(job.only_input, delay="9m")))
 
 
 def another_column() -> None:
@@ -71,10 +71,10 @@ def another_column() -> None:
 
     def changed(job: KeyedJob) -> KeyedJob:
         def step(state: pl.DataFrame, events: pl.DataFrame, clock: Any) -> Any:
-            made = job.step(state, events, clock)
+            made = job.function(state, events, clock)
             return replace(made, output=made.output.with_columns(half=pl.col("clicks") / 2))
 
-        return replace(job, step=step, output=job.output.append(pa.field("half", pa.float64())))
+        return replace(job, step=step, output=job.main.schema.append(pa.field("half", pa.float64())))
 
     _change("windows", changed)
 
@@ -89,11 +89,11 @@ def another_table() -> None:
 
     def changed(job: KeyedJob) -> KeyedJob:
         def step(state: pl.DataFrame, events: pl.DataFrame, clock: Any) -> Any:
-            made = job.step(state, events, clock)
+            made = job.function(state, events, clock)
             return replace(made, side={**made.side, "more": made.side["changes"]})
 
-        more = replace(job.side_outputs[0], name="more")
-        return replace(job, step=step, side_outputs=(*job.side_outputs, more))
+        more = replace(job.own_tables[1], name="more")
+        return replace(job, step=step, tables=(*job.own_tables, more))
 
     _change("totals", changed)
 

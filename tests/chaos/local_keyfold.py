@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +28,8 @@ from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest_journal, known
 from keyfold.journal import journal
 from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.job.building import with_parameters
 from keyfold.keyed.job.parameters import JobParameters
-from keyfold.keyed.job.template import JobTemplate
 from keyfold.lakehouse import Lakehouse, exclusive, fail_points
 from keyfold.maintenance import MaintainedTable, maintain
 from keyfold.maintenance.recording import record_ingest
@@ -93,16 +92,20 @@ def play_with_toys() -> None:
     journal.KEPT, known.BATCHES_BETWEEN = 2, 1
     STREAMS["clicks"] = CLICKS
     for name, build in (("totals", totals), ("windows", windows)):
-        JOBS[name] = JobTemplate(name, _FewGroups, partial(_build, build), name)
+        JOBS[name] = with_parameters(_build(build))
 
 
 class _FewGroups(JobParameters):
     key_groups: int = 4
 
 
-def _build(build: Any, parameters: _FewGroups) -> Any:
-    changes = {"idle_after": timedelta(hours=2)} if build is windows else {"output_changes": True}
-    return build(key_groups=parameters.key_groups, parameters=parameters.model_dump(mode="json"), **changes)
+def _build(build: Any) -> Any:
+    changes = {"idle_timeout": "2h"} if build is windows else {"changes": True}
+
+    def built(parameters: _FewGroups) -> Any:
+        return build(**changes)
+
+    return built
 
 
 def note_points() -> None:

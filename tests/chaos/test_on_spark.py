@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.session import SparkSettings

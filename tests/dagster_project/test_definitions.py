@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from dagster_project.definitions import defs
 from keyfold.dagster.resources import SparkResource, resources_from
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.runners import Runners
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS

@@ -17,7 +17,7 @@ from keyfold.dagster.assets.keyed_asset import keyed_assets
 from keyfold.dagster.assets.streams import stream_assets
 from keyfold.dagster.quality.plans import plan_of
 from keyfold.dagster.suites import base_url_from, project_suites, rows_written, whole_table
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance import MaintainedTable, maintain
 from keyfold.project import current_project

@@ -6,7 +6,7 @@ from runpy import run_path
 
 import pytest
 
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.registry import SHIPPED as SHIPPED_JOBS
 from spark_jobs.streams import SHIPPED as SHIPPED_STREAMS

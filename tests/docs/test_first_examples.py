@@ -103,9 +103,9 @@ def test_the_first_examples_give_the_rows_of_plain_python_in_any_order_and_split
         told = play(job, [frame(run, schema) for run in runs], END, cuts=cuts)
         rows, late = expected(runs)
         assert sorted(
-            told.written[job.name].select(job.output.names[:-1] if job is HOURS else pl.all()).rows()
+            told.written[job.name].select(job.main.schema.names[:-1] if job is HOURS else pl.all()).rows()
         ) == sorted(rows)
-        assert told.written[job.late_table].select(job.event_count).item() == len(late)
+        assert told.written[job.late_table].select(job.columns).item() == len(late)
         assert told.state.is_empty()
 
 

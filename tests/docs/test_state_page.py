@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from keyfold.cli.app import app
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.generation.run_mode import Incremental
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
@@ -242,7 +242,7 @@ def test_the_page_names_columns_of_seeds_that_the_jobs_have():
     assert {row[0].strip("`") for row in rows} == set(SHIPPED)
     for name, _, columns in rows:
         job = build_job(JOBS[name.strip("`")])
-        known = {*job.state.names, *JOBS[job.name].parameters.model_fields, "window_start"}
+        known = {*job.state.schema.names, *JOBS[job.name].parameter_fields, "window_start"}
         assert set(re.findall(r"`(\w+)`", columns)) <= known, name
-        needed = {field.name for field in job.state if not field.nullable} - set(job.key)
+        needed = {field.name for field in job.state.schema if not field.nullable} - set(job.key)
         assert columns.startswith("all") or needed <= set(re.findall(r"`(\w+)`", columns)), name

@@ -13,7 +13,7 @@ from expectations import (
     ride_weather,
 )
 from expectations.event_index import expectations_for
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from spark_jobs.jobs.batched_enrichment.job import dead_letter_schema, enriched_schema
 from spark_jobs.jobs.batched_enrichment.protocol import MAX_EVENTS
 from spark_jobs.jobs.event_index import EVENT_INDEX
@@ -25,7 +25,7 @@ from tests.expectations.faults import Row, case, check_case, each, told
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 EARLIER, MINUTE, HOUR = NOON - timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 WEATHER, CARDS, METERS = (build_job(JOBS[name]) for name in ("ride_weather", "card_in_two_cities", "ride_meter_jumps"))
-HOURS_CHECKED = CARDS.side_outputs[0].schema
+HOURS_CHECKED = CARDS.own_tables[1:][0].schema
 
 
 def ride(number, **changes):
@@ -77,8 +77,8 @@ def letter(number, **changes):
     return {**EVENT, "value": float(number), **story, **changes}
 
 
-INDEX, IN_WINDOWS = build_job(EVENT_INDEX).output, build_job(EVENT_INDEX, {"window": "1h every 30m"}).output
-TWO_KEYS = build_job(EVENT_INDEX, {"stream": SALES.name, "key": "item,quantity"}).output
+INDEX, IN_WINDOWS = build_job(EVENT_INDEX).main.schema, build_job(EVENT_INDEX, {"window": "1h every 30m"}).main.schema
+TWO_KEYS = build_job(EVENT_INDEX, {"stream": SALES.name, "key": "item,quantity"}).main.schema
 BY_TWO = expectations_for(("item", "quantity"), "time")
 EXPIRING = expectations_for(("ride_id",), "timestamp", expires=True)
 
@@ -135,19 +135,19 @@ SOLD = [
     "rides that last long in the mean": told(
         ride_summaries, RIDE_SUMMARY, [*RIDES, ride(200, ride_duration_in_secs=1e9)], "mean_duration_is_usual"
     ),
-    "ride_weather": case(ride_weather, WEATHER.output, WEATHERED, {
+    "ride_weather": case(ride_weather, WEATHER.main.schema, WEATHERED, {
         "ride_id_is_there": weathered(300, ride_id=None),
         "one_row_a_ride": [2, weathered(0)],
         "reading_is_not_of_later": weathered(301, time=NOON + timedelta(seconds=1)),
         "only_rides_near_a_station_have_a_reading": weathered(302, station_id=""),
         "temp_is_plausible": weathered(303, temp=200.0),
     }),
-    "rides without weather": case(ride_weather, WEATHER.output, WEATHERED[:5], {
+    "rides without weather": case(ride_weather, WEATHER.main.schema, WEATHERED[:5], {
         "most_rides_have_weather": [weathered(number, time=None, temp=None) for number in range(400, 405)],
     }),
-    "good matches": told(card_in_two_cities, CARDS.output, MATCHES),
+    "good matches": told(card_in_two_cities, CARDS.main.schema, MATCHES),
     "card_in_two_cities": told(
-        card_in_two_cities, CARDS.output,
+        card_in_two_cities, CARDS.main.schema,
         [
             *MATCHES, match(6, card=None), match(7, pattern="another"), match(0), match(8, last_city="Ulm"),
             match(9, last_time=EARLIER), match(10, last_amount=0.0), match(11, last_payment_id=None),
@@ -155,9 +155,9 @@ SOLD = [
         ],
         *card_in_two_cities.EXPECTATIONS,
     ),
-    "good jumps": told(ride_meter_jumps, METERS.output, JUMPS),
+    "good jumps": told(ride_meter_jumps, METERS.main.schema, JUMPS),
     "ride_meter_jumps": told(
-        ride_meter_jumps, METERS.output,
+        ride_meter_jumps, METERS.main.schema,
         [
             *JUMPS, jump(6, ride_id=None), jump(7, pattern="another"), jump(0), jump(8, last_meter_reading=3.0),
             jump(9, last_time=EARLIER), jump(10, last_point_idx=2),

@@ -14,7 +14,7 @@ from expectations import (
     vehicle_stops,
     vehicle_trips,
 )
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from spark_jobs.jobs.anomaly_predictions.tables import ANOMALY_PREDICTION, LABELS, LATEST_PREDICTION, RETIRED_MODEL
 from spark_jobs.jobs.fleet_days import FLEET_DAY
 from spark_jobs.jobs.fleet_warnings.job import FLEET_WARNING
@@ -52,7 +52,7 @@ LAST = [
 ]
 RETIRED = [retired(f"key-{number}") for number in range(20)]
 
-AVERAGES = build_job(MOVING_AVERAGES).output
+AVERAGES = build_job(MOVING_AVERAGES).main.schema
 
 
 def average(number, station: str | None = "JFK", **changes):

@@ -11,7 +11,7 @@ from expectations import (
     sales_with_products,
     top_products,
 )
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from spark_jobs.jobs.model_totals import MODEL_TOTAL
 from spark_jobs.jobs.purchase_totals import LATEST_PURCHASE_TOTAL, PURCHASE_TOTAL
 from spark_jobs.jobs.registry import JOBS
@@ -20,7 +20,7 @@ from tests.expectations.faults import case, check_case, each, told
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
-SALE = build_job(JOBS["sales_with_products"]).output
+SALE = build_job(JOBS["sales_with_products"]).main.schema
 
 
 def model(name, **changes):

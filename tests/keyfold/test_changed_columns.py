@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from keyfold.columns import column
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import FullRefresh
-from keyfold.keyed.job.tables import OutputTable
+from keyfold.keyed.job.tables import Append
 from keyfold.keyed.runner import run_job
 from tests.keyfold.keyed.toy_jobs import CLICK, TOTAL, totals, windows
 
@@ -28,11 +28,11 @@ def with_note(step):
 
 
 CHANGES = {
-    "columns of totals": lambda: dataclasses.replace(totals(), output=NOTED, step=with_note(totals().step)),
-    "columns of changes": lambda: dataclasses.replace(totals(), side_outputs=(OutputTable("changes", NOTED),)),
-    "columns of events": lambda: dataclasses.replace(totals(), events=CLICK.append(pa.field("place", pa.string()))),
-    "columns of state": lambda: dataclasses.replace(totals(), state=NOTED),
-    "tables": lambda: dataclasses.replace(totals(), output_mode="append", output_key=()),
+    "columns of totals": lambda: totals(output=NOTED, step=with_note(totals().step)),
+    "columns of changes": lambda: totals(more=(Append(NOTED, name="changes"),)),
+    "columns of events": lambda: totals(columns=CLICK.append(pa.field("place", pa.string()))),
+    "columns of state": lambda: totals(state=NOTED),
+    "tables": lambda: totals(upsert_by=()),
 }
 
 
@@ -59,14 +59,10 @@ def spoken(schema, words):
 def test_words_about_columns_may_change_while_a_generation_lives(without_spark, lakehouse, land):
     """Also those of an upsert table, whose rows are replaced, and of what waits in state."""
     land(("ann", 0), ("bob", 1))
-    before = dataclasses.replace(
-        totals(), output=spoken(TOTAL, "once"), state=spoken(totals().state, "once"), events=spoken(CLICK, "once")
-    )
+    before = totals(output=spoken(TOTAL, "once"), state=spoken(TOTAL, "once"), columns=spoken(CLICK, "once"))
     run_job(lakehouse, before, runners=without_spark)
     land(("ann", 2))
-    after = dataclasses.replace(
-        totals(), output=spoken(TOTAL, "now"), state=spoken(totals().state, "now"), events=spoken(CLICK, "now")
-    )
+    after = totals(output=spoken(TOTAL, "now"), state=spoken(TOTAL, "now"), columns=spoken(CLICK, "now"))
     assert run_job(lakehouse, after, runners=without_spark).counts.events == 1
     table = DeltaTable(str(lakehouse.table("totals")))
     assert sorted(pl.read_delta(table).rows()) == [("ann", 2), ("bob", 1)]
@@ -85,9 +81,9 @@ def test_the_remedy_works_for_a_new_column_of_events_down_to_the_late_table(with
     land(("ann", 0), ("ann", 60))
     run_job(lakehouse, windows(), runners=without_spark)
     with pytest.raises(KeyfoldError, match="columns of events"):
-        run_job(lakehouse, windows(events=with_place), runners=without_spark)
-    run_job(lakehouse, windows(events=with_place), FullRefresh(), runners=without_spark)
+        run_job(lakehouse, windows(columns=with_place), runners=without_spark)
+    run_job(lakehouse, windows(columns=with_place), FullRefresh(), runners=without_spark)
     land(("bob", 1))
-    assert run_job(lakehouse, windows(events=with_place), runners=without_spark).counts.rows["late.windows"] == 1
+    assert run_job(lakehouse, windows(columns=with_place), runners=without_spark).counts.rows["late.windows"] == 1
     late = pl.read_delta(str(lakehouse.table("late.windows")))
     assert late.select("user", "place").rows() == [("bob", None)]

@@ -6,8 +6,8 @@ from deltalake import DeltaTable
 
 from keyfold.ingestion import ingest
 from keyfold.keyed.generation.run_mode import FullRefresh, Replay
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance import MaintainedTable, maintain
@@ -21,7 +21,7 @@ from tests.keyfold.keyed.without_spark import SPARK
 @pytest.mark.parametrize(("name", "size", "files"), [("moving_averages", 6, 12), ("ride_summaries", 60, 6)])
 def test_a_refresh_and_a_replay_after_maintenance_make_the_tables_of_before(lakehouse, name, size, files):
     job = build_job(JOBS[name], {"key_groups": 8})
-    stream = STREAMS[job.stream.name]
+    stream = STREAMS[job.only_input.stream.name]
     made = simulate_into(lakehouse.landing(stream.name), stream.name, size=size, seed=5, files=files)
     ingest(lakehouse, stream, max_bytes_per_batch=1, runners=SPARK)
     events = lakehouse.events(stream.name)

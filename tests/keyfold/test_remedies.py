@@ -17,8 +17,6 @@ from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 from keyfold.cli.app import app
-from keyfold.keyed.job.parameters import JobParameters
-from keyfold.keyed.job.template import JobTemplate
 from keyfold.lakehouse.paths import Lakehouse
 from keyfold.stream import Stream
 from spark_jobs.jobs.registry import JOBS
@@ -116,7 +114,7 @@ def house(tmp_path, monkeypatch, without_spark):
         monkeypatch.setattr(f"keyfold.cli.{command}.runners_for", session)
     stream = Stream(name="clicks", schema=CLICK, event_time="at", event_id=("user", "at"))
     monkeypatch.setitem(STREAMS, "clicks", stream)
-    monkeypatch.setitem(JOBS, "totals", JobTemplate("totals", JobParameters, lambda _: totals(), "clicks by user"))
+    monkeypatch.setitem(JOBS, "totals", totals())
     house = House(tmp_path, monkeypatch)
     for click in (("ann", 1), ("bob", 2), ("ann", 3)):
         house.land(click)
@@ -172,8 +170,8 @@ DAMAGED_JOB = [
     ([f"{LIVE}/generation.json"], changed_record(format=1), "was made by an earlier version of Keyfold"),
     (
         [f"{LIVE}/generation.json"],
-        changed_record(fixed={"watermark_delay": 1.0}),
-        r"was born with watermark_delay 1\.0",
+        changed_record(fixed={"inputs": {"clicks": 1.0}}),
+        r"was born with inputs .*1\.0",
     ),
     ([f"{LIVE}/journal/*.done.json"], write("{}"), OF_ANOTHER_VERSION),
     ([f"{LIVE}/journal/clock.json"], write("{"), OF_ANOTHER_VERSION),

@@ -6,7 +6,6 @@ person's name holds the stream's word of `NAMES`; rows that are wrong, and value
 
 import json
 import sys
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,13 @@ from keyfold.dagster.assets.health import stream_health_checks
 from keyfold.dagster.assets.keyed_asset import JobAssets, conservation_check, keyed_assets
 from keyfold.dagster.assets.streams import stream_assets, stream_check
 from keyfold.dagster.suites import suite_checks
+from keyfold.keyed.job.building import build_job, with_parameters
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.parameters import JobParameters, build_job
+from keyfold.keyed.job.inputs import STEP_DECIDES, Input
+from keyfold.keyed.job.parameters import JobParameters
+from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import Clock, Step
-from keyfold.keyed.job.template import JobTemplate
+from keyfold.keyed.job.tables import Upsert
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
 from keyfold.session import SparkSettings, build_session
@@ -93,30 +95,21 @@ def sums_of(stream: str) -> str:
     return f"{stream}_sums"
 
 
-def template_of(stream: str) -> JobTemplate:
+def template_of(stream: str) -> KeyedJob:
     """What makes that job."""
 
     def build(parameters: JobParameters) -> KeyedJob:
         """The job."""
         return KeyedJob(
-            name=sums_of(stream),
-            stream=STREAMS[stream],
-            key=("person",),
-            event_time="at",
-            watermark_delay=timedelta(minutes=1),
-            events=SCHEMA,
-            state=STATE,
-            output=SUMS,
-            step=add_up,
-            output_mode="upsert",
-            output_key=("person",),
-            key_groups=2,
-            output_events=pl.lit(0),
-            state_events=pl.col("visits").sum(),
-            parameters=parameters.model_dump(mode="json"),
+            sums_of(stream),
+            Input(STREAMS[stream], columns=SCHEMA, delay="1m", final_at=STEP_DECIDES),
+            "person",
+            State(STATE, events=pl.col("visits").sum()),
+            add_up,
+            Upsert(SUMS, "person", events=pl.lit(0)),
         )
 
-    return JobTemplate(sums_of(stream), JobParameters, build, "What each person paid.")
+    return with_parameters(build)
 
 
 def visit(name: str, number: int, amount: Any) -> str:

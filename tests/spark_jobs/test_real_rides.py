@@ -11,7 +11,7 @@ import pytest
 
 from keyfold.ingestion import ingest
 from keyfold.keyed.generation.run_mode import Incremental
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import RunOptions, run_job
 from spark_jobs.jobs.registry import JOBS

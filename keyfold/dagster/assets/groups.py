@@ -25,7 +25,7 @@ from keyfold.dagster.assets.keyed_asset import conservation_check, keyed_assets
 from keyfold.dagster.assets.streams import stream_assets, stream_check
 from keyfold.discovery import import_modules
 from keyfold.errors import Misconfigured
-from keyfold.keyed.job.template import JobTemplate
+from keyfold.keyed.job.contract import KeyedJob
 from keyfold.project import current_project
 from keyfold.stream import Stream
 
@@ -43,7 +43,7 @@ class Group:
     """
 
     name: str
-    jobs: Sequence[JobTemplate]
+    jobs: Sequence[KeyedJob]
     assets: Sequence[dg.AssetsDefinition | dg.AssetSpec]
     checks: Sequence[dg.AssetChecksDefinition]
     stream: Stream | None
@@ -107,7 +107,7 @@ def _group(module: ModuleType) -> Group:
         raise Misconfigured(f"{module.__file__} has GROUP but no JOBS; a group of assets has both")
     name, owners = module.GROUP, getattr(module, "OWNERS", ())
     stream: Stream | None = getattr(module, "STREAM", None)
-    jobs: list[JobTemplate] = [one.template for one in module.JOBS]
+    jobs: list[KeyedJob] = [one.template for one in module.JOBS]
     assets = [*(keyed_assets(one, group=name, owners=owners) for one in module.JOBS), *getattr(module, "ASSETS", ())]
     checks = [*map(conservation_check, jobs), *getattr(module, "CHECKS", ())]
     if stream is not None:

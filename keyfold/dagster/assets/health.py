@@ -11,7 +11,7 @@ from keyfold.dagster.assets.metadata import column_schema, table_key
 from keyfold.ingestion import ingest_journal
 from keyfold.ingestion.landing import find_drift, landing_folder, newest_files
 from keyfold.keyed.generation.generations import live_generation
-from keyfold.keyed.job.template import JobTemplate
+from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.reporting.run_statistics import RUN_STATISTICS, collect_statistics
 from keyfold.keyed.runner import watermark
 from keyfold.lakehouse import Lakehouse
@@ -35,7 +35,7 @@ Finding = tuple[bool, str]
 """Whether the check passed, and its description."""
 
 
-def health_checks(template: JobTemplate) -> dg.AssetChecksDefinition:
+def health_checks(template: KeyedJob) -> dg.AssetChecksDefinition:
     """Build the health checks of a job: volume, late events, watermark, state."""
     asset = table_key(template.name)
     return _checks(

@@ -26,9 +26,7 @@ from keyfold.keyed.generation.batch_records import Counts
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.generation.run_mode import FullRefresh, Replay
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.parameters import typical_job
 from keyfold.keyed.job.tables import OutputTable
-from keyfold.keyed.job.template import JobTemplate
 from keyfold.keyed.reporting.conservation import Conservation, check_conservation, input_differences
 from keyfold.keyed.reporting.run_statistics import last_batch
 from keyfold.keyed.runner import RunOptions, RunSummary
@@ -51,7 +49,7 @@ class JobAssets:
         owners: people or teams, in Dagster's notation; by default those of the group.
     """
 
-    template: JobTemplate
+    template: KeyedJob
     plot: Plot | None = None
     plot_of_counts: bool = False
     priority: int = 1
@@ -62,7 +60,7 @@ def keyed_assets(shown: JobAssets, *, group: str, owners: Sequence[str] = ()) ->
     """Build an asset for every table of a job; one step runs the job and reports all of them."""
     template = shown.template
     config_type = config_for(template)
-    typical = typical_job(template)
+    typical = template
 
     @dg.multi_asset(
         name=template.name,
@@ -119,7 +117,7 @@ def keyed_assets(shown: JobAssets, *, group: str, owners: Sequence[str] = ()) ->
     return run_keyed_job
 
 
-def conservation_check(template: JobTemplate) -> dg.AssetChecksDefinition:
+def conservation_check(template: KeyedJob) -> dg.AssetChecksDefinition:
     """Build the blocking check that every event the job has read is in an output, in open state, or late."""
 
     @dg.asset_check(
@@ -165,7 +163,7 @@ def _balance(found: Conservation) -> str:
 
 
 def _spec(job: KeyedJob, table: OutputTable, group: str, description: str, owners: Sequence[str]) -> dg.AssetSpec:
-    inputs = [table_key(name) for name in dict.fromkeys(one.table for one in job.all_inputs.values())]
+    inputs = [table_key(name) for name in dict.fromkeys(one.table for one in job.inputs.values())]
     is_side = table.name not in (job.name, job.late_table)
     # The lineage is reported with each materialization; a wrong one must fail when definitions load.
     column_lineage(job, table)

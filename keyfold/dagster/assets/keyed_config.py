@@ -11,8 +11,8 @@ from pydantic.fields import FieldInfo
 
 from keyfold.errors import Misconfigured
 from keyfold.keyed.generation.run_mode import ModeName, RunMode, parse_run_mode
-from keyfold.keyed.job.parameters import is_path, parameter_text, typical_job
-from keyfold.keyed.job.template import JobTemplate
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.parameters import is_path, parameter_text
 
 
 class KeyedRunConfig(dg.Config):
@@ -68,21 +68,25 @@ class KeyedRunConfig(dg.Config):
         }
 
 
-def config_for(template: JobTemplate) -> type[KeyedRunConfig]:
+def config_for(template: KeyedJob) -> type[KeyedRunConfig]:
     """Build the run config of a job: `KeyedRunConfig` and the job's parameters.
 
     Parameters that are file paths are left out, since a run config may not name a path. Types that Dagster's config lacks, such
     as durations, become text, which the job's own model parses and checks.
     """
-    fields = {name: field for name, field in template.parameters.model_fields.items() if not is_path(field)}
+    fields = {name: field for name, field in template.parameter_fields.items() if not is_path(field)}
     # A job parameter of the same name would silently replace the field.
     if taken := sorted(fields.keys() & KeyedRunConfig.model_fields.keys()):
         raise Misconfigured(
             f"job {template.name}: rename parameter {', '.join(taken)}; every run config has such a field"
         )
-    free = typical_job(template).free_parameters
+    free = template.free_parameters
     given: dict[str, Any] = {name: (_type(name, field), _field(field, name in free)) for name, field in fields.items()}
-    return create_model(f"{template.parameters.__name__}Config", __base__=KeyedRunConfig, **given)
+    return create_model(
+        f"{template.model.__name__ if template.model else template.name.title()}Config",
+        __base__=KeyedRunConfig,
+        **given,
+    )
 
 
 def _type(name: str, field: FieldInfo) -> Any:

@@ -52,7 +52,7 @@ def column_lineage(job: KeyedJob, table: OutputTable) -> dg.TableColumnLineage:
     """
     # If several inputs have a column of the same name, it depends on all of them.
     tables: dict[str, list[dg.AssetKey]] = {}
-    sources_of_job = {one.table: one.stream for one in job.all_inputs.values()}
+    sources_of_job = {one.table: one.stream for one in job.inputs.values()}
     for read, source in sources_of_job.items():
         for name in source.event_schema.names:
             tables.setdefault(name, []).append(table_key(read))

@@ -67,7 +67,7 @@ def open_state_metadata(
         size = f"{done.state_bytes >> 20:,} MiB: `keyfold state stats {job.name}` reads it"
         return {"open_state": dg.MetadataValue.text(size)}
     timers = (DEADLINE, PROCESSING_DEADLINE)
-    times = [one.name for one in job.state if pa.types.is_timestamp(one.type) and one.name not in timers]
+    times = [one.name for one in job.state.schema if pa.types.is_timestamp(one.type) and one.name not in timers]
     rows, keys, first, oldest = 0, 0, list[pl.DataFrame](), list[object]()
     try:
         # A frame has all rows of its keys.
@@ -84,7 +84,7 @@ def open_state_metadata(
         "open_state_rows": dg.MetadataValue.int(rows),
         "open_state_keys": dg.MetadataValue.int(keys),
         **({"open_state_oldest": dg.MetadataValue.timestamp(min(oldest))} if oldest else {}),  # pyright: ignore
-        "open_state": _shown(masked(readable(shown.head(ROWS)), job.private_of(job.state) & {*shown.columns})),
+        "open_state": _shown(masked(readable(shown.head(ROWS)), job.private_of(job.state.schema) & {*shown.columns})),
     }
 
 

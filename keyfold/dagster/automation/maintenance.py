@@ -17,7 +17,7 @@ from keyfold.dagster.automation.starts import schedule_of
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.going_live import finish_going_live
-from keyfold.keyed.job.template import JobTemplate
+from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.maintenance import RETENTION, Maintained, MaintainedTable, maintain
 from keyfold.maintenance.checking import check
@@ -42,7 +42,7 @@ class MaintenanceConfig(dg.Config):
 
 
 def maintenance(
-    group: str, *, streams: Sequence[Stream] = (), jobs: Sequence[JobTemplate] = ()
+    group: str, *, streams: Sequence[Stream] = (), jobs: Sequence[KeyedJob] = ()
 ) -> tuple[dg.JobDefinition, dg.ScheduleDefinition]:
     """Build the job `maintain_<group>` and its schedule, stopped by default; times are UTC.
 
@@ -101,7 +101,7 @@ def _stream_op(stream: Stream) -> dg.OpDefinition:
     return maintain_stream
 
 
-def _job_op(template: JobTemplate) -> dg.OpDefinition:
+def _job_op(template: KeyedJob) -> dg.OpDefinition:
     @dg.op(name=f"maintain_{template.name}_tables", pool=f"job_{template.name}", out=dg.Out(dg.Nothing))
     def maintain_job(
         context: dg.OpExecutionContext, config: MaintenanceConfig, lakehouse: dg.ResourceParam[Lakehouse]

@@ -19,7 +19,7 @@ import dagster as dg
 from keyfold.dagster.assets.metadata import table_key
 from keyfold.dagster.automation.sensors import unfinished_run
 from keyfold.dagster.quality.checks import SCOPE_TAG, Scope
-from keyfold.keyed.job.template import JobTemplate
+from keyfold.keyed.job.contract import KeyedJob
 
 FRESH = dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=26), warn_window=timedelta(hours=13))
 """Freshness policy of every job's main table: landing files or clock ticks write it at least twice a day."""
@@ -112,7 +112,7 @@ def full_scan(group: str) -> dg.ScheduleDefinition:
     return schedule_of(job, "30 2 * * *", tags=tags)
 
 
-def tick_schedule(template: JobTemplate) -> dg.ScheduleDefinition:
+def tick_schedule(template: KeyedJob) -> dg.ScheduleDefinition:
     """Build a schedule that runs a keyed job every ten minutes, whether or not there are new events.
 
     Every run advances the job's clock. On a silent stream no file lands, so no sensor starts a run, and only these ticks fire

@@ -11,12 +11,11 @@ from keyfold.journal.clock import watermark_after
 from keyfold.keyed.calling.slots import SLOT, slots_of, waiting_events, waiting_rows
 from keyfold.keyed.calling.step_call import Called, call_step, count, refuse_other_keys
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.event_frames import tagged
-from keyfold.keyed.job.inputs import INPUT, Input
+from keyfold.keyed.job.event_frames import parted_by_input, tagged
+from keyfold.keyed.job.inputs import Input, expression_of, roots_of
 from keyfold.keyed.job.lookups import conform_lookup
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock
 from keyfold.keyed.rows.codec import conform, empty, polars_schema, with_plain_floats
-from keyfold.keyed.rows.hashing import PartOf
 from keyfold.keyed.rows.response_cache import ResponseCache, ResponsesInMemory
 from keyfold.times import BEGINNING, EPOCH, in_utc
 
@@ -30,9 +29,8 @@ class TestHarness:
         written: rows of each table so far, in the order they were written; upsert tables are not merged.
 
     Example:
-        >>> from keyfold.keyed.job.parameters import build_job
         >>> from spark_jobs.jobs.registry import JOBS
-        >>> harness = TestHarness(build_job(JOBS["ride_summaries"]))
+        >>> harness = TestHarness(JOBS["ride_summaries"])
         >>> _ = harness.batch()
         >>> harness.written["ride_summaries"].height
         0
@@ -43,11 +41,11 @@ class TestHarness:
     def __init__(self, job: KeyedJob, responses: ResponseCache | None = None) -> None:
         self._job = job
         self._responses = ResponsesInMemory() if responses is None else responses
-        self.state = empty(job.state)
+        self.state = empty(job.state.schema)
         self.watermark: datetime = BEGINNING
         self.written = {table.name: empty(table.schema) for table in job.tables}
         self._passed_in = 0
-        self._reached = dict.fromkeys(job.all_inputs, BEGINNING)
+        self._reached = dict.fromkeys(job.inputs, BEGINNING)
         self._lookups = {name: empty(one.columns) for name, one in job.lookups.items()}
 
     def batch(
@@ -61,7 +59,7 @@ class TestHarness:
 
         Args:
             events: events with the job's event columns, or with those of the event table: the harness then applies the job's
-                condition (`where`), makes derived columns, and copies events for each key (`keys_of`). For a job with several
+                condition (`where`), makes derived columns, and copies events for each key (`explode`). For a job with several
                 inputs, a frame for each input, by name. Inputs without events and unchanged lookups may be left out.
             processing_time: processing time of the batch.
             advance_to: the watermark after the batch, at least.
@@ -73,10 +71,10 @@ class TestHarness:
         self._move_watermark(events, idle)
         if advance_to is not None:
             self.advance_to(advance_to)
-        watermarks = dict(self._reached) if job.inputs else {}
+        watermarks = dict(self._reached)
         self._look_up(events)
         clock = Clock(previous_watermark, self.watermark, processing_time, self._responses, watermarks, self._lookups)
-        played = count(came, job.event_count)
+        played = count(came, job.events)
         try:
             came, waiting = self._without_waiting(came, clock)
             needed, others = parted(job, self.state, came, clock)
@@ -98,17 +96,17 @@ class TestHarness:
     def _without_waiting(self, came: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return the events that the step is called with, and the rows of state of events that only wait."""
         job = self._job
-        if job.waiting is None:
-            return came, empty(job.state)
+        if job.state.waiting is None:
+            return came, empty(job.state.schema)
         came = came.with_columns(pl.Series(SLOT, slots_of(job, came), pl.UInt64)).sort(SLOT, maintain_order=True)
         slots, came = came[SLOT].to_numpy(), came.drop(SLOT)
         # Without events, so that only keys with a due timer are returned.
         due, _ = parted(job, self.state, came.clear(), clock)
-        seen = self.state.filter(~job.waiting.apart(self.state))
+        seen = self.state.filter(~job.state.waiting.apart(self.state))
         rows_a_key = (self.state.height - seen.height) / max(1, seen.height)
         seen = seen.with_columns(pl.Series(SLOT, slots_of(job, seen), pl.UInt64)).sort(SLOT)
         waits = waiting_events(job, seen, came, slots, np.unique(slots_of(job, due)), clock, rows_a_key)
-        return came.filter(~waits), waiting_rows(job, came.filter(waits)) if waits.any() else empty(job.state)
+        return came.filter(~waits), waiting_rows(job, came.filter(waits)) if waits.any() else empty(job.state.schema)
 
     def _look_up(self, events: pl.DataFrame | Mapping[str, pl.DataFrame] | None) -> None:
         if isinstance(events, Mapping):
@@ -119,7 +117,7 @@ class TestHarness:
     def _move_watermark(self, events: pl.DataFrame | Mapping[str, pl.DataFrame] | None, idle: Collection[str]) -> None:
         job = self._job
         waited_for: list[datetime] = []
-        for name, declared in job.all_inputs.items():
+        for name, declared in job.inputs.items():
             # Events that the condition leaves out advance event time too.
             times = _times(job, name, events)
             newest = None if times is None else times.max()
@@ -132,20 +130,19 @@ class TestHarness:
     def assert_nothing_lost(self) -> None:
         """Check that every event is in a table, in state, or late, as the conservation check of a run does.
 
-        Events passed in are counted by `KeyedJob.event_count`; results by `output_events`, `state_events` and the `events` of
-        side outputs.
+        Events passed in are counted by `Input.events`; results by the `events` of state and tables.
 
         Raises:
             AssertionError: the numbers differ; names the places with their numbers of events.
         """
         job = self._job
         counted = {table.name: count(self.written[table.name], table.events) for table in job.tables}
-        counted["state"] = count(self.state, job.state_events)
+        counted["state"] = count(self.state, job.state.events)
         if sum(counted.values()) != self._passed_in:
             where = ", ".join(f"{number:,} in {name}" for name, number in counted.items())
             raise AssertionError(
                 f"job {job.name}: {self._passed_in:,} events were passed in, and {sum(counted.values()):,} are counted "
-                f"({where}): the step loses or duplicates events, or output_events and state_events count them wrongly"
+                f"({where}): the step loses or duplicates events, or `events` of its state or tables counts them wrongly"
             )
 
     def advance_to(self, time: datetime) -> None:
@@ -156,27 +153,22 @@ class TestHarness:
 def in_one_frame(job: KeyedJob, events: pl.DataFrame | Mapping[str, pl.DataFrame] | None) -> pl.DataFrame:
     """Return events as the engine has them: in the job's columns, with those of several inputs in one frame."""
     if events is None:
-        return empty(job.events)
+        return empty(job.columns)
     if isinstance(events, pl.DataFrame):
-        return with_plain_floats(conform(in_copies(job, events), job.events, "events"))
+        if len(job.inputs) > 1:
+            return with_plain_floats(conform(events, job.columns, "events"))
+        events = dict.fromkeys(job.inputs, events)
     known = [*job.inputs, *job.lookups]
     if strangers := events.keys() - set(known):
-        raise Misconfigured(
-            f"job {job.name} has no input {', '.join(sorted(strangers))}; it has {', '.join(known) or 'one stream'}"
-        )
-    kinds = polars_schema(job.events)
+        raise Misconfigured(f"job {job.name} has no input {', '.join(sorted(strangers))}; it has {', '.join(known)}")
+    kinds = polars_schema(job.columns)
     frames = [
-        tagged(
-            name,
-            job.inputs[name],
-            conform(as_read(job.inputs[name], frame), job.inputs[name].events, f"events of {name}"),
-            kinds,
-        )
+        tagged(job.inputs, name, conform(as_read(job.inputs[name], frame), job.inputs[name].schema, "events"), kinds)
         for name, frame in events.items()
         if name in job.inputs
     ]
     # The mapping may have lookups only.
-    return with_plain_floats(pl.concat([empty(job.events), *frames]))
+    return with_plain_floats(pl.concat([empty(job.columns), *frames]))
 
 
 def parted(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -192,38 +184,30 @@ def parted(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Cloc
     return needed, state.join(keys, on=job.key, how="anti", maintain_order="left")
 
 
-def in_copies(job: KeyedJob, events: pl.DataFrame) -> pl.DataFrame:
-    """Return events as a step gets them: copied for each of their keys, unless they have the column of these keys."""
-    keys_of, kinds = job.keys_of, polars_schema(job.events)
-    if keys_of is not None and keys_of.column in events.columns:
-        keys_of = None
-    events = as_read(
-        job.all_inputs[job.stream.name], events, () if keys_of is None else keys_of.values.meta.root_names()
-    )
-    if keys_of is None:
-        return events
-    return keys_of.copies_of(events).select(pl.col(name).cast(kind) for name, kind in kinds.items())
-
-
-def as_read(one: Input, events: pl.DataFrame, needed: Collection[str] = ()) -> pl.DataFrame:
+def as_read(one: Input, events: pl.DataFrame) -> pl.DataFrame:
     """Return events of an input as its workers read them, from a frame with its columns or with those of the event table.
 
-    The condition and the derived columns are applied if the frame has the columns that they need. Other columns of the event
-    table are dropped, except those that are `needed`.
+    The condition, the derived columns and the copies are applied if the frame has the columns that they need. Other columns
+    of the event table are dropped.
     """
     if one.where is not None and set(one.where.meta.root_names()) <= set(events.columns):
         events = events.filter(one.where)
-    kinds, made = polars_schema(one.events), dict[str, pl.Expr]()
-    for name, how in one.derived.items():
-        roots = how.columns if isinstance(how, PartOf) else how.meta.root_names()
-        if name not in events.columns and set(roots) <= set(events.columns):
-            made[name] = (how.expression() if isinstance(how, PartOf) else how).cast(kinds[name])
-    surplus = set(one.stream.event_schema.names).difference(one.events.names, needed)
-    return events.with_columns(**made).drop(surplus.intersection(events.columns))
+    kinds = polars_schema(one.schema)
+    made = {
+        name: expression_of(how).cast(kinds[name])
+        for name, how in one.derive.items()
+        if name not in events.columns and set(roots_of(how)) <= set(events.columns)
+    }
+    events = events.with_columns(**made)
+    if one.explode is not None and one.explode.column not in events.columns:
+        column = one.explode.column
+        events = one.explode.copies_of(events).with_columns(pl.col(column).cast(kinds[column]))
+    surplus = set(one.stream.event_schema.names).difference(one.schema.names)
+    return events.drop(surplus.intersection(events.columns))
 
 
 def _times(job: KeyedJob, name: str, events: pl.DataFrame | Mapping[str, pl.DataFrame] | None) -> pl.Series | None:
     """Return the event times of one input; None if it has no events."""
     if isinstance(events, pl.DataFrame):
-        return (events.filter(pl.col(INPUT) == name) if job.inputs else events)[job.event_time]
+        events = parted_by_input(job.inputs, events)
     return None if events is None or name not in events else events[name][job.inputs[name].event_time]

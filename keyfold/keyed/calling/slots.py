@@ -34,7 +34,7 @@ def slot_expression(key: tuple[str, ...], key_groups: int) -> pl.Expr:
 
 def slots_of(job: KeyedJob, rows: pl.DataFrame) -> Slots:
     """Return the slots of rows of events or state, in the order of the rows."""
-    kinds = polars_schema(job.events)
+    kinds = polars_schema(job.columns)
     keys = rows.select(pl.col(name).cast(kinds[name]) for name in job.key)
     return keys.select(slot_expression(job.key, job.key_groups)).to_series().to_numpy()
 
@@ -130,7 +130,7 @@ def waiting_events(
     clock: Clock,
     rows_a_key: float,
 ) -> np.ndarray:
-    """Return for each event whether it only waits (`job.waiting`); of each slot all events wait, or none does.
+    """Return for each event whether it only waits (`job.state.waiting`); of each slot all events wait, or none does.
 
     Args:
         state: the rows of the events' keys that do not wait, with `SLOT`, sorted by it.
@@ -140,7 +140,7 @@ def waiting_events(
         rows_a_key: estimated number of waiting rows per key.
     """
     waits = np.zeros(events.height, bool)
-    if job.waiting is None or not state.height or not events.height:
+    if job.state.waiting is None or not state.height or not events.height:
         return waits
     begins = np.flatnonzero(np.concatenate([[True], slots[1:] != slots[:-1]]))
     counts = np.diff(begins, append=events.height)
@@ -157,7 +157,7 @@ def waiting_events(
     # Often each key has one event and one row, which are in the same order already.
     if not is_asked.all() or not events.height == state.height == begins.size:
         asked, row = events.filter(is_asked), row[np.repeat(position, counts)[is_asked]]
-    answer = job.waiting.events(row, asked, clock)
+    answer = job.state.waiting.events(row, asked, clock)
     for name in job.key:
         # The row may be of another key with the same slot.
         answer &= row[name].cast(asked[name].dtype) == asked[name]
@@ -168,7 +168,7 @@ def waiting_events(
 
 def waiting_rows(job: KeyedJob, events: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of state for waiting events, in their order."""
-    assert job.waiting is not None  # noqa: S101 - the job has waiting events
-    rows, kinds = job.waiting.kept_as(events), polars_schema(job.state)
+    assert job.state.waiting is not None  # noqa: S101 - the job has waiting events
+    rows, kinds = job.state.waiting.kept_as(events), polars_schema(job.state.schema)
     left_out = [pl.lit(None, kind).alias(name) for name, kind in kinds.items() if name not in rows.columns]
-    return conform(rows.with_columns(left_out), job.state, "rows that wait")
+    return conform(rows.with_columns(left_out), job.state.schema, "rows that wait")

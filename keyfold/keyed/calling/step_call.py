@@ -10,9 +10,9 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.event_frames import parted_by_input
+from keyfold.keyed.job.event_frames import are_late, parted_by_input
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock, Step
-from keyfold.keyed.rows.codec import AnswerError, conform, empty, with_plain_floats
+from keyfold.keyed.rows.codec import AnswerError, conform, empty, polars_schema, with_plain_floats
 from keyfold.times import BEGINNING, END, micros
 
 
@@ -48,7 +48,11 @@ class Called(NamedTuple):
 
 
 def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Called:
-    """Call the step with all events but those that are late by the engine's rule.
+    """Call the step: first for the keys that have expired, without events, and then with all events that are not late.
+
+    So a key that expires and gets an event in one batch gives the same rows as in two. A key has expired when processing time
+    has reached a `processing_deadline` of it; or when the watermark has reached a `deadline` that none of its new events
+    precedes, unless the job closes keys in order (`KeyedJob.closes_in_order`).
 
     Args:
         state: the rows of keys with events or a due timer.
@@ -58,19 +62,87 @@ def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: C
         AnswerError: the step did not return a `Step` of frames, or columns or tables differ from the declared ones; names
             them.
     """
-    on_time, late = route_late(job, state, events, clock)
-    given = {**parted_by_input(job.inputs, on_time), **clock.lookups} if job.inputs else on_time
-    step = job.step(state, given, clock)
+    expired = _expired(job, state, events, clock)
+    if expired is None:
+        return _call(job, state, events, clock)
+    before = state.join(expired, on=job.key, how="semi", maintain_order="left")
+    first = _call(job, before, events.clear(), clock)
+    renewed = first.state_after(job, before).join(events.select(job.key), on=job.key, how="semi", maintain_order="left")
+    others = state.join(expired, on=job.key, how="anti", maintain_order="left")
+    if not events.height and not others.height:
+        return first
+    rest = pl.concat([others, renewed])
+    return _both(
+        job, first, before, _call(job, rest, events, clock), pl.concat([rest.select(job.key), _keys(job, events)])
+    )
+
+
+def _expired(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> pl.DataFrame | None:
+    """Return the keys that have expired before the events; None if there are none, or if one call is as good."""
+    found: list[pl.DataFrame] = []
+    if PROCESSING_DEADLINE in state.columns:
+        found.append(state.filter(pl.col(PROCESSING_DEADLINE) <= clock.processing_time).select(job.key))
+    if DEADLINE in state.columns and events.height and not job.closes_in_order:
+        due = state.filter(pl.col(DEADLINE) <= clock.watermark)
+        if due.height:
+            first = events.group_by(job.key).agg(pl.col(job.event_time).min().alias("#first"))
+            first = first.with_columns(pl.col(name).cast(state.schema[name]) for name in job.key)
+            # Other keys that are due have no events: one call closes them too.
+            due = due.join(first, on=job.key, maintain_order="left").filter(pl.col(DEADLINE) <= pl.col("#first"))
+            found.append(due.select(job.key))
+    expired = pl.concat(found).unique(maintain_order=True) if found else None
+    return expired if expired is not None and expired.height else None
+
+
+def _both(job: KeyedJob, first: Called, before: pl.DataFrame, second: Called, called: pl.DataFrame) -> Called:
+    """Combine the results of two calls, the second of which had the state after the first.
+
+    Args:
+        before: the rows of state that the first was called with.
+        called: the keys that the second was called with.
+    """
+    tables = dict(first.tables)
+    for table in job.tables:
+        if table.name not in second.tables:
+            continue
+        rows = [*([first.tables[table.name]] if table.name in first.tables else []), second.tables[table.name]]
+        tables[table.name] = pl.concat(rows)
+        if table.key:
+            # A batch writes one row of a key.
+            tables[table.name] = tables[table.name].unique(table.key, keep="last", maintain_order=True)
+    if first.dropped is None and second.dropped is None:
+        kept = first.state.join(called, on=job.key, how="anti", maintain_order="left")
+        return Called(pl.concat([kept, second.state]), tables)
+    dropped = [
+        before.select(job.key) if first.dropped is None else first.dropped,
+        called if second.dropped is None else second.dropped,
+    ]
+    kept = first.state.join(dropped[1], on=job.key, how="anti", maintain_order="left")
+    return Called(pl.concat([kept, second.state]), tables, pl.concat(dropped).unique(maintain_order=True))
+
+
+def _keys(job: KeyedJob, events: pl.DataFrame) -> pl.DataFrame:
+    kinds = polars_schema(job.state.schema)
+    return events.select(pl.col(name).cast(kinds[name]) for name in job.key)
+
+
+def _call(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Called:
+    is_late = are_late(job.inputs, events, clock.previous_watermark)
+    on_time, late = events.filter(~is_late), events.filter(is_late)
+    given = {**parted_by_input(job.inputs, on_time), **clock.lookups}
+    step = job.function(state, given if len(given) > 1 else on_time, clock)
     _check_step(step)
-    tables = {job.name: conform(step.output, job.output, "output")}
-    unknown = set(step.side) - {table.name for table in job.side_outputs}
+    # A step that returns no output leaves the default, a frame without columns.
+    output = step.output if step.output.width else empty(job.main.schema)
+    tables = {job.name: conform(output, job.main.schema, "output")}
+    unknown = set(step.side) - {table.name for table in job.own_tables[1:]}
     if unknown:
         _refuse(f"the step writes {', '.join(sorted(unknown))}, which the job does not declare")
-    for table in job.side_outputs:
+    for table in job.own_tables[1:]:
         if table.name in step.side:
             tables[table.name] = conform(step.side[table.name], table.schema, f"output {table.name}")
     if step.late is not None:
-        late = pl.concat([late, conform(step.late, job.events, "late events")])
+        late = pl.concat([late, conform(step.late, job.columns, "late events")])
     tables[job.late_table] = late
     state, dropped = _state(job, step)
     # A row with a NULL key would stay forever, since no event has that key.
@@ -87,11 +159,11 @@ def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: C
 def _state(job: KeyedJob, step: Step) -> tuple[pl.DataFrame, pl.DataFrame | None]:
     """Return the rows of state of a step's result, and the keys that it drops; None if it returned the whole state."""
     if step.add is None and step.drop is None:
-        return conform(step.state, job.state, "state"), None
-    added = empty(job.state) if step.add is None else step.add
-    key = pa.schema([job.state.field(name) for name in job.key])
+        return conform(step.state, job.state.schema, "state"), None
+    added = empty(job.state.schema) if step.add is None else step.add
+    key = pa.schema([job.state.schema.field(name) for name in job.key])
     dropped = empty(key) if step.drop is None else conform(step.drop, key, "drop")
-    return conform(added, job.state, "add"), dropped
+    return conform(added, job.state.schema, "add"), dropped
 
 
 def refuse_other_keys(job: KeyedJob, strange: pl.DataFrame) -> NoReturn:
@@ -104,26 +176,6 @@ def refuse_other_keys(job: KeyedJob, strange: pl.DataFrame) -> NoReturn:
         f"the step's state has {strange.height:,} rows of keys ({', '.join(job.key)}) that it was not given: it may change "
         "the state of keys that have events or a row that is due, and of no others"
     )
-
-
-def route_late(
-    job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Separate the events at or behind the previous watermark whose key has no state."""
-    if job.step_decides_late:
-        return events, events.clear()
-    behind = events[job.event_time] <= clock.previous_watermark
-    if not behind.any():
-        return events, events.clear()
-    # In the order of the events, since the mask below is applied by position.
-    is_open = events.select(job.key).join(
-        state.select(job.key).unique().with_columns(is_open=pl.lit(value=True)),
-        on=job.key,
-        how="left",
-        maintain_order="left",
-    )["is_open"]
-    late = behind & is_open.is_null()
-    return events.filter(~late), events.filter(late)
 
 
 def within_calendar(frame: pl.DataFrame, columns: Iterable[str] | None = None) -> pl.DataFrame:

@@ -103,7 +103,7 @@ class Seed(Record):
     Attributes:
         files: files of state rows, below the generation's folder `seed`.
         events: events that had reached a step, with those in the state.
-        by_input: the same by input, for a job with several; empty where that is not known.
+        by_input: the same by input; empty where that is not known.
         rows: rows in the tables that it starts with, by table.
         arrivals: as in the commit record.
     """
@@ -168,7 +168,7 @@ class KeyedDone(Done):
         times: as in the plan.
         arrivals: processing times of the last runs that brought events, to compute the usual gap between deliveries.
         events: events that reached a step in this batch.
-        by_input: events of each input, for a job with several; also those that `events` does not count.
+        by_input: events of each input; also those that `events` does not count.
         rows: rows that this batch wrote, by table.
         open_change: growth of the number of events in open state.
         total_events, total_by_input, total_rows, open_events: the same for the whole generation.
@@ -204,13 +204,16 @@ class KeyedDone(Done):
     @property
     def counts(self) -> Counts:
         """The counts of this batch."""
-        return Counts(sum(self.by_input.values()) if self.by_input else self.events, self.rows, self.open_change)
+        return Counts(
+            sum(self.by_input.values()) if len(self.by_input) > 1 else self.events, self.rows, self.open_change
+        )
 
     @property
     def totals(self) -> Counts:
         """The counts of the generation up to this batch."""
         # A generation that was seeded began with events that `total_by_input` lacks.
-        events = max(self.total_events, sum(self.total_by_input.values()))
+        several = self.total_by_input.values() if len(self.total_by_input) > 1 else ()
+        events = max(self.total_events, sum(several))
         return Counts(events, self.total_rows, self.open_events)
 
     def describe(self) -> str:

@@ -5,15 +5,14 @@ from typing import Any
 
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import NEW_EVENTS, FullRefresh, RunMode
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.parameters import build_job
-from keyfold.keyed.job.template import JobTemplate
 from keyfold.lakehouse import Lakehouse
 
 
 def configured_job(
     lakehouse: Lakehouse,
-    template: JobTemplate,
+    declared: KeyedJob,
     mode: RunMode = NEW_EVENTS,
     given: Mapping[str, Any] | None = None,
 ) -> KeyedJob:
@@ -27,7 +26,7 @@ def configured_job(
         >>> configured_job(Lakehouse("~/lakehouse"), RIDE_SUMMARIES).name
         'ride_summaries'
     """
-    return build_job(template, given, live_parameters(lakehouse, template.name, mode))
+    return build_job(declared, given, live_parameters(lakehouse, declared.name, mode))
 
 
 def live_parameters(lakehouse: Lakehouse, job: str, mode: RunMode = NEW_EVENTS) -> Mapping[str, Any] | None:

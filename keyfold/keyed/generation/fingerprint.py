@@ -36,40 +36,34 @@ def fixed_settings(job: KeyedJob) -> dict[str, Any]:
     return {
         # First, since other settings may follow from it. None if empty, as in older records, which lack it.
         "contents": dict(job.contents) or None,
-        # None for a job with one stream, as in older records, which lack `inputs`.
-        "stream": job.stream.name,
-        "inputs": {name: _input(one) for name, one in job.inputs.items()} or None,
+        "inputs": {name: _input(one, len(job.inputs)) for name, one in job.inputs.items()},
         "lookups": {name: [list(one.key), _columns(one.columns)] for name, one in job.lookups.items()} or None,
         "key": list(job.key),
         "key_groups": job.key_groups,
         "hash": HASH,
-        "event_time": f"{job.event_time} from {job.time_from}" if job.time_from else job.event_time,
-        "watermark_delay": job.watermark_delay.total_seconds(),
-        "derived": {name: str(how) for name, how in job.derived.items()},
-        "keys_of": None if job.keys_of is None else str(job.keys_of),
-        "where": None if job.where is None else str(job.where),
-        "combines": job.combine is not None,
-        "step_decides_late": job.step_decides_late,
-        "schema_version": job.schema_version,
-        "columns of events": _columns(job.events),
-        "columns of state": _columns(job.state),
+        "schema_version": job.state.version,
+        "columns of events": _columns(job.columns),
+        "columns of state": _columns(job.state.schema),
         "tables": {table.name: [table.mode, list(table.key)] for table in job.tables},
         **{f"columns of {table.name}": _columns(table.schema) for table in job.tables},
         "parameters": _bound(job.parameters, job),
     }
 
 
-def _input(one: Input) -> dict[str, Any]:
+def _input(one: Input, inputs: int) -> dict[str, Any]:
     """Return the fixed settings of an input. Its idle timeout is not one: no row of state depends on it."""
     return {
         "stream": one.stream.name,
-        "event_time": f"{one.event_time} from {one.time_from}" if one.time_from else one.event_time,
-        "watermark_delay": one.watermark_delay.total_seconds(),
-        "derived": {name: str(how) for name, how in one.derived.items()},
-        "columns": _columns(one.events),
+        "at": f"{one.event_time} from {one.time_from}" if one.time_from else one.event_time,
+        "delay": one.watermark_delay.total_seconds(),
+        "final_at": str(one.is_late_at),
+        "derive": {name: str(how) for name, how in one.derive.items()},
+        "explode": str(one.explode),
+        "where": str(one.where),
+        "combines": one.combine is not None,
+        # Those of one input are the columns of events.
+        **({"columns": _columns(one.schema)} if inputs > 1 else {}),
         "conserved": one.conserved,
-        # Only if there is a condition: older records lack the entry.
-        **({} if one.where is None else {"where": str(one.where)}),
     }
 
 
@@ -84,6 +78,11 @@ def _bound(parameters: Mapping[str, Any], job: KeyedJob) -> dict[str, Any]:
 
 def _changed(value: Any, other: Any) -> str:
     """Return a setting as text; of two mappings, only the entries that differ."""
-    if isinstance(value, dict) and isinstance(other, dict):
-        value = {name: value.get(name) for name in sorted({*value, *other}) if value.get(name) != other.get(name)}
-    return str(value)
+    return str(_difference(value, other))
+
+
+def _difference(value: Any, other: Any) -> Any:
+    if not (isinstance(value, dict) and isinstance(other, dict)):
+        return value
+    differ = [name for name in sorted({*value, *other}) if value.get(name) != other.get(name)]
+    return {name: _difference(value.get(name), other.get(name)) for name in differ}

@@ -23,7 +23,8 @@ from keyfold.storage.place import Place
 RECORD = "generation.json"
 _CLOCK = "clock.json"
 FORMAT = 8
-"""Version of the files of a generation. Since version 8, one record names the live generations of all jobs."""
+"""Version of the files of a generation. Since version 8, one record names the live generations of all jobs, and a birth
+record has the settings of each input."""
 
 FIRST_ENTRY = f"{0:020d}.json"
 """A table that is aside has this log entry. It is removed once the table's rows are at its address."""

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from keyfold.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from keyfold.keyed.job.event_frames import KeysOf
     from keyfold.keyed.job.parameters import Delay, Duration, EventTimeParameters, FilePath, Names, Window, WindowShape
     from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
-    from keyfold.keyed.job.timeouts import Parted, TimeKind, Timeout
+    from keyfold.keyed.job.timeouts import TimeKind, Timeout
 
 __all__ = [
     "DEADLINE",
@@ -20,9 +19,7 @@ __all__ = [
     "Duration",
     "EventTimeParameters",
     "FilePath",
-    "KeysOf",
     "Names",
-    "Parted",
     "TimeKind",
     "Timeout",
     "Window",
@@ -31,7 +28,6 @@ __all__ = [
 
 _MODULES = {
     "keyfold.keyed.job.step": ("DEADLINE", "PROCESSING_DEADLINE"),
-    "keyfold.keyed.job.event_frames": ("KeysOf",),
     "keyfold.keyed.job.parameters": (
         "Delay",
         "Duration",
@@ -41,6 +37,6 @@ _MODULES = {
         "Window",
         "WindowShape",
     ),
-    "keyfold.keyed.job.timeouts": ("Parted", "TimeKind", "Timeout"),
+    "keyfold.keyed.job.timeouts": ("TimeKind", "Timeout"),
 }
 __getattr__ = lazy_names(globals(), _MODULES)

@@ -10,265 +10,198 @@ The engine guarantees:
   clock.
 - **Two clocks.** A row of state is due when the watermark has reached its `deadline` (event time), or when processing time has
   reached its `processing_deadline`. Then the step is called, with or without events, and decides what to do.
-- **No late event is lost.** An event at or behind the previous watermark goes to its key's state if there is any, or else to the
-  table `late.<job>`. A step may send more events there (`Step.late`). With `step_decides_late`, the step alone decides which
-  events are late. Set it unless only event time closes a key's state: if events or processing time close it too, the engine's
-  decision would depend on batch boundaries.
+- **No late event is lost.** An event is late when its result was final at the previous watermark (`Input.final_at`), and goes to
+  the table `late.<job>`. With `STEP_DECIDES`, the step gets all events and returns the late ones (`Step.late`): where other
+  events, or processing time, make a result final.
 - **Results do not depend on batch boundaries.** A run reads its events in order of event time, in slices. Whether an event is
   late is decided by the watermark at the start of the run.
 - **Order.** Events of a call are in no order; a step that needs one sorts them.
-- **Several inputs.** A job made by `KeyedJob.with_inputs` reads several streams. Its step gets a frame for each input, by name.
-  The watermark is the minimum of the inputs' watermarks. A run reads the events of all inputs in order of event time.
-- **Several keys.** With `keys_of`, each event is copied once per key. Each copy reaches one step and is counted. Lateness
-  is decided per copy.
+- **Several inputs.** Their step gets a frame for each input, by name; the step of one input without lookups gets its frame. The
+  watermark is the minimum of the inputs' watermarks. A run reads the events of all inputs in order of event time.
+- **Several keys.** With `Input.explode`, each event is copied once per key. Each copy reaches one step and is counted.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from keyfold.errors import Misconfigured
-from keyfold.keyed.job.event_frames import KeysOf, joined_schema
-from keyfold.keyed.job.inputs import EVENT_TIME, INPUT, Input, JobTable, check_inputs_fit
+from keyfold.keyed.job.checks import check_inputs, check_job
+from keyfold.keyed.job.event_frames import joined_schema
+from keyfold.keyed.job.inputs import EVENT_TIME, INPUT, Input, JobTable, Source, as_input
 from keyfold.keyed.job.lookups import Lookup
-from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, StepFunction, StepOfInputs, Waiting
-from keyfold.keyed.job.tables import (
-    OutputTable,
-    changes_of,
-    name_of_changes,
-    require_columns,
-    require_timestamp,
-)
-from keyfold.keyed.rows.hashing import PartOf, check_hashable
+from keyfold.keyed.job.parameters import JobParameters, changed_by
+from keyfold.keyed.job.schemas import Columns
+from keyfold.keyed.job.state import State
+from keyfold.keyed.job.step import BoundStep, StepFunction
+from keyfold.keyed.job.tables import OutputTable, changes_of, name_of_changes, names_of
 from keyfold.privacy import private_columns
 from keyfold.stream import Stream
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class KeyedJob:
     """A keyed, stateful job.
 
-    Attributes:
+    Args:
         name: name of the job and of its main table.
-        stream: the stream whose event table it reads.
-        key: columns of the key; never NULL.
-        derived: columns of `events` that are not in the event table, as expressions over its columns.
-        keys_of: a column of the key of which an event may have several values; the event is copied for each (`copies`).
-        where: condition on the columns of the event table (`Input.where`). Workers leave out rows for which it is not true
-            when they read, so the job gets no events from them.
-        event_time: the column of the event table with the event's time, a UTC timestamp.
-        time_from: another column of the event table whose values replace those of `event_time`. With `ingested_at`, a job
-            goes by the arrival of its events.
-        watermark_delay: how far behind the newest event time the watermark stays.
-        events: columns of the event table that the step needs; also the columns of `late.<job>`.
-        state: columns of state, with those of the key. A key may have any number of rows. `deadline` and `processing_deadline` are
-            timers.
-        output: columns of the main table.
-        step: the pure function `(state, events, clock) -> Step`.
-        combine: optional associative function `(events) -> events`, applied to parts of a batch before the shuffle. The
-            late table then has combined rows. A combined row must have the time of its newest event: an older time could
-            make it late.
-        event_count: expression for the number of events in an `events` frame; differs from the number of rows if `combine`
-            combines events.
-        waiting: optional: rows of state that are stored apart until they are needed, and events that only add to them.
-        step_decides_late: whether the step gets all events, however late, and decides which are late (`Step.late`).
-        output_mode: `append`, or `upsert` by `output_key`.
-        output_changes: whether an upsert table has its changes in `changes.<job>` (`OutputTable.changes`).
-        side_outputs: further tables, written exactly once in the same batch.
-        late_description: description of `late.<job>`.
-        idle_after: after this long without new events, runs advance event time by the time that has passed, so that open
-            state closes on a silent stream. None leaves event time to the events and to `--advance-to`.
+        inputs: the input; or several inputs and lookups by name. A stream stands for its `Input`.
+        key: column of the key, or several; never NULL. Every input has them, with the same types.
+        state: columns of state, or `State`. The key's columns are added to a dict that lacks them.
+        step: the pure function `(state, events, clock) -> Step`, or `per_key(handler)`.
+        tables: the main table, `Append` or `Upsert`; or a sequence of the main table and others, which are written exactly
+            once in the same batch.
+        parameters: the parameters that the job was built with (`with_parameters`), which are recorded with its generation.
+            Its inputs take `watermark_delay`, `idle_timeout` and `time` from them, and the job `key_groups`.
         key_groups: number of key groups; a state partition has whole ones. Fixed for a generation.
-        schema_version: version of the state; raise it when the meaning of `state` changes.
-        output_events: expression for the number of events in rows of the main output (conservation check).
-        state_events: expression for the number of events in rows of state that are in no output row yet. It must be
-            additive: its value for all rows is the sum of its values for parts of them.
-        one_per_key: condition on rows of state, of which a key may have one only; checked for state that is made from a
-            table. None if a key may have several rows of any kind.
-        parameters: the parameters that the job was built with; recorded with its generation.
         contents: fingerprints, by name, of inputs of the job that are not parameters, such as the content of a file that a
             parameter names. Fixed for a generation, so that a changed file requires a refresh.
-        free_parameters: names of parameters that each run may set, since no state and no row depends on them.
-        movable_parameters: names of parameters whose new value may apply to existing state: a move accepts them
-            (`keyfold state move`), and others need a refresh.
-        migrations: functions that migrate rows of state from one version to the next, by the version they start from.
-        inputs, lookups: by name, for a job made by `with_inputs`; empty for a job with one stream.
-        private: columns of `events` with private values (`privacy`), which no error of the job quotes. Computed from the
-            stream.
+        closes_in_order: whether the step closes a key between two events of one call, where the later one comes after the key's
+            deadline, as the operators do. Otherwise the engine calls it first for the keys that expire before their new events.
+        description: one line that says what a row of the main table is.
+
+    Raises:
+        Misconfigured: a column, a type or a name does not fit; names the job, the field, and what is there.
 
     Example:
-        The last place of each user, written after an hour without events of the user.
+        The clicks of each user and hour, written when the watermark has reached the end of the hour.
 
+        >>> from datetime import timedelta
+        >>> from keyfold import Append, Input, KeyedJob, Step, Stream
+        >>> from keyfold import required
         >>> from keyfold.keyed.job import DEADLINE
         >>> time = pa.timestamp("us", tz="UTC")
-        >>> user = pa.field("user", pa.string(), nullable=False)
-        >>> seen = pa.schema([user, ("place", pa.string()), ("at", time)])
-        >>> def last_place(state, events, clock):
-        ...     known = pl.concat([state.drop(DEADLINE), events]).sort("at").unique("user", keep="last")
-        ...     known = known.with_columns((pl.col("at") + timedelta(hours=1)).alias(DEADLINE))
-        ...     is_over = known[DEADLINE] <= clock.watermark
-        ...     return Step(state=known.filter(~is_over), output=known.filter(is_over).drop(DEADLINE))
-        >>> sightings = Stream("sightings", seen, event_time="at")
+        >>> clicks = Stream("clicks", pa.schema([required("user", pa.string(), "Who"), ("at", time)]), event_time="at")
+        >>> def count(state, events, clock):
+        ...     came = events.with_columns(clicks=pl.lit(1, pl.Int64), deadline=pl.col("hour") + timedelta(hours=1))
+        ...     hours = pl.concat([state, came.select(state.columns)]).group_by("user", "hour", "deadline").agg(
+        ...         pl.col("clicks").sum())
+        ...     is_over = pl.col(DEADLINE) <= clock.watermark
+        ...     return Step(state=hours.filter(~is_over), output=hours.filter(is_over).drop(DEADLINE))
+        >>> hourly = {"user": pl.String, "hour": time, "clicks": pl.Int64}
         >>> job = KeyedJob(
-        ...     name="last_places", stream=sightings, key=("user",), event_time="at",
-        ...     watermark_delay=timedelta(minutes=5), events=seen, state=seen.append(pa.field(DEADLINE, time)),
-        ...     output=seen, step=last_place,
+        ...     "clicks_per_hour",
+        ...     Input(clicks, delay="5m", derive={"hour": pl.col("at").dt.truncate("1h")},
+        ...           final_at=pl.col("hour") + timedelta(hours=1)),
+        ...     key="user",
+        ...     state=State({**hourly, DEADLINE: time}, events=pl.col("clicks").sum()),
+        ...     step=count,
+        ...     tables=Append(hourly, events=pl.col("clicks").sum()),
         ... )
         >>> [table.name for table in job.tables]
-        ['last_places', 'late.last_places']
+        ['clicks_per_hour', 'late.clicks_per_hour']
     """
 
     name: str
-    stream: Stream | JobTable
+    inputs: Mapping[str, Input]
     key: tuple[str, ...]
-    event_time: str
-    watermark_delay: timedelta
-    events: pa.Schema
-    state: pa.Schema
-    output: pa.Schema
-    step: StepFunction
-    time_from: str = ""
-    derived: Mapping[str, pl.Expr | PartOf] = field(default_factory=dict)
-    keys_of: KeysOf | None = None
-    where: pl.Expr | None = None
-    combine: Callable[[pl.DataFrame], pl.DataFrame] | None = None
-    event_count: pl.Expr = field(default_factory=pl.len)
-    waiting: Waiting | None = None
-    step_decides_late: bool = False
-    output_mode: Literal["append", "upsert"] = "append"
-    output_key: tuple[str, ...] = ()
-    output_changes: bool = False
-    side_outputs: tuple[OutputTable, ...] = ()
-    late_description: str = ""
-    idle_after: timedelta | None = None
-    key_groups: int = 64
-    schema_version: int = 1
-    output_events: pl.Expr = field(default_factory=pl.len)
-    state_events: pl.Expr = field(default_factory=pl.len)
-    one_per_key: pl.Expr | None = None
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    contents: Mapping[str, str] = field(default_factory=dict)
-    free_parameters: frozenset[str] = frozenset()
-    movable_parameters: frozenset[str] = frozenset()
-    migrations: Mapping[int, Callable[[pl.DataFrame], pl.DataFrame]] = field(default_factory=dict)
-    inputs: Mapping[str, Input] = field(default_factory=dict)
-    lookups: Mapping[str, Lookup] = field(default_factory=dict)
-    private: frozenset[str] = field(init=False, default=frozenset())
+    state: State
+    step: StepFunction | BoundStep
+    tables: tuple[OutputTable, ...]
+    parameters: Mapping[str, Any]
+    key_groups: int
+    contents: Mapping[str, str]
+    closes_in_order: bool
+    description: str
+    lookups: Mapping[str, Lookup]
+    model: type[BaseModel] | None = field(repr=False)
+    build: Callable[[Any], "KeyedJob"] | None = field(repr=False, compare=False)
+    columns: pa.Schema = field(init=False, repr=False, compare=False)
+    private: frozenset[str] = field(init=False, repr=False, compare=False)
+    function: StepFunction = field(init=False, repr=False, compare=False)
 
-    @classmethod
-    def with_inputs(
-        cls,
+    def __init__(
+        self,
         name: str,
-        inputs: Mapping[str, Input | Lookup],
-        key: tuple[str, ...],
-        state: pa.Schema,
-        output: pa.Schema,
-        step: StepOfInputs,
-        **settings: Any,
-    ) -> "KeyedJob":
-        """Make a job that reads several streams.
-
-        Args:
-            name: name of the job and of its main table.
-            inputs: inputs and lookups by name; at least one input.
-            key: columns of the key; every input has them, with the same types.
-            state, output: as in the class.
-            step: the pure function `(state, events, clock) -> Step`, where `events` has a frame for each input, by name.
-            settings: other attributes of the class, except those that an input has.
-
-        Raises:
-            Misconfigured: the inputs do not fit together.
-
-        Example:
-            Payments without an order of the same card, written when the watermark has reached them.
-
-            >>> from keyfold.keyed.job import DEADLINE
-            >>> time = pa.timestamp("us", tz="UTC")
-            >>> card, at = pa.field("card", pa.string(), nullable=False), pa.field("at", time, nullable=False)
-            >>> paid = pa.schema([card, at])
-            >>> orders, payments = (Stream(name, paid, event_time="at") for name in ("orders", "payments"))
-            >>> def unordered(state, events, clock):
-            ...     ordered = events["orders"].select("card")
-            ...     open_ones = pl.concat([state.drop(DEADLINE), events["payments"]]).join(ordered, on="card", how="anti")
-            ...     open_ones = open_ones.with_columns(pl.col("at").alias(DEADLINE))
-            ...     has_passed = pl.col(DEADLINE) <= clock.watermark
-            ...     return Step(state=open_ones.filter(~has_passed), output=open_ones.filter(has_passed).drop(DEADLINE))
-            >>> job = KeyedJob.with_inputs(
-            ...     "unordered",
-            ...     {"orders": Input(orders, paid, "at", conserved=False), "payments": Input(payments, paid, "at")},
-            ...     ("card",), paid.append(pa.field(DEADLINE, time)), paid, unordered,
-            ... )
-            >>> job.events.names
-            ['input', 'card', 'event_time']
-        """
-        lookups = {one: declared for one, declared in inputs.items() if isinstance(declared, Lookup)}
-        streams = {one: declared for one, declared in inputs.items() if isinstance(declared, Input)}
-        check_inputs_fit(name, key, streams)
-        taken = {
-            "stream",
-            "event_time",
-            "watermark_delay",
-            "events",
-            "time_from",
-            "derived",
-            "keys_of",
-            "where",
-            "combine",
-        }
-        if refused := sorted(taken.intersection(settings)):
-            raise Misconfigured(f"job {name}: {', '.join(refused)} cannot be set for a job with several inputs")
-        conserved = [one for one, declared in streams.items() if declared.conserved]
-        settings.setdefault("event_count", pl.col(INPUT).is_in(conserved).sum().cast(pl.Int64))
-        return cls(
+        inputs: Source | Mapping[str, Source | Lookup],
+        key: str | Sequence[str],
+        state: State | Columns,
+        step: StepFunction | BoundStep,
+        tables: OutputTable | Sequence[OutputTable],
+        *,
+        parameters: BaseModel | Mapping[str, Any] | None = None,
+        key_groups: int = 64,
+        contents: Mapping[str, str] | None = None,
+        closes_in_order: bool = False,
+        description: str = "",
+        lookups: Mapping[str, Lookup] | None = None,
+        model: type[BaseModel] | None = None,
+        build: Callable[[Any], "KeyedJob"] | None = None,
+    ) -> None:
+        of_inputs: Mapping[str, Any] = {}
+        if isinstance(parameters, JobParameters):
+            of_inputs, key_groups = parameters.of_inputs, parameters.key_groups
+        if isinstance(parameters, BaseModel):
+            model, parameters = type(parameters), parameters.model_dump(mode="json")
+        named = inputs if isinstance(inputs, Mapping) else {_name(name, inputs): inputs}
+        of_key = names_of(key)
+        self._set(
             name=name,
-            stream=next(iter(streams.values())).stream,
-            key=key,
-            event_time=EVENT_TIME,
-            watermark_delay=timedelta(0),
-            events=joined_schema(key, streams),
-            state=state,
-            output=output,
-            step=step,
-            inputs=streams,
-            lookups=lookups,
-            **settings,
+            inputs={
+                one: _input(name, one, how).with_defaults(**of_inputs)
+                for one, how in named.items()
+                if not isinstance(how, Lookup)
+            },
+            lookups={**(lookups or {}), **{one: how for one, how in named.items() if isinstance(how, Lookup)}},
+            key=of_key,
+            parameters=dict(parameters or {}),
+            key_groups=key_groups,
+            contents=dict(contents or {}),
+            closes_in_order=closes_in_order,
+            description=description,
+            model=model,
+            build=build,
         )
-
-    def __post_init__(self) -> None:
-        self._check()
+        check_inputs(name, of_key, self.inputs)
+        self._set(columns=joined_schema(of_key, self.inputs))
+        key_fields = [self.columns.field(one) for one in of_key]
+        self._set(state=(state if isinstance(state, State) else State(state)).with_key(f"job {name}", key_fields))
+        self._set(tables=self._all_tables([tables] if isinstance(tables, OutputTable) else tables))
         # Computed on the driver; workers get it with the job.
-        object.__setattr__(self, "private", self.private_of(self.events) | self._private_in_conditions)
+        self._set(private=self.private_of(self.columns) | self._private_in_conditions)
+        self._set(step=step, function=step.bound(self) if isinstance(step, BoundStep) else step)
+        check_job(self)
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     @property
-    def all_inputs(self) -> Mapping[str, Input]:
-        """The inputs by name; the only input of a job with one stream has the stream's name."""
-        if self.inputs:
-            return self.inputs
-        own = Input(
-            self.stream,
-            self.events,
-            self.event_time,
-            self.watermark_delay,
-            self.time_from,
-            self.derived,
-            where=self.where,
-        )
-        return {self.stream.name: own}
+    def only_input(self) -> Input:
+        """The input of a job that has one."""
+        (one,) = self.inputs.values()
+        return one
+
+    @property
+    def event_time(self) -> str:
+        """The column of `columns` with the event time: the input's own, or `event_time` for several inputs."""
+        return EVENT_TIME if len(self.inputs) > 1 else self.only_input.event_time
+
+    @property
+    def events(self) -> pl.Expr:
+        """The number of events that rows of `columns` stand for, of conserved inputs."""
+        if len(self.inputs) == 1:
+            return self.only_input.events if self.only_input.conserved else pl.lit(0)
+        conserved = [name for name, one in self.inputs.items() if one.conserved]
+        return pl.col(INPUT).is_in(conserved).sum().cast(pl.Int64)
+
+    @property
+    def idle_timeout(self) -> timedelta | None:
+        """How long all inputs are silent until event time advances by the time that has passed; None for never."""
+        timeouts = [one.longest_silence for one in self.inputs.values()]
+        known = [one for one in timeouts if one is not None]
+        return max(known) if len(known) == len(timeouts) else None
 
     def counted_in(self, table: str) -> pl.Expr:
         """Return the number of events in rows of an input table that conservation counts: those of each conserved input."""
-        counts = [self.taken(one) for one in self.all_inputs.values() if one.table == table and one.conserved]
+        counts = [one.taken for one in self.inputs.values() if one.table == table and one.conserved]
         return pl.sum_horizontal(pl.lit(0, pl.Int64), *counts)
-
-    def taken(self, one: Input) -> pl.Expr:
-        """Return the number of events in rows of an input's table: rows that fulfil its condition, once per key."""
-        if self.keys_of is not None:
-            return self.keys_of.number.filter(one.is_wanted).sum()
-        return pl.len() if one.where is None else one.is_wanted.sum().cast(pl.Int64)
 
     @property
     def streams(self) -> tuple[Stream, ...]:
@@ -283,32 +216,63 @@ class KeyedJob:
     @property
     def sources(self) -> list[Stream | JobTable]:
         """The tables that it reads, each once."""
-        return list({one.table: one.stream for one in self.all_inputs.values()}.values())
+        return list({one.table: one.stream for one in self.inputs.values()}.values())
 
     def private_of(self, schema: pa.Schema) -> frozenset[str]:
         """Return the private columns of one of its tables, or of its state."""
         # `input` has no declaration, and is not private: its values are names of inputs.
-        return private_columns(self.sources, schema) - ({INPUT} if self.inputs else set())
+        return private_columns(self.sources, schema) - ({INPUT} if len(self.inputs) > 1 else set())
 
     @property
     def _private_in_conditions(self) -> frozenset[str]:
-        conditions = [(one.where, one.stream) for one in self.all_inputs.values() if one.where is not None]
+        conditions = [(one.where, one.stream) for one in self.inputs.values() if one.where is not None]
         return frozenset(name for where, of in conditions for name in where.meta.root_names() if name in of.private)
 
     @property
-    def tables(self) -> tuple[OutputTable, ...]:
-        """All tables that the job writes: main table, side outputs, changes of upsert tables, and the late table."""
-        own = OutputTable(
-            self.name, self.output, self.output_mode, self.output_key, self.output_events, changes=self.output_changes
-        )
-        sources = " and ".join(f"`{one.name}`" for one in self.sources)
-        description = self.late_description or (
-            f"Events of {sources} that came too late for `{self.name}`; they change none of its rows."
-        )
-        late = OutputTable(self.late_table, self.events, events=self.event_count, description=description)
+    def parameter_fields(self) -> Mapping[str, FieldInfo]:
+        """The declarations of its parameters, by name."""
+        return self.model.model_fields if self.model else {}
+
+    @property
+    def free_parameters(self) -> frozenset[str]:
+        """The parameters that each run may set (`parameter`)."""
+        return changed_by(self.parameter_fields, "free")
+
+    @property
+    def movable_parameters(self) -> frozenset[str]:
+        """The parameters whose new value may apply to existing state (`parameter`)."""
+        return changed_by(self.parameter_fields, "migrate")
+
+    @property
+    def own_tables(self) -> tuple[OutputTable, ...]:
+        """The tables that its step writes, by `Step.output` and `Step.side`; the main table is the first."""
+        return tuple(one for one in self.tables if "." not in one.name)
+
+    @property
+    def main(self) -> OutputTable:
+        """The main table, which has the job's name."""
+        return self.tables[0]
+
+    def _all_tables(self, given: Sequence[OutputTable]) -> tuple[OutputTable, ...]:
+        """Return the declared tables, the changes of upsert tables, and the late table."""
+        # A copy of a job (`dataclasses.replace`) is made with all of its tables.
+        declared = [one for one in given if "." not in one.name]
+        if not declared:
+            raise Misconfigured(f"job {self.name}: tables is empty; give its main table, Append(...) or Upsert(...)")
+        own = [declared[0].named(self.name), *(one.named(one.name or self.name) for one in declared[1:])]
         known = {name for one in self.sources for name in one.event_schema.names}
-        written = (own, *self.side_outputs)
-        return (*written, *(changes_of(one, self.name, known) for one in written if one.changes), late)
+        sources = " and ".join(f"`{one.name}`" for one in self.sources)
+        late = OutputTable(
+            self.columns,
+            self.late_table,
+            events=self.events,
+            description=f"Events of {sources} that came too late for `{self.name}`; they change none of its rows.",
+        )
+        tables = (*own, *(changes_of(one, self.name, known) for one in own if one.changes), late)
+        names = [table.name for table in tables]
+        if len(set(names)) != len(names):
+            raise Misconfigured(f"job {self.name}: two of its tables have one name: {', '.join(names)}")
+        return tables
 
     def table(self, name: str = "") -> JobTable:
         """Return a table of the job as an input of another job (`Input`); its main table by default.
@@ -317,9 +281,8 @@ class KeyedJob:
             Misconfigured: the job has no such table, or it is updated in place.
 
         Example:
-            >>> from keyfold import build_job
             >>> from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
-            >>> build_job(RIDE_SUMMARIES).table("long_rides").name
+            >>> RIDE_SUMMARIES.table("long_rides").name
             'long_rides'
         """
         tables = {one.name: one for one in self.tables}
@@ -346,11 +309,12 @@ class KeyedJob:
             Misconfigured: the job has no such table, it is no upsert table, or it does not keep its changes.
 
         Example:
+            >>> from keyfold import Step, Upsert
             >>> time, user = pa.timestamp("us", "UTC"), pa.field("user", pa.string(), nullable=False)
             >>> click, total = pa.schema([user, ("at", time)]), pa.schema([user, ("clicks", pa.int64())])
             >>> job = KeyedJob(
-            ...     "totals", Stream("clicks", click, "at"), ("user",), "at", timedelta(0), click, total, total,
-            ...     lambda state, events, clock: Step(), output_mode="upsert", output_key=("user",), output_changes=True,
+            ...     "totals", Input(Stream("clicks", click, "at"), final_at="at"), "user", total,
+            ...     lambda state, events, clock: Step(), Upsert(total, "user", changes=True),
             ... )
             >>> job.changes().name
             'changes.totals'
@@ -359,52 +323,26 @@ class KeyedJob:
         if chosen is None or not chosen.changes:
             what = "has no such table" if chosen is None else "keeps no changes of it"
             raise Misconfigured(
-                f"job {self.name} {what}: {name or self.name}; declare an upsert table with `OutputTable(changes=True)`, or the "
-                "job's own with `output_changes=True`"
+                f"job {self.name} {what}: {name or self.name}; declare it with `Upsert(…, changes=True)`"
             )
         return self.table(name_of_changes(chosen.name))
-
-    @property
-    def stored_time(self) -> str:
-        """The column of the event table with the times that the job goes by."""
-        return self.time_from or self.event_time
-
-    @property
-    def copies(self) -> pl.Expr:
-        """Return the number of events in rows of the event table of a job with one stream (`taken`)."""
-        return self.taken(self.all_inputs[self.stream.name])
 
     @property
     def late_table(self) -> str:
         """Name of the table of late events."""
         return f"late.{self.name}"
 
-    def _check(self) -> None:
-        where = f"job {self.name}"
-        if not isinstance(self.stream, Stream | JobTable):
-            raise Misconfigured(f"{where}: stream is {self.stream!r}; it must be the Stream itself, and not its name")
-        if not self.key:
-            raise Misconfigured(f"{where}: key needs at least one column")
-        if not self.inputs:
-            check_inputs_fit(self.name, self.key, self.all_inputs)
-        require_columns(f"{where}: state", self.key, self.state)
-        # When the job is made, and not by a worker during a run.
-        check_hashable(f"{where}: key", self.key, self.events)
-        several = self.keys_of
-        if several is not None and (several.column not in self.key or several.column in self.derived):
-            raise Misconfigured(
-                f"{where}: keys_of is of {several.column}; it must be of a column of the key, "
-                f"{', '.join(self.key)}, that is not derived"
-            )
-        if not 1 <= self.key_groups <= 32_768:
-            raise Misconfigured(f"{where}: key_groups is {self.key_groups}; it must be 1 to 32768")
-        for column in (DEADLINE, PROCESSING_DEADLINE):
-            if column in self.state.names:
-                require_timestamp(f"{where}: state", column, self.state)
-        if self.waiting is not None:
-            require_columns(f"{where}: state (waiting)", tuple(self.waiting.rows.meta.root_names()), self.state)
-            if self.inputs:
-                raise Misconfigured(f"{where}: waiting is for a job with one input")
-        names = [table.name for table in self.tables]
-        if len(set(names)) != len(names):
-            raise Misconfigured(f"{where}: two of its tables have one name: {', '.join(names)}")
+
+def _name(job: str, one: Source) -> str:
+    source = one.stream if isinstance(one, Input) else one
+    if not isinstance(source, Stream | JobTable):
+        raise Misconfigured(f"job {job}: the stream is {source!r}; it must be the Stream itself, and not its name")
+    return source.name
+
+
+def _input(job: str, name: str, one: Source) -> Input:
+    one = as_input(one)
+    if not isinstance(one, Input) or not isinstance(one.stream, Stream | JobTable):
+        what = getattr(one, "stream", one)
+        raise Misconfigured(f"job {job}: input {name} is of {what!r}; it must be the Stream itself, and not its name")
+    return one

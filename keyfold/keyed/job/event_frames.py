@@ -1,13 +1,12 @@
-"""Combine the events of several inputs into one frame, and copy events that belong to several keys.
+"""Combine the events of all inputs of a job into one frame, and separate them again for the step.
 
-A job with several inputs has one key, one clock and one state. Its events become rows of one frame, with `input`, the key,
-`event_time`, and all other columns of all inputs, which are NULL in rows of the other inputs. So late routing, partitioning,
-counting and the late table work as for a job with one input. Before the step is called, the rows are separated by input.
+The frame of one input has its own columns. A job with several inputs has one key, one clock and one state too: its events become
+rows of one frame, with `input`, the key, `event_time`, and all other columns of all inputs, which are NULL in rows of the other
+inputs. So partitioning, counting and the late table are the same for any number of inputs, and only this module tells them apart.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
 
 import polars as pl
 import pyarrow as pa
@@ -19,27 +18,29 @@ from keyfold.stream import TIMESTAMP
 
 
 def joined_schema(key: tuple[str, ...], inputs: Mapping[str, Input]) -> pa.Schema:
-    """Return the columns of the frame with events of all inputs: `input`, the key, `event_time`, then all others.
+    """Return the columns of the frame with events of all inputs. For several: `input`, the key, `event_time`, all others.
 
     Raises:
         Misconfigured: an input has a column of a reserved name.
     """
+    if len(inputs) == 1:
+        return next(iter(inputs.values())).schema
     for name, one in inputs.items():
-        for taken in {INPUT, EVENT_TIME}.intersection(one.events.names) - ({EVENT_TIME} & {one.event_time}):
+        for taken in {INPUT, EVENT_TIME}.intersection(one.schema.names) - ({EVENT_TIME} & {one.event_time}):
             raise Misconfigured(
-                f"input {name}: column {taken} has a name that Keyfold needs itself; give it another name with `derived`"
+                f"input {name}: column {taken} has a name that Keyfold needs itself; give it another name with `derive`"
             )
     first = next(iter(inputs.values()))
     further: dict[str, pa.Field] = {}
     for one in inputs.values():
-        for field_ in one.events:
+        for field_ in one.schema:
             if field_.name not in key and field_.name != one.event_time:
                 # NULL in the rows of inputs that lack the column.
                 further.setdefault(field_.name, field_.with_nullable(True))
     return pa.schema(
         [
             required(INPUT, pa.string(), "Which input the event is of"),
-            *(first.events.field(name) for name in key),
+            *(first.schema.field(name) for name in key),
             required(
                 EVENT_TIME,
                 TIMESTAMP,
@@ -51,76 +52,57 @@ def joined_schema(key: tuple[str, ...], inputs: Mapping[str, Input]) -> pa.Schem
     )
 
 
-def tagged(name: str, one: Input, events: pl.DataFrame, wanted: Mapping[str, pl.DataType]) -> pl.DataFrame:
+def tagged(
+    inputs: Mapping[str, Input], name: str, events: pl.DataFrame, wanted: Mapping[str, pl.DataType]
+) -> pl.DataFrame:
     """Convert events of an input to the columns of all inputs.
 
     Args:
+        inputs: all inputs.
         name: name of the input.
-        one: the input.
         events: its events, in its own columns.
         wanted: the columns of all inputs (`joined_schema`), with their types.
     """
+    if len(inputs) == 1:
+        return events
+    one = inputs[name]
     # The event time keeps its own name too, in case it is in the key.
-    own = {field_: pl.col(field_) for field_ in one.events.names}
+    own = {field_: pl.col(field_) for field_ in one.schema.names}
     own |= {INPUT: pl.lit(name), EVENT_TIME: pl.col(one.event_time)}
     return events.select(own.get(field_, pl.lit(None)).cast(kind).alias(field_) for field_, kind in wanted.items())
 
 
 def parted_by_input(inputs: Mapping[str, Input], events: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """Separate events by input, each in its own columns; an input without events has an empty frame."""
+    if len(inputs) == 1:
+        return dict.fromkeys(inputs, events)
     by_input: dict[str, pl.DataFrame] = {}
     for name, one in inputs.items():
-        own = [pl.col(EVENT_TIME).alias(field_) if field_ == one.event_time else field_ for field_ in one.events.names]
+        own = [pl.col(EVENT_TIME).alias(field_) if field_ == one.event_time else field_ for field_ in one.schema.names]
         by_input[name] = events.filter(pl.col(INPUT) == name).select(own)
     return by_input
 
 
+def are_late(inputs: Mapping[str, Input], events: pl.DataFrame, previous_watermark: datetime) -> pl.Series:
+    """Return whether the result of each event was final at the previous watermark (`Input.final_at`)."""
+    late = pl.repeat(value=False, n=events.height, eager=True)
+    for name, one in inputs.items():
+        final = one.is_late_at
+        if final is None or not events.height:
+            continue
+        own = events
+        if len(inputs) > 1:
+            # In the frame of all inputs, the event time has a name of its own.
+            own = events.with_columns(pl.col(EVENT_TIME).alias(one.event_time))
+            final = pl.when(pl.col(INPUT) == name).then(final)
+        late |= own.select((final <= previous_watermark).fill_null(value=False)).to_series()
+    return late
+
+
 def counts_by_input(inputs: Mapping[str, Input], events: pl.DataFrame) -> tuple[int, ...]:
     """Count the events of each input, in the order of their declaration."""
+    if len(inputs) == 1:
+        (one,) = inputs.values()
+        return (int(events.select(one.events).item() or 0),)
     counts = dict(events[INPUT].value_counts().iter_rows()) if events.height else {}
     return tuple(counts.get(name, 0) for name in inputs)
-
-
-@dataclass(frozen=True)
-class KeysOf:
-    """A column of a job's key of which an event may have several values. The event is copied for each of them.
-
-    Attributes:
-        column: a column of `events` and of the key, which is not in the event table.
-        values: an expression over the event table's columns that returns a list. NULLs in it are ignored, and a repeated
-            value counts once.
-        otherwise: value for an event whose list is empty or NULL, so that the event is not lost. None refuses such events:
-            the run fails, and names the file.
-
-    Example:
-        >>> by_model = KeysOf("model", pl.col("models"), otherwise="")
-        >>> sales = pl.DataFrame({"quantity": [2, 1], "models": [["a", "b", "a"], []]})
-        >>> by_model.copies_of(sales).select("quantity", "model").rows()
-        [(2, 'a'), (2, 'b'), (1, '')]
-        >>> sales.select(by_model.number)["models"].to_list()
-        [2, 1]
-    """
-
-    column: str
-    values: pl.Expr
-    otherwise: Any = None
-
-    def copies_of(self, events: pl.DataFrame) -> pl.DataFrame:
-        """Return a row for each event and value, with the value in `column`; NULL for an event without values."""
-        several = pl.col(self.column)
-        lists = events.with_columns(self.values.alias(self.column))
-        # Lists of one value, which are usual, need no removal of duplicates.
-        if lists[self.column].list.len().max() not in (None, 0, 1):
-            lists = lists.with_columns(several.list.drop_nulls().list.unique(maintain_order=True))
-        copies = lists.explode(self.column, empty_as_null=True, keep_nulls=True)
-        return copies if self.otherwise is None else copies.with_columns(several.fill_null(self.otherwise))
-
-    def __str__(self) -> str:
-        return f"{self.column} of {self.values}, otherwise {self.otherwise!r}"
-
-    @property
-    def number(self) -> pl.Expr:
-        """Expression for the number of copies of each row of the event table, which does not make them."""
-        there = self.values.list.drop_nulls().list.n_unique()
-        least = 0 if self.otherwise is None else 1
-        return there.fill_null(0).clip(lower_bound=least).cast(pl.Int64)

@@ -1,29 +1,36 @@
 """Declare the inputs of a job: event tables of streams, and tables of other jobs."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import timedelta
-from typing import Literal
+from functools import cached_property
+from typing import Any, Literal
 
 import polars as pl
 import pyarrow as pa
 
+from keyfold.columns import column
+from keyfold.durations import as_duration
 from keyfold.errors import Misconfigured
+from keyfold.keyed.job.schemas import Columns, arrow_type, declared_schema, field_of
 from keyfold.keyed.rows.hashing import PartOf
-from keyfold.stream import TIMESTAMP, Stream
+from keyfold.stream import INGESTED_AT, Stream
 
 INPUT = "input"
 """Reserved column of events of several inputs, and of their late table: the name of the row's input."""
 EVENT_TIME = "event_time"
 """Reserved column of events of several inputs, and of their late table: the event time of the row."""
 
+STEP_DECIDES = pl.lit(None, pl.Datetime("us", "UTC"))
+"""The value of `Input.final_at` of a job whose step gets all events, however late, and returns the late ones (`Step.late`)."""
+
 
 @dataclass(frozen=True)
 class JobTable:
     """A table of another job as an input (`Input`), made by `KeyedJob.table` or `KeyedJob.changes`.
 
-    The watermark of such an input is the producer's watermark less `Input.watermark_delay`. So event time advances also when
-    the producer writes no rows. Rows further behind the producer's watermark than that delay are late.
+    The watermark of such an input is the producer's watermark less `Input.delay`. So event time advances also when the
+    producer writes no rows. Rows further behind the producer's watermark than that delay are late.
 
     Attributes:
         job: name of the producer.
@@ -33,9 +40,8 @@ class JobTable:
         are_changes: whether it has the changes of an upsert table, whose times are the producer's watermarks.
 
     Example:
-        >>> from keyfold import build_job
         >>> from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
-        >>> build_job(RIDE_SUMMARIES).table("long_rides").job
+        >>> RIDE_SUMMARIES.table("long_rides").job
         'ride_summaries'
     """
 
@@ -46,6 +52,7 @@ class JobTable:
     are_changes: bool = False
     # As a `Stream` has it: no row of a job's table has its arrival for a time.
     missing_time: Literal["quarantine"] = field(init=False, default="quarantine")
+    event_time: str = field(init=False, default="")
 
     @property
     def event_schema(self) -> pa.Schema:
@@ -54,49 +61,134 @@ class JobTable:
 
 
 @dataclass(frozen=True)
+class Explode:
+    """A column of a job's key of which an event may have several values. The event is copied for each of them.
+
+    Each copy reaches one step, and is counted. Lateness is decided per copy.
+
+    Attributes:
+        column: a column of the key, which is not in the event table.
+        values: an expression over the event table's columns that returns a list. NULLs in it are ignored, and a repeated
+            value counts once.
+        otherwise: value for an event whose list is empty or NULL, so that the event is not lost. None refuses such events:
+            the run fails, and names the file.
+
+    Example:
+        >>> by_model = Explode("model", pl.col("models"), otherwise="")
+        >>> sales = pl.DataFrame({"quantity": [2, 1], "models": [["a", "b", "a"], []]})
+        >>> by_model.copies_of(sales).select("quantity", "model").rows()
+        [(2, 'a'), (2, 'b'), (1, '')]
+        >>> sales.select(by_model.number)["models"].to_list()
+        [2, 1]
+    """
+
+    column: str
+    values: pl.Expr
+    otherwise: Any = None
+
+    def copies_of(self, events: pl.DataFrame) -> pl.DataFrame:
+        """Return a row for each event and value, with the value in `column`; NULL for an event without values."""
+        several = pl.col(self.column)
+        lists = events.with_columns(self.values.alias(self.column))
+        # Lists of one value, which are usual, need no removal of duplicates.
+        if lists[self.column].list.len().max() not in (None, 0, 1):
+            lists = lists.with_columns(several.list.drop_nulls().list.unique(maintain_order=True))
+        copies = lists.explode(self.column, empty_as_null=True, keep_nulls=True)
+        return copies if self.otherwise is None else copies.with_columns(several.fill_null(self.otherwise))
+
+    def __str__(self) -> str:
+        return f"{self.column} of {self.values}, otherwise {self.otherwise!r}"
+
+    @property
+    def number(self) -> pl.Expr:
+        """Expression for the number of copies of each row of the event table, which does not make them."""
+        there = self.values.list.drop_nulls().list.n_unique()
+        least = 0 if self.otherwise is None else 1
+        return there.fill_null(0).clip(lower_bound=least).cast(pl.Int64)
+
+
+@dataclass(frozen=True)
 class Input:
-    """One of the inputs of a job (`KeyedJob.with_inputs`).
+    """An input of a job: a stream's event table, or a table of another job, and how the job reads it.
 
     Attributes:
         stream: the stream whose event table is read, or a table of a job (`JobTable`).
-        events: columns that the step needs, with the job's key and `event_time`.
-        event_time: the column of the table with the event's time, a UTC timestamp.
-        watermark_delay: how far the input's watermark stays behind its newest event time, or behind the watermark of the job
-            that writes the table. For changes of an upsert table it is at least a microsecond.
-        time_from: another column of the table whose values replace those of `event_time`. With `ingested_at` the input goes
-            by arrival.
-        derived: columns of `events` that are not in the table, as expressions over its columns. It can also rename columns:
-            `{"station": pl.col("station_id")}`.
-        idle_timeout: after this long without new events the input is idle: it no longer holds back the job's watermark, and
-            its later events may be late. None waits for it without limit.
-        conserved: whether `output_events`, `state_events` and the `events` of side outputs count its events. False for
-            versions that replace each other, and for events that may end without a row, such as those without a match.
+        at: the column of the table with the event's time, a UTC timestamp; by default the stream's event time.
+        delay: how far the input's watermark stays behind its newest event time, or behind the watermark of the job that
+            writes the table, as text (`"10m"`) or `timedelta`; by default the job's parameter `watermark_delay`, or none. For
+            changes of an upsert table it is at least a microsecond.
+        final_at: when the result of an event is final, an expression over `columns` or the name of one. An event whose
+            result was final at the previous watermark is late: it goes to `late.<job>`. Or `STEP_DECIDES`. There is no
+            default; operators set it themselves.
+        columns: columns that the step gets, also of `late.<job>`: names, or declarations; by default all of the table
+            and those of `derive`.
         where: condition on the columns of the table, as they are stored. Rows for which it is false or NULL are left out when
             they are read. They advance event time, as all events of the table do.
+        derive: columns that are not in the table, as expressions over its columns. It can also rename columns:
+            `{"station": pl.col("station_id")}`.
+        explode: a column of the key of which an event may have several values.
+        idle_timeout: after this long without new events the input is idle: it no longer holds back the job's watermark, and
+            its later events may be late. When all inputs are idle, event time advances by the time that has passed, so that
+            open state closes on a silent stream. None waits without limit; the job's parameter `idle_timeout` is the default.
+        conserved: whether conservation counts its events in outputs and state. False for versions that replace each other,
+            and for events that may end without a row, such as those without a match.
+        combine: optional associative function `(events) -> events`, applied to parts of a batch before the shuffle. The
+            late table then has combined rows. A combined row must have the time of its newest event: an older time could
+            make it late.
+        events: expression for the number of events that rows stand for; it differs from the number of rows if `combine`
+            combines events.
+        time_from: another column of the table whose values replace those of `at`. With `ingested_at`, the input goes by
+            arrival (the parameter `time`).
 
     Example:
         >>> time = pa.timestamp("us", tz="UTC")
-        >>> text = pa.field("card", pa.string(), nullable=False)
-        >>> when = pa.field("at", time, nullable=False)
-        >>> orders = Stream("orders", pa.schema([text, when]), event_time="at")
-        >>> Input(orders, orders.schema, "at", timedelta(minutes=5)).events.names
+        >>> orders = Stream("orders", pa.schema([("card", pa.string()), ("at", time), ("paid", pa.int64())]), event_time="at")
+        >>> Input(orders, delay="5m", final_at="at", columns=("card", "at")).schema.names
         ['card', 'at']
     """
 
     stream: Stream | JobTable
-    events: pa.Schema
-    event_time: str
-    watermark_delay: timedelta = timedelta(0)
-    time_from: str = ""
-    derived: Mapping[str, pl.Expr | PartOf] = field(default_factory=dict)
-    idle_timeout: timedelta | None = None
-    conserved: bool = True
+    at: str = ""
+    _: KW_ONLY
+    delay: timedelta | str | None = None
+    final_at: pl.Expr | str | None = None
+    columns: Columns | Sequence[str] | None = None
     where: pl.Expr | None = None
+    derive: Mapping[str, pl.Expr | PartOf] = field(default_factory=dict)
+    explode: Explode | None = None
+    idle_timeout: timedelta | str | None = None
+    conserved: bool = True
+    combine: Callable[[pl.DataFrame], pl.DataFrame] | None = None
+    events: pl.Expr = field(default_factory=pl.len)
+    time_from: str = ""
 
-    def __post_init__(self) -> None:
+    @property
+    def event_time(self) -> str:
+        """The column of the table with the event's time (`at`)."""
+        return self.at or self.stream.event_time
+
+    @property
+    def watermark_delay(self) -> timedelta:
+        """How far the watermark stays behind (`delay`)."""
         # The time of a change is the producer's watermark, which two batches may share. An event at the watermark is late.
-        if isinstance(self.stream, JobTable) and self.stream.are_changes and not self.watermark_delay:
-            object.__setattr__(self, "watermark_delay", timedelta(microseconds=1))
+        least = timedelta(microseconds=isinstance(self.stream, JobTable) and self.stream.are_changes)
+        return least if self.delay is None else max(least, as_duration("delay", self.delay))
+
+    @property
+    def longest_silence(self) -> timedelta | None:
+        """How long the input is waited for (`idle_timeout`)."""
+        return None if self.idle_timeout is None else as_duration("idle_timeout", self.idle_timeout)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The declarations of `columns`."""
+        return events_schema(self)
+
+    @property
+    def is_late_at(self) -> pl.Expr | None:
+        """The time at which an event's result is final (`final_at`); None if the step decides."""
+        final = pl.col(self.final_at) if isinstance(self.final_at, str) else self.final_at
+        return None if final is None or not final.meta.root_names() else final
 
     @property
     def table(self) -> str:
@@ -118,6 +210,13 @@ class Input:
         """Whether a row of the table is an event of this input; never NULL."""
         return pl.lit(value=True) if self.where is None else self.where.fill_null(value=False)
 
+    @property
+    def taken(self) -> pl.Expr:
+        """The number of events in rows of the table: rows that fulfil the condition, once per key."""
+        if self.explode is not None:
+            return self.explode.number.filter(self.is_wanted).sum()
+        return pl.len() if self.where is None else self.is_wanted.sum().cast(pl.Int64)
+
     def wanted(self, rows: pl.LazyFrame) -> pl.LazyFrame:
         """Return the rows of a file of the table that are events of this input."""
         if self.where is None:
@@ -127,78 +226,90 @@ class Input:
         lacking = [name for name in self.where.meta.root_names() if name not in in_file]
         return rows.with_columns(pl.lit(None, kinds[name]).alias(name) for name in lacking).filter(self.where)
 
-
-def check_inputs_fit(job: str, key: tuple[str, ...], inputs: Mapping[str, Input]) -> None:
-    """Check that a job can have these inputs.
-
-    Raises:
-        Misconfigured: a column is missing, has a reserved name, or has different types in two inputs; names the remedy.
-    """
-    where = f"job {job}"
-    if not inputs:
-        raise Misconfigured(f"{where}: it has no inputs; give one stream or more, by name")
-    seen: dict[str, tuple[str, pa.DataType]] = {}
-    for name, one in inputs.items():
-        at = f"{where}: input {name}"
-        if not name.isidentifier():
-            raise Misconfigured(f"{at}: a name has letters, digits and underscores")
-        if not isinstance(one.stream, Stream | JobTable):
-            raise Misconfigured(f"{at}: stream is {one.stream!r}; it must be the Stream itself, and not its name")
-        if one.producer == job:
-            raise Misconfigured(f"{at} is the job's own table {one.table}: what it writes cannot be what it reads")
-        if lacking := [needed for needed in (*key, one.event_time, *one.derived) if needed not in one.events.names]:
-            raise Misconfigured(
-                f"{at}: events has no column {', '.join(lacking)}; it has {', '.join(one.events.names)}"
-            )
-        if one.event_time in one.derived:
-            raise Misconfigured(f"{at}: event_time {one.event_time} is derived; it must be a column of the event table")
-        if one.events.field(one.event_time).type != TIMESTAMP:
-            raise Misconfigured(
-                f"{at}: event_time {one.event_time} is {one.events.field(one.event_time).type}; it must be {TIMESTAMP}"
-            )
-        if one.watermark_delay < timedelta(0):
-            raise Misconfigured(f"{at}: watermark_delay is negative")
-        if one.idle_timeout is not None and one.idle_timeout <= timedelta(0):
-            raise Misconfigured(f"{at}: idle_timeout is {one.idle_timeout}; it must be longer than nothing")
-        check_condition(at, one)
-        for column_ in one.events:
-            _check_column(at, one, column_, key, seen)
-            seen.setdefault(column_.name, (name, column_.type))
+    def with_defaults(
+        self, *, delay: timedelta | None = None, idle_timeout: timedelta | None = None, by_arrival: bool = False
+    ) -> "Input":
+        """Return the input with the parameters of its job, where it does not say otherwise."""
+        return replace(
+            self,
+            delay=delay if self.delay is None else self.delay,
+            idle_timeout=idle_timeout if self.idle_timeout is None else self.idle_timeout,
+            # Rows of other jobs' tables have no arrival, and keep their times.
+            time_from=INGESTED_AT
+            if by_arrival and not self.producer and self.event_time != INGESTED_AT
+            else self.time_from,
+        )
 
 
-def check_condition(at: str, one: Input) -> None:
-    """Check that the condition of an input can be evaluated on the rows of its table.
+Source = Input | Stream | JobTable
+"""What an input is declared as: a stream or a table of a job stands for its `Input`."""
+
+
+def as_input(source: Source) -> Input:
+    """Return the input that a stream or a table of a job stands for."""
+    return Input(source) if isinstance(source, Stream | JobTable) else source
+
+
+def roots_of(how: pl.Expr | PartOf) -> list[str]:
+    """Return the columns of the event table that a derived column is computed from."""
+    return list(how.columns) if isinstance(how, PartOf) else how.meta.root_names()
+
+
+def expression_of(how: pl.Expr | PartOf) -> pl.Expr:
+    """Return the expression of a derived column. Call it where it is evaluated: `PartOf` refers to a file of the machine."""
+    return how.expression() if isinstance(how, PartOf) else how
+
+
+def events_schema(one: Input) -> pa.Schema:
+    """Return the columns of an input's events: those it declares, with names looked up in the table and in `derive`.
 
     Raises:
-        Misconfigured: it names no column, or one that the table lacks; or it is not Boolean.
+        Misconfigured: a name is of no column, or a derived column does not fit the table.
     """
-    if one.where is None:
-        return
-    schema = one.stream.event_schema
-    if lacking := sorted(set(one.where.meta.root_names()) - set(schema.names)):
-        raise Misconfigured(f"{at}: where names {', '.join(lacking)}; {one.table} has {', '.join(schema.names)}")
+    declared = one.columns
+    table = one.stream.event_schema
+    made = [*one.derive, *([one.explode.column] if one.explode is not None else [])]
+    if declared is None:
+        declared = [*(name for name in table.names if name not in made), *made]
+    elif not isinstance(declared, Sequence) or not all(isinstance(name, str) for name in declared):
+        return declared_schema(f"input {one.stream.name}: columns", declared)
+    fields = []
+    for name in declared:
+        if name in one.derive:
+            fields.append(_derived_field(one, name, one.derive[name]))
+        elif one.explode is not None and name == one.explode.column:
+            fields.append(_exploded_field(one, one.explode))
+        else:
+            fields.append(field_of(f"input {one.stream.name}: columns", name, table))
+    return pa.schema(fields)
+
+
+def _derived_field(one: Input, name: str, how: pl.Expr | PartOf) -> pa.Field:
+    table = one.stream.event_schema
+    roots = [field_of(f"input {one.stream.name}: {name} of derive", root, table) for root in roots_of(how)]
+    made = _evaluated(one, f"{name} of derive", expression_of(how))
+    lineage = [root.name for root in roots]
+    if len(roots) == 1 and isinstance(how, pl.Expr) and how.meta.eq(pl.col(roots[0].name)):
+        return roots[0].with_name(name)
+    nullable = any(root.nullable for root in roots)
+    return column(
+        name, arrow_type(made.dtype), f"Computed from {', '.join(lineage)}", lineage=lineage, nullable=nullable
+    )
+
+
+def _exploded_field(one: Input, how: Explode) -> pa.Field:
+    made = _evaluated(one, f"{how.column} of explode", how.values)
+    if not isinstance(made.dtype, pl.List):
+        raise Misconfigured(f"input {one.stream.name}: the values of explode are {made.dtype}; they must be a list")
+    roots = how.values.meta.root_names()
+    return column(how.column, arrow_type(made.dtype.inner), f"One of {', '.join(roots)}", lineage=roots, nullable=False)
+
+
+def _evaluated(one: Input, what: str, how: pl.Expr) -> pl.Series:
     try:
-        # Polars finds a condition that does not fit the columns' types also on a frame without rows.
-        kind = pl.DataFrame(schema=pl.Schema(schema)).select(held=one.where)["held"].dtype
+        # Polars finds an expression that does not fit the columns' types also on a frame without rows.
+        return pl.DataFrame(schema=pl.Schema(one.stream.event_schema)).select(value=how)["value"]
     except pl.exceptions.PolarsError as error:
-        raise Misconfigured(f"{at}: where does not fit {one.table}: {str(error).splitlines()[0]}") from None
-    if kind != pl.Boolean or not one.where.meta.root_names():
-        raise Misconfigured(f"{at}: where is {one.where}; it must be true or false by columns of {one.table}")
-
-
-def _check_column(
-    at: str, one: Input, column_: pa.Field, key: tuple[str, ...], seen: Mapping[str, tuple[str, pa.DataType]]
-) -> None:
-    rename = "give it another name with `derived`"
-    if column_.name in key and column_.nullable:
         raise Misconfigured(
-            f"{at}: key column {column_.name} may be NULL, and NULL equals nothing, not even itself: declare it with "
-            "nullable=False, and see that no event lacks it"
-        )
-    before = seen.get(column_.name)
-    if before is not None and before[1] != column_.type:
-        what = "the key's column" if column_.name in key else "column"
-        remedy = "a key has one type in all inputs: cast it with `derived`" if column_.name in key else rename
-        raise Misconfigured(
-            f"{at}: {what} {column_.name} is {column_.type}, and {before[1]} in input {before[0]}; {remedy}"
-        )
+            f"input {one.stream.name}: {what} does not fit {one.table}: {str(error).splitlines()[0]}"
+        ) from None

@@ -1,23 +1,16 @@
-"""Define, parse and describe the parameters of jobs, and build jobs with them."""
+"""Define, parse and describe the parameters of jobs."""
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
-from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 from pydantic.fields import FieldInfo
 
-from keyfold.errors import Misconfigured
-from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.template import JobTemplate
+from keyfold.durations import FORMS, LONGEST, duration_text, parsed_duration
 from keyfold.stream import INGESTED_AT, Stream
-
-_UNITS = {"s": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days"}
-
 
 _PATH = "a path of this machine"
 
@@ -29,9 +22,6 @@ choose a path."""
 def is_path(field: FieldInfo) -> bool:
     """Whether a parameter is a `FilePath`."""
     return _PATH in field.metadata
-
-
-_SETTINGS = ("watermark_delay", "idle_after", "key_groups")
 
 
 class JobParameters(BaseModel):
@@ -57,35 +47,59 @@ class JobParameters(BaseModel):
         """Return the column of a stream's event table with the times that the job goes by."""
         return INGESTED_AT if self.time == "arrival" else stream.event_time
 
-    def settings(self) -> dict[str, Any]:
-        """Return the arguments of `KeyedJob` that are parameters themselves, and `parameters` as a generation records it.
+    @property
+    def of_inputs(self) -> dict[str, Any]:
+        """What inputs of the job take from its parameters (`Input.with_defaults`)."""
+        return {"by_arrival": self.time == "arrival"}
 
-        Example:
-            >>> JobParameters(key_groups=8).settings()
-            {'key_groups': 8, 'parameters': {'time': 'event', 'key_groups': 8}}
-        """
-        plain = {name: getattr(self, name) for name in _SETTINGS if name in type(self).model_fields}
-        return {**plain, "parameters": self.model_dump(mode="json")}
+
+def parameter(default: Any = ..., *, change: Literal["free", "migrate", "refresh"] = "refresh", **of: Any) -> Any:
+    """Declare a parameter of a job: `pydantic.Field`, and what another value means for a generation.
+
+    Args:
+        default: its default.
+        change: `free` if each run may set it, since no state and no row depends on it; `migrate` if a new value may apply to
+            existing state, with `keyfold state move`; `refresh` if it needs a new generation.
+        of: other arguments of `pydantic.Field`, such as `description`, `ge` and `le`.
+
+    Example:
+        >>> class Long(JobParameters):
+        ...     threshold: Duration = parameter("1h", change="migrate", description="Visits longer than this are long")
+        >>> changed_by(Long.model_fields, "migrate")
+        frozenset({'threshold'})
+    """
+    return Field(default, json_schema_extra={_CHANGE: change}, validate_default=True, **of)
+
+
+_CHANGE = "keyfold.change"
+
+
+def changed_by(fields: Mapping[str, FieldInfo], change: str) -> frozenset[str]:
+    """Return the parameters of which another value needs this change (`parameter`)."""
+    return frozenset(
+        name
+        for name, field in fields.items()
+        if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get(_CHANGE) == change
+    )
 
 
 def _parse_duration(value: Any) -> Any:
-    if isinstance(value, str) and (found := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h|d)\s*", value)):
-        try:
-            return timedelta(**{_UNITS[found[2]]: float(found[1])})
-        except OverflowError:
-            raise ValueError(f"longer than any may be, which is {_LONGEST.days:,} days") from None
+    if isinstance(value, str):
+        parsed = parsed_duration(value)
+        if parsed is None and not _ISO.match(value):
+            raise ValueError(f"{FORMS}, or ISO 8601 (PT30M)")
+        return value if parsed is None else parsed
     # Pydantic reads the other forms: ISO 8601, and seconds as a number.
     return value
 
 
-_LONGEST = timedelta(days=365_000)
-"""A thousand years: added to any time, the sum fits into 64 bits of microseconds."""
+_ISO = re.compile(r"\s*[+-]?P|\s*[+-]?[\d.:]+\s*$")
 
-Duration = Annotated[timedelta, BeforeValidator(_parse_duration), Field(gt=timedelta(0), le=_LONGEST)]
+Duration = Annotated[timedelta, BeforeValidator(_parse_duration), Field(gt=timedelta(0), le=LONGEST)]
 """A length of time: `90s`, `30m`, `1.5h`, `1d`, ISO 8601 (`PT30M`), or a number of seconds; 365,000 days at most."""
 
 
-Delay = Annotated[timedelta, BeforeValidator(_parse_duration), Field(ge=timedelta(0), le=_LONGEST)]
+Delay = Annotated[timedelta, BeforeValidator(_parse_duration), Field(ge=timedelta(0), le=LONGEST)]
 """A length of time as `Duration`, or `0s`."""
 
 
@@ -95,14 +109,19 @@ class EventTimeParameters(JobParameters):
     Example:
         >>> class Gap(EventTimeParameters):
         ...     gap: Duration = timedelta(minutes=30)
-        >>> sorted(Gap(watermark_delay="5m").settings())
-        ['idle_after', 'key_groups', 'parameters', 'watermark_delay']
+        >>> Gap(watermark_delay="5m").watermark_delay
+        datetime.timedelta(seconds=300)
     """
 
     watermark_delay: Delay = Field(timedelta(minutes=10), description="How far out of order events may come")
-    idle_after: Duration = Field(
+    idle_timeout: Duration = Field(
         timedelta(hours=2), description="Processing time without new events after which runs advance event time"
     )
+
+    @property
+    def of_inputs(self) -> dict[str, Any]:
+        """What inputs of the job take from its parameters (`Input.with_defaults`)."""
+        return {**super().of_inputs, "delay": self.watermark_delay, "idle_timeout": self.idle_timeout}
 
 
 class WindowShape(NamedTuple):
@@ -117,35 +136,32 @@ class WindowShape(NamedTuple):
         return self.every < self.length
 
     def __str__(self) -> str:
-        return f"{_text(self.length)} every {_text(self.every)}" if self.overlaps else _text(self.length)
-
-
-def _text(duration: timedelta) -> str:
-    """Format a duration so that it can be parsed: in the largest unit of which it is a whole number."""
-    for unit, name in (("d", "days"), ("h", "hours"), ("m", "minutes")):
-        if duration % timedelta(**{name: 1}) == timedelta(0):
-            return f"{duration // timedelta(**{name: 1})}{unit}"
-    return f"{duration / timedelta(seconds=1):f}".rstrip("0").rstrip(".") + "s"
+        return (
+            f"{duration_text(self.length)} every {duration_text(self.every)}"
+            if self.overlaps
+            else duration_text(self.length)
+        )
 
 
 def _parse_window(value: Any) -> Any:
     if isinstance(value, WindowShape):
         return value
     if isinstance(value, timedelta):
-        value = _text(value)
+        value = duration_text(value)
     how = "write a length, `1h`, or a length and how often a window begins, `1h every 15m`"
-    lengths = [_parse_duration(part) for part in re.split(r"\s+every\s+", value)] if isinstance(value, str) else []
-    if len(lengths) not in (1, 2) or not all(isinstance(one, timedelta) for one in lengths):
+    parts = re.split(r"\s+every\s+", value) if isinstance(value, str) else []
+    lengths = [length for part in parts if (length := parsed_duration(part)) is not None]
+    if len(lengths) not in (1, 2) or len(lengths) != len(parts):
         raise ValueError(how)
     length, every = lengths[0], lengths[-1]
     if not every:
         raise ValueError(f"a window is longer than nothing, and so is the time from one to the next; {how}")
-    if length > _LONGEST:
-        raise ValueError(f"a window is {_LONGEST.days:,} days long at most")
+    if length > LONGEST:
+        raise ValueError(f"a window is {LONGEST.days:,} days long at most")
     if every > length:
         raise ValueError(
-            f"windows of {_text(length)} that begin every {_text(every)} leave gaps, whose events would be in none; let them "
-            f"begin every {_text(length)} at most"
+            f"windows of {duration_text(length)} that begin every {duration_text(every)} leave gaps, whose events would be in none; let them "
+            f"begin every {duration_text(length)} at most"
         )
     if length // every > _MOST_WINDOWS:
         raise ValueError(
@@ -184,10 +200,10 @@ class ParameterDescription(NamedTuple):
     description: str
 
 
-def describe_parameters(template: JobTemplate) -> list[ParameterDescription]:
-    """Describe the parameters of a job, in the order of their declaration."""
+def describe_parameters(fields: Mapping[str, FieldInfo]) -> list[ParameterDescription]:
+    """Describe parameters, in the order of their declaration."""
     described = []
-    for name, field in template.parameters.model_fields.items():
+    for name, field in fields.items():
         default = field.get_default(call_default_factory=True)
         text = None if default is None else parameter_text(default)
         described.append(ParameterDescription(name, _type_text(field), text, field.description or ""))
@@ -197,7 +213,7 @@ def describe_parameters(template: JobTemplate) -> list[ParameterDescription]:
 def parameter_text(value: Any) -> str:
     """Format a value of a parameter as text that can be parsed."""
     if isinstance(value, timedelta):
-        return _text(value)
+        return duration_text(value)
     if isinstance(value, tuple) and not isinstance(value, WindowShape):
         return ",".join(map(str, value))
     return str(value)
@@ -230,73 +246,3 @@ def _kind_text(kind: Any) -> str:
     if get_origin(kind) is tuple:
         return "names"
     return _TYPE_TEXTS.get(kind) or getattr(kind, "__name__", str(kind))
-
-
-@cache
-def typical_job(template: JobTemplate) -> KeyedJob:
-    """Return the job with the default parameters; it is built once.
-
-    Raises:
-        Misconfigured: as `build_job`.
-    """
-    return build_job(template)
-
-
-def build_job(
-    template: JobTemplate, given: Mapping[str, Any] | None = None, born_with: Mapping[str, Any] | None = None
-) -> KeyedJob:
-    """Build a job with the given parameters; others are those of its live generation (`born_with`), or the defaults.
-
-    Raises:
-        Misconfigured: a parameter is unknown or invalid; names it, and the values that it takes.
-
-    Example:
-        >>> from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
-        >>> build_job(RIDE_SUMMARIES, {"key_groups": 8}).key_groups
-        8
-    """
-    try:
-        parameters = template.parameters.model_validate({**(born_with or {}), **(given or {})})
-        return _as_born(_by_time(template.build(parameters), parameters), parameters, born_with)
-    except ValidationError as error:
-        known = ", ".join(template.parameters.model_fields)
-        faults = "; ".join(
-            f"{'.'.join(map(str, fault['loc']))}={fault['input']!r}: {fault['msg'].removeprefix('Value error, ')}"
-            for fault in error.errors()
-        )
-        raise Misconfigured(f"job {template.name}: {faults} (parameters: {known})") from None
-
-
-def _by_time(job: KeyedJob, parameters: BaseModel) -> KeyedJob:
-    """Apply the parameter `time` to a job, so that the functions that build jobs need not."""
-    if getattr(parameters, "time", None) == "arrival":
-        # A job whose event time is `ingested_at` already goes by arrival.
-        if job.inputs:
-            return _inputs_by_arrival(job)
-        return job if job.event_time == INGESTED_AT else replace(job, time_from=INGESTED_AT)
-    return job
-
-
-def _inputs_by_arrival(job: KeyedJob) -> KeyedJob:
-    """Make inputs that are streams go by arrival. Rows of other jobs' tables have no arrival, and keep their times."""
-    if not job.streams:
-        raise Misconfigured(
-            f"job {job.name}: time=arrival, and it reads {', '.join(job.producers)} alone, whose rows have no arrival; give "
-            "time=arrival to the job that reads the stream"
-        )
-    inputs = {
-        name: one if one.producer or one.event_time == INGESTED_AT else replace(one, time_from=INGESTED_AT)
-        for name, one in job.inputs.items()
-    }
-    return replace(job, inputs=inputs)
-
-
-def _as_born(job: KeyedJob, parameters: BaseModel, born_with: Mapping[str, Any] | None) -> KeyedJob:
-    """Leave out parameters that the generation does not know and that have their default, so that it can be continued."""
-    if born_with is None:
-        return job
-    defaults = type(parameters).model_fields
-    unsaid = {
-        name for name in defaults if name not in born_with and getattr(parameters, name) == defaults[name].default
-    }
-    return replace(job, parameters={name: value for name, value in job.parameters.items() if name not in unsaid})

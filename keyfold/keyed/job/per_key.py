@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from numbers import Integral, Real
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import polars as pl
 import pyarrow as pa
 
 from keyfold.keyed.job.step import Clock, Step, StepFunction
 from keyfold.keyed.rows.codec import AnswerError, polars_schema
+
+if TYPE_CHECKING:
+    from keyfold.keyed.job.contract import KeyedJob
 
 Record = Mapping[str, Any]
 """A row by column names, with Python values; times are `datetime` in UTC."""
@@ -46,16 +49,26 @@ KeyHandler = Callable[[tuple[Any, ...], list[Record], list[Record], Clock], KeyA
 """A function `(key, state, events, clock) -> KeyAnswer`; events are in order of event time, then of their other columns."""
 
 
-def per_key(
-    handler: KeyHandler,
-    *,
-    key: tuple[str, ...],
-    event_time: str,
-    events: pa.Schema,
-    state: pa.Schema,
-    output: pa.Schema,
-    side_outputs: Mapping[str, pa.Schema] | None = None,
-) -> StepFunction:
+@dataclass(frozen=True)
+class PerKey:
+    """A step that handles one key at a time (`per_key`); its job gives it the columns of events, state and tables."""
+
+    handler: KeyHandler
+
+    def bound(self, job: "KeyedJob") -> StepFunction:
+        """Return the step of a job."""
+        return _step(
+            self.handler,
+            key=job.key,
+            event_time=job.event_time,
+            events=job.columns,
+            state=job.state.schema,
+            output=job.main.schema,
+            side_outputs={one.name: one.schema for one in job.own_tables[1:]},
+        )
+
+
+def per_key(handler: KeyHandler) -> PerKey:
     """Make a step from a handler, which is called for each key with events or a due timer. The handler must be pure.
 
     A record must have all columns of its table, except those of the key, and no others, with values that fit. Otherwise the
@@ -63,19 +76,33 @@ def per_key(
 
     Example:
         >>> from datetime import UTC, datetime
-        >>> user = pa.field("user", pa.string(), nullable=False)
-        >>> came, seen = pa.schema([user, ("at", pa.timestamp("us", "UTC"))]), pa.schema([user, ("seen", pa.int64())])
+        >>> from keyfold import Append, Input, KeyedJob, Stream, TestHarness, required
+        >>> came = pa.schema([required("user", pa.string(), "Who"), required("at", pa.timestamp("us", "UTC"), "When")])
         >>> def count(key, state, events, clock):
         ...     total = (state[0]["seen"] if state else 0) + len(events)
         ...     return KeyAnswer(state=[{"seen": total}], output=[{"seen": total}])
-        >>> step = per_key(count, key=("user",), event_time="at", events=came, state=seen, output=seen)
+        >>> seen = {"user": pl.String, "seen": pl.Int64}
+        >>> visits = Input(Stream("visits", came, "at"), columns=("user", "at"), final_at="at")
+        >>> job = KeyedJob("visits_so_far", visits, "user", seen, per_key(count), Append(seen))
         >>> noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
         >>> events = pl.DataFrame({"user": ["ann", "bob", "ann"], "at": [noon] * 3})
-        >>> kept = pl.DataFrame({"user": ["ann"], "seen": [5]})
-        >>> step(kept, events, Clock(noon, noon, noon)).output.rows()
-        [('ann', 7), ('bob', 1)]
+        >>> TestHarness(job).batch(events).tables["visits_so_far"].rows()
+        [('ann', 2), ('bob', 1)]
     """
-    tables = {"state": state, "output": output, "late": events, **(side_outputs or {})}
+    return PerKey(handler)
+
+
+def _step(
+    handler: KeyHandler,
+    *,
+    key: tuple[str, ...],
+    event_time: str,
+    events: pa.Schema,
+    state: pa.Schema,
+    output: pa.Schema,
+    side_outputs: Mapping[str, pa.Schema],
+) -> StepFunction:
+    tables = {"state": state, "output": output, "late": events, **side_outputs}
     frames = {name: polars_schema(schema) for name, schema in tables.items()}
     # Events of the same time by all their columns: the engine passes them in the order of their files, which is by chance.
     order = [event_time, *(name for name in events.names if name != event_time)]
@@ -92,14 +119,14 @@ def per_key(
             given = {"state": answer.state, "output": answer.output, "late": answer.late, **answer.side}
             for name, records in given.items():
                 if name not in frames:
-                    raise AnswerError(f"the handler writes {name}, which side_outputs does not have")
+                    raise AnswerError(f"the handler writes {name}, which is no table of the job")
                 rows[name] += _complete(name, records, _known(named, frames[name]), frames[name])
         made = {name: _frame(name, records, frames[name]) for name, records in rows.items()}
         return Step(
             state=made["state"],
             output=made["output"],
             late=made["late"],
-            side={name: made[name] for name in side_outputs or {}},
+            side={name: made[name] for name in side_outputs},
         )
 
     return step

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
 
@@ -25,7 +25,7 @@ class Clock:
             and never ahead of an event that a later batch of this run reads.
         processing_time: when the run was planned; the same when the batch is repeated.
         responses: stores responses of external services before the step uses them.
-        watermarks: for a job with several inputs, the watermark of each input after the batch, by name; idle ones too.
+        watermarks: the watermark of each input after the batch, by name; idle ones too.
         lookups: rows of the job's lookups, by name, as of when the run was planned.
 
     Example:
@@ -80,10 +80,16 @@ class Step:
 
 
 StepFunction = Callable[[pl.DataFrame, Any, Clock], Step]
-"""A job's step. Its events are a frame; for a job with several inputs, a mapping of frames."""
+"""A job's step. Its events are a frame; for a job with several inputs or lookups, a mapping of frames by name."""
 
-StepOfInputs = Callable[[pl.DataFrame, Mapping[str, pl.DataFrame], Clock], Step]
-"""The step of a job with several inputs: it gets a frame of events for each input, by name."""
+
+@runtime_checkable
+class BoundStep(Protocol):
+    """A step that needs its job: its columns, or the delay of an input."""
+
+    def bound(self, job: Any) -> StepFunction:
+        """Return the step of a job (`KeyedJob`)."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Declare the tables that a job writes, and the columns of changes of upsert tables."""
 
 import re
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import polars as pl
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from keyfold.columns import column, lineage_of, required
 from keyfold.errors import Misconfigured
+from keyfold.keyed.job.schemas import Columns, declared_schema
 from keyfold.stream import TIMESTAMP
 
 # Prefixes of the tables that Keyfold adds to those of the job.
@@ -18,48 +19,108 @@ _TABLE_NAME = re.compile(r"((late|changes)\.)?[a-z][a-z0-9_]*")
 
 @dataclass(frozen=True)
 class OutputTable:
-    """A table that a job writes: appended to, or updated in place by its key columns.
+    """A table that a job writes; declare it as `Append` or `Upsert`.
 
     Attributes:
-        name: name of the table.
-        schema: its columns (`keyfold.columns`).
-        mode: `append`, or `upsert` by `key`.
-        key: key of an upsert table, which has one row for each; never NULL. A batch writes one row of a key at most.
+        schema: its columns.
+        name: name of the table; empty for the main table, which has the job's name.
+        key: key of an upsert table; empty for an append table.
         events: expression for the number of events in its rows that are in no other table (conservation check).
         description: description of the table.
-        changes: whether an upsert table's changes are written to `changes.<name>`, for jobs that read them
-            (`KeyedJob.changes`).
-
-    Example:
-        >>> user = pa.field("user", pa.string(), nullable=False)
-        >>> totals = OutputTable("totals", pa.schema([user, ("clicks", pa.int64())]), "upsert", key=("user",))
-        >>> OutputTable("totals", totals.schema, "upsert")
-        Traceback (most recent call last):
-        keyfold.errors.Misconfigured: table totals: an upsert table needs a key and an append table has none
+        changes: whether an upsert table's changes are written to `changes.<name>`.
     """
 
-    name: str
     schema: pa.Schema
-    mode: Literal["append", "upsert"] = "append"
+    name: str = ""
     key: tuple[str, ...] = ()
-    events: pl.Expr = field(default_factory=lambda: pl.lit(0))
+    events: pl.Expr = field(default_factory=pl.len)
     description: str = ""
     changes: bool = False
 
-    def __post_init__(self) -> None:
-        if not _TABLE_NAME.fullmatch(self.name):
-            raise Misconfigured(f"table name {self.name!r} must be lower-case letters, digits and underscores")
-        if (self.mode == "upsert") != bool(self.key):
-            raise Misconfigured(f"table {self.name}: an upsert table needs a key and an append table has none")
-        require_columns(f"table {self.name}: key", self.key, self.schema)
-        require_not_null(f"table {self.name}: key", self.key, self.schema)
-        if self.changes and self.mode == "append":
-            raise Misconfigured(f"table {self.name}: changes=True is for an upsert table; read the append table itself")
-        names = schema_of_changes(self.schema, self.key).names if self.changes else []
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise Misconfigured(
-                f"table {self.name}: its changes would have two columns {', '.join(twice)}; rename its own"
-            )
+    @property
+    def mode(self) -> Literal["append", "upsert"]:
+        """Whether rows are added, or updated in place by the key."""
+        return "upsert" if self.key else "append"
+
+    def named(self, name: str) -> "OutputTable":
+        """Return the table with a name.
+
+        Raises:
+            Misconfigured: it is no name of a table.
+        """
+        if not _TABLE_NAME.fullmatch(name):
+            raise Misconfigured(f"table name {name!r} must be lower-case letters, digits and underscores")
+        return replace(self, name=name)
+
+
+def Append(columns: Columns, *, name: str = "", events: pl.Expr | None = None, description: str = "") -> OutputTable:
+    """Declare a table that rows are appended to.
+
+    Args:
+        columns: its columns: an Arrow schema, a dict of names and types, or a list of `keyfold.column(...)`.
+        name: name of the table; empty for the main table, which has the job's name.
+        events: expression for the number of events in rows that are in no other table. By default one per row of the
+            main table, and none of the others.
+        description: description of the table.
+
+    Example:
+        >>> Append({"user": pl.String, "clicks": pl.Int64}, name="long_visits").schema.names
+        ['user', 'clicks']
+    """
+    return OutputTable(
+        declared_schema(f"table {name}".rstrip(), columns), name, (), _counted(name, events), description
+    )
+
+
+def Upsert(
+    columns: Columns,
+    key: str | Sequence[str],
+    *,
+    name: str = "",
+    events: pl.Expr | None = None,
+    description: str = "",
+    changes: bool = False,
+) -> OutputTable:
+    """Declare a table with one row per key, which is updated in place. A batch writes one row of a key at most.
+
+    Args:
+        columns, name, events, description: as of `Append`.
+        key: the key's columns; never NULL.
+        changes: whether the changes are written to `changes.<name>`, for jobs that read them (`KeyedJob.changes`).
+
+    Raises:
+        Misconfigured: the key has no column, one that the table lacks, or one that may be NULL.
+
+    Example:
+        >>> Upsert({"user": pl.String, "clicks": pl.Int64}, "user").key
+        ('user',)
+    """
+    of_key, where = names_of(key), f"table {name}".rstrip()
+    schema = declared_schema(where, columns, never_null=of_key)
+    if not of_key:
+        raise Misconfigured(f"{where}: key is empty; an upsert table has one row per key")
+    require_columns(f"{where}: key", of_key, schema)
+    require_not_null(f"{where}: key", of_key, schema)
+    names = schema_of_changes(schema, of_key).names if changes else []
+    if twice := sorted({one for one in names if names.count(one) > 1}):
+        raise Misconfigured(f"{where}: its changes would have two columns {', '.join(twice)}; rename its own")
+    return OutputTable(schema, name, of_key, _counted(name, events), description, changes)
+
+
+def _counted(name: str, events: pl.Expr | None) -> pl.Expr:
+    if events is not None:
+        return events
+    return pl.lit(0) if name else pl.len()
+
+
+def names_of(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Return names of columns that are given as a sequence, or as one text.
+
+    Example:
+        >>> names_of("user")
+        ('user',)
+    """
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 CHANGED_AT, CHANGE, IS_NEW = "changed_at", "change", "is_new"
@@ -112,8 +173,9 @@ def schema_of_changes(schema: pa.Schema, key: Collection[str], known: Collection
 def changes_of(table: OutputTable, job: str, known: Collection[str]) -> OutputTable:
     """Return the table with the changes of an upsert table (`schema_of_changes`)."""
     return OutputTable(
-        name_of_changes(table.name),
         schema_of_changes(table.schema, table.key, known),
+        name_of_changes(table.name),
+        events=pl.lit(0),
         description=f"What each batch of `{job}` made of each key of `{table.name}`.",
     )
 

@@ -1,15 +1,15 @@
 """Timeouts of keys, in event time or in processing time.
 
 In event time, the silence of a key is the time between two of its events. A job sorts the events to find it, and sets a
-`deadline` after the last one. In processing time, silence begins with the batch that brought the key's last event. `part` finds
-the keys that had timed out before a batch's events arrived, and `renew` sets `processing_deadline` for keys with events. So in processing
-time:
+`deadline` after the last one. In processing time, silence begins with the batch that brought the key's last event: `renew` sets
+`processing_deadline` for keys with events, and the engine calls the step for the keys that have timed out before it calls it
+with events. So in processing time:
 
 - **A key closes before its next events.** If a run finds that a key has timed out and has new events, it closes the key first,
   and the events start it again. So results do not depend on how often runs look.
 - **All rows of a key close together.** Its events that wait for the watermark are processed first, in order of event time.
 - **Later events are not late.** They are late only if they are behind the watermark, and otherwise start the key again. So the
-  step of such a job decides which events are late (`KeyedJob.step_decides_late`).
+  step of such a job decides which events are late (`STEP_DECIDES`).
 - **A run is one moment.** All events of a run have the processing time of its plan. Past events that are read in one run have
   no silence between them. A repeated batch has the same processing time.
 """
@@ -17,7 +17,7 @@ time:
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import polars as pl
 import pyarrow as pa
@@ -29,18 +29,6 @@ from keyfold.times import shifted
 TimeKind = Literal["event_time", "processing_time"]
 
 _TIME = pl.Datetime("us", "UTC")
-
-
-class Parted(NamedTuple):
-    """Rows of state, separated by timeout.
-
-    Attributes:
-        over: all rows of keys that had timed out before the batch.
-        going_on: all rows of the other keys.
-    """
-
-    over: pl.DataFrame
-    going_on: pl.DataFrame
 
 
 @dataclass(frozen=True)
@@ -55,20 +43,26 @@ class Timeout:
         Count the clicks of each user until the user has been silent for half a minute of processing time.
 
         >>> from datetime import UTC
+        >>> from keyfold import STEP_DECIDES, Append, Input, KeyedJob, State, Step, Stream, TestHarness
         >>> user = pa.field("user", pa.string(), nullable=False)
         >>> silence = Timeout(timedelta(seconds=30), "processing_time")
         >>> silence.add_column(pa.schema([user, ("clicks", pa.int64())])).names
         ['user', 'clicks', 'processing_deadline']
         >>> def count(state, events, clock):
-        ...     over, going_on = silence.part(state, ["user"], clock)
+        ...     if silence.has_run_out(state, clock):
+        ...         return Step(state=state.clear(), output=state.drop(PROCESSING_DEADLINE))
         ...     came = events.group_by("user").agg(clicks=pl.len().cast(pl.Int64))
-        ...     counts = pl.concat([going_on.drop(PROCESSING_DEADLINE), came]).group_by("user").agg(pl.col("clicks").sum())
-        ...     return silence.renew(counts, going_on, events, ["user"], clock), over.drop(PROCESSING_DEADLINE)
-        >>> kept = pl.DataFrame(schema={"user": pl.String, "clicks": pl.Int64, PROCESSING_DEADLINE: pl.Datetime("us", "UTC")})
+        ...     counts = pl.concat([state.drop(PROCESSING_DEADLINE), came]).group_by("user").agg(pl.col("clicks").sum())
+        ...     return Step(state=silence.renew(counts, state, events, ["user"], clock))
+        >>> click = Stream("clicks", pa.schema([user, ("at", pa.timestamp("us", "UTC"))]), event_time="at")
+        >>> counted, of_events = {"user": pa.string(), "clicks": pa.int64()}, pl.col("clicks").sum()
+        >>> state = State(silence.add_column(pa.schema([user, ("clicks", pa.int64())])), events=of_events)
+        >>> came = Input(click, columns=("user", "at"), final_at=STEP_DECIDES)
+        >>> harness = TestHarness(KeyedJob("visits", came, "user", state, count, Append(counted, events=of_events)))
         >>> for seconds, users in ((0, ["ann", "bob"]), (20, ["ann"]), (45, ["bob"])):
         ...     now = datetime(2026, 1, 31, 12, 0, seconds, tzinfo=UTC)
-        ...     kept, closed = count(kept, pl.DataFrame({"user": users}), Clock(now, now, now))
-        >>> closed.rows(), sorted(kept.select("user", "clicks").rows())
+        ...     _ = harness.batch(pl.DataFrame({"user": users, "at": [now] * len(users)}), now)
+        >>> harness.written["visits"].rows(), sorted(harness.state.select("user", "clicks").rows())
         ([('bob', 1)], [('ann', 2), ('bob', 1)])
     """
 
@@ -111,18 +105,12 @@ class Timeout:
         """Return the condition that a row of state is due; a row without a timer is not."""
         return (pl.col(self.column) <= self.now(clock)).fill_null(value=False)
 
-    def part(self, state: pl.DataFrame, key: Sequence[str], clock: Clock) -> Parted:
-        """Separate the keys that had timed out before the batch's events arrived; in event time there are none.
+    def has_run_out(self, state: pl.DataFrame, clock: Clock) -> bool:
+        """Whether this is the call of the step for keys that have timed out in processing time: it has no others, and no events.
 
-        In event time, a key closes after the batch's events are counted. In processing time, its timeout had passed before they
-        arrived.
+        In event time it is never: a key closes after the batch's events are counted.
         """
-        if self.in_event_time or not state.select(self.is_due(clock).any()).item():
-            return Parted(state.clear(), state)
-        # The latest timer of a key's rows counts: seeded or edited rows of a key may differ.
-        latest = pl.col(PROCESSING_DEADLINE).max().over(key)
-        is_over = (latest <= clock.processing_time).fill_null(value=False)
-        return Parted(state.filter(is_over), state.filter(~is_over))
+        return not self.in_event_time and state.select(self.is_due(clock).any()).item()
 
     def renew(
         self, state: pl.DataFrame, before: pl.DataFrame, heard: pl.DataFrame, key: Sequence[str], clock: Clock

@@ -53,7 +53,7 @@ class Manifest:
         open_events: number of events in the rows; in a manifest of waiting rows, the number of rows.
         base: parts of sorted rows, in the order of their slots, without overlaps.
         changes: later parts, oldest first.
-        waiting: the parts of rows that wait (`job.waiting`), if there are any.
+        waiting: the parts of rows that wait (`job.state.waiting`), if there are any.
     """
 
     schema_version: int

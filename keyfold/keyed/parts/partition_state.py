@@ -1,4 +1,4 @@
-"""The state of a partition during a batch: its rows, and separately the rows that wait (`job.waiting`)."""
+"""The state of a partition during a batch: its rows, and separately the rows that wait (`job.state.waiting`)."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -30,10 +30,10 @@ class PartitionState:
 
     def __init__(self, job: KeyedJob, folder: Place, before: Manifest | None, batch: int, sizes: Sizes = SIZES) -> None:
         self._job = job
-        self._before = Manifest(job.schema_version) if before is None else before
+        self._before = Manifest(job.state.version) if before is None else before
         # Waiting rows are compacted less often, so the manifest would have many small parts: store them in files sooner.
         small = replace(sizes, inline_bytes=sizes.inline_bytes // 8)
-        waiting = self._before.waiting or Manifest(job.schema_version)
+        waiting = self._before.waiting or Manifest(job.state.version)
         self._rows = Store(self._before, folder, batch, sizes)
         self._waiting = Store(waiting, folder, batch, small, waits=True)
         self._slots_of_rows = self._slots_of_waiting = np.empty(0, np.uint64)
@@ -49,7 +49,7 @@ class PartitionState:
     def without_waiting(self, slots: Slots) -> pl.DataFrame:
         """Return the rows of some slots that do not wait, with the columns of state and `SLOT`."""
         rows = self._rows.rows(slots)
-        return empty(self._job.state).with_columns(pl.Series(SLOT, [], pl.UInt64)) if rows is None else rows
+        return empty(self._job.state.schema).with_columns(pl.Series(SLOT, [], pl.UInt64)) if rows is None else rows
 
     def with_waiting(self, rows: pl.DataFrame, slots: Slots) -> pl.DataFrame:
         """Add the waiting rows of some slots to their other rows. The next call of `change` must be for these slots."""
@@ -74,7 +74,7 @@ class PartitionState:
             base += self._rows.begin([others])
             waiting += self._waiting.begin([waits])
             count += waits.height
-        version = self._job.schema_version
+        version = self._job.state.version
         apart = Manifest(version, count, tuple(waiting)) if waiting else None
         return Manifest(version, 0, tuple(base), waiting=apart)
 
@@ -109,12 +109,12 @@ class PartitionState:
         """Write the changes, and compact parts if there are many; returns the new manifest."""
         has_changed = self._rows.has_changed or self._waiting.has_changed
         new, waiting = self._rows.end(), self._waiting.end()
-        version = self._job.schema_version if has_changed else self._before.schema_version
+        version = self._job.state.version if has_changed else self._before.schema_version
         return replace(new, schema_version=version, waiting=waiting if waiting.parts else None)
 
     def _parted(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Separate rows that do not wait from those that do."""
-        if self._job.waiting is None or not rows.height:
+        if self._job.state.waiting is None or not rows.height:
             return rows, rows.clear()
-        waits = self._job.waiting.apart(rows)
+        waits = self._job.state.waiting.apart(rows)
         return rows.filter(~waits), rows.filter(waits)

@@ -76,7 +76,7 @@ class EventTime:
         self._job, self._processing_time = job, processing_time
         reached = [one.watermark for one in (done, clock) if one is not None]
         self.watermark = max(reached, default=BEGINNING)
-        self._before = {name: done.times.get(name, InputTime()) if done else InputTime() for name in job.all_inputs}
+        self._before = {name: done.times.get(name, InputTime()) if done else InputTime() for name in job.inputs}
 
     def through(self, slices: Sequence[Slice], came: Mapping[str, NewestTimes], bounds: BoundsOfTime) -> list[Instant]:
         """Return the clocks of a run that reads these slices.
@@ -112,7 +112,7 @@ class EventTime:
         # A producer that advances its watermark is not idle, also if it writes no rows.
         if produced is not None and (newest is None or produced > newest):
             return False
-        timeout, since = self._job.all_inputs[name].idle_timeout, self._before[name].arrived_at
+        timeout, since = self._job.inputs[name].longest_silence, self._before[name].arrived_at
         return timeout is not None and since is not None and self._processing_time - since >= timeout
 
     def _after(self, name: str, came: NewestTimes | None, bounds: BoundsOfTime) -> InputTime:
@@ -125,7 +125,7 @@ class EventTime:
             arrived_at = self._processing_time if came is not None or newest != before.newest else arrived_at
         elif came is None:
             # An input that never had events becomes idle when its timeout has passed since the job's first run.
-            arrived_at = arrived_at or (self._processing_time if self._job.inputs else None)
+            arrived_at = arrived_at or self._processing_time
         elif came.own is not None or newest is None or stands_in:
             newest = _latest(newest, came.own or came.newest)
             arrived_at, stands_in = self._processing_time, came.own is None
@@ -145,7 +145,7 @@ class EventTime:
 
     def _watermarks(self, times: Mapping[str, InputTime]) -> dict[str, datetime]:
         """Return the watermark of each input by its events."""
-        declared = self._job.all_inputs
+        declared = self._job.inputs
         return {
             name: watermark_after(BEGINNING, one.newest, declared[name].watermark_delay) for name, one in times.items()
         }
@@ -173,7 +173,7 @@ class EventTime:
 
     def _by_silence(self, name: str, after: InputTime) -> datetime:
         """Return the watermark of an input by the processing time since its newest event arrived."""
-        before, delay = self._before[name], self._job.all_inputs[name].watermark_delay
+        before, delay = self._before[name], self._job.inputs[name].watermark_delay
         # Without silence: its events arrived now, or it never had any.
         if after.arrived_at == self._processing_time or before.newest is None or before.arrived_at is None:
             return BEGINNING
@@ -181,7 +181,7 @@ class EventTime:
         # Event time is ahead of the watermark by the delay.
         reached = shifted(self.watermark, delay)
         return watermark_after(
-            BEGINNING, silent_event_time(silence, self._processing_time, self._job.idle_after, reached), delay
+            BEGINNING, silent_event_time(silence, self._processing_time, self._job.idle_timeout, reached), delay
         )
 
     def _at(
@@ -192,7 +192,7 @@ class EventTime:
             watermark=watermark,
             processing_time=self._processing_time,
             advanced_by=by,
-            watermarks=self._watermarks(times) if self._job.inputs else {},
+            watermarks=self._watermarks(times),
         )
         return Instant(clock, times)
 

@@ -84,7 +84,7 @@ def input_id(lakehouse: Lakehouse, name: str, producer: str | None) -> str:
 
 def input_ids(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, str]:
     """Return the `input_id` of each table that a job reads, by name."""
-    return {one.table: input_id(lakehouse, one.table, one.producer) for one in job.all_inputs.values()}
+    return {one.table: input_id(lakehouse, one.table, one.producer) for one in job.inputs.values()}
 
 
 def changes_for(job: str, declared: Input, table: Place, position: Position | None) -> Changes:
@@ -126,12 +126,12 @@ def has_read(generation: Generation, declared: Input, table: Place, files: Colle
 
 def input_tables(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, Place]:
     """Return the folders of the tables that a job reads, by name."""
-    return {one.table: _table_of(lakehouse, one.table, one.producer) for one in job.all_inputs.values()}
+    return {one.table: _table_of(lakehouse, one.table, one.producer) for one in job.inputs.values()}
 
 
 def rebuild_command(lakehouse: Lakehouse, job: KeyedJob, table: str) -> str:
     """Return the command that rebuilds an input table of a job."""
-    one = next(one for one in job.all_inputs.values() if one.table == table)
+    one = next(one for one in job.inputs.values() if one.table == table)
     if one.producer is not None:
         return lakehouse.command("run", one.producer, "--full-refresh")
     return lakehouse.command("ingest", one.stream.name, "--rebuild")
@@ -143,7 +143,7 @@ def produced_until(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, datetime]:
     Such a table has all rows up to its watermark. It may have rows of a later batch too, whatever the caller reads after this.
     """
     reached: dict[str, datetime] = {}
-    for name, one in job.all_inputs.items():
+    for name, one in job.inputs.items():
         live = live_generation(lakehouse, one.producer) if one.producer else None
         if live is not None and (done := _last_committed(live, one.table)) is not None:
             clock = live.clock()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
-from keyfold.journal.clock import Reading, idle_after_warning, ignore_jumps
+from keyfold.journal.clock import Reading, idle_timeout_warning, ignore_jumps
 from keyfold.keyed.generation.batch_records import ClockRecord, KeyedDone, KeyedPlan, PlannedFile, TableInput
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Input
@@ -96,12 +96,14 @@ def plan_run(
     processing_time = max([reading.time, *known])
     changes = _changes(job, tables, done)
     before = EventTime(job, done, clock, processing_time, produced)
-    files = [replace(file, input=name) for name, one in job.all_inputs.items() for file in changes[one.table].files]
+    files = [replace(file, input=name) for name, one in job.inputs.items() for file in changes[one.table].files]
     slices = cut(files, wanted.max_bytes, micros(before.watermark), *_span(wanted))
     filled = [one for one in slices if one.files]  # without new files there is one slice, which is empty
     warnings = [
         jump,
-        idle_after_warning(job.idle_after, [*(done.arrivals if done else ()), *([processing_time] if filled else [])]),
+        idle_timeout_warning(
+            job.idle_timeout, [*(done.arrivals if done else ()), *([processing_time] if filled else [])]
+        ),
     ]
     if before.watermark > shifted(processing_time, _FAR_AHEAD):
         warnings.append(
@@ -118,7 +120,7 @@ def plan_run(
     clocks = before.through(filled, newest, span) if filled else before.tick(span)
     final = clocks[-1]
     for name, one in newest.items():
-        declared = job.all_inputs[name]
+        declared = job.inputs[name]
         warnings += [
             waits_for_others(declared, one, final.times[name]),
             _idle_input_warning(before, name, declared, filled),
@@ -139,14 +141,14 @@ def _changes(job: KeyedJob, tables: Mapping[str, Place], done: KeyedDone | None)
     positions = done.positions if done else {}
     return {
         one.table: changes_for(job.name, one, tables[one.table], positions.get(one.table))
-        for one in {one.table: one for one in job.all_inputs.values()}.values()
+        for one in {one.table: one for one in job.inputs.values()}.values()
     }
 
 
 def _newest_times(job: KeyedJob, tables: Mapping[str, Place], filled: Sequence[Slice]) -> dict[str, NewestTimes]:
     """Return the newest event times of each input with new files."""
     newest: dict[str, NewestTimes] = {}
-    for name, one in job.all_inputs.items():
+    for name, one in job.inputs.items():
         if files := [file for part in filled for file, _ in part.files if file.input == name]:
             newest[name] = newest_times(one, tables[one.table], files)
     return newest
@@ -204,14 +206,14 @@ def _plans(
 
 
 def _inputs(job: KeyedJob, changes: Mapping[str, Changes], one: Slice) -> tuple[TableInput, ...]:
-    files: dict[str, list[PlannedFile]] = {name: [] for name in job.all_inputs}
+    files: dict[str, list[PlannedFile]] = {name: [] for name in job.inputs}
     for file, whole in one.files:
         files[file.input].append(PlannedFile(path=file.path, rows=file.rows, bytes=file.bytes, whole=whole))
     return tuple(
         TableInput(
             table=declared.table, input=name, position=changes[declared.table].position, files=tuple(files[name])
         )
-        for name, declared in job.all_inputs.items()
+        for name, declared in job.inputs.items()
     )
 
 

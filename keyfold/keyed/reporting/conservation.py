@@ -46,7 +46,7 @@ class Conservation:
         late: events in the late table.
         journalled: events that reached a step, by the journal.
         rows_read: with `keys_of`, rows of the event table that `events_read` are copies of; None otherwise.
-        by_input: for a job with several inputs, the events of each: by its table's log, and by the journal as having reached
+        by_input: the events of each input: by its table's log, and by the journal as having reached
             a step. It has inputs that the other numbers do not count too (`Input.conserved`). Empty for a generation that
             started with state of another source than the generation before it.
         by_producer: for inputs that are tables of other jobs, the rows up to this job's position: by the table's log, and by
@@ -96,11 +96,11 @@ def check_conservation(lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
     # By the tables' own logs, and not by the journal, which the counts are compared with.
     later = {
         one.table: changes_for(job.name, one, tables[one.table], done.positions[one.table])
-        for one in job.all_inputs.values()
+        for one in job.inputs.values()
     }
     _check_files(lakehouse, job, generation, {name: one.position.version for name, one in later.items()}, end.versions)
-    taken = {name: _taken(job, one, tables[one.table], later[one.table]) for name, one in job.all_inputs.items()}
-    read = sum(taken[name].events for name, one in job.all_inputs.items() if one.conserved)
+    taken = {name: _taken(one, tables[one.table], later[one.table]) for name, one in job.inputs.items()}
+    read = sum(taken[name].events for name, one in job.inputs.items() if one.conserved)
     origin = generation.origin
     if origin is not None:
         read += origin.events_seeded - origin.events_skipped
@@ -111,7 +111,9 @@ def check_conservation(lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
         open_events=counts[_STATE],
         late=counts[job.late_table],
         journalled=done.total_events,
-        rows_read=None if job.keys_of is None else sum(one.rows for one in taken.values()),
+        rows_read=None
+        if all(one.explode is None for one in job.inputs.values())
+        else sum(one.rows for one in taken.values()),
         by_input={}
         if origin is not None and not origin.counts_inputs
         else {name: (taken[name].events, done.total_by_input.get(name, 0)) for name in job.inputs},
@@ -148,17 +150,17 @@ class _Taken(NamedTuple):
     events: int
 
 
-def _taken(job: KeyedJob, one: Input, table: Place, later: Changes) -> _Taken:
+def _taken(one: Input, table: Place, later: Changes) -> _Taken:
     # All rows, but for those that came later.
     rows = count_rows(table, later.position.version) - sum(file.rows for file in later.files)
-    if job.keys_of is None and one.where is None:
+    if one.explode is None and one.where is None:
         return _Taken(rows, 0, rows)
     parts = data_file_paths(table, later.position.version), [table / file.path for file in later.files]
-    wanted = job.taken(one).cast(pl.Int64).alias("events"), (~one.is_wanted).sum().cast(pl.Int64).alias("left_out")
+    wanted = one.taken.cast(pl.Int64).alias("events"), (~one.is_wanted).sum().cast(pl.Int64).alias("left_out")
     there, new = (scan_files(table, files).select(wanted).collect().row(0) for files in parts)
     events, left_out = there[0] - new[0], there[1] - new[1]
     # Rows less those for which the condition is false. Workers count rows for which it is true, so that a lost row is noticed.
-    return _Taken(rows, left_out, rows - left_out if job.keys_of is None else events)
+    return _Taken(rows, left_out, rows - left_out if one.explode is None else events)
 
 
 def assert_nothing_lost(lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
@@ -222,8 +224,8 @@ def _check_files(
 
 def events_in_table(table: Place, name: str, job: KeyedJob, version: int) -> int:
     """Return the number of a job's events in the rows of a table at a version (`KeyedJob.counted_in`)."""
-    of_table = [one for one in job.all_inputs.values() if one.table == name and one.conserved]
-    if job.keys_of is None and all(one.where is None for one in of_table):
+    of_table = [one for one in job.inputs.values() if one.table == name and one.conserved]
+    if all(one.explode is None and one.where is None for one in of_table):
         return count_rows(table, version) * len(of_table)
     rows = scan_files(table, data_file_paths(table, version))
     return int(rows.select(job.counted_in(name)).collect().item() or 0)
@@ -238,9 +240,9 @@ def _count_results(generation: Generation, job: KeyedJob, at: Settled) -> Counte
         }
     )
     manifests = map(Manifest.unpack, read_manifests(generation.manifests, files_of(at.done)).values())
-    columns = job.state_events.meta.root_names()
+    columns = job.state.events.meta.root_names()
     reads = (read for one in manifests for read in partition_reads(one, generation.parts, columns))
-    counts[_STATE] = sum(in_threads(partial(_counted, read, job.state_events) for read in reads))
+    counts[_STATE] = sum(in_threads(partial(_counted, read, job.state.events) for read in reads))
     return counts
 
 

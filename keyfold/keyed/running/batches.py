@@ -155,7 +155,7 @@ def make_done(
     by_input = dict(zip(job.inputs, worked.report.by_input or [0] * len(job.inputs), strict=True))
     totals_before = before.total_by_input if before else plan.seed.by_input if plan.seed else {}
     is_last = plan.batch == plan.run + plan.batches - 1
-    # One arrival per run: `idle_after` is compared with gaps between deliveries, and a delivery may take several batches.
+    # One arrival per run: `idle_timeout` is compared with gaps between deliveries, and a delivery may take several batches.
     if is_last and any(one.files for one in plan.inputs):
         arrivals = (*arrivals, plan.clock.processing_time)[-_ARRIVALS_KEPT:]
     return KeyedDone(

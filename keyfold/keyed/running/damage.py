@@ -75,7 +75,7 @@ def _check_table(lakehouse: Lakehouse, job: KeyedJob, name: str, table: Place, c
 def _unread_files_gone(lakehouse: Lakehouse, job: KeyedJob, name: str, table: Place) -> list[str]:
     """List files that the live generation has not read yet and that do not exist."""
     generation = live_generation(lakehouse, job.name)
-    producer = next(one.producer for one in job.all_inputs.values() if one.table == name)
+    producer = next(one.producer for one in job.inputs.values() if one.table == name)
     # After a full refresh of the producer the table has other content, and the journal's files are not its files.
     if generation is None or generation.record["input_ids"].get(name) != input_id(lakehouse, name, producer):
         return []

@@ -128,7 +128,7 @@ def _create(
     at_address: bool = False,
 ) -> Generation:
     tables = input_tables(lakehouse, job)
-    for one in job.all_inputs.values():
+    for one in job.inputs.values():
         _check_has_times(lakehouse, job.name, one, tables[one.table])
     generation = Generation(folder, {})
     places: dict[str, Place] = {}
@@ -229,7 +229,7 @@ def _plan(job: KeyedJob, beginning: Beginning, reading: Reading, processing_time
         planned_at=reading.wall,
         inputs=tuple(
             TableInput(table=one.table, input=name, position=beginning.positions[one.table])
-            for name, one in job.all_inputs.items()
+            for name, one in job.inputs.items()
             if one.table in beginning.positions
         ),
         seed=Seed(

@@ -110,7 +110,7 @@ class PartitionOperator:
         if not payloads and deadline > clock.watermark and processing_deadline > clock.processing_time:
             return PartitionResult(report_of(0, 0, old), old)
         state = PartitionState(job, self._parts, old, clock.batch, SIZES)
-        events = pl.concat([decode(payload) for payload in payloads], rechunk=True) if payloads else empty(job.events)
+        events = pl.concat([decode(payload) for payload in payloads], rechunk=True) if payloads else empty(job.columns)
         slots = slots_of(job, events)
         # Stable, so that a repeated batch passes the events of a key in the same order.
         order = np.argsort(slots, kind="stable")
@@ -121,14 +121,14 @@ class PartitionOperator:
             called, placed = self._call(needed, kept.drop(SLOT), came, now)
             yield from called.tables.items()
             before, after, added = _changes(job, called, placed, kept, due)
-            change = count(after, job.state_events) - count(before, job.state_events)
-            state.change(before, after, added, change + count(added, job.state_events))
+            change = count(after, job.state.events) - count(before, job.state.events)
+            state.change(before, after, added, change + count(added, job.state.events))
         new = state.end()
         # Reported and not deleted: the state of the last batches stays readable, and refers to these files (`forget`).
         dropped = sorted(old.files - new.files) if old else []
-        by_input = counts_by_input(job.inputs, events) if job.inputs else ()
+        by_input = counts_by_input(job.inputs, events)
         open_change = new.open_events - (old.open_events if old else 0)
-        report = report_of(count(events, job.event_count), open_change, new, by_input)
+        report = report_of(count(events, job.events), open_change, new, by_input)
         return PartitionResult(report, new if new.parts else None, tuple(dropped))
 
     def _needed(
@@ -141,12 +141,12 @@ class PartitionOperator:
     ) -> Iterator[tuple[Slots, pl.DataFrame, pl.DataFrame]]:
         """Yield the input of each call of the step: slots, all their rows, and their events. Store events that only wait."""
         job, all_rows = self._job, _rows_a_slot(before, all_rows=True)
-        few = all_rows if job.waiting is None else _rows_a_slot(before, all_rows=False)
+        few = all_rows if job.state.waiting is None else _rows_a_slot(before, all_rows=False)
         # First without waiting rows, which most events do not need.
         for seen in _calls(union(distinct(events.slots), due), events.slots, few):
             came, came_slots = events.of(seen)
             kept = state.without_waiting(seen)
-            if job.waiting is None:
+            if job.state.waiting is None:
                 yield seen, state.with_waiting(kept, seen), came
                 continue
             with self._step_explained(kept, came):
@@ -154,7 +154,7 @@ class PartitionOperator:
                 if waits.any():
                     rows = came if waits.all() else came.filter(waits)
                     rows = waiting_rows(job, rows).with_columns(pl.Series(SLOT, came_slots[waits]))
-                    state.wait(rows, count(rows, job.state_events))
+                    state.wait(rows, count(rows, job.state.events))
                     came, came_slots = came.filter(~waits), came_slots[~waits]
             # The other keys, and those that are due, get their waiting rows too, so divide them again. With the same limit, the
             # waiting rows of a few keys would make a small second call of most calls.
@@ -178,7 +178,7 @@ class PartitionOperator:
             for payloads in ranges:
                 if payloads:
                     rows = pl.concat([decode(payload) for payload in payloads], rechunk=True)
-                    open_events += count(rows, job.state_events)
+                    open_events += count(rows, job.state.events)
                     yield rows.with_columns(pl.Series(SLOT, slots_of(job, rows)))
 
         state = PartitionState(job, self._parts, None, 0, SIZES)

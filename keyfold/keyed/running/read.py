@@ -19,9 +19,8 @@ from keyfold.keyed.calling.slots import key_groups_of, partition_labels, slots_o
 from keyfold.keyed.generation.batch_records import KeyedPlan, PlannedFile
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.event_frames import tagged
-from keyfold.keyed.job.inputs import Input
+from keyfold.keyed.job.inputs import Input, expression_of, roots_of
 from keyfold.keyed.rows.codec import conform, polars_schema, with_plain_floats
-from keyfold.keyed.rows.hashing import PartOf
 from keyfold.keyed.running.blobs import CLOCK, SEED, SEED_RANGES, BatchClock, blobs, cut_rows, partition_numbers
 from keyfold.lakehouse.reading import scan_rows
 from keyfold.privacy import errors_without_values
@@ -89,7 +88,7 @@ def read_slices(job: KeyedJob, journal: Place, tables: dict[str, Place], partiti
         if not numbers:
             return
         # Made in the worker: expressions with the hash refer to a plug-in file, whose path on the driver may be another.
-        readers = {name: _reader(job, name, one) for name, one in job.all_inputs.items()}
+        readers = {name: _reader(job, name, one) for name, one in job.inputs.items()}
         split = _splitter(job, labels)
         plan = Journal(journal, KeyedPlan, Done).plan(numbers[0] // splits)
         if plan is None:
@@ -149,7 +148,7 @@ def _seeds(
     for unit in _cut(files, _ROWS_AT_ONCE):
         if unit.number % splits in mine:
             rows = scan_rows(unit.path, unit.offset, unit.rows).collect().rechunk()
-            rows = conform(rows, job.state, "seeded state")
+            rows = conform(rows, job.state.schema, "seeded state")
             slots = slots_of(job, rows)
             ranges = key_groups_of(slots) * np.uint64(SEED_RANGES) // np.uint64(job.key_groups)
             # One sort cuts the rows by partition and range.
@@ -163,22 +162,17 @@ def _reader(
     job: KeyedJob, name: str, declared: Input
 ) -> Callable[[Unit, datetime | None, datetime | None], pl.DataFrame]:
     """Make the function that reads the rows of a unit that are in the slice, in the columns of the job's events."""
-    wanted, of_all = polars_schema(declared.events), polars_schema(job.events)
-    derived = {column: how.expression() if isinstance(how, PartOf) else how for column, how in declared.derived.items()}
+    wanted, of_all = polars_schema(declared.schema), polars_schema(job.columns)
+    derived = {column: expression_of(how) for column, how in declared.derive.items()}
+    explode = declared.explode
     # Columns that are not stored, and below the stored ones that they are computed from.
-    made = set(derived) | ({job.keys_of.column} if job.keys_of is not None else set())
+    made = set(derived) | ({explode.column} if explode is not None else set())
     stored = {column: kind for column, kind in wanted.items() if column not in made}
-    roots = {
-        root
-        for column, how in declared.derived.items()
-        for root in (how.columns if isinstance(how, PartOf) else derived[column].meta.root_names())
-    }
-    keys_of = job.keys_of
-    if keys_of is not None:
-        roots.update(keys_of.values.meta.root_names())
-        remedy = f", or give `keys_of` the key of an event without a {keys_of.column} (`otherwise`)"
-    else:
-        remedy = ""
+    roots = {root for how in declared.derive.values() for root in roots_of(how)}
+    remedy = ""
+    if explode is not None:
+        roots.update(explode.values.meta.root_names())
+        remedy = f", or give `explode` the key of an event without a {explode.column} (`otherwise`)"
     names = [*stored, *sorted(roots - stored.keys())]
     never_null = list(dict.fromkeys([*job.key, declared.event_time]))
 
@@ -201,8 +195,8 @@ def _reader(
                 frame = frame.filter(time < until)
         if derived:
             frame = frame.with_columns(**derived)
-        if keys_of is not None:
-            frame = keys_of.copies_of(frame)
+        if explode is not None:
+            frame = explode.copies_of(frame)
         frame = frame.select(
             pl.col(name) if frame.schema[name] == kind else pl.col(name).cast(kind) for name, kind in wanted.items()
         )
@@ -213,17 +207,18 @@ def _reader(
                 f"correct the program that wrote them{remedy}; then run again"
             )
         frame = with_plain_floats(frame)
-        return tagged(name, declared, frame, of_all) if job.inputs else frame
+        return tagged(job.inputs, name, frame, of_all)
 
     return read
 
 
 def _splitter(job: KeyedJob, labels: tuple[int, ...]) -> Callable[[pl.DataFrame, int], Iterator[pa.RecordBatch]]:
     """Make the function that divides events into one blob for each state partition."""
+    combine = job.only_input.combine if len(job.inputs) == 1 else None
 
     def split(events: pl.DataFrame, sequence: int) -> Iterator[pa.RecordBatch]:
-        if job.combine is not None:
-            events = conform(job.combine(events), job.events, "combined events")
+        if combine is not None:
+            events = conform(combine(events), job.columns, "combined events")
         cut = cut_rows(events, partition_numbers(slots_of(job, events), len(labels)), len(labels))
         there, payloads = [labels[partition] for partition, _ in cut], [payload for _, payload in cut]
         yield blobs(there, [sequence] * len(there), payloads)

@@ -1,7 +1,7 @@
 """Aggregate functions that can be computed in parts: count, sum, minimum and maximum."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import polars as pl
@@ -11,6 +11,10 @@ from pyarrow import types
 from keyfold.columns import column
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.inputs import STEP_DECIDES, Input
+from keyfold.keyed.job.state import State
+from keyfold.keyed.job.step import StepFunction
+from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.rows.exact_sums import TotalTooLargeError, summed
 from keyfold.stream import TIMESTAMP
 
@@ -175,20 +179,39 @@ class Aggregates:
 
 
 def counting_job(
-    counted: str, settings: Mapping[str, Any], derived: Mapping[str, pl.Expr], **declared: Any
+    name: str,
+    source: Input,
+    counted: str,
+    *,
+    derive: Mapping[str, pl.Expr],
+    columns: pa.Schema,
+    combine: Callable[[pl.DataFrame], pl.DataFrame],
+    key: tuple[str, ...],
+    state: State,
+    step: StepFunction,
+    tables: Sequence[OutputTable],
+    settings: Mapping[str, Any],
 ) -> KeyedJob:
-    """Make a job whose rows of events, state and output have in `counted` the number of events that they stand for.
+    """Make a job whose rows of events have in `counted` the number of events that they stand for.
 
     Args:
+        name, key, state, step, tables: as of `KeyedJob`.
+        source: the input as its author declared it.
         counted: the column.
-        settings: arguments of `KeyedJob` that the user gave; they come before `declared`.
-        derived: the columns of events that are computed, besides those of `settings`.
-        declared: other arguments of `KeyedJob`.
+        derive: the columns of events that are computed, besides those of the input.
+        columns: the columns of events.
+        combine: as of `Input`.
+        settings: other arguments of `KeyedJob`.
     """
-    number = pl.col(counted).sum()
-    counts = dict.fromkeys(("event_count", "output_events", "state_events"), number)
-    arguments = {**counts, "step_decides_late": True, **declared, **settings}
-    return KeyedJob(**{**arguments, "derived": {**settings.get("derived", {}), **derived}})
+    one = replace(
+        source,
+        derive={**source.derive, **derive},
+        columns=columns,
+        combine=combine,
+        events=pl.col(counted).sum(),
+        final_at=STEP_DECIDES,
+    )
+    return KeyedJob(name, one, key, state, step, tables, closes_in_order=True, **settings)
 
 
 def newest(event_time: str) -> pa.Field:

@@ -1,6 +1,6 @@
 """Make jobs that keep the top rows or the last row of each key."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -9,7 +9,10 @@ import pyarrow as pa
 from keyfold.columns import column
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.inputs import Input, Source, as_input
+from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import Clock, Step, StepFunction
+from keyfold.keyed.job.tables import Upsert, names_of
 from keyfold.operators.aggregation.aggregates import COUNTED, counting_job, number_of_events
 from keyfold.operators.ordering import in_order
 
@@ -19,13 +22,12 @@ RANK = "rank"
 
 def top_rows(
     name: str,
+    source: Source,
     n: int,
     *,
     highest: str,
     ties: tuple[str, ...] = (),
-    key: tuple[str, ...],
-    event_time: str,
-    events: pa.Schema,
+    key: str | Sequence[str],
     counted: str = COUNTED,
     **settings: Any,
 ) -> KeyedJob:
@@ -36,26 +38,24 @@ def top_rows(
 
     Args:
         name: the job's name.
+        source: the stream, or its `Input`, whose columns the table has.
         n: number of rows per key.
         highest: the column that ranks rows; never NULL.
         ties: columns that rank rows with equal values, ascending; the remaining columns follow.
         key: the key columns.
-        event_time: the events' time column.
-        events: columns of the rows, including the key and `event_time`.
         counted: the column of events and state with the number of events of a key.
-        settings: other arguments of `KeyedJob`, including `stream` and `watermark_delay`.
+        settings: other arguments of `KeyedJob`.
 
     Raises:
         Misconfigured: `n` is less than 1, or `highest` may be NULL.
 
     Example:
         >>> from datetime import UTC, datetime, timedelta
-        >>> from keyfold import Stream, TestHarness
+        >>> from keyfold import Input, Stream, TestHarness
         >>> fields = ("game", pa.string()), ("at", pa.timestamp("us", "UTC")), ("score", pa.int64())
         >>> score = pa.schema([pa.field(one, kind, nullable=False) for one, kind in fields])
         >>> job = top_rows(
-        ...     "best_scores", 2, highest="score", key=("game",), event_time="at", events=score,
-        ...     stream=Stream("scores", score, event_time="at"), watermark_delay=timedelta(0),
+        ...     "best_scores", Input(Stream("scores", score, event_time="at"), columns=score), 2, highest="score", key="game",
         ... )
         >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
         >>> played = pl.DataFrame({"game": ["go"] * 3, "at": [noon] * 3, "score": [7, 9, 8]})
@@ -64,6 +64,8 @@ def top_rows(
     """
     if n < 1:
         raise Misconfigured(f"job {name}: n is {n}; it must be 1 or more")
+    source, key = as_input(source), names_of(key)
+    events = source.schema
     if highest not in events.names or events.field(highest).nullable:
         raise Misconfigured(
             f"job {name}: highest is {highest}; it must be a column of events that is never NULL (nullable=False)"
@@ -91,9 +93,8 @@ def top_rows(
     )
     return _kept(
         name,
+        source,
         key,
-        event_time,
-        events,
         counted,
         output,
         output,
@@ -106,11 +107,10 @@ def top_rows(
 
 def last_rows(
     name: str,
+    source: Source,
     *,
     ties: tuple[str, ...] | None = None,
-    key: tuple[str, ...],
-    event_time: str,
-    events: pa.Schema,
+    key: str | Sequence[str],
     counted: str = COUNTED,
     **settings: Any,
 ) -> KeyedJob:
@@ -121,27 +121,27 @@ def last_rows(
 
     Args:
         name: the job's name.
+        source: the stream, or its `Input`, whose columns the table has.
         ties: columns that order rows of equal time; if two rows are equal in all of these, either may be kept. By default all.
         key: the key columns.
-        event_time: the events' time column.
-        events: columns of the rows, including the key and `event_time`.
         counted: the column of events and state with the number of events that a row stands for.
-        settings: other arguments of `KeyedJob`, including `stream` and `watermark_delay`.
+        settings: other arguments of `KeyedJob`.
 
     Example:
         >>> from datetime import UTC, datetime, timedelta
-        >>> from keyfold import Stream, TestHarness
+        >>> from keyfold import Input, Stream, TestHarness
         >>> user = pa.field("user", pa.string(), nullable=False)
         >>> seen = pa.schema([user, ("at", pa.timestamp("us", "UTC")), ("place", pa.string())])
         >>> job = last_rows(
-        ...     "places", key=("user",), event_time="at", events=seen, stream=Stream("seen", seen, event_time="at"),
-        ...     watermark_delay=timedelta(0),
+        ...     "places", Input(Stream("seen", seen, event_time="at"), columns=seen), key="user",
         ... )
         >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
         >>> came = {"user": ["ann"] * 2, "at": [noon + timedelta(hours=1), noon], "place": ["Rome", "Bern"]}
         >>> harness.batch(pl.DataFrame(came)).tables["places"]["place"].to_list()
         ['Rome']
     """
+    source, key = as_input(source), names_of(key)
+    events, event_time = source.schema, source.event_time
     compared = [one for one in events.names if one not in (*key, event_time)] if ties is None else list(ties)
     columns = events.names
 
@@ -160,14 +160,13 @@ def last_rows(
         return Step(state=rows.select(state.columns), output=changed.select(columns))
 
     kept = pa.schema([events.field(one) for one in (*key, event_time, *compared)])
-    return _kept(name, key, event_time, events, counted, kept, events, key, step, last, settings)
+    return _kept(name, source, key, counted, kept, events, key, step, last, settings)
 
 
 def _kept(
     name: str,
+    source: Input,
     key: tuple[str, ...],
-    event_time: str,
-    events: pa.Schema,
     counted: str,
     state: pa.Schema,
     output: pa.Schema,
@@ -177,21 +176,18 @@ def _kept(
     settings: Mapping[str, Any],
 ) -> KeyedJob:
     """Make a job that never drops keys; one row of each key has the number of events of all its rows."""
-    number = number_of_events(counted, event_time)
+    number = number_of_events(counted, source.event_time)
     return counting_job(
+        name,
+        source,
         counted,
-        settings,
-        {counted: pl.lit(1, pl.Int64)},
-        name=name,
-        key=key,
-        event_time=event_time,
-        events=events.append(number),
-        state=state.append(number),
-        output=output,
-        step=step,
+        derive={counted: pl.lit(1, pl.Int64)},
+        columns=source.schema.append(number),
         combine=combine,
+        key=key,
+        state=State(state.append(number), events=pl.col(counted).sum()),
+        step=step,
         # State keeps the number of all events of its keys, so the conservation check must not count them in the table too.
-        output_events=pl.lit(0),
-        output_mode="upsert",
-        output_key=output_key,
+        tables=[Upsert(output, output_key, events=pl.lit(0))],
+        settings=settings,
     )

@@ -1,20 +1,25 @@
 """Make jobs that aggregate the last n events of each key at each event: moving averages."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from keyfold.columns import column
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
+from keyfold.keyed.job.schemas import Columns, declared_schema
+from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
-from keyfold.keyed.job.tables import OutputTable
+from keyfold.keyed.job.tables import Append, OutputTable, names_of
 from keyfold.keyed.job.timeouts import Timeout
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import Aggregate
+from keyfold.operators.aggregation.inference import inferred_output
 from keyfold.operators.aggregation.trailing_means import Floats, Positions, trailing_means
 from keyfold.operators.ordering import in_order
 from keyfold.stream import TIMESTAMP
@@ -26,17 +31,16 @@ SESSION_START, N_EVENTS = "session_start", "n_events"
 
 def last_n(
     name: str,
+    source: Source,
     n: int,
     of: Mapping[str, Aggregate],
     *,
-    key: tuple[str, ...],
-    event_time: str,
-    events: pa.Schema,
-    output: pa.Schema,
+    key: str | Sequence[str],
     silence: Timeout,
     from_n: int | None = None,
     latest: OutputTable | None = None,
     sessions: OutputTable,
+    output: Columns | None = None,
     **settings: Any,
 ) -> KeyedJob:
     """Make a job that writes, with each event of a key, the aggregates of the key's last `n` events in event time.
@@ -56,33 +60,32 @@ def last_n(
 
     Args:
         name: the job's name.
+        source: the stream, or its `Input`.
         n: number of events in a full window.
         of: the aggregates by column: `count`, `mean`, `first`, `last`. A mean is NULL if no event has a value; NaN counts as
             missing.
         key: the key columns.
-        event_time: the events' time column.
-        events: columns of the events.
-        output: columns of the table: the key, any of `of`, and `reason`.
         silence: the longest silence of a session.
         from_n: number of events from which a session gives rows; by default `n`.
         latest: a table to upsert with the last row of each key.
         sessions: a table with a row per ended session: the key, `reason`, and those of `of` that are a count, or the first or
-            last event time. It must count the session's events (`OutputTable.events`).
-        settings: other arguments of `KeyedJob`, including `stream` and `watermark_delay`.
+            last event time. It must count the session's events (`Append(events=…)`).
+        output: columns of the table: the key, any of `of`, and `reason`; by default all of them.
+        settings: other arguments of `KeyedJob`.
 
     Raises:
         Misconfigured: `n` is less than 1, or an aggregate is none of the four.
 
     Example:
         >>> from datetime import UTC, datetime, timedelta
-        >>> from keyfold import Stream, TestHarness
+        >>> from keyfold import Append, Input, Stream, TestHarness
         >>> from keyfold.operators import count, mean
         >>> user = pa.field("user", pa.string(), nullable=False)
         >>> paid = pa.schema([user, pa.field("at", TIMESTAMP, nullable=False), ("amount", pa.float64())])
-        >>> visits = OutputTable("visits", pa.schema([user, ("n", pa.int64())]), events=pl.col("n").sum())
+        >>> visits = Append({"user": pa.string(), "n": pa.int64()}, name="visits", events=pl.col("n").sum())
         >>> job = last_n(
-        ...     "means", 2, {"n": count(), "mean": mean("amount")}, key=("user",), event_time="at", events=paid,
-        ...     stream=Stream("payments", paid, event_time="at"), watermark_delay=timedelta(0), sessions=visits,
+        ...     "means", Input(Stream("payments", paid, event_time="at"), columns=paid), 2,
+        ...     {"n": count(), "mean": mean("amount")}, key="user", sessions=visits,
         ...     silence=Timeout(timedelta(hours=1)), output=pa.schema([user, ("mean", pa.float64())]),
         ... )
         >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -93,28 +96,31 @@ def last_n(
     """
     if n < 1:
         raise Misconfigured(f"job {name}: n is {n}; it must be 1 or more")
-    for column, one in of.items():
+    for name_of, one in of.items():
         if one.joined not in ("mean", "first", "last") and not one.counts:
-            raise Misconfigured(f"job {name}: {column} is a {one.joined}; last_n has count, mean, first and last")
+            raise Misconfigured(f"job {name}: {name_of} is a {one.joined}; last_n has count, mean, first and last")
+    source, key = as_input(source), names_of(key)
+    events, event_time = source.schema, source.event_time
+    if output is None:
+        reason = column(REASON, pa.string(), "WINDOW_FULL, WINDOW_FILLING or TIMEOUT", lineage=(event_time,))
+        output = inferred_output(name, source, of, by=key, more=[reason])
+    table = declared_schema(f"job {name}: output", output, key)
     state = [pa.field(SESSION_START, TIMESTAMP), pa.field(N_EVENTS, pa.int64(), nullable=False)]
     ties = [one for one in events.names if one not in (*key, event_time)]
-    window = _LastN(of, key, event_time, ties, n, n if from_n is None else from_n, silence, output, latest, sessions)
-    declared: dict[str, Any] = {
-        "name": name,
-        "key": key,
-        "event_time": event_time,
-        "events": events,
-        "state": silence.add_column(pa.schema([*events, *state, pa.field(DEADLINE, TIMESTAMP)])),
-        "output": output,
-        "step": window.step,
-        "step_decides_late": True,
-        "side_outputs": tuple(one for one in (latest, sessions) if one is not None),
-        "output_events": pl.lit(0),
-        "state_events": pl.col(N_EVENTS).sum(),
-        # A key has one open session, whose last event has the session's count.
-        "one_per_key": pl.col(SESSION_START).is_not_null() & (pl.col(N_EVENTS) > 0),
-    }
-    return KeyedJob(**declared, **settings)
+    window = _LastN(of, key, event_time, ties, n, n if from_n is None else from_n, silence, table, latest, sessions)
+    columns = silence.add_column(pa.schema([*events, *state, pa.field(DEADLINE, TIMESTAMP)]))
+    # A key has one open session, whose last event has the session's count.
+    open_session = pl.col(SESSION_START).is_not_null() & (pl.col(N_EVENTS) > 0)
+    return KeyedJob(
+        name,
+        replace(source, final_at=STEP_DECIDES),
+        key,
+        State(columns, events=pl.col(N_EVENTS).sum(), one_per_key=open_session),
+        window.step,
+        [Append(table, events=pl.lit(0)), *(one for one in (latest, sessions) if one is not None)],
+        closes_in_order=True,
+        **settings,
+    )
 
 
 @dataclass(frozen=True)
@@ -140,30 +146,23 @@ class _LastN:
         is_late = events[self.event_time] <= clock.previous_watermark
         late = events.filter(is_late)
         on_time = events.filter(~is_late) if late.height else events
-        over, state = self.silence.part(state, self.key, clock)
+        is_over = self.silence.has_run_out(state, clock)
         coming = on_time.with_columns(
             pl.lit(None, pl.Datetime("us", "UTC")).alias(SESSION_START),
             pl.lit(1, pl.Int64).alias(N_EVENTS),
             pl.col(self.event_time).alias(DEADLINE),
         )
         rows = pl.concat([state.select(coming.columns), coming])
-        is_due = (rows[DEADLINE] <= clock.watermark).fill_null(value=False)
+        is_due = (rows[DEADLINE] <= clock.watermark).fill_null(value=False) | is_over
         waits = rows[SESSION_START].is_null() & ~is_due
-        # Ended sessions come first, since their keys may have started new ones in this batch.
-        moved = [_Sessions(self, over.select(coming.columns), clock, is_over=True)] if over.height else []
+        output, ended = empty(self.output), empty(self.sessions.schema)
         if is_due.any():
-            moved.append(_Sessions(self, rows.filter(~waits), clock))
-            rows = pl.concat([moved[-1].state(), rows.filter(waits)])
-        output = pl.concat([empty(self.output), *(one.rows() for one in moved)])
-        side = {
-            self.sessions.name: pl.concat([empty(self.sessions.schema), *(one.ended() for one in moved)]),
-        }
+            moved = _Sessions(self, rows.filter(~waits), clock, is_over=is_over)
+            output, ended, rows = moved.rows(), moved.ended(), pl.concat([moved.state(), rows.filter(waits)])
+        side = {self.sessions.name: ended}
         if self.latest is not None:
             is_last = pl.any_horizontal(pl.col(one) != pl.col(one).shift(-1) for one in self.key).fill_null(value=True)
-            newest = output.filter(is_last)
-            # A key that started a new session has one row from each; keep the newer.
-            newest = newest.unique(self.key, keep="last", maintain_order=True) if len(moved) > 1 else newest
-            side[self.latest.name] = newest
+            side[self.latest.name] = output.filter(is_last)
         return Step(
             state=self.silence.renew(rows, state, on_time, self.key, clock), output=output, late=late, side=side
         )

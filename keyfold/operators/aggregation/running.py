@@ -1,7 +1,7 @@
 """Make jobs that write a row per event: what its key has come to with it, such as a running total or the event's number."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -12,13 +12,16 @@ import pyarrow as pa
 from keyfold.columns import required
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.event_frames import KeysOf
+from keyfold.keyed.job.inputs import STEP_DECIDES, Explode, Input, Source, as_input
 from keyfold.keyed.job.parameters import WindowShape
+from keyfold.keyed.job.schemas import Columns, declared_schema
+from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
-from keyfold.keyed.job.tables import OutputTable
-from keyfold.keyed.job.timeouts import Parted, Timeout
+from keyfold.keyed.job.tables import Append, OutputTable, names_of
+from keyfold.keyed.job.timeouts import Timeout
 from keyfold.keyed.rows.exact_sums import in_int64
 from keyfold.operators.aggregation.aggregates import Aggregate
+from keyfold.operators.aggregation.inference import inferred_output
 from keyfold.operators.aggregation.lifetimes import cut_lifetimes
 from keyfold.operators.ordering import Ordered, in_order
 from keyfold.stream import TIMESTAMP
@@ -36,12 +39,11 @@ class _Added(NamedTuple):
 
 def running(
     name: str,
+    source: Source,
     of: Mapping[str, Aggregate],
     *,
-    key: tuple[str, ...],
-    event_time: str,
-    events: pa.Schema,
-    output: pa.Schema,
+    key: str | Sequence[str],
+    output: Columns | None = None,
     then: Mapping[str, pl.Expr] | None = None,
     latest: OutputTable | None = None,
     at_once: bool = False,
@@ -63,67 +65,71 @@ def running(
 
     Args:
         name: the job's name.
+        source: the stream, or its `Input`.
         of: the aggregates by column: `count`, `sum` of integers, or `distinct`.
         key: the key columns. With `window`, `window_start` is added to them.
-        event_time: the events' time column.
-        events: columns of the events.
         output: columns of the table: columns of the events, of `of` and of `then`; with `window` also `window_start` and
-            `window_end`.
+            `window_end`. By default all of them.
         then: columns computed from the event's columns and the aggregates, which come before an event's column of the same name.
         latest: a table to upsert with the key's row of state, waiting events included, when an event arrives.
         at_once: whether an event's row is written when it arrives, instead of when the watermark has passed it.
         expiry: silence after which a key's state is dropped.
         window: windows of event time in which keys are counted apart; an event of several windows is in each.
-        settings: other arguments of `KeyedJob`, including `stream` and `watermark_delay`.
+        settings: other arguments of `KeyedJob`.
 
     Raises:
         Misconfigured: an aggregate is none of the three.
 
     Example:
         >>> from datetime import UTC, datetime, timedelta
-        >>> from keyfold import Stream, TestHarness
+        >>> from keyfold import Input, Stream, TestHarness
         >>> from keyfold.operators import count, sum
         >>> user = pa.field("user", pa.string(), nullable=False)
         >>> sale = pa.schema([user, pa.field("at", TIMESTAMP, nullable=False), ("paid", pa.int64())])
         >>> job = running(
-        ...     "spent", {"n": count(), "in_all": sum("paid")}, key=("user",), event_time="at", events=sale,
-        ...     stream=Stream("sales", sale, event_time="at"), watermark_delay=timedelta(0),
-        ...     output=pa.schema([user, ("n", pa.int64()), ("in_all", pa.int64())]),
+        ...     "spent", Input(Stream("sales", sale, event_time="at"), columns=sale),
+        ...     {"n": count(), "in_all": sum("paid")}, key="user",
         ... )
         >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
         >>> sales = pl.DataFrame({"user": ["ann"] * 2, "at": [noon, noon - timedelta(hours=1)], "paid": [3, 4]})
-        >>> harness.batch(sales).tables["spent"].rows()
+        >>> harness.batch(sales).tables["spent"].select("user", "n", "in_all").rows()
         [('ann', 1, 4), ('ann', 2, 7)]
     """
     for column, one in of.items():
         if one.joined not in ("sum", "distinct"):
             raise Misconfigured(f"job {name}: {column} is a {one.joined}; running has count, sum and distinct")
+    source, key = as_input(source), names_of(key)
+    events, event_time = source.schema, source.event_time
     computed, length = dict(then or {}), None
     if window is not None:
         length, computed[WINDOW_END] = window.length, pl.col(WINDOW_START) + window.length
         key, events = (*key, WINDOW_START), events.append(_window_start(event_time))
-        settings |= _windows_of(event_time, window)
+        source = _in_windows(source, events, window)
+    if output is None:
+        output = inferred_output(name, source, of, by=events.names, then=computed)
+    table = declared_schema(f"job {name}: output", output, key)
     kept = {column: one.column or column for column, one in of.items()}
     shared = {one: events.field(one) for one in kept.values() if one in events.names}
     own = [pa.field(one, pa.int64()) for one in kept.values() if one not in shared]
     rest = [one.with_nullable(True) for one in events if one.name not in (*key, *shared)]
     state = pa.schema([*map(events.field, key), *shared.values(), *own, *rest, pa.field(DEADLINE, TIMESTAMP)])
     upserts = () if latest is None else (latest,)
-    shown = [computed.get(one, pl.col(one)).alias(one) for one in output.names]
-    declared: dict[str, Any] = {
-        "name": name,
-        "key": key,
-        "event_time": event_time,
-        "events": events,
-        "state": state if expiry is None else expiry.add_column(state),
-        "output": output,
-        "step": _Running(of, kept, key, event_time, events.names, shown, upserts, at_once, expiry, length).step,
-        "step_decides_late": True,
-        "side_outputs": upserts,
-        "state_events": pl.col(event_time).count(),
-        "one_per_key": pl.col(event_time).is_null(),
-    }
-    return KeyedJob(**declared, **settings)
+    shown = [computed.get(one, pl.col(one)).alias(one) for one in table.names]
+    step = _Running(of, kept, key, event_time, events.names, shown, upserts, at_once, expiry, length).step
+    return KeyedJob(
+        name,
+        replace(source, final_at=STEP_DECIDES),
+        key,
+        State(
+            state if expiry is None else expiry.add_column(state),
+            events=pl.col(event_time).count(),
+            one_per_key=pl.col(event_time).is_null(),
+        ),
+        step,
+        [Append(table), *upserts],
+        closes_in_order=True,
+        **settings,
+    )
 
 
 @dataclass(frozen=True)
@@ -147,21 +153,20 @@ class _Running:
             # Decided by the watermark before these events, so that results do not depend on batch boundaries.
             was_over = pl.col(WINDOW_START) + self.window <= clock.previous_watermark
             late, events = events.filter(was_over), events.filter(~was_over)
-        over, going_on = Parted(state.clear(), state)
-        if self.expiry is not None:
-            over, going_on = self.expiry.part(state, self.key, clock)
-        before = [self._add(over.filter(~waits), over.filter(waits)).output] if over.height else []
-        came = pl.concat([going_on.filter(waits).select(self.columns), events.select(self.columns)])
-        is_due = pl.lit(value=True) if self.at_once else pl.col(self.event_time) <= clock.watermark
+        is_over = self.expiry is not None and self.expiry.has_run_out(state, clock)
+        came = pl.concat([state.filter(waits).select(self.columns), events.select(self.columns)])
+        is_due = pl.lit(value=True) if self.at_once or is_over else pl.col(self.event_time) <= clock.watermark
         waiting = came.filter(~is_due)
-        added = self._add(going_on.filter(~waits), came.filter(is_due))
+        added = self._add(state.filter(~waits), came.filter(is_due))
+        if is_over:
+            return Step(state=state.clear(), output=added.output)
         # The deadline is the expiry in event time, or the end of the window.
         totals = added.totals.filter((pl.col(DEADLINE) > clock.watermark).fill_null(value=True))
         rows = pl.concat([totals, waiting.with_columns(pl.col(self.event_time).alias(DEADLINE))], how="diagonal")
         if self.expiry is not None:
-            rows = self.expiry.renew(rows, going_on, events, self.key, clock)
+            rows = self.expiry.renew(rows, state, events, self.key, clock)
         newest = {one.name: self._newest(added.totals, waiting, events, one) for one in self.latest}
-        return Step(state=rows, output=pl.concat([*before, added.output]), late=late, side=newest)
+        return Step(state=rows, output=added.output, late=late, side=newest)
 
     def _add(self, totals: pl.DataFrame, events: pl.DataFrame) -> _Added:
         """Add events to the rows of their keys, or start anew if the key has expired."""
@@ -201,11 +206,14 @@ def _window_start(event_time: str) -> pa.Field:
     return required(WINDOW_START, TIMESTAMP, "Start of the window (UTC)", lineage=(event_time,))
 
 
-def _windows_of(event_time: str, window: WindowShape) -> dict[str, Any]:
-    """Return how events get the start of their window, or of each of their windows."""
+def _in_windows(source: Input, columns: pa.Schema, window: WindowShape) -> Input:
+    """Return the input whose events get the start of their window, or of each of their windows."""
+    time = pl.col(source.event_time)
     if window.overlaps:
-        return {"keys_of": KeysOf(WINDOW_START, period_starts(pl.col(event_time), window.length, window.every))}
-    return {"derived": {WINDOW_START: period_start(pl.col(event_time), window.length)}}
+        starts = Explode(WINDOW_START, period_starts(time, window.length, window.every))
+        return replace(source, columns=columns, explode=starts)
+    derive = {**source.derive, WINDOW_START: period_start(time, window.length)}
+    return replace(source, columns=columns, derive=derive)
 
 
 def _running(one: Aggregate, before: pl.Series, ordered: Ordered) -> pl.Series:

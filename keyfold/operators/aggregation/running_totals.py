@@ -1,26 +1,31 @@
 """Make jobs that keep running totals: one row per key, upserted when it changes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
 
 from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.inputs import Source, as_input
+from keyfold.keyed.job.schemas import Columns, declared_schema
+from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import Clock, Step
-from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, Aggregates, counting_job, newest
+from keyfold.keyed.job.tables import Upsert, names_of
+from keyfold.operators.aggregation.aggregates import Aggregate, Aggregates, counting_job, newest
+from keyfold.operators.aggregation.inference import counted_by, inferred_output
 
 
 def totals(
     name: str,
+    source: Source,
     of: Mapping[str, Aggregate],
     *,
-    key: tuple[str, ...],
-    event_time: str,
-    output: pa.Schema,
+    key: str | Sequence[str],
+    output: Columns | None = None,
     then: Mapping[str, pl.Expr] | None = None,
     latest: str = "",
-    counted: str = COUNTED,
+    counted: str = "",
     events: pa.Schema | None = None,
     **settings: Any,
 ) -> KeyedJob:
@@ -30,11 +35,11 @@ def totals(
     the shuffle.
 
     Args:
-        name, of, key, event_time, settings: as for `windows`.
-        output: columns of the table: the key, and any of `of`, `then`, `latest` and `counted`.
+        name, source, of, key, settings: as for `windows`.
+        output: columns of the table: the key, and any of `of`, `then`, `latest` and `counted`; by default all.
         then: columns computed from the others, such as an average.
         latest: the column with the time of the newest event; none by default.
-        counted: the column with the number of events.
+        counted: the column with the number of events; by default the first `count()`, or `n_events`.
         events: columns of the late table; by default the key, the event time, the aggregates and `counted`.
 
     Raises:
@@ -48,9 +53,9 @@ def totals(
         >>> sale = pa.schema([item, ("at", pa.timestamp("us", tz="UTC")), ("price", pa.int64())])
         >>> job = totals(
         ...     "sales_of_items",
+        ...     Stream("sales", sale, event_time="at"),
         ...     {"revenue": sum("price"), "dearest": max("price")},
-        ...     stream=Stream("sales", sale, event_time="at"), key=("item",), event_time="at",
-        ...     watermark_delay=timedelta(0), counted="sales", then={"average": pl.col("revenue") / pl.col("sales")},
+        ...     key="item", counted="sales", then={"average": pl.col("revenue") / pl.col("sales")},
         ...     output=pa.schema([item, ("revenue", pa.int64()), ("dearest", pa.int64()), ("average", pa.float64())]),
         ... )
         >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -58,13 +63,19 @@ def totals(
         >>> harness.batch(sold).tables["sales_of_items"].rows()
         [('tea', 8, 5, 4.0)]
     """
+    source, key = as_input(source), names_of(key)
+    event_time, counted = source.event_time, counted_by(of, counted)
+    if output is None:
+        times = [latest] if latest else []
+        output = inferred_output(name, source, of, by=key, times=times, counted=counted, then=then)
+    table = declared_schema(f"job {name}: output", output, key)
     sums, by, last = (
-        Aggregates(name, of, counted, event_time, output),
+        Aggregates(name, of, counted, event_time, table),
         list(key),
         [pl.col(latest).max()] if latest else [],
     )
     # Columns of `then` are computed from these again, so state does not need them.
-    kept = [field for field in output if field.name in (*key, *sums.names, latest)]
+    kept = [field for field in table if field.name in (*key, *sums.names, latest)]
     kept += [field for field in sums.fields if field not in kept]
 
     def combine(rows: pl.DataFrame) -> pl.DataFrame:
@@ -73,23 +84,20 @@ def totals(
     def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
         came = events.with_columns(pl.col(event_time).alias(latest)) if latest else events
         rows = sums.joined(pl.concat([state, came.select(state.columns)]), by, *last).select(state.columns)
-        return Step(state=rows, output=rows.with_columns(**then or {}).select(output.names))
+        return Step(state=rows, output=rows.with_columns(**then or {}).select(table.names))
 
+    number = pl.col(counted).sum()
     return counting_job(
+        name,
+        source,
         counted,
-        settings,
-        sums.derived,
-        name=name,
-        key=key,
-        event_time=event_time,
-        events=events or pa.schema([*(output.field(one) for one in key), newest(event_time), *sums.fields]),
-        state=pa.schema(kept),
-        output=output,
-        step=step,
+        derive=sums.derived,
+        columns=events or pa.schema([*(table.field(one) for one in key), newest(event_time), *sums.fields]),
         combine=combine,
-        output_events=pl.lit(0),
+        key=key,
         # True for all rows: each key has one.
-        one_per_key=pl.col(counted).is_not_null(),
-        output_mode="upsert",
-        output_key=key,
+        state=State(pa.schema(kept), events=number, one_per_key=pl.col(counted).is_not_null()),
+        step=step,
+        tables=[Upsert(table, key, events=pl.lit(0))],
+        settings=settings,
     )

@@ -1,6 +1,6 @@
 """Make jobs that aggregate the events of each key by session, and write a session when it has ended."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -8,10 +8,16 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.columns import column
+from keyfold.durations import as_duration
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.inputs import Source, as_input
+from keyfold.keyed.job.schemas import Columns, declared_schema
+from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
-from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, Aggregates, counting_job, newest
+from keyfold.keyed.job.tables import Append, names_of
+from keyfold.operators.aggregation.aggregates import Aggregate, Aggregates, counting_job, newest
+from keyfold.operators.aggregation.inference import counted_by, inferred_output
 from keyfold.stream import TIMESTAMP
 from keyfold.times import period_start
 
@@ -20,13 +26,13 @@ START = "window_start"
 
 def sessions(
     name: str,
+    source: Source,
     of: Mapping[str, Aggregate],
     *,
-    key: tuple[str, ...],
-    event_time: str,
-    gap: timedelta,
-    output: pa.Schema,
-    counted: str = COUNTED,
+    key: str | Sequence[str],
+    gap: timedelta | str,
+    output: Columns | None = None,
+    counted: str = "",
     **settings: Any,
 ) -> KeyedJob:
     """Make a job that writes one row per session of a key: events at most `gap` apart.
@@ -35,10 +41,11 @@ def sessions(
     already have ended when it arrived, and it joins no open session.
 
     Args:
-        name, of, key, event_time, settings: as for `windows`.
+        name, source, of, key, settings: as for `windows`.
         gap: the longest time between two events of a session.
-        output: columns of the table: the key, `window_start` (the first event), `window_end`, any of `of`, and `counted`.
-        counted: the column with the number of events.
+        output: columns of the table: the key, `window_start` (the first event), `window_end`, any of `of`, and `counted`;
+            by default all of them.
+        counted: the column with the number of events; by default the first `count()`, or `n_events`.
 
     Raises:
         Misconfigured: `gap` is not positive, a sum is over floats, or `output` lacks `counted`.
@@ -46,12 +53,11 @@ def sessions(
     Example:
         >>> from datetime import UTC, datetime
         >>> from keyfold import Stream, TestHarness
+        >>> from keyfold.operators import count
         >>> user = pa.field("user", pa.string(), nullable=False)
         >>> click = pa.schema([user, pa.field("at", TIMESTAMP, nullable=False)])
         >>> job = sessions(
-        ...     "visits", {}, stream=Stream("clicks", click, event_time="at"), key=("user",), event_time="at",
-        ...     watermark_delay=timedelta(0), gap=timedelta(minutes=30), counted="clicks",
-        ...     output=pa.schema([user, ("window_start", TIMESTAMP), ("clicks", pa.int64())]),
+        ...     "visits", Stream("clicks", click, event_time="at"), {"clicks": count()}, key="user", gap="30m",
         ... )
         >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
         >>> times = [noon, noon + timedelta(minutes=20), noon + timedelta(hours=1)]
@@ -59,11 +65,17 @@ def sessions(
         >>> harness.batch(clicks).tables["visits"]["clicks"].to_list()
         [2]
     """
+    source, key, gap = as_input(source), names_of(key), as_duration(f"job {name}: gap", gap)
+    event_time = source.event_time
     if gap <= timedelta(0):
         raise Misconfigured(f"job {name}: gap is {gap}; it must be longer than nothing")
-    if counted not in output.names:
+    counted = counted_by(of, counted)
+    if output is None:
+        output = inferred_output(name, source, of, by=key, times=("window_start", "window_end"), counted=counted)
+    table = declared_schema(f"job {name}: output", output, key)
+    if counted not in table.names:
         raise Misconfigured(f"job {name}: output has no column {counted}, by which events are counted (`counted`)")
-    sums, by = Aggregates(name, of, counted, event_time, output), list(key)
+    sums, by = Aggregates(name, of, counted, event_time, table), list(key)
     span = pl.col(event_time).max(), pl.col(START).min()
 
     def combine(rows: pl.DataFrame) -> pl.DataFrame:
@@ -85,26 +97,27 @@ def sessions(
         is_over = pl.col(DEADLINE) <= clock.watermark
         return Step(
             state=joined.filter(~is_over).select(state.columns),
-            output=joined.filter(is_over & ~was_over).with_columns(window_end=DEADLINE).select(output.names),
+            output=joined.filter(is_over & ~was_over).with_columns(window_end=DEADLINE).select(table.names),
             late=rows.join(joined.filter(was_over), on="#session", how="semi").select(events.columns),
         )
 
-    keyed = [output.field(one) for one in key]
+    keyed = [table.field(one) for one in key]
     first, deadline = (
         column(one, TIMESTAMP, what, lineage=(event_time,), nullable=False)
         for one, what in ((START, "Event time of the first of them (UTC)"), (DEADLINE, "End of the session (UTC)"))
     )
     rows = [*keyed, newest(event_time), first, *sums.fields]
+    number = pl.col(counted).sum()
     return counting_job(
+        name,
+        source,
         counted,
-        settings,
-        {START: pl.col(event_time), **sums.derived},
-        name=name,
-        key=key,
-        event_time=event_time,
-        events=pa.schema(rows),
-        state=pa.schema([*rows, deadline]),
-        output=output,
-        step=step,
+        derive={START: pl.col(event_time), **sums.derived},
+        columns=pa.schema(rows),
         combine=combine,
+        key=key,
+        state=State(pa.schema([*rows, deadline]), events=number),
+        step=step,
+        tables=[Append(table, events=number)],
+        settings=settings,
     )

@@ -1,7 +1,7 @@
 """Make jobs that write one row per session of a key: events up to one that ends it, or up to a silence."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -9,13 +9,18 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from keyfold.durations import as_duration
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.step import DEADLINE, Clock, Step, Waiting
-from keyfold.keyed.job.tables import OutputTable
+from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
+from keyfold.keyed.job.schemas import Columns, declared_schema
+from keyfold.keyed.job.state import State
+from keyfold.keyed.job.step import DEADLINE, Clock, Step, StepFunction, Waiting
+from keyfold.keyed.job.tables import Append, OutputTable, names_of
 from keyfold.keyed.job.timeouts import Timeout
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import Aggregate
+from keyfold.operators.aggregation.inference import inferred_output
 from keyfold.operators.aggregation.spans import Rows, Spans, count_and_start, kept_fields, ranges
 from keyfold.stream import TIMESTAMP
 from keyfold.times import micros, to_micros, to_times
@@ -25,19 +30,17 @@ CLOSED_AT = "closed_at"
 
 def sessions_until(
     name: str,
+    source: Source,
     of: Mapping[str, Aggregate],
     *,
     until: pl.Expr,
-    key: tuple[str, ...],
-    event_time: str,
-    events: pa.Schema,
-    output: pa.Schema,
+    key: str | Sequence[str],
     silence: Timeout,
-    closed_for: timedelta,
+    closed_for: timedelta | str,
     at_once: bool = False,
     then: Mapping[str, pl.Expr] | None = None,
     selected: Sequence[tuple[OutputTable, pl.Expr]] = (),
-    watermark_delay: timedelta,
+    output: Columns | None = None,
     **settings: Any,
 ) -> KeyedJob:
     """Make a job that writes one row per session of a key: its events up to the first that ends it, or up to a silence.
@@ -54,33 +57,31 @@ def sessions_until(
 
     Args:
         name: the job's name.
+        source: the stream, or its `Input`.
         of: the aggregates by column: `first`, `last`, `between`, and one `count`. One is the first event time.
         until: condition on an event that ends its session; NULL is false.
         key: the key columns.
-        event_time: the events' time column.
-        events: columns of the events.
-        output: columns of the table: the key, any of `of`, and those of `then`.
+        output: columns of the table: the key, any of `of`, and those of `then`; by default all.
         silence: the silence that ends a session.
         closed_for: event time for which a closed session is remembered.
         at_once: whether an event that ends a session does so when it arrives.
         then: columns computed from the aggregates.
         selected: further tables of the same columns, each with a condition on the rows that it has too.
-        watermark_delay: how far out of order events may come.
-        settings: other arguments of `KeyedJob`, including `stream`.
+        settings: other arguments of `KeyedJob`.
 
     Raises:
         Misconfigured: `of` has another aggregate, no count, or no first event time.
 
     Example:
         >>> from datetime import UTC
-        >>> from keyfold import Stream, TestHarness
+        >>> from keyfold import Input, Stream, TestHarness
         >>> from keyfold.operators import count, first, last
         >>> user = pa.field("user", pa.string(), nullable=False)
         >>> click = pa.schema([user, pa.field("at", TIMESTAMP, nullable=False), ("page", pa.string())])
         >>> job = sessions_until(
-        ...     "visits", {"since": first("at"), "until": last("page"), "clicks": count()}, until=pl.col("page") == "bye",
-        ...     key=("user",), event_time="at", events=click, stream=Stream("clicks", click, event_time="at"),
-        ...     watermark_delay=timedelta(0), silence=Timeout(timedelta(minutes=30)), closed_for=timedelta(hours=1),
+        ...     "visits", Input(Stream("clicks", click, event_time="at"), columns=click),
+        ...     {"since": first("at"), "until": last("page"), "clicks": count()}, until=pl.col("page") == "bye",
+        ...     key="user", silence=Timeout(timedelta(minutes=30)), closed_for="1h",
         ...     output=pa.schema([user, ("until", pa.string()), ("clicks", pa.int64())]),
         ... )
         >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -89,6 +90,11 @@ def sessions_until(
         >>> harness.batch(clicks).tables["visits"].rows()
         [('ann', 'bye', 2)]
     """
+    source, key, closed_for = as_input(source), names_of(key), as_duration(f"job {name}: closed_for", closed_for)
+    events, event_time = source.schema, source.event_time
+    if output is None:
+        output = inferred_output(name, source, of, by=key, then=then)
+    table = declared_schema(f"job {name}: output", output, key)
     counted, start = count_and_start(name, of, event_time)
     for column, one in of.items():
         if one.joined not in ("first", "last", "between") and not one.counts:
@@ -97,30 +103,28 @@ def sessions_until(
     stretch = pa.schema([*map(events.field, key), *kept_fields(of, events), *others])
     state = pa.schema([*stretch, pa.field(CLOSED_AT, TIMESTAMP), pa.field(DEADLINE, TIMESTAMP)])
     rides = _Sessions(
-        name, of, until, key, event_time, counted, start, stretch, silence.add_column(state), events, output,
-        silence, closed_for, at_once, then or {}, selected, watermark_delay,
+        name, of, until, key, event_time, counted, start, stretch, silence.add_column(state), events, table,
+        silence, closed_for, at_once, then or {}, selected,
     )  # fmt: skip
     # Rows of an open session's events, except its first row.
     not_first = pl.all_horizontal(pl.col(start, CLOSED_AT, DEADLINE).is_null())
     number = pl.col(counted).sum()
-    declared: dict[str, Any] = {
-        "name": name,
-        "key": key,
-        "event_time": event_time,
-        "watermark_delay": watermark_delay,
-        "events": events,
-        "state": rides.state,
-        "output": output,
-        "step": rides.step,
-        "waiting": Waiting(not_first, rides.only_wait, rides.single) if silence.in_event_time else None,
-        "step_decides_late": True,
-        "side_outputs": tuple(table for table, _ in selected),
-        "output_events": number,
-        "state_events": number,
-        # A key has one row of passed events, or one of a closed session, beside any number of waiting events.
-        "one_per_key": pl.col(start).is_not_null() | pl.col(CLOSED_AT).is_not_null(),
-    }
-    return KeyedJob(**declared, **settings)
+    return KeyedJob(
+        name,
+        replace(source, final_at=STEP_DECIDES),
+        key,
+        State(
+            rides.state,
+            events=number,
+            # A key has one row of passed events, or one of a closed session, beside any number of waiting events.
+            one_per_key=pl.col(start).is_not_null() | pl.col(CLOSED_AT).is_not_null(),
+            waiting=Waiting(not_first, rides.only_wait, rides.single) if silence.in_event_time else None,
+        ),
+        rides,
+        [Append(table, events=number), *(table for table, _ in selected)],
+        closes_in_order=True,
+        **settings,
+    )
 
 
 class _Rules(NamedTuple):
@@ -177,30 +181,30 @@ class _Sessions:
     at_once: bool
     then: Mapping[str, pl.Expr]
     selected: Sequence[tuple[OutputTable, pl.Expr]]
-    watermark_delay: timedelta
+    watermark_delay: timedelta = timedelta(0)
+
+    def bound(self, job: KeyedJob) -> StepFunction:
+        """Return the step, which needs the delay of the job's input."""
+        return replace(self, watermark_delay=job.only_input.watermark_delay).step
 
     def step(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
         rules, stretch = self._rules(clock), self.stretch.names
         is_marker = state[CLOSED_AT].is_not_null()
-        over, going_on = self.silence.part(state.filter(~is_marker), self.key, clock)
-        markers = state.filter(is_marker).select(*self.key, CLOSED_AT)
-        parts: list[_Cut] = []
-        if over.height:
-            # Before the new events: a waiting event may end the session, after which they are late.
-            parts.append(_Ordered(self, over.select(stretch), rules._replace(is_over=True)).cut())
-            markers = self._markers(markers, parts[0].closed)
+        going_on, markers = state.filter(~is_marker), state.filter(is_marker).select(*self.key, CLOSED_AT)
+        # Without events then: one that waits may end the session, after which those of this batch are late.
+        rules = rules._replace(is_over=self.silence.has_run_out(going_on, clock))
         is_late = events[self.event_time] <= clock.previous_watermark
         if markers.height:
             closed_at = events.select(self.key).join(markers, on=self.key, how="left", maintain_order="left")[CLOSED_AT]
             is_late |= (events[self.event_time] <= closed_at + self.closed_for).fill_null(value=False)
         on_time = events.filter(~is_late)
-        parts.append(_Ordered(self, pl.concat([going_on.select(stretch), self.single(on_time)]), rules).cut())
-        output = pl.concat([part.closed for part in parts]).with_columns(**self.then).select(self.output.names)
-        markers = self._markers(markers, parts[-1].closed)
+        cut = _Ordered(self, pl.concat([going_on.select(stretch), self.single(on_time)]), rules).cut()
+        output = cut.closed.with_columns(**self.then).select(self.output.names)
+        markers = self._markers(markers, cut.closed)
         markers = markers.with_columns((pl.col(CLOSED_AT) + self.closed_for).alias(DEADLINE))
-        still_open = self.silence.renew(parts[-1].still_open, going_on, on_time, self.key, clock)
+        still_open = self.silence.renew(cut.still_open, going_on, on_time, self.key, clock)
         kept = [empty(self.state), still_open, markers.filter(pl.col(DEADLINE) > clock.watermark)]
-        late = [events.filter(is_late), *(part.late.select(self.events.names) for part in parts)]
+        late = [events.filter(is_late), cut.late.select(self.events.names)]
         side = {table.name: output.filter(where) for table, where in self.selected}
         return Step(pl.concat(kept, how="diagonal"), output, pl.concat(late), side)
 

@@ -1,7 +1,7 @@
 """Make jobs that cut a key's events into sessions in which a condition holds, and the time between them."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -10,9 +10,12 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from keyfold.durations import as_duration
 from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
+from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
-from keyfold.keyed.job.tables import OutputTable
+from keyfold.keyed.job.tables import Append, OutputTable, names_of
 from keyfold.keyed.job.timeouts import Timeout
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import Aggregate
@@ -28,13 +31,12 @@ _NEVER = 2**62
 
 def sessions_while(
     name: str,
+    source: Source,
     of: Mapping[str, Aggregate],
     *,
     while_: pl.Expr,
-    pause: timedelta,
-    key: tuple[str, ...],
-    event_time: str,
-    events: pa.Schema,
+    pause: timedelta | str,
+    key: str | Sequence[str],
     output: pa.Schema,
     silence: Timeout,
     between: OutputTable,
@@ -58,34 +60,33 @@ def sessions_while(
 
     Args:
         name: the job's name.
+        source: the stream, or its `Input`.
         of: the aggregates by column: one `count`, and `first`, `last`, `between`, `falls`, `sum`, `min` or `max`. One is
             the first event time.
         while_: the condition of an event; never NULL.
         pause: event time without the condition that ends a session.
         key: the key columns.
-        event_time: the events' time column.
-        events: columns of the events.
         output: columns of the table of sessions: the key, any of `of`, and of `then`.
         silence: the longest silence.
         between: the table of the time between sessions, of the same columns.
         then: columns computed from the aggregates, `holds` (whether it is a session) and `ended` (by an event, not a silence).
-        settings: other arguments of `KeyedJob`, including `stream` and `watermark_delay`.
+        settings: other arguments of `KeyedJob`.
 
     Raises:
         Misconfigured: there is not one count and one first event time.
 
     Example:
         >>> from datetime import UTC, datetime
-        >>> from keyfold import Stream, TestHarness
+        >>> from keyfold import Append, Input, Stream, TestHarness
         >>> from keyfold.operators import count, first, last
         >>> pump = pa.field("pump", pa.string(), nullable=False)
         >>> read = pa.schema([pump, pa.field("at", TIMESTAMP, nullable=False), ("watts", pa.int64())])
         >>> output = pa.schema([pump, ("until", TIMESTAMP), ("n", pa.int64())])
         >>> job = sessions_while(
-        ...     "pumping", {"since": first("at"), "until": last("at"), "n": count()}, while_=pl.col("watts") > 0,
-        ...     pause=timedelta(minutes=5), key=("pump",), event_time="at", events=read, output=output,
-        ...     between=OutputTable("resting", output, events=pl.col("n").sum()), silence=Timeout(timedelta(hours=1)),
-        ...     stream=Stream("readings", read, event_time="at"), watermark_delay=timedelta(0),
+        ...     "pumping", Input(Stream("readings", read, event_time="at"), columns=read),
+        ...     {"since": first("at"), "until": last("at"), "n": count()}, while_=pl.col("watts") > 0,
+        ...     pause="5m", key="pump", output=output, silence=Timeout(timedelta(hours=1)),
+        ...     between=Append(output, name="resting", events=pl.col("n").sum()),
         ... )
         >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
         >>> times = [noon + timedelta(minutes=minutes) for minutes in (0, 2, 4, 6, 11)]
@@ -93,6 +94,8 @@ def sessions_while(
         >>> harness.batch(came).tables["pumping"].select("until", "n").rows() == [(times[3], 3)]
         True
     """
+    source, key, pause = as_input(source), names_of(key), as_duration(f"job {name}: pause", pause)
+    events, event_time = source.schema, source.event_time
     counted, start = count_and_start(name, of, event_time)
     others = [one.with_nullable(True) for one in events if one.name not in key]
     rows = [*map(events.field, key), *kept_fields(of, events), *others]
@@ -101,22 +104,17 @@ def sessions_while(
     journeys = _While(
         of, while_, pause, key, event_time, counted, start, events, state, output, silence, between, then or {}
     )
-    declared: dict[str, Any] = {
-        "name": name,
-        "key": key,
-        "event_time": event_time,
-        "events": events,
-        "state": silence.add_column(state),
-        "output": output,
-        "step": journeys.step,
-        "step_decides_late": True,
-        "side_outputs": (between,),
-        "output_events": number,
-        "state_events": number,
+    return KeyedJob(
+        name,
+        replace(source, final_at=STEP_DECIDES),
+        key,
         # A key has one row of what has passed, beside any number of events.
-        "one_per_key": pl.col(start).is_not_null(),
-    }
-    return KeyedJob(**declared, **settings)
+        State(silence.add_column(state), events=number, one_per_key=pl.col(start).is_not_null()),
+        journeys.step,
+        [Append(output, events=number), between],
+        closes_in_order=True,
+        **settings,
+    )
 
 
 @dataclass(frozen=True)
@@ -140,22 +138,19 @@ class _While:
     def step(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
         is_late = events[self.event_time] <= clock.previous_watermark
         late, on_time = events.filter(is_late), events.filter(~is_late)
-        over, going_on = self.silence.part(state, self.key, clock)
-        names = self.state.names
-        cuts = [_Cut(self, over.select(names), clock, is_over=True)] if over.height else []
-        rows = pl.concat([going_on.select(names), self._waiting(on_time)])
-        if (rows[DEADLINE] <= clock.watermark).any():
-            waits = (pl.col(self.event_time) > clock.watermark) & pl.col(self.start).is_null()
-            cuts.append(_Cut(self, rows.filter(~waits), clock))
-            rows = pl.concat([cuts[-1].still_open(), rows.filter(waits)])
-        between = self.between.schema
+        is_over = self.silence.has_run_out(state, clock)
+        rows = pl.concat([state.select(self.state.names), self._waiting(on_time)])
+        output, between = empty(self.output), empty(self.between.schema)
+        if is_over or (rows[DEADLINE] <= clock.watermark).any():
+            waits = (pl.col(self.event_time) > clock.watermark) & pl.col(self.start).is_null() & (not is_over)
+            cut = _Cut(self, rows.filter(~waits), clock, is_over=is_over)
+            output, between = cut.ended(self.output, holds=True), cut.ended(self.between.schema, holds=False)
+            rows = pl.concat([cut.still_open(), rows.filter(waits)])
         return Step(
-            state=self.silence.renew(rows, going_on, on_time, self.key, clock),
-            output=pl.concat([empty(self.output), *(one.ended(self.output, holds=True) for one in cuts)]),
+            state=self.silence.renew(rows, state, on_time, self.key, clock),
+            output=output,
             late=late,
-            side={
-                self.between.name: pl.concat([empty(between), *(one.ended(between, holds=False) for one in cuts)]),
-            },
+            side={self.between.name: between},
         )
 
     def _waiting(self, events: pl.DataFrame) -> pl.DataFrame:

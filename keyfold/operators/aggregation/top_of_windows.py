@@ -1,6 +1,6 @@
 """Make jobs that rank the rows of each window of event time: the best-selling products of an hour."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -8,13 +8,16 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.columns import column, passed_on
+from keyfold.durations import as_duration
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.inputs import Source, as_input
+from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
-from keyfold.keyed.job.tables import OutputTable
+from keyfold.keyed.job.tables import Append, OutputTable, names_of
 from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, Aggregates, counting_job, newest
 from keyfold.operators.aggregation.chosen_rows import RANK
-from keyfold.stream import TIMESTAMP, Stream
+from keyfold.stream import TIMESTAMP
 from keyfold.times import period_start
 
 START, END, IS_OPEN, GROUPS = "window_start", "window_end", "is_open", "n_groups"
@@ -22,14 +25,13 @@ START, END, IS_OPEN, GROUPS = "window_start", "window_end", "is_open", "n_groups
 
 def top_of_windows(
     name: str,
+    source: Source,
     n: int,
     of: Mapping[str, Aggregate],
     *,
-    stream: Stream,
-    event_time: str,
-    by: tuple[str, ...],
+    by: str | Sequence[str],
     highest: str,
-    length: timedelta,
+    length: timedelta | str,
     output: pa.Schema,
     whole: OutputTable,
     latest: OutputTable | None = None,
@@ -47,33 +49,32 @@ def top_of_windows(
 
     Args:
         name: the job's name.
+        source: the stream, or its `Input`.
         n: number of ranks.
         of: the aggregates by column.
-        stream: the stream.
-        event_time: its time column.
         by: the columns of a group.
         highest: the aggregate that ranks groups.
         length: length of a window.
         output: columns of the table: `window_start`, `window_end`, `rank`, and any of `by`, `of` and `then`.
         whole: a table with one row per ended window, the aggregates of all its groups, and `n_groups`, their number. It must
-            count the events (`OutputTable.events`).
+            count the events (`Append(events=…)`).
         latest: a table to upsert with the ranks of windows with new events, open ones too (`is_open`).
         then: columns computed from the others.
         counted: the column of events and state with the number of events.
-        settings: other arguments of `KeyedJob`, including `watermark_delay`.
+        settings: other arguments of `KeyedJob`.
 
     Raises:
         Misconfigured: `n` is less than 1, or a sum is over floats.
 
     Example:
         >>> from datetime import UTC, datetime
-        >>> from keyfold import TestHarness
+        >>> from keyfold import Append, Stream, TestHarness
         >>> from keyfold.operators import sum
         >>> sale = pa.schema([("item", pa.string()), pa.field("at", TIMESTAMP, nullable=False), ("pieces", pa.int64())])
-        >>> hours = OutputTable("hours", pa.schema([(START, TIMESTAMP), (COUNTED, pa.int64())]), events=pl.col(COUNTED).sum())
+        >>> hours = Append({START: TIMESTAMP, COUNTED: pa.int64()}, name="hours", events=pl.col(COUNTED).sum())
         >>> job = top_of_windows(
-        ...     "best", 1, {"pieces": sum("pieces")}, stream=Stream("sales", sale, event_time="at"), event_time="at",
-        ...     by=("item",), highest="pieces", length=timedelta(hours=1), whole=hours, watermark_delay=timedelta(0),
+        ...     "best", Stream("sales", sale, event_time="at"), 1, {"pieces": sum("pieces")},
+        ...     by="item", highest="pieces", length="1h", whole=hours,
         ...     output=pa.schema([("item", pa.string()), ("pieces", pa.int64())]),
         ... )
         >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -83,6 +84,8 @@ def top_of_windows(
     """
     if n < 1:
         raise Misconfigured(f"job {name}: n is {n}; it must be 1 or more")
+    source, by, length = as_input(source), names_of(by), as_duration(f"job {name}: length", length)
+    event_time = source.event_time
     sums, groups, end = Aggregates(name, of, counted, event_time, output), [START, *by], pl.col(START) + length
 
     def combine(rows: pl.DataFrame) -> pl.DataFrame:
@@ -125,23 +128,19 @@ def top_of_windows(
         column(one, TIMESTAMP, what, lineage=(event_time,), nullable=False)
         for one, what in ((START, "Start of the window (UTC)"), (DEADLINE, "End of the window (UTC)"))
     )
-    keyed = [start, *passed_on(pa.schema([stream.event_schema.field(one) for one in by]))]
+    keyed = [start, *passed_on(pa.schema([source.stream.event_schema.field(one) for one in by]))]
+    # A sum of no values is 0.
+    kept = [one.with_nullable(one.name not in sums.sums and one.nullable) for one in sums.fields]
     return counting_job(
+        name,
+        source,
         counted,
-        settings,
-        {START: period_start(pl.col(event_time), length), **sums.derived},
-        name=name,
-        stream=stream,
-        key=(START,),
-        event_time=event_time,
-        events=pa.schema([*keyed, newest(event_time), *sums.fields]),
-        # A sum of no values is 0.
-        state=pa.schema(
-            [*keyed, *(one.with_nullable(one.name not in sums.sums and one.nullable) for one in sums.fields), deadline]
-        ),
-        output=output,
-        step=step,
+        derive={START: period_start(pl.col(event_time), length), **sums.derived},
+        columns=pa.schema([*keyed, newest(event_time), *sums.fields]),
         combine=combine,
-        side_outputs=tuple(one for one in (latest, whole) if one is not None),
-        output_events=pl.lit(0),
+        key=(START,),
+        state=State(pa.schema([*keyed, *kept, deadline]), events=pl.col(counted).sum()),
+        step=step,
+        tables=[Append(output, events=pl.lit(0)), *(one for one in (latest, whole) if one is not None)],
+        settings=settings,
     )

@@ -1,6 +1,6 @@
 """Make jobs that aggregate the events of each key by tumbling or hopping windows of event time, or by calendar days."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any
@@ -11,10 +11,16 @@ import pyarrow as pa
 from pydantic import AfterValidator
 
 from keyfold.columns import column
+from keyfold.durations import as_duration
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.inputs import Source, as_input
+from keyfold.keyed.job.schemas import Columns, declared_schema
+from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
-from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, Aggregates, counting_job, newest
+from keyfold.keyed.job.tables import Append, Upsert, names_of
+from keyfold.operators.aggregation.aggregates import Aggregate, Aggregates, counting_job, newest
+from keyfold.operators.aggregation.inference import counted_by, inferred_output
 from keyfold.stream import TIMESTAMP
 from keyfold.times import EPOCH, micros, period_start
 
@@ -88,19 +94,19 @@ class Days:
 
 def windows(
     name: str,
+    source: Source,
     of: Mapping[str, Aggregate],
     *,
-    key: tuple[str, ...],
-    event_time: str,
-    length: timedelta | None = None,
-    every: timedelta | None = None,
+    key: str | Sequence[str],
+    length: timedelta | str | None = None,
+    every: timedelta | str | None = None,
     days_of: str = "",
     by: tuple[str, ...] = (),
     most: str = "",
     while_open: bool = False,
     then: Mapping[str, pl.Expr] | None = None,
-    output: pa.Schema,
-    counted: str = COUNTED,
+    output: Columns | None = None,
+    counted: str = "",
     **settings: Any,
 ) -> KeyedJob:
     """Make a job that aggregates the events of each key and window, and writes a window when the watermark passes its end.
@@ -110,9 +116,9 @@ def windows(
 
     Args:
         name: the job's name.
+        source: the stream, or its `Input`.
         of: the aggregates by column.
         key: the key columns.
-        event_time: the events' time column.
         length: length of a window.
         days_of: in place of `length`: a time zone whose calendar days are the windows.
         every: time between two window starts, a divisor of `length`; by default `length`, so that windows do not overlap.
@@ -121,9 +127,11 @@ def windows(
         while_open: upsert the row of a window whenever it changes, with `is_open` until it is final; for windows that do not
             overlap. Key, `by` and `window_start` are the table's key.
         then: columns computed from the others.
-        output: columns of the table: the key, `by`, `window_start` or `window_end`, any of `of` and `then`, and `counted`.
-        counted: the column with the number of events whose last window this is, including rows that `most` drops.
-        settings: other arguments of `KeyedJob`, including `stream` and `watermark_delay`.
+        output: columns of the table: the key, `by`, `window_start` or `window_end`, any of `of` and `then`, and `counted`. By
+            default all of them.
+        counted: the column with the number of events whose last window this is, including rows that `most` drops. By default
+            the first `count()` of windows that do not overlap, or `n_events`.
+        settings: other arguments of `KeyedJob`.
 
     Raises:
         Misconfigured: `length` is not a multiple of `every`, there is not one of `length` and `days_of`, a sum is over floats,
@@ -133,33 +141,32 @@ def windows(
         >>> from datetime import UTC, datetime
         >>> from keyfold import Stream, TestHarness
         >>> from keyfold.operators import count
-        >>> user = pa.field("user", pa.string(), nullable=False)
-        >>> end = pa.field("window_end", TIMESTAMP, nullable=False)
-        >>> click = pa.schema([user, pa.field("at", TIMESTAMP, nullable=False)])
-        >>> job = windows(
-        ...     "clicks_per_hour", {}, stream=Stream("clicks", click, event_time="at"), key=("user",), event_time="at",
-        ...     watermark_delay=timedelta(0), length=timedelta(hours=1), counted="clicks",
-        ...     output=pa.schema([user, end, pa.field("clicks", pa.int64(), nullable=False)]),
-        ... )
+        >>> click = pa.schema([pa.field(one, kind, nullable=False) for one, kind in (("user", pa.string()), ("at", TIMESTAMP))])
+        >>> clicks = Stream("clicks", click, event_time="at")
+        >>> job = windows("clicks_per_hour", clicks, {"clicks": count()}, key="user", length="1h")
         >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
-        >>> clicks = pl.DataFrame({"user": ["ann"] * 2, "at": [noon] * 2})
-        >>> harness.batch(clicks, advance_to=noon + timedelta(hours=1)).tables["clicks_per_hour"]["clicks"].to_list()
+        >>> came = pl.DataFrame({"user": ["ann"] * 2, "at": [noon] * 2})
+        >>> harness.batch(came, advance_to=noon + timedelta(hours=1)).tables["clicks_per_hour"]["clicks"].to_list()
         [2]
     """
-    if (length is None) == (not days_of):
-        raise Misconfigured(f"job {name}: give one of length and days_of")
-    shape: _Spans | Days = Days(days_of)
-    if length is not None:
-        every = length if every is None else every
-        if not timedelta(0) < every <= length or length % every:
-            raise Misconfigured(f"job {name}: every is {every}; length, {length}, must be a multiple of it")
-        shape = _Spans(length, every)
-    if counted not in output.names:
-        raise Misconfigured(f"job {name}: output has no column {counted}, by which events are counted (`counted`)")
+    source, key = as_input(source), names_of(key)
+    event_time = source.event_time
+    shape = _shape(name, length, every, days_of)
+    length, every = (shape.length, shape.every) if isinstance(shape, _Spans) else (None, None)
     overlaps = every is not None and every != length
+    counted = counted_by({} if overlaps or most else of, counted)
+    if output is None:
+        is_open = [column(IS_OPEN, pa.bool_(), "Whether it may still change", lineage=(event_time,), nullable=False)]
+        output = inferred_output(
+            name, source, of, by=(*key, *by), times=("window_start", "window_end"), counted=counted, then=then,
+            more=is_open if while_open else (),
+        )  # fmt: skip
+    table = declared_schema(f"job {name}: output", output, (*key, *by))
+    if counted not in table.names:
+        raise Misconfigured(f"job {name}: output has no column {counted}, by which events are counted (`counted`)")
     if while_open and (overlaps or most):
         raise Misconfigured(f"job {name}: while_open is for windows that do not overlap, without most")
-    sums, groups = Aggregates(name, of, counted, event_time, output), [*key, *by]
+    sums, groups = Aggregates(name, of, counted, event_time, table), [*key, *by]
     end = shape.end(pl.col(PANE))
 
     def chosen(rows: pl.DataFrame) -> pl.DataFrame:
@@ -189,7 +196,7 @@ def windows(
             rows = pl.concat([part.select(opened[0].columns) for part in opened])
         return Step(
             state=still_open.select(state.columns),
-            output=rows.with_columns(window_start=pl.col(PANE)).with_columns(**then or {}).select(output.names),
+            output=rows.with_columns(window_start=pl.col(PANE)).with_columns(**then or {}).select(table.names),
             late=events.filter(is_late),
         )
 
@@ -208,7 +215,7 @@ def windows(
         rows = sums.joined(rows, [*groups, "window_end"])
         return rows.with_columns((pl.col("window_end") - length).alias(PANE))
 
-    keyed = [output.field(one) for one in groups]
+    keyed = [table.field(one) for one in groups]
     descriptions = (
         "Start of the span between two beginnings of windows (UTC)",
         "When the next window with this span is over (UTC)",
@@ -217,23 +224,41 @@ def windows(
         column(one, TIMESTAMP, what, lineage=(event_time,), nullable=False)
         for one, what in zip((PANE, DEADLINE), descriptions, strict=True)
     )
+    number = pl.col(counted).sum()
+    written_to = Append(table, events=number)
     if while_open:
         # Events of open windows are counted in state.
-        upsert = {"output_mode": "upsert", "output_key": (*groups, "window_start")}
-        settings = {**upsert, "output_events": pl.col(counted).filter(~pl.col(IS_OPEN)).sum(), **settings}
+        written_to = Upsert(table, (*groups, "window_start"), events=pl.col(counted).filter(~pl.col(IS_OPEN)).sum())
     return counting_job(
+        name,
+        source,
         counted,
-        settings,
-        {PANE: shape.start(pl.col(event_time)), **sums.derived},
-        name=name,
-        key=key,
-        event_time=event_time,
-        events=pa.schema([*keyed, newest(event_time), pane, *sums.fields]),
-        state=pa.schema([*keyed, pane, *sums.fields, deadline]),
-        output=output,
-        step=step,
+        derive={PANE: shape.start(pl.col(event_time)), **sums.derived},
+        columns=pa.schema([*keyed, newest(event_time), pane, *sums.fields]),
         combine=combine,
+        key=key,
+        state=State(pa.schema([*keyed, pane, *sums.fields, deadline]), events=number),
+        step=step,
+        tables=[written_to],
+        settings=settings,
     )
+
+
+def _shape(job: str, length: timedelta | str | None, every: timedelta | str | None, days_of: str) -> "_Spans | Days":
+    """Return the panes and windows of a job.
+
+    Raises:
+        Misconfigured: there is not one of length and days_of, or windows leave gaps.
+    """
+    if (length is None) == (not days_of):
+        raise Misconfigured(f"job {job}: give one of length and days_of")
+    if length is None:
+        return Days(days_of)
+    length = as_duration(f"job {job}: length", length)
+    every = length if every is None else as_duration(f"job {job}: every", every)
+    if not timedelta(0) < every <= length or length % every:
+        raise Misconfigured(f"job {job}: every is {every}; length, {length}, must be a multiple of it")
+    return _Spans(length, every)
 
 
 def _with_the_most(rows: pl.DataFrame, groups: list[str], most: str, counted: str) -> pl.DataFrame:

@@ -4,7 +4,7 @@ A left row waits until the watermark has passed its time, since a newer version 
 version of each key that the watermark has passed, while it can still be used, and all versions ahead of the watermark.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -12,22 +12,24 @@ from typing import Any, Literal
 
 import polars as pl
 
-from keyfold.errors import Misconfigured
+from keyfold.durations import as_duration
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.inputs import EVENT_TIME, INPUT
+from keyfold.keyed.job.inputs import EVENT_TIME, INPUT, STEP_DECIDES
+from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
-from keyfold.operators.joins.sides import Named, Sides, sides_of
+from keyfold.keyed.job.tables import Append
+from keyfold.operators.joins.sides import Side, Sides, sides_of
 
 _VERSION = "version"
 
 
 def as_of_join(
     name: str,
-    left: Named,
-    right: Named,
-    key: tuple[str, ...],
+    left: Side,
+    right: Side,
+    key: str | Sequence[str],
     *,
-    within: timedelta,
+    within: timedelta | str,
     how: Literal["inner", "left"] = "left",
     **settings: Any,
 ) -> KeyedJob:
@@ -39,7 +41,7 @@ def as_of_join(
 
     Args:
         name: name of the job.
-        left, right: the inputs with their names; `right` has the versions.
+        left, right: the inputs, with names where two are of one stream; `right` has the versions.
         key: columns of the join, which both inputs have.
         within: the greatest age of a version; older versions are removed from state.
         how: `left`, or `inner`.
@@ -60,9 +62,9 @@ def as_of_join(
         >>> price = pa.schema([item, pa.field("since", time, nullable=False), ("price", pa.int64())])
         >>> job = as_of_join(
         ...     "priced_sales",
-        ...     ("sales", Input(Stream("sales", sold, "sold_at"), sold, "sold_at")),
-        ...     ("prices", Input(Stream("prices", price, "since"), price, "since")),
-        ...     ("item",), within=timedelta(days=30),
+        ...     Input(Stream("sales", sold, "sold_at"), columns=sold),
+        ...     Input(Stream("prices", price, "since"), columns=price),
+        ...     "item", within="30d",
         ... )
         >>> noon, hour, harness = datetime(2026, 1, 31, 12, tzinfo=UTC), timedelta(hours=1), TestHarness(job)
         >>> _ = harness.batch({
@@ -73,20 +75,26 @@ def as_of_join(
         >>> harness.written["priced_sales"]["price"].to_list()
         [3, 4]
     """
-    if within < timedelta(0):
-        raise Misconfigured(
-            f"job {name}: within is {within}; it is the greatest age of a version, and must not be negative"
-        )
+    within = as_duration(f"job {name}: within, the greatest age of a version,", within)
     sides = sides_of(name, key, left, right, how)
     # Only left rows are conserved: versions replace each other, and are in no output row of their own.
-    inputs = {left[0]: replace(left[1], conserved=how == "left"), right[0]: replace(right[1], conserved=False)}
-    waits = (pl.col(INPUT) == left[0]).sum().cast(pl.Int64)
-    counted = {"output_events": pl.len(), "state_events": waits}
+    inputs = {
+        one: replace(declared, conserved=one == sides.left[0] and how == "left", final_at=STEP_DECIDES)
+        for one, declared in sides.inputs.items()
+    }
+    waits, written = (pl.col(INPUT) == sides.left[0]).sum().cast(pl.Int64), pl.len()
     if how == "inner":
-        counted = {"output_events": pl.lit(0), "state_events": pl.lit(0)}
-    more: dict[str, Any] = {**counted, "step_decides_late": True}
-    return KeyedJob.with_inputs(
-        name, inputs, key, sides.state, sides.output, partial(_join, sides, within, how), **{**more, **settings}
+        waits = written = pl.lit(0)
+    step = partial(_join, sides, within, how)
+    return KeyedJob(
+        name,
+        inputs,
+        sides.key,
+        State(sides.state, events=waits),
+        step,
+        Append(sides.output, events=written),
+        closes_in_order=True,
+        **settings,
     )
 
 
@@ -118,7 +126,7 @@ def _join(
 
 def _in_order(sides: Sides, versions: pl.DataFrame) -> pl.DataFrame:
     """Sort versions by time. Of several with the same key and time, keep the one whose values sort last."""
-    values = [name for name in sides.right[1].events.names if name not in (*sides.key, sides.right[1].event_time)]
+    values = [name for name in sides.right[1].schema.names if name not in (*sides.key, sides.right[1].event_time)]
     ordered = versions.sort(EVENT_TIME, *values, nulls_last=False)
     return ordered.unique([*sides.key, EVENT_TIME], keep="last", maintain_order=True)
 

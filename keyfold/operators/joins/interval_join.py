@@ -5,7 +5,7 @@ If it had no match, and the join keeps such rows, it is written without one. So 
 written once, and state has a bounded span of each side.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, get_args
@@ -17,14 +17,14 @@ from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import EVENT_TIME
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
-from keyfold.operators.joins.sides import How, Named, Sides, sides_of, uncounted_join
+from keyfold.operators.joins.sides import How, Side, Sides, sides_of, uncounted_join
 
 
 def interval_join(
     name: str,
-    left: Named,
-    right: Named,
-    key: tuple[str, ...],
+    left: Side,
+    right: Side,
+    key: str | Sequence[str],
     *,
     earliest: timedelta,
     latest: timedelta,
@@ -38,7 +38,7 @@ def interval_join(
 
     Args:
         name: name of the job.
-        left, right: the inputs with their names.
+        left, right: the inputs, with names where two are of one stream.
         key: columns of the join, which both inputs have.
         earliest, latest: bounds of right time minus left time, both inclusive; `earliest` may be negative. Rows of any order
             that wait for each other have `earliest=-latest`.
@@ -61,9 +61,9 @@ def interval_join(
         >>> paid = pa.schema([card, pa.field("paid_at", time, nullable=False)])
         >>> job = interval_join(
         ...     "paid_orders",
-        ...     ("orders", Input(Stream("orders", ordered, "ordered_at"), ordered, "ordered_at")),
-        ...     ("payments", Input(Stream("payments", paid, "paid_at"), paid, "paid_at")),
-        ...     ("card",), earliest=timedelta(0), latest=timedelta(minutes=10), how="left",
+        ...     Input(Stream("orders", ordered, "ordered_at"), columns=ordered),
+        ...     Input(Stream("payments", paid, "paid_at"), columns=paid),
+        ...     "card", earliest=timedelta(0), latest=timedelta(minutes=10), how="left",
         ... )
         >>> noon, harness = datetime(2026, 1, 31, 12, tzinfo=UTC), TestHarness(job)
         >>> _ = harness.batch({

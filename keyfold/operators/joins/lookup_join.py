@@ -9,15 +9,18 @@ import pyarrow as pa
 
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.inputs import STEP_DECIDES
 from keyfold.keyed.job.lookups import Lookup
+from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import Clock, Step
+from keyfold.keyed.job.tables import Append
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.operators.joins.sides import Named
+from keyfold.operators.joins.sides import Side, named
 
 
 def lookup_join(
     name: str,
-    events: Named,
+    events: Side,
     lookup: tuple[str, Lookup],
     *,
     how: Literal["inner", "left"] = "left",
@@ -30,7 +33,7 @@ def lookup_join(
 
     Args:
         name: name of the job.
-        events: the input with its name.
+        events: the input, with a name where it is not that of its stream.
         lookup: the lookup with its name.
         how: `left` keeps events without a row, with NULL in the lookup's columns; `inner` leaves them out.
         settings: other settings of `KeyedJob`.
@@ -45,7 +48,7 @@ def lookup_join(
         >>> sold = pa.schema([item, pa.field("sold_at", pa.timestamp("us", tz="UTC"), nullable=False)])
         >>> job = lookup_join(
         ...     "named_sales",
-        ...     ("sales", Input(Stream("sales", sold, "sold_at"), sold, "sold_at")),
+        ...     Input(Stream("sales", sold, "sold_at"), columns=sold),
         ...     ("products", Lookup("products.csv", pa.schema([item, ("title", pa.string())]), ("item",))),
         ... )
         >>> harness = TestHarness(job)
@@ -56,18 +59,18 @@ def lookup_join(
         >>> harness.written["named_sales"]["title"].to_list()
         ['Green tea', None]
     """
-    (input_name, one), (lookup_name, table) = events, lookup
-    if lacking := [column for column in table.key if column not in one.events.names]:
+    (input_name, one), (lookup_name, table) = named(events), lookup
+    if lacking := [column for column in table.key if column not in one.schema.names]:
         raise Misconfigured(
             f"job {name}: input {input_name} has no column {', '.join(lacking)}, the key of {lookup_name}; make it with "
-            "`derived`"
+            "`derive`"
         )
     added = [field for field in table.columns if field.name not in table.key]
-    if both := [field.name for field in added if field.name in one.events.names]:
+    if both := [field.name for field in added if field.name in one.schema.names]:
         raise Misconfigured(
             f"job {name}: both {input_name} and {lookup_name} have {', '.join(both)}; leave it out of one of them"
         )
-    output = pa.schema([*one.events, *(field.with_nullable(how == "left" or field.nullable) for field in added)])
+    output = pa.schema([*one.schema, *(field.with_nullable(how == "left" or field.nullable) for field in added)])
 
     def step(state: pl.DataFrame, events: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
         # Here, and not when the job is made: it imports pandas, which loading definitions should not.
@@ -76,8 +79,9 @@ def lookup_join(
         return Step(state=state, output=rows.select(pl.col(column).cast(kind) for column, kind in kinds.items()))
 
     # With `inner`, events without a row are in no output: they cannot be conserved.
-    inputs = {input_name: replace(one, conserved=how == "left"), lookup_name: table}
-    counted = pl.len() if how == "left" else pl.lit(0)
-    no_state = pa.schema([one.events.field(column) for column in table.key])
-    more: dict[str, Any] = {"step_decides_late": True, "output_events": counted, "state_events": pl.lit(0)}
-    return KeyedJob.with_inputs(name, inputs, table.key, no_state, output, step, **{**more, **settings})
+    read = replace(one, conserved=how == "left", final_at=STEP_DECIDES)
+    state = State(pa.schema([one.schema.field(column) for column in table.key]), events=pl.lit(0))
+    written = Append(output, events=pl.len() if how == "left" else pl.lit(0))
+    return KeyedJob(
+        name, {input_name: read, lookup_name: table}, table.key, state, step, written, closes_in_order=True, **settings
+    )

@@ -1,6 +1,6 @@
 """Define the two sides of a join: their columns in its output, and their rows in its state."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -10,8 +10,10 @@ import pyarrow as pa
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.event_frames import joined_schema, tagged
-from keyfold.keyed.job.inputs import EVENT_TIME, INPUT, Input
-from keyfold.keyed.job.step import DEADLINE, Clock, StepOfInputs
+from keyfold.keyed.job.inputs import EVENT_TIME, INPUT, STEP_DECIDES, Input, Source, as_input
+from keyfold.keyed.job.state import State
+from keyfold.keyed.job.step import DEADLINE, Clock, StepFunction
+from keyfold.keyed.job.tables import Append, names_of
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.stream import TIMESTAMP
 
@@ -23,6 +25,9 @@ Semi = Literal["semi"]
 
 Named = tuple[str, Input]
 """An input of a join, with its name."""
+
+Side = Source | tuple[str, Source]
+"""What a side of a join is declared as: an input, which has the name of its stream, or a name and an input."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ class Sides:
     def came(self, events: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
         """Return new events of both sides as rows of state without a match."""
         kinds = polars_schema(joined_schema(self.key, self.inputs))
-        rows = [tagged(name, one, events[name], kinds) for name, one in self.inputs.items()]
+        rows = [tagged(self.inputs, name, events[name], kinds) for name in self.inputs]
         return pl.concat(rows).with_columns(matched=pl.lit(value=False))
 
     def side(self, rows: pl.DataFrame, side: Named) -> pl.DataFrame:
@@ -87,39 +92,50 @@ class Sides:
         _, one = side
         return [
             (pl.col(EVENT_TIME).alias(name) if name == one.event_time else pl.col(name))
-            for name in one.events.names
+            for name in one.schema.names
             if name not in self.key
         ]
 
 
-def sides_of(job: str, key: tuple[str, ...], left: Named, right: Named, how: How | Semi) -> Sides:
+def named(side: Side) -> Named:
+    """Return a side of a join with its name."""
+    if isinstance(side, tuple):
+        return side[0], as_input(side[1])
+    one = as_input(side)
+    return one.stream.name, one
+
+
+def sides_of(job: str, key: str | Sequence[str], first: Side, second: Side, how: How | Semi) -> Sides:
     """Make the sides of a join.
 
     Raises:
         Misconfigured: they have the same name, or both have a column that is not in the key.
     """
+    key, left, right = names_of(key), named(first), named(second)
     if left[0] == right[0]:
         raise Misconfigured(f"job {job}: both sides are called {left[0]}; give each a name of its own")
     # A semi join writes no column of the right side.
-    of_right = [] if how == "semi" else [field for field in right[1].events if field.name not in key]
-    if both := [field.name for field in of_right if field.name in left[1].events.names]:
+    of_right = [] if how == "semi" else [field for field in right[1].schema if field.name not in key]
+    if both := [field.name for field in of_right if field.name in left[1].schema.names]:
         raise Misconfigured(
-            f"job {job}: both {left[0]} and {right[0]} have {', '.join(both)}; rename it on one side with `derived`, or leave "
-            "it out of `events`"
+            f"job {job}: both {left[0]} and {right[0]} have {', '.join(both)}; rename it on one side with `derive`, or leave "
+            "it out of `columns`"
         )
-    fields = [left[1].events.field(name) for name in key]
-    fields += [_of_output(field, may_miss=how == "outer") for field in left[1].events if field.name not in key]
+    fields = [left[1].schema.field(name) for name in key]
+    fields += [_of_output(field, may_miss=how == "outer") for field in left[1].schema if field.name not in key]
     fields += [_of_output(field, may_miss=how != "inner") for field in of_right]
     waiting = joined_schema(key, dict((left, right)))
     state = waiting.append(pa.field("matched", pa.bool_(), nullable=False)).append(pa.field(DEADLINE, TIMESTAMP))
     return Sides(key, left, right, pa.schema(fields), state)
 
 
-def uncounted_join(name: str, sides: Sides, step: StepOfInputs, settings: Mapping[str, Any]) -> KeyedJob:
+def uncounted_join(name: str, sides: Sides, step: StepFunction, settings: Mapping[str, Any]) -> KeyedJob:
     """Make the job of a join whose rows may match any number of others, so that events cannot be counted by output rows."""
-    inputs = {side: replace(one, conserved=False) for side, one in sides.inputs.items()}
-    more: dict[str, Any] = {"output_events": pl.lit(0), "state_events": pl.lit(0), "step_decides_late": True}
-    return KeyedJob.with_inputs(name, inputs, sides.key, sides.state, sides.output, step, **{**more, **settings})
+    inputs = {side: replace(one, conserved=False, final_at=STEP_DECIDES) for side, one in sides.inputs.items()}
+    state = State(sides.state, events=pl.lit(0))
+    return KeyedJob(
+        name, inputs, sides.key, state, step, Append(sides.output, events=pl.lit(0)), closes_in_order=True, **settings
+    )
 
 
 def _of_output(field: pa.Field, *, may_miss: bool) -> pa.Field:

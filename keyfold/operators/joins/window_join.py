@@ -1,26 +1,27 @@
 """Window join: join events of two inputs with the same key in the same window of event time, when the window ends."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import polars as pl
 
+from keyfold.durations import as_duration
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import EVENT_TIME
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
-from keyfold.operators.joins.sides import How, Named, Semi, Sides, sides_of, uncounted_join
+from keyfold.operators.joins.sides import How, Semi, Side, Sides, sides_of, uncounted_join
 
 
 def window_join(
     name: str,
-    left: Named,
-    right: Named,
-    key: tuple[str, ...],
+    left: Side,
+    right: Side,
+    key: str | Sequence[str],
     *,
-    length: timedelta,
+    length: timedelta | str,
     how: How | Semi = "inner",
     **settings: Any,
 ) -> KeyedJob:
@@ -37,6 +38,7 @@ def window_join(
     Raises:
         Misconfigured: `length` is not positive, or the inputs do not fit together.
     """
+    length = as_duration(f"job {name}: length", length)
     if length <= timedelta(0):
         raise Misconfigured(f"job {name}: length is {length}; it must be longer than nothing")
     sides = sides_of(name, key, left, right, how)

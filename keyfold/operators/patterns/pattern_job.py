@@ -11,6 +11,7 @@ hour.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -19,8 +20,10 @@ import pyarrow as pa
 from keyfold.columns import column, lineage_of, meaning_of, passed_on, required, unit_of
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.inputs import STEP_DECIDES, JobTable, Source, as_input
+from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
-from keyfold.keyed.job.tables import OutputTable
+from keyfold.keyed.job.tables import Append, names_of
 from keyfold.operators.patterns.pattern_step import (
     CHECKED,
     COUNTED,
@@ -39,9 +42,9 @@ from keyfold.stream import TIMESTAMP, Stream
 
 def pattern_job(
     name: str,
+    source: Source,
     *,
-    stream: Stream,
-    key: Sequence[str],
+    key: str | Sequence[str],
     patterns: Mapping[str, Pattern],
     keep: Sequence[str] = (),
     **settings: Any,
@@ -53,11 +56,11 @@ def pattern_job(
 
     Args:
         name: name of the job and its table; `<name>_checked` has the number of processed events.
-        stream: the stream.
+        source: the stream, or its `Input`.
         key: columns of the key.
         patterns: the patterns by name.
         keep: columns of the stream to copy from both events.
-        settings: other arguments of `KeyedJob`, including `watermark_delay`.
+        settings: other arguments of `KeyedJob`.
 
     Raises:
         Misconfigured: there is no pattern; or a condition, the key or `keep` names a column that the stream does not have, or
@@ -68,57 +71,55 @@ def pattern_job(
 
         >>> from datetime import UTC, datetime, timedelta
         >>> from keyfold.operators import FollowedBy
-        >>> from keyfold.keyed.calling.harness import TestHarness
+        >>> from keyfold import Input, TestHarness
         >>> from spark_jobs.streams import SALES
         >>> quantity, minutes = pl.col("quantity"), timedelta(minutes=1)
         >>> regret = FollowedBy(
         ...     quantity > 0, quantity < 0, within=10 * minutes, where=quantity == -pl.col("first_quantity")
         ... )
         >>> job = pattern_job(
-        ...     "regrets", stream=SALES, key=["item"], patterns={"regret": regret}, keep=["quantity"],
-        ...     watermark_delay=5 * minutes,
+        ...     "regrets", Input(SALES, delay="5m"), key="item", patterns={"regret": regret}, keep=["quantity"],
         ... )
         >>> noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
         >>> sold = {"item": ["tea"] * 3, "time": [noon, noon + minutes, noon + 9 * minutes], "quantity": [2, 3, -2]}
         >>> harness = TestHarness(job)
-        >>> harness.batch(pl.DataFrame(sold).select(job.events.names), advance_to=noon + 60 * minutes).tables["regrets"].select(
+        >>> harness.batch(pl.DataFrame(sold).select(job.columns.names), advance_to=noon + 60 * minutes).tables["regrets"].select(
         ...     pl.col("first_time", "last_time").dt.strftime("%H:%M"), "first_quantity", "last_quantity"
         ... ).rows()
         [('12:00', '12:09', 2, -2)]
     """
+    source, key = as_input(source), names_of(key)
+    stream, event_time = source.stream, source.event_time
     known = _known_columns(f"job {name}", stream, key, patterns, keep)
     # In the order of the stream's columns, by which ties are ordered.
     events = pa.schema([field for field in stream.event_schema if field.name in known])
     checked = f"{name}_checked"
+    # All events, with and without a match, are counted in `<job>_checked`.
+    counts = Append(
+        _checked(events, key, event_time),
+        name=checked,
+        events=pl.col(EVENTS).sum(),
+        description=f"Number of events that `{name}` has processed, by key and hour; most match nothing.",
+    )
     return KeyedJob(
-        name=name,
-        stream=stream,
-        key=tuple(key),
-        event_time=stream.event_time,
-        events=events,
-        state=_state(events, key),
-        output=_output(events, key, stream.event_time, patterns, keep),
-        step=PatternStep(tuple(events.names), tuple(key), stream.event_time, dict(patterns), tuple(keep), checked),
-        step_decides_late=True,
-        side_outputs=(
-            OutputTable(
-                checked,
-                _checked(events, key, stream.event_time),
-                events=pl.col(EVENTS).sum(),
-                description=f"Number of events that `{name}` has processed, by key and hour; most match nothing.",
-            ),
+        name,
+        replace(source, columns=events, final_at=STEP_DECIDES),
+        key,
+        State(
+            _state(events, key),
+            events=(pl.col(ROLE) == WAITING).sum() + pl.col(CHECKED).sum(),
+            # A key has one count, and any number of waiting and open events.
+            one_per_key=pl.col(ROLE) == COUNTED,
         ),
-        # All events, with and without a match, are counted in `<job>_checked`.
-        output_events=pl.lit(0),
-        state_events=(pl.col(ROLE) == WAITING).sum() + pl.col(CHECKED).sum(),
-        # A key has one count, and any number of waiting and open events.
-        one_per_key=pl.col(ROLE) == COUNTED,
+        PatternStep(tuple(events.names), key, event_time, dict(patterns), tuple(keep), checked),
+        [Append(_output(events, key, event_time, patterns, keep), events=pl.lit(0)), counts],
+        closes_in_order=True,
         **settings,
     )
 
 
 def _known_columns(
-    where: str, stream: Stream, key: Sequence[str], patterns: Mapping[str, Pattern], keep: Sequence[str]
+    where: str, stream: Stream | JobTable, key: Sequence[str], patterns: Mapping[str, Pattern], keep: Sequence[str]
 ) -> set[str]:
     """Return the columns of the stream that the job needs."""
     if not patterns:

@@ -66,7 +66,7 @@ def edit_state(lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, dry_run: bool
         KeyfoldError: no key was given, none of them has state, a correction is invalid or does not fit its column, the last
             run was interrupted, or a run has locked the job; nothing is changed.
     """
-    wanted = wanted_keys(edit.keys, job.key, job.state)
+    wanted = wanted_keys(edit.keys, job.key, job.state.schema)
     if wanted is None:
         raise InvalidData(f"job {job.name}: no keys are given; name them with --key ({', '.join(job.key)})")
     change = _change(job, wanted, edit.corrections)
@@ -79,7 +79,7 @@ def edit_state(lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, dry_run: bool
         if not before.height:
             raise NotFound(f"job {job.name}: none of these keys has state in {live.name}")
         try:
-            after = filled(change(before), job.state)
+            after = filled(change(before), job.state.schema)
         except (pl.exceptions.PolarsError, ValueError) as error:
             raise InvalidData(
                 f"job {job.name}: the corrections do not give its state: {describe_error(error, job.private)}; nothing "
@@ -88,7 +88,7 @@ def edit_state(lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, dry_run: bool
         if dry_run:
             return Edited(job.name, None, before, after, done.open_events)
         # Events of removed rows come to no output: the conservation check must not expect them.
-        gone = count(before, job.state_events) - count(after, job.state_events)
+        gone = count(before, job.state.events) - count(after, job.state.events)
         what = "corrected" if edit.corrections else "removed"
         edited = masked(before.select(job.key).unique(maintain_order=True), private_in_state(job))
         keys = json.dumps(edited.to_dicts(), default=str)
@@ -113,19 +113,19 @@ def edit_state(lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, dry_run: bool
 def rows_of(lakehouse: Lakehouse, job: KeyedJob, keys: Iterable[Key]) -> pl.DataFrame:
     """Return the rows of state of some keys, in the job's columns."""
     rows = read_state(lakehouse, job, keys=tuple(keys)).polars()
-    return rows.select(pl.col(name).cast(kind) for name, kind in polars_schema(job.state).items())
+    return rows.select(pl.col(name).cast(kind) for name, kind in polars_schema(job.state.schema).items())
 
 
 def _change(job: KeyedJob, wanted: WantedKeys, corrections: Mapping[str, str]) -> ChangeRows:
     """Make the function that changes the rows of the wanted keys, and no others."""
     fixed = [name for name in corrections if name in job.key]
-    unknown = [name for name in corrections if name not in job.state.names]
+    unknown = [name for name in corrections if name not in job.state.schema.names]
     if fixed or unknown:
-        columns = ", ".join(name for name in job.state.names if name not in job.key)
+        columns = ", ".join(name for name in job.state.schema.names if name not in job.key)
         raise InvalidData(
             f"job {job.name}: {', '.join(fixed or unknown)} cannot be set; the state's own columns are {columns}"
         )
-    kinds = polars_schema(job.state)
+    kinds = polars_schema(job.state.schema)
     expressions = {}
     for name, text in corrections.items():
         try:

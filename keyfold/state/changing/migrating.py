@@ -17,9 +17,9 @@ Verdict = Literal["free", "move", "refresh"]
 _MOVES_FREELY = {
     "key_groups": "state is divided into the new number of key groups",
     "hash": "state is divided by the new hash",
-    "watermark_delay": "it decides what is late from here on; events that were late before stay so",
+    "delay": "it decides what is late from here on; events that were late before stay so",
 }
-_PARAMETERS_OF_THE_ENGINE = ("key_groups", "watermark_delay", "idle_after")
+_PARAMETERS_OF_THE_ENGINE = ("key_groups", "watermark_delay", "idle_timeout")
 """Parameters that are settings of the engine; state can be moved to any of their values."""
 
 
@@ -51,7 +51,7 @@ def changes_to(job: KeyedJob, generation: Generation) -> tuple[Change, ...]:
             changes += _parameters(job, before or {}, dict(job.parameters))
         elif before != after and setting != "schema_version":
             changes.append(Change(setting, before, after, *_meaning(job, generation, setting, before, after)))
-    before, after = born.get("schema_version"), job.schema_version
+    before, after = born.get("schema_version"), job.state.version
     if before != after:
         changes.append(Change("schema_version", before, after, *_version(job, before, after)))
     return tuple(changes)
@@ -67,7 +67,7 @@ def verdict_of(changes: tuple[Change, ...]) -> Verdict:
 
 def migrate(job: KeyedJob, generation: Generation) -> "Migration":
     """Return the function that migrates rows of a generation's state to the job's current version."""
-    return Migration(job, int(generation.record["fixed"].get("schema_version", job.schema_version)))
+    return Migration(job, int(generation.record["fixed"].get("schema_version", job.state.version)))
 
 
 class Migration:
@@ -86,8 +86,8 @@ class Migration:
                 f"job {job.name} has no migration of its state from version {lacking[0]}: give it one "
                 "(`KeyedJob.migrations`), or start a new generation with --full-refresh"
             )
-        self._migrations = [job.migrations[number] for number in range(version, job.schema_version)]
-        self._columns = polars_schema(job.state)
+        self._migrations = [job.state.migrations[number] for number in range(version, job.state.version)]
+        self._columns = polars_schema(job.state.schema)
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Migrate rows to the job's columns. New columns that may be NULL are NULL."""
@@ -99,9 +99,9 @@ class Migration:
 
 def _lacking(job: KeyedJob, version: int) -> list[int]:
     # A later version of the job wrote it: migrations do not lead back.
-    if version > job.schema_version:
+    if version > job.state.version:
         return [version]
-    return [number for number in range(version, job.schema_version) if number not in job.migrations]
+    return [number for number in range(version, job.state.version) if number not in job.state.migrations]
 
 
 def _version(job: KeyedJob, before: int, after: int) -> tuple[Verdict, str]:
@@ -159,12 +159,12 @@ def _inputs(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Verdic
     )
     effects = [f"{', '.join(new)} {begins}"] if new else []
     effects += [f"{', '.join(gone)} is no longer read"] if gone else []
-    effects += [f"the delay of {', '.join(delayed)}: {_MOVES_FREELY['watermark_delay']}"] if delayed else []
+    effects += [f"the delay of {', '.join(delayed)}: {_MOVES_FREELY['delay']}"] if delayed else []
     return "move", "; ".join(effects)
 
 
 def _without_delay(one: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in one.items() if name != "watermark_delay"}
+    return {name: value for name, value in one.items() if name != "delay"}
 
 
 def _columns(job: KeyedJob, generation: Generation, what: str, before: Any, after: Any) -> tuple[Verdict, str]:
@@ -175,12 +175,12 @@ def _columns(job: KeyedJob, generation: Generation, what: str, before: Any, afte
     retyped = [name for name in before if name in after and before[name].split()[0] != after[name].split()[0]]
     new = [name for name in after if name not in before]
     strict = [name for name in new if after[name].endswith("not null")]
-    if what == "state" and int(generation.record["fixed"].get("schema_version", 1)) != job.schema_version:
+    if what == "state" and int(generation.record["fixed"].get("schema_version", 1)) != job.state.version:
         return "move", "the job's migrations convert it"
     if gone or retyped or strict:
         changed = [*(f"{name} is gone" for name in gone), *(f"{name} is of another type" for name in retyped)]
         changed += [f"{name} is new and may not be empty" for name in strict]
-        hint = "; raise schema_version and give the job a migration" if what == "state" else ""
+        hint = "; raise the version of State and give it a migration" if what == "state" else ""
         return "refresh", ", ".join(changed) + hint
     if what == "events":
         return "move", f"new: {', '.join(new)}; earlier late rows lack it" if new else "the same columns"

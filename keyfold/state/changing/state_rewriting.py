@@ -149,7 +149,7 @@ def _stage(
         return rows.height, _changed(where, job, change, rows)
 
     def write() -> None:
-        written = write_data_file(pl.concat(waiting, rechunk=True), folder, job.state)
+        written = write_data_file(pl.concat(waiting, rechunk=True), folder, job.state.schema)
         files.append(PlannedFile(path=written.path, rows=written.rows, bytes=written.bytes))
         waiting.clear()
 
@@ -167,7 +167,7 @@ def _stage(
 
 def _changed(where: str, job: KeyedJob, change: ChangeRows, rows: pl.DataFrame) -> pl.DataFrame:
     try:
-        return filled(conform(change(rows), job.state, "changed state"), job.state)
+        return filled(conform(change(rows), job.state.schema, "changed state"), job.state.schema)
     # A migration is the job's code, and may raise anything.
     except Exception as error:
         raise IncompatibleState(

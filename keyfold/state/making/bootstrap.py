@@ -106,11 +106,11 @@ def bootstrap(
     with exclusive(lakehouse.job(job.name), f"job {job.name}"):
         origin = Origin("bootstrap", wanted.source, events_skipped=skipped, events_seeded=checked.events)
         generation = new_generation(runners, lakehouse, job, origin)
-        files = write_rows(rows, generation.seed, job.state)
+        files = write_rows(rows, generation.seed, job.state.schema)
         # Event time is ahead of the watermark by the delay.
         times = {
             name: InputTime(newest=None if watermark == BEGINNING else shifted(watermark, one.watermark_delay))
-            for name, one in job.all_inputs.items()
+            for name, one in job.inputs.items()
         }
         beginning = Beginning(files, checked.events, positions, watermark, {}, times=times)
         seed_generation(runners, lakehouse, job, generation, beginning)

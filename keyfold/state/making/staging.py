@@ -56,7 +56,7 @@ def as_state(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) ->
         KeyfoldError: an expression is invalid, names an unknown column, or is missing for a column that may not be NULL.
     """
     values = _values(job, source, mapping)
-    wanted = polars_schema(job.state)
+    wanted = polars_schema(job.state.schema)
     have = source.select(**values).collect_schema()
     return source.select(
         (fitted(expression, have[name], wanted[name]) if (expression := values.get(name)) is not None else pl.lit(None))
@@ -75,7 +75,7 @@ def check_rows(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) 
     """
     values = _values(job, source, mapping)
     state = as_state(job, source, mapping)
-    never_empty = [field.name for field in job.state if not field.nullable or field.name in job.key]
+    never_empty = [field.name for field in job.state.schema if not field.nullable or field.name in job.key]
     # Side by side: a value of the source that is NULL in the state did not fit.
     both = pl.concat(
         [state, source.select(**{f"#{name}": value for name, value in values.items()})], how="horizontal"
@@ -84,12 +84,12 @@ def check_rows(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) 
         **{f"no {name}": pl.col(name).is_null() & _given_empty(name, values) for name in never_empty},
         **{f"bad {name}": pl.col(name).is_null() & pl.col(f"#{name}").is_not_null() for name in values},
     }
-    timers = [name for name in (DEADLINE, PROCESSING_DEADLINE) if name in job.state.names]
+    timers = [name for name in (DEADLINE, PROCESSING_DEADLINE) if name in job.state.schema.names]
     counted = both.select(
         pl.len().alias("rows"),
         # Count hashes: at a third of the cost, and wrong with a probability of 1 in 100,000 at ten million keys.
         key_hash(job.key).n_unique().alias("keys"),
-        job.state_events.cast(pl.Int64).alias("events"),
+        job.state.events.cast(pl.Int64).alias("events"),
         *(pl.col(name).count().alias(f"timers {name}") for name in timers),
         *(condition.sum().alias(name) for name, condition in faults.items()),
     ).collect(engine="streaming")
@@ -98,21 +98,21 @@ def check_rows(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) 
     if wrong:
         raise InvalidData(_faults_of(job, both, wrong, counts))
     # If every row has its own key, no key has two rows. That is the usual case, and counting keys is most of the cost.
-    if job.one_per_key is not None and counts["keys"] < counts["rows"]:
-        _check_one_per_key(job, state.with_row_index(_ROW, offset=1).filter(job.one_per_key))
+    if job.state.one_per_key is not None and counts["keys"] < counts["rows"]:
+        _check_one_per_key(job, state.with_row_index(_ROW, offset=1).filter(job.state.one_per_key))
     return Checked(
         rows=counts["rows"],
         keys=counts["keys"] if counts["rows"] else 0,
         events=counts["events"] or 0,
         timers={name: counts[f"timers {name}"] for name in timers},
-        left_empty=tuple(name for name in job.state.names if name not in values),
+        left_empty=tuple(name for name in job.state.schema.names if name not in values),
     )
 
 
 def private_in_state(job: KeyedJob) -> frozenset[str]:
     """Return the private columns of a job's state. A column of the events is private if it is private there."""
-    private = job.private_of(job.state)
-    return frozenset(private - {DEADLINE, PROCESSING_DEADLINE} - (set(job.events.names) - job.private))
+    private = job.private_of(job.state.schema)
+    return frozenset(private - {DEADLINE, PROCESSING_DEADLINE} - (set(job.columns.names) - job.private))
 
 
 def write_rows(rows: pl.LazyFrame, folder: Place, schema: pa.Schema) -> tuple[PlannedFile, ...]:
@@ -136,15 +136,15 @@ def write_rows(rows: pl.LazyFrame, folder: Place, schema: pa.Schema) -> tuple[Pl
 def _values(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) -> dict[str, pl.Expr]:
     """Return the expression for each column of state; columns that are not in the source are left out."""
     there = source.collect_schema().names()
-    unknown = [name for name in mapping if name not in job.state.names]
+    unknown = [name for name in mapping if name not in job.state.schema.names]
     if unknown:
         raise InvalidData(
-            f"job {job.name} keeps no column {', '.join(unknown)}; its state has {', '.join(job.state.names)}"
+            f"job {job.name} keeps no column {', '.join(unknown)}; its state has {', '.join(job.state.schema.names)}"
         )
-    values = {name: pl.col(name) for name in job.state.names if name in there}
+    values = {name: pl.col(name) for name in job.state.schema.names if name in there}
     for name, text in mapping.items():
         values[name] = _expression(name, text, source, there)
-    lacking = [field.name for field in job.state if not field.nullable and field.name not in values]
+    lacking = [field.name for field in job.state.schema if not field.nullable and field.name not in values]
     lacking += [name for name in job.key if name not in values and name not in lacking]
     if lacking:
         raise InvalidData(
@@ -171,7 +171,7 @@ def _given_empty(name: str, values: Mapping[str, pl.Expr]) -> pl.Expr:
 
 
 def _faults_of(job: KeyedJob, both: pl.LazyFrame, wrong: Mapping[str, pl.Expr], counts: Mapping[str, int]) -> str:
-    kinds, private = polars_schema(job.state), private_in_state(job)
+    kinds, private = polars_schema(job.state.schema), private_in_state(job)
     faults: list[str] = []
     for fault, condition in wrong.items():
         what, _, name = fault.partition(" ")

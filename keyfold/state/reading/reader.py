@@ -61,13 +61,13 @@ def _schema(where: str, generation: Generation, job: KeyedJob | None, manifests:
     """Return the columns of the state: the job's, or those in the state if the generation began with others."""
     born = generation.record["fixed"]["columns of state"]
     if job is not None and fixed_settings(job)["columns of state"] == born:
-        return _nullable(job.state)
+        return _nullable(job.state.schema)
     for packed in manifests.values():
         # No slots, so no rows: only the columns are needed.
         for read in partition_reads(where, generation.parts, packed, slots=NO_SLOTS):
             return _plain(read().drop(SLOT).to_arrow().schema)
     if job is not None:
-        return _nullable(job.state)
+        return _nullable(job.state.schema)
     raise NotFound(f"{where}: its state is empty, and no job of that name declares its columns")
 
 

@@ -33,7 +33,16 @@ from typing import TYPE_CHECKING, Literal, Self
 import polars as pl
 from pydantic import Field, model_validator
 
-from keyfold import JobTemplate, KeyedJob, OutputTable
+from keyfold import (
+    STEP_DECIDES,
+    Append,
+    Input,
+    KeyedJob,
+    State,
+    Upsert,
+    parameter,
+    with_parameters,
+)
 from keyfold.keyed.job import Duration, Timeout
 from spark_jobs.jobs.anomaly_predictions.learning import at_a_refresh, complete_windows, every_event, every_interval
 from spark_jobs.jobs.anomaly_predictions.models import MODELS, find_model
@@ -69,60 +78,75 @@ class AnomalyPredictionParameters(SilentParameters):
         "same; for alarms that people read. ewma: exponentially weighted mean and variance; a short example of a model, for "
         "drifting metrics",
     )
-    order: Literal["event_time", "arrival"] = Field(
+    order: Literal["event_time", "arrival"] = parameter(
         "event_time",
         description="event_time: a value is predicted when the watermark has passed it, and values behind the watermark are "
         "late; results do not depend on the order of arrival. arrival: a value is predicted when it arrives, late or not; the "
         "earliest result, which depends on batch boundaries",
+        change="migrate",
     )
-    learn: Literal["every_event", "every_interval", "complete_window", "refresh"] = Field(
+    learn: Literal["every_event", "every_interval", "complete_window", "refresh"] = parameter(
         "every_event",
         description="every_event: each event is predicted by a model that has learned all events before it; the earliest "
         "result. every_interval: by the model at the beginning of the event's interval, so that a burst does not train the "
         "model on itself. complete_window: once the event's window of event time is complete, by a model that has learned the "
         "whole window; the latest result. refresh: by the model at its last refresh, when it learned all events since the "
         "refresh before",
+        change="migrate",
     )
-    refresh_after: Duration = Field(
+    refresh_after: Duration = parameter(
         timedelta(seconds=1),
         description="refresh: processing time from the first unlearned value of a model to its refresh",
+        change="migrate",
     )
-    interval: Duration = Field(
+    interval: Duration = parameter(
         timedelta(hours=1),
         description="every_interval: length of an interval in event time; intervals are aligned to 1970 UTC",
+        change="migrate",
     )
-    window: Duration = Field(
+    window: Duration = parameter(
         timedelta(days=1),
         description="complete_window: length of a tumbling window in event time, aligned to 1970 UTC",
+        change="migrate",
     )
-    emit: Literal["changes", "all"] = Field(
+    emit: Literal["changes", "all"] = parameter(
         "changes",
         description="changes: a key's first prediction, and each that differs enough from the last emitted one. "
         "all: every prediction",
+        change="migrate",
     )
-    min_change: float = Field(
-        0.2, ge=0, le=1, description="Difference of scores above which a prediction with the same label is emitted"
+    min_change: float = parameter(
+        0.2,
+        ge=0,
+        le=1,
+        description="Difference of scores above which a prediction with the same label is emitted",
+        change="migrate",
     )
-    alarms_per_week: float | None = Field(
+    alarms_per_week: float | None = parameter(
         None,
         ge=1 / 8,
         le=3,
         description="Accepted alarms per week and metric: rarer values are anomalous. Only for rarity, whose score counts "
         "days, and not together with threshold. The model distinguishes frequencies from three times a week to once in eight weeks",
+        change="migrate",
     )
-    threshold: float | None = Field(
+    threshold: float | None = parameter(
         None,
         ge=0,
         le=1,
         description="Score above which a value is anomalous; default: that of alarms_per_week, else the model's, for rarity "
         "two alarms a week",
+        change="migrate",
     )
-    min_events: int = Field(
+    min_events: int = parameter(
         30,
         ge=0,
         description="Events that a model must have learned before it labels values anomalous; until then the score is 0",
+        change="migrate",
     )
-    forget_after: Duration = Field(timedelta(days=30), description="Silence after which a model retires")
+    forget_after: Duration = parameter(
+        timedelta(days=30), description="Silence after which a model retires", change="migrate"
+    )
 
     @model_validator(mode="after")
     def _arrival_knows_no_periods(self) -> Self:
@@ -142,27 +166,6 @@ class AnomalyPredictionParameters(SilentParameters):
                 f"the score of {self.model} does not count days; give a threshold instead of alarms_per_week"
             )
         return self
-
-
-_MOVABLE_PARAMETERS = frozenset(
-    {
-        "order",
-        "learn",
-        "refresh_after",
-        "interval",
-        "window",
-        "emit",
-        "min_change",
-        "alarms_per_week",
-        "threshold",
-        "min_events",
-        "forget_after",
-        "timeout_in",
-    }
-)
-"""Parameters that a move can change: what a model has learned does not depend on them. They only decide when values are
-predicted and learned, which predictions are emitted, and when the model retires. Another model has other state.
-"""
 
 
 def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
@@ -186,38 +189,34 @@ def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
         forget=Timeout(parameters.forget_after, parameters.timeout_in),
     )
     return KeyedJob(
-        name="anomaly_predictions",
-        stream=METRICS,
-        key=("key",),
-        event_time="timestamp",
-        events=METRICS.schema,
-        state=state_schema(model),
-        output=ANOMALY_PREDICTION,
+        "anomaly_predictions",
+        Input(METRICS, columns=METRICS.schema, final_at=STEP_DECIDES),
+        key="key",
+        state=State(
+            state_schema(model),
+            # Includes the model's version: a model must not read what another version has learned.
+            version=100 * STATE_VERSION + model.version,
+            events=pl.col("role").is_in([WAITING, UNLEARNED]).sum()
+            + pl.col("events_learned").filter(pl.col("role") == LEARNING).sum(),
+            one_per_key=pl.col("role") == LEARNING,
+        ),
         step=step,
-        step_decides_late=True,
-        side_outputs=(
-            OutputTable(
-                "latest_predictions",
+        closes_in_order=True,
+        tables=[
+            Append(ANOMALY_PREDICTION, events=pl.lit(0)),
+            Upsert(
                 LATEST_PREDICTION,
-                mode="upsert",
-                key=("key",),
+                "key",
+                name="latest_predictions",
                 description="The last prediction of each series, emitted or not, with the band of usual values.",
             ),
-            OutputTable(
-                "retired_models",
+            Append(
                 RETIRED_MODEL,
+                name="retired_models",
                 events=pl.col("events_learned").sum(),
                 description="One row per retired model, after `forget_after` without a value.",
             ),
-        ),
-        # Includes the model's version: a model must not read what another version has learned.
-        schema_version=100 * STATE_VERSION + model.version,
-        output_events=pl.lit(0),
-        state_events=pl.col("role").is_in([WAITING, UNLEARNED]).sum()
-        + pl.col("events_learned").filter(pl.col("role") == LEARNING).sum(),
-        one_per_key=pl.col("role") == LEARNING,
-        **parameters.settings(),
-        movable_parameters=_MOVABLE_PARAMETERS,
+        ],
     )
 
 
@@ -229,4 +228,4 @@ def _threshold(model: Model, parameters: AnomalyPredictionParameters) -> float:
     return model.threshold if parameters.threshold is None else parameters.threshold
 
 
-ANOMALY_PREDICTIONS = JobTemplate("anomaly_predictions", AnomalyPredictionParameters, build)
+ANOMALY_PREDICTIONS = with_parameters(build)

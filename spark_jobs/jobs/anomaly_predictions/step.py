@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from keyfold import Clock, Step
-from keyfold.keyed.job import PROCESSING_DEADLINE, Parted, Timeout
+from keyfold.keyed.job import PROCESSING_DEADLINE, Timeout
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.lifetimes import cut_lifetimes
 from keyfold.operators.ordering import Ordered, in_order
@@ -80,7 +80,8 @@ class AnomalyStep:
         # Negative zero becomes zero: they are equal, and would otherwise keep their order of arrival.
         value = pl.col("value")
         on_time = events.filter(~is_late).with_columns(pl.when(value == 0).then(0.0).otherwise(value).alias("value"))
-        over, going_on = self._part(state, clock)
+        # Models that retire are called without events; others of this call have values that are due at their refresh.
+        over, going_on = self._parted(state, clock)
         turns = [self._turn(over, on_time.clear(), clock, _forgotten_at(over))] if over.height else []
         turns.append(self._turn(going_on, on_time, clock))
         return Step(
@@ -88,24 +89,18 @@ class AnomalyStep:
             output=pl.concat([turn.output for turn in turns]),
             late=events.filter(is_late),
             side={
-                # If a key's model retired and a new one started in this batch, the last prediction counts.
-                "latest_predictions": pl.concat([turn.latest for turn in turns]).unique(
-                    "key", keep="last", maintain_order=True
-                ),
+                "latest_predictions": pl.concat([turn.latest for turn in turns]),
                 "retired_models": pl.concat([turn.retired for turn in turns]),
             },
         )
 
-    def _part(self, state: pl.DataFrame, clock: Clock) -> Parted:
-        """Separate the rows of keys that retire before the batch; unlearned values are due at their refresh."""
-        if self.forget.in_event_time:
-            return Parted(state.clear(), state)
-        over, going_on = self.forget.part(_but_unlearned(state), _KEY, clock)
-        if over.is_empty():
-            return Parted(over, state)
-        unlearned = state.filter(role=UNLEARNED)
-        is_over = unlearned["key"].is_in(over["key"].unique().implode())
-        return Parted(pl.concat([over, unlearned.filter(is_over)]), pl.concat([going_on, unlearned.filter(~is_over)]))
+    def _parted(self, state: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Separate the rows of keys that retire, in processing time, from those of the others."""
+        retire = _but_unlearned(state)
+        if not self.forget.has_run_out(retire, clock):
+            return state.clear(), state
+        keys = retire.filter(self.forget.is_due(clock))["key"].unique().implode()
+        return state.filter(pl.col("key").is_in(keys)), state.filter(~pl.col("key").is_in(keys))
 
     def _renewed(self, rows: pl.DataFrame, before: pl.DataFrame, heard: pl.DataFrame, clock: Clock) -> pl.DataFrame:
         """Return the rows of state with the processing time at which their keys retire."""

@@ -26,16 +26,19 @@ import pyarrow as pa
 from pydantic import Field
 
 from keyfold import (
+    STEP_DECIDES,
+    Append,
     Clock,
+    Input,
     JobParameters,
-    JobTemplate,
     KeyedJob,
     KeyfoldError,
-    OutputTable,
     Step,
     Stream,
     column,
+    parameter,
     required,
+    with_parameters,
 )
 from keyfold.columns import passed_on
 from keyfold.keyed.job import DEADLINE, PROCESSING_DEADLINE, Delay, Duration
@@ -67,38 +70,43 @@ class BatchedEnrichmentParameters(JobParameters):
     """Parameters of `batched_enrichment`."""
 
     stream: str = Field(RIDE_POINTS.name, description=f"Stream of the events: {', '.join(STREAMS)}")
-    service: str = Field(
+    # Those of the calls do not affect batches, and are free.
+    service: str = parameter(
         "",
         description=f"Name of the service, one of those in {SERVICES_VARIABLE}; if empty, the first of them",
+        change="free",
     )
-    max_size: int = Field(500, ge=1, le=MAX_EVENTS, description="Largest number of events in a call")
-    max_wait: Duration = Field(timedelta(minutes=10), description="Event time that an event waits for a full batch")
-    stale_after: Duration = Field(
-        timedelta(minutes=5), description="Processing time that an event waits for a full batch"
+    # A waiting event keeps the deadlines that it got when it arrived, or is sent with a full batch of the new size. `shards`
+    # needs a refresh, since waiting events would be in other shards.
+    max_size: int = parameter(
+        500, ge=1, le=MAX_EVENTS, description="Largest number of events in a call", change="migrate"
+    )
+    max_wait: Duration = parameter(
+        timedelta(minutes=10), description="Event time that an event waits for a full batch", change="migrate"
+    )
+    stale_after: Duration = parameter(
+        timedelta(minutes=5), description="Processing time that an event waits for a full batch", change="migrate"
     )
     shards: int = Field(4, ge=1, le=1024, description="Number of shards in which events are buffered separately")
     watermark_delay: Delay = Field(
         timedelta(minutes=1), description="How far the watermark stays behind the newest event; adds to max_wait"
     )
-    timeout: Duration = Field(timedelta(seconds=10), description="Time limit of a call")
-    max_attempts: int = Field(5, ge=1, le=20, description="Largest number of calls for an event before it is given up")
-    max_in_flight: int = Field(8, ge=1, le=256, description="Concurrent calls of each Spark task")
-    first_pause: Duration = Field(
-        timedelta(milliseconds=200), description="Longest pause after the first try; doubles with each try"
+    timeout: Duration = parameter(timedelta(seconds=10), description="Time limit of a call", change="free")
+    max_attempts: int = parameter(
+        5, ge=1, le=20, description="Largest number of calls for an event before it is given up", change="free"
     )
-    max_pause: Duration = Field(timedelta(seconds=30), description="Longest pause, Retry-After included")
+    max_in_flight: int = parameter(8, ge=1, le=256, description="Concurrent calls of each Spark task", change="free")
+    first_pause: Duration = parameter(
+        timedelta(milliseconds=200),
+        description="Longest pause after the first try; doubles with each try",
+        change="free",
+    )
+    max_pause: Duration = parameter(
+        timedelta(seconds=30), description="Longest pause, Retry-After included", change="free"
+    )
     key_groups: int = Field(
         16, ge=1, le=32_768, description="Number of key groups that the shards are distributed over"
     )
-
-
-_CALL_PARAMETERS = frozenset({"service", "timeout", "max_attempts", "max_in_flight", "first_pause", "max_pause"})
-"""Parameters that do not affect batches."""
-
-_MOVABLE_PARAMETERS = frozenset({"max_size", "max_wait", "stale_after"})
-"""Parameters that a move can change: a waiting event keeps the deadlines that it got when it arrived, or is sent with a full
-batch of the new size. `shards` is not among them, since waiting events would be in other shards.
-"""
 
 
 Connect = Callable[[], AbstractAsyncContextManager[Call]]
@@ -131,32 +139,31 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
         return enrich(state, events, clock, parameters, connect or (lambda: EnrichmentClient(settings)))
 
     return KeyedJob(
-        name=NAME,
-        stream=stream,
-        key=(SHARD,),
-        derived={SHARD: PartOf(id_columns, parameters.shards)},
-        event_time=time,
-        events=events,
+        NAME,
+        Input(
+            stream,
+            at=time,
+            delay=parameters.watermark_delay,
+            # Every event is sent, however late it arrives.
+            final_at=STEP_DECIDES,
+            columns=events,
+            derive={SHARD: PartOf(id_columns, parameters.shards)},
+        ),
+        key=SHARD,
+        parameters=parameters,
+        closes_in_order=True,
         state=pa.schema([*events, *_WAITING]),
-        output=enriched_schema(stream, time),
         step=step,
-        step_decides_late=True,
-        side_outputs=(
-            OutputTable(
-                DEAD_LETTERS,
+        tables=[
+            Append(enriched_schema(stream, time)),
+            Append(
                 dead_letter_schema(stream, time),
+                name=DEAD_LETTERS,
                 events=pl.len(),
                 description="Events that the service refused or that could not be sent, with the last answer.",
             ),
-        ),
-        late_description="Always empty: every event is sent, however late it arrives.",
-        **parameters.settings(),
-        free_parameters=_CALL_PARAMETERS,
-        movable_parameters=_MOVABLE_PARAMETERS,
+        ],
     )
-
-
-BATCHED_ENRICHMENT = JobTemplate(NAME, BatchedEnrichmentParameters, build)
 
 
 def enriched_schema(stream: Stream, time: str) -> pa.Schema:
@@ -305,3 +312,6 @@ def _stream(name: str) -> Stream:
     if taken := own.intersection(stream.schema.names):
         raise KeyfoldError(f"job {NAME}: stream {name} has {', '.join(sorted(taken))}, which the job's tables need")
     return stream
+
+
+BATCHED_ENRICHMENT = with_parameters(build)

@@ -23,9 +23,9 @@ from typing import Self
 
 import polars as pl
 import pyarrow as pa
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from keyfold import JobTemplate, KeyedJob, column, required
+from keyfold import Input, KeyedJob, column, parameter, required, with_parameters
 from keyfold.columns import passed_on
 from keyfold.keyed.job import EventTimeParameters, FilePath
 from keyfold.operators import Held, Listed, alert
@@ -53,16 +53,21 @@ FLEET_WARNING = pa.schema(
 class FleetWarningsParameters(EventTimeParameters):
     """Parameters of `fleet_warnings`."""
 
-    low_fuel: float = Field(10.0, gt=0, description="Litres below which LOW_FUEL begins")
-    low_fuel_until: float = Field(12.0, gt=0, description="Litres from which LOW_FUEL ends")
-    hot_engine: float = Field(110.0, description="°C above which ENGINE_TOO_HOT begins")
-    hot_engine_until: float = Field(105.0, description="°C at or below which ENGINE_TOO_HOT ends")
-    geofences: FilePath = Field(
+    # An open warning continues until a point ends it by the new values.
+    low_fuel: float = parameter(10.0, gt=0, description="Litres below which LOW_FUEL begins", change="migrate")
+    low_fuel_until: float = parameter(12.0, gt=0, description="Litres from which LOW_FUEL ends", change="migrate")
+    hot_engine: float = parameter(110.0, description="°C above which ENGINE_TOO_HOT begins", change="migrate")
+    hot_engine_until: float = parameter(105.0, description="°C at or below which ENGINE_TOO_HOT ends", change="migrate")
+    # The content of the file belongs to the generation, not its path.
+    geofences: FilePath = parameter(
         default_factory=lambda: os.environ.get("KEYFOLD_GEOFENCES", ""),
         description="Path of a GeoJSON file of named polygons [default: KEYFOLD_GEOFENCES]; without one there are no "
         "geofences",
+        change="free",
     )
-    geofence_margin: float = Field(25.0, ge=0, description="Metres from a geofence within which it is not left yet")
+    geofence_margin: float = parameter(
+        25.0, ge=0, description="Metres from a geofence within which it is not left yet", change="migrate"
+    )
 
     @model_validator(mode="after")
     def _begins_before_it_ends(self) -> Self:
@@ -97,23 +102,14 @@ def build(parameters: FleetWarningsParameters) -> KeyedJob:
         conditions["IN_GEOFENCE"] = Listed(geofences.near)
     return alert(
         "fleet_warnings",
+        Input(TELEMETRY, columns=POINT),
         conditions,
-        stream=TELEMETRY,
-        key=("vehicle_id",),
-        event_time="time",
-        events=POINT,
+        key="vehicle_id",
         output=FLEET_WARNING,
         named="warning",
         subject="geofence",
-        **parameters.settings(),
-        # An open warning continues until a point ends it by the new values.
-        movable_parameters=frozenset(
-            {"low_fuel", "low_fuel_until", "hot_engine", "hot_engine_until", "geofence_margin"}
-        ),
-        # The file's content belongs to the generation, not its path.
-        free_parameters=frozenset({"geofences"}),
         contents={"geofences": geofences.fingerprint} if geofences else {},
     )
 
 
-FLEET_WARNINGS = JobTemplate("fleet_warnings", FleetWarningsParameters, build)
+FLEET_WARNINGS = with_parameters(build)

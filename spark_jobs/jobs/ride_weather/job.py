@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold import Input, JobParameters, JobTemplate, KeyedJob, build_job, required
+from keyfold import Input, JobParameters, KeyedJob, parameter, required, with_parameters
 from keyfold.columns import passed_on
 from keyfold.keyed.job import Delay, Duration, FilePath
 from keyfold.operators import as_of_join
@@ -53,23 +53,29 @@ READING = pa.schema(passed_on(pa.schema([WEATHER.schema.field(name) for name in 
 class RideWeatherParameters(JobParameters):
     """Parameters of `ride_weather`."""
 
-    stations: FilePath = Field(
+    # The content of the file belongs to the generation, not its path.
+    stations: FilePath = parameter(
         default_factory=lambda: os.environ.get("KEYFOLD_WEATHER_STATIONS", ""),
         description="Path of a CSV file with station_id, latitude, longitude [default: KEYFOLD_WEATHER_STATIONS]; without one, "
         "six airports of the US east coast are used",
+        change="free",
     )
     farthest: float = Field(50_000.0, gt=0, description="Longest distance in metres from a ride's start to its station")
     within: Duration = Field(timedelta(hours=2), description="Largest age of a reading at the ride's start")
-    longest_ride: Delay = Field(
+    longest_ride: Delay = parameter(
         timedelta(hours=3),
         description="How far a ride's start may be behind the watermark of ride_summaries: its duration plus the timeout that "
         "closes it",
+        change="migrate",
     )
     watermark_delay: Delay = Field(
         timedelta(hours=1), description="How far out of order readings may come: one round of hourly readings"
     )
-    idle_timeout: Duration = Field(
-        timedelta(days=1), description="Processing time without new readings after which rides do not wait for them"
+    # It changes no row of state.
+    idle_timeout: Duration = parameter(
+        timedelta(days=1),
+        description="Processing time without new readings after which rides do not wait for them",
+        change="free",
     )
 
 
@@ -82,28 +88,21 @@ def build(parameters: RideWeatherParameters) -> KeyedJob:
     stations = load_stations(parameters.stations) if parameters.stations else AIRPORTS
     station = nearest_station(stations, pl.col("start_latitude"), pl.col("start_longitude"), parameters.farthest)
     rides = Input(
-        build_job(RIDE_SUMMARIES).table(),
-        RIDE,
+        RIDE_SUMMARIES.table(),
         "start_time",
-        parameters.longest_ride,
-        derived={"station_id": station},
+        delay=parameters.longest_ride,
+        columns=RIDE,
+        derive={"station_id": station},
     )
-    readings = Input(WEATHER, READING, "time", parameters.watermark_delay, idle_timeout=parameters.idle_timeout)
+    readings = Input(WEATHER, delay=parameters.watermark_delay, columns=READING, idle_timeout=parameters.idle_timeout)
     return as_of_join(
         "ride_weather",
         ("rides", rides),
-        ("weather", readings),
-        ("station_id",),
+        readings,
+        "station_id",
         within=parameters.within,
-        key_groups=parameters.key_groups,
-        parameters=parameters.model_dump(mode="json"),
-        # The file's content belongs to the generation, not its path. The idle timeout changes no row of state.
-        free_parameters=frozenset({"stations", "idle_timeout"}),
-        movable_parameters=frozenset({"longest_ride"}),
         contents={"stations": fingerprint(stations)},
-        late_description="Rides that began longer ago than `longest_ride`, and readings that arrived after rides of their "
-        "time were written.",
     )
 
 
-RIDE_WEATHER = JobTemplate("ride_weather", RideWeatherParameters, build)
+RIDE_WEATHER = with_parameters(build)

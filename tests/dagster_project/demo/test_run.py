@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from spark_jobs.jobs.registry import JOBS
 from tests.dagster_project.demo.process import demo
 
@@ -56,5 +56,5 @@ def test_a_second_demo_goes_on(tmp_path):
         before, _ = rows(first.stdout, job)
         after, new = rows(second.stdout, job)
         # The job's own table may have one row a key: then new ones take the place of some.
-        is_upserted = build_job(JOBS[job]).output_mode == "upsert"
+        is_upserted = build_job(JOBS[job]).main.mode == "upsert"
         assert before <= after <= before + new if is_upserted else after == before + new, job

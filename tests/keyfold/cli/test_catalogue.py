@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from keyfold.keyed.job.parameters import build_job, describe_parameters
+from keyfold.keyed.job.building import build_job
+from keyfold.keyed.job.parameters import describe_parameters
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
 
@@ -60,8 +61,8 @@ def test_a_table_that_is_there_has_its_rows_and_its_place(keyfold, lakehouse):
 @pytest.mark.parametrize("job", JOBS)
 def test_a_default_is_a_value_that_the_parameter_takes(job):
     template = JOBS[job]
-    described = describe_parameters(template)
-    assert [one.name for one in described] == list(template.parameters.model_fields)
+    described = describe_parameters(template.parameter_fields)
+    assert [one.name for one in described] == list(template.parameter_fields)
     given = {one.name: one.default for one in described if one.default is not None and one.type != "file"}
     assert build_job(template, given).parameters == build_job(template).parameters
     assert all(one.description for one in described)

@@ -9,7 +9,6 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from keyfold import JobParameters, JobTemplate
 from keyfold.dagster.assets.keyed_asset import JobAssets, keyed_assets
 from keyfold.dagster.assets.metadata import written_batches
 from keyfold.dagster.assets.streams import stream_assets
@@ -91,7 +90,7 @@ def test_a_job_reports_each_batch_once_with_its_watermark_while_it_runs(lakehous
 
 
 def test_after_a_run_of_dagster_only_what_came_since_is_reported(lakehouse, land, instance):
-    template = JobTemplate("windows", JobParameters, lambda _: windows(), "Clicks")
+    template = windows()
     land(("ann", 1), ("bob", 21))
     resources = {"spark": RUNNER, "lakehouse": lakehouse}
     dg.materialize([keyed_assets(JobAssets(template), group="clicks")], instance=instance, resources=resources)

@@ -43,7 +43,7 @@ def test_no_op_takes_a_path_or_an_address():
     names = {leaf[-1] for job in EVERYTHING for leaf in leaves(job.run_config_schema.config_type) if leaf[0] == "ops"}
     assert {"mode", "branch", "settle_seconds", "service"} <= names
     assert not names & {"landing", "home", "path", "file", "folder", "url", "command", "plugin", "geofences"}
-    assert any(is_path(field) for template in JOBS.values() for field in template.parameters.model_fields.values())
+    assert any(is_path(field) for template in JOBS.values() for field in template.parameter_fields.values())
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,8 @@ def test_what_would_run_somebody_s_code_or_read_elsewhere_is_refused_when_the_co
 
 
 def test_the_geofences_of_a_run_are_the_environment_s(monkeypatch):
-    fleet = JOBS["fleet_warnings"].parameters
+    fleet = JOBS["fleet_warnings"].model
+    assert fleet is not None
     with pytest.raises(dg.DagsterInvalidConfigError, match="geofences"):
         dg.validate_run_config(
             defs.resolve_job_def("fleet"), {"ops": {"fleet_warnings": {"config": {"geofences": "/etc/passwd"}}}}

@@ -16,7 +16,7 @@ from keyfold.keyed.job.step import Step
 from keyfold.keyed.rows.codec import AnswerError
 from keyfold.keyed.runner import run_job
 from tests.examples import examples
-from tests.keyfold.keyed.toy_jobs import CLICK, TOTAL, clicks, totals, windows, windows_per_key
+from tests.keyfold.keyed.toy_jobs import clicks, totals, windows, windows_per_key
 
 NOTHING: Any = None
 
@@ -25,7 +25,7 @@ def of_handler(*, state=(), output=(), side=None):
     def handler(key, kept, events, clock):
         return KeyAnswer(state=state, output=output, side=side or {})
 
-    return totals(step=per_key(handler, key=("user",), event_time="at", events=CLICK, state=TOTAL, output=TOTAL))
+    return totals(step=per_key(handler))
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def of_handler(*, state=(), output=(), side=None):
         ),
         (of_handler(state=[{"clicks": 1, "sinse": 2}]), "handler's state has sinse besides its columns"),
         (of_handler(state=[{}]), "handler's state misses clicks"),
-        (of_handler(side={"chnages": [{"clicks": 1}]}), "writes chnages, which side_outputs does not have"),
+        (of_handler(side={"chnages": [{"clicks": 1}]}), "writes chnages, which is no table of the job"),
         (of_handler(output=[{"clicks": 1.5}]), "output has a value of type float in clicks, which holds Int64"),
         (of_handler(state=[{"clicks": "1"}]), "state has a value of type str in clicks, which holds Int64"),
         (of_handler(state=[{"clicks": 2**63}]), "state has a value in clicks that does not fit into Int64"),
@@ -63,7 +63,7 @@ def test_the_harness_fails_a_step_that_drops_events_or_counts_some_twice():
         harness.batch(clicks(("eve", 1)))
         assert harness.written[job.late_table].height == 1
         harness.assert_nothing_lost()
-    kept = windows().step
+    kept = windows().function
     for part in (lambda events: events.head(1), lambda events: pl.concat([events, events])):
         harness = TestHarness(windows(step=lambda state, events, clock, part=part: kept(state, part(events), clock)))
         harness.batch(clicks(("ann", 0), ("bob", 1)))

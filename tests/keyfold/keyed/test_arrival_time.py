@@ -34,7 +34,7 @@ def arrivals(state, events, clock):
 
 
 def by_arrival(**changes):
-    settings = {"event_time": INGESTED_AT, "events": ARRIVED_CLICK, "watermark_delay": timedelta(0), "step": arrivals}
+    settings = {"at": INGESTED_AT, "columns": ARRIVED_CLICK, "final_at": INGESTED_AT, "delay": "0s", "step": arrivals}
     return windows(**{**settings, **changes})
 
 
@@ -82,7 +82,7 @@ def test_what_is_late_by_its_own_time_is_not_by_its_arrival(without_spark, lakeh
         come(name, *clicks)
         run_job(lakehouse, windows(), runners=without_spark)
         run_job(lakehouse, by_arrival(name="by_arrival"), runners=without_spark)
-    assert [user for user, *_ in rows("late.windows")] == ["bob"]
+    assert [user for user, *_ in rows("late.windows")] == ["ann", "bob"]
     assert rows("late.by_arrival") == []
 
 

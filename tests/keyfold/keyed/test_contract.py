@@ -44,7 +44,7 @@ CRASHES = [
 
 
 class Windows:
-    """Clicks of a user in each ten minutes; late is who comes behind the watermark of the run's start, to no state."""
+    """Clicks of a user in each ten minutes; late is who comes when these were over at the run's start."""
 
     columns = ("user", "window", "clicks")
 
@@ -54,9 +54,8 @@ class Windows:
         self.late: Clicks = []
 
     def take(self, came: Clicks, before: datetime | None, after: datetime) -> None:
-        standing = {user for user, _ in self.open}
         for user, at in came:
-            if before is not None and at <= before and user not in standing:
+            if before is not None and self.is_over(self.begins(at), before):
                 self.late.append((user, at))
             else:
                 self.open[user, self.begins(at)] += 1
@@ -153,7 +152,7 @@ def passed(state: pl.DataFrame, events: pl.DataFrame, clock: Any) -> Step:
 def passing(**changes: Any) -> KeyedJob:
     kept = CLICK.append(pa.field(DEADLINE, TIME))
     counts = {"output_events": pl.len(), "state_events": pl.len()}
-    return windows(step=passed, state=kept, output=CLICK, **counts, **changes)
+    return windows(step=passed, state=kept, output=CLICK, final_at="at", **counts, **changes)
 
 
 @dataclass(frozen=True)
@@ -232,7 +231,7 @@ class Played:
     def job(self, *, is_other: bool = False) -> KeyedJob:
         clock = {"time_from": INGESTED_AT} if self.case.by_arrival else {}
         other = dict(self.case.other) if is_other else {}
-        return self.case.job(watermark_delay=self.delay, **clock, **other)
+        return self.case.job(delay=self.delay, **clock, **other)
 
     def land(self, file: list[tuple[str, float]], *, by_ingest: bool) -> None:
         arrived = [self.arrival(self.came + number) for number in range(len(file))]
@@ -292,7 +291,7 @@ class Played:
         job = self.job()
         expected = {job.name: self.oracle.output, job.late_table: self.oracle.late}
         for name, rows in expected.items():
-            columns = ("user", "at") if name == job.late_table or "at" in job.output.names else self.oracle.columns
+            columns = ("user", "at") if name == job.late_table or "at" in job.main.schema.names else self.oracle.columns
             assert self.lake.rows(name, *columns) == sorted(rows)
             assert sorted(self.harness.written[name].select(columns).rows()) == sorted(rows)
         self.harness.assert_nothing_lost()

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from keyfold.keyed.generation.run_mode import FullRefresh
+from keyfold.keyed.job.inputs import STEP_DECIDES
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse, fail_points
@@ -115,7 +116,7 @@ def test_a_service_that_answers_otherwise_after_a_crash_changes_no_row(
         return Step(state=state.clear(), output=told, side={"changes": told})
 
     land(("ann", 0), ("bob", 1), ("eve", 2))
-    job = totals(step=ask, step_decides_late=True)
+    job = totals(step=ask, final_at=STEP_DECIDES)
     for point in ("work: after", "done: after", "commit: one table"):
         assert cut_power(point, lambda: run_job(lakehouse, job, runners=without_spark))
     run_job(lakehouse, job, runners=without_spark)

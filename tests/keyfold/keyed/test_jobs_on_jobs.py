@@ -2,6 +2,7 @@
 
 import shutil
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 import keyfold
 from keyfold import Damaged, Input, KeyedJob, Misconfigured, NotFound, Step, Stream
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
-from keyfold.keyed.job.tables import OutputTable
+from keyfold.keyed.job.inputs import STEP_DECIDES
+from keyfold.keyed.job.state import State
+from keyfold.keyed.job.tables import Append, Upsert
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.lakehouse import fail_points
 from tests.examples import examples
@@ -33,9 +36,8 @@ def per_period(every):
     """A step that counts rows of each period once the watermark has passed its end."""
 
     def step(state, events, clock):
-        ((name, came),) = events.items()
-        time, counted = ("at", pl.lit(1, pl.Int64)) if name == "clicks" else ("hour", pl.col("clicks"))
-        new = came.select("user", hour=pl.col(time).dt.truncate(every), clicks=counted)
+        time, counted = ("at", pl.lit(1, pl.Int64)) if "at" in events.columns else ("hour", pl.col("clicks"))
+        new = events.select("user", hour=pl.col(time).dt.truncate(every), clicks=counted)
         known = pl.concat([state.drop("deadline"), new]).group_by("user", "hour").agg(pl.col("clicks").sum())
         known = known.with_columns(deadline=pl.col("hour").dt.offset_by(every))
         over = pl.col("deadline") <= clock.watermark
@@ -44,39 +46,21 @@ def per_period(every):
     return step
 
 
-def counting(name, source, every, delay, **settings):
-    return KeyedJob.with_inputs(
-        name,
-        source(delay),
-        ("user",),
-        HOUR.append(pa.field("deadline", TIME)),
-        HOUR,
-        per_period(every),
-        key_groups=2,
-        **settings,
-    )
+def counting(name, source, every, events, *more):
+    state = State(HOUR.append(pa.field("deadline", TIME)), events=events)
+    source = replace(source, final_at=pl.col(source.at).dt.truncate(every).dt.offset_by(every))
+    return KeyedJob(name, source, "user", state, per_period(every), [Append(HOUR, events=events), *more], key_groups=2)
 
 
-HOURLY = counting(
-    "hourly",
-    lambda delay: {"clicks": Input(CLICKS, CLICK, "at", delay)},
-    "1h",
-    5 * MINUTE,
-    output_events=pl.col("clicks").sum(),
-    state_events=pl.col("clicks").sum(),
-)
-
-
-NO_EVENTS = {"output_events": pl.lit(0), "state_events": pl.lit(0)}
+OF_CLICKS = Input(CLICKS, "at", columns=CLICK, delay="5m")
+HOURLY = counting("hourly", OF_CLICKS, "1h", pl.col("clicks").sum())
+NO_EVENTS = pl.lit(0)
 
 
 def adding_up(name, job, every, delay):
     """A job that adds up the rows of another one; their events are counted there."""
 
-    def source(delay):
-        return {"rows": Input(job.table(), HOUR, "hour", delay, conserved=False)}
-
-    return counting(name, source, every, delay, **NO_EVENTS)
+    return counting(name, Input(job.table(), "hour", columns=HOUR, delay=delay, conserved=False), every, NO_EVENTS)
 
 
 # A row's hour begins up to an hour before the watermark that lets it be written.
@@ -184,17 +168,17 @@ def test_a_producer_that_only_advances_its_watermark_is_not_idle(site):
     """Its consumer waits for it, also in a run that reads nothing."""
     other = Stream("others", CLICK, event_time="at")
     late = timedelta(minutes=1)
-    job = KeyedJob.with_inputs(
+    how = {"delay": late, "final_at": STEP_DECIDES, "conserved": False}
+    job = KeyedJob(
         "both",
         {
-            "rows": Input(HOURLY.table(), HOUR, "hour", late, conserved=False, idle_timeout=timedelta(microseconds=1)),
-            "others": Input(other, CLICK, "at", late, conserved=False),
+            "rows": Input(HOURLY.table(), "hour", columns=HOUR, idle_timeout=timedelta(microseconds=1), **how),
+            "others": Input(other, "at", columns=CLICK, **how),
         },
-        ("user",),
-        pa.schema([USER]),
-        pa.schema([USER]),
+        "user",
+        State(pa.schema([USER]), events=NO_EVENTS),
         lambda state, events, clock: Step(state=state, output=state.clear()),
-        **NO_EVENTS,
+        Append(pa.schema([USER]), events=NO_EVENTS),
     )
     site.click(("ann", 0))
     site.lake.land(other, pl.DataFrame({"user": ["ann"], "at": [NOON + timedelta(days=30)]}))
@@ -237,28 +221,25 @@ def test_the_rows_of_the_producer_are_counted_by_its_log_and_by_the_consumer(tmp
     assert (summary.counts.events, summary.totals.events) == (2, 2)
     found = check_conservation(site.lakehouse, DAILY)
     assert found.balanced
-    assert found.by_input == found.by_producer == {"rows": (2, 2)}
+    assert found.by_input == found.by_producer == {"hourly": (2, 2)}
     # The producer goes on: what was read is held to what was written by then.
     site.click(("ann", 400))
     site.run(HOURLY)
-    assert check_conservation(site.lakehouse, DAILY).by_producer == {"rows": (2, 2)}
+    assert check_conservation(site.lakehouse, DAILY).by_producer == {"hourly": (2, 2)}
     live = Lake(site.lakehouse).live("hourly")
     forged = [live.journal.done(batch) for batch in live.journal.kept()]
     live.journal.amend(
         [], [one.model_copy(update={"total_rows": {**one.total_rows, "hourly": 9}}) for one in forged if one]
     )
-    with pytest.raises(AssertionError, match="rows: 2 in its table and 9 written by its job"):
+    with pytest.raises(AssertionError, match="hourly: 2 in its table and 9 written by its job"):
         keyfold.assert_nothing_lost(site.lakehouse, DAILY)
 
 
 def test_a_table_that_is_updated_in_place_or_the_jobs_own_is_no_input():
-    latest = OutputTable("latest", pa.schema([USER]), "upsert", key=("user",))
-    job = counting(
-        "hourly", lambda delay: {"clicks": Input(CLICKS, CLICK, "at", delay)}, "1h", MINUTE, side_outputs=(latest,)
-    )
+    job = counting("hourly", OF_CLICKS, "1h", NO_EVENTS, Upsert(pa.schema([USER]), "user", name="latest"))
     with pytest.raises(Misconfigured, match="latest of job hourly is updated in place"):
         job.table("latest")
     with pytest.raises(Misconfigured, match=r"has no table hours; it has hourly, latest, late\.hourly"):
         job.table("hours")
     with pytest.raises(Misconfigured, match="is the job's own table"):
-        counting("hourly", lambda delay: {"hours": Input(job.table(), HOUR, "hour", delay)}, "1d", MINUTE)
+        counting("hourly", Input(job.table(), "hour", columns=HOUR), "1d", NO_EVENTS)

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from keyfold.keyed.calling.harness import TestHarness
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import empty, encode, polars_schema
 from keyfold.keyed.running.blobs import CLOCK, BatchClock
 from keyfold.keyed.running.operator import PartitionOperator, StepError
@@ -24,7 +24,7 @@ POINTS = pl.DataFrame([POINT], schema=polars_schema(TELEMETRY.schema), orient="r
 
 def operate(job, events):
     """One batch of one state partition by the operator; gives the tables that it has rows for."""
-    clock = BatchClock(0, micros(datetime(1, 1, 1, tzinfo=UTC)), micros(NOON), micros(NOON), ())
+    clock = BatchClock(0, micros(datetime(1, 1, 1, tzinfo=UTC)), micros(NOON), micros(NOON), (micros(NOON),))
     blobs = [(CLOCK, clock.pack()), (0, encode(events))]
     return [table for table, _ in PartitionOperator(job, Path("responses"), Path("parts")).call(blobs, None)]
 
@@ -33,7 +33,7 @@ def job_that_gives(**changes):
     """The job with a step that gives back something else in place of one of its frames."""
 
     def step(state, events, clock):
-        answer = JOB.step(state, events, clock)
+        answer = JOB.function(state, events, clock)
         return replace(answer, **{name: change(getattr(answer, name)) for name, change in changes.items()})
 
     return replace(JOB, step=step)
@@ -65,15 +65,18 @@ REFUSED = {
         "the step's output vehicle_stops misses latitude",
     ),
     "a side table that was not declared": (
-        {"side": lambda tables: {**tables, "vehicle_moods": empty(JOB.output)}},
+        {"side": lambda tables: {**tables, "vehicle_moods": empty(JOB.main.schema)}},
         "the step writes vehicle_moods, which the job does not declare",
     ),
     "all rows of state and some more": (
-        {"add": lambda _: empty(JOB.state)},
+        {"add": lambda _: empty(JOB.state.schema)},
         "the step returned state and add: state has all rows of its keys, add and drop what changes",
     ),
     "rows to add of another type": (
-        {"state": lambda _: pl.DataFrame(), "add": lambda _: empty(JOB.state).with_columns(deadline=pl.lit("noon"))},
+        {
+            "state": lambda _: pl.DataFrame(),
+            "add": lambda _: empty(JOB.state.schema).with_columns(deadline=pl.lit("noon")),
+        },
         "the step's add deadline is String, not Datetime",
     ),
     "keys to drop in other columns": (

@@ -28,8 +28,8 @@ FAULTS = {
     "the step raises": {"step": raise_in_a_step},
     "rows cannot be combined": {"combine": combine_numbers},
     "a derived column cannot be made": {
-        "events": pa.schema([*CLICK, ("number", pa.int64())]),
-        "derived": {"number": pl.col("user").cast(pl.Int64)},
+        "columns": pa.schema([*CLICK, ("number", pa.int64())]),
+        "derive": {"number": pl.col("user").cast(pl.Int64)},
     },
 }
 

@@ -19,6 +19,7 @@ from keyfold.journal.clock import read_clock
 from keyfold.keyed import runner
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
+from keyfold.keyed.job.inputs import STEP_DECIDES
 from keyfold.keyed.plans import inputs
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import RunOptions, run_continuously, run_job
@@ -54,7 +55,7 @@ def hours_later(monkeypatch):
 def test_a_run_in_which_nothing_came_and_nothing_is_due_makes_no_batch_and_time_goes_on(
     without_spark, lakehouse, land, hours_later, minutes
 ):
-    job = windows(idle_after=timedelta(minutes=3))
+    job = windows(idle_timeout=timedelta(minutes=3))
     land(("ann", 0), ("ann", 60))
     first = run_job(lakehouse, job, runners=without_spark)
     hours_later(4 / 60)
@@ -65,7 +66,7 @@ def test_a_run_in_which_nothing_came_and_nothing_is_due_makes_no_batch_and_time_
 
 
 def test_a_clock_that_jumps_moves_no_event_time_and_is_said(without_spark, lakehouse, land, rows, hours_later, minutes):
-    job = windows(idle_after=timedelta(minutes=2))
+    job = windows(idle_timeout=timedelta(minutes=2))
     land(("ann", 0), ("ann", 30))
     run_job(lakehouse, job, runners=without_spark)
     hours_later(0, jump=timedelta(days=365))
@@ -77,15 +78,15 @@ def test_a_clock_that_jumps_moves_no_event_time_and_is_said(without_spark, lakeh
     assert run_job(lakehouse, job, runners=without_spark).counts.rows["late.windows"] == 0
 
 
-def test_an_idle_after_that_is_shorter_than_the_usual_gap_is_warned_of(without_spark, lakehouse, land, hours_later):
-    job = windows(idle_after=timedelta(minutes=10))
+def test_an_idle_timeout_that_is_shorter_than_the_usual_gap_is_warned_of(without_spark, lakehouse, land, hours_later):
+    job = windows(idle_timeout=timedelta(minutes=10))
     warned: list[str] = []
     for hour in range(5):
         hours_later(hour)
         land(("ann", hour * 60))
         warned = [*run_job(lakehouse, job, runners=without_spark).warnings]
     # Give or take the seconds that the runs themselves take, from a bucket and on a busy machine.
-    assert re.search(r"events usually come every 1:00:0\d, and idle_after is 0:10:00", warned[0])
+    assert re.search(r"events usually come every 1:00:0\d, and idle_timeout is 0:10:00", warned[0])
 
 
 def test_a_combined_batch_reaches_the_step_with_fewer_rows(without_spark, lakehouse, land, rows, minutes):
@@ -130,10 +131,10 @@ def test_a_row_without_a_key_is_refused_with_its_file(without_spark, lakehouse, 
     ("change", "named"),
     [
         ({"key_groups": 8}, "key_groups 4 and now runs with 8"),
-        ({"schema_version": 2}, "schema_version 1 and now runs with 2"),
+        ({"version": 2}, "schema_version 1 and now runs with 2"),
         ({"parameters": {"gap": 5}}, "parameters {'gap': None} and now runs with {'gap': 5}"),
-        ({"watermark_delay": timedelta(minutes=9)}, "watermark_delay 300.0 and now runs with 540.0"),
-        ({"step_decides_late": True}, "step_decides_late False and now runs with True"),
+        ({"delay": "9m"}, "inputs {'clicks': {'delay': 300.0}} and now runs with {'clicks': {'delay': 540.0}}"),
+        ({"final_at": STEP_DECIDES}, "now runs with {'clicks': {'final_at': 'None'}}"),
     ],
 )
 def test_a_setting_that_differs_from_birth_is_refused_with_the_remedy(without_spark, lakehouse, land, change, named):
@@ -175,7 +176,7 @@ def test_events_before_1970_are_not_late_and_are_counted(without_spark, lakehous
 def test_on_spark_a_continuous_run_takes_what_comes_sees_silence_and_ends_when_told(
     spark, lakehouse, land, rows, minutes
 ):
-    job = windows(idle_after=timedelta(seconds=2), watermark_delay=timedelta(0))
+    job = windows(idle_timeout=timedelta(seconds=2), delay=timedelta(0))
     land(("ann", 0))
     land(("ann", 9.99))
     stop = threading.Event()
@@ -288,7 +289,7 @@ def test_a_clock_that_is_set_amid_a_continuous_run_is_said_and_not_followed(
         return reading.model_copy(update={"wall": reading.wall + set_by})
 
     monkeypatch.setattr(runner, "read_clock", clock)
-    stop, job = threading.Event(), windows(idle_after=timedelta(hours=1))
+    stop, job = threading.Event(), windows(idle_timeout=timedelta(hours=1))
     land(("ann", 0))
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(run_continuously, lakehouse, job, stop=stop, runners=without_spark)

@@ -6,9 +6,11 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.inputs import STEP_DECIDES, Input
 from keyfold.keyed.job.per_key import KeyAnswer, per_key
+from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import Clock, Step, Waiting
-from keyfold.keyed.job.tables import OutputTable
+from keyfold.keyed.job.tables import Append, Upsert
 from keyfold.stream import Stream
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -49,14 +51,41 @@ def sum_clicks(events: pl.DataFrame) -> pl.DataFrame:
     return events.group_by("user", window).agg(pl.col("at").max(), pl.col("clicks").sum()).drop("window")
 
 
+OF_INPUT = ("at", "delay", "final_at", "where", "derive", "explode", "idle_timeout", "combine", "time_from")
+OF_STATE = ("version", "migrations", "one_per_key", "waiting")
+
+
+def job_of(**settings) -> KeyedJob:
+    """A job of one input whose settings are given side by side, so that a test can change one of them.
+
+    Besides the fields of `Input` and `State`: `stream` and `columns` of events; `state` and `output`, the columns; `event_count`,
+    `state_events` and `output_events`; `upsert_by`, the key of an upsert table, with `changes`; and `more` tables.
+    """
+    one = Input(
+        settings.pop("stream"),
+        columns=settings.pop("columns"),
+        events=settings.pop("event_count", pl.len()),
+        **{name: settings.pop(name) for name in OF_INPUT if name in settings},
+    )
+    state = State(
+        settings.pop("state"),
+        events=settings.pop("state_events", pl.len()),
+        **{name: settings.pop(name) for name in OF_STATE if name in settings},
+    )
+    output, events, key = settings.pop("output"), settings.pop("output_events", pl.len()), settings.pop("upsert_by", ())
+    changes = settings.pop("changes", False)
+    main = Upsert(output, key, events=events, changes=changes) if key else Append(output, events=events)
+    return KeyedJob(inputs=one, state=state, tables=[main, *settings.pop("more", ())], **settings)
+
+
 def windows(**changes) -> KeyedJob:
     settings = {
         "name": "windows",
         "stream": Stream("clicks", CLICK, event_time="at"),
-        "key": ("user",),
-        "event_time": "at",
-        "watermark_delay": timedelta(minutes=5),
-        "events": CLICK,
+        "key": "user",
+        "delay": "5m",
+        "final_at": pl.col("at").dt.truncate("10m") + LENGTH,
+        "columns": CLICK,
         "state": WINDOW,
         "output": WINDOW_TOTAL,
         "step": windows_step,
@@ -64,7 +93,7 @@ def windows(**changes) -> KeyedJob:
         "output_events": pl.col("clicks").sum(),
         "state_events": pl.col("clicks").sum(),
     }
-    return KeyedJob(**{**settings, **changes})
+    return job_of(**{**settings, **changes})
 
 
 def windows_per_key(**changes) -> KeyedJob:
@@ -81,8 +110,7 @@ def windows_per_key(**changes) -> KeyedJob:
             ],
         )
 
-    step = per_key(handle, key=("user",), event_time="at", events=CLICK, state=WINDOW, output=WINDOW_TOTAL)
-    return windows(step=step, **changes)
+    return windows(step=per_key(handle), **changes)
 
 
 NOTE = pa.schema([*CLICK, ("deadline", TIME)])
@@ -110,7 +138,7 @@ def notes(**changes) -> KeyedJob:
         "step": notes_step,
         "state": NOTE,
         "output": CLICK,
-        "step_decides_late": True,
+        "final_at": STEP_DECIDES,
         "output_events": pl.len(),
         "state_events": pl.len(),
     }
@@ -139,7 +167,7 @@ WAITING = Waiting(pl.col("deadline").is_null(), only_waits, lambda events: event
 
 def visits(**changes):
     settings = {"name": "visits", "step": visits_step, "state": NOTE, "output": CLICK, "waiting": WAITING}
-    counts = {"step_decides_late": True, "output_events": pl.len(), "state_events": pl.len()}
+    counts = {"final_at": STEP_DECIDES, "output_events": pl.len(), "state_events": pl.len()}
     return windows(**{**settings, **counts, **changes})
 
 
@@ -160,9 +188,9 @@ def totals(**changes) -> KeyedJob:
         "step": step,
         "state": TOTAL,
         "output": TOTAL,
-        "output_mode": "upsert",
-        "output_key": ("user",),
-        "side_outputs": (OutputTable("changes", TOTAL),),
+        "upsert_by": "user",
+        "more": (Append(TOTAL, name="changes"),),
+        "final_at": "at",
         "state_events": pl.lit(0),
     }
     return windows(**{**settings, **changes})

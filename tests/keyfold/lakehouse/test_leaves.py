@@ -12,7 +12,7 @@ from deltalake import DeltaTable, Schema
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold.keyed.job.tables import OutputTable
+from keyfold.keyed.job.tables import Upsert
 from keyfold.keyed.rows.hashing import key_hash
 from keyfold.keyed.running.commit import hash_of
 from keyfold.lakehouse import fail_points, leaves, merging
@@ -217,7 +217,7 @@ def test_spark_s_workers_divide_and_shorten_and_four_readers_read_the_same_rows(
 def test_tables_with_a_time_in_their_key_are_not_divided(kinds: list[pa.DataType], is_divided: bool):
     names = tuple(f"key {at}" for at in range(len(kinds)))
     schema = pa.schema([pa.field(name, kind, nullable=False) for name, kind in zip(names, kinds, strict=True)])
-    assert (hash_of(OutputTable("t", schema, "upsert", key=names)) is not None) == is_divided
+    assert (hash_of(Upsert(schema, names, name="t")) is not None) == is_divided
 
 
 def test_ranges_divide_all_hashes_evenly_and_none_is_in_two():

@@ -16,7 +16,7 @@ from keyfold.cli.app import app
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.files import remove_tree

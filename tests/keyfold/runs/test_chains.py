@@ -3,22 +3,20 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import polars as pl
 import pytest
 
 import keyfold
-from keyfold import Input, JobParameters, JobTemplate
 from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, Replay
 from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.lakehouse.files import exclusive
 from keyfold.runs.chains import consumers_of, promote_with_consumers, refresh_with_consumers
 from tests.keyfold.keyed.test_jobs_on_jobs import (
-    CLICK,
-    CLICKS,
     DAILY,
     HOURLY,
-    MINUTE,
     NOON,
+    OF_CLICKS,
     Site,
     adding_up,
     counting,
@@ -26,7 +24,7 @@ from tests.keyfold.keyed.test_jobs_on_jobs import (
 from tests.lake import Lake
 
 WEEKLY = adding_up("weekly", DAILY, "1w", timedelta(days=1))
-OTHER = counting("other", lambda delay: {"clicks": Input(CLICKS, CLICK, "at", delay)}, "1h", MINUTE)
+OTHER = counting("other", OF_CLICKS, "1h", pl.len())
 CHAIN = (HOURLY, DAILY, WEEKLY)
 END = NOON + timedelta(days=40)
 MIDNIGHT = NOON.replace(hour=0)
@@ -72,9 +70,7 @@ def refresh(site):
 
 
 def test_consumers_are_found_in_the_order_in_which_they_read_each_other(site):
-    templates = {
-        job.name: JobTemplate(job.name, JobParameters, lambda _, job=job: job) for job in (WEEKLY, OTHER, DAILY, HOURLY)
-    }
+    templates = {job.name: job for job in (WEEKLY, OTHER, DAILY, HOURLY)}
     assert [job.name for job in consumers_of(site.lakehouse, "hourly", templates)] == ["daily", "weekly"]
     assert consumers_of(site.lakehouse, "weekly", templates) == []
 

@@ -8,6 +8,9 @@ import pytest
 
 from keyfold import Input, KeyedJob, Step
 from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.keyed.job.inputs import STEP_DECIDES
+from keyfold.keyed.job.state import State
+from keyfold.keyed.job.tables import Append
 from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.lakehouse.files import remove_tree
 from keyfold.runs.erasing import Erasure, erase
@@ -28,22 +31,14 @@ def summed(name, source, key, events, **renamed):
     kept = pa.schema([*columns, COUNT])
 
     def step(state, events, clock):
-        new = pl.concat([state.drop("deadline"), events["rows"].select(*key, "clicks")])
+        new = pl.concat([state.drop("deadline"), events.select(*key, "clicks")])
         known = new.group_by(key).agg(pl.col("clicks").sum()).with_columns(deadline=END)
         over = pl.col("deadline") <= clock.watermark
         return Step(state=known.filter(~over), output=known.filter(over).drop("deadline"))
 
-    return KeyedJob.with_inputs(
-        name,
-        {"rows": Input(source, events, "hour", timedelta(days=1), conserved=False, derived=renamed)},
-        key,
-        kept.append(pa.field("deadline", TIME)),
-        kept,
-        step,
-        key_groups=2,
-        output_events=pl.lit(0),
-        state_events=pl.lit(0),
-    )
+    rows = Input(source, "hour", columns=events, delay="1d", final_at=STEP_DECIDES, conserved=False, derive=renamed)
+    state = State(kept.append(pa.field("deadline", TIME)), events=pl.lit(0))
+    return KeyedJob(name, rows, key, state, step, Append(kept, events=pl.lit(0)), key_groups=2)
 
 
 END = NOON + timedelta(days=40)

@@ -54,7 +54,7 @@ def test_a_job_tells_of_its_events_rows_watermark_and_last_batch(tmp_path, port,
     with served(str(port), lambda: samples_of_job(lakehouse, job.name)):
         assert ask(port, "/health") == (200, "ok\n")
         assert values(ask(port, "/metrics")[1])['keyfold_batches_total{job="anomaly_predictions"}'] == 0
-        put(lakehouse, job.stream.name, part)
+        put(lakehouse, job.only_input.stream.name, part)
         summary = run_job(lakehouse, job, runners=SPARK)
         found = values(ask(port, "/metrics")[1])
         assert ask(port, "/nothing")[0] == 404
@@ -81,7 +81,7 @@ def test_ingest_tells_what_became_of_rows_while_it_goes_on(tmp_path, port):
 
 def test_a_first_batch_that_stays_planned_and_not_done_is_told_as_stalled(tmp_path, port, without_spark, monkeypatch):
     lakehouse, job = Lakehouse(tmp_path), History("anomaly_predictions", {"order": "arrival"}).job()
-    put(lakehouse, job.stream.name, History("anomaly_predictions").parts()[0])
+    put(lakehouse, job.only_input.stream.name, History("anomaly_predictions").parts()[0])
     with pytest.raises(KeyfoldError, match="the model is broken"):
         run_job(lakehouse, replace(job, step=broken), runners=SPARK)
     with served(str(port), lambda: samples_of_job(lakehouse, job.name)):

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 import keyfold
 from keyfold.keyed.generation.run_mode import FullRefresh, Replay
-from keyfold.keyed.job.tables import OutputTable
+from keyfold.keyed.job.tables import Append
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import fail_points
 from keyfold.lakehouse.commits import append_files
@@ -52,7 +52,7 @@ def address(without_spark, lakehouse, land):
 
 
 def refresh(spark, lakehouse, job=None):
-    return run_job(lakehouse, job or windows(watermark_delay=PATIENT), FullRefresh(), runners=spark)
+    return run_job(lakehouse, job or windows(delay=PATIENT), FullRefresh(), runners=spark)
 
 
 def test_a_reader_has_all_old_rows_until_the_commit_and_then_all_new_ones(
@@ -96,7 +96,7 @@ def test_readers_in_a_loop_see_one_or_the_other_while_generations_go_live(withou
         thread.start()
     try:
         for delay in (timedelta(minutes=5), PATIENT) * 5:
-            refresh(without_spark, lakehouse, windows(watermark_delay=delay))
+            refresh(without_spark, lakehouse, windows(delay=delay))
     finally:
         stop.set()
         for thread in threads:
@@ -107,7 +107,7 @@ def test_readers_in_a_loop_see_one_or_the_other_while_generations_go_live(withou
 
 def test_a_branch_fills_tables_of_its_own_until_it_is_promoted(without_spark, lakehouse, address):
     old = by_polars(address)
-    run_job(lakehouse, windows(watermark_delay=PATIENT), Replay("patient"), runners=without_spark)
+    run_job(lakehouse, windows(delay=PATIENT), Replay("patient"), runners=without_spark)
     assert by_polars(address) == old
     assert by_polars(lakehouse.table("windows@patient")) != old
 
@@ -127,7 +127,7 @@ def test_new_columns_come_in_the_commit_of_the_rows_and_a_table_that_is_no_more_
     run_job(lakehouse, totals(), runners=without_spark)
     assert {"totals", "changes", "late.totals"} <= lakehouse.tables().keys()
     step = with_note(totals().step)
-    job = totals(output=NOTED, side_outputs=(), step=lambda *given: dataclasses.replace(step(*given), side={}))
+    job = totals(output=NOTED, more=(), step=lambda *given: dataclasses.replace(step(*given), side={}))
     refresh(without_spark, lakehouse, job)
     table = DeltaTable(str(lakehouse.table("totals")))
     assert sorted(pl.read_delta(table).rows()) == [("ann", 1, "new"), ("bob", 1, "new")]
@@ -145,7 +145,7 @@ def test_a_table_whose_log_is_damaged_is_made_anew_by_a_refresh(without_spark, l
 
 def test_a_job_whose_table_has_the_name_of_another_job_s_is_refused(without_spark, lakehouse, address):
     old = by_polars(address)
-    other = totals(name="others", output=TOTAL, side_outputs=(OutputTable("windows", TOTAL),))
+    other = totals(name="others", output=TOTAL, more=(Append(TOTAL, name="windows"),))
     with pytest.raises(keyfold.Misconfigured, match="job others and job windows both have a table windows"):
         run_job(lakehouse, other, runners=without_spark)
     assert by_polars(address) == old

@@ -175,7 +175,7 @@ def test_the_event_can_land_again_once_it_is_right_and_be_taken_out_again(tmp_pa
         (CLICKS, '{"user": "dan", "at": "2026-01-01T00:22:00Z"}', "no event in events.clicks has the id .*dan"),
         (CLICKS, '{"user": "bob"}', "an id of clicks has the columns user, at: give at"),
         (CLICKS, "bob", "give it as a JSON object"),
-        (windows().stream, "bob", "stream clicks has no event_id"),
+        (windows().only_input.stream, "bob", "stream clicks has no event_id"),
     ],
 )
 def test_what_names_no_event_is_refused(tmp_path, stream, event, why):

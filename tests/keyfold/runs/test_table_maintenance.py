@@ -29,7 +29,7 @@ def run(lakehouse, job, parts, every, **options):
     record = partial(record_job, lakehouse, job.name)
     with TableMaintenance(lakehouse, lambda: tables_of_job(lakehouse, job), record, every, **options) as maintenance:
         for part in parts:
-            put(lakehouse, job.stream.name, part)
+            put(lakehouse, job.only_input.stream.name, part)
             run_job(lakehouse, job, options=RunOptions(on_batch=lambda *_: maintenance.after_batch()), runners=SPARK)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.lakehouse import Lakehouse, create_table
 from keyfold.lakehouse.commits import append_files, committed_batch
@@ -56,7 +56,7 @@ class History:
     def parts(self, seed: int = 1) -> list[pl.DataFrame]:
         """Events as they came: four deliveries, each with some that are older than what came before them."""
         job = self.job()
-        return deliveries(EVENTS[job.stream.name](seed), job.event_time, seed)
+        return deliveries(EVENTS[job.only_input.stream.name](seed), job.event_time, seed)
 
     def __str__(self) -> str:
         return "-".join([self.name, *map(str, self.given.values())])

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from keyfold import IncompatibleState, Input, KeyedJob, Stream
+from keyfold import IncompatibleState, Input, Stream
 from keyfold.state.changing.moving import move, plan_change
 from tests.keyfold.keyed.job.test_several_inputs import (
     MINUTE,
@@ -14,7 +14,7 @@ from tests.keyfold.keyed.job.test_several_inputs import (
     PAYMENT,
     PAYMENTS,
     Home,
-    first_payments,
+    end_of_hour,
     job,
     orders,
     payments,
@@ -22,20 +22,11 @@ from tests.keyfold.keyed.job.test_several_inputs import (
 
 BOTH = job()
 REFUNDS = Stream("refunds", PAYMENT, event_time="paid_at")
-FURTHER = {"further": Input(REFUNDS, PAYMENT, "paid_at", 10 * MINUTE, conserved=False)}
+FURTHER = {"further": Input(REFUNDS, columns=PAYMENT, delay="10m", final_at=end_of_hour("paid_at"), conserved=False)}
 
 
 def with_inputs(inputs):
-    return KeyedJob.with_inputs(
-        "hours",
-        inputs,
-        BOTH.key,
-        BOTH.state,
-        BOTH.output,
-        first_payments,
-        output_events=BOTH.output_events,
-        key_groups=BOTH.key_groups,
-    )
+    return replace(BOTH, inputs=inputs)
 
 
 @pytest.fixture
@@ -54,7 +45,7 @@ def home(tmp_path, without_spark):
         ({**BOTH.inputs, **FURTHER}, "move", "further begins at the job's position in its table, or at"),
         ({"orders": BOTH.inputs["orders"]}, "refresh", "amount is gone"),
         (
-            {**BOTH.inputs, "orders": replace(BOTH.inputs["orders"], watermark_delay=timedelta(hours=9))},
+            {**BOTH.inputs, "orders": replace(BOTH.inputs["orders"], delay="9h")},
             "move",
             "the delay of orders: it decides what is late from here on",
         ),

@@ -4,7 +4,7 @@ import pytest
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import Incremental
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.changing.moving import move, plan_change
@@ -14,7 +14,7 @@ from tests.keyfold.keyed.without_spark import SPARK
 from tests.keyfold.state.job_histories import END, History, put
 from tests.keyfold.state.test_round_trip import accounted_for, copies_of
 
-ENGINE = {"key_groups": (7, "move"), "watermark_delay": ("0s", "move"), "idle_after": ("9h", "move")}
+ENGINE = {"key_groups": (7, "move"), "watermark_delay": ("0s", "move"), "idle_timeout": ("9h", "move")}
 
 MEANING = {
     "ride_summaries": {
@@ -125,7 +125,9 @@ def test_each_parameter_of_each_job_that_is_shipped_has_a_meaning():
     # Jobs of several inputs, or of another job's table, say theirs in tests of their own and on the page of changes.
     jobs = {name: build_job(JOBS[name]) for name in SHIPPED}
     assert {job: set(meant) for job, meant in MEANING.items()} == {
-        name: set(JOBS[name].parameters.model_fields) for name, job in jobs.items() if not (job.inputs or job.producers)
+        name: set(JOBS[name].parameter_fields)
+        for name, job in jobs.items()
+        if len(job.inputs) == 1 and not job.lookups and not job.producers
     }
 
 
@@ -138,7 +140,7 @@ def born(tmp_path_factory, request):
         if name not in made:
             made[name] = Lakehouse(tmp_path_factory.mktemp("born"))
             history = History(name)
-            put(made[name], history.job().stream.name, history.parts()[0])
+            put(made[name], history.job().only_input.stream.name, history.parts()[0])
             run_job(made[name], history.job(), runners=SPARK)
         return made[name]
 
@@ -162,7 +164,7 @@ def test_a_changed_parameter_is_free_a_move_or_a_refresh(born, job, name):
 def test_the_way_back_of_a_parameter_with_a_column_of_its_own_is_a_refresh(tmp_path, job, name):
     history, lakehouse = History(job), Lakehouse(tmp_path)
     there = history.job(**{name: MEANING[job][name][0]})
-    put(lakehouse, there.stream.name, history.parts()[0])
+    put(lakehouse, there.only_input.stream.name, history.parts()[0])
     run_job(lakehouse, there, runners=SPARK)
     assert plan_change(lakehouse, history.job()).verdict == "refresh"
 
@@ -191,11 +193,11 @@ def test_a_job_moved_to_another_value_goes_on_and_every_event_is_accounted_for(t
     one, two = (other, usual) if back else (usual, other)
     lakehouse, parts = Lakehouse(tmp_path), history.parts()
     for part in parts[:2]:
-        put(lakehouse, one.stream.name, part)
+        put(lakehouse, one.only_input.stream.name, part)
         run_job(lakehouse, one, runners=SPARK)
     move(lakehouse, two, runners=SPARK)
     for part in parts[2:]:
-        put(lakehouse, two.stream.name, part)
+        put(lakehouse, two.only_input.stream.name, part)
         assert run_job(lakehouse, two, runners=SPARK).totals.events == accounted_for(lakehouse, two)
     summary = run_job(lakehouse, two, Incremental(advance_to=END), runners=SPARK)
     assert accounted_for(lakehouse, two) == summary.totals.events == copies_of(two, parts)

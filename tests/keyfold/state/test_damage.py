@@ -241,7 +241,7 @@ def test_an_edit_that_cannot_be_is_told_and_changes_nothing(spark, ran, keys, co
 
 
 def test_a_correction_that_leaves_a_key_without_its_value_is_refused(spark, ran):
-    strict = windows(state=windows().state.set(2, pa.field("clicks", pa.int64(), nullable=False)))
+    strict = windows(state=windows().state.schema.set(2, pa.field("clicks", pa.int64(), nullable=False)))
     with Refused(ran, "corrections do not give its state: .*clicks is empty in some rows, and may not be"):
         edit_state(ran, strict, Edit(("bob",), {"clicks": "NULL"}, BY), runners=spark)
 

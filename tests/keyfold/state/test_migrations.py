@@ -10,6 +10,7 @@ from polars.testing import assert_frame_equal
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.runner import run_job
 from keyfold.state.changing.migrating import migrate
@@ -59,27 +60,34 @@ SECOND_JOB = windows(
     state=SECOND,
     step=step,
     state_events=pl.col("count").sum(),
-    schema_version=2,
+    version=2,
     migrations={1: count_renamed_and_empty_windows_dropped},
 )
 THIRD_JOB = replace(
     SECOND_JOB,
-    state=THIRD,
-    schema_version=3,
-    migrations={1: count_renamed_and_empty_windows_dropped, 2: end_said_by_itself},
+    state=State(
+        THIRD,
+        3,
+        {1: count_renamed_and_empty_windows_dropped, 2: end_said_by_itself},
+        events=pl.col("count").sum(),
+    ),
 )
+
+
+def with_migrations(job, migrations):
+    return replace(job, state=replace(job.state, migrations=migrations))
 
 
 def kept(lakehouse, job):
     """The state that was kept as a file, of the version of a job."""
-    source = open_source(lakehouse, str(STATES / f"windows-v{job.schema_version}.jsonl"))
+    source = open_source(lakehouse, str(STATES / f"windows-v{job.state.version}.jsonl"))
     return as_state(job, source, {}).collect()
 
 
 def begin(spark, lakehouse, land, minutes, job):
     """A live generation that has the kept state of a job's version."""
     land(("eve", -60))
-    seed = Bootstrap(str(STATES / f"windows-v{job.schema_version}.jsonl"), watermark=minutes(5), read_from="latest")
+    seed = Bootstrap(str(STATES / f"windows-v{job.state.version}.jsonl"), watermark=minutes(5), read_from="latest")
     bootstrap(lakehouse, job, seed, runners=spark)
 
 
@@ -94,7 +102,7 @@ def test_an_old_state_goes_through_every_version_to_the_present_one(
     )
     plan = plan_change(lakehouse, THIRD_JOB)
     assert plan.verdict == "move"
-    assert f"from version {born.schema_version} to 3" in "; ".join(change.why for change in plan.changes)
+    assert f"from version {born.state.version} to 3" in "; ".join(change.why for change in plan.changes)
     with pytest.raises(KeyfoldError, match="was born with schema_version"):
         run_job(lakehouse, THIRD_JOB, runners=spark)
 
@@ -112,7 +120,7 @@ def test_an_old_state_goes_through_every_version_to_the_present_one(
 
 def test_a_version_without_a_migration_is_told_and_nothing_is_moved(lakehouse, without_spark, land, minutes):
     begin(without_spark, lakehouse, land, minutes, FIRST_JOB)
-    gap = replace(THIRD_JOB, migrations={1: count_renamed_and_empty_windows_dropped})
+    gap = with_migrations(THIRD_JOB, {1: count_renamed_and_empty_windows_dropped})
     assert plan_change(lakehouse, gap).verdict == "refresh"
     with pytest.raises(KeyfoldError, match="no migration of its state from version 2"):
         move(lakehouse, gap, runners=without_spark)
@@ -128,9 +136,7 @@ def test_a_migration_that_gives_something_else_leaves_the_old_generation_live(
 ):
     begin(without_spark, lakehouse, land, minutes, FIRST_JOB)
     before = Lake(lakehouse).live("windows").name
-    wrong = replace(
-        SECOND_JOB, migrations={1: lambda rows: rows.rename({"clicks": "count"}).cast({"count": pl.String})}
-    )
+    wrong = with_migrations(SECOND_JOB, {1: lambda rows: rows.rename({"clicks": "count"}).cast({"count": pl.String})})
     why = (
         "windows, .*, batch 0: its rows cannot be converted to state of the changed job: .* count is String, not Int64"
     )

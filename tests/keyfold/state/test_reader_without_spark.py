@@ -64,7 +64,7 @@ def test_every_batch_reads_as_the_harness_held_it(tmp_path_factory, without_spar
     for batch, expected in enumerate(played(job, batches)):
         rows = read_state(lakehouse, job, batch=batch)
         assert same(rows.polars(), expected)
-        assert rows.schema.names == job.state.names
+        assert rows.schema.names == job.state.schema.names
         one = read_state(lakehouse, job, batch=batch, keys=[asked])
         assert same(one.polars(), expected.filter(pl.col("user") == asked))
 
@@ -103,7 +103,7 @@ def test_a_generation_that_committed_no_batch_keeps_nothing(lakehouse, without_s
     rows = read_state(lakehouse, windows())
     assert rows.batch is None
     assert rows.polars().height == 0
-    assert rows.polars().columns == windows().state.names
+    assert rows.polars().columns == windows().state.schema.names
 
 
 @pytest.mark.parametrize("style", ["jsonl", "keyed-json", "parquet", "delta"])
@@ -208,7 +208,7 @@ def test_the_commands_print_what_the_functions_give(lakehouse, without_spark, la
 
 
 def test_keys_are_read_as_their_columns_want_them(minutes):
-    schema, columns = windows().state, ("user", "window")
+    schema, columns = windows().state.schema, ("user", "window")
     rows = pl.DataFrame(
         [("ann", minutes(0), 1, None), ("ann", minutes(10), 2, None), ("bob", minutes(0), 3, None)],
         schema={"user": pl.String, "window": pl.Datetime("us", "UTC"), "clicks": pl.Int64, "deadline": pl.Datetime("us", "UTC")},

@@ -8,7 +8,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from keyfold.keyed.generation.run_mode import Incremental
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job.step import PROCESSING_DEADLINE
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import RunSummary, run_job
@@ -38,7 +38,7 @@ every_job = pytest.mark.parametrize(
 def test_every_shipped_job_has_a_history():
     # Jobs of several inputs are tried in test_tools_on_several_inputs.py; those of another job's table have its history.
     jobs = {name: build_job(JOBS[name]) for name in JOBS}
-    of_a_stream = {name for name, job in jobs.items() if not (job.inputs or job.producers)}
+    of_a_stream = {name for name, job in jobs.items() if len(job.inputs) == 1 and not job.lookups and not job.producers}
     assert {history.name for history in HISTORIES} == of_a_stream
 
 
@@ -46,7 +46,7 @@ def run(lakehouse, job, parts, *, to_the_end=False):
     """Land each part and run; gives the last run's summary."""
     summary = None
     for part in parts:
-        put(lakehouse, job.stream.name, part)
+        put(lakehouse, job.only_input.stream.name, part)
         summary = run_job(lakehouse, job, runners=SPARK)
     if to_the_end:
         summary = run_job(lakehouse, job, Incremental(advance_to=END), runners=SPARK)
@@ -95,7 +95,7 @@ def state_of(lakehouse, job):
     done = live.journal.last_done()
     assert done is not None
     frames = frames_of_state(live, done.batch)
-    state = pl.concat(frames) if frames else pl.DataFrame(schema=dict(polars_schema(job.state)))
+    state = pl.concat(frames) if frames else pl.DataFrame(schema=dict(polars_schema(job.state.schema)))
     return state.drop(PROCESSING_DEADLINE, strict=False)
 
 
@@ -132,12 +132,12 @@ def tables_of(lakehouse, job):
 def accounted_for(lakehouse, job):
     """How many events the rows of tables and of state stand for."""
     in_tables = sum(table_of(lakehouse, job, table).select(table.events).item() or 0 for table in job.tables)
-    return in_tables + (state_of(lakehouse, job).select(job.state_events).item() or 0)
+    return in_tables + (state_of(lakehouse, job).select(job.state.events).item() or 0)
 
 
 def copies_of(job, parts):
     """How many events a job takes deliveries for."""
-    return sum(part.select(job.copies).item() for part in parts)
+    return sum(part.select(job.only_input.taken).item() for part in parts)
 
 
 def written(state, path, form):

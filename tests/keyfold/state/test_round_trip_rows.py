@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.calling.harness import TestHarness, in_copies
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.calling.harness import TestHarness, as_read
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.keyed.rows.hashing import PartOf
 from keyfold.state.making.sources import open_source
 from keyfold.state.making.staging import as_state, check_rows, private_in_state
 from keyfold.state.rows.lines import json_lines
@@ -29,9 +28,8 @@ from tests.keyfold.state.job_histories import HISTORIES, PARTS, START
 
 def with_derived(job, events):
     """Events as the engine reads them: with the columns that the job derives."""
-    derived = {name: pl.lit(0) if isinstance(how, PartOf) else how for name, how in job.derived.items()}
-    kinds = polars_schema(job.events)
-    events = in_copies(job, events.with_columns(**derived))
+    kinds = polars_schema(job.columns)
+    events = as_read(next(iter(job.inputs.values())), events)
     return combined(job, events.select(pl.col(name).cast(kind) for name, kind in kinds.items()), 1)
 
 
@@ -49,8 +47,8 @@ def assert_is_state(job, state):
         source = read_again(job, state, form)
         checked = check_rows(job, source, {})
         assert (checked.rows, checked.keys) == (state.height, state.select(job.key).n_unique() if state.height else 0)
-        assert checked.events == (state.select(job.state_events).item() or 0)
-        assert_frame_equal(as_state(job, source, {}).collect(), state.select(job.state.names), check_exact=True)
+        assert checked.events == (state.select(job.state.events).item() or 0)
+        assert_frame_equal(as_state(job, source, {}).collect(), state.select(job.state.schema.names), check_exact=True)
 
 
 @examples(60)
@@ -87,7 +85,7 @@ def test_a_ride_whose_id_comes_back_still_has_one_row_for_what_has_passed(close,
     harness = TestHarness(job)
     bounds = [0, *sorted(cuts), len(points)]
     for since, until in pairwise(bounds):
-        harness.batch(events[since:until].select(job.events.names))
+        harness.batch(events[since:until].select(job.columns.names))
         assert_is_state(job, harness.state)
 
 

@@ -8,8 +8,11 @@ import pyarrow as pa
 import pytest
 
 from keyfold import Input, KeyedJob, Misconfigured, Step
-from keyfold.keyed.job.parameters import JobParameters, build_job
-from keyfold.keyed.job.template import JobTemplate
+from keyfold.keyed.job.building import build_job, with_parameters
+from keyfold.keyed.job.inputs import STEP_DECIDES
+from keyfold.keyed.job.parameters import JobParameters
+from keyfold.keyed.job.state import State
+from keyfold.keyed.job.tables import Append
 from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.lakehouse.files import remove_tree
 from keyfold.runs.erasing import Erasure, erase
@@ -132,11 +135,10 @@ def test_a_seeded_job_goes_on_behind_what_its_state_has_seen_of_each_input(home,
 
 
 def test_by_arrival_every_stream_goes_by_when_its_events_came(home):
-    class Hours(JobParameters):
-        pass
+    def build(parameters: JobParameters) -> KeyedJob:
+        return job()
 
-    template = JobTemplate("hours", Hours, lambda parameters: job(), "Orders and payments of each hour")
-    home.job = build_job(template, {"time": "arrival"})
+    home.job = build_job(with_parameters(build), {"time": "arrival"})
     home.land(ORDERS, orders(("a", 600, "tea")))
     home.land(PAYMENTS, payments(("a", 0, 4)))
     home.run()
@@ -166,18 +168,13 @@ def silent(state, events, clock):
 def test_a_timeout_of_processing_time_counts_events_of_any_input(home, monkeypatch):
     later = clock_of(monkeypatch)
     counts = pa.schema([CARD, pa.field("events", pa.int64())])
-    home.job = KeyedJob.with_inputs(
-        "silent",
-        {"orders": Input(ORDERS, ORDER, "ordered_at"), "payments": Input(PAYMENTS, PAYMENT, "paid_at")},
-        ("card",),
-        counts.append(pa.field("processing_deadline", TIME)),
-        counts,
-        silent,
-        output_events=pl.col("events").sum(),
-        state_events=pl.col("events").sum(),
-        step_decides_late=True,
-        key_groups=2,
-    )
+    of_events = pl.col("events").sum()
+    inputs = {
+        stream.name: Input(stream, columns=columns, final_at=STEP_DECIDES)
+        for stream, columns in ((ORDERS, ORDER), (PAYMENTS, PAYMENT))
+    }
+    state = State(counts.append(pa.field("processing_deadline", TIME)), events=of_events)
+    home.job = KeyedJob("silent", inputs, "card", state, silent, Append(counts, events=of_events), key_groups=2)
     home.land(ORDERS, orders(("a", 0, "tea"), ("b", 1, "tea")))
     home.run()
     later(timedelta(seconds=20))

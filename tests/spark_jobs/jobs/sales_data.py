@@ -34,7 +34,7 @@ def with_window(sales: pl.DataFrame, window: timedelta = timedelta(hours=1)) -> 
         window_start=(pl.col("time").dt.epoch("us") // length * length).cast(pl.Datetime("us", "UTC")),
         revenue=(pl.col("quantity").cast(pl.Decimal(19, 0)) * price).cast(pl.Decimal(38, 9)),
         n_events=pl.lit(1, pl.Int64),
-    ).select(build_job(TOP_PRODUCTS).events.names)
+    ).select(build_job(TOP_PRODUCTS).columns.names)
 
 
 def retail(real_data: Path, every: int) -> duckdb.DuckDBPyConnection:

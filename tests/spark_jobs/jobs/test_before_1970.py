@@ -6,15 +6,13 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import merged, play
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.jobs.top_products import TOP_PRODUCTS
 from spark_jobs.streams import STREAMS
 from tests.spark_jobs.jobs.batched_enrichment.test_batched_enrichment import Service, job_with
-from tests.spark_jobs.jobs.sales_data import with_window
 
 OLD = datetime(1958, 3, 2, 13, 7, tzinfo=UTC)
 WEEKS_LATER = timedelta(weeks=3500)
@@ -56,17 +54,13 @@ def job_of(name, parameters) -> KeyedJob:
 
 def events_of(job, began, count=60):
     """Events of one key, six minutes apart with a pause of three days in between, in the job's columns."""
-    stream = STREAMS[job.stream.name]
+    stream = STREAMS[job.only_input.stream.name]
     rows = []
     for number in range(count):
         time = began + number * timedelta(minutes=6) + (number > count // 2) * timedelta(days=3)
         row = {field.name: _value(str(field.type), number) for field in stream.schema}
-        rows.append({**row, **dict(IN_TIME[job.stream.name]), stream.event_time: time})
-    events = pl.DataFrame(rows, schema=polars_schema(stream.schema), orient="row")
-    if job.name == TOP_PRODUCTS.name:
-        return with_window(events)
-    events = events.with_columns(**{**job.derived, "shard": pl.lit(0, pl.Int64)})
-    return events if job.keys_of else events.select(job.events.names)
+        rows.append({**row, **dict(IN_TIME[job.only_input.stream.name]), stream.event_time: time})
+    return pl.DataFrame(rows, schema=polars_schema(stream.schema), orient="row")
 
 
 def _value(kind, number):

@@ -7,7 +7,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.privacy import private_columns
 from keyfold.testing import play
@@ -30,7 +30,7 @@ def payment(number, card, minutes, city):
 
 
 def frame(payments):
-    return pl.DataFrame(payments, schema=polars_schema(PAYMENTS.schema), orient="row").select(JOB.events.names)
+    return pl.DataFrame(payments, schema=polars_schema(PAYMENTS.schema), orient="row").select(JOB.columns.names)
 
 
 def pairs(harness):
@@ -78,7 +78,7 @@ def test_simulated_payments_have_copied_cards_which_are_found():
     begin = micros(NOON)
     table = payments_table(np.random.default_rng(1), 500, begin, begin + 48 * HOUR)
     expected = by_two_loops(table.to_dicts())
-    assert pairs(play(JOB, [table.select(JOB.events.names)], END)) == expected
+    assert pairs(play(JOB, [table.select(JOB.columns.names)], END)) == expected
     assert len(expected) >= 20, "one card of twenty-five is copied"
 
 

@@ -31,7 +31,7 @@ def run(lakehouse: Lakehouse, history: History, cut=lambda work: work()):
     """Run a job over its deliveries, a batch each, and to the end; `cut` runs the third of them."""
     job = history.job()
     for number, part in enumerate(history.parts()):
-        put(lakehouse, job.stream.name, part)
+        put(lakehouse, job.only_input.stream.name, part)
         if number == 2:
             cut(lambda: run_job(lakehouse, job, runners=SPARK))
         if number in (0, 3):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.calling.step_call import within_calendar
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.operators.aggregation.windows import Days
 from keyfold.testing import accounted_for, restart
@@ -57,7 +57,7 @@ def some_events(job, times):
     """Events of these times, which say nothing else."""
     columns = {
         name: [None] * len(times) if kind.is_nested() or kind == pl.Boolean else [0] * len(times)
-        for name, kind in polars_schema(job.events).items()
+        for name, kind in polars_schema(job.columns).items()
         if not isinstance(kind, pl.Datetime)
     }
     events = pl.DataFrame(
@@ -65,11 +65,11 @@ def some_events(job, times):
     )
     made = {
         name: how
-        for name, how in job.derived.items()
+        for name, how in next(iter(job.inputs.values())).derive.items()
         if isinstance(how, pl.Expr) and name in ("window_start", "n_events")
     }
     return events.with_columns(**made).select(
-        pl.col(name).cast(kind) for name, kind in polars_schema(job.events).items()
+        pl.col(name).cast(kind) for name, kind in polars_schema(job.columns).items()
     )
 
 
@@ -92,7 +92,9 @@ def test_a_length_that_no_date_can_follow_is_refused_where_it_is_given(length):
         build_job(TOP_PRODUCTS, {"window": length})
     with pytest.raises(KeyfoldError, match="job purchase_totals: watermark_delay="):
         build_job(PURCHASE_TOTALS, {"watermark_delay": length})
-    assert build_job(PURCHASE_TOTALS, {"watermark_delay": "365000d"}).watermark_delay == timedelta(days=365_000)
+    assert build_job(PURCHASE_TOTALS, {"watermark_delay": "365000d"}).only_input.watermark_delay == timedelta(
+        days=365_000
+    )
 
 
 @given(st.integers(0, 10**13), st.integers(1, 10**9), st.integers(1, 30))

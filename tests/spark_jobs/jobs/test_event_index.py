@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import play
 from keyfold.times import EPOCH, period_starts
@@ -55,12 +55,7 @@ def indexes(harness, *columns):
 
 
 def play_points(job, batches, end: datetime | None = LONG_PAST_ALL):
-    return play(job, [in_windows(job, points_frame(batch)) for batch in batches], end)
-
-
-def in_windows(job, events):
-    """Events with the column that the job derives of their one window, if it does."""
-    return events.with_columns(**job.derived)
+    return play(job, [points_frame(batch) for batch in batches], end)
 
 
 def test_events_of_a_key_are_numbered_from_nought_in_order_of_time():
@@ -76,7 +71,7 @@ def test_events_of_a_key_are_numbered_from_nought_in_order_of_time():
 def test_all_columns_of_the_stream_are_in_the_output():
     for name, stream in STREAMS.items():
         key = stream.schema.names[0]
-        assert index_job(stream=name, key=key).output.names == [*stream.schema.names, "event_index"]
+        assert index_job(stream=name, key=key).main.schema.names == [*stream.schema.names, "event_index"]
 
 
 def test_a_key_may_have_many_columns():
@@ -166,7 +161,7 @@ def test_every_sale_of_the_real_shop_has_the_number_that_a_sort_gives_it_whateve
     expected = shop.sql(
         "SELECT *, row_number() OVER (PARTITION BY item ORDER BY time, quantity, models NULLS FIRST, price, "
         "invoice, customer NULLS FIRST, country) - 1 AS event_index FROM sales"
-    ).pl().cast(pl.Schema(polars_schema(sales_index().output))).select(*SALES.schema.names, "event_index")  # fmt: skip
+    ).pl().cast(pl.Schema(polars_schema(sales_index().main.schema))).select(*SALES.schema.names, "event_index")  # fmt: skip
     days = retail_days(shop)
     for batches in ([*days[:1], pl.concat(days[1:])], [pl.concat(days).sample(fraction=1, shuffle=True, seed=1)]):
         harness = play(sales_index(), batches, datetime(2011, 12, 31, tzinfo=UTC))
@@ -229,7 +224,7 @@ def test_a_window_that_cannot_be_is_refused_with_what_can(window, told):
 def test_a_stream_with_a_column_of_a_window_s_name_is_refused_where_there_are_windows(monkeypatch):
     schema = SALES.schema.append(pa.field("window_end", pa.string()))
     monkeypatch.setitem(STREAMS, "sales", replace(SALES, schema=schema))
-    assert sales_index().output.names[-1] == "event_index"
+    assert sales_index().main.schema.names[-1] == "event_index"
     with pytest.raises(KeyfoldError, match="has a column window_end, a name that is reserved"):
         sales_index(window="1h")
 
@@ -275,7 +270,7 @@ def test_windows_number_and_refuse_what_plain_python_does_in_any_slices(batches,
     length, every = (timedelta(minutes=minutes) for minutes in window)
     delay = timedelta(minutes=delay)
     job = sales_index(watermark_delay=delay, window=f"{window[0]}m every {window[1]}m")
-    harness = play(job, [in_windows(job, sales_frame(batch)) for batch in batches], cuts=cuts)
+    harness = play(job, [sales_frame(batch) for batch in batches], cuts=cuts)
     expected = WindowedCounters(length, every, delay)
     for batch in batches:
         expected.batch(batch)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.generation.run_mode import FullRefresh
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.exact_sums import TotalTooLargeError
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse.reading import scan_table
@@ -40,9 +40,9 @@ def sales(job, run):
     rows |= {"time": [EPOCH] * len(run), "models": [[item] for item, _ in run], "model": rows["item"], "n_events": 1}
     rows |= {"purchases": 1, "price": 0.0, "window_start": EPOCH, "revenue": 0}
     frame = pl.DataFrame(rows).select(
-        pl.col(name).cast(kind) for name, kind in pl.DataFrame(job.events.empty_table()).schema.items()
+        pl.col(name).cast(kind) for name, kind in pl.DataFrame(job.columns.empty_table()).schema.items()
     )
-    return frame if job.combine is None else job.combine(frame).select(frame.columns)
+    return frame if job.only_input.combine is None else job.only_input.combine(frame).select(frame.columns)
 
 
 @pytest.mark.parametrize("template", [PURCHASE_TOTALS, MODEL_TOTALS, TOP_PRODUCTS], ids=lambda one: one.name)
@@ -80,7 +80,7 @@ def test_revenue_is_exact_or_its_batch_is_refused(runs):
     for run in runs:
         parts = [Decimal(revenue).scaleb(-9, EXACT) for _, revenue in run]
         rows = pl.concat([sales(job, [(item, 1)]) for item, _ in run])
-        rows = rows.with_columns(pl.Series("revenue", parts, pl.Decimal(38, 9))).select(job.events.names)
+        rows = rows.with_columns(pl.Series("revenue", parts, pl.Decimal(38, 9))).select(job.columns.names)
         before = totals.copy()
         for item, revenue in run:
             totals[item] += revenue
@@ -97,7 +97,7 @@ def test_revenue_is_exact_or_its_batch_is_refused(runs):
 
 def points_of(job, points):
     """Points of telemetry or rides, as the job gets them."""
-    kinds = pl.DataFrame(job.events.empty_table()).schema
+    kinds = pl.DataFrame(job.columns.empty_table()).schema
     return pl.DataFrame(points, schema_overrides=kinds).select(kinds.names())
 
 
@@ -117,11 +117,15 @@ def test_fuel_of_vehicles_is_exact_or_refused():
         fuel_used(9e12, 0.0, 9e12, 0.0)
 
 
+def without_waiting(job):
+    return replace(job, state=replace(job.state, waiting=None))
+
+
 @pytest.mark.parametrize("template", [VEHICLE_TRIPS, RIDE_SUMMARIES], ids=lambda one: one.name)
 @pytest.mark.parametrize("room", [0, 10**13])
 def test_distances_are_exact_or_refused(template, room):
     # Without `waiting`, whose points are summed only when the ride ends.
-    job = replace(build_job(template), waiting=None)
+    job = without_waiting(build_job(template))
     make = ride_point if template is RIDE_SUMMARIES else point
     key = ("r", 1) if template is RIDE_SUMMARIES else ()
 

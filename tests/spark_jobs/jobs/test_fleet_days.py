@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.calling.harness import in_one_frame
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import assert_same, merged, play
 from spark_jobs.jobs.fleet_days import FLEET_DAYS
@@ -41,9 +42,13 @@ def trip(minutes, metres, moving=600.0, idle=60.0, fuel: float | None = None, ve
 
 def derived(job, batch):
     """Trips in the columns that the job gets of them."""
-    kinds = {name: kind for name, kind in polars_schema(job.stream.schema).items() if name in trip(0, 0.0)}
+    kinds = {
+        name: kind
+        for name, kind in polars_schema(job.inputs["vehicle_trips"].stream.event_schema).items()
+        if name in trip(0, 0.0)
+    }
     frame = pl.DataFrame(batch, schema=kinds, orient="row")
-    return frame.with_columns(**job.derived).select(pl.col(name) for name in job.events.names)
+    return in_one_frame(job, frame)
 
 
 def play_trips(job, batches, end: datetime | None = LONG_PAST_ALL, cuts=()):

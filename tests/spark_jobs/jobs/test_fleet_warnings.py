@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.runner import run_job
 from keyfold.state.changing.migrating import changes_to
 from keyfold.testing import assert_same, play
@@ -84,7 +84,7 @@ def warnings_job(**parameters):
 
 
 def play_points(job, batches, end: datetime | None = LONG_PAST_ALL, cuts=()):
-    return play(job, [frame(batch).select(job.events.names) for batch in batches], end, cuts=cuts)
+    return play(job, [frame(batch).select(job.columns.names) for batch in batches], end, cuts=cuts)
 
 
 def told(batches, **parameters):
@@ -201,7 +201,7 @@ def test_any_order_within_the_delay_and_any_split_and_slices_give_the_warnings_o
     arriving = sorted(drawn, key=lambda one: one[1] + one[-1] * delay)
     points = [point(*one[1:-1], vehicle=one[0]) for one in arriving]
     job = warnings_job(geofences=fences, geofence_margin=margin, watermark_delay=delay * MINUTE)
-    end = max(NOON + end * MINUTE, max(one["time"] for one in points) - job.watermark_delay)
+    end = max(NOON + end * MINUTE, max(one["time"] for one in points) - job.only_input.watermark_delay)
     split, whole = play_points(job, in_batches(points, cuts), end, slices), play_points(job, [points[::-1]], end)
     assert split.written["late.fleet_warnings"].is_empty()
     assert_same(job, split, whole)

@@ -8,7 +8,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import run_job
@@ -82,7 +82,7 @@ def test_the_words_of_every_description_of_the_real_shop_are_totalled_as_duckdb_
         "SELECT coalesce(model, '') AS model, sum(quantity) AS quantity, count(*) AS purchases, max(time) AS latest FROM ("
         "SELECT quantity, time, unnest(CASE WHEN len(words) > 0 THEN words ELSE [NULL] END) AS model FROM ("
         "SELECT quantity, time, list_distinct(list_filter(models, lambda word: word <> '')) AS words FROM sales)) GROUP BY ALL"
-    ).pl().cast(pl.Schema(polars_schema(JOB.output))).sort("model")  # fmt: skip
+    ).pl().cast(pl.Schema(polars_schema(JOB.main.schema))).sort("model")  # fmt: skip
     days = [day.select(SALES.schema.names) for day in retail_days(shop)]
     for batches in (days, [pl.concat(days).sample(fraction=1, shuffle=True, seed=1)]):
         found = merged(play(JOB, batches, parts=3), JOB, "model_totals")

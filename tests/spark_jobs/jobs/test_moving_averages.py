@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import play
 from spark_jobs.jobs.moving_averages import MOVING_AVERAGES
@@ -40,7 +40,7 @@ def reading(hours, pressure: float | None = 1000.0, temp: float | None = 50.0, s
 
 
 def play_readings(job, batches, end: datetime | None = LONG_PAST_ALL, cuts=(), times=None):
-    runs = [pl.DataFrame(batch, schema=polars_schema(job.events)) for batch in batches]
+    runs = [pl.DataFrame(batch, schema=polars_schema(job.columns)) for batch in batches]
     return play(job, runs, end, cuts=cuts, times=times)
 
 
@@ -110,7 +110,7 @@ def test_the_state_of_a_station_is_bounded_by_the_window():
 def test_any_numeric_columns_may_be_averaged():
     job = averages_job(columns="humid", n_readings=1)
     harness = TestHarness(job)
-    harness.batch(pl.DataFrame([("JFK", NOON, 44.0)], schema=polars_schema(job.events), orient="row"))
+    harness.batch(pl.DataFrame([("JFK", NOON, 44.0)], schema=polars_schema(job.columns), orient="row"))
     harness.batch(advance_to=NOON)
     assert harness.written["moving_averages"]["humid_avg"].to_list() == [44.0]
 
@@ -157,7 +157,7 @@ def test_any_order_within_the_delay_and_any_split_and_slices_give_the_rows_of_th
         timeout=timedelta(hours=timeout),
         watermark_delay=timedelta(hours=delay),
     )
-    end = max(NOON + timedelta(hours=end), max(one["time"] for one in readings) - job.watermark_delay)
+    end = max(NOON + timedelta(hours=end), max(one["time"] for one in readings) - job.only_input.watermark_delay)
     split, whole = (
         play_readings(job, in_batches(readings, cuts), end, slices),
         play_readings(job, [readings[::-1]], end),
@@ -169,7 +169,7 @@ def test_any_order_within_the_delay_and_any_split_and_slices_give_the_rows_of_th
     answer = moving_average_oracle.move(readings, end, length, at_least, timedelta(hours=timeout))
     same_rows(averages(split), answer.averages)
     same_rows(split.written["station_sessions"].to_dicts(), answer.sessions)
-    assert split.state.select(job.state_events).item() == answer.open_readings
+    assert split.state.select(job.state.events).item() == answer.open_readings
     same_latest(split)
 
 
@@ -194,13 +194,15 @@ def test_in_processing_time_runs_give_the_rows_of_the_definition_in_any_slices(d
     )
     times = [now for now, _ in runs]
     harness = play_readings(job, [readings for _, readings in runs], None, slices, times)
-    answer, late = moving_average_oracle.move_by_processing_time(runs, job.watermark_delay, length, at_least, timeout)
+    answer, late = moving_average_oracle.move_by_processing_time(
+        runs, job.only_input.watermark_delay, length, at_least, timeout
+    )
     same_rows(averages(harness), answer.averages)
     same_rows(harness.written["station_sessions"].to_dicts(), answer.sessions)
     same_latest(harness)
     told_late = harness.written["late.moving_averages"].select("station_id", "time").rows()
     assert sorted(told_late) == sorted((one["station_id"], one["time"]) for one in late)
-    assert harness.state.select(job.state_events).item() == answer.open_readings
+    assert harness.state.select(job.state.events).item() == answer.open_readings
 
 
 def same_rows(rows, expected):

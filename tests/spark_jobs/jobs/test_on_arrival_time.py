@@ -9,12 +9,12 @@ import duckdb
 import polars as pl
 import pytest
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import KeyfoldError, Misconfigured
 from keyfold.ingestion import ingest, ingest_journal, ingest_totals
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.generation.generations import RECORD
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse.log_changes import snapshot
 from keyfold.runners import Runners
@@ -110,7 +110,7 @@ def test_an_event_index_by_arrival_numbers_events_as_they_came_and_keeps_their_o
     job = build_job(
         EVENT_INDEX, {"stream": "sales", "key": "item", "time": "arrival", "watermark_delay": "0s", "key_groups": 2}
     )
-    assert job.output.names == [*SALES.schema.names, INGESTED_AT, "event_index"]
+    assert job.main.schema.names == [*SALES.schema.names, INGESTED_AT, "event_index"]
     for messages in FILES:
         shop.come(*messages)
         run_job(shop.lakehouse, job, runners=without_spark)
@@ -155,7 +155,7 @@ def test_windows_of_an_event_index_by_arrival_are_windows_of_arrivals(without_sp
     job = build_job(EVENT_INDEX, parameters)
     arrived = shop.come(*FILES[0])
     run_job(shop.lakehouse, job, Incremental(advance_to=AHEAD), runners=without_spark)
-    starts = {row[job.output.names.index("window_start")] for row in shop.rows("event_index")}
+    starts = {row[job.main.schema.names.index("window_start")] for row in shop.rows("event_index")}
     assert starts == {arrived.replace(minute=0, second=0, microsecond=0)}
 
 
@@ -193,15 +193,20 @@ def test_a_generation_of_before_a_parameter_goes_on_with_its_default_and_with_no
         )
 
 
-@pytest.mark.parametrize("name", JOBS)
+def test_a_job_of_another_jobs_table_alone_cannot_go_by_arrival():
+    with pytest.raises(
+        Misconfigured, match="time=arrival, and it reads vehicle_trips alone, whose rows have no arrival"
+    ):
+        build_job(JOBS["fleet_days"], {"time": "arrival"})
+
+
+@pytest.mark.parametrize("name", [name for name, job in JOBS.items() if job.streams])
 def test_every_job_can_go_by_arrival_and_is_what_it_was_where_it_does_not(name):
     usual, arrived = build_job(JOBS[name]), build_job(JOBS[name], {"time": "arrival"})
-    streams = [one for one in arrived.all_inputs.values() if isinstance(one.stream, Stream)]
-    # A job that reads only other jobs' tables goes by their times.
-    assert {one.stored_time for one in streams} == ({INGESTED_AT} if arrived.streams else set())
-    assert arrived.streams or arrived.producers
+    streams = [one for one in arrived.inputs.values() if isinstance(one.stream, Stream)]
+    assert {one.stored_time for one in streams} == {INGESTED_AT}
     assert arrived.parameters["time"] == "arrival"
-    assert all(one.stored_time == one.event_time for one in usual.all_inputs.values())
+    assert all(one.stored_time == one.event_time for one in usual.inputs.values())
     assert usual.parameters["time"] == "event"
     kept = {table.name for table in arrived.tables}
     assert kept == {table.name for table in usual.tables}

@@ -13,7 +13,7 @@ from polars.testing import assert_frame_equal
 from keyfold.journal.clock import Reading
 from keyfold.keyed import runner
 from keyfold.keyed.generation.generations import live_generation
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse, fail_points
@@ -45,11 +45,11 @@ class Silent:
     def runs(self):
         """What six runs bring, two of them nothing: of a few keys each, which speak in some runs and not in others."""
         job = self.job()
-        events = EVENTS[job.stream.name](1).sort(job.event_time)
+        events = EVENTS[job.only_input.stream.name](1).sort(job.event_time)
         keys = events.select(job.key).unique(maintain_order=True).head(6).with_row_index("#key")
         events = events.join(keys, on=job.key, how="inner", maintain_order="left").head(240)
         parts = [
-            part.filter(pl.col("#key") % 3 != number % 3).select(STREAMS[job.stream.name].schema.names)
+            part.filter(pl.col("#key") % 3 != number % 3).select(STREAMS[job.only_input.stream.name].schema.names)
             for number, part in enumerate(events.iter_slices(-(-events.height // 4)))
         ]
         nothing = parts[0].clear()
@@ -74,7 +74,7 @@ SECONDS = (0, 20, 35, 55, 90, 100)
 
 
 def in_columns(job, run):
-    return run.select(pl.col(name).cast(kind) for name, kind in polars_schema(job.events).items())
+    return run.select(pl.col(name).cast(kind) for name, kind in polars_schema(job.columns).items())
 
 
 @cache
@@ -117,7 +117,7 @@ def run_all(spark, lakehouse, job, runs, at, cut=lambda number, run: run()):
     for number, (second, part) in enumerate(zip(SECONDS, runs, strict=True)):
         at(second)
         if part.height or number == 0:
-            put(lakehouse, job.stream.name, part)
+            put(lakehouse, job.only_input.stream.name, part)
         cut(number, lambda: run_job(lakehouse, job, options=FILE_BY_FILE, runners=spark))
     at(200)
     run_job(lakehouse, job, runners=spark)
@@ -155,7 +155,7 @@ def test_a_crash_replays_the_processing_time_of_its_plan_and_gives_the_same_rows
 def test_a_run_for_which_nothing_came_closes_what_has_become_stale(without_spark, tmp_path, at):
     silent = EVERY[0]
     job, lakehouse = silent.job(), Lakehouse(tmp_path)
-    put(lakehouse, job.stream.name, silent.runs()[0])
+    put(lakehouse, job.only_input.stream.name, silent.runs()[0])
     at(0)
     run_job(lakehouse, job, runners=without_spark)
     at(29.9)
@@ -174,7 +174,7 @@ def test_all_that_a_run_reads_came_at_one_moment_so_history_closes_only_when_sil
     silent = EVERY[0]
     job, lakehouse = silent.job(), Lakehouse(tmp_path)
     for part in silent.runs():
-        put(lakehouse, job.stream.name, part)
+        put(lakehouse, job.only_input.stream.name, part)
     at(0)
     told = run_job(lakehouse, job, options=FILE_BY_FILE, runners=without_spark)
     assert len(told.batch_seconds) > 1
@@ -189,11 +189,11 @@ def test_processing_time_never_goes_back_though_the_machine_s_clock_does_and_a_c
 ):
     silent = EVERY[0]
     job, lakehouse = silent.job(), Lakehouse(tmp_path)
-    put(lakehouse, job.stream.name, silent.runs()[0])
+    put(lakehouse, job.only_input.stream.name, silent.runs()[0])
     at(40)
     assert cut_power("commit: after", lambda: run_job(lakehouse, job, runners=without_spark))
     at(0)
-    put(lakehouse, job.stream.name, silent.runs()[1])
+    put(lakehouse, job.only_input.stream.name, silent.runs()[1])
     run_job(lakehouse, job, runners=without_spark)
     live = Lake(lakehouse).live(job.name)
     done = live.journal.last_done()

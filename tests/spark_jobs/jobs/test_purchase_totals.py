@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import merged, play
 from spark_jobs.jobs.purchase_totals import PURCHASE, PURCHASE_TOTAL, PURCHASE_TOTALS
@@ -164,7 +164,7 @@ def last_life(oracle, item):
 
 
 def test_a_job_without_an_expiry_keeps_no_column_for_it():
-    assert totals_job().state.names == ["item", "quantity", "models", "time", "deadline"]
+    assert totals_job().state.schema.names == ["item", "quantity", "models", "time", "deadline"]
     with pytest.raises(KeyfoldError, match="timeout_in=processing_time requires expire_after"):
         totals_job(timeout_in="processing_time")
 

@@ -5,15 +5,19 @@ import pytest
 import spark_jobs.jobs
 from keyfold.columns import describe, lineage_of
 from keyfold.discovery import declarations, import_modules
-from keyfold.keyed.job.parameters import build_job
-from keyfold.keyed.job.template import JobTemplate
+from keyfold.keyed.job.building import build_job
+from keyfold.keyed.job.contract import KeyedJob
 from spark_jobs.jobs.registry import JOBS, SHIPPED
 
 MINE = """
-from spark_jobs.jobs.event_index import EVENT_INDEX, EventIndexParameters, build
-from keyfold import JobTemplate
+from dataclasses import replace
+from spark_jobs.jobs.event_index import EVENT_INDEX, EventIndexParameters
+from keyfold import build_job, with_parameters
 
-NUMBERS = JobTemplate("my_numbers", EventIndexParameters, build, "Numbers, another time.")
+def build(parameters: EventIndexParameters):
+    return replace(EVENT_INDEX, name="my_numbers")
+
+NUMBERS = with_parameters(build)
 """
 _TABLES = [(job, table) for job in map(build_job, JOBS.values()) for table in job.tables]
 
@@ -33,14 +37,14 @@ def test_a_file_or_a_folder_with_a_job_that_is_put_there_is_a_job(tmp_path, monk
     (tmp_path / "deep" / "job.py").write_text(MINE.replace("my_numbers", "deep_numbers"))
     monkeypatch.setattr(spark_jobs.jobs, "__path__", [*spark_jobs.jobs.__path__, str(tmp_path)])
     found = declarations(
-        import_modules("spark_jobs.jobs", within="job", skip=frozenset({"registry"})), JobTemplate, first=tuple(JOBS)
+        import_modules("spark_jobs.jobs", within="job", skip=frozenset({"registry"})), KeyedJob, first=tuple(JOBS)
     )
     assert list(found) == [*JOBS, "deep_numbers", "my_numbers"]
 
 
 @pytest.mark.parametrize(("job", "table"), _TABLES, ids=[table.name for _, table in _TABLES])
 def test_every_table_says_what_its_columns_mean_and_of_what_they_are_made(job, table):
-    known = {name for one in job.all_inputs.values() for name in one.stream.event_schema.names}
+    known = {name for one in job.inputs.values() for name in one.stream.event_schema.names}
     for field in table.schema:
         assert describe(field), field.name
         assert set(lineage_of(field)) <= known, field.name

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import play
 from keyfold.times import micros
@@ -30,7 +30,7 @@ def point(index, seconds, reading, ride="a"):
 
 
 def jumps(points, job=JOB):
-    frame = pl.DataFrame(points, schema=polars_schema(job.events), orient="row")
+    frame = pl.DataFrame(points, schema=polars_schema(job.columns), orient="row")
     found = play(job, [frame], END).written["ride_meter_jumps"]
     return sorted(found.select("ride_id", "first_point_idx", "last_point_idx").rows())
 
@@ -61,7 +61,7 @@ def test_the_meters_of_simulated_rides_jump_where_plain_python_finds_it():
         if point["meter_reading"] - last["meter_reading"] > 3:
             expected.append((point["ride_id"], point["point_idx"]))
         before[point["ride_id"]] = point
-    found = play(JOB, [points.select(JOB.events.names)], END).written["ride_meter_jumps"]
+    found = play(JOB, [points.select(JOB.columns.names)], END).written["ride_meter_jumps"]
     assert sorted(found.select("ride_id", "last_point_idx").rows()) == sorted(expected)
     assert len(expected) == 5, "one ride of forty"
 
@@ -87,7 +87,7 @@ def test_jumps_of_real_rides_are_those_that_duckdb_finds(real_data, jump, within
     # Meters that were derived from the trips have no reason to jump.
     assert bool(expected) == bool(least)
     points = database.sql("SELECT * FROM points").pl()
-    kinds = polars_schema(JOB.events)
+    kinds = polars_schema(JOB.columns)
     points = points.select(pl.col(name).cast(kind) for name, kind in kinds.items())
     job = build_job(RIDE_METER_JUMPS, {"jump": jump, "within": f"{within}s"})
     halves = [points.filter(pl.col("timestamp") < points["timestamp"].median())]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.keyed.calling.harness import TestHarness
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import play
 from spark_jobs.jobs.registry import JOBS
@@ -185,10 +185,10 @@ def test_complete_gives_the_same_answer_in_any_order_split_and_slices(batches, c
 @given(rides_in_batches(), on_grid(120, 10, 1), CUTS)
 def test_fast_agrees_with_a_state_machine_fed_the_same_batches_in_any_slices(batches, delay, cuts):
     job = ride_job(close="fast", watermark_delay=timedelta(minutes=delay))
-    oracle = ride_oracle.Fast(TIMEOUT, CLOSED_FOR, job.watermark_delay)
+    oracle = ride_oracle.Fast(TIMEOUT, CLOSED_FOR, job.only_input.watermark_delay)
     before = datetime(1, 1, 1, tzinfo=UTC)
     for batch in batches:
-        after = max([before, *(one["timestamp"] - job.watermark_delay for one in batch)])
+        after = max([before, *(one["timestamp"] - job.only_input.watermark_delay for one in batch)])
         oracle.batch(batch, before, after)
         before = after
     assert_agree(play_rides(job, batches, None, cuts), oracle.result())
@@ -204,7 +204,7 @@ def test_in_processing_time_runs_in_any_slices_agree_with_a_state_machine_that_i
     oracle = ride_oracle.InProcessingTime(TIMEOUT, CLOSED_FOR, is_fast=close == "fast")
     watermark = datetime(1, 1, 1, tzinfo=UTC)
     for now, run in zip(times, runs, strict=True):
-        reached = max([watermark, *(one["timestamp"] - job.watermark_delay for one in run)])
+        reached = max([watermark, *(one["timestamp"] - job.only_input.watermark_delay for one in run)])
         oracle.run(now, run, watermark, reached)
         watermark = reached
     assert_agree(play_rides(job, runs, None, cuts, times), oracle.result())

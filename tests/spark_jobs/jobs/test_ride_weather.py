@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import keyfold
 from keyfold import KeyfoldError, Lakehouse, TestHarness
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.state.changing.moving import plan_change
 from spark_jobs.jobs.registry import JOBS
@@ -57,7 +57,7 @@ def reading(at, temp, station="JFK"):
 
 def station_of(job, starts):
     """The station that a job gives to a start."""
-    how = job.inputs["rides"].derived["station_id"]
+    how = job.inputs["rides"].derive["station_id"]
     assert isinstance(how, pl.Expr)
     return starts.select(how).item()
 
@@ -174,7 +174,7 @@ def test_a_ride_that_was_open_when_the_summaries_got_its_place_is_summarised_wit
     harness = TestHarness(job)
     known = {"ride_id": "old", "start_time": NOON, "start_status": "pickup", "n_points": 3, "distance": 5}
     last = {"latitude": 40.7, "longitude": -74.0, "timestamp": NOON + MINUTE, "point_idx": 2, "ride_status": "enroute"}
-    harness.state = pl.DataFrame([{**known, **last, "deadline": NOON + HOUR}], schema=polars_schema(job.state))
+    harness.state = pl.DataFrame([{**known, **last, "deadline": NOON + HOUR}], schema=polars_schema(job.state.schema))
     harness.batch(advance_to=NOON + DAY)
     (row,) = harness.written["ride_summaries"].to_dicts()
     assert (row["n_points"], row["start_latitude"], row["start_longitude"]) == (3, None, None)

@@ -9,7 +9,7 @@ import pytest
 
 import keyfold
 from keyfold import Lakehouse
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.times import micros
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.sales_with_products import PRODUCTS_AT

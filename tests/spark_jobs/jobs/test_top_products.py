@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.calling.harness import in_one_frame
+from keyfold.keyed.job.building import build_job
 from keyfold.testing import combined, merged, play
 from spark_jobs.jobs.top_products import TOP_PRODUCTS
 from tests.examples import examples
@@ -75,8 +76,7 @@ def test_prices_become_exact_revenue_and_those_that_cannot_none():
     prices = [None, math.nan, math.inf, 1e9, -1e9, 999_999_999.0, 0.1, 1e-9, 2.675]
     sales = sales_frame([sale("cup", 3, minutes, price=price) for minutes, price in enumerate(prices)])
     job = top_job()
-    derived = {name: how for name, how in job.derived.items() if isinstance(how, pl.Expr)}
-    assert_frame_equal(sales.with_columns(**derived).select(job.events.names), with_window(sales))
+    assert_frame_equal(in_one_frame(job, sales), with_window(sales))
 
 
 def test_revenue_is_exact_where_sums_of_floats_are_not():
@@ -98,7 +98,10 @@ def test_the_combiner_loses_no_sale_and_combines_its_own_results():
     assert once["time"].max() == sales["time"].max()
 
 
-@pytest.mark.parametrize(("parameters", "named"), [({"k": 0}, "k="), ({"window": "0s"}, "window="), ({"n": 1}, "n=")])
+@pytest.mark.parametrize(
+    ("parameters", "named"),
+    [({"k": 0}, "k="), ({"window": "0s"}, "window="), ({"n": 1}, "unknown parameter .n.; there are")],
+)
 def test_a_parameter_that_cannot_be_is_refused_by_name(parameters, named):
     with pytest.raises(KeyfoldError, match=named):
         top_job(**parameters)

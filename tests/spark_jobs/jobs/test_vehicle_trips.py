@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.generation.run_mode import Incremental
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import empty, polars_schema
 from keyfold.keyed.runner import run_job
 from keyfold.state.changing.moving import move
@@ -230,7 +230,7 @@ def test_any_order_within_the_delay_and_any_split_and_slices_give_the_trips_of_t
     arriving = sorted(drawn, key=lambda one: one[1] + one[-1] * delay)
     points = [point(*one[1:-1], vehicle=one[0]) for one in arriving]
     job = trips_job(stop_after=stop_after * MINUTE, silence=silence * MINUTE, watermark_delay=delay * MINUTE)
-    end = max(NOON + end * MINUTE, max(one["time"] for one in points) - job.watermark_delay)
+    end = max(NOON + end * MINUTE, max(one["time"] for one in points) - job.only_input.watermark_delay)
     split, whole = play_points(job, in_batches(points, cuts), end, slices), play_points(job, [points[::-1]], end)
     assert split.written["late.vehicle_trips"].is_empty()
     for table in ("vehicle_trips", "vehicle_stops"):
@@ -254,7 +254,7 @@ def test_in_processing_time_runs_in_any_slices_give_the_trips_of_the_definition(
     job = trips_job(**given, timeout_in="processing_time")
     harness = play_points(job, runs, None, slices, times)
     answer, late = trip_oracle.follow_by_processing_time(
-        list(zip(times, runs, strict=True)), job.watermark_delay, 3.0, stop_after * MINUTE, silence * MINUTE
+        list(zip(times, runs, strict=True)), job.only_input.watermark_delay, 3.0, stop_after * MINUTE, silence * MINUTE
     )
     same_rows(trips(harness), answer.trips)
     same_rows(stops(harness), answer.stops)
@@ -286,7 +286,7 @@ def as_it_was_before(job):
         return pl.concat([empty(schema), rows], how="diagonal")
 
     def step(state, events, clock):
-        done = job.step(with_nothing(state, job.state), with_nothing(events, job.events), clock)
+        done = job.function(with_nothing(state, job.state.schema), with_nothing(events, job.columns), clock)
         return replace(
             done,
             state=done.state.drop(NEW_IN_STATE),
@@ -296,9 +296,9 @@ def as_it_was_before(job):
 
     return replace(
         job,
-        events=without(job.events, NEW_IN_EVENTS),
-        state=without(job.state, NEW_IN_STATE),
-        output=without(job.output, NEW_IN_TRIPS),
+        inputs=replace(job.only_input, columns=without(job.columns, NEW_IN_EVENTS)),
+        state=replace(job.state, columns=without(job.state.schema, NEW_IN_STATE)),
+        tables=[replace(job.main, schema=without(job.main.schema, NEW_IN_TRIPS)), *job.own_tables[1:]],
         parameters={name: value for name, value in job.parameters.items() if not name.startswith("harsh")},
         step=step,
     )

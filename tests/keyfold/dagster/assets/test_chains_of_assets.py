@@ -2,16 +2,13 @@
 
 import dagster as dg
 
-from keyfold import JobParameters, JobTemplate
 from keyfold.dagster.assets import keyed_asset
 from keyfold.dagster.assets.keyed_asset import JobAssets, keyed_assets
 from keyfold.dagster.assets.metadata import table_key
 from keyfold.keyed.generation.live_record import live_generation_name
 from tests.keyfold.keyed.test_jobs_on_jobs import DAILY, HOURLY, Site
 
-TEMPLATES = {
-    job.name: JobTemplate(job.name, JobParameters, lambda _, job=job: job, "Clicks") for job in (HOURLY, DAILY)
-}
+TEMPLATES = {job.name: job for job in (HOURLY, DAILY)}
 
 
 def test_a_refresh_with_consumers_reports_every_table(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from keyfold.columns import column, required
 from keyfold.dagster.assets.metadata import column_lineage, column_schema
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from spark_jobs.jobs.registry import JOBS
 
 TRIP = pa.schema(
@@ -24,7 +24,9 @@ TRIP = pa.schema(
 def sources(job, name):
     (table,) = [table for table in job.tables if table.name == name]
     lineage = column_lineage(job, table).deps_by_column
-    assert {dep.asset_key for deps in lineage.values() for dep in deps} == {dg.AssetKey(f"{job.stream.name}_events")}
+    assert {dep.asset_key for deps in lineage.values() for dep in deps} == {
+        dg.AssetKey(f"{job.only_input.stream.name}_events")
+    }
     return {name: {dep.column_name for dep in deps} for name, deps in lineage.items()}
 
 
@@ -58,7 +60,7 @@ def test_columns_of_another_stream_or_parameter_are_made_of_what_the_job_then_re
     assert found["price"] == {"price"}
     job = build_job(JOBS["moving_averages"], {"columns": "humid"})
     assert sources(job, "moving_averages")["humid_avg"] == {"humid", "time"}
-    (humid,) = [one for one in column_schema(job.output).columns if one.name == "humid_avg"]
+    (humid,) = [one for one in column_schema(job.main.schema).columns if one.name == "humid_avg"]
     assert humid.tags == {"unit": "%"}
 
 
@@ -72,7 +74,7 @@ def test_late_events_are_the_stream_s_own_but_for_what_the_job_has_derived():
 
 def test_a_column_that_is_said_to_be_made_of_one_which_the_stream_lacks_is_refused():
     job = build_job(JOBS["vehicle_trips"])
-    wrong = pa.schema([*job.output, column("tip", pa.float64(), "Given", lineage="speed cash")])
+    wrong = pa.schema([*job.main.schema, column("tip", pa.float64(), "Given", lineage="speed cash")])
     table = dataclasses.replace(job.tables[0], schema=wrong)
     with pytest.raises(KeyfoldError, match="column tip names the source cash, which stream telemetry does not have"):
         column_lineage(job, table)

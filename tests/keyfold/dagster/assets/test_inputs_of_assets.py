@@ -1,13 +1,12 @@
 """A job with several inputs in Dagster: its assets depend on all that it reads, and its columns tell of which table they are."""
 
-from datetime import timedelta
-
 import pyarrow as pa
 
-from keyfold import Input, JobParameters, JobTemplate, KeyedJob, Step, Stream, build_job
+from keyfold import Input, KeyedJob, Step, Stream, build_job
 from keyfold.columns import column, required
 from keyfold.dagster.assets.keyed_asset import JobAssets, keyed_assets
 from keyfold.dagster.assets.metadata import column_lineage, table_key
+from keyfold.keyed.job.tables import Append
 
 TIME = pa.timestamp("us", tz="UTC")
 USER = required("user", pa.string(), "Who")
@@ -19,38 +18,22 @@ OUTPUT = pa.schema([USER, column("last", pa.string(), "The last card", lineage="
 
 
 def made(name, inputs):
-    return KeyedJob.with_inputs(
-        name,
-        inputs,
-        ("user",),
-        pa.schema([USER]),
-        OUTPUT,
-        lambda state, events, clock: Step(state=state, output=events["orders"]),
-    )
+    step = lambda state, events, clock: Step(state=state, output=events["orders"])  # noqa: E731
+    return KeyedJob(name, inputs, "user", pa.schema([USER]), step, Append(OUTPUT))
 
 
-PAID = JobTemplate(
+OF_ORDERS = Input(ORDERS, columns=ORDER, final_at="ordered_at")
+PAID = made(
     "paid_orders",
-    JobParameters,
-    lambda _: made(
-        "paid_orders",
-        {
-            "orders": Input(ORDERS, ORDER, "ordered_at"),
-            "payments": Input(PAYMENTS, PAYMENT, "paid_at", timedelta(hours=1)),
-        },
-    ),
+    {"orders": OF_ORDERS, "payments": Input(PAYMENTS, columns=PAYMENT, delay="1h", final_at="paid_at")},
 )
 LATE = build_job(PAID).table("late.paid_orders")
-FURTHER = JobTemplate(
+FURTHER = made(
     "followed",
-    JobParameters,
-    lambda _: made(
-        "followed",
-        {
-            "orders": Input(ORDERS, ORDER, "ordered_at"),
-            "late": Input(LATE, pa.schema([USER, LATE.schema.field("event_time")]), "event_time", conserved=False),
-        },
-    ),
+    {
+        "orders": OF_ORDERS,
+        "late": Input(LATE, "event_time", columns=("user", "event_time"), final_at="event_time", conserved=False),
+    },
 )
 
 

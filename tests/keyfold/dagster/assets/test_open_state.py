@@ -12,8 +12,8 @@ from keyfold.dagster.assets.previews import open_state_metadata
 from keyfold.errors import Damaged
 from keyfold.ingestion import ingest
 from keyfold.keyed.generation.batch_records import KeyedDone
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.privacy import MASK

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generation.fingerprint import fixed_settings
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.event_frames import KeysOf
-from keyfold.keyed.job.inputs import Input
+from keyfold.keyed.job.inputs import STEP_DECIDES, Explode, Input
+from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import Step
+from keyfold.keyed.job.tables import Append
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
 from keyfold.runs.erasing import Erasure, erase
@@ -70,15 +70,20 @@ def test_rows_that_a_condition_leaves_out_reach_no_step_and_move_event_time(with
 
 def two_inputs(**conditions) -> KeyedJob:
     """The first look and the first purchase of each user, of one stream; rows as they come."""
-    inputs = {kind: Input(CLICKS, SEEN, "at", where=pl.col("kind") == kind) for kind in ("look", "buy")}
-    inputs |= {kind: Input(CLICKS, SEEN, "at", where=where) for kind, where in conditions.items()}
+    inputs = {
+        kind: Input(CLICKS, columns=SEEN, final_at=STEP_DECIDES, where=pl.col("kind") == kind)
+        for kind in ("look", "buy")
+    }
+    inputs |= {
+        kind: Input(CLICKS, columns=SEEN, final_at=STEP_DECIDES, where=where) for kind, where in conditions.items()
+    }
     output = pa.schema([SEEN.field("user"), ("what", pa.string())])
 
     def step(state, events, clock):
         return Step(state=state, output=pl.concat([events[what].select("user", what=pl.lit(what)) for what in inputs]))
 
-    more = {"step_decides_late": True, "state_events": pl.lit(0), "key_groups": 2}
-    return KeyedJob.with_inputs("steps", inputs, ("user",), pa.schema([SEEN.field("user")]), output, step, **more)
+    state = State(pa.schema([SEEN.field("user")]), events=pl.lit(0))
+    return KeyedJob("steps", inputs, "user", state, step, Append(output), key_groups=2)
 
 
 def test_two_inputs_may_be_parts_of_one_stream(without_spark, lakehouse, land, rows):
@@ -97,10 +102,10 @@ def test_a_condition_goes_before_the_copies_of_an_event(without_spark, lakehouse
     came = came.with_columns(names=pl.Series([["ann", "bob"], None, ["ann"]]))
     lakehouse.events("clicks").parent.mkdir(parents=True)
     came.write_delta(str(lakehouse.events("clicks")))
-    job = buys(stream=stream, keys_of=KeysOf("user", pl.col("names")))
+    job = buys(stream=stream, explode=Explode("user", pl.col("names")))
     run_job(lakehouse, job, Incremental(advance_to=minutes(60)), runners=without_spark)
     assert rows("windows") == [("ann", START, 2), ("bob", START, 1)]
-    assert came.select(job.copies).item() == 3
+    assert came.select(job.inputs["clicks"].taken).item() == 3
 
 
 @pytest.mark.parametrize(
@@ -119,17 +124,14 @@ def test_what_is_no_condition_on_the_table_is_refused_where_the_job_is_made(wher
         two_inputs(buy=where)
 
 
-def test_another_condition_needs_a_refresh_and_one_that_was_none_is_none(without_spark, lakehouse, land, rows):
+def test_another_condition_needs_a_refresh(without_spark, lakehouse, land, rows):
     land(("ann", 0, "buy"), ("bob", 1, "look"), ("cid", 40, "look"))
     run_job(lakehouse, buys(), runners=without_spark)
-    with pytest.raises(KeyfoldError, match=r"was born with where .*buy.* and now runs with .*look.*--full-refresh"):
+    with pytest.raises(KeyfoldError, match=r"was born with inputs .*buy.* and now runs with .*look.*--full-refresh"):
         run_job(lakehouse, buys(pl.col("kind") == "look"), runners=without_spark)
     assert plan_change(lakehouse, buys(None)).verdict == "refresh"
     run_job(lakehouse, buys(None), FullRefresh(), runners=without_spark)
     assert rows("windows") == [("ann", START, 1), ("bob", START, 1)]
-    # As of generations that were born before there were conditions.
-    assert fixed_settings(buys(None))["where"] is None
-    assert "where" not in fixed_settings(two_inputs(buy=None))["inputs"]["buy"]
 
 
 def test_an_error_quotes_no_private_column_that_a_condition_asks_for():

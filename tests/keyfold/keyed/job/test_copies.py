@@ -14,14 +14,14 @@ from keyfold.keyed.generation.fingerprint import check_generation
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.event_frames import KeysOf
+from keyfold.keyed.job.inputs import Explode
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.reporting.conservation import Conservation, check_conservation
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.reading.reader import read_state
 from keyfold.stream import Stream
-from tests.keyfold.keyed.toy_jobs import START, TIME
+from tests.keyfold.keyed.toy_jobs import START, TIME, job_of
 from tests.lake import Lake
 
 TAG = pa.field("tag", pa.string(), nullable=False)
@@ -30,6 +30,8 @@ OF_TAG = pa.schema([TAG, ("at", TIME), ("posts", pa.int64())])
 OPEN_TAG = pa.schema([TAG, ("posts", pa.int64()), ("deadline", TIME)])
 TAGGED = pa.schema([("tag", pa.string()), ("posts", pa.int64())])
 UNTAGGED = "(none)"
+# A tag that is silent for ten minutes is over, but for `a`, which is over at once.
+FINAL = pl.col("at") + pl.when(pl.col("tag") == "a").then(timedelta(0)).otherwise(timedelta(minutes=10))
 FILE_BY_FILE = RunOptions(max_bytes_per_batch=1)
 
 
@@ -51,12 +53,12 @@ def tags(**changes) -> KeyedJob:
     settings = {
         "name": "tags",
         "stream": Stream("posts", OF_TAG, event_time="at"),
-        "key": ("tag",),
-        "keys_of": KeysOf("tag", pl.col("tags"), otherwise=UNTAGGED),
-        "event_time": "at",
-        "watermark_delay": timedelta(minutes=5),
-        "events": OF_TAG,
-        "derived": {"posts": pl.lit(1, pl.Int64)},
+        "key": "tag",
+        "explode": Explode("tag", pl.col("tags"), otherwise=UNTAGGED),
+        "delay": "5m",
+        "final_at": FINAL,
+        "columns": OF_TAG,
+        "derive": {"posts": pl.lit(1, pl.Int64)},
         "state": OPEN_TAG,
         "output": TAGGED,
         "step": step,
@@ -65,7 +67,7 @@ def tags(**changes) -> KeyedJob:
         "output_events": pl.col("posts").sum(),
         "state_events": pl.col("posts").sum(),
     }
-    return KeyedJob(**{**settings, **changes})
+    return job_of(**{**settings, **changes})
 
 
 def posts(*rows) -> pl.DataFrame:
@@ -102,15 +104,18 @@ def test_an_event_may_be_late_for_one_of_its_keys_and_not_for_another(without_sp
 
 
 def test_where_no_key_may_be_missing_an_event_without_one_is_refused_with_what_to_say(without_spark, lakehouse, land):
-    job = tags(keys_of=KeysOf("tag", pl.col("tags")))
+    job = tags(explode=Explode("tag", pl.col("tags")))
     land((0, ["a"]), (1, []))
     with pytest.raises(KeyfoldError, match=r"without a value in tag, .* key of an event without a tag \(`otherwise`\)"):
         run_job(lakehouse, job, runners=without_spark)
 
 
 def test_what_is_no_column_of_the_key_or_is_derived_already_is_refused():
-    for changes in ({"keys_of": KeysOf("at", pl.col("tags"))}, {"derived": {"tag": pl.lit("a"), "posts": pl.lit(1)}}):
-        with pytest.raises(KeyfoldError, match=r"keys_of is of .*must be of a column of the key, tag"):
+    for changes in ({"explode": Explode("at", pl.col("tags"))}, {"derive": {"tag": pl.lit("a"), "posts": pl.lit(1)}}):
+        with pytest.raises(
+            KeyfoldError,
+            match=r"explode is of (at; it must be of a column of the key, tag|tag, which derive makes too)",
+        ):
             tags(**changes)
 
 
@@ -118,15 +123,15 @@ def test_other_keys_need_a_new_generation(without_spark, lakehouse, land):
     land((0, ["a"]))
     run_job(lakehouse, tags(), runners=without_spark)
     live = Lake(lakehouse).live("tags")
-    check_generation(live, tags(keys_of=KeysOf("tag", pl.col("tags"), otherwise=UNTAGGED)))
+    check_generation(live, tags(explode=Explode("tag", pl.col("tags"), otherwise=UNTAGGED)))
     for other in (
-        KeysOf("tag", pl.col("tags"), otherwise="none"),
-        KeysOf("tag", pl.col("tags").list.head(1), UNTAGGED),
+        Explode("tag", pl.col("tags"), otherwise="none"),
+        Explode("tag", pl.col("tags").list.head(1), UNTAGGED),
     ):
-        with pytest.raises(KeyfoldError, match=r"was born with keys_of tag of .*--full-refresh"):
-            run_job(lakehouse, tags(keys_of=other), runners=without_spark)
+        with pytest.raises(KeyfoldError, match=r"was born with inputs .*tag of .*--full-refresh"):
+            run_job(lakehouse, tags(explode=other), runners=without_spark)
     run_job(
-        lakehouse, tags(keys_of=KeysOf("tag", pl.col("tags"), otherwise="none")), FullRefresh(), runners=without_spark
+        lakehouse, tags(explode=Explode("tag", pl.col("tags"), otherwise="none")), FullRefresh(), runners=without_spark
     )
 
 
@@ -135,7 +140,7 @@ LISTS = st.none() | st.lists(st.sampled_from(["a", "b", "c", None]), max_size=4)
 
 @given(st.lists(LISTS, max_size=20), st.sampled_from([None, UNTAGGED]))
 def test_copies_are_those_of_plain_python_and_are_counted_without_making_any(lists, otherwise):
-    keys_of, events = KeysOf("tag", pl.col("tags"), otherwise), posts(*enumerate(lists))
+    keys_of, events = Explode("tag", pl.col("tags"), otherwise), posts(*enumerate(lists))
     expected = Counter(
         (number, key)
         for number, told in enumerate(lists)
@@ -170,9 +175,9 @@ def test_copies_are_conserved_and_a_lost_one_shows(without_spark, lakehouse, lan
     assert rows("tags") == [(UNTAGGED, 1), ("a", 1), ("b", 2)]
     land((3, ["a", "e"]))
     run_job(lakehouse, job, runners=without_spark)
-    assert rows("late.tags") == [("a", minutes(3), 1)]
+    assert rows("late.tags") == [("a", minutes(3), 1), ("e", minutes(3), 1)]
     # Not read yet: the job knows nothing of it.
     land((50, ["a", "b", "c", "d"]))
-    assert check_conservation(lakehouse, job) == Conservation(9, 4, 4, 1, 9, rows_read=5)
-    blind = tags(combine=joined, keys_of=KeysOf("tag", pl.col("tags").list.head(1), otherwise=UNTAGGED))
+    assert check_conservation(lakehouse, job) == Conservation(9, 4, 3, 2, 9, rows_read=5, by_input={"posts": (9, 9)})
+    blind = tags(combine=joined, explode=Explode("tag", pl.col("tags").list.head(1), otherwise=UNTAGGED))
     assert not check_conservation(lakehouse, blind).balanced

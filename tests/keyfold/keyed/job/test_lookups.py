@@ -24,7 +24,7 @@ PRODUCT = pa.schema([ITEM, pa.field("title", pa.string()), pa.field("price", pa.
 def job(path="products.csv"):
     return lookup_join(
         "named",
-        ("sales", Input(SALES, SALE, "sold_at")),
+        Input(SALES, columns=SALE),
         ("products", Lookup(path, PRODUCT, ("item",))),
         key_groups=2,
     )
@@ -236,15 +236,13 @@ def test_a_kept_table_that_was_changed_is_damage(shop, cut_power):
         (
             lambda: lookup_join(
                 "j",
-                ("sales", Input(SALES, SALE.append(pa.field("price", pa.int64())), "sold_at")),
+                Input(SALES, columns=SALE.append(pa.field("price", pa.int64()))),
                 ("p", Lookup("p.csv", PRODUCT, ("item",))),
             ),
             "both sales and p have price",
         ),
         (
-            lambda: lookup_join(
-                "j", ("sales", Input(SALES, SALE, "sold_at")), ("p", Lookup("p.csv", PRODUCT, ("title",)))
-            ),
+            lambda: lookup_join("j", Input(SALES, columns=SALE), ("p", Lookup("p.csv", PRODUCT, ("title",)))),
             "input sales has no column title",
         ),
     ],

@@ -1,7 +1,5 @@
 """A handler gets the events of its key in one order, whatever files they came in."""
 
-from datetime import timedelta
-
 import polars as pl
 import pyarrow as pa
 from hypothesis import given
@@ -9,6 +7,8 @@ from hypothesis import strategies as st
 
 from keyfold import KeyAnswer, Stream, per_key
 from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.inputs import STEP_DECIDES, Input
+from keyfold.keyed.job.tables import Upsert
 from tests.examples import examples
 from tests.keyfold.keyed.test_jobs_on_jobs import MINUTE, NOON, TIME, USER
 from tests.lake import Lake
@@ -32,18 +32,12 @@ def spell(key, state, events, clock):
 
 TAPS = KeyedJob(
     "taps",
-    Stream("taps", TAP, event_time="at"),
-    ("user",),
-    "at",
-    timedelta(0),
-    TAP,
+    Input(Stream("taps", TAP, event_time="at"), columns=TAP, final_at=STEP_DECIDES),
+    "user",
     WORD,
-    WORD,
-    per_key(spell, key=("user",), event_time="at", events=TAP, state=WORD, output=WORD),
-    output_mode="upsert",
-    output_key=("user",),
+    per_key(spell),
+    Upsert(WORD, "user", events=pl.lit(0)),
     key_groups=1,
-    output_events=pl.lit(0),
 )
 
 

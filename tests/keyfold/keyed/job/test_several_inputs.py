@@ -16,6 +16,8 @@ import keyfold
 from keyfold import Input, KeyedJob, Misconfigured, Step, Stream, TestHarness
 from keyfold.journal.clock import Reading
 from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.keyed.job.inputs import STEP_DECIDES
+from keyfold.keyed.job.tables import Append
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import RunOptions
 from tests.examples import examples
@@ -52,14 +54,18 @@ def first_payments(state, events, clock):
     return Step(state=known.filter(pl.col("deadline") > clock.watermark), output=output)
 
 
+def end_of_hour(time):
+    return pl.col(time).dt.truncate("1h") + timedelta(hours=1)
+
+
 def job(**of_payments):
-    return KeyedJob.with_inputs(
+    return KeyedJob(
         "hours",
         {
-            "orders": Input(ORDERS, ORDER, "ordered_at", 5 * MINUTE),
-            "payments": Input(PAYMENTS, PAYMENT, "paid_at", 10 * MINUTE, **of_payments),
+            "orders": Input(ORDERS, columns=ORDER, delay="5m", final_at=end_of_hour("ordered_at")),
+            "payments": Input(PAYMENTS, columns=PAYMENT, delay="10m", final_at=end_of_hour("paid_at"), **of_payments),
         },
-        ("card",),
+        "card",
         pa.schema(
             [
                 CARD,
@@ -69,17 +75,11 @@ def job(**of_payments):
                 pa.field("deadline", TIME),
             ]
         ),
-        pa.schema(
-            [
-                CARD,
-                pa.field("hour", TIME),
-                pa.field("orders", pa.int64()),
-                pa.field("payments", pa.int64()),
-                pa.field("first", pa.int64()),
-            ]
-        ),
         first_payments,
-        output_events=pl.col("orders").sum() + pl.col("payments").sum(),
+        Append(
+            {"card": pa.string(), "hour": TIME, "orders": pa.int64(), "payments": pa.int64(), "first": pa.int64()},
+            events=pl.col("orders").sum() + pl.col("payments").sum(),
+        ),
         key_groups=4,
     )
 
@@ -214,7 +214,7 @@ def test_the_clock_tells_how_far_each_input_has_come():
         seen.append(dict(clock.watermarks))
         return Step(state=state, output=pl.DataFrame(schema=harness.written["hours"].schema))
 
-    harness = TestHarness(replace(job(), step=step, output_events=pl.lit(0), event_count=pl.lit(0)))
+    harness = TestHarness(replace(job(), step=step))
     harness.batch({"orders": orders(("a", 60, "tea")), "payments": payments(("a", 20, 1))})
     assert seen == [{"orders": NOON + 55 * MINUTE, "payments": NOON + 10 * MINUTE}]
     assert harness.watermark == NOON + 10 * MINUTE
@@ -253,15 +253,16 @@ def test_an_event_that_is_lost_on_the_way_shows_in_its_input(tmp_path):
 
 def test_the_time_of_an_input_may_be_in_the_key():
     moment = pa.schema([ORDER.field("ordered_at")])
-    counted = KeyedJob.with_inputs(
+    of_orders = Input(ORDERS, columns=ORDER, final_at=STEP_DECIDES)
+    counted = KeyedJob(
         "moments",
-        {"orders": Input(ORDERS, ORDER, "ordered_at")},
-        ("ordered_at",),
+        {"orders": of_orders, "others": replace(of_orders, where=pl.col("item") == "none")},
+        "ordered_at",
         moment,
-        moment.append(pa.field("orders", pa.int64())),
         lambda state, events, clock: Step(
             state=state, output=events["orders"].group_by("ordered_at").agg(orders=pl.len().cast(pl.Int64))
         ),
+        Append(moment.append(pa.field("orders", pa.int64()))),
     )
     harness = TestHarness(counted)
     harness.batch({"orders": orders(("a", 0, "tea"), ("b", 0, "jam"), ("a", 9, "tea"))})
@@ -269,45 +270,58 @@ def test_the_time_of_an_input_may_be_in_the_key():
 
 
 AMOUNT = pa.field("amount", pa.string())
+AT_ITS_TIME: Any = {"final_at": STEP_DECIDES}
+OF_ORDERS = Input(ORDERS, columns=ORDER, **AT_ITS_TIME)
+NULLABLE = pa.schema([pa.field("card", pa.string()), ORDER.field("ordered_at")])
 FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "a job without inputs": ({}, "it has no inputs"),
-    "the name of a stream": (
-        {"orders": Input(cast("Any", "orders"), ORDER, "ordered_at")},
-        "must be the Stream itself",
-    ),
+    "the name of a stream": ({"orders": Input(cast("Any", "orders"), **AT_ITS_TIME)}, "must be the Stream itself"),
     "no key column": (
-        {"orders": Input(ORDERS, pa.schema([ORDER.field("ordered_at")]), "ordered_at")},
-        "input orders: events has no column card",
+        {"orders": replace(OF_ORDERS, columns=("ordered_at",))},
+        "input orders: key: there is no column card; there are ordered_at",
     ),
-    "a key that may be NULL": (
-        {"orders": Input(ORDERS, pa.schema([pa.field("card", pa.string()), ORDER.field("ordered_at")]), "ordered_at")},
-        "key column card may be NULL",
-    ),
+    "a column that is misspelt": ({"orders": replace(OF_ORDERS, columns=("crad",))}, "did you mean card"),
+    "a key that may be NULL": ({"orders": replace(OF_ORDERS, columns=NULLABLE)}, "key column card may be NULL"),
     "a key of two types": (
         {
-            "orders": Input(ORDERS, ORDER, "ordered_at"),
+            "orders": OF_ORDERS,
             "payments": Input(
-                PAYMENTS, pa.schema([pa.field("card", pa.int64(), nullable=False), PAYMENT.field("paid_at")]), "paid_at"
+                PAYMENTS,
+                columns=pa.schema([pa.field("card", pa.int64(), nullable=False), PAYMENT.field("paid_at")]),
+                **AT_ITS_TIME,
             ),
         },
         "key's column card is int64, and string in input orders; a key has one type in all inputs",
     ),
     "a column of two types": (
         {
-            "orders": Input(ORDERS, ORDER.append(AMOUNT), "ordered_at"),
-            "payments": Input(PAYMENTS, PAYMENT, "paid_at"),
+            "orders": replace(OF_ORDERS, columns=ORDER.append(AMOUNT)),
+            "payments": Input(PAYMENTS, columns=PAYMENT, **AT_ITS_TIME),
         },
         "column amount is int64, and string in input orders; give it another name",
     ),
     "a reserved name": (
-        {"orders": Input(ORDERS, ORDER.append(pa.field("input", pa.string())), "ordered_at")},
+        {
+            "orders": replace(OF_ORDERS, columns=ORDER.append(pa.field("input", pa.string()))),
+            "payments": Input(PAYMENTS, columns=PAYMENT, **AT_ITS_TIME),
+        },
         "column input has a name that Keyfold needs itself",
     ),
-    "a time that is none": ({"orders": Input(ORDERS, ORDER, "item")}, "event_time item is string"),
-    "a delay below nothing": ({"orders": Input(ORDERS, ORDER, "ordered_at", -MINUTE)}, "watermark_delay is negative"),
-    "no time to be idle": (
-        {"orders": Input(ORDERS, ORDER, "ordered_at", idle_timeout=timedelta(0))},
-        "idle_timeout is 0:00:00",
+    "a time that is none": ({"orders": replace(OF_ORDERS, at="item")}, "event_time item is string"),
+    "a delay below nothing": ({"orders": replace(OF_ORDERS, delay=-MINUTE)}, "delay is .*; it must not be negative"),
+    "a delay that is none": (
+        {"orders": replace(OF_ORDERS, delay="5x")},
+        "delay is '5x': write a number and s, m, h or d",
+    ),
+    "no time to be idle": ({"orders": replace(OF_ORDERS, idle_timeout="0s")}, "idle_timeout is 0s"),
+    "nothing said of late events": (
+        {"orders": Input(ORDERS, columns=ORDER)},
+        "say when the result of an event is final.*final_at='ordered_at'",
+    ),
+    "a time of the end that is none": ({"orders": replace(OF_ORDERS, final_at="item")}, "final_at is String"),
+    "an end by an unknown column": (
+        {"orders": replace(OF_ORDERS, final_at="orderd_at")},
+        "final_at: there is no column orderd_at; did you mean ordered_at",
     ),
 }
 
@@ -316,7 +330,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
 def test_inputs_that_do_not_fit_are_refused_where_the_job_is_made(fault):
     inputs, reason = FAULTS[fault]
     with pytest.raises(Misconfigured, match=reason):
-        KeyedJob.with_inputs("j", inputs, ("card",), pa.schema([CARD]), pa.schema([CARD]), first_payments)
+        KeyedJob("j", inputs, "card", pa.schema([CARD]), first_payments, Append(pa.schema([CARD])))
 
 
 def clock_of(monkeypatch):

@@ -46,10 +46,9 @@ def processing_deadline(rows):
 
 def test_a_key_is_over_at_the_very_moment_and_not_before():
     state = kept(("ann", 1, 30), ("bob", 2, 31))
-    assert SILENCE.part(state, KEY, clock(29)).over.is_empty()
-    parted = SILENCE.part(state, KEY, clock(30))
-    assert parted.over["user"].to_list() == ["ann"]
-    assert parted.going_on["user"].to_list() == ["bob"]
+    assert not SILENCE.has_run_out(state, clock(29))
+    assert SILENCE.has_run_out(state, clock(30))
+    assert not IN_EVENT_TIME.has_run_out(state, clock(30))
 
 
 def test_what_came_renews_all_rows_of_its_key_and_no_other():

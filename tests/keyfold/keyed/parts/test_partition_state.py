@@ -27,9 +27,10 @@ from tests.keyfold.keyed.toy_jobs import TIME, windows
 from tests.keyfold.state.local_state import state_frames
 
 STATE = pa.schema([pa.field("user", pa.string(), nullable=False), ("seen", pa.int64()), (DEADLINE, TIME)])
-JOB = windows(state=STATE, key_groups=3)
+JOB = windows(state=STATE, state_events=pl.len(), key_groups=3)
 # Rows of an even number without a deadline wait apart.
-WAITING_JOB = replace(JOB, waiting=Waiting(pl.col("seen") % 2 == 0, lambda *_: pl.Series(), lambda events: events))
+APART = Waiting(pl.col("seen") % 2 == 0, lambda *_: pl.Series(), lambda events: events)
+WAITING_JOB = replace(JOB, state=replace(JOB.state, waiting=APART))
 KINDS = polars_schema(STATE)
 # So that a handful of rows makes every kind of part: in the manifest, in a file, of several row groups, of several files.
 SIZES = st.sampled_from(

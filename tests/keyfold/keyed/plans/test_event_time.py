@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from keyfold.journal.clock import Reading
 from keyfold.keyed.generation.batch_records import ClockRecord, KeyedDone
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.plans.event_time import NewestTimes, newest_times
 from keyfold.keyed.plans.planning import RunBounds, plan_run
 from keyfold.lakehouse.log_changes import DataFile
@@ -20,7 +20,7 @@ from tests.on_a_grid import on_grid
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DELAY, IDLE = timedelta(minutes=10), timedelta(hours=2)
-JOB = build_job(PURCHASE_TOTALS, {"watermark_delay": "10m", "idle_after": "2h"})
+JOB = build_job(PURCHASE_TOTALS, {"watermark_delay": "10m", "idle_timeout": "2h"})
 TABLE, SALES = "events.sales", "sales"
 UTC_TIME = pl.Datetime("us", "UTC")
 
@@ -164,7 +164,7 @@ def test_the_newest_time_of_its_own_is_found_however_rows_lie_in_files_and_their
         chosen.append((DataFile(f"{at}.parquet", rows.height, 1, first, last), True))
         own += times
         everything += rows["time"].to_list()
-    came = newest_times(JOB.all_inputs[SALES], table, [file for file, _ in chosen])
+    came = newest_times(JOB.inputs[SALES], table, [file for file, _ in chosen])
     assert came == NewestTimes(max(everything, default=None), max(own, default=None))
 
 
@@ -179,7 +179,7 @@ def test_a_run_is_planned_whatever_times_events_have_and_however_far_event_time_
     tmp_path_factory, times, reached, delay, until
 ):
     table = tmp_path_factory.mktemp("sales") / "table"
-    job = build_job(PURCHASE_TOTALS, {"watermark_delay": f"{delay}d", "idle_after": "365000d"})
+    job = build_job(PURCHASE_TOTALS, {"watermark_delay": f"{delay}d", "idle_timeout": "365000d"})
     runs = Runs(table, job=job)
     runs.run(NOON, sales(times, NOON, 0))
     # As a home that an older version moved to the end of all time.

@@ -5,14 +5,14 @@ from datetime import timedelta
 import polars as pl
 import pyarrow as pa
 
-from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.inputs import STEP_DECIDES
 from keyfold.keyed.job.step import Clock, Step
-from keyfold.keyed.job.tables import OutputTable
+from keyfold.keyed.job.tables import Append
 from keyfold.keyed.reporting.conservation import Conservation, check_conservation
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.stream import Stream
-from tests.keyfold.keyed.toy_jobs import START, TIME, windows
+from tests.keyfold.keyed.toy_jobs import START, TIME, job_of, windows
 from tests.lake import Lake
 
 CLOSED = pa.schema([("user", pa.string()), ("n_events", pa.int64())])
@@ -25,7 +25,7 @@ def test_state_is_counted_in_a_folder_of_any_name(without_spark, tmp_path):
     lakehouse = Lakehouse(tmp_path / "a home, 100% é")
     Lake(lakehouse).click(("ann", 0), ("bob", 30))
     run_job(lakehouse, windows(), runners=without_spark)
-    assert check_conservation(lakehouse, windows()) == Conservation(2, 1, 1, 0, 2)
+    assert check_conservation(lakehouse, windows()) == Conservation(2, 1, 1, 0, 2, by_input={"clicks": (2, 2)})
 
 
 def join(events: pl.DataFrame) -> pl.DataFrame:
@@ -43,24 +43,22 @@ def hourly(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
     return Step(sums.filter(~is_over), pl.DataFrame(schema={"user": pl.String}), late, {"closed": closed})
 
 
-HOURLY = KeyedJob(
+HOURLY = job_of(
     name="hourly",
     stream=Stream("clicks", JOINED, event_time="at"),
     key=("hour", "user"),
-    event_time="at",
-    watermark_delay=timedelta(0),
-    events=JOINED,
+    final_at=STEP_DECIDES,
+    columns=JOINED,
     state=HOURS,
     output=pa.schema([("user", pa.string())]),
     step=hourly,
-    derived={
+    derive={
         "hour": pl.col("at").dt.truncate("1h"),
         "n_events": pl.lit(1, pl.Int64),
     },
     combine=join,
     event_count=pl.col("n_events").sum(),
-    step_decides_late=True,
-    side_outputs=(OutputTable("closed", CLOSED, events=pl.col("n_events").sum()),),
+    more=(Append(CLOSED, name="closed", events=pl.col("n_events").sum()),),
     key_groups=4,
     output_events=pl.lit(0),
     state_events=pl.col("n_events").sum(),
@@ -71,11 +69,11 @@ def test_a_key_may_be_derived_and_rows_may_stand_for_many_events_wherever_they_e
     Lake(lakehouse).click(*[("ann", minute) for minute in range(10)], ("bob", 70), ("bob", 71))
     summary = run_job(lakehouse, HOURLY, runners=without_spark)
     assert summary.counts.events == 12
-    assert check_conservation(lakehouse, HOURLY) == Conservation(12, 10, 2, 0, 12)
+    assert check_conservation(lakehouse, HOURLY) == Conservation(12, 10, 2, 0, 12, by_input={"clicks": (12, 12)})
     # Behind the watermark but in an hour that is still open, and in one that is over.
     Lake(lakehouse).click(("cid", 65), ("ann", 20), ("ann", 21))
     run_job(lakehouse, HOURLY, runners=without_spark)
-    assert check_conservation(lakehouse, HOURLY) == Conservation(15, 10, 3, 2, 15)
+    assert check_conservation(lakehouse, HOURLY) == Conservation(15, 10, 3, 2, 15, by_input={"clicks": (15, 15)})
     late = pl.read_delta(str(lakehouse.table("late.hourly")))
     assert late["n_events"].sum() == 2
     assert late["hour"].unique().to_list() == [START]

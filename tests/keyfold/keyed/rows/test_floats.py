@@ -3,7 +3,6 @@
 import struct
 from collections import Counter
 from dataclasses import replace
-from datetime import timedelta
 
 import numpy as np
 import polars as pl
@@ -12,6 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold import KeyedJob, Step, Stream
+from keyfold.keyed.job.inputs import STEP_DECIDES, Input
+from keyfold.keyed.job.state import State
+from keyfold.keyed.job.tables import Upsert
 from tests.examples import examples
 from tests.keyfold.keyed.test_jobs_on_jobs import NOON, TIME, USER
 from tests.lake import Lake
@@ -36,19 +38,11 @@ def count_values(state, events, clock):
 
 VALUES = KeyedJob(
     "values",
-    Stream("readings", READING, event_time="at"),
-    ("user",),
-    "at",
-    timedelta(0),
-    READING,
-    HELD,
-    COUNT,
+    Input(Stream("readings", READING, event_time="at"), columns=READING, final_at=STEP_DECIDES),
+    "user",
+    State(HELD, events=pl.col("readings").sum()),
     count_values,
-    step_decides_late=True,
-    output_mode="upsert",
-    output_key=("value",),
-    output_events=pl.lit(0),
-    state_events=pl.col("readings").sum(),
+    Upsert(COUNT, "value", events=pl.lit(0)),
     key_groups=1,
 )
 

@@ -86,4 +86,4 @@ def test_rows_and_state_add_up_at_any_moment_of_a_run_that_goes_on(lakehouse, do
 
 def open_events(generation, batch):
     """Clicks that the state of a batch holds, by its manifests."""
-    return sum(frame.select(JOB.state_events).item() for frame in frames_of_state(generation, batch))
+    return sum(frame.select(JOB.state.events).item() for frame in frames_of_state(generation, batch))

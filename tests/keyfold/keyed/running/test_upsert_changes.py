@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import replace
-from datetime import timedelta
 from itertools import count
 
 import polars as pl
@@ -12,7 +11,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from keyfold import Input, KeyedJob, Misconfigured, Step
-from keyfold.keyed.job.tables import OutputTable
+from keyfold.keyed.job.inputs import STEP_DECIDES
+from keyfold.keyed.job.state import State
+from keyfold.keyed.job.tables import Upsert
 from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.keyed.running import commit
 from keyfold.lakehouse import fail_points
@@ -25,7 +26,6 @@ from tests.lake import Lake
 LEVEL = pa.field("level", pa.string(), nullable=False)
 TOTAL = pa.schema([USER, pa.field("clicks", pa.int64()), LEVEL])
 USERS = pa.schema([LEVEL, pa.field("users", pa.int64())])
-NOTHING = {"output_events": pl.lit(0), "state_events": pl.lit(0)}
 
 
 def level_of(clicks):
@@ -42,21 +42,12 @@ def total(state, events, clock):
 
 TOTALS = KeyedJob(
     "totals",
-    CLICKS,
-    ("user",),
-    "at",
-    timedelta(minutes=5),
-    CLICK,
-    TOTAL,
-    TOTAL,
+    Input(CLICKS, columns=CLICK, delay="5m", final_at=STEP_DECIDES),
+    "user",
+    State(TOTAL, events=pl.col("clicks").sum()),
     total,
-    step_decides_late=True,
-    output_mode="upsert",
-    output_key=("user",),
-    output_changes=True,
+    Upsert(TOTAL, "user", events=pl.lit(0), changes=True),
     key_groups=2,
-    output_events=pl.lit(0),
-    state_events=pl.col("clicks").sum(),
 )
 CHANGED = TOTALS.changes()
 
@@ -72,26 +63,15 @@ def move_users(state, events, clock):
 
 
 AT = CHANGED.schema.field("changed_at")
-LEVELS = KeyedJob.with_inputs(
+TO = Input(CHANGED, "changed_at", columns=pa.schema([LEVEL, AT]), final_at=STEP_DECIDES, conserved=False)
+LEVELS = KeyedJob(
     "levels",
-    {
-        "to": Input(CHANGED, pa.schema([LEVEL, AT]), "changed_at", conserved=False),
-        "away": Input(
-            CHANGED,
-            pa.schema([LEVEL, AT]),
-            "changed_at",
-            conserved=False,
-            derived={"level": pl.col("level_before").fill_null("none")},
-        ),
-    },
-    ("level",),
-    USERS,
-    USERS,
+    {"to": TO, "away": replace(TO, derive={"level": pl.col("level_before").fill_null("none")})},
+    "level",
+    State(USERS, events=pl.lit(0)),
     move_users,
-    output_mode="upsert",
-    output_key=("level",),
+    Upsert(USERS, "level", events=pl.lit(0)),
     key_groups=2,
-    **NOTHING,
 )
 POINTS = [
     point
@@ -201,11 +181,10 @@ def test_changes_go_on_after_the_state_was_rewritten(tmp_path, without_spark):
     ("make", "reason"),
     [
         (TOTALS.table, r"totals is updated in place.*KeyedJob\.changes"),
-        (lambda: replace(TOTALS, output_changes=False).changes(), "keeps no changes of it: totals"),
+        (lambda: replace(TOTALS, tables=Upsert(TOTAL, "user")).changes(), "keeps no changes of it: totals"),
         (lambda: TOTALS.changes("sums"), "has no such table: sums"),
-        (lambda: OutputTable("rows", TOTAL, changes=True), "changes=True is for an upsert table"),
         (
-            lambda: OutputTable("twice", TOTAL.append(pa.field("change", TIME)), "upsert", ("user",), changes=True),
+            lambda: Upsert(TOTAL.append(pa.field("change", TIME)), "user", name="twice", changes=True),
             "two columns change; rename its own",
         ),
     ],

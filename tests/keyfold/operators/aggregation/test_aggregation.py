@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import duckdb
@@ -12,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold import Misconfigured, OutputTable, Stream
+from keyfold import Misconfigured, Stream
 from keyfold.keyed.job import Timeout
+from keyfold.keyed.job.inputs import Input
+from keyfold.keyed.job.tables import Append
 from keyfold.keyed.rows.exact_sums import TotalTooLargeError
 from keyfold.operators import (
     count,
@@ -44,12 +47,7 @@ WHO, AT, POINTS = (
     for name, kind in (("who", pa.string()), ("moment", TIME), ("points", pa.int64()))
 )
 GOAL = pa.schema([WHO, AT, ("team", pa.string()), POINTS])
-GOALS = {
-    "stream": Stream("goals", GOAL, event_time="moment"),
-    "event_time": "moment",
-    "watermark_delay": timedelta(0),
-    "key": ("who",),
-}
+SCORED = Input(Stream("goals", GOAL, event_time="moment"), columns=GOAL)
 
 # Who, minutes after noon, of which team, how many points.
 ROW = st.tuples(st.sampled_from("ab"), moments(45, 5, -45), st.sampled_from("xy"), st.integers(-9, 9))
@@ -109,12 +107,13 @@ def test_windows_have_the_events_that_came_before_they_were_written(runs, cuts, 
     length = timedelta(minutes=20)
     job = windows(
         "points_of_windows",
+        SCORED,
         {"points": sum("points"), "earliest": min("moment")},
         length=length,
         every=length / overlapping,
         counted="goals",
         output=pa.schema([WHO, pa.field("window_end", TIME), *whole("points", "goals"), pa.field("earliest", TIME)]),
-        **GOALS,
+        key="who",
     )
     harness = play(job, map(goals, runs), END, parts, cuts)
     values = {"length": length, "every": length / overlapping}
@@ -130,10 +129,16 @@ def test_windows_have_the_events_that_came_before_they_were_written(runs, cuts, 
 @given(RUNS, CUTS, PARTS)
 def test_of_a_window_those_with_most_are_written_and_all_that_tie(runs, cuts, parts):
     length, every = timedelta(minutes=20), timedelta(minutes=10)
-    settings = {"by": ("team",), "length": length, "every": every, **GOALS}
+    settings: Any = {"by": ("team",), "length": length, "every": every}
     fields = [WHO, pa.field("team", pa.string()), pa.field("window_end", TIME)]
     most = windows(
-        "teams", {"goals": count()}, most="goals", output=pa.schema([*fields, *whole("goals", "n_events")]), **settings
+        "teams",
+        SCORED,
+        {"goals": count()},
+        most="goals",
+        output=pa.schema([*fields, *whole("goals", "n_events")]),
+        key="who",
+        **settings,
     )
     harness = play(most, map(goals, runs), END, parts, cuts)
     counts = f"""SELECT who, team, window_end, count(*) AS goals FROM ({IN_WINDOWS}) WHERE window_end > began
@@ -142,9 +147,11 @@ def test_of_a_window_those_with_most_are_written_and_all_that_tie(runs, cuts, pa
     # Of a column that tells rows apart: less than the most is left out before it is shuffled.
     dearest = windows(
         "points",
+        SCORED,
         {},
         most="points",
         output=pa.schema([*fields, *whole("points", "n_events")]),
+        key="who",
         **{**settings, "by": ("team", "points")},
     )
     harness = play(dearest, map(goals, runs), END, parts, cuts)
@@ -182,7 +189,7 @@ def sessions_of(runs, gap):
 def spells(gap):
     fields = [WHO, pa.field("window_start", TIME), pa.field("window_end", TIME)]
     output = pa.schema([*fields, *whole("goals", "points")])
-    return sessions("spells", {"points": sum("points")}, gap=gap, counted="goals", output=output, **GOALS)
+    return sessions("spells", SCORED, {"points": sum("points")}, gap=gap, counted="goals", output=output, key="who")
 
 
 @examples(100)
@@ -202,7 +209,7 @@ def test_totals_are_the_same_in_any_order(runs, cuts, parts):
     of = {"points": sum("points"), "best": max("points"), "of_x": count(pl.col("team") == "x")}
     output = pa.schema([WHO, *whole(*of), pa.field("latest", TIME), pa.field("average", pa.float64())])
     then = {"average": pl.col("points") / pl.col("n_events")}
-    job = totals("points_of_all", of, output=output, then=then, latest="latest", **GOALS)
+    job = totals("points_of_all", SCORED, of, output=output, then=then, latest="latest", key="who")
     harness = play(job, map(goals, runs), None, parts, cuts)
     query = """SELECT who, sum(points)::BIGINT AS points, max(points) AS best, count(*) FILTER (team = 'x') AS of_x,
         max(moment) AS latest, avg(points) AS average FROM goals GROUP BY who"""
@@ -214,7 +221,7 @@ def test_totals_are_the_same_in_any_order(runs, cuts, parts):
 @examples(40)
 @given(RUNS, CUTS, PARTS, st.integers(1, 3))
 def test_the_highest_rows_are_ranked_and_only_those_that_change_are_written(runs, cuts, parts, n):
-    job = top_rows("best", n, highest="points", ties=("moment",), events=GOAL, **GOALS)
+    job = top_rows("best", SCORED, n, highest="points", ties=("moment",), key="who")
     harness = play(job, map(goals, runs), None, parts, cuts)
     query = """SELECT who, moment, team, points, row_number() OVER (PARTITION BY who ORDER BY points DESC, moment, team) AS rank
         FROM goals QUALIFY rank <= $n"""
@@ -226,7 +233,7 @@ def test_the_highest_rows_are_ranked_and_only_those_that_change_are_written(runs
 @examples(40)
 @given(RUNS, CUTS, PARTS)
 def test_the_last_row_stays_and_is_written_when_it_changes(runs, cuts, parts):
-    job = last_rows("latest", events=GOAL, **GOALS)
+    job = last_rows("latest", SCORED, key="who")
     harness = play(job, map(goals, runs), None, parts, cuts)
     query = "FROM goals SELECT who, moment, team, points QUALIFY row_number() OVER (PARTITION BY who ORDER BY moment DESC, team DESC, points DESC) = 1"
     assert_rows(merged(harness, job, "latest"), by_sql(runs, query))
@@ -255,40 +262,53 @@ def test_days_agree_with_the_clocks_of_the_zone_also_where_midnight_does_not_exi
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda: windows("w", {}, length=MINUTE, output=GOAL, **GOALS), "output has no column n_events"),
-        (lambda: windows("w", {}, length=MINUTE, every=40 * MINUTE / 60, output=GOAL, **GOALS), "every is 0:00:40"),
-        (lambda: windows("w", {}, output=GOAL, **GOALS), "give one of length and days_of"),
+        (lambda: windows("w", SCORED, {}, length=MINUTE, output=GOAL, key="who"), "output has no column n_events"),
+        (
+            lambda: windows("w", SCORED, {}, length=MINUTE, every=40 * MINUTE / 60, output=GOAL, key="who"),
+            "every is 0:00:40",
+        ),
+        (lambda: windows("w", SCORED, {}, output=GOAL, key="who"), "give one of length and days_of"),
         (
             lambda: windows(
-                "w", {}, length=MINUTE, every=MINUTE / 2, while_open=True, counted="points", output=GOAL, **GOALS
+                "w",
+                SCORED,
+                {},
+                length=MINUTE,
+                every=MINUTE / 2,
+                while_open=True,
+                counted="points",
+                output=GOAL,
+                key="who",
             ),
             "while_open is for windows that do not overlap",
         ),
-        (lambda: running("r", {"x": min("points")}, events=GOAL, output=GOAL, **GOALS), "x is a min; running has"),
+        (lambda: running("r", SCORED, {"x": min("points")}, output=GOAL, key="who"), "x is a min; running has"),
         (
             lambda: last_n(
-                "l", 0, {}, events=GOAL, output=GOAL, silence=Timeout(MINUTE), sessions=OutputTable("s", GOAL), **GOALS
+                "l", SCORED, 0, {}, output=GOAL, silence=Timeout(MINUTE), sessions=Append(GOAL, name="s"), key="who"
             ),
             "n is 0",
         ),
         (
             lambda: sessions_until(
                 "s",
+                SCORED,
                 {"n": count()},
                 until=pl.lit(value=False),
-                events=GOAL,
                 output=GOAL,
                 silence=Timeout(MINUTE),
                 closed_for=MINUTE,
-                **GOALS,
+                key="who",
             ),
             r"sessions need one count, and one first\('moment'\)",
         ),
-        (lambda: sessions("s", {}, gap=timedelta(0), output=GOAL, **GOALS), "gap is 0:00:00"),
-        (lambda: top_rows("t", 0, highest="points", events=GOAL, **GOALS), "n is 0"),
-        (lambda: top_rows("t", 1, highest="team", events=GOAL, **GOALS), "highest is team.*never NULL"),
+        (lambda: sessions("s", SCORED, {}, gap=timedelta(0), output=GOAL, key="who"), "gap is 0:00:00"),
+        (lambda: top_rows("t", SCORED, 0, highest="points", key="who"), "n is 0"),
+        (lambda: top_rows("t", SCORED, 1, highest="team", key="who"), "highest is team.*never NULL"),
         (
-            lambda: totals("t", {"sum": sum("points")}, output=pa.schema([WHO, ("sum", pa.float64())]), **GOALS),
+            lambda: totals(
+                "t", SCORED, {"sum": sum("points")}, output=pa.schema([WHO, ("sum", pa.float64())]), key="who"
+            ),
             "sum is a sum, and double",
         ),
     ],
@@ -299,7 +319,7 @@ def test_what_cannot_be_is_refused_where_the_job_is_made(make, why):
 
 
 def test_a_total_that_its_column_does_not_hold_is_refused():
-    job = totals("sums", {"points": sum("points")}, output=pa.schema([WHO, POINTS]), **GOALS)
+    job = totals("sums", SCORED, {"points": sum("points")}, output=pa.schema([WHO, POINTS]), key="who")
     assert merged(play(job, [goals([("a", 0, "x", 2**62), ("a", 1, "x", 2**62 - 1)])]), job, "sums")[
         "points"
     ].to_list() == [2**63 - 1]

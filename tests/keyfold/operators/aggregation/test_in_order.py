@@ -1,8 +1,10 @@
 """Operators that take events in order give what plain Python gives, of keys of two columns, in any order, split and slices."""
 
 from collections import defaultdict
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -10,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold import OutputTable, Stream
+from keyfold import Stream
 from keyfold import operators as op
 from keyfold.keyed.job import Timeout
+from keyfold.keyed.job.inputs import Input
+from keyfold.keyed.job.tables import Append
 from keyfold.testing import assert_same, play
 from tests.examples import examples
 from tests.on_a_grid import many_of, moments, on_grid
@@ -24,13 +28,8 @@ MINUTE = timedelta(minutes=1)
 GAP, PAUSE = 12 * MINUTE, 7 * MINUTE
 KEY = [pa.field(name, pa.string(), nullable=False) for name in ("home", "room")]
 READING = pa.schema([*KEY, pa.field("at", TIME, nullable=False), pa.field("level", pa.int64(), nullable=False)])
-READINGS = {
-    "stream": Stream("readings", READING, event_time="at"),
-    "key": ("home", "room"),
-    "event_time": "at",
-    "events": READING,
-    "watermark_delay": timedelta(days=1),
-}
+LATE = Input(Stream("readings", READING, event_time="at"), columns=READING, delay="1d")
+KEYS = ("home", "room")
 
 # Home, room, minutes after noon, level.
 ROW = st.tuples(st.sampled_from("ab"), st.sampled_from("xy"), moments(60, 5), st.integers(-2, 3))
@@ -72,12 +71,13 @@ def test_sessions_end_with_an_event_or_a_silence(drawn, cuts, slices):
     steps = op.between((pl.col("level") - pl.col("level").shift()).abs())
     job = op.sessions_until(
         "visits",
+        LATE,
         {"since": op.first("at"), "until": op.last("at"), "first": op.first("level"), "steps": steps, "n": op.count()},
         until=pl.col("level") == 3,
         silence=Timeout(GAP),
         closed_for=timedelta(microseconds=1),
         output=table("since", "until", "first", "steps", "n"),
-        **READINGS,
+        key=KEYS,
     )
     expected, late = [], 0
     for key, readings in by_key(drawn).items():
@@ -136,15 +136,15 @@ def parts_of(readings):
 @given(st.lists(ROW, max_size=24, unique_by=lambda row: row[:3]), CUTS, SLICES)
 def test_sessions_hold_while_a_condition_does_or_pauses(drawn, cuts, slices):
     job = op.sessions_while(
-        "busy",
+        "busy", LATE,
         {"since": op.first("at"), "until": op.last("at"), "least": op.min("level"), "most": op.max("level"),
          "sum": op.sum("level"), "n": op.count()},
         while_=pl.col("level") > 0,
         pause=PAUSE,
         silence=Timeout(GAP),
         output=table("since", "until", "least", "most", "sum", "n"),
-        between=OutputTable("idle", table("since", "until", "sum", "n"), events=pl.col("n").sum()),
-        **READINGS,
+        between=Append(table("since", "until", "sum", "n"), name="idle", events=pl.col("n").sum()),
+        key=KEYS,
     )  # fmt: skip
     expected = {"busy": [], "idle": []}
     for key, readings in by_key(drawn).items():
@@ -160,12 +160,12 @@ def test_sessions_hold_while_a_condition_does_or_pauses(drawn, cuts, slices):
 @examples(60)
 @given(DRAWN, CUTS, SLICES, st.integers(1, 4))
 def test_the_last_n_and_running_rows_are_of_each_key(drawn, cuts, slices, n):
-    sessions = OutputTable("sessions", table("n"), events=pl.col("n").sum())
+    sessions = Append(table("n"), name="sessions", events=pl.col("n").sum())
     lasts = op.last_n(
-        "lasts", n, {"n": op.count(), "mean": op.mean("level"), "first": op.first("level")}, from_n=1,
-        silence=Timeout(GAP), sessions=sessions, output=table("n", "mean", "first"), **READINGS,
+        "lasts", LATE, n, {"n": op.count(), "mean": op.mean("level"), "first": op.first("level")}, from_n=1,
+        silence=Timeout(GAP), sessions=sessions, output=table("n", "mean", "first"), key=KEYS,
     )  # fmt: skip
-    totals = op.running("totals", {"n": op.count(), "sum": op.sum("level")}, output=table("n", "sum"), **READINGS)
+    totals = op.running("totals", LATE, {"n": op.count(), "sum": op.sum("level")}, output=table("n", "sum"), key=KEYS)
     rows, ended, running = [], [], []
     for key, readings in by_key(drawn).items():
         session = []
@@ -186,7 +186,7 @@ def test_the_last_n_and_running_rows_are_of_each_key(drawn, cuts, slices, n):
 @given(DRAWN, CUTS, SLICES)
 def test_a_condition_begins_and_ends_by_two_thresholds_of_each_key(drawn, cuts, slices):
     high = op.Held(pl.col("level") > 2, pl.col("level") < 0)
-    job = op.alert("high", {"HIGH": high}, output=table("level", "change"), **READINGS)
+    job = op.alert("high", LATE, {"HIGH": high}, output=table("level", "change"), key=KEYS)
     expected = []
     for key, readings in by_key(drawn).items():
         is_on = False
@@ -197,20 +197,22 @@ def test_a_condition_begins_and_ends_by_two_thresholds_of_each_key(drawn, cuts, 
     assert_told(job, drawn, cuts, slices, {"high": expected})
 
 
-LEVEL = {"output": table("n"), "silence": Timeout(GAP), **READINGS, "watermark_delay": timedelta(0)}
+LEVEL: Any = {"output": table("n"), "silence": Timeout(GAP), "key": KEYS}
+AT_ONCE = replace(LATE, delay=None)
 COUNTED = {"since": op.first("at"), "n": op.count()}
-NUMBERS = OutputTable("numbers", table("n"), events=pl.col("n").sum())
+NUMBERS = Append(table("n"), name="numbers", events=pl.col("n").sum())
 IN_ORDER = {
-    "sessions_until": op.sessions_until("j", COUNTED, until=pl.col("level") > 9, closed_for=MINUTE, **LEVEL),
+    "sessions_until": op.sessions_until("j", AT_ONCE, COUNTED, until=pl.col("level") > 9, closed_for=MINUTE, **LEVEL),
     "sessions_while": op.sessions_while(
-        "j", COUNTED, while_=pl.col("level") > 0, pause=PAUSE, between=NUMBERS, **LEVEL
+        "j", AT_ONCE, COUNTED, while_=pl.col("level") > 0, pause=PAUSE, between=NUMBERS, **LEVEL
     ),
-    "last_n": op.last_n("j", 1, {"n": op.count()}, sessions=NUMBERS, **LEVEL),
+    "last_n": op.last_n("j", AT_ONCE, 1, {"n": op.count()}, sessions=NUMBERS, **LEVEL),
     "alert": op.alert(
         "j",
+        AT_ONCE,
         {"HIGH": op.Held(pl.col("level") > 2, pl.col("level") < 0)},
         output=table("change"),
-        **{**READINGS, "watermark_delay": timedelta(0)},
+        key=KEYS,
     ),
 }
 

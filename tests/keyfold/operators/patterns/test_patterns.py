@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.operators import FollowedBy, Times, Without, pattern_job
 from keyfold.testing import assert_same, play
@@ -72,11 +73,10 @@ PATTERNS = {
 def job_of(*names, **more):
     return pattern_job(
         "found",
-        stream=SALES,
-        key=["item"],
+        Input(SALES, delay=more.pop("watermark_delay", DELAY)),
+        key="item",
         patterns={name: PATTERNS[name][0] for name in names or PATTERNS},
         keep=["quantity", "price"],
-        watermark_delay=more.pop("watermark_delay", DELAY),
         **more,
     )
 
@@ -86,7 +86,7 @@ TOLD = ("time", "quantity", "price")
 
 
 def frame(sales):
-    return sales_frame(sales).select(ALL.events.names)
+    return sales_frame(sales).select(ALL.columns.names)
 
 
 def expected(sales, names=PATTERNS, end=END):
@@ -96,7 +96,7 @@ def expected(sales, names=PATTERNS, end=END):
         (
             (item, name, *(event and event[column] for column in TOLD for event in (first, last)))
             for name in names
-            for item, told in in_order(events, "item", "time", ALL.events.names).items()
+            for item, told in in_order(events, "item", "time", ALL.columns.names).items()
             for first, last in matches(PATTERNS[name][1], told, "time", end)
         ),
         key=repr,
@@ -160,7 +160,7 @@ def test_a_crash_anywhere_changes_no_row(without_spark, cut_power, lakehouse, po
         assert cut_power(point, lambda: run_job(lakehouse, job, options=options, runners=without_spark))
         run_job(lakehouse, job, options=options, runners=without_spark)
     run_job(lakehouse, job, Incremental(advance_to=END), runners=without_spark)
-    table = pl.read_delta(str(lakehouse.table("found"))).select(job.output.names)
+    table = pl.read_delta(str(lakehouse.table("found"))).select(job.main.schema.names)
     assert sorted(table.rows(), key=repr) == expected(sales)
     checked = pl.read_delta(str(lakehouse.table("found_checked")))
     assert checked["events"].sum() == len(sales)
@@ -239,7 +239,7 @@ def test_an_event_that_is_open_when_its_hour_is_over_is_counted_once():
 def test_what_does_not_fit_the_stream_is_refused_where_the_job_is_made(changes, said):
     given = {"patterns": {"twice": PATTERNS["twice"][0]}, "watermark_delay": DELAY, **changes}
     with pytest.raises(KeyfoldError, match=said):
-        pattern_job("found", stream=SALES, key=["item"], **given)
+        pattern_job("found", SALES, key="item", **given)
 
 
 def test_a_pattern_without_a_time_or_of_one_event_is_refused():

@@ -34,7 +34,7 @@ def test_a_correction_is_what_its_preview_shows_in_every_partition(lakehouse, wi
     lakehouse.events("clicks").parent.mkdir(parents=True, exist_ok=True)
     rows = [(user, 10 * window) for (user, window), count in COUNTS.items() for _ in range(count)]
     clicks(*rows).write_delta(str(lakehouse.events("clicks")))
-    job = windows(watermark_delay=timedelta(hours=1))
+    job = windows(delay=timedelta(hours=1))
     run_job(lakehouse, job, runners=without_spark)
     wanted = {
         (user, START + timedelta(minutes=10 * window)): count if user == "user-0" else expected(user, count)

@@ -15,7 +15,7 @@ from tests.lake import Lake
 
 def patient():
     """The job with a longer delay: less is late."""
-    return windows(watermark_delay=timedelta(minutes=30))
+    return windows(delay=timedelta(minutes=30))
 
 
 def test_a_promoted_branch_is_live_and_goes_on_from_what_it_has_read(lakehouse, without_spark, land, rows, minutes):

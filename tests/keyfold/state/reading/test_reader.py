@@ -45,7 +45,7 @@ def made(new_home) -> tuple[Lakehouse, list[pl.DataFrame]]:
 
 
 def rows_of(frame):
-    return sorted(frame.select(JOB.state.names).rows())
+    return sorted(frame.select(JOB.state.schema.names).rows())
 
 
 def files_of(folder):
@@ -58,7 +58,7 @@ def files_of(folder):
 
 def by_key(state):
     keys = defaultdict(Counter)
-    for user, *row in state.select(JOB.state.names).rows():
+    for user, *row in state.select(JOB.state.schema.names).rows():
         keys[user][tuple(row)] += 1
     return keys
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import assert_same, play
 from spark_jobs.jobs.anomaly_predictions.job import ANOMALY_PREDICTIONS, AnomalyPredictionParameters
@@ -160,7 +160,7 @@ def test_a_generation_of_another_model_or_version_is_told_apart(monkeypatch):
     assert ewma.parameters["model"] == "ewma"
     assert anomaly_job(model="rarity").parameters["model"] == "rarity"
     monkeypatch.setattr(type(MODELS["ewma"]), "version", 2)
-    assert anomaly_job(model="ewma").schema_version == ewma.schema_version + 1
+    assert anomaly_job(model="ewma").state.version == ewma.state.version + 1
 
 
 def test_parameters_are_checked_when_they_are_given():

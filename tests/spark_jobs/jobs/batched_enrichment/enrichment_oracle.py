@@ -22,17 +22,19 @@ class Oracle:
 
     def batch(self, events: list[Event], watermark: datetime, now: datetime) -> list[tuple]:
         """The calls of one micro-batch: shard, and the ids of its events in order."""
+        calls = []
+        # What has waited for too long goes before the new events come.
+        for shard, waiting in self.shards.items():
+            if waiting and min(one.came_at for one in waiting) + self.stale_after <= now:
+                calls.append(_call(shard, waiting))
+                self.shards[shard] = []
         for event in events:
             self.shards[event["shard"]].append(_Waiting(event, now))
-        calls = []
         for shard, waiting in self.shards.items():
             waiting.sort(key=lambda one: (one.event["timestamp"], one.event["ride_id"], one.event["point_idx"]))
             while len(waiting) >= self.max_size:
                 calls.append(_call(shard, [waiting.pop(0) for _ in range(self.max_size)]))
-            if waiting and (
-                waiting[0].event["timestamp"] + self.max_wait <= watermark
-                or min(one.came_at for one in waiting) + self.stale_after <= now
-            ):
+            if waiting and waiting[0].event["timestamp"] + self.max_wait <= watermark:
                 calls.append(_call(shard, waiting))
                 self.shards[shard] = []
         return sorted(calls)

@@ -16,7 +16,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.generation.fingerprint import check_generation, fixed_settings
 from keyfold.keyed.generation.generations import Generation
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.rows.hashing import PartOf
 from keyfold.keyed.rows.response_cache import ResponsesInFiles, ResponsesInMemory
@@ -89,7 +89,7 @@ def point(number, seconds=0.0, shard=0, ride="a", meter=1.0):
 
 
 def frame(points, job):
-    return pl.DataFrame(points, schema=polars_schema(job.events), orient="row")
+    return pl.DataFrame(points, schema=polars_schema(job.columns), orient="row")
 
 
 def play_points(*batches, end=None, **parameters):
@@ -317,7 +317,7 @@ def test_every_stream_can_be_enriched(name):
         row[field.name] = NOON if kind.startswith("timestamp") else 1 if kind in ("int32", "int64") else None
         row[field.name] = {"double": 1.5, "string": "x", "list<item: string>": ["b", "a"]}.get(kind, row[field.name])
     harness = TestHarness(job)
-    harness.batch(pl.DataFrame([row] * 1001, schema=polars_schema(job.events)), NOW)
+    harness.batch(pl.DataFrame([row] * 1001, schema=polars_schema(job.columns)), NOW)
     harness.batch(None, NOW + timedelta(minutes=5))
     # The same event twice is two events where the stream has no id, and each is answered.
     assert harness.written[NAME].height == 1001
@@ -327,10 +327,10 @@ def test_every_stream_can_be_enriched(name):
 
 
 def test_the_shard_is_a_hash_of_what_identifies_an_event():
-    assert build_job(BATCHED_ENRICHMENT).derived == {"shard": PartOf(("ride_id", "point_idx"), 4)}
+    assert build_job(BATCHED_ENRICHMENT).inputs["ride_points"].derive == {"shard": PartOf(("ride_id", "point_idx"), 4)}
     weather = build_job(BATCHED_ENRICHMENT, {"stream": "weather", "shards": 2})
-    assert weather.derived == {"shard": PartOf(("station_id", "time"), 2)}
-    sales = build_job(BATCHED_ENRICHMENT, {"stream": "sales"}).derived["shard"]
+    assert weather.inputs["weather"].derive == {"shard": PartOf(("station_id", "time"), 2)}
+    sales = build_job(BATCHED_ENRICHMENT, {"stream": "sales"}).inputs["sales"].derive["shard"]
     assert sales == PartOf(tuple(STREAMS["sales"].schema.names), 4)
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.building import build_job
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE, Service, enrichment_services, find_service
 

@@ -1,0 +1,101 @@
+"""Build jobs with parameters."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, get_type_hints
+
+from pydantic import BaseModel, ValidationError
+
+from keyfold.errors import Misconfigured
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.schemas import nearest
+
+
+def with_parameters(build: Callable[[Any], KeyedJob]) -> KeyedJob:
+    """Return the job that a function builds with the default parameters; runs build it again with others.
+
+    Args:
+        build: takes an instance of the model that its argument is annotated with, usually a subclass of `JobParameters`. The
+            first paragraph of its docstring is the job's description.
+
+    Raises:
+        Misconfigured: the argument has no model, or the defaults do not fit.
+
+    Example:
+        >>> import polars as pl, pyarrow as pa
+        >>> from keyfold import Append, Input, JobParameters, KeyedJob, Step, Stream, required
+        >>> seen = pa.schema([required("user", pa.string(), "Who"), required("at", pa.timestamp("us", "UTC"), "When")])
+        >>> clicks = Stream("clicks", seen, event_time="at")
+        >>> class Gap(JobParameters):
+        ...     minutes: int = 30
+        >>> def build(gap: Gap) -> KeyedJob:
+        ...     '''One row per visit of a user.'''
+        ...     step = lambda state, events, clock: Step(output=events)
+        ...     return KeyedJob("visits", Input(clicks, columns=("user", "at"), final_at="at"), "user", seen, step, Append(seen))
+        >>> visits = with_parameters(build)
+        >>> visits.description, dict(build_job(visits, {"minutes": 5}).parameters)
+        ('One row per visit of a user.', {'time': 'event', 'key_groups': 64, 'minutes': 5})
+    """
+    try:
+        hints = get_type_hints(build)
+        model = next(kind for name, kind in hints.items() if name != "return")
+    except (StopIteration, NameError, TypeError):
+        model = None
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        raise Misconfigured(
+            f"{build!r} must take one argument that is annotated with a model of parameters (JobParameters)"
+        )
+    paragraph = (inspect.getdoc(build) or "").partition("\n\n")[0]
+    name = getattr(build, "__module__", "").rpartition(".")[2]
+    return _built(name, build, model, {}, " ".join(paragraph.split()))
+
+
+def build_job(
+    job: KeyedJob, given: Mapping[str, Any] | None = None, born_with: Mapping[str, Any] | None = None
+) -> KeyedJob:
+    """Build a job with the given parameters; others are those of its live generation (`born_with`), or the defaults.
+
+    Raises:
+        Misconfigured: a parameter is unknown or invalid; names it, and the values that it takes.
+
+    Example:
+        >>> from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
+        >>> build_job(RIDE_SUMMARIES, {"key_groups": 8}).key_groups
+        8
+    """
+    wanted = {**(born_with or {}), **(given or {})}
+    if job.build is None and not wanted:
+        return job
+    if job.build is None or job.model is None:
+        raise Misconfigured(f"job {job.name} has no parameters; {', '.join(wanted)} is none")
+    built = _built(job.name, job.build, job.model, wanted, job.description)
+    if born_with is None:
+        return built
+    # Leave out parameters that the generation does not know and that have their default, so that it can be continued.
+    default = job.parameters
+    kept = {name: value for name, value in built.parameters.items() if name in born_with or value != default.get(name)}
+    return replace(built, parameters=kept)
+
+
+def _built(
+    name: str, build: Callable[[Any], KeyedJob], model: type[BaseModel], given: Mapping[str, Any], description: str
+) -> KeyedJob:
+    try:
+        parameters = model.model_validate(given)
+        job = build(parameters)
+    except ValidationError as error:
+        known = list(model.model_fields)
+        faults = "; ".join(
+            f"unknown parameter {'.'.join(map(str, fault['loc']))!r}{nearest(str(fault['loc'][0]), known)}"
+            if fault["type"] == "extra_forbidden"
+            else f"{'.'.join(map(str, fault['loc']))}={fault['input']!r}: {fault['msg'].removeprefix('Value error, ')}"
+            for fault in error.errors()
+        )
+        raise Misconfigured(f"job {name}: {faults} (parameters: {', '.join(known)})") from None
+    if getattr(parameters, "time", None) == "arrival" and not job.streams:
+        raise Misconfigured(
+            f"job {job.name}: time=arrival, and it reads {', '.join(job.producers)} alone, whose rows have no arrival; give "
+            "time=arrival to the job that reads the stream"
+        )
+    return replace(job, parameters=parameters, build=build, description=description or job.description)

@@ -1,0 +1,158 @@
+"""Check the declaration of a job when it is made, and not during a run."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+
+from keyfold.errors import Misconfigured
+from keyfold.keyed.job.inputs import Input
+from keyfold.keyed.job.schemas import field_of
+from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
+from keyfold.keyed.job.tables import require_columns, require_timestamp
+from keyfold.keyed.rows.hashing import check_hashable
+from keyfold.stream import TIMESTAMP
+
+if TYPE_CHECKING:
+    from keyfold.keyed.job.contract import KeyedJob
+
+
+def check_job(job: "KeyedJob") -> None:
+    """Check what a job declares besides its inputs (`check_inputs`).
+
+    Raises:
+        Misconfigured: a column or a type does not fit; names the field, and what is there.
+    """
+    where = f"job {job.name}"
+    schema = job.state.schema
+    require_columns(f"{where}: state", job.key, schema)
+    check_hashable(f"{where}: key", job.key, job.columns)
+    if not 1 <= job.key_groups <= 32_768:
+        raise Misconfigured(f"{where}: key_groups is {job.key_groups}; it must be 1 to 32768")
+    for column in (DEADLINE, PROCESSING_DEADLINE):
+        if column in schema.names:
+            require_timestamp(f"{where}: state", column, schema)
+    for what, one in {"events": job.state.events, "one_per_key": job.state.one_per_key}.items():
+        _check_expression(f"{where}: state: {what}", one, schema)
+    for table in job.own_tables:
+        _check_expression(f"{where}: table {table.name}: events", table.events, table.schema)
+    for name, one in job.inputs.items():
+        _check_expression(f"{where}: input {name}: events", one.events, one.schema)
+    if job.state.waiting is not None:
+        require_columns(f"{where}: state (waiting)", tuple(job.state.waiting.rows.meta.root_names()), schema)
+        if len(job.inputs) > 1:
+            raise Misconfigured(f"{where}: waiting is for a job with one input")
+
+
+def _check_expression(where: str, one: pl.Expr | None, schema: pa.Schema) -> None:
+    for name in one.meta.root_names() if one is not None else []:
+        field_of(where, name, schema)
+
+
+def check_inputs(job: str, key: tuple[str, ...], inputs: Mapping[str, Input]) -> None:
+    """Check that a job can have these inputs.
+
+    Raises:
+        Misconfigured: a column is missing, has a reserved name, or has different types in two inputs; names the remedy.
+    """
+    where = f"job {job}"
+    if not inputs:
+        raise Misconfigured(f"{where}: it has no inputs; give one stream or more, by name")
+    if not key:
+        raise Misconfigured(f"{where}: key needs at least one column")
+    seen: dict[str, tuple[str, pa.DataType]] = {}
+    for name, one in inputs.items():
+        at = f"{where}: input {name}"
+        if len(inputs) > 1 and not name.isidentifier():
+            raise Misconfigured(f"{at}: a name has letters, digits and underscores")
+        if one.producer == job:
+            raise Misconfigured(f"{at} is the job's own table {one.table}: what it writes cannot be what it reads")
+        _check_input(at, key, one, is_only=len(inputs) == 1)
+        for column_ in one.schema:
+            _check_column(at, one, column_, key, seen)
+            seen.setdefault(column_.name, (name, column_.type))
+
+
+def _check_input(at: str, key: tuple[str, ...], one: Input, *, is_only: bool) -> None:
+    for what, needed in (("key", key), ("at", (one.event_time,)), ("derive", one.derive)):
+        for column_ in needed:
+            field_of(f"{at}: {what}", column_, one.schema)
+    if one.event_time in one.derive:
+        raise Misconfigured(f"{at}: event_time {one.event_time} is derived; it must be a column of the event table")
+    if one.schema.field(one.event_time).type != TIMESTAMP:
+        raise Misconfigured(
+            f"{at}: event_time {one.event_time} is {one.schema.field(one.event_time).type}; it must be {TIMESTAMP}"
+        )
+    if (one.watermark_delay, one.longest_silence)[1] == timedelta(0):
+        raise Misconfigured(f"{at}: idle_timeout is 0s; it must be longer than nothing")
+    _check_condition(at, one)
+    _check_lateness(at, one)
+    if one.combine is not None and not is_only:
+        raise Misconfigured(f"{at}: combine is for a job with one input")
+    if one.explode is not None and one.explode.column not in key:
+        raise Misconfigured(
+            f"{at}: explode is of {one.explode.column}; it must be of a column of the key, {', '.join(key)}"
+        )
+    if one.explode is not None and one.explode.column in one.derive:
+        raise Misconfigured(f"{at}: explode is of {one.explode.column}, which derive makes too; leave it out of one")
+
+
+def _check_condition(at: str, one: Input) -> None:
+    """Check that the condition of an input can be evaluated on the rows of its table.
+
+    Raises:
+        Misconfigured: it names no column, or one that the table lacks; or it is not Boolean.
+    """
+    if one.where is None:
+        return
+    schema = one.stream.event_schema
+    if lacking := sorted(set(one.where.meta.root_names()) - set(schema.names)):
+        raise Misconfigured(f"{at}: where names {', '.join(lacking)}; {one.table} has {', '.join(schema.names)}")
+    try:
+        # Polars finds a condition that does not fit the columns' types also on a frame without rows.
+        kind = pl.DataFrame(schema=pl.Schema(schema)).select(held=one.where)["held"].dtype
+    except pl.exceptions.PolarsError as error:
+        raise Misconfigured(f"{at}: where does not fit {one.table}: {str(error).splitlines()[0]}") from None
+    if kind != pl.Boolean or not one.where.meta.root_names():
+        raise Misconfigured(f"{at}: where is {one.where}; it must be true or false by columns of {one.table}")
+
+
+def _check_column(
+    at: str, one: Input, column_: pa.Field, key: tuple[str, ...], seen: Mapping[str, tuple[str, pa.DataType]]
+) -> None:
+    rename = "give it another name with `derive`"
+    is_left_out = one.where is not None and column_.name in one.where.meta.root_names()
+    if column_.name in key and column_.nullable and not is_left_out:
+        raise Misconfigured(
+            f"{at}: key column {column_.name} may be NULL, and NULL equals nothing, not even itself: declare it with "
+            f"nullable=False if no event lacks it, or leave such events out: where=pl.col({column_.name!r}).is_not_null()"
+        )
+    before = seen.get(column_.name)
+    if before is not None and before[1] != column_.type:
+        what = "the key's column" if column_.name in key else "column"
+        remedy = "a key has one type in all inputs: cast it with `derive`" if column_.name in key else rename
+        raise Misconfigured(
+            f"{at}: {what} {column_.name} is {column_.type}, and {before[1]} in input {before[0]}; {remedy}"
+        )
+
+
+def _check_lateness(at: str, one: Input) -> None:
+    final = one.final_at
+    if final is None:
+        raise Misconfigured(
+            f"{at}: say when the result of an event is final, after which it is late: final_at={one.event_time!r} as soon as "
+            f"the watermark has reached it, final_at=pl.col({one.event_time!r}) + timedelta(hours=1) an hour later, or "
+            "final_at=STEP_DECIDES if the step finds the late events itself"
+        )
+    late_at = one.is_late_at
+    if late_at is None:
+        return
+    for name in late_at.meta.root_names():
+        field_of(f"{at}: final_at", name, one.schema)
+    kind = pl.DataFrame(schema=pl.Schema(one.schema)).select(late_at.alias("at"))["at"].dtype
+    if kind != pl.Datetime("us", "UTC"):
+        raise Misconfigured(
+            f"{at}: final_at is {kind}; it must be a time in UTC, such as the event time and a duration"
+        )

@@ -1,0 +1,95 @@
+"""Infer the columns of an operator's table from its input and its aggregates."""
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+import pyarrow as pa
+
+from keyfold.columns import column, lineage_of, passed_on
+from keyfold.errors import Misconfigured
+from keyfold.keyed.job.inputs import Input
+from keyfold.keyed.job.schemas import arrow_type, field_of
+from keyfold.keyed.rows.codec import polars_schema
+from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate
+from keyfold.stream import TIMESTAMP
+
+_INTEGERS, _FLOATS = ("between", "falls"), ("mean",)
+
+
+def counted_by(of: Mapping[str, Aggregate], counted: str) -> str:
+    """Return the column with the number of events: the one that is named, or the first `count()`, or `n_events`."""
+    return counted or next((name for name, one in of.items() if one.counts), COUNTED)
+
+
+def inferred_output(
+    job: str,
+    source: Input,
+    of: Mapping[str, Aggregate],
+    *,
+    by: Sequence[str],
+    times: Sequence[str] = (),
+    more: Sequence[pa.Field] = (),
+    counted: str = "",
+    then: Mapping[str, pl.Expr] | None = None,
+) -> pa.Schema:
+    """Return the columns of a table that its author has not declared.
+
+    Args:
+        job: the job's name, for errors.
+        source: the input.
+        of: the aggregates by column.
+        by: columns of the input that the table has: key and groups.
+        times: columns with times that the operator makes, such as `window_start`.
+        more: further columns of the operator.
+        counted: the column with the number of events.
+        then: columns computed from the others.
+
+    Raises:
+        Misconfigured: an aggregate or a column of `then` does not fit the columns that it is of.
+    """
+    events = source.schema
+    table = pa.schema([*events, *(one for one in source.stream.event_schema if one.name not in events.names)])
+    fields = passed_on(pa.schema([field_of(f"job {job}: key", name, events) for name in by]))
+    fields += [
+        column(name, TIMESTAMP, name.replace("_", " ").capitalize(), lineage=(source.event_time,), nullable=False)
+        for name in times
+    ]
+    fields += [_of_aggregate(job, name, one, table) for name, one in of.items()]
+    if counted and counted not in of:
+        fields.append(column(counted, pa.int64(), "How many events", lineage=(source.event_time,), nullable=False))
+    fields += more
+    known = pl.DataFrame(schema=polars_schema(pa.schema(fields)))
+    for name, how in (then or {}).items():
+        made = _evaluated(f"job {job}: then: {name}", how, known)
+        roots = list(dict.fromkeys(how.meta.root_names()))
+        lineage = [source for one in fields if one.name in roots for source in lineage_of(one)]
+        what = f"Computed from {', '.join(roots) or 'a constant'}"
+        fields = [one for one in fields if one.name != name]
+        fields.append(column(name, arrow_type(made.dtype), what, lineage=list(dict.fromkeys(lineage))))
+    return pa.schema(fields)
+
+
+def _of_aggregate(job: str, name: str, one: Aggregate, table: pa.Schema) -> pa.Field:
+    where, roots = f"job {job}: {name}", list(dict.fromkeys(one.value.meta.root_names()))
+    for root in roots:
+        field_of(where, root, table)
+    value = _evaluated(where, one.value, pl.DataFrame(schema=polars_schema(table))).dtype
+    kind = one.kind or arrow_type(value)
+    if one.joined in _FLOATS:
+        kind = pa.float64()
+    elif one.joined in _INTEGERS or (one.joined == "sum" and value.is_integer()):
+        kind = pa.int64()
+    elif one.joined == "sum" and isinstance(value, pl.Decimal):
+        kind = pa.decimal128(38, value.scale)
+    never_null = one.joined == "sum" or (
+        one.joined in ("first", "last") and roots and not table.field(roots[0]).nullable
+    )
+    what = "How many events" if one.counts else f"The {one.joined} of {', '.join(roots) or 'a constant'}"
+    return column(name, kind, what, lineage=roots, nullable=not never_null)
+
+
+def _evaluated(where: str, how: pl.Expr, frame: pl.DataFrame) -> pl.Series:
+    try:
+        return frame.select(value=how)["value"]
+    except pl.exceptions.PolarsError as error:
+        raise Misconfigured(f"{where}: {str(error).splitlines()[0]}; there are {', '.join(frame.columns)}") from None
