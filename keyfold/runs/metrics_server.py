@@ -78,6 +78,9 @@ def _application(samples: Callable[[], Samples], is_loopback: bool) -> Callable[
 
 
 class _Server(ThreadingWSGIServer):
+    # Not 5: callers beyond it would try again after seconds.
+    request_queue_size = 128
+
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         # Of a whole exchange: a socket's own timeout begins anew with each byte.
         deadline = Timer(EXCHANGE_SECONDS, request.shutdown, (socket.SHUT_RDWR,))
