@@ -3,7 +3,7 @@
 import json
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 from keyfold.errors import KeyfoldError
 from keyfold.session.checkpoint_view import LARGEST_DESCRIPTION, check_checkpoint_is_harmless, view_of
 
+METADATA = Path("state") / "0" / "_metadata" / "v2" / "0"
 FILE = {"localFileName": "000008.sst", "dfsSstFileName": "000008-92c53bf6.sst", "sizeBytes": 1223}
 
 
@@ -36,7 +37,7 @@ def checkpoint(tmp_path: Path) -> Path:
     folder = tmp_path / "checkpoint"
     described(folder / "offsets" / "0", batchWatermarkMs=0)
     described(
-        folder / "state" / "0" / "_metadata" / "v2" / "0",
+        folder / METADATA,
         stateStoreInfo=[
             {"numPartitions": 2, "stateSchemaFilePaths": ["file:/was/here/state/0/_stateSchema/default/0_a"]}
         ],
@@ -46,56 +47,46 @@ def checkpoint(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["../../out.sst", "/elsewhere/out.sst", ".."])
-@pytest.mark.parametrize("field", ["localFileName", "dfsSstFileName"])
-def test_a_snapshot_that_names_a_file_elsewhere(checkpoint, name, field):
-    snapshot(checkpoint, FILE | {field: name})
-    with pytest.raises(KeyfoldError, match=r"1\.zip names the file .* outside its folder"):
-        check_checkpoint_is_harmless(checkpoint)
-
-
-def test_a_snapshot_with_files_that_its_directory_hides(checkpoint):
+def hide_a_snapshot(checkpoint: Path) -> None:
+    """Put a snapshot behind another one, whose directory does not name its files."""
     path = snapshot(checkpoint, FILE | {"localFileName": "../../out.sst"})
     hidden = path.read_bytes()
     path.write_bytes(hidden + snapshot(checkpoint, FILE).read_bytes())
-    with pytest.raises(KeyfoldError, match=r"1\.zip holds files that its directory does not name"):
-        check_checkpoint_is_harmless(checkpoint)
 
 
-def test_a_snapshot_that_unpacks_to_far_more_than_it_is(checkpoint):
-    snapshot(checkpoint, FILE, bomb="0" * (LARGEST_DESCRIPTION + 1))
-    with pytest.raises(KeyfoldError, match=r"1\.zip unpacks to"):
-        check_checkpoint_is_harmless(checkpoint)
+def of_operator(**content: object) -> Callable[[Path], None]:
+    return lambda checkpoint: described(checkpoint / METADATA, stateStoreInfo=[content])
 
 
-@pytest.mark.parametrize("path", ["file:/a/state/0/_stateSchema/../../../../secret", "file:/etc/passwd", "/etc/passwd"])
-def test_a_description_that_names_a_schema_elsewhere(checkpoint, path):
-    described(checkpoint / "state/0/_metadata/v2/0", stateStoreInfo=[{"stateSchemaFilePaths": [path]}])
-    with pytest.raises(KeyfoldError, match="outside its folder"):
-        check_checkpoint_is_harmless(checkpoint)
+HOSTILE: list[tuple[Callable[[Path], object], str]] = [
+    *(
+        (
+            lambda at, field=field, name=name: snapshot(at, FILE | {field: name}),
+            r"1\.zip names the file .* outside its folder",
+        )
+        for field in ("localFileName", "dfsSstFileName")
+        for name in ("../../out.sst", "/elsewhere/out.sst", "..")
+    ),
+    (hide_a_snapshot, r"1\.zip holds files that its directory does not name"),
+    (lambda at: snapshot(at, FILE, bomb="0" * (LARGEST_DESCRIPTION + 1)), r"1\.zip unpacks to"),
+    *(
+        (of_operator(stateSchemaFilePaths=[path]), "outside its folder")
+        for path in ("file:/a/state/0/_stateSchema/../../../../secret", "file:/etc/passwd", "/etc/passwd")
+    ),
+    (of_operator(numPartitions=2_000_000_000), "2,000,000,000"),
+    (lambda at: os.truncate(at / METADATA, 3 << 30), "has 3,221,225,472 bytes"),
+    *(
+        (lambda at, name=name: (at / name).symlink_to("/etc/hostname"), "is a link out of its folder")
+        for name in ("state/1", "offsets/1", "state/0/0/2.zip")
+    ),
+    (lambda at: os.mkfifo(at / "offsets" / "1"), "is no regular file"),
+]
 
 
-def test_a_description_with_numbers_and_sizes_without_end(checkpoint):
-    path = checkpoint / "state/0/_metadata/v2/0"
-    described(path, stateStoreInfo=[{"numPartitions": 2_000_000_000}])
-    with pytest.raises(KeyfoldError, match="2,000,000,000"):
-        check_checkpoint_is_harmless(checkpoint)
-    os.truncate(path, 3 << 30)
-    with pytest.raises(KeyfoldError, match="has 3,221,225,472 bytes"):
-        check_checkpoint_is_harmless(checkpoint)
-
-
-@pytest.mark.parametrize("name", ["state/1", "offsets/1", "state/0/0/2.zip"])
-def test_links_that_lead_out(checkpoint, tmp_path, name):
-    (tmp_path / "secret").write_text("secret")
-    (checkpoint / name).symlink_to(tmp_path / "secret")
-    with pytest.raises(KeyfoldError, match="is a link out of its folder"):
-        check_checkpoint_is_harmless(checkpoint)
-
-
-def test_a_pipe_in_place_of_a_file(checkpoint):
-    os.mkfifo(checkpoint / "offsets" / "1")
-    with pytest.raises(KeyfoldError, match="is no regular file"):
+@pytest.mark.parametrize(("make", "refusal"), HOSTILE)
+def test_a_hostile_checkpoint_is_refused_and_the_file_is_named(checkpoint, make, refusal):
+    make(checkpoint)
+    with pytest.raises(KeyfoldError, match=refusal):
         check_checkpoint_is_harmless(checkpoint)
 
 
@@ -110,7 +101,7 @@ def test_workers_of_a_cluster_read_a_moved_checkpoint_through_links_that_lie_bes
     assert not Path(here.name).is_relative_to(checkpoint.parent)
     assert Path(shared.name).parent == checkpoint.parent
     for view in (here.name, shared.name):
-        told = (Path(view) / "state" / "0" / "_metadata" / "v2" / "0").read_text()
+        told = (Path(view) / METADATA).read_text()
         assert f'"file:{view}/state/0/_stateSchema/default/0_a"' in told
         assert (Path(view) / "state" / "0" / "0" / "1.zip").read_bytes() == (
             checkpoint / "state/0/0/1.zip"

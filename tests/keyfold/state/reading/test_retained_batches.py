@@ -3,6 +3,7 @@
 import pytest
 
 from keyfold.errors import KeyfoldError
+from keyfold.keyed.generation.generations import RETAINED_BATCHES
 from keyfold.keyed.generation.manifests import write_manifests
 from keyfold.state.reading.retained_batches import (
     find_batch,
@@ -49,6 +50,14 @@ def test_the_last_batch_is_read_unless_another_is_asked_for(lakehouse):
             KeyfoldError, match=f"rides, generation-0001 has no state of batch {batch}; retained: 3 to 5"
         ):
             find_batch(generation, batch)
+
+
+def test_a_batch_whose_record_is_kept_longer_than_its_state_is_not_read(lakehouse):
+    generation = put_generation(lakehouse, "rides")
+    for batch in (0, RETAINED_BATCHES):
+        put_done(generation, batch)
+    with pytest.raises(KeyfoldError, match="has no state of batch 0"):
+        find_batch(generation, 0)
 
 
 @pytest.mark.parametrize(
