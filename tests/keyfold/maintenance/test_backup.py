@@ -6,7 +6,7 @@ import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from errno import EACCES
+from errno import EACCES, ENOENT
 
 import polars as pl
 import pytest
@@ -288,6 +288,30 @@ def test_a_killed_backup_leaves_the_earlier_ones_and_the_next_one_sweeps(tmp_pat
     restore(backups, lakehouse, first.name)
     back_up(lakehouse, backups)
     assert not (backups / "content" / ".aside-killed").exists()
+
+
+@pytest.mark.parametrize("times", [1, 99])
+def test_a_file_that_is_removed_while_it_is_copied_is_listed_again_and_one_that_stays_away_is_told(
+    tmp_path, monkeypatch, times
+):
+    lakehouse, backups, copy = whole_lakehouse(tmp_path / "home"), tmp_path / "backups", making._Copier._copy
+    removed = []
+
+    def copy_what_is_there(copier, file):
+        if "manifests" in file.path.parts and len(removed) < times:
+            removed.append(file.path)
+            raise FileNotFoundError(ENOENT, "No such file or directory", str(file.path))
+        copy(copier, file)
+
+    monkeypatch.setattr(making._Copier, "_copy", copy_what_is_there)
+    if times > 1:
+        with pytest.raises(KeyfoldError, match=r"jobs/purchase_totals could not be backed up in 10 tries: .*manifests"):
+            back_up(lakehouse, backups)
+        return
+    back_up(lakehouse, backups)
+    restore(backups, again := Lakehouse(tmp_path / "again"))
+    assert check(again).is_whole
+    assert rows(again) == rows(lakehouse)
 
 
 PER_USER = adding_up("per_user", HOURLY, "1d", timedelta(hours=1))
