@@ -93,19 +93,23 @@ def test_a_call_that_failed_as_a_whole_may_go_well_the_next_time():
 
 
 @pytest.mark.parametrize(
-    ("body", "status"),
+    ("path", "body", "status"),
     [
-        (b"{", 400),
-        (b"[]", 400),
-        (b'{"events": 1}', 400),
-        (b"[" * 100_000, 400),
-        (json.dumps({"events": [0] * 10_001}).encode(), 400),
+        ("", b"{", 400),
+        ("", b"[]", 400),
+        ("", b'{"events": 1}', 400),
+        ("", b"[" * 100_000, 400),
+        ("", json.dumps({"events": [0] * 10_001}).encode(), 400),
+        ("", iter([b"{}"]), 413),  # of no length
+        ("/other", b'{"events": []}', 404),
     ],
 )
-def test_a_call_that_is_none_is_refused(body, status):
+def test_a_call_that_is_none_is_refused(path, body, status):
     with DemoService() as demo:
-        assert httpx.post(demo.url, content=body).status_code == status
+        assert httpx.post(f"{demo.url}{path}", content=body).status_code == status
         assert demo.stats()["events"] == 0
+        assert httpx.get(demo.url).status_code == 404
+        assert post(demo.url, numbered(1)).status_code == 200
 
 
 def test_events_that_are_none_are_rejected_alone():
@@ -113,18 +117,6 @@ def test_events_that_are_none_are_rejected_alone():
     with DemoService() as demo:
         answer = post(demo.url, [1, None, nowhere, {"latitude": "x", "longitude": 0}, {"longitude": 1}, {}])
     assert statuses(answer) == [422, 422, 422, 422, 422, 200]
-
-
-def test_a_body_of_no_length_is_refused():
-    with DemoService() as demo:
-        assert httpx.post(demo.url, content=iter([b"{}"])).status_code == 413
-        assert post(demo.url, numbered(1)).status_code == 200
-
-
-def test_other_paths_are_not_there():
-    with DemoService() as demo:
-        assert httpx.get(demo.url).status_code == 404
-        assert post(demo.url.replace("/enrich", "/other"), []).status_code == 404
 
 
 def test_with_a_token_only_those_who_bring_it_are_served():
