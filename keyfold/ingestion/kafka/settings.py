@@ -31,21 +31,15 @@ PREFIX = "kafka://"
 
 _ADDRESSES = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}(?:,(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5})*")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_OWN_SETTINGS = {
-    "bootstrap.servers": BOOTSTRAP_VARIABLE,
-    **dict.fromkeys(
-        (
-            "auto.offset.reset",
-            "enable.auto.commit",
-            "enable.auto.offset.store",
-            "enable.partition.eof",
-            "isolation.level",
-            "transactional.id",
-        ),
-        "",
-    ),
-}
-"""Settings that exactly-once delivery depends on. The first one has its own variable."""
+_OWN_SETTINGS = [
+    "auto.offset.reset",
+    "enable.auto.commit",
+    "enable.auto.offset.store",
+    "enable.partition.eof",
+    "isolation.level",
+    "transactional.id",
+]
+"""Settings that exactly-once delivery depends on."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +70,11 @@ class KafkaSettings:
         if not _ADDRESSES.fullmatch(bootstrap):
             raise Misconfigured(f"{BOOTSTRAP_VARIABLE} must be host:port, several separated by commas")
         conf = _conf(environment.get(CONF_VARIABLE, "").strip())
-        for name in sorted(_OWN_SETTINGS.keys() & conf.keys()):
-            if variable := _OWN_SETTINGS[name]:
-                raise Misconfigured(f"{CONF_VARIABLE}: {name} is set by its own variable, {variable}")
+        if "bootstrap.servers" in conf:
+            raise Misconfigured(f"{CONF_VARIABLE}: bootstrap.servers is set by its own variable, {BOOTSTRAP_VARIABLE}")
+        if own := [name for name in _OWN_SETTINGS if name in conf]:
             raise Misconfigured(
-                f"{CONF_VARIABLE}: {name} is set by Keyfold, since exactly-once delivery depends on it; remove it"
+                f"{CONF_VARIABLE}: {own[0]} is set by Keyfold, since exactly-once delivery depends on it; remove it"
             )
         return cls(bootstrap, conf)
 

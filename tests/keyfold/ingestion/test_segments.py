@@ -42,13 +42,15 @@ def test_many_small_batches_leave_few_segments_that_know_every_event(tmp_path: P
     random = np.random.default_rng(3)
     live: tuple[Segment, ...] = ()
     every = [made(random, 50, hour) for hour in range(300)]
-    most = 0
+    counts = list[int]()
     for ids in every:
         live = merge_segments(tmp_path, [*live, write_segment(tmp_path, ids)])
         sweep_segments(tmp_path, {segment.name for segment in live})
-        most = max(most, len(live))
+        counts.append(len(live))
         assert len(list(tmp_path.iterdir())) == len(live)
-    assert most <= 16
+    # Eight of a size become one.
+    assert counts[:9] == [1, 2, 3, 4, 5, 6, 7, 1, 2]
+    assert max(counts) <= 16
     assert sum(segment.rows for segment in live) == 300 * 50
     assert not missing_segments(tmp_path, live)
     for ids in every[::17]:
