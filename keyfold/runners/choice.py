@@ -52,7 +52,8 @@ class Runners:
             raise Misconfigured(f"the runner is {choice!r}; choose one of: {', '.join(get_args(Choice))}")
         if local_below < 0:
             raise Misconfigured(f"local_below is {local_below}; give a number of bytes, 0 or more")
-        self.choice, self.local_below = choice, local_below
+        self.choice: Choice = choice
+        self.local_below = local_below
         self._settings = spark if isinstance(spark, SparkSettings) else SparkSettings()
         self._session: Any = None if isinstance(spark, SparkSettings) else spark
         self._local = LocalRunner()
