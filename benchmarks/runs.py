@@ -17,9 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.usage import processor_seconds
-from keyfold import build_session
 from keyfold.runners import Runners
-from keyfold.session import SparkSettings
+from keyfold.session import SparkSettings, build_session
 from spark_jobs.simulation import ride_points_table
 
 FILES, POINTS_A_RIDE = 16, 50

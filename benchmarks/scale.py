@@ -15,14 +15,14 @@ from pathlib import Path
 
 from benchmarks.balances import BOOKING, START, STREAM, balances, bookings, first_state
 from benchmarks.usage import PeakMemory, processor_seconds
-from keyfold import Lakehouse, build_session
+from keyfold import Lakehouse
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import create_table
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file
 from keyfold.runners import Runners
-from keyfold.session import SparkSettings
+from keyfold.session import SparkSettings, build_session
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 
 CELLS = [

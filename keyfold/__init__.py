@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from keyfold.keyed.generation.configured import configured_job
     from keyfold.keyed.job.building import build_job, with_parameters
     from keyfold.keyed.job.contract import KeyedJob
-    from keyfold.keyed.job.inputs import STEP_DECIDES, Explode, Input, JobTable
+    from keyfold.keyed.job.inputs import STEP_DECIDES, Explode, Input
     from keyfold.keyed.job.lookups import Lookup
     from keyfold.keyed.job.parameters import JobParameters, parameter
     from keyfold.keyed.job.per_key import KeyAnswer, per_key
     from keyfold.keyed.job.state import State
-    from keyfold.keyed.job.step import Clock, Step, Waiting
+    from keyfold.keyed.job.step import Clock, Step
     from keyfold.keyed.job.tables import Append, Upsert
     from keyfold.keyed.reporting.conservation import assert_nothing_lost
     from keyfold.lakehouse import Lakehouse
+    from keyfold.lakehouse.reading import read_table
     from keyfold.project import Project
     from keyfold.runners import Runners
-    from keyfold.runs import ingest_continuously, run, run_continuously
-    from keyfold.session import build_session
+    from keyfold.runs import run
     from keyfold.state.reading.reader import read_state
     from keyfold.stream import Rule, Source, Stream
 
@@ -52,7 +52,6 @@ __all__ = [
     "Input",
     "InvalidData",
     "JobParameters",
-    "JobTable",
     "KeyAnswer",
     "KeyedJob",
     "KeyfoldError",
@@ -72,20 +71,17 @@ __all__ = [
     "TestHarness",
     "Unreachable",
     "Upsert",
-    "Waiting",
     "assert_nothing_lost",
     "build_job",
-    "build_session",
     "column",
     "configured_job",
     "ingest",
-    "ingest_continuously",
     "parameter",
     "per_key",
     "read_state",
+    "read_table",
     "required",
     "run",
-    "run_continuously",
     "with_parameters",
 ]
 
@@ -102,13 +98,13 @@ _MODULES = {
     "keyfold.keyed.job.state": ("State",),
     "keyfold.keyed.job.per_key": ("KeyAnswer", "per_key"),
     "keyfold.keyed.job.tables": ("Append", "Upsert"),
-    "keyfold.keyed.job.inputs": ("STEP_DECIDES", "Explode", "Input", "JobTable"),
-    "keyfold.keyed.job.step": ("Clock", "Step", "Waiting"),
+    "keyfold.keyed.job.inputs": ("STEP_DECIDES", "Explode", "Input"),
+    "keyfold.keyed.job.step": ("Clock", "Step"),
     "keyfold.lakehouse": ("Lakehouse",),
+    "keyfold.lakehouse.reading": ("read_table",),
     "keyfold.project": ("Project",),
     "keyfold.runners": ("Runners",),
-    "keyfold.runs": ("ingest_continuously", "run", "run_continuously"),
-    "keyfold.session": ("build_session",),
+    "keyfold.runs": ("run",),
     "keyfold.state.reading.reader": ("read_state",),
     "keyfold.stream": ("Rule", "Source", "Stream"),
 }

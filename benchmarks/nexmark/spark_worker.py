@@ -19,6 +19,7 @@ from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.runner import RunOptions
 from keyfold.runners import Runners
 from keyfold.runs.jobs import JobRun
+from keyfold.session import build_session
 from keyfold.stream import INGESTED_AT
 from keyfold.times import from_micros
 
@@ -76,7 +77,7 @@ _COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {"ingest": _ingest, "keyfo
 
 
 def main() -> None:
-    session = keyfold.build_session()
+    session = build_session()
     spark = keyfold.Runners("spark", session)
     for line in sys.stdin:
         command = json.loads(line)

@@ -9,7 +9,9 @@ import polars as pl
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from keyfold.errors import NotFound
 from keyfold.lakehouse.files import open_for_reading
+from keyfold.lakehouse.paths import Lakehouse
 from keyfold.storage.place import Place, as_source
 from keyfold.times import ISO_FORMAT
 
@@ -28,6 +30,28 @@ def data_file_paths(path: Place, version: int | None = None) -> list[Place]:
     return [
         path / unquote(name) for name in DeltaTable(str(path), version=version).get_add_actions()["path"].to_pylist()
     ]
+
+
+def read_table(lakehouse: Lakehouse, name: str) -> pl.LazyFrame:
+    """Return the rows of a table, to read lazily with Polars.
+
+    Args:
+        lakehouse: the lakehouse.
+        name: name of the table: `ride_summaries`, `late.ride_summaries`, `events.ride_points`.
+
+    Raises:
+        NotFound: there is no such table; lists those that there are.
+
+    Example:
+        >>> import keyfold
+        >>> keyfold.read_table(keyfold.Lakehouse("no-such-folder"), "rides")
+        Traceback (most recent call last):
+        keyfold.errors.NotFound: there is no table rides in no-such-folder; there are none
+    """
+    tables = lakehouse.tables()
+    if name not in tables:
+        raise NotFound(f"there is no table {name} in {lakehouse.home}; there are {', '.join(tables) or 'none'}")
+    return scan_table(tables[name])
 
 
 def scan_table(path: Place) -> pl.LazyFrame:

@@ -67,7 +67,7 @@ def ingest_continuously(
         >>> import threading, keyfold
         >>> from spark_jobs.streams import STREAMS
         >>> stop = threading.Event()
-        >>> keyfold.ingest_continuously(lakehouse, STREAMS["rides"], stop=stop)  # doctest: +SKIP
+        >>> ingest_continuously(lakehouse, STREAMS["rides"], stop=stop)  # doctest: +SKIP
     """
     runners = runners or Runners.from_environment()
     maintenance = TableMaintenance(

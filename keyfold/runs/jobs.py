@@ -101,7 +101,7 @@ def run_continuously(
         >>> import signal, threading, keyfold
         >>> stop = threading.Event()
         >>> _ = signal.signal(signal.SIGTERM, lambda *_: stop.set())  # doctest: +SKIP
-        >>> keyfold.run_continuously(lakehouse, job, stop=stop, metrics="9100")  # doctest: +SKIP
+        >>> run_continuously(lakehouse, job, stop=stop, metrics="9100")  # doctest: +SKIP
     """
     options = options or RunOptions()
     publisher = Publisher(lakehouse, job)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from keyfold.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from keyfold.keyed.job.inputs import JobTable
     from keyfold.keyed.job.parameters import Delay, Duration, EventTimeParameters, FilePath, Names, Window, WindowShape
-    from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
+    from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Waiting
     from keyfold.keyed.job.timeouts import TimeKind, Timeout
 
 __all__ = [
@@ -19,15 +20,18 @@ __all__ = [
     "Duration",
     "EventTimeParameters",
     "FilePath",
+    "JobTable",
     "Names",
     "TimeKind",
     "Timeout",
+    "Waiting",
     "Window",
     "WindowShape",
 ]
 
 _MODULES = {
-    "keyfold.keyed.job.step": ("DEADLINE", "PROCESSING_DEADLINE"),
+    "keyfold.keyed.job.inputs": ("JobTable",),
+    "keyfold.keyed.job.step": ("DEADLINE", "PROCESSING_DEADLINE", "Waiting"),
     "keyfold.keyed.job.parameters": (
         "Delay",
         "Duration",
