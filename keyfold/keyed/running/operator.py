@@ -35,6 +35,7 @@ from keyfold.keyed.parts.partition_state import PartitionState
 from keyfold.keyed.rows.codec import decode, empty
 from keyfold.keyed.rows.response_cache import ResponsesInFiles
 from keyfold.keyed.running.blobs import CLOCK, SEED, SEED_RANGES, BatchClock, PartitionReport, report_of
+from keyfold.keyed.running.failing_event import AskedError, NoResponses, described_event, failing_event
 from keyfold.privacy import describe_error, errors_without_values, masked
 from keyfold.storage.place import Place
 from keyfold.times import from_micros
@@ -192,7 +193,7 @@ class PartitionOperator:
     ) -> tuple[Called, pl.DataFrame]:
         """Call the step; returns its result, and its rows of state with their slots, sorted by them."""
         job = self._job
-        with self._step_explained(state, events):
+        with self._step_explained(state, events, clock):
             called = call_step(job, state, events, clock)
             placed = _placed(job, called.state, needed)
             if called.dropped is not None:
@@ -200,7 +201,7 @@ class PartitionOperator:
         return called, placed
 
     @contextmanager
-    def _step_explained(self, state: pl.DataFrame, events: pl.DataFrame) -> Iterator[None]:
+    def _step_explained(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock | None = None) -> Iterator[None]:
         job = self._job
         try:
             yield
@@ -210,10 +211,26 @@ class PartitionOperator:
             if sample is not None:
                 group = str(key_groups_of(slots_of(job, sample))[0])
                 key = str(masked(sample.select(job.key), job.private).row(0, named=True))
+            found = self._failing_event(state, events, clock) if clock is not None else ""
             # With private columns, drop the cause: Spark's and Dagster's logs show all causes of an error.
             raise StepError(
-                f"{StepError.MARK}job {job.name}, key group {group}, a key of it {key}: {describe_error(error, job.private)}"
+                f"{StepError.MARK}job {job.name}, key group {group}, a key of it {key}: {describe_error(error, job.private)}{found}"
             ) from (None if job.private else error)
+
+    def _failing_event(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> str:
+        job, asks_nobody = self._job, replace(clock, responses=NoResponses())
+
+        def fails(some: pl.DataFrame) -> bool:
+            try:
+                call_step(job, state.join(some.select(job.key), on=job.key, how="semi"), some, asks_nobody)
+            except AskedError:
+                raise
+            except Exception:
+                return True
+            return False
+
+        event = failing_event(fails, events)
+        return "" if event is None else f"; {described_event(job, event)}"
 
     def _clock(self, clock: BatchClock) -> Clock:
         previous_watermark, watermark, processing_time = map(from_micros, clock[1:4])

@@ -22,8 +22,9 @@ from keyfold.keyed.job.event_frames import tagged
 from keyfold.keyed.job.inputs import Input, expression_of, roots_of
 from keyfold.keyed.rows.codec import conform, polars_schema, with_plain_floats
 from keyfold.keyed.running.blobs import CLOCK, SEED, SEED_RANGES, BatchClock, blobs, cut_rows, partition_numbers
+from keyfold.keyed.running.failing_event import described_row, failing_event
 from keyfold.lakehouse.reading import scan_rows
-from keyfold.privacy import errors_without_values
+from keyfold.privacy import describe_error, errors_without_values
 from keyfold.runners.runner import OnBatches
 from keyfold.storage.place import Place
 from keyfold.times import micros
@@ -176,6 +177,15 @@ def _reader(
     names = [*stored, *sorted(roots - stored.keys())]
     never_null = list(dict.fromkeys([*job.key, declared.event_time]))
 
+    def computed(frame: pl.DataFrame) -> pl.DataFrame:
+        if derived:
+            frame = frame.with_columns(**derived)
+        if explode is not None:
+            frame = explode.copies_of(frame)
+        return frame.select(
+            pl.col(name) if frame.schema[name] == kind else pl.col(name).cast(kind) for name, kind in wanted.items()
+        )
+
     def read(unit: Unit, since: datetime | None, until: datetime | None) -> pl.DataFrame:
         scan = declared.wanted(scan_rows(unit.path, unit.offset, unit.rows))
         if declared.time_from:
@@ -193,13 +203,15 @@ def _reader(
                 frame = frame.filter(time >= since)
             if until is not None:
                 frame = frame.filter(time < until)
-        if derived:
-            frame = frame.with_columns(**derived)
-        if explode is not None:
-            frame = explode.copies_of(frame)
-        frame = frame.select(
-            pl.col(name) if frame.schema[name] == kind else pl.col(name).cast(kind) for name, kind in wanted.items()
-        )
+        try:
+            frame = computed(frame)
+        except pl.exceptions.PolarsError as error:
+            found = failing_event(lambda rows: _fails(computed, rows), frame)
+            where = f"; {described_row(job, declared, found)}" if found else ""
+            raise InvalidData(
+                f"job {job.name}: a column of its events cannot be computed from {unit.path}: "
+                f"{describe_error(error, job.private)}{where}"
+            ) from (None if job.private else error)
         # A NULL key has no hash, and an event without a time is in no slice.
         if without := [name for name in never_null if frame[name].null_count()]:
             raise InvalidData(
@@ -210,6 +222,14 @@ def _reader(
         return tagged(job.inputs, name, frame, of_all)
 
     return read
+
+
+def _fails(computed: Callable[[pl.DataFrame], pl.DataFrame], rows: pl.DataFrame) -> bool:
+    try:
+        computed(rows)
+    except pl.exceptions.PolarsError:
+        return True
+    return False
 
 
 def _splitter(job: KeyedJob, labels: tuple[int, ...]) -> Callable[[pl.DataFrame, int], Iterator[pa.RecordBatch]]:
