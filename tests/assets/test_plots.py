@@ -111,7 +111,7 @@ def test_days_and_warnings_of_the_fleet_are_drawn(lakehouse):
 
 def written(job, events):
     harness = TestHarness(job)
-    harness.batch(events.select(job.columns.names), advance_to=HOURS[-1])
+    harness.batch(events, advance_to=HOURS[-1])
     return harness.written[job.name]
 
 

@@ -205,15 +205,14 @@ class KeyedDone(Done):
     def counts(self) -> Counts:
         """The counts of this batch."""
         return Counts(
-            sum(self.by_input.values()) if len(self.by_input) > 1 else self.events, self.rows, self.open_change
+            sum(self.by_input.values()) if self.by_input else self.events, self.rows, self.open_change
         )
 
     @property
     def totals(self) -> Counts:
         """The counts of the generation up to this batch."""
         # A generation that was seeded began with events that `total_by_input` lacks.
-        several = self.total_by_input.values() if len(self.total_by_input) > 1 else ()
-        events = max(self.total_events, sum(several))
+        events = max(self.total_events, sum(self.total_by_input.values()))
         return Counts(events, self.total_rows, self.open_events)
 
     def describe(self) -> str:

@@ -192,6 +192,11 @@ class KeyedJob:
         return pl.col(INPUT).is_in(conserved).sum().cast(pl.Int64)
 
     @property
+    def counts_inputs(self) -> bool:
+        """Whether the events of each input are counted apart: of several, or of one that conservation does not count."""
+        return len(self.inputs) > 1 or not self.only_input.conserved
+
+    @property
     def idle_timeout(self) -> timedelta | None:
         """How long all inputs are silent until event time advances by the time that has passed; None for never."""
         timeouts = [one.longest_silence for one in self.inputs.values()]

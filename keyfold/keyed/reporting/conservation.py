@@ -115,7 +115,7 @@ def check_conservation(lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
         if all(one.explode is None for one in job.inputs.values())
         else sum(one.rows for one in taken.values()),
         by_input={}
-        if origin is not None and not origin.counts_inputs
+        if not job.counts_inputs or (origin is not None and not origin.counts_inputs)
         else {name: (taken[name].events, done.total_by_input.get(name, 0)) for name in job.inputs},
         by_producer={
             name: (count_rows(tables[one.table], position.version), written)

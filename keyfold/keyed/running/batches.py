@@ -152,7 +152,8 @@ def make_done(
     rows = {table.name: sum(file.rows for file in tables.get(table.name, ())) for table in job.tables}
     # Totals come from the previous record, and not from the tables: a repeated batch counts the same.
     totals += Counts(worked.report.events, rows, worked.report.open_change)
-    by_input = dict(zip(job.inputs, worked.report.by_input or [0] * len(job.inputs), strict=True))
+    counted = worked.report.by_input or [0] * len(job.inputs)
+    by_input = dict(zip(job.inputs, counted, strict=True)) if job.counts_inputs else {}
     totals_before = before.total_by_input if before else plan.seed.by_input if plan.seed else {}
     is_last = plan.batch == plan.run + plan.batches - 1
     # One arrival per run: `idle_timeout` is compared with gaps between deliveries, and a delivery may take several batches.
