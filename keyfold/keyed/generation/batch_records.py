@@ -204,9 +204,7 @@ class KeyedDone(Done):
     @property
     def counts(self) -> Counts:
         """The counts of this batch."""
-        return Counts(
-            sum(self.by_input.values()) if self.by_input else self.events, self.rows, self.open_change
-        )
+        return Counts(sum(self.by_input.values()) if self.by_input else self.events, self.rows, self.open_change)
 
     @property
     def totals(self) -> Counts:

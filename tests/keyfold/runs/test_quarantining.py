@@ -1,6 +1,7 @@
 """An event on which a job fails in each run is taken out, and all goes on as if it had gone to quarantine when it came."""
 
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
@@ -30,7 +31,7 @@ from tests.lake import Lake
 
 BY = Author("ann@example.org", "a click that no job takes")
 POISON = ("bob", 22, 666)
-ID = json.dumps({"user": "bob", "at": "2026-01-01T00:22:00Z"})
+ID = json.dumps({"user": "bob", "at": "2026-01-01 00:22:00+00:00"})
 
 
 def failing_step(state, events, clock):
@@ -62,8 +63,11 @@ def stuck(folder, options=None):
     for rows in POISONED[:1], POISONED[1:]:
         lake.land(CLICKS, events(*rows))
     for _ in range(2):
-        with pytest.raises(StepFailed, match="no 666 clicks"):
+        with pytest.raises(StepFailed, match="no 666 clicks") as failed:
             lake.run(JOB, **({} if options is None else {"options": options}))
+        # The error says how to go on.
+        (named,) = re.findall(r"keyfold quarantine clicks '(.*?)'", str(failed.value))
+        assert json.loads(named) == {"user": "bob", "at": "2026-01-01 00:22:00+00:00"}
     assert lake.live("windows").journal.pending()
     lake.land(CLICKS, events(*LATER))
     return lake
@@ -193,7 +197,16 @@ def test_the_command_shows_the_event_and_moves_it_only_if_told(tmp_path):
     lines = [json.dumps(paid | {"payment_id": one}) + "\n" for one in ("k1", "k2", "k3")]
     (lakehouse.landing("payments") / "one.jsonl").write_text("".join(lines))
     ingest(lakehouse, STREAMS["payments"], runners=Runners("local"))
-    command = ["quarantine", "payments", "k1", "k3", "--why", "no card", "--home", str(lakehouse.home)]
+    command = [
+        "quarantine",
+        "payments",
+        "k1",
+        '{"payment_id": "k3"}',
+        "--why",
+        "no card",
+        "--home",
+        str(lakehouse.home),
+    ]
     for more, said, left in (
         ([], "would be moved to quarantine.payments\nnothing changed: give --yes to move them\n", ["k1", "k2", "k3"]),
         (["--yes"], "2 of events.payments was moved to quarantine.payments\n", ["k2"]),
