@@ -9,13 +9,17 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 JOB_PAGE = DOCS / "how-to" / "write-a-job.md"
-TIMEOUT_PAGE = DOCS / "how-to" / "use-a-timeout.md"
-HARNESS_PAGE = DOCS / "how-to" / "test-a-job.md"
+PRINTING = [
+    DOCS / "how-to" / f"{name}.md" for name in ("aggregate-events", "join-inputs", "test-a-job", "use-a-timeout")
+]
 SHAPES_PAGE = DOCS / "reference" / "state-shapes.md"
 
 
-def example(number):
-    return re.findall(r"```python\n(.*?)```", JOB_PAGE.read_text(encoding="utf-8"), re.DOTALL)[number]
+def job_page(**names):
+    """Run the blocks of the page on writing a job, and return what they name; the last one runs the job."""
+    *blocks, run = re.findall(r"```python\n(.*?)```", JOB_PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    exec("".join(blocks), names)  # noqa: S102 - our own page
+    return names, run
 
 
 def shapes_of_state():
@@ -29,26 +33,15 @@ def shapes_of_state():
 
 SHAPES = list(shapes_of_state())
 
-ANN = {"user": "ann", "start": datetime(2026, 1, 1, 12, tzinfo=UTC), "clicks": 2}
 
-
-def test_the_example_runs_in_memory_and_tells_of_the_session_that_is_over(capsys):
-    module = {}
-    exec(example(0), module)  # noqa: S102 - our own page
-    (row,) = module["harness"].written["sessions"].to_dicts()
-    assert {name: row[name] for name in ANN} == ANN
-    assert "ann" in capsys.readouterr().out
-
-
-def test_the_example_runs_in_the_engine_and_says_the_same(lakehouse):
-    module = {"lakehouse": lakehouse}
-    exec(example(0), module)  # noqa: S102 - our own page
+def test_the_job_of_the_page_runs_in_the_engine_and_gives_the_row_of_its_test(lakehouse):
+    names, run = job_page(__name__="page", lakehouse=lakehouse)
     lakehouse.events("clicks").parent.mkdir(parents=True)
-    module["clicks"].write_delta(str(lakehouse.events("clicks")))
-    exec(example(1), module)  # noqa: S102 - our own page
-    (row,) = pl.read_delta(str(lakehouse.table("sessions"))).to_dicts()
-    assert {name: row[name] for name in ANN} == ANN
-    assert module["summary"].totals.open_events == 1
+    names["clicks"].write_delta(str(lakehouse.events("clicks")))
+    exec(run, names)  # noqa: S102 - our own page
+    found = pl.read_delta(str(lakehouse.table("sessions"))).select("user", "start", "clicks").rows()
+    assert found == [("ann", datetime(2026, 1, 1, 12, tzinfo=UTC), 2)]
+    assert names["summary"].totals.open_events == 1
 
 
 @pytest.mark.parametrize(("prelude", "code", "printed"), SHAPES)
@@ -57,7 +50,7 @@ def test_a_shape_of_state_prints_what_the_page_says(prelude, code, printed, caps
     assert capsys.readouterr().out == printed
 
 
-@pytest.mark.parametrize("page", [TIMEOUT_PAGE, HARNESS_PAGE], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PRINTING, ids=lambda page: page.stem)
 def test_an_example_prints_what_its_page_says(page, capsys):
     page = page.read_text(encoding="utf-8")
     examples = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL)

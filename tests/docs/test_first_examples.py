@@ -11,36 +11,35 @@ from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from keyfold import Stream
-from keyfold.operators import count, windows
-from keyfold.testing.playing import play
+from keyfold import Stream, build_job
+from keyfold.testing import play
 from tests.examples import examples
 from tests.on_a_grid import many_of, on_grid
 
 HOME = Path(__file__).parents[2]
 TIME = pa.timestamp("us", tz="UTC")
-KEY = [pa.field("user", pa.string(), nullable=False), pa.field("hour", TIME, nullable=False)]
-CLICK = pa.schema([KEY[0], ("at", TIME)])
-VIEW = pa.schema([KEY[0], pa.field("at", TIME, nullable=False), ("page", pa.string())])
+CLICK = pa.schema([pa.field("user", pa.string(), nullable=False), pa.field("at", TIME, nullable=False)])
+VIEW = CLICK.append(pa.field("page", pa.string()))
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NEVER = datetime.min.replace(tzinfo=UTC)
 END = NOON + timedelta(days=1)
 HOUR, GAP, DELAY = timedelta(hours=1), timedelta(minutes=10), timedelta(minutes=5)
 
 
-def job_of(page, name, module):
-    code = re.findall(r"```python\n(.*?)```", (HOME / page).read_text(encoding="utf-8"), re.DOTALL)[0]
-    exec(code, module)  # noqa: S102 - our own page
-    return module[name]
+def names_of(page, **names):
+    """Run the blocks of a page before the one that runs the job, and return what they name."""
+    blocks = re.findall(r"```python\n(.*?)```", (HOME / page).read_text(encoding="utf-8"), re.DOTALL)
+    exec("".join(one for one in blocks if "keyfold.run(" not in one), names)  # noqa: S102 - our own page
+    return names
 
 
-IMPORTED = {"windows": windows, "count": count, "pl": pl, "pa": pa, "timedelta": timedelta}
-GIVEN = {**IMPORTED, "USER": KEY[0], "TIME": TIME, "CLICKS": Stream("clicks", VIEW, event_time="at")}
-HOURS = job_of("README.md", "CLICKS_PER_HOUR", {**GIVEN})
-SESSIONS = job_of("docs/how-to/write-a-job.md", "SESSIONS", {})
+HOURS = names_of("README.md", pl=pl, CLICKS=Stream("clicks", VIEW, event_time="at"))["CLICKS_PER_HOUR"]
+PAGE = names_of("docs/how-to/write-a-job.md", __name__="page")
+VISITS = build_job(PAGE["VISITS_BY_GAP"], {"watermark_delay": "5m"})
 
 
 def clocks(runs):
@@ -95,18 +94,25 @@ CUTS = st.lists(on_grid(10_800, 600).map(lambda second: at(second / 60)), max_si
 BEHIND_THE_WATERMARK = [[("ann", at(30))], [("bob", at(20))]]
 
 
-@examples(400)
+@pytest.mark.parametrize(
+    ("job", "expected", "columns"),
+    [
+        (HOURS, hours, ["user", "window_start", "clicks"]),
+        (PAGE["VISITS"], sessions, ["user", "window_start", pl.col("window_end") - GAP, "clicks"]),
+        (VISITS, sessions, ["user", "window_start", pl.col("window_end") - GAP, "clicks"]),
+        (PAGE["SESSIONS"], sessions, ["user", "start", "end", "clicks"]),
+    ],
+    ids=["hours", "visits", "visits by gap", "sessions"],
+)
+@examples(150)
 @given(RUNS, CUTS)
 @example(BEHIND_THE_WATERMARK, [])
-def test_the_first_examples_give_the_rows_of_plain_python_in_any_order_and_split(runs, cuts):
-    for job, expected, schema in ((HOURS, hours, VIEW), (SESSIONS, sessions, CLICK)):
-        told = play(job, [frame(run, schema) for run in runs], END, cuts=cuts)
-        rows, late = expected(runs)
-        assert sorted(
-            told.written[job.name].select(job.main.schema.names[:-1] if job is HOURS else pl.all()).rows()
-        ) == sorted(rows)
-        assert told.written[job.late_table].select(job.columns).item() == len(late)
-        assert told.state.is_empty()
+def test_the_first_examples_give_the_rows_of_plain_python_in_any_order_and_split(job, expected, columns, runs, cuts):
+    told = play(job, [frame(run, VIEW if job is HOURS else CLICK) for run in runs], END, cuts=cuts)
+    rows, late = expected(runs)
+    assert sorted(told.written[job.name].select(columns).rows()) == sorted(rows)
+    assert told.written[job.late_table].select(job.events).item() == len(late)
+    assert told.state.is_empty()
 
 
 def frame(run, schema):

@@ -460,6 +460,7 @@ def test_what_is_written_passes_every_check_of_the_project_and_loads(tmp_path):
     run(project, "ruff", "check", *written)
     run(project, "pyright", *written)
     run(project, "lint-imports")
+    run(project, "python", "-m", "pytest", "-q", "tests/test_bikes.py")
     loaded = run(project, "python", "-c", LOAD)
     assert json.loads(loaded.splitlines()[-1]) == [
         *("bikes_events", "bikes_landing", "bikes_quarantine", "hourly_bikes", "hourly_bikes_late")
