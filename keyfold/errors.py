@@ -31,9 +31,9 @@ class Misconfigured(KeyfoldError):
 
     Example:
         >>> import keyfold
-        >>> keyfold.OutputTable("Totals", schema=None)
+        >>> keyfold.Append({"user": "text"}, name="totals")
         Traceback (most recent call last):
-        keyfold.errors.Misconfigured: table name 'Totals' must be lower-case letters, digits and underscores
+        keyfold.errors.Misconfigured: table totals: user has type 'text'; give a type of Polars (pl.Int64) or Arrow (pa.int64())
     """
 
 

@@ -30,7 +30,7 @@ _MOST_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class Lookup:
-    """A small table that a job's step gets whole (`KeyedJob.with_inputs`).
+    """A small table that a job's step gets whole, as one of its inputs.
 
     Attributes:
         path: path of a Delta table, or of a Parquet, CSV (`.csv`) or JSON-lines (`.ndjson`, `.jsonl`) file.

@@ -84,7 +84,7 @@ class Migration:
         if lacking := _lacking(job, version):
             raise IncompatibleState(
                 f"job {job.name} has no migration of its state from version {lacking[0]}: give it one "
-                "(`KeyedJob.migrations`), or start a new generation with --full-refresh"
+                "(`State.migrations`), or start a new generation with --full-refresh"
             )
         self._migrations = [job.state.migrations[number] for number in range(version, job.state.version)]
         self._columns = polars_schema(job.state.schema)

@@ -32,7 +32,7 @@ class Checked:
     Attributes:
         rows: number of rows.
         keys: number of keys.
-        events: number of events in these rows (`KeyedJob.state_events`).
+        events: number of events in these rows (`State.events`).
         timers: rows with a timer, by its column.
         left_empty: columns of state that are not in the source.
     """
