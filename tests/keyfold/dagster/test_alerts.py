@@ -223,9 +223,9 @@ def test_a_service_that_hangs_is_left_in_time_and_delays_and_repeats_nothing_els
     began = time.monotonic()
     said = story.tick(RUNS)
     assert time.monotonic() - began < 10
-    assert said in (
-        "json 1: no answer within 3 s; its alerts wait for the next tick",
-        "json 1: it cannot be reached, or refuses the login; its alerts wait for the next tick",
+    # On a busy machine Apprise may not be loaded in time for the other one either, which is then told in the next tick.
+    assert said.startswith(
+        ("json 1: no answer within 3 s; its", "json 1: it cannot be reached, or refuses the login; its")
     )
     story.tick(RUNS)
     assert (len(lines(webhook)), len(lines(other))) == (1, 1)
