@@ -38,6 +38,9 @@ GROUPS: dict[str, dict[str, LazyCommand]] = {
         "journal": LazyCommand(
             "keyfold.cli.journal:journal", "Print the last batches of a job or of a stream's ingest, one line each."
         ),
+        "verify": LazyCommand(
+            "keyfold.cli.verify:verify", "See whether the answer of a job depends on how its events come."
+        ),
         "health": LazyCommand(
             "keyfold.cli.health:health",
             "Print how up to date streams and jobs are, and the free disk space; the exit code is 1 if anything is not well.",

@@ -3,19 +3,24 @@
 - `TestHarness` runs batches of a job in memory.
 - `play` runs whole runs of a job in memory, encodes the state between batches, and counts the events after each.
   `assert_same` compares the results of two plays.
+- `verify` plays made events, or a sample, in every way that must give the same answer (`keyfold verify JOB`).
 
 Whole runs need no Spark either: `keyfold.ingest` and `keyfold.run` do small work in this process.
 """
 
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.testing.playing import accounted_for, assert_same, combined, merged, play, restart
+from keyfold.testing.verifying import Counterexample, assert_one_answer, verify
 
 __all__ = [
+    "Counterexample",
     "TestHarness",
     "accounted_for",
+    "assert_one_answer",
     "assert_same",
     "combined",
     "merged",
     "play",
     "restart",
+    "verify",
 ]

@@ -84,4 +84,4 @@ def described_row(job: KeyedJob, one: Input, event: FailingEvent) -> str:
     if stream is None or not ids or len(ids) < len(stream.event_id) or private.intersection(ids):
         return text
     key = json.dumps({column: values[column] for column in ids}, default=str)
-    return f"{text}; correct the job, or take the event out: keyfold quarantine {stream.name} '{key}'"
+    return f"{text}; correct the job, or take the event out: keyfold quarantine {stream.name} '{key}' --why …"

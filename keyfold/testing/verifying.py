@@ -1,0 +1,194 @@
+"""Verify that a job's answer depends on its events alone, and not on how they come.
+
+Made events, or a sample, are played to the job in other ways that must give the same tables and state: in any order within a run,
+cut into slices of event time, combined in parts, and in files to the engine. Every event must be in a table or
+in state. What fails is made small, and written as a test.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from tempfile import TemporaryDirectory
+
+import polars as pl
+from polars.testing import assert_frame_equal
+
+from keyfold.keyed.calling.harness import TestHarness, in_one_frame
+from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.step import PROCESSING_DEADLINE
+from keyfold.keyed.job.tables import OutputTable
+from keyfold.keyed.reporting.conservation import assert_nothing_lost
+from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.reading import read_table
+from keyfold.runners import Runners
+from keyfold.testing.made_events import made_events
+from keyfold.testing.playing import combined, restart
+
+Rows = Mapping[str, Sequence[Mapping[str, object]]]
+"""Events of a run, by input: rows in the columns of the event table."""
+
+_NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+_END = timedelta(days=400)
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """Events of which a job gives different answers.
+
+    Attributes:
+        job: name of the job.
+        way: how the events came: a name of `WAYS`, or `IN_FILES`.
+        runs: the events of each run.
+        difference: what differs.
+    """
+
+    job: str
+    way: str
+    runs: Sequence[Rows]
+    difference: str
+
+    def as_test(self) -> str:
+        """Return a test file that fails until the job gives one answer."""
+        return (
+            f'"""Found by `keyfold verify {self.job}`: the answer differs when the events come {self.way}."""\n\n'
+            "import datetime\n\nfrom keyfold.project import project_jobs\nfrom keyfold.testing import assert_one_answer\n\n"
+            f"RUNS = {[{name: list(rows) for name, rows in run.items()} for run in self.runs]!r}\n\n\n"
+            f"def test_{self.job}_gives_one_answer():\n"
+            f"    assert_one_answer(project_jobs()[{self.job!r}], RUNS, {self.way!r})\n"
+        )
+
+
+def verify(
+    job: KeyedJob, sample: Mapping[str, pl.DataFrame] | None = None, *, rounds: int = 20, seed: int = 0
+) -> Counterexample | None:
+    """Play a job in all ways, with other events in each round; return the smallest counterexample found, or None.
+
+    Args:
+        job: the job; its step must be pure.
+        sample: events to draw from, by input, in the columns of its table; inputs without are given made events.
+        rounds: how often events are drawn.
+        seed: of the events that are drawn.
+
+    Example:
+        >>> from spark_jobs.jobs.model_totals import MODEL_TOTALS
+        >>> verify(MODEL_TOTALS, rounds=1) is None
+        True
+    """
+    # In processing time the engine's answer depends on when it runs, and what another job wrote is read with its journal.
+    is_alone = PROCESSING_DEADLINE not in job.state.schema.names and not job.lookups and not job.producers
+    for number in range(rounds):
+        ways = [*WAYS, *([IN_FILES] if is_alone and number % 5 == 0 else [])]
+        chance = random.Random(seed * 1_000_003 + number)
+        runs = [made_events(job, sample or {}, chance) for _ in range(2)]
+        for way in ways:
+            if difference := _difference(job, runs, way):
+                return _smallest(Counterexample(job.name, way, runs, difference), job)
+    return None
+
+
+def assert_one_answer(job: KeyedJob, runs: Sequence[Rows], way: str) -> None:
+    """Check that events give the same tables and state in a way of `WAYS`, or `IN_FILES`, as they do in order, one run at a time.
+
+    Raises:
+        AssertionError: the answers differ, or an event is in no table and not in state.
+    """
+    if difference := _difference(job, runs, way):
+        raise AssertionError(f"job {job.name}: the answer differs when the events come {way}: {difference}")
+
+
+Tables = Mapping[str, pl.DataFrame]
+"""The rows of each table at the end; of an upsert table the last of each key."""
+
+_Play = Callable[[KeyedJob, TestHarness, Mapping[str, pl.DataFrame], datetime], None]
+
+
+def _in_order(job: KeyedJob, harness: TestHarness, frames: Mapping[str, pl.DataFrame], now: datetime) -> None:
+    harness.batch({name: rows.sort(job.inputs[name].event_time) for name, rows in frames.items()}, now)
+
+
+def _shuffled(job: KeyedJob, harness: TestHarness, frames: Mapping[str, pl.DataFrame], now: datetime) -> None:
+    mixed = {name: rows.reverse() for name, rows in frames.items()}
+    harness.batch(combined(job, in_one_frame(job, mixed), 2) if len(job.inputs) == 1 else mixed, now)
+
+
+def _in_slices(job: KeyedJob, harness: TestHarness, frames: Mapping[str, pl.DataFrame], now: datetime) -> None:
+    times = sorted({time for name, rows in frames.items() for time in rows[job.inputs[name].event_time]})
+    # As the engine cuts them: not among late events.
+    cuts = [time for time in times[1:] if time > harness.watermark]
+    for since, until in pairwise([None, *cuts, None]):
+        part = {}
+        for name, rows in frames.items():
+            time = pl.col(job.inputs[name].event_time)
+            is_in = pl.lit(value=True) if since is None else time >= since
+            part[name] = rows.filter(is_in if until is None else is_in & (time < until))
+        harness.batch(part, now)
+        restart(harness)
+
+
+WAYS: Mapping[str, _Play] = {"in any order": _shuffled, "in slices of event time": _in_slices}
+"""How events may come within a run, besides in files to the engine (`IN_FILES`)."""
+
+IN_FILES = "in files, to the engine"
+
+
+def _played(job: KeyedJob, runs: Sequence[Mapping[str, pl.DataFrame]], play: _Play) -> Tables:
+    harness = TestHarness(job)
+    for number, frames in enumerate(runs):
+        play(job, harness, frames, _NOON + number * timedelta(hours=1))
+        harness.assert_nothing_lost()
+    harness.batch(None, _NOON + _END, advance_to=_NOON + _END)
+    harness.assert_nothing_lost()
+    return {table.name: _last(table, harness.written[table.name]) for table in job.own_tables}
+
+
+def _by_engine(job: KeyedJob, runs: Sequence[Mapping[str, pl.DataFrame]]) -> Tables:
+    with TemporaryDirectory() as folder:
+        lakehouse, local = Lakehouse(folder), Runners("local")
+        for frames in runs:
+            for name, rows in frames.items():
+                place = lakehouse.events(job.inputs[name].stream.name)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                for part in (rows[::2], rows[1::2]):
+                    part.write_delta(str(place), mode="append")
+            run_job(lakehouse, job, options=RunOptions(max_bytes_per_batch=1), runners=local)
+        run_job(lakehouse, job, Incremental(advance_to=_NOON + _END), runners=local)
+        assert_nothing_lost(lakehouse, job)
+        return {table.name: _last(table, read_table(lakehouse, table.name).collect()) for table in job.own_tables}
+
+
+def _last(table: OutputTable, rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.unique(table.key, keep="last", maintain_order=True) if table.key else rows
+
+
+def _difference(job: KeyedJob, runs: Sequence[Rows], way: str) -> str:
+    """Return what differs when events come in a way; empty if nothing does."""
+    frames = [_frames(job, run) for run in runs]
+    expected = _played(job, frames, _in_order)
+    try:
+        found = _by_engine(job, frames) if way == IN_FILES else _played(job, frames, WAYS[way])
+        for name, rows in expected.items():
+            assert_frame_equal(found[name].select(rows.columns), rows, check_row_order=False, check_exact=True)
+    except AssertionError as error:
+        return str(error)
+    return ""
+
+
+def _frames(job: KeyedJob, run: Rows) -> dict[str, pl.DataFrame]:
+    kinds = {name: pl.Schema(one.stream.event_schema) for name, one in job.inputs.items()}
+    return {name: pl.DataFrame(list(run.get(name, [])), schema=kind, orient="row") for name, kind in kinds.items()}
+
+
+def _smallest(found: Counterexample, job: KeyedJob) -> Counterexample:
+    """Leave out events, one after the other, for as long as the answers differ."""
+    runs = [{name: list(rows) for name, rows in run.items()} for run in found.runs]
+    places = [(run, name, row) for run, of in enumerate(runs) for name, rows in of.items() for row in range(len(rows))]
+    for run, name, row in reversed(places):
+        fewer = [{one: list(rows) for one, rows in of.items()} for of in runs]
+        del fewer[run][name][row]
+        if difference := _difference(job, fewer, found.way):
+            runs, found = fewer, replace(found, runs=fewer, difference=difference)
+    return found

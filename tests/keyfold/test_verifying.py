@@ -1,0 +1,74 @@
+"""`verify`: no shipped job depends on how its events come, and one that does is found, made small, and written as a test."""
+
+import random
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+
+from keyfold import STEP_DECIDES, KeyedJob, Step
+from keyfold.testing import Counterexample, assert_one_answer, verify
+from keyfold.testing.made_events import made_events
+from spark_jobs.jobs.registry import JOBS
+from tests.keyfold.keyed.toy_jobs import TOTAL, totals
+
+# Their answers come from a service, or from tables that made events do not fit.
+MADE = [name for name in JOBS if name not in ("batched_enrichment", "sales_with_products")]
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_shipped_job_gives_one_answer_however_its_events_come(name):
+    found = verify(JOBS[name], rounds=2)
+    assert found is None, found and found.difference
+
+
+def first_click(state, events, clock):
+    """The clicks of each user that came first, wherever they stand: by the order of arrival, and of ties."""
+    new = events.join(state, on="user", how="anti").unique("user", keep="first", maintain_order=True)
+    rows = new.select("user", clicks=pl.col("at").dt.minute().cast(pl.Int64))
+    return Step(state=pl.concat([state, rows]), output=rows)
+
+
+def lost_click(state, events, clock):
+    """Loses an event of a batch of several."""
+    kept = events.head(1)
+    return Step(state=state, output=kept.select("user", "clicks"))
+
+
+def faulty(step) -> KeyedJob:
+    events = pl.lit(0) if step is first_click else pl.len()
+    return totals(
+        name="faulty", step=step, upsert_by=(), more=(), output=TOTAL, output_events=events, state_events=pl.len(),
+        final_at=STEP_DECIDES,
+    )  # fmt: skip
+
+
+def test_what_depends_on_the_order_is_found_and_made_small():
+    job = totals(
+        name="faulty", step=first_click, upsert_by=(), more=(), output=TOTAL, output_events=pl.lit(0),
+        state_events=pl.lit(0), final_at=STEP_DECIDES, event_count=pl.lit(0),
+    )  # fmt: skip
+    found = verify(job, rounds=20)
+    assert found is not None
+    assert sum(len(rows) for run in found.runs for rows in run.values()) == 2
+    with pytest.raises(AssertionError, match="the answer differs when the events come"):
+        assert_one_answer(job, found.runs, found.way)
+
+
+def test_an_event_that_is_lost_is_found():
+    with pytest.raises(AssertionError, match="events were passed in"):
+        verify(faulty(lost_click), rounds=20)
+
+
+def test_the_written_test_fails_until_the_job_is_mended(tmp_path):
+    found = verify(JOBS["model_totals"], rounds=1)
+    assert found is None
+
+    runs = [made_events(JOBS["model_totals"], {}, random.Random(1))]
+    path = tmp_path / "test_counterexample.py"
+    path.write_text(Counterexample("model_totals", "in any order", runs, "").as_test())
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", str(path)], capture_output=True, text=True, check=False
+    )
+    assert "1 passed" in done.stdout, done.stdout
