@@ -132,3 +132,14 @@ def test_a_job_whose_folder_is_gone_is_named_by_its_tables_and_by_its_consumers(
     assert damaged(site) >= {str(hourly), str(home / "tables" / "hourly"), str(home / "tables" / "late.hourly")}
     shutil.rmtree(str(home / "jobs"))
     assert damaged(site) == {str(table) for table in (home / "tables").iterdir()}
+
+
+def test_a_file_that_is_gone_before_a_job_has_read_it_is_told_of_the_job_too(site):
+    events = site.lakehouse.events("clicks")
+    read = set(events.glob("*.parquet"))
+    site.click(("cat", 3000))
+    (new,) = set(events.glob("*.parquet")) - read
+    new.unlink()
+    found = {one.path: one.what for one in check(site.lakehouse).findings}
+    assert "cannot go on (job hourly" in found[str(site.lake.live("hourly").folder / "journal")]
+    assert str(new) in found
