@@ -15,6 +15,7 @@ from keyfold.keyed.job.parameters import describe_parameters
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import count_rows
 from keyfold.project import project_jobs, project_streams
+from keyfold.runs.jobs import own_parameters
 
 _STREAM_TABLES = {"events": "events", "quarantine": "rejected rows"}
 
@@ -61,16 +62,30 @@ def tables(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
 
 
 def params(
-    job: Annotated[str, typer.Argument(help=f"One of: {', '.join(project_jobs())}.")], as_json: AsJson = False
+    job: Annotated[str, typer.Argument(help=f"One of: {', '.join(project_jobs())}.")],
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
 ) -> None:
-    """List the parameters of a job with types and defaults; `keyfold run JOB --param NAME=VALUE` sets one."""
+    """List the parameters of a job with types and defaults; `keyfold run JOB --param NAME=VALUE` sets one.
+
+    Values of the live generation that differ from the defaults, such as promoted ones, are listed as `live`.
+    """
     require_known("job", job, project_jobs())
     with failures():
+        declared = project_jobs()[job]
+        live = {name: now for name, (now, _) in own_parameters(Lakehouse(home), declared).items()}
         rows = [
-            {"name": one.name, "type": one.type, "default": one.default, "description": one.description}
-            for one in describe_parameters(project_jobs()[job].parameter_fields)
+            {
+                "name": one.name,
+                "type": one.type,
+                "default": one.default,
+                "live": live.get(one.name),
+                "description": one.description,
+            }
+            for one in describe_parameters(declared.parameter_fields)
         ]
-        print_rows("parameters", rows, ("name", "type", "default", "description"), as_json=as_json, job=job)
+        columns = ("name", "type", "default", *(["live"] if live else []), "description")
+        print_rows("parameters", rows, columns, as_json=as_json, job=job)
 
 
 def declared_tables() -> dict[str, tuple[str, str]]:

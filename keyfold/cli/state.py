@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
-from keyfold.cli.state_jobs import job_or_name, require_job_or_state
+from keyfold.cli.state_jobs import job_or_name, require_job_or_state, require_lakehouse
 from keyfold.cli.state_reading import listing, read, stats
 from keyfold.cli.state_tools import bootstrap, edit, move
 from keyfold.cli.terminal import failures, report
@@ -68,7 +68,9 @@ def prune(
 ) -> None:
     """Remove all generations of a job except the live one."""
     with failures():
-        removed = promoting.prune(Lakehouse(home), job, branches=branches, dry_run=dry_run)
+        lakehouse = Lakehouse(home)
+        require_lakehouse(lakehouse)
+        removed = promoting.prune(lakehouse, job, branches=branches, dry_run=dry_run)
         verb = "would be removed" if dry_run else "removed"
         text = "\n".join(f"{one.name}, {one.bytes:,} bytes: {verb}" for one in removed) or "nothing to remove"
         report({"job": job, "removed": [asdict(one) for one in removed], "dry_run": dry_run}, as_json, text)

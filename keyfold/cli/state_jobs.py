@@ -4,13 +4,25 @@ from collections.abc import Mapping
 
 from keyfold.cli.known_names import require_known
 from keyfold.cli.terminal import usage_faults
-from keyfold.errors import KeyfoldError
+from keyfold.errors import KeyfoldError, Misconfigured
 from keyfold.keyed.generation.configured import live_parameters
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs
 from keyfold.state.reading.retained_batches import find_generation, jobs_with_state
+
+
+def require_lakehouse(lakehouse: Lakehouse) -> None:
+    """Check that there is a lakehouse, before a lock or anything else is made in a folder that is none.
+
+    Raises:
+        Misconfigured: the folder has neither events nor jobs.
+    """
+    if not any(True for kind in ("events", "jobs") for _ in lakehouse.home.glob(f"{kind}/*")):
+        raise Misconfigured(
+            f"{lakehouse.home} is no lakehouse: it has neither events nor jobs; correct KEYFOLD_HOME or --home, or ingest first"
+        )
 
 
 def job_or_name(lakehouse: Lakehouse, name: str, generation: str | None = None) -> KeyedJob | str:

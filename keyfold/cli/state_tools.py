@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from keyfold.cli.known_names import require_known
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, given_pairs, given_values
 from keyfold.cli.running import runners_for
-from keyfold.cli.state_jobs import build_live_job
+from keyfold.cli.state_jobs import build_live_job, require_lakehouse
 from keyfold.cli.terminal import failures, progress_of, report, usage_faults
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.runner import RunOptions
@@ -42,6 +42,7 @@ def command_of(tool: type[StateTool], summary: str = "", **fixed: Any) -> Callab
             lakehouse = Lakehouse(home)
             parameters = getattr(asked, "parameters", {})
             jobs = [build_live_job(lakehouse, name, parameters) for name in asked.job_names(lakehouse)]
+            require_lakehouse(lakehouse)
             with runners_for(None, home) as runners, progress_of(subject) as report_progress:
                 options = RunOptions(on_batch=lambda progress, _: report_progress(progress))
                 outcome = asked.act(Work(runners, lakehouse, jobs, options))

@@ -46,7 +46,7 @@ def read_table(lakehouse: Lakehouse, name: str) -> pl.LazyFrame:
         >>> import keyfold
         >>> keyfold.read_table(keyfold.Lakehouse("no-such-folder"), "rides")
         Traceback (most recent call last):
-        keyfold.errors.NotFound: there is no table rides in no-such-folder; there are none
+        keyfold.errors.NotFound: there is no table rides in ...no-such-folder; there are none
     """
     tables = lakehouse.tables()
     if name not in tables:

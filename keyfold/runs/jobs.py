@@ -10,8 +10,11 @@ from keyfold.journal.clock import LOOK_EVERY
 from keyfold.journal.records import Progress
 from keyfold.keyed import runner
 from keyfold.keyed.generation.batch_records import Counts
+from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import NEW_EVENTS, Replay, RunMode
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.parameters import parameter_text
 from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_job
@@ -20,6 +23,25 @@ from keyfold.runs.health import samples_of_job, served
 from keyfold.runs.reporting import reported, written_by_job
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_job
 from keyfold.sinks.kafka import Published, Publisher
+
+
+def own_parameters(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, tuple[str, str]]:
+    """Return the parameters of a job's live generation that differ from the code's defaults, each with both values as text.
+
+    Args:
+        job: the job as the project declares it, or built with other parameters.
+
+    Raises:
+        KeyfoldError: the live generation is missing, an earlier version of Keyfold made it, or a value no longer fits.
+    """
+    live = live_generation(lakehouse, job.name)
+    if live is None or job.model is None:
+        return {}
+    # A generation may be older than a parameter, or have one that the code no longer has.
+    born = {name: value for name, value in live.record["parameters"].items() if name in job.parameter_fields}
+    now, default = job.model.model_validate(dict(build_job(job, born).parameters)), job.model()
+    both = {name: (getattr(now, name), getattr(default, name)) for name in born}
+    return {name: (parameter_text(one), parameter_text(other)) for name, (one, other) in both.items() if one != other}
 
 
 @dataclass(frozen=True)

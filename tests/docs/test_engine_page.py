@@ -35,7 +35,7 @@ SHAPES = list(shapes_of_state())
 
 
 def test_the_job_of_the_page_runs_in_the_engine_and_gives_the_row_of_its_test(lakehouse):
-    names, run = job_page(__name__="page", lakehouse=lakehouse)
+    names, run = job_page(lakehouse=lakehouse)
     lakehouse.events("clicks").parent.mkdir(parents=True)
     names["clicks"].write_delta(str(lakehouse.events("clicks")))
     exec(run, names)  # noqa: S102 - our own page
@@ -56,7 +56,7 @@ def test_an_example_prints_what_its_page_says(page, capsys):
     examples = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL)
     assert len(examples) == page.count("```python")
     for code, printed in examples:
-        exec(code, {})  # noqa: S102 - our own page
+        exec(code, {"__name__": "page"})  # noqa: S102 - our own page
         assert capsys.readouterr().out == printed
 
 

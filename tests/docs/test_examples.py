@@ -32,7 +32,8 @@ def test_the_examples_of_a_module_give_what_they_say(name):
     "shown",
     [
         contract.KeyedJob,
-        tables.OutputTable,
+        tables.Append,
+        tables.Upsert,
         step.Clock,
         step.Step,
         step.Waiting,

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from keyfold import Stream, build_job
+from keyfold import Stream
 from keyfold.testing import play
 from tests.examples import examples
 from tests.on_a_grid import many_of, on_grid
@@ -38,8 +38,7 @@ def names_of(page, **names):
 
 
 HOURS = names_of("README.md", pl=pl, CLICKS=Stream("clicks", VIEW, event_time="at"))["CLICKS_PER_HOUR"]
-PAGE = names_of("docs/how-to/write-a-job.md", __name__="page")
-VISITS = build_job(PAGE["VISITS_BY_GAP"], {"watermark_delay": "5m"})
+PAGE = names_of("docs/how-to/write-a-job.md")
 
 
 def clocks(runs):
@@ -99,10 +98,9 @@ BEHIND_THE_WATERMARK = [[("ann", at(30))], [("bob", at(20))]]
     [
         (HOURS, hours, ["user", "window_start", "clicks"]),
         (PAGE["VISITS"], sessions, ["user", "window_start", pl.col("window_end") - GAP, "clicks"]),
-        (VISITS, sessions, ["user", "window_start", pl.col("window_end") - GAP, "clicks"]),
         (PAGE["SESSIONS"], sessions, ["user", "start", "end", "clicks"]),
     ],
-    ids=["hours", "visits", "visits by gap", "sessions"],
+    ids=["hours", "visits", "sessions"],
 )
 @examples(150)
 @given(RUNS, CUTS)

@@ -83,7 +83,9 @@ class House:
         commands = [shlex.split(found) for found in re.findall(r"`keyfold ([^`]*)`", message)]
         said = ""
         for command in commands:
-            ended = CliRunner().invoke(app, [*command, *(("--settle", "0") if command[0] == "ingest" else ())])
+            settle = ("--settle", "0") if command[0] == "ingest" else ()
+            home = {"KEYFOLD_HOME": str(self.lakehouse.home)}
+            ended = CliRunner().invoke(app, [*command, *settle], env=home)
             assert ended.exit_code == 0, ended.output
             said += ended.output
         if "--full-refresh" in re.sub(r"`[^`]*`", "", message):

@@ -6,6 +6,7 @@ from typing import Annotated, Self, cast
 from pydantic import Field, model_validator
 
 from keyfold.errors import Misconfigured
+from keyfold.runs.jobs import own_parameters
 from keyfold.runs.tools.tool import PARAMETERS, DryRun, JobTool, Option, Outcome, Parameters, Time, Work
 from keyfold.state.changing.moving import ChangePlan, move, plan_change
 from keyfold.state.making.bootstrap import Bootstrap, Bootstrapped, ReadFrom, bootstrap
@@ -67,7 +68,10 @@ class MoveState(JobTool):
         (job,) = work.jobs
         if self.dry_run:
             plan = plan_change(work.lakehouse, job, self.partitions)
-            return Outcome(asdict(plan), _plan_text(plan))
+            own = own_parameters(work.lakehouse, job)
+            live = {name: now for name, (now, _) in own.items()}
+            stay = [f"parameter {name} stays {now} (by default {default})" for name, (now, default) in own.items()]
+            return Outcome(asdict(plan) | {"live_parameters": live}, "\n".join([*stay, _plan_text(plan)]))
         moved = move(work.lakehouse, job, self.partitions, runners=work.runners)
         summary = {
             "job": self.job,
