@@ -39,7 +39,8 @@ GROUPS: dict[str, dict[str, LazyCommand]] = {
             "keyfold.cli.journal:journal", "Print the last batches of a job or of a stream's ingest, one line each."
         ),
         "verify": LazyCommand(
-            "keyfold.cli.verify:verify", "See whether the answer of a job depends on how its events come."
+            "keyfold.cli.verify:verify",
+            "Play events to a job in any order, cut and in files; the exit code is 1 if it gives different answers.",
         ),
         "health": LazyCommand(
             "keyfold.cli.health:health",

@@ -172,7 +172,7 @@ DAMAGED_JOB = [
     ([f"{LIVE}/generation.json"], changed_record(format=1), "was made by an earlier version of Keyfold"),
     (
         [f"{LIVE}/generation.json"],
-        changed_record(fixed={"inputs": {"clicks": 1.0}}),
+        changed_record(fixed={"inputs": {"clicks": {"stream": "clicks", "delay": 1.0}}}),
         r"was born with inputs .*1\.0",
     ),
     ([f"{LIVE}/journal/*.done.json"], write("{}"), OF_ANOTHER_VERSION),
