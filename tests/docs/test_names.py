@@ -106,3 +106,16 @@ def test_make_targets_and_commands_that_are_named_are_there(page):
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
     assert set(re.findall(r"(?:`|^)make ([a-z-]+)", text, re.MULTILINE)) <= targets
     assert set(re.findall(r"(?:`|^)(?:\.venv/bin/)?keyfold ([a-z][\w-]*)", text, re.MULTILINE)) <= set(commands())
+
+
+PUBLIC = {
+    "keyfold",
+    *(f"keyfold.{module}" for module in ("columns", "keyed.job", "operators", "stream", "testing")),
+}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_examples_import_public_modules_alone(page):
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    imported = re.findall(r"^(?:from|import) (keyfold[\w.]*)", "\n".join(blocks), re.MULTILINE)
+    assert set(imported) <= PUBLIC
