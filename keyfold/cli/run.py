@@ -1,6 +1,5 @@
 """`keyfold run`: run a keyed job over new events."""
 
-from collections.abc import Collection
 from typing import Annotated
 
 import typer
@@ -19,19 +18,18 @@ from keyfold.cli.options import (
 )
 from keyfold.cli.running import runners_for
 from keyfold.cli.terminal import failures, progress_of, report, until_signal, usage_faults, warn
-from keyfold.errors import KeyfoldError, Misconfigured
+from keyfold.errors import KeyfoldError
 from keyfold.journal.records import Progress
 from keyfold.keyed.generation.batch_records import Counts
 from keyfold.keyed.generation.configured import live_parameters
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.building import build_job
-from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.runner import RunOptions
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs
 from keyfold.runs import JobRun, consumers_of, refresh_with_consumers, run_continuously
 from keyfold.runs import run as run_job
-from keyfold.runs.jobs import own_parameters, run_summary, run_text
+from keyfold.runs.jobs import refuse_to_forget, run_summary, run_text
 from keyfold.times import parse_time
 
 
@@ -79,7 +77,7 @@ def run(
         with usage_faults():
             keyed_job = build_job(project_jobs()[job], given, born_with)
         if isinstance(mode, FullRefresh):
-            _refuse_to_forget(lakehouse, project_jobs()[job], given)
+            refuse_to_forget(lakehouse, project_jobs()[job], given)
         until_stopped = until_signal(every, metrics) if continuous else {}
         with runners_for(runner, home) as runners, progress_of(job) as report_progress:
 
@@ -103,22 +101,3 @@ def run(
             {"consumers": [run_summary(one) for one in consumer_runs]} if with_consumers else {}
         )
         report(summary, as_json, "\n".join(map(run_text, runs)))
-
-
-def _refuse_to_forget(lakehouse: Lakehouse, job: KeyedJob, given: Collection[str]) -> None:
-    """Refuse a refresh that would return a parameter of the live generation to the code's default unasked.
-
-    Raises:
-        Misconfigured: names each, with both values.
-    """
-    try:
-        own = own_parameters(lakehouse, job)
-    except KeyfoldError:
-        return  # what is lost or damaged, or of an earlier version, is what a refresh makes anew
-    if lost := {name: values for name, values in own.items() if name not in given}:
-        changed = "; ".join(
-            f"{name} is {now} in the live generation and {default} by default: give --param {name}={now} or --param "
-            f"{name}={default}"
-            for name, (now, default) in lost.items()
-        )
-        raise Misconfigured(f"job {job.name}: a full refresh takes the defaults for what is not given. {changed}")

@@ -1,11 +1,12 @@
 """Run a job, once or continuously, publish its new rows to Kafka, and maintain the tables of a continuous run."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+from keyfold.errors import KeyfoldError, Misconfigured
 from keyfold.journal.clock import LOOK_EVERY
 from keyfold.journal.records import Progress
 from keyfold.keyed import runner
@@ -14,7 +15,7 @@ from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import NEW_EVENTS, Replay, RunMode
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.parameters import parameter_text
+from keyfold.keyed.job.parameters import is_path, parameter_text
 from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_job
@@ -42,6 +43,31 @@ def own_parameters(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, tuple[str, 
     now, default = job.model.model_validate(dict(build_job(job, born).parameters)), job.model()
     both = {name: (getattr(now, name), getattr(default, name)) for name in born}
     return {name: (parameter_text(one), parameter_text(other)) for name, (one, other) in both.items() if one != other}
+
+
+def refuse_to_forget(lakehouse: Lakehouse, job: KeyedJob, given: Collection[str]) -> None:
+    """Refuse a full refresh that would return a parameter of the live generation to the code's default unasked.
+
+    Args:
+        job: the job as the project declares it.
+        given: the parameters that the refresh names. Paths of files need not be named: they are of the machine.
+
+    Raises:
+        Misconfigured: names each, with both values.
+    """
+    try:
+        own = own_parameters(lakehouse, job)
+    except KeyfoldError:
+        return  # what is lost or damaged, or of an earlier version, is what a refresh makes anew
+    lost = {
+        name: values for name, values in own.items() if name not in given and not is_path(job.parameter_fields[name])
+    }
+    if lost:
+        changed = "; ".join(
+            f"{name} is {now} in the live generation and {default} by default: give {name}={now} or {name}={default}"
+            for name, (now, default) in lost.items()
+        )
+        raise Misconfigured(f"job {job.name}: a full refresh takes the defaults for what is not given. {changed}")
 
 
 @dataclass(frozen=True)

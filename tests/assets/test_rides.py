@@ -159,6 +159,9 @@ def test_new_parameters_need_a_full_refresh_and_then_stay(spark, first_run, simu
     assert told(kept, "ride_summaries")["generation"] == "generation-0002"
     live = Lake(lakehouse).live("ride_summaries")
     assert live.record["parameters"]["timeout"] == "PT45M"
+    forgetful = materialize(spark, lakehouse, job_config={"mode": "full_refresh"}, selection=only)
+    assert "timeout is 45m in the live generation and 30m by default" in failure(forgetful)
+    assert Lake(lakehouse).live("ride_summaries").name == "generation-0002"
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs
 from keyfold.runners import Runners
+from keyfold.runs.jobs import refuse_to_forget
 
 Plot = Callable[[Lakehouse], Mapping[str, dg.MetadataValue]]
 
@@ -84,6 +85,8 @@ def keyed_assets(shown: JobAssets, *, group: str, owners: Sequence[str] = ()) ->
 
         config = config_type(**context.op_execution_context.op_config)
         mode = config.run_mode()
+        if isinstance(mode, FullRefresh):
+            refuse_to_forget(lakehouse, template, config.given())
         job = configured_job(lakehouse, template, mode, config.given())
         options = RunOptions(on_batch=report_batch)
         before = {table.name: last_materialization(context.instance, table_key(table.name)) for table in job.tables}

@@ -105,6 +105,6 @@ def _field(field: FieldInfo, is_free: bool) -> Any:
     default = field.get_default(call_default_factory=True)
     return Field(
         default=None,
-        description=f"{(field.description or '').rstrip('.')}. Default: the live generation's value, in the first run "
+        description=f"{(field.description or '').rstrip('.')}. Default: the live generation's value, in the first run and in a full refresh "
         f"`{parameter_text(default)}`." + ("" if is_free else " To change it, use mode full_refresh."),
     )

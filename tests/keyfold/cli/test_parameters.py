@@ -44,7 +44,7 @@ def test_what_was_promoted_is_shown_beside_the_defaults(keyfold, promoted):
 def test_a_refresh_that_would_forget_what_was_promoted_is_refused_until_it_is_named(keyfold, promoted, number):
     refused = keyfold("run", JOB, "--full-refresh")
     assert refused.exit_code == 1
-    assert "key_groups is 8 in the live generation and 64 by default: give --param key_groups=8 or" in refused.stderr
+    assert "key_groups is 8 in the live generation and 64 by default: give key_groups=8 or" in refused.stderr
     assert groups(promoted) == 8
     done = keyfold("run", JOB, "--full-refresh", "--param", f"key_groups={number}")
     assert done.exit_code == 0, done.output
