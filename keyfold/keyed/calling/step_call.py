@@ -51,8 +51,8 @@ def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: C
     """Call the step: first for the keys that have expired, without events, and then with all events that are not late.
 
     So a key that expires and gets an event in one batch gives the same rows as in two. A key has expired when processing time
-    has reached a `processing_deadline` of it; or when the watermark has reached a `deadline` that none of its new events
-    precedes, unless the job closes keys in order (`KeyedJob.closes_in_order`).
+    has reached a `processing_deadline` of it; or when the watermark has reached deadlines of it that all of its new events
+    come after, unless the job closes keys in order (`KeyedJob.closes_in_order`).
 
     Args:
         state: the rows of keys with events or a due timer.
@@ -83,12 +83,14 @@ def _expired(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Cl
     if PROCESSING_DEADLINE in state.columns:
         found.append(state.filter(pl.col(PROCESSING_DEADLINE) <= clock.processing_time).select(job.key))
     if DEADLINE in state.columns and events.height and not job.closes_in_order:
-        due = state.filter(pl.col(DEADLINE) <= clock.watermark)
+        # The last of a key's rows that are due: the watermark of the call is the same for all of them.
+        due = state.filter(pl.col(DEADLINE) <= clock.watermark).group_by(job.key, maintain_order=True)
+        due = due.agg(pl.col(DEADLINE).max())
         if due.height:
             first = events.group_by(job.key).agg(pl.col(job.event_time).min().alias("#first"))
             first = first.with_columns(pl.col(name).cast(state.schema[name]) for name in job.key)
             # Other keys that are due have no events: one call closes them too.
-            due = due.join(first, on=job.key, maintain_order="left").filter(pl.col(DEADLINE) <= pl.col("#first"))
+            due = due.join(first, on=job.key, maintain_order="left").filter(pl.col(DEADLINE) < pl.col("#first"))
             found.append(due.select(job.key))
     expired = pl.concat(found).unique(maintain_order=True) if found else None
     return expired if expired is not None and expired.height else None
