@@ -9,10 +9,13 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 JOB_PAGE = DOCS / "how-to" / "write-a-job.md"
-PRINTING = [
-    DOCS / "how-to" / f"{name}.md" for name in ("aggregate-events", "join-inputs", "test-a-job", "use-a-timeout")
-]
 SHAPES_PAGE = DOCS / "reference" / "state-shapes.md"
+PRINTING = {
+    **dict.fromkeys(("aggregate-events", "join-inputs", "test-a-job", "use-a-timeout"), "how-to"),
+    **dict.fromkeys(("job-contract", "state-shapes"), "reference"),
+    "patterns": "tutorial",
+}
+"""Pages whose examples print something, by name, with their folders."""
 
 
 def job_page(**names):
@@ -20,18 +23,6 @@ def job_page(**names):
     *blocks, run = re.findall(r"```python\n(.*?)```", JOB_PAGE.read_text(encoding="utf-8"), re.DOTALL)
     exec("".join(blocks), names)  # noqa: S102 - our own page
     return names, run
-
-
-def shapes_of_state():
-    """The page on shapes of state: the blocks of each, by its title, and what the last one prints."""
-    shared, *parts = re.split(r"^## (.*)\n", SHAPES_PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    (prelude,) = re.findall(r"```python\n(.*?)```", shared, re.DOTALL)
-    for title, part in zip(parts[::2], parts[1::2], strict=True):
-        ((code, printed),) = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", part, re.DOTALL)
-        yield pytest.param(prelude, code, printed, id=title)
-
-
-SHAPES = list(shapes_of_state())
 
 
 def test_the_job_of_the_page_runs_in_the_engine_and_gives_the_row_of_its_test(lakehouse):
@@ -44,23 +35,20 @@ def test_the_job_of_the_page_runs_in_the_engine_and_gives_the_row_of_its_test(la
     assert names["summary"].totals.open_events == 1
 
 
-@pytest.mark.parametrize(("prelude", "code", "printed"), SHAPES)
-def test_a_shape_of_state_prints_what_the_page_says(prelude, code, printed, capsys):
-    exec(prelude + code, {})  # noqa: S102 - our own page
-    assert capsys.readouterr().out == printed
-
-
-@pytest.mark.parametrize("page", PRINTING, ids=lambda page: page.stem)
-def test_an_example_prints_what_its_page_says(page, capsys):
-    page = page.read_text(encoding="utf-8")
-    examples = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL)
-    assert len(examples) == page.count("```python")
+@pytest.mark.parametrize("page", PRINTING)
+def test_the_examples_of_a_page_print_what_it_says_one_after_the_other(page, capsys):
+    text = (DOCS / PRINTING[page] / f"{page}.md").read_text(encoding="utf-8")
+    examples = re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", text, re.DOTALL)
+    assert any(printed for _, printed in examples)
+    names = {"__name__": "page"}
     for code, printed in examples:
-        exec(code, {"__name__": "page"})  # noqa: S102 - our own page
+        exec(code, names)  # noqa: S102 - our own page
         assert capsys.readouterr().out == printed
 
 
-def test_every_shape_of_the_table_has_its_part():
+def test_every_shape_of_the_table_has_its_part_with_an_example():
     page = SHAPES_PAGE.read_text(encoding="utf-8")
     linked = re.findall(r"^\| \[[\w-]+\]\(#([\w-]+)\)", page, re.MULTILINE)
-    assert linked == [re.sub("[^a-z -]", "", str(shape.id).lower()).replace(" ", "-") for shape in SHAPES]
+    parts = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE))
+    assert linked == [re.sub("[^a-z -]", "", title.lower()).replace(" ", "-") for title in parts]
+    assert all(re.search(r"```python\n.*?```\n\n```text\n", text, re.DOTALL) for text in parts.values())
