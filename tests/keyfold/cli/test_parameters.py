@@ -8,6 +8,7 @@ from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.building import build_job
 from keyfold.runs import run
 from spark_jobs.jobs.registry import JOBS
+from spark_jobs.simulation.telemetry import GEOFENCES
 from tests.keyfold.state.job_histories import EVENTS, put
 
 JOB = "model_totals"
@@ -60,3 +61,10 @@ def test_a_home_that_is_no_lakehouse_is_refused_and_nothing_is_made_in_it(keyfol
     refused = keyfold(*command)
     assert (refused.exit_code, "is no lakehouse: it has neither events nor jobs" in refused.stderr) == (1, True)
     assert [path.name for path in lakehouse.home.glob("*")] == holds
+
+
+def test_the_path_of_a_file_is_of_the_machine_and_need_not_be_named(keyfold, lakehouse):
+    put(lakehouse, "telemetry", EVENTS["telemetry"](1).head(20))
+    run(lakehouse, build_job(JOBS["fleet_warnings"], {"geofences": str(GEOFENCES)}))
+    done = keyfold("run", "fleet_warnings", "--full-refresh")
+    assert done.exit_code == 0, done.output
