@@ -74,14 +74,10 @@ def another_column() -> None:
             made = job.function(state, events, clock)
             return replace(made, output=made.output.with_columns(half=pl.col("clicks") / 2))
 
-        return replace(job, step=step, output=job.main.schema.append(pa.field("half", pa.float64())))
+        wider = replace(job.main, schema=job.main.schema.append(pa.field("half", pa.float64())))
+        return replace(job, step=step, tables=(wider, *job.own_tables[1:]))
 
     _change("windows", changed)
-
-
-def more_key_groups() -> None:
-    """`windows` splits its keys into more parts."""
-    _change("windows", lambda job: replace(job, key_groups=6))
 
 
 def another_table() -> None:

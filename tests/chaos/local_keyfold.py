@@ -91,6 +91,10 @@ def play_with_toys() -> None:
     # Journals that let go of their records after some batches, as real ones do after hundreds.
     journal.KEPT, known.BATCHES_BETWEEN = 2, 1
     STREAMS["clicks"] = CLICKS
+
+
+def declare_toys() -> None:
+    """Declare the toy jobs. After a fork: their declaration starts threads of Polars, which no fork has."""
     for name, build in (("totals", totals), ("windows", windows)):
         JOBS[name] = with_parameters(_build(build))
 
@@ -158,6 +162,7 @@ def _run(order: dict[str, Any]) -> None:
             calls.fail_writes(
                 fault["below"].encode(), fault["failure"], ctypes.c_long(fault["number"]), int(fault["for_good"])
             )
+        declare_toys()
         for hook in order["hooks"]:
             module, _, name = hook.partition(":")
             getattr(importlib.import_module(module), name)()

@@ -47,7 +47,7 @@ def with_parameters(build: Callable[[Any], KeyedJob]) -> KeyedJob:
             f"{build!r} must take one argument that is annotated with a model of parameters (JobParameters)"
         )
     paragraph = (inspect.getdoc(build) or "").partition("\n\n")[0]
-    name = getattr(build, "__module__", "").rpartition(".")[2]
+    name = (getattr(build, "__module__", None) or "").rpartition(".")[2]
     return _built(name, build, model, {}, " ".join(paragraph.split()))
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.inputs import Input
-from keyfold.keyed.job.schemas import field_of
+from keyfold.keyed.job.schemas import field_of, type_of
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
 from keyfold.keyed.job.tables import require_columns, require_timestamp
 from keyfold.keyed.rows.hashing import check_hashable
@@ -151,7 +151,7 @@ def _check_lateness(at: str, one: Input) -> None:
         return
     for name in late_at.meta.root_names():
         field_of(f"{at}: final_at", name, one.schema)
-    kind = pl.DataFrame(schema=pl.Schema(one.schema)).select(late_at.alias("at"))["at"].dtype
+    kind = type_of(late_at, pl.Schema(one.schema))
     if kind != pl.Datetime("us", "UTC"):
         raise Misconfigured(
             f"{at}: final_at is {kind}; it must be a time in UTC, such as the event time and a duration"

@@ -12,7 +12,7 @@ import pyarrow as pa
 from keyfold.columns import column
 from keyfold.durations import as_duration
 from keyfold.errors import Misconfigured
-from keyfold.keyed.job.schemas import Columns, arrow_type, declared_schema, field_of
+from keyfold.keyed.job.schemas import Columns, arrow_type, declared_schema, field_of, type_of
 from keyfold.keyed.rows.hashing import PartOf
 from keyfold.stream import INGESTED_AT, Stream
 
@@ -287,28 +287,25 @@ def events_schema(one: Input) -> pa.Schema:
 def _derived_field(one: Input, name: str, how: pl.Expr | PartOf) -> pa.Field:
     table = one.stream.event_schema
     roots = [field_of(f"input {one.stream.name}: {name} of derive", root, table) for root in roots_of(how)]
-    made = _evaluated(one, f"{name} of derive", expression_of(how))
+    made = _type_of(one, f"{name} of derive", expression_of(how))
     lineage = [root.name for root in roots]
     if len(roots) == 1 and isinstance(how, pl.Expr) and how.meta.eq(pl.col(roots[0].name)):
         return roots[0].with_name(name)
     nullable = any(root.nullable for root in roots)
-    return column(
-        name, arrow_type(made.dtype), f"Computed from {', '.join(lineage)}", lineage=lineage, nullable=nullable
-    )
+    return column(name, arrow_type(made), f"Computed from {', '.join(lineage)}", lineage=lineage, nullable=nullable)
 
 
 def _exploded_field(one: Input, how: Explode) -> pa.Field:
-    made = _evaluated(one, f"{how.column} of explode", how.values)
-    if not isinstance(made.dtype, pl.List):
-        raise Misconfigured(f"input {one.stream.name}: the values of explode are {made.dtype}; they must be a list")
+    made = _type_of(one, f"{how.column} of explode", how.values)
+    if not isinstance(made, pl.List):
+        raise Misconfigured(f"input {one.stream.name}: the values of explode are {made}; they must be a list")
     roots = how.values.meta.root_names()
-    return column(how.column, arrow_type(made.dtype.inner), f"One of {', '.join(roots)}", lineage=roots, nullable=False)
+    return column(how.column, arrow_type(made.inner), f"One of {', '.join(roots)}", lineage=roots, nullable=False)
 
 
-def _evaluated(one: Input, what: str, how: pl.Expr) -> pl.Series:
+def _type_of(one: Input, what: str, how: pl.Expr) -> pl.DataType:
     try:
-        # Polars finds an expression that does not fit the columns' types also on a frame without rows.
-        return pl.DataFrame(schema=pl.Schema(one.stream.event_schema)).select(value=how)["value"]
+        return type_of(how, pl.Schema(one.stream.event_schema))
     except pl.exceptions.PolarsError as error:
         raise Misconfigured(
             f"input {one.stream.name}: {what} does not fit {one.table}: {str(error).splitlines()[0]}"

@@ -62,6 +62,21 @@ def arrow_type(kind: object, where: str = "a column") -> pa.DataType:
     raise Misconfigured(f"{where} has type {kind!r}; give a type of Polars (pl.Int64) or Arrow (pa.int64())")
 
 
+def type_of(how: pl.Expr, columns: Mapping[str, pl.DataType] | pl.Schema) -> pl.DataType:
+    """Return the type of an expression over columns, without evaluating it.
+
+    So that modules of jobs can be imported in a process that forks: Polars' threads, which an evaluation starts, do not outlive it.
+
+    Raises:
+        polars.exceptions.PolarsError: it does not fit the columns.
+
+    Example:
+        >>> type_of(pl.col("at").dt.hour(), {"at": pl.Datetime("us", "UTC")})
+        Int8
+    """
+    return pl.LazyFrame(schema=dict(columns)).select(value=how).collect_schema()["value"]
+
+
 def field_of(where: str, name: str, schema: pa.Schema) -> pa.Field:
     """Return a column of a schema.
 

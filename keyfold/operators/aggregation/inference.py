@@ -8,7 +8,7 @@ import pyarrow as pa
 from keyfold.columns import column, lineage_of, passed_on
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.inputs import Input
-from keyfold.keyed.job.schemas import arrow_type, field_of
+from keyfold.keyed.job.schemas import arrow_type, field_of, type_of
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate
 from keyfold.stream import TIMESTAMP
@@ -58,14 +58,14 @@ def inferred_output(
     if counted and counted not in of:
         fields.append(column(counted, pa.int64(), "How many events", lineage=(source.event_time,), nullable=False))
     fields += more
-    known = pl.DataFrame(schema=polars_schema(pa.schema(fields)))
+    known = polars_schema(pa.schema(fields))
     for name, how in (then or {}).items():
-        made = _evaluated(f"job {job}: then: {name}", how, known)
+        made = _type_of(f"job {job}: then: {name}", how, known)
         roots = list(dict.fromkeys(how.meta.root_names()))
         lineage = [source for one in fields if one.name in roots for source in lineage_of(one)]
         what = f"Computed from {', '.join(roots) or 'a constant'}"
         fields = [one for one in fields if one.name != name]
-        fields.append(column(name, arrow_type(made.dtype), what, lineage=list(dict.fromkeys(lineage))))
+        fields.append(column(name, arrow_type(made), what, lineage=list(dict.fromkeys(lineage))))
     return pa.schema(fields)
 
 
@@ -73,7 +73,7 @@ def _of_aggregate(job: str, name: str, one: Aggregate, table: pa.Schema) -> pa.F
     where, roots = f"job {job}: {name}", list(dict.fromkeys(one.value.meta.root_names()))
     for root in roots:
         field_of(where, root, table)
-    value = _evaluated(where, one.value, pl.DataFrame(schema=polars_schema(table))).dtype
+    value = _type_of(where, one.value, polars_schema(table))
     kind = one.kind or arrow_type(value)
     if one.joined in _FLOATS:
         kind = pa.float64()
@@ -88,8 +88,8 @@ def _of_aggregate(job: str, name: str, one: Aggregate, table: pa.Schema) -> pa.F
     return column(name, kind, what, lineage=roots, nullable=not never_null)
 
 
-def _evaluated(where: str, how: pl.Expr, frame: pl.DataFrame) -> pl.Series:
+def _type_of(where: str, how: pl.Expr, columns: Mapping[str, pl.DataType]) -> pl.DataType:
     try:
-        return frame.select(value=how)["value"]
+        return type_of(how, columns)
     except pl.exceptions.PolarsError as error:
-        raise Misconfigured(f"{where}: {str(error).splitlines()[0]}; there are {', '.join(frame.columns)}") from None
+        raise Misconfigured(f"{where}: {str(error).splitlines()[0]}; there are {', '.join(columns)}") from None

@@ -75,7 +75,7 @@ def nearest_station(stations: pl.DataFrame, latitude: pl.Expr, longitude: pl.Exp
     """
     metres = pl.concat_list(
         great_circle_metres(latitude, longitude, pl.lit(north), pl.lit(east))
-        for north, east in stations.select("latitude", "longitude").iter_rows()
+        for north, east in zip(stations["latitude"].to_list(), stations["longitude"].to_list(), strict=True)
     )
     place = metres.list.arg_min().cast(pl.UInt32)
     station = place.replace_strict(
