@@ -47,7 +47,7 @@ class Project:
 
     Attributes:
         streams_at: `module:NAME` of the mapping of streams by name.
-        jobs_at: `module:NAME` of the mapping of job templates by name.
+        jobs_at: `module:NAME` of the mapping of jobs by name.
         suites_in: the package with a module for each table; the module's `EXPECTATIONS` is the table's suite.
         groups_in: the package with a module for each group of assets (`keyfold.dagster.assets.groups`).
         first_groups: modules of groups that come first, in this order; the others follow by name.
@@ -78,7 +78,7 @@ class Project:
 
     @cached_property
     def jobs(self) -> Mapping[str, "KeyedJob"]:
-        """Every job template, by name.
+        """Every job, by name.
 
         Raises:
             KeyfoldError: a module of the project cannot be imported.
@@ -113,7 +113,7 @@ def project_streams() -> Mapping[str, "Stream"]:
 
 
 def project_jobs() -> Mapping[str, "KeyedJob"]:
-    """Return the job templates of the current project, by name."""
+    """Return the jobs of the current project, by name."""
     return current_project().jobs
 
 

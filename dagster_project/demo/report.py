@@ -99,10 +99,10 @@ def _facts(
     facts.add_column(style="bold")
     if any(made.get("quarantined") for made in metadata_of.values()):
         facts.add_row("quarantine", message(_quarantine_reasons(lakehouse)))
-    for template in JOBS.values():
-        made = metadata_of.get(table_key(template.name), {})
+    for declared in JOBS.values():
+        made = metadata_of.get(table_key(declared.name), {})
         if made.get("events_in") and made["late"] > made["events_in"] // 2:
-            facts.add_row("late", Text(_mostly_late(lakehouse, template.name), "yellow"))
+            facts.add_row("late", Text(_mostly_late(lakehouse, declared.name), "yellow"))
     for made in metadata_of.values():
         if warnings := made.get("warnings"):
             facts.add_row("warned", Text(visible(warnings, keep="\n"), "yellow"))

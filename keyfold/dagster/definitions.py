@@ -37,7 +37,7 @@ def build_definitions() -> dg.Definitions:
 def _definitions() -> dg.Definitions:
     groups = project_groups()
     streams = [group.stream for group in groups if group.stream is not None]
-    templates = [template for group in groups for template in group.jobs]
+    declared_jobs = [declared for group in groups for declared in group.jobs]
     check_job, check_schedule = lakehouse_check()
     maintained = [
         maintenance(group.name, streams=[group.stream] if group.stream else [], jobs=group.jobs)
@@ -50,7 +50,7 @@ def _definitions() -> dg.Definitions:
         ),
         asset_checks=[
             *(check for group in groups for check in group.checks),
-            *map(health.health_checks, templates),
+            *map(health.health_checks, declared_jobs),
             *map(health.stream_health_checks, streams),
             *project_suites(),
         ],
@@ -76,7 +76,7 @@ def _definitions() -> dg.Definitions:
             *alert_sensors(),
         ],
         schedules=[
-            *map(tick_schedule, templates),
+            *map(tick_schedule, declared_jobs),
             *(full_scan(group.name) for group in groups),
             check_schedule,
             *(schedule for _, schedule in maintained),

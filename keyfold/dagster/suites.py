@@ -27,10 +27,10 @@ from keyfold.suite import Suite
 def project_suites() -> list[dg.AssetChecksDefinition]:
     """Build the checks of the project's suites, of tables of jobs that have assets."""
     return [
-        suite_checks(template.name, table, suite)
+        suite_checks(declared.name, table, suite)
         for group in project_groups()
-        for template in group.jobs
-        for table in template.tables
+        for declared in group.jobs
+        for table in declared.tables
         # Some tables have no suite, such as tables of late events.
         if (suite := current_project().suite(table.name)) is not None
     ]

@@ -18,7 +18,7 @@ from keyfold.sinks.kafka import Publisher
 from keyfold.state.changing.promoting import to_promote
 
 
-def consumers_of(lakehouse: Lakehouse, producer: str, templates: Mapping[str, KeyedJob]) -> list[KeyedJob]:
+def consumers_of(lakehouse: Lakehouse, producer: str, declared: Mapping[str, KeyedJob]) -> list[KeyedJob]:
     """Return the jobs that read a job's tables, directly or through other jobs, each after all jobs that it reads.
 
     They have the parameters of their live generations. Jobs that have never run are left out.
@@ -26,8 +26,8 @@ def consumers_of(lakehouse: Lakehouse, producer: str, templates: Mapping[str, Ke
     Raises:
         KeyfoldError: a job cannot be built with the parameters of its live generation.
     """
-    live = [name for name in templates if name != producer and live_generation_name(lakehouse, name) is not None]
-    jobs = [configured_job(lakehouse, templates[name]) for name in live]
+    live = [name for name in declared if name != producer and live_generation_name(lakehouse, name) is not None]
+    jobs = [configured_job(lakehouse, declared[name]) for name in live]
     names = downstream_of({producer}, jobs)
     return in_order([job for job in jobs if job.name in names])
 

@@ -108,7 +108,7 @@ def test_of_many_rows_of_a_key_in_many_files_the_last_counts(tmp_path):
 
 
 def test_no_shipped_suite_waits_for_great_expectations_to_be_imported():
-    tables = [table for group in find_groups() for template in group.jobs for table in build_job(template).tables]
+    tables = [table for group in find_groups() for declared in group.jobs for table in build_job(declared).tables]
     others = [
         f"{table.name}: {check}"
         for table in tables

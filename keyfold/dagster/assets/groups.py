@@ -36,7 +36,7 @@ class Group:
 
     Attributes:
         name: the group's name in Dagster.
-        jobs: the job templates whose tables it contains.
+        jobs: the jobs whose tables it contains.
         assets: all its assets.
         checks: that no row of a stream or job is lost, and the group's own checks.
         stream: the stream that it ingests; None if it reads a stream of another group.
@@ -107,7 +107,7 @@ def _group(module: ModuleType) -> Group:
         raise Misconfigured(f"{module.__file__} has GROUP but no JOBS; a group of assets has both")
     name, owners = module.GROUP, getattr(module, "OWNERS", ())
     stream: Stream | None = getattr(module, "STREAM", None)
-    jobs: list[KeyedJob] = [one.template for one in module.JOBS]
+    jobs: list[KeyedJob] = [one.job for one in module.JOBS]
     assets = [*(keyed_assets(one, group=name, owners=owners) for one in module.JOBS), *getattr(module, "ASSETS", ())]
     checks = [*map(conservation_check, jobs), *getattr(module, "CHECKS", ())]
     if stream is not None:

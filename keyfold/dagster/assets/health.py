@@ -35,11 +35,11 @@ Finding = tuple[bool, str]
 """Whether the check passed, and its description."""
 
 
-def health_checks(template: KeyedJob) -> dg.AssetChecksDefinition:
+def health_checks(declared: KeyedJob) -> dg.AssetChecksDefinition:
     """Build the health checks of a job: volume, late events, watermark, state."""
-    asset = table_key(template.name)
+    asset = table_key(declared.name)
     return _checks(
-        template.name,
+        declared.name,
         asset,
         {
             "volume_is_usual": (
@@ -49,15 +49,15 @@ def health_checks(template: KeyedJob) -> dg.AssetChecksDefinition:
             ),
             "few_events_are_late": (
                 f"At most {_MOST_LATE:.0%} of the events of the last batches were late.",
-                lambda _, lakehouse: lateness(lakehouse, template.name),
+                lambda _, lakehouse: lateness(lakehouse, declared.name),
             ),
             "watermark_keeps_up": (
                 f"The watermark is at most {STALE / timedelta(hours=1):.0f} hours behind the clock.",
-                lambda _, lakehouse: lag(lakehouse, template.name, datetime.now(UTC)),
+                lambda _, lakehouse: lag(lakehouse, declared.name, datetime.now(UTC)),
             ),
             "state_does_not_grow": (
                 f"Open state has at most {_GROWN} times its usual number of events.",
-                lambda _, lakehouse: growth(lakehouse, template.name),
+                lambda _, lakehouse: growth(lakehouse, declared.name),
             ),
         },
     )

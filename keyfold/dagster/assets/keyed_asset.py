@@ -1,4 +1,4 @@
-"""Build the assets and the conservation check of a keyed job from its template."""
+"""Build the assets and the conservation check of a keyed job."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,14 +43,14 @@ class JobAssets:
     """A job of a group of assets, and how Dagster shows it.
 
     Attributes:
-        template: the job; the run config sets its parameters.
+        job: the job; the run config sets its parameters.
         plot: draws plots for the main table's metadata.
         plot_of_counts: the plots show only counts, so they are drawn also if the job has private columns.
         priority: of the steps that are ready, Dagster starts those with the highest priority first; non-blocking checks have 0.
         owners: people or teams, in Dagster's notation; by default those of the group.
     """
 
-    template: KeyedJob
+    job: KeyedJob
     plot: Plot | None = None
     plot_of_counts: bool = False
     priority: int = 1
@@ -59,24 +59,25 @@ class JobAssets:
 
 def keyed_assets(shown: JobAssets, *, group: str, owners: Sequence[str] = ()) -> dg.AssetsDefinition:
     """Build an asset for every table of a job; one step runs the job and reports all of them."""
-    template = shown.template
-    config_type = config_for(template)
-    typical = template
+    declared = shown.job
+    config_type = config_for(declared)
 
     @dg.multi_asset(
-        name=template.name,
-        specs=[_spec(typical, table, group, template.description, shown.owners or owners) for table in typical.tables],
+        name=declared.name,
+        specs=[
+            _spec(declared, table, group, declared.description, shown.owners or owners) for table in declared.tables
+        ],
         config_schema=config_type.to_fields_dict(),
-        pool=f"job_{template.name}",
+        pool=f"job_{declared.name}",
         op_tags={"dagster/priority": str(shown.priority)},
-        description=template.description,
+        description=declared.description,
     )
     def run_keyed_job(
         context: dg.AssetExecutionContext,
         spark: dg.ResourceParam[Runners],
         lakehouse: dg.ResourceParam[Lakehouse],
     ) -> Iterator[dg.MaterializeResult]:
-        if is_left_to_continuous_run(context, lakehouse.job(template.name)):
+        if is_left_to_continuous_run(context, lakehouse.job(declared.name)):
             return
 
         def report_batch(progress: Progress, counts: Counts) -> None:
@@ -86,8 +87,8 @@ def keyed_assets(shown: JobAssets, *, group: str, owners: Sequence[str] = ()) ->
         config = config_type(**context.op_execution_context.op_config)
         mode = config.run_mode()
         if isinstance(mode, FullRefresh):
-            refuse_to_forget(lakehouse, template, config.given())
-        job = configured_job(lakehouse, template, mode, config.given())
+            refuse_to_forget(lakehouse, declared, config.given())
+        job = configured_job(lakehouse, declared, mode, config.given())
         options = RunOptions(on_batch=report_batch)
         before = {table.name: last_materialization(context.instance, table_key(table.name)) for table in job.tables}
         if isinstance(mode, FullRefresh) and config.with_consumers:
@@ -120,19 +121,19 @@ def keyed_assets(shown: JobAssets, *, group: str, owners: Sequence[str] = ()) ->
     return run_keyed_job
 
 
-def conservation_check(template: KeyedJob) -> dg.AssetChecksDefinition:
+def conservation_check(declared: KeyedJob) -> dg.AssetChecksDefinition:
     """Build the blocking check that every event the job has read is in an output, in open state, or late."""
 
     @dg.asset_check(
-        asset=table_key(template.name),
+        asset=table_key(declared.name),
         name="no_event_is_lost",
         description="Events read (event table's log) = events in outputs + in open state + late (counted in the tables and the "
         "state) = events that reached a step (journal).",
         blocking=True,
-        pool=f"job_{template.name}",
+        pool=f"job_{declared.name}",
     )
     def no_event_is_lost(lakehouse: dg.ResourceParam[Lakehouse]) -> dg.AssetCheckResult:
-        found = check_conservation(lakehouse, configured_job(lakehouse, template))
+        found = check_conservation(lakehouse, configured_job(lakehouse, declared))
         return dg.AssetCheckResult(
             passed=found.balanced,
             severity=dg.AssetCheckSeverity.ERROR,

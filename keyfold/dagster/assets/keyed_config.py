@@ -68,22 +68,22 @@ class KeyedRunConfig(dg.Config):
         }
 
 
-def config_for(template: KeyedJob) -> type[KeyedRunConfig]:
+def config_for(declared: KeyedJob) -> type[KeyedRunConfig]:
     """Build the run config of a job: `KeyedRunConfig` and the job's parameters.
 
     Parameters that are file paths are left out, since a run config may not name a path. Types that Dagster's config lacks, such
     as durations, become text, which the job's own model parses and checks.
     """
-    fields = {name: field for name, field in template.parameter_fields.items() if not is_path(field)}
+    fields = {name: field for name, field in declared.parameter_fields.items() if not is_path(field)}
     # A job parameter of the same name would silently replace the field.
     if taken := sorted(fields.keys() & KeyedRunConfig.model_fields.keys()):
         raise Misconfigured(
-            f"job {template.name}: rename parameter {', '.join(taken)}; every run config has such a field"
+            f"job {declared.name}: rename parameter {', '.join(taken)}; every run config has such a field"
         )
-    free = template.free_parameters
+    free = declared.free_parameters
     given: dict[str, Any] = {name: (_type(name, field), _field(field, name in free)) for name, field in fields.items()}
     return create_model(
-        f"{template.model.__name__ if template.model else template.name.title()}Config",
+        f"{declared.model.__name__ if declared.model else declared.name.title()}Config",
         __base__=KeyedRunConfig,
         **given,
     )

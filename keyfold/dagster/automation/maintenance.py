@@ -48,7 +48,7 @@ def maintenance(
 
     Each group has its own job, since a run waits until all its pools are free.
     """
-    ops = [*(_stream_op(stream) for stream in streams), *(_job_op(template) for template in jobs)]
+    ops = [*(_stream_op(stream) for stream in streams), *(_job_op(declared) for declared in jobs)]
 
     @dg.job(name=f"maintain_{group}", description=f"Compacts all tables of {group} and deletes old files.")
     def maintain_group() -> None:
@@ -101,19 +101,19 @@ def _stream_op(stream: Stream) -> dg.OpDefinition:
     return maintain_stream
 
 
-def _job_op(template: KeyedJob) -> dg.OpDefinition:
-    @dg.op(name=f"maintain_{template.name}_tables", pool=f"job_{template.name}", out=dg.Out(dg.Nothing))
+def _job_op(declared: KeyedJob) -> dg.OpDefinition:
+    @dg.op(name=f"maintain_{declared.name}_tables", pool=f"job_{declared.name}", out=dg.Out(dg.Nothing))
     def maintain_job(
         context: dg.OpExecutionContext, config: MaintenanceConfig, lakehouse: dg.ResourceParam[Lakehouse]
     ) -> None:
-        if live_generation(lakehouse, template.name) is None:
-            context.log.info(f"job {template.name} has not run yet")
+        if live_generation(lakehouse, declared.name) is None:
+            context.log.info(f"job {declared.name} has not run yet")
             return
         try:
-            with exclusive(lakehouse.job(template.name), f"job {template.name}"):
-                finish_going_live(lakehouse, template.name)
+            with exclusive(lakehouse.job(declared.name), f"job {declared.name}"):
+                finish_going_live(lakehouse, declared.name)
                 # Read again under the lock: a full refresh may have replaced the generation.
-                generation = live_generation(lakehouse, template.name)
+                generation = live_generation(lakehouse, declared.name)
                 if generation is None:
                     return
                 tables = tables_of_generation(generation)
@@ -125,7 +125,7 @@ def _job_op(template: KeyedJob) -> dg.OpDefinition:
                     generation.record_checksums()
         # A run from the command line holds the lock: skip its tables, and maintain the others.
         except KeyfoldError as busy:
-            context.log.warning(f"the tables of {template.name} are skipped this time: {busy}")
+            context.log.warning(f"the tables of {declared.name} are skipped this time: {busy}")
 
     return maintain_job
 

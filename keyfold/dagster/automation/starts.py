@@ -112,21 +112,21 @@ def full_scan(group: str) -> dg.ScheduleDefinition:
     return schedule_of(job, "30 2 * * *", tags=tags)
 
 
-def tick_schedule(template: KeyedJob) -> dg.ScheduleDefinition:
+def tick_schedule(declared: KeyedJob) -> dg.ScheduleDefinition:
     """Build a schedule that runs a keyed job every ten minutes, whether or not there are new events.
 
     Every run advances the job's clock. On a silent stream no file lands, so no sensor starts a run, and only these ticks fire
     due timers. A stream whose files keep landing needs no ticks.
     """
     job = dg.define_asset_job(
-        f"tick_{template.name}",
+        f"tick_{declared.name}",
         # The job writes all its tables in one step, so selecting its main table is enough.
-        selection=dg.AssetSelection.assets(table_key(template.name)).required_multi_asset_neighbors(),
-        description=f"Advances the clock of {template.name} and fires due timers, even if the stream is silent.",
+        selection=dg.AssetSelection.assets(table_key(declared.name)).required_multi_asset_neighbors(),
+        description=f"Advances the clock of {declared.name} and fires due timers, even if the stream is silent.",
     )
 
     def held_back(context: dg.ScheduleEvaluationContext) -> str | None:
-        failed = failed_checks_before(context.instance, context.repository_def, table_key(template.name))
+        failed = failed_checks_before(context.instance, context.repository_def, table_key(declared.name))
         return f"held back by failed checks: {', '.join(failed)}" if failed else None
 
     return schedule_of(job, "*/10 * * * *", held_back=held_back)

@@ -90,10 +90,10 @@ def test_a_job_reports_each_batch_once_with_its_watermark_while_it_runs(lakehous
 
 
 def test_after_a_run_of_dagster_only_what_came_since_is_reported(lakehouse, land, instance):
-    template = windows()
+    declared = windows()
     land(("ann", 1), ("bob", 21))
     resources = {"spark": RUNNER, "lakehouse": lakehouse}
-    dg.materialize([keyed_assets(JobAssets(template), group="clicks")], instance=instance, resources=resources)
+    dg.materialize([keyed_assets(JobAssets(declared), group="clicks")], instance=instance, resources=resources)
     with reported(lambda: written_by_job(lakehouse, "windows")):
         pass
     assert len(reports(instance, "windows")) == 1

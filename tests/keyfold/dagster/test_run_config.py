@@ -43,7 +43,7 @@ def test_no_op_takes_a_path_or_an_address():
     names = {leaf[-1] for job in EVERYTHING for leaf in leaves(job.run_config_schema.config_type) if leaf[0] == "ops"}
     assert {"mode", "branch", "settle_seconds", "service"} <= names
     assert not names & {"landing", "home", "path", "file", "folder", "url", "command", "plugin", "geofences"}
-    assert any(is_path(field) for template in JOBS.values() for field in template.parameter_fields.values())
+    assert any(is_path(field) for declared in JOBS.values() for field in declared.parameter_fields.values())
 
 
 @pytest.mark.parametrize(

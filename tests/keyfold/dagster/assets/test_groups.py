@@ -41,7 +41,7 @@ def test_the_shipped_groups_stand_in_the_order_of_the_pages_and_are_what_their_m
     assert [group.name for group in groups][: len(SHIPPED)] == [module.GROUP for module in SHIPPED]
     for group, module in zip(groups, SHIPPED, strict=False):
         modules = (module, *JOINED.get(module, ()))
-        declared = [one.template for part in modules for one in part.JOBS]
+        declared = [one.job for part in modules for one in part.JOBS]
         assert list(group.jobs) == declared
         assert group.stream is getattr(module, "STREAM", None)
         # The landing and the ingest of the stream, whose check comes first; then each job's assets, whose rows are counted.
@@ -68,7 +68,7 @@ def test_a_module_with_the_group_of_another_joins_it(put):
     put("more_rides", "GROUP, JOBS, ASSETS, CHECKS = 'rides', (), ['asset'], ['check']\n")
     joined = find_groups()[0]
     assert joined.stream is rides.STREAM
-    assert list(joined.jobs) == [one.template for one in (*rides.JOBS, *ride_meters.JOBS)]
+    assert list(joined.jobs) == [one.job for one in (*rides.JOBS, *ride_meters.JOBS)]
     assert (joined.assets[-1], joined.checks[-1]) == ("asset", "check")
     assert len(joined.assets) == 2 + len(rides.JOBS) + len(ride_meters.JOBS) + 1
 

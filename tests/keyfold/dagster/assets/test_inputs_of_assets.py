@@ -37,8 +37,8 @@ FURTHER = made(
 )
 
 
-def dependencies(template):
-    (spec,) = [one for one in keyed_assets(JobAssets(template), group="g").specs if one.key.path[-1] == template.name]
+def dependencies(declared):
+    (spec,) = [one for one in keyed_assets(JobAssets(declared), group="g").specs if one.key.path[-1] == declared.name]
     return {dependency.asset_key.to_user_string() for dependency in spec.deps}
 
 
