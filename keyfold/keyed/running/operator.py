@@ -32,7 +32,7 @@ from keyfold.keyed.job.step import Clock
 from keyfold.keyed.parts.manifest import NEVER, Manifest
 from keyfold.keyed.parts.part_rows import SIZES
 from keyfold.keyed.parts.partition_state import PartitionState
-from keyfold.keyed.rows.codec import decode, empty
+from keyfold.keyed.rows.codec import AnswerError, decode, empty
 from keyfold.keyed.rows.response_cache import ResponsesInFiles
 from keyfold.keyed.running.blobs import CLOCK, SEED, SEED_RANGES, BatchClock, PartitionReport, report_of
 from keyfold.keyed.running.failing_event import AskedError, NoResponses, described_event, failing_event
@@ -211,7 +211,8 @@ class PartitionOperator:
             if sample is not None:
                 group = str(key_groups_of(slots_of(job, sample))[0])
                 key = str(masked(sample.select(job.key), job.private).row(0, named=True))
-            found = self._failing_event(state, events, clock) if clock is not None else ""
+            # A wrong answer is the fault of the step, whatever the event.
+            found = "" if clock is None or isinstance(error, AnswerError) else self._failing_event(state, events, clock)
             # With private columns, drop the cause: Spark's and Dagster's logs show all causes of an error.
             raise StepError(
                 f"{StepError.MARK}job {job.name}, key group {group}, a key of it {key}: {describe_error(error, job.private)}{found}"
