@@ -226,7 +226,7 @@ class PartitionOperator:
                 call_step(job, state.join(some.select(job.key), on=job.key, how="semi"), some, asks_nobody)
             except AskedError:
                 raise
-            except Exception:
+            except Exception:  # a step may raise anything; its own error is raised by the caller
                 return True
             return False
 
