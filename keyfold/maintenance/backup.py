@@ -254,8 +254,11 @@ def _generation(generation: Generation, is_live: bool, now: _Now) -> Iterator[Fo
     last, records = _journal(generation.journal.folder, now)
     yield from records
     for name in generation.record["table_ids"]:
-        if is_live or generation.is_aside(name):
-            yield from _table(generation.table(name), f"{generation.identity}/{name}", last, now)
+        table = generation.table(name)
+        if is_live or table == generation.aside(name):
+            yield from _table(table, f"{generation.identity}/{name}", last, now)
+            if generation.table(name) != table:
+                raise FileNotFoundError(ENOENT, "went to its address while it was listed", str(table))
     for file in files_below(generation.folder):
         top = file.below.partition("/")[0]
         # Parts and manifests of a batch that is not committed are of an attempt that the restored job repeats.

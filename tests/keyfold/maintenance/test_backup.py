@@ -15,10 +15,11 @@ from typer.testing import CliRunner
 from keyfold.cli.app import app
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest
+from keyfold.keyed.generation.going_live import finish_going_live
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.runner import run_job
-from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.lakehouse.files import remove_tree
 from keyfold.maintenance import backup as making
 from keyfold.maintenance.backup import back_up, list_backups, restore
@@ -278,6 +279,30 @@ def test_a_backup_amid_refreshes_goes_on_with_the_rows_of_the_generation_that_is
         assert [one for one in check(again).findings if one.is_damage] == []
         assert run_job(again, TOTALS, runners=SPARK).counts.events == 0
         assert rows(again) == expected
+
+
+def test_a_table_that_goes_to_its_address_while_it_is_listed_is_backed_up(tmp_path, monkeypatch):
+    lakehouse, backups, is_table = whole_lakehouse(tmp_path / "home"), tmp_path / "backups", making.is_table
+    expected = rows(lakehouse)
+
+    def cut_off(point):
+        if point == "generation: live":
+            raise InterruptedError(point)
+
+    with monkeypatch.context() as cutting:
+        cutting.setattr(fail_points, "act", cut_off)
+        with pytest.raises(InterruptedError):
+            run_job(lakehouse, TOTALS, FullRefresh(), runners=SPARK)
+
+    def after_it_went(table):
+        finish_going_live(lakehouse, TOTALS.name)
+        return is_table(table)
+
+    monkeypatch.setattr(making, "is_table", after_it_went)
+    back_up(lakehouse, backups)
+    restore(backups, again := Lakehouse(tmp_path / "again"))
+    assert check(again).is_whole
+    assert rows(again) == rows(lakehouse) == expected
 
 
 def test_a_killed_backup_leaves_the_earlier_ones_and_the_next_one_sweeps(tmp_path):
