@@ -36,7 +36,6 @@ def test_the_examples_of_a_module_give_what_they_say(name):
         tables.Upsert,
         step.Clock,
         step.Step,
-        step.Waiting,
         per_key.per_key,
         harness.TestHarness,
         run_mode.parse_run_mode,

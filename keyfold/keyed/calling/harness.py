@@ -3,12 +3,10 @@
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
-import numpy as np
 import polars as pl
 
 from keyfold.errors import Misconfigured
 from keyfold.journal.clock import watermark_after
-from keyfold.keyed.calling.slots import SLOT, slots_of, waiting_events, waiting_rows
 from keyfold.keyed.calling.step_call import Called, call_step, count, refuse_other_keys
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.event_frames import parted_by_input, tagged
@@ -76,7 +74,6 @@ class TestHarness:
         clock = Clock(previous_watermark, self.watermark, processing_time, self._responses, watermarks, self._lookups)
         played = count(came, job.events)
         try:
-            came, waiting = self._without_waiting(came, clock)
             needed, others = parted(job, self.state, came, clock)
             called = call_step(job, needed, came, clock)
             given = pl.concat([needed.select(job.key), came.select(job.key)])
@@ -88,25 +85,10 @@ class TestHarness:
             raise
         # Events that were passed in; `assert_nothing_lost` compares them with the events in tables and state.
         self._passed_in += played
-        self.state = pl.concat([others, called.state_after(job, needed), waiting])
+        self.state = pl.concat([others, called.state_after(job, needed)])
         for name, rows in called.tables.items():
             self.written[name] = pl.concat([self.written[name], rows])
         return called
-
-    def _without_waiting(self, came: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return the events that the step is called with, and the rows of state of events that only wait."""
-        job = self._job
-        if job.state.waiting is None:
-            return came, empty(job.state.schema)
-        came = came.with_columns(pl.Series(SLOT, slots_of(job, came), pl.UInt64)).sort(SLOT, maintain_order=True)
-        slots, came = came[SLOT].to_numpy(), came.drop(SLOT)
-        # Without events, so that only keys with a due timer are returned.
-        due, _ = parted(job, self.state, came.clear(), clock)
-        seen = self.state.filter(~job.state.waiting.apart(self.state))
-        rows_a_key = (self.state.height - seen.height) / max(1, seen.height)
-        seen = seen.with_columns(pl.Series(SLOT, slots_of(job, seen), pl.UInt64)).sort(SLOT)
-        waits = waiting_events(job, seen, came, slots, np.unique(slots_of(job, due)), clock, rows_a_key)
-        return came.filter(~waits), waiting_rows(job, came.filter(waits)) if waits.any() else empty(job.state.schema)
 
     def _look_up(self, events: pl.DataFrame | Mapping[str, pl.DataFrame] | None) -> None:
         if isinstance(events, Mapping):

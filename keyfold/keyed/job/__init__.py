@@ -10,7 +10,7 @@ from keyfold.lazy_names import lazy_names
 if TYPE_CHECKING:
     from keyfold.keyed.job.inputs import JobTable
     from keyfold.keyed.job.parameters import Delay, Duration, EventTimeParameters, FilePath, Names, Window, WindowShape
-    from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Waiting
+    from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
     from keyfold.keyed.job.timeouts import TimeKind, Timeout
 
 __all__ = [
@@ -24,14 +24,13 @@ __all__ = [
     "Names",
     "TimeKind",
     "Timeout",
-    "Waiting",
     "Window",
     "WindowShape",
 ]
 
 _MODULES = {
     "keyfold.keyed.job.inputs": ("JobTable",),
-    "keyfold.keyed.job.step": ("DEADLINE", "PROCESSING_DEADLINE", "Waiting"),
+    "keyfold.keyed.job.step": ("DEADLINE", "PROCESSING_DEADLINE"),
     "keyfold.keyed.job.parameters": (
         "Delay",
         "Duration",

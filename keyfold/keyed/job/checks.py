@@ -40,10 +40,6 @@ def check_job(job: "KeyedJob") -> None:
         _check_expression(f"{where}: table {table.name}: events", table.events, table.schema)
     for name, one in job.inputs.items():
         _check_expression(f"{where}: input {name}: events", one.events, one.schema)
-    if job.state.waiting is not None:
-        require_columns(f"{where}: state (waiting)", tuple(job.state.waiting.rows.meta.root_names()), schema)
-        if len(job.inputs) > 1:
-            raise Misconfigured(f"{where}: waiting is for a job with one input")
 
 
 def _check_expression(where: str, one: pl.Expr | None, schema: pa.Schema) -> None:

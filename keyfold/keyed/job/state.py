@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.schemas import Columns, declared_schema
-from keyfold.keyed.job.step import Waiting
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,6 @@ class State:
             all rows is the sum of its values for parts of them.
         one_per_key: condition on rows, of which a key may have one only; checked for state that is made from a table. None
             if a key may have several rows of any kind.
-        waiting: rows that are stored apart until they are needed, and events that only add to them.
 
     Example:
         >>> State({"user": pl.String, "clicks": pl.Int64}).schema.names
@@ -35,7 +33,6 @@ class State:
     migrations: Mapping[int, Callable[[pl.DataFrame], pl.DataFrame]] = field(default_factory=dict)
     events: pl.Expr = field(default_factory=pl.len)
     one_per_key: pl.Expr | None = None
-    waiting: Waiting | None = None
     schema: pa.Schema = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -67,7 +67,7 @@ _FEW = 8
 
 def _has_a_row_per_key(manifest: Manifest) -> bool:
     """Whether the number of slots of the base is its number of keys."""
-    return manifest.waiting is None and all(part.rows == part.slots for part in manifest.base)
+    return all(part.rows == part.slots for part in manifest.base)
 
 
 def _unshared(before: Manifest, after: Manifest) -> tuple[Part, ...]:

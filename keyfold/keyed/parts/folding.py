@@ -6,20 +6,18 @@ import numpy as np
 import polars as pl
 
 from keyfold.keyed.calling.slots import NO_SLOTS, SLOT, Slots, are_among, distinct, union
-from keyfold.keyed.parts.arrow_part import ArrowPart
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.parts.parquet_part import ParquetPart
-from keyfold.keyed.parts.part_files import open_part
 from keyfold.keyed.parts.part_rows import ADDS, GONE, MARK, SIZES, Rows, Sizes
 from keyfold.storage.place import Place
 
-Source = ParquetPart | ArrowPart | Rows
+Source = ParquetPart | Rows
 
 _END = 1 << 63
 
 
 class Layers:
-    """The parts of a state partition, opened for reading: the base, the changes, and the parts of rows that wait.
+    """The parts of a state partition, opened for reading: the base and the changes.
 
     Args:
         manifest: the manifest of the partition.
@@ -27,39 +25,24 @@ class Layers:
     """
 
     def __init__(self, manifest: Manifest, folder: Place) -> None:
-        self._base = [(part.first, open_part(part, folder)) for part in manifest.base]
-        self.changes: list[Source] = [open_part(part, folder) for part in manifest.changes]
-        self._waiting = Layers(manifest.waiting, folder) if manifest.waiting else None
+        self._base = [(part.first, ParquetPart(part, folder)) for part in manifest.base]
+        self.changes: list[Source] = [ParquetPart(part, folder) for part in manifest.changes]
 
     @property
     def sources(self) -> list[Source]:
         """All parts, oldest first."""
-        waiting = self._waiting.sources if self._waiting else []
-        return [*(source for _, source in self._base), *self.changes, *waiting]
+        return [*(source for _, source in self._base), *self.changes]
 
     def of(self, slots: Slots, columns: Sequence[str] | None = None) -> pl.DataFrame | None:
         """Return the rows of some slots, sorted by `SLOT`, with all columns or the named ones; None without parts."""
-        return together(self._of(slots, columns), self._waiting.of(slots, columns) if self._waiting else None)
-
-    def between(self, begin: int, end: int, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """Return the rows of slots from `begin` to before `end`, sorted by `SLOT`, with all columns or the named ones."""
-        if self._waiting is None:
-            return self._between(begin, end, columns)
-        waiting = self._waiting.between(begin, end, columns)
-        if not self._base and not self.changes:
-            return waiting
-        rows = together(self._between(begin, end, columns), waiting)
-        assert rows is not None  # noqa: S101 - both are there
-        return rows
-
-    def _of(self, slots: Slots, columns: Sequence[str] | None) -> pl.DataFrame | None:
         if not self._base and not self.changes:
             return None
         wanted = None if columns is None else list(dict.fromkeys([*columns, SLOT, MARK]))
         frames = [*self._base_of(slots, wanted), *(source.of(slots, wanted) for source in self.changes)]
         return folded(frames or [self.sources[0].of(NO_SLOTS, wanted)])
 
-    def _between(self, begin: int, end: int, columns: Sequence[str] | None) -> pl.DataFrame:
+    def between(self, begin: int, end: int, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """Return the rows of slots from `begin` to before `end`, sorted by `SLOT`, with all columns or the named ones."""
         wanted = None if columns is None else list(dict.fromkeys([*columns, SLOT, MARK]))
         changed = _newest([source.between(begin, end, wanted) for source in self.changes])
         replaced = NO_SLOTS if changed is None else replaced_slots(changed)
@@ -100,15 +83,6 @@ class Layers:
         ends = [first for first, _ in self._base[1:]] + [_END]
         for (first, source), end in zip(self._base, ends, strict=False):  # without a base nothing is left to pair
             yield first, end, source
-
-
-def together(rows: pl.DataFrame | None, waiting: pl.DataFrame | None) -> pl.DataFrame | None:
-    """Merge rows that do not wait and rows that do, sorted by slot; None if both are None."""
-    if rows is None or waiting is None or not rows.height:
-        return rows if waiting is None else waiting
-    if not waiting.height:
-        return rows
-    return pl.concat([rows, waiting.select(rows.columns)]).sort(SLOT, maintain_order=True)
 
 
 def folded(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:

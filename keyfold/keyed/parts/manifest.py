@@ -13,8 +13,6 @@ NEVER = 2**63 - 1
 
 _HEAD = struct.Struct("<4sII")
 _MAGIC = b"KFS1"
-_MAGIC_WITH_WAITING = b"KFS2"
-"""Marks a manifest with waiting rows. A version of Keyfold without them must refuse it, and not ignore them."""
 
 
 @dataclass(frozen=True)
@@ -50,22 +48,20 @@ class Manifest:
 
     Attributes:
         schema_version: version of the rows.
-        open_events: number of events in the rows; in a manifest of waiting rows, the number of rows.
+        open_events: number of events in the rows.
         base: parts of sorted rows, in the order of their slots, without overlaps.
         changes: later parts, oldest first.
-        waiting: the parts of rows that wait (`job.state.waiting`), if there are any.
     """
 
     schema_version: int
     open_events: int = 0
     base: tuple[Part, ...] = ()
     changes: tuple[Part, ...] = ()
-    waiting: "Manifest | None" = None
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """All parts, with those of waiting rows at the end."""
-        return (*self.base, *self.changes, *(self.waiting.parts if self.waiting else ()))
+        """All parts, oldest first."""
+        return (*self.base, *self.changes)
 
     @property
     def files(self) -> frozenset[str]:
@@ -80,9 +76,8 @@ class Manifest:
     @property
     def timers(self) -> tuple[int, int]:
         """The earliest `deadline` and `processing_deadline` of its parts, also of rows that a later part replaces."""
-        parts = (*self.base, *self.changes)
-        return min((part.deadline for part in parts), default=NEVER), min(
-            (part.processing_deadline for part in parts), default=NEVER
+        return min((part.deadline for part in self.parts), default=NEVER), min(
+            (part.processing_deadline for part in self.parts), default=NEVER
         )
 
     def pack(self) -> bytes:
@@ -93,16 +88,9 @@ class Manifest:
             "base": [_numbers(part) for part in self.base],
             "changes": [_numbers(part) for part in self.changes],
         }
-        if self.waiting:
-            header["waiting"] = {
-                "rows": self.waiting.open_events,
-                "base": [_numbers(part) for part in self.waiting.base],
-                "changes": [_numbers(part) for part in self.waiting.changes],
-            }
         head = json.dumps(header, separators=(",", ":")).encode()
         body = head + b"".join(part.payload for part in self.parts)
-        magic = _MAGIC_WITH_WAITING if self.waiting else _MAGIC
-        return _HEAD.pack(magic, _checksum(len(head), body), len(head)) + body
+        return _HEAD.pack(_MAGIC, _checksum(len(head), body), len(head)) + body
 
     @classmethod
     def unpack(cls, content: bytes | bytearray | memoryview) -> "Manifest":
@@ -112,7 +100,7 @@ class Manifest:
             Damaged: the content is damaged.
         """
         view = memoryview(content)
-        if len(view) < _HEAD.size or bytes(view[:4]) not in (_MAGIC, _MAGIC_WITH_WAITING):
+        if len(view) < _HEAD.size or bytes(view[:4]) != _MAGIC:
             raise Damaged("the manifest of its parts was not written by this version of Keyfold")
         _, checksum, length = _HEAD.unpack(view[: _HEAD.size])
         body = view[_HEAD.size :]
@@ -120,12 +108,7 @@ class Manifest:
             raise Damaged("the manifest of its parts is damaged (its checksum is another one)")
         header, rest = json.loads(bytes(body[:length])), bytes(body[length:])
         base, rest = _parts(header["base"], rest)
-        changes, rest = _parts(header["changes"], rest)
-        version, waiting_header, waiting = header["schema_version"], header.get("waiting"), None
-        if waiting_header:
-            waiting_base, rest = _parts(waiting_header["base"], rest)
-            waiting = cls(version, waiting_header["rows"], waiting_base, _parts(waiting_header["changes"], rest)[0])
-        return cls(version, header["open_events"], base, changes, waiting)
+        return cls(header["schema_version"], header["open_events"], base, _parts(header["changes"], rest)[0])
 
 
 def _checksum(length: int, body: bytes | memoryview) -> int:

@@ -1,21 +1,28 @@
-"""Parts as Parquet, of which a reader fetches only the row groups that it needs."""
+"""Write parts as Parquet, and read of them only the row groups that are needed."""
 
 import base64
 import io
 import re
+import uuid
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import IO, TYPE_CHECKING
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from keyfold.errors import Damaged
 from keyfold.keyed.calling.slots import SLOT, Slots, positions_of
-from keyfold.keyed.parts.part_rows import Sizes, WrittenPart, frame_of, rows_at
-from keyfold.lakehouse.files import open_for_reading
-from keyfold.storage.place import local_path
+from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
+from keyfold.keyed.parts.manifest import NEVER, Part
+from keyfold.keyed.parts.part_rows import SIZES, Sizes, rows_at
+from keyfold.lakehouse.checksums import name_with_checksum
+from keyfold.lakehouse.files import new_file, open_for_reading
+from keyfold.storage.place import Place, local_path
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -29,7 +36,50 @@ _ENDING = 8
 _CHECKSUM_OF_FOOTER = re.compile(r"_([0-9a-f]{8})_[0-9a-f]{16}\.parquet$")
 
 
-def parquet_content(rows: pl.DataFrame, slots: np.ndarray, identity: str, sizes: Sizes) -> bytes:
+def write_part(rows: pl.DataFrame, batch: int, folder: Place, sizes: Sizes = SIZES) -> Part:
+    """Write rows as a part, durably.
+
+    Args:
+        rows: at least one row, with the columns of state, `SLOT` and `MARK`; sorted by `SLOT`.
+        batch: the batch that makes it.
+        folder: folder of the parts.
+        sizes: sizes of parts.
+
+    Raises:
+        OSError: the disk is full or fails.
+    """
+    slots = rows[SLOT].to_numpy()
+    identity = f"{batch:09d}-{uuid.uuid4().hex}"
+    content = _content(rows, slots, identity, sizes)
+    different = int(np.count_nonzero(np.diff(slots)) + 1)
+    part = Part(batch, rows.height, different, int(slots[0]), len(content), *earliest_timers(rows))
+    if len(content) <= sizes.inline_bytes:
+        return replace(part, payload=content)
+    # Readers read few pages of a part, so they cannot verify the checksum of the whole file, and Parquet has checksums of
+    # pages alone: the name has that of the footer too.
+    name = f"{identity}_{zlib.crc32(content[-_ENDING - _length(content) :]):08x}.parquet"
+    named: list[str] = []
+
+    def with_checksum(file: Any) -> str:
+        named.append(name_with_checksum(Path(name), file))
+        return named[0]
+
+    with new_file(folder / name, with_checksum) as file:
+        file.write(content)
+    return replace(part, file=named[0])
+
+
+def earliest_timers(rows: pl.DataFrame) -> tuple[int, int]:
+    """Return the earliest deadline and processing_deadline of rows, in microseconds; `NEVER` without one."""
+    times = [
+        rows[column].to_physical().min() if column in rows.columns else None
+        for column in (DEADLINE, PROCESSING_DEADLINE)
+    ]
+    deadline, processing_deadline = (NEVER if one is None else int(one) for one in times)  # type: ignore[arg-type]
+    return deadline, processing_deadline
+
+
+def _content(rows: pl.DataFrame, slots: np.ndarray, identity: str, sizes: Sizes) -> bytes:
     """Encode the rows of a part, with the first slots of its row groups and its identity."""
     import pyarrow.parquet as pq  # noqa: PLC0415 - takes 0.1 s
 
@@ -51,21 +101,23 @@ def parquet_content(rows: pl.DataFrame, slots: np.ndarray, identity: str, sizes:
     return buffer.getvalue()
 
 
-def name_with_footer(stem: str, content: bytes) -> str:
-    """Add the checksum of a Parquet file's footer to the stem of its name.
-
-    Readers read few pages of a part, so they cannot verify the checksum of the whole file, and Parquet has checksums of pages
-    alone.
-    """
-    return f"{stem}_{zlib.crc32(content[-_ENDING - _length(content) :]):08x}"
-
-
 def _length(content: bytes) -> int:
     return int.from_bytes(content[-_ENDING : -_ENDING // 2], "little")
 
 
-class ParquetPart(WrittenPart):
-    """A written part, of which only the needed row groups are read."""
+class ParquetPart:
+    """A written part, in a file or in the manifest, of which only the needed row groups are read.
+
+    Args:
+        part: the part in the manifest.
+        folder: folder of the parts.
+
+    Raises:
+        Damaged: on any use, if the file is missing, damaged or another one.
+    """
+
+    def __init__(self, part: Part, folder: Place) -> None:
+        self._part, self._folder = part, folder
 
     @cached_property
     def starts(self) -> Slots:
@@ -105,7 +157,8 @@ class ParquetPart(WrittenPart):
             table = self._file.read_row_groups([int(one) for one in groups], columns=wanted, use_threads=False)
         except (OSError, pa.ArrowException) as error:
             raise self._damaged(str(error)) from error
-        frame = frame_of(table)
+        frame = pl.from_arrow(table.replace_schema_metadata())
+        assert isinstance(frame, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union of frame and series
         return frame if wanted is None else frame.select(wanted)
 
     @cached_property
@@ -148,3 +201,7 @@ class ParquetPart(WrittenPart):
         if wanted and f"{zlib.crc32(footer):08x}" != wanted[1]:
             raise self._damaged("the checksum of its footer is another one")
         return footer
+
+    def _damaged(self, what: str) -> Damaged:
+        name = self._folder / self._part.file if self._part.file else "a part in the manifest"
+        return Damaged(f"{name}, a part of the state, cannot be used: {what}")

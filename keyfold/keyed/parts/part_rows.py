@@ -1,16 +1,12 @@
-"""Rows of parts in memory, their marks, the sizes of parts, and the base class of written parts."""
+"""Rows of parts in memory, their marks, and the sizes of parts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
-from keyfold.errors import Damaged
 from keyfold.keyed.calling.slots import SLOT, Slots, positions_of
-from keyfold.keyed.parts.manifest import Part
-from keyfold.storage.place import Place
 
 MARK = "#mark"
 """Column with a row's effect on rows of its slot in older parts."""
@@ -62,32 +58,6 @@ class Rows:
         """As `ParquetPart.of`."""
         rows = self.frame if columns is None else self.frame.select(columns)
         return rows_at(rows, positions_of(self._slots, slots))
-
-
-class WrittenPart:
-    """A part that is written: in a file, or in the manifest.
-
-    Args:
-        part: the part in the manifest.
-        folder: folder of the parts.
-
-    Raises:
-        Damaged: on any use, if the file is missing, damaged or another one.
-    """
-
-    def __init__(self, part: Part, folder: Place) -> None:
-        self._part, self._folder = part, folder
-
-    def _damaged(self, what: str) -> Damaged:
-        name = self._folder / self._part.file if self._part.file else "a part in the manifest"
-        return Damaged(f"{name}, a part of the state, cannot be used: {what}")
-
-
-def frame_of(table: pa.Table) -> pl.DataFrame:
-    """Convert an Arrow table, without its metadata."""
-    frame = pl.from_arrow(table.replace_schema_metadata())
-    assert isinstance(frame, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union of frame and series
-    return frame
 
 
 def rows_at(rows: pl.DataFrame, positions: np.ndarray) -> pl.DataFrame:

@@ -21,8 +21,6 @@ from keyfold.keyed.calling.slots import (
     key_groups_of,
     slots_of,
     union,
-    waiting_events,
-    waiting_rows,
 )
 from keyfold.keyed.calling.step_call import Called, call_step, count, refuse_other_keys
 from keyfold.keyed.job.contract import KeyedJob
@@ -118,7 +116,8 @@ class PartitionOperator:
         sorted_events = _Sorted(events, order, slots[order])
         due = state.due(clock.watermark, clock.processing_time)
         now = self._clock(clock)
-        for needed, kept, came in self._needed(state, old, sorted_events, due, now):
+        for needed in _calls(union(distinct(sorted_events.slots), due), sorted_events.slots, _rows_a_slot(old)):
+            kept, came = state.rows(needed), sorted_events.of(needed)
             called, placed = self._call(needed, kept.drop(SLOT), came, now)
             yield from called.tables.items()
             before, after, added = _changes(job, called, placed, kept, due)
@@ -131,39 +130,6 @@ class PartitionOperator:
         open_change = new.open_events - (old.open_events if old else 0)
         report = report_of(count(events, job.events), open_change, new, by_input)
         return PartitionResult(report, new if new.parts else None, tuple(dropped))
-
-    def _needed(
-        self,
-        state: PartitionState,
-        before: Manifest | None,
-        events: "_Sorted",
-        due: Slots,
-        clock: Clock,
-    ) -> Iterator[tuple[Slots, pl.DataFrame, pl.DataFrame]]:
-        """Yield the input of each call of the step: slots, all their rows, and their events. Store events that only wait."""
-        job, all_rows = self._job, _rows_a_slot(before, all_rows=True)
-        few = all_rows if job.state.waiting is None else _rows_a_slot(before, all_rows=False)
-        # First without waiting rows, which most events do not need.
-        for seen in _calls(union(distinct(events.slots), due), events.slots, few):
-            came, came_slots = events.of(seen)
-            kept = state.without_waiting(seen)
-            if job.state.waiting is None:
-                yield seen, state.with_waiting(kept, seen), came
-                continue
-            with self._step_explained(kept, came):
-                waits = waiting_events(job, kept, came, came_slots, due, clock, all_rows - few)
-                if waits.any():
-                    rows = came if waits.all() else came.filter(waits)
-                    rows = waiting_rows(job, rows).with_columns(pl.Series(SLOT, came_slots[waits]))
-                    state.wait(rows, count(rows, job.state.events))
-                    came, came_slots = came.filter(~waits), came_slots[~waits]
-            # The other keys, and those that are due, get their waiting rows too, so divide them again. With the same limit, the
-            # waiting rows of a few keys would make a small second call of most calls.
-            rest = union(distinct(came_slots), seen[are_among(seen, due)])
-            for needed in _calls(rest, came_slots, all_rows, 2 * _ROWS_A_CALL):
-                others = kept.filter(are_among(kept[SLOT].to_numpy(), needed))
-                first, last = _span(needed, came_slots)
-                yield needed, state.with_waiting(others, needed), came.slice(first, last - first)
 
     def _begin(self, seeds: list[tuple[int, bytes]]) -> "PartitionResult":
         """Store the state that the partition starts with; its due timers fire in the next batch."""
@@ -201,7 +167,7 @@ class PartitionOperator:
         return called, placed
 
     @contextmanager
-    def _step_explained(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock | None = None) -> Iterator[None]:
+    def _step_explained(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Iterator[None]:
         job = self._job
         try:
             yield
@@ -212,7 +178,7 @@ class PartitionOperator:
                 group = str(key_groups_of(slots_of(job, sample))[0])
                 key = str(masked(sample.select(job.key), job.private).row(0, named=True))
             # A wrong answer is the fault of the step, whatever the event.
-            found = "" if clock is None or isinstance(error, AnswerError) else self._failing_event(state, events, clock)
+            found = "" if isinstance(error, AnswerError) else self._failing_event(state, events, clock)
             # With private columns, drop the cause: Spark's and Dagster's logs show all causes of an error.
             raise StepError(
                 f"{StepError.MARK}job {job.name}, key group {group}, a key of it {key}: {describe_error(error, job.private)}{found}"
@@ -288,40 +254,32 @@ class _Sorted(NamedTuple):
     order: np.ndarray
     slots: np.ndarray
 
-    def of(self, needed: Slots) -> tuple[pl.DataFrame, np.ndarray]:
-        """Return the events from the first of some slots to the last, sorted by slot, with their slots."""
-        first, last = _span(needed, self.slots)
+    def of(self, needed: Slots) -> pl.DataFrame:
+        """Return the events from the first of some slots to the last, sorted by slot."""
+        # Unsigned like the slots: NumPy would add signed numbers as floats, which lose the last bits of a slot.
+        first, last = np.searchsorted(self.slots, needed[[0, -1]] + np.array([0, 1], np.uint64))
         # Sort the rows of one call at a time: a sorted copy of all events would double the memory of a large batch.
-        return self.events[self.order[first:last]], self.slots[first:last]
+        return self.events[self.order[first:last]]
 
 
-def _span(needed: Slots, slots: np.ndarray) -> tuple[int, int]:
-    """Return the range of positions in sorted slots from the first of the needed slots to the last; the end is exclusive."""
-    # Unsigned like the slots: NumPy would add signed numbers as floats, which lose the last bits of a slot.
-    first, last = np.searchsorted(slots, needed[[0, -1]] + np.array([0, 1], np.uint64))
-    return int(first), int(last)
-
-
-def _calls(needed: Slots, slots: np.ndarray, rows_a_slot: float, rows_a_call: int = _ROWS_A_CALL) -> Iterator[Slots]:
+def _calls(needed: Slots, slots: np.ndarray, rows_a_slot: float) -> Iterator[Slots]:
     """Divide the needed slots into calls of the step.
 
     Args:
         needed: slots with events or a due timer.
         slots: slots of the events, sorted.
         rows_a_slot: estimated number of rows of state per slot.
-        rows_a_call: approximate number of rows of events and state in a call.
     """
     if not needed.size:
         return
     # Up to each slot: the events so far, and the estimated rows of state.
     rows = np.searchsorted(slots, needed, side="right") + rows_a_slot * np.arange(1, needed.size + 1)
-    number = (rows // rows_a_call).astype(np.int64)
+    number = (rows // _ROWS_A_CALL).astype(np.int64)
     yield from np.split(needed, np.flatnonzero(np.diff(number)) + 1)
 
 
-def _rows_a_slot(state: Manifest | None, *, all_rows: bool) -> float:
+def _rows_a_slot(state: Manifest | None) -> float:
     if state is None:
         return 0.0
-    parts = state.parts if all_rows else (*state.base, *state.changes)
     # Most changes are of slots in the base, and may add rows to them: count all rows, but only the base's slots.
-    return sum(part.rows for part in parts) / max(1, sum(part.slots for part in state.base))
+    return sum(part.rows for part in state.parts) / max(1, sum(part.slots for part in state.base))

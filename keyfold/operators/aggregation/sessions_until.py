@@ -15,7 +15,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
 from keyfold.keyed.job.schemas import Columns, declared_schema
 from keyfold.keyed.job.state import State
-from keyfold.keyed.job.step import DEADLINE, Clock, Step, StepFunction, Waiting
+from keyfold.keyed.job.step import DEADLINE, Clock, Step, StepFunction
 from keyfold.keyed.job.tables import Append, OutputTable, names_of
 from keyfold.keyed.job.timeouts import Timeout
 from keyfold.keyed.rows.codec import empty
@@ -51,9 +51,8 @@ def sessions_until(
     - **Late events**: those at or behind the watermark, and those of a key whose session has closed, until `closed_for` after
       the close. Then the key may have another session. After a silence in processing time it may have one at once.
     - **Order**: by event time, ties by all other columns. Without `at_once`, neither arrival nor batch boundaries change a row.
-    - **State**: of an open session one row that sums up what the watermark has passed, and the events ahead of the watermark,
-      which are kept beside it without a call of the step where they change nothing (`Waiting`). Of a closed one, one row for
-      `closed_for`.
+    - **State**: of an open session one row that sums up what the watermark has passed, and the events ahead of the watermark. Of
+      a closed one, one row for `closed_for`.
 
     Args:
         name: the job's name.
@@ -106,8 +105,6 @@ def sessions_until(
         name, of, until, key, event_time, counted, start, stretch, silence.add_column(state), events, table,
         silence, closed_for, at_once, then or {}, selected,
     )  # fmt: skip
-    # Rows of an open session's events, except its first row.
-    not_first = pl.all_horizontal(pl.col(start, CLOSED_AT, DEADLINE).is_null())
     number = pl.col(counted).sum()
     return KeyedJob(
         name,
@@ -118,7 +115,6 @@ def sessions_until(
             events=number,
             # A key has one row of passed events, or one of a closed session, beside any number of waiting events.
             one_per_key=pl.col(start).is_not_null() | pl.col(CLOSED_AT).is_not_null(),
-            waiting=Waiting(not_first, rides.only_wait, rides.single) if silence.in_event_time else None,
         ),
         rides,
         [Append(table, events=number), *(table for table, _ in selected)],
@@ -198,21 +194,32 @@ class _Sessions:
             closed_at = events.select(self.key).join(markers, on=self.key, how="left", maintain_order="left")[CLOSED_AT]
             is_late |= (events[self.event_time] <= closed_at + self.closed_for).fill_null(value=False)
         on_time = events.filter(~is_late)
+        # Most events only lengthen a session: they are added to its rows, which stay as they are until it may close.
+        longer = self._only_lengthened(going_on, on_time, clock).join(markers, on=self.key, how="anti")
+        added = self.single(on_time.join(longer, on=self.key, how="semi", maintain_order="left"))
+        going_on, on_time = (
+            rows.join(longer, on=self.key, how="anti", maintain_order="left") for rows in (going_on, on_time)
+        )
+        others = pl.concat([rows.select(self.key) for rows in (going_on, on_time, markers)]).unique()
         cut = _Ordered(self, pl.concat([going_on.select(stretch), self.single(on_time)]), rules).cut()
         output = cut.closed.with_columns(**self.then).select(self.output.names)
         markers = self._markers(markers, cut.closed)
         markers = markers.with_columns((pl.col(CLOSED_AT) + self.closed_for).alias(DEADLINE))
         still_open = self.silence.renew(cut.still_open, going_on, on_time, self.key, clock)
-        kept = [empty(self.state), still_open, markers.filter(pl.col(DEADLINE) > clock.watermark)]
+        kept = [empty(self.state), still_open, markers.filter(pl.col(DEADLINE) > clock.watermark), added]
         late = [events.filter(is_late), cut.late.select(self.events.names)]
         side = {table.name: output.filter(where) for table, where in self.selected}
-        return Step(pl.concat(kept, how="diagonal"), output, pl.concat(late), side)
+        return Step(add=pl.concat(kept, how="diagonal"), drop=others, output=output, late=pl.concat(late), side=side)
 
-    def only_wait(self, first: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> pl.Series:
-        """Return the events that change nothing before their session's deadline: after its sums, and not ending it."""
-        goes_on = first[CLOSED_AT].is_null() & (first[DEADLINE] > clock.watermark)
-        ends = events.select(self.until.fill_null(value=False)).to_series()
-        return goes_on & (events[self.event_time] >= first[self.event_time]) & ~ends
+    def _only_lengthened(self, going_on: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> pl.DataFrame:
+        """Return the keys whose sessions cannot close yet: none of their events ends it, or is before its sums."""
+        if not self.silence.in_event_time:
+            return events.select(self.key).clear()
+        # The first row of a session has its deadline.
+        heads = going_on.filter(pl.col(DEADLINE) > clock.watermark).select(*self.key, since=self.event_time)
+        known = events.join(heads, on=self.key, how="left")
+        ends = self.until.fill_null(value=False) | (pl.col(self.event_time) < pl.col("since"))
+        return heads.select(self.key).join(known.filter(ends), on=self.key, how="anti")
 
     def single(self, events: pl.DataFrame) -> pl.DataFrame:
         """Convert events to rows of one event."""

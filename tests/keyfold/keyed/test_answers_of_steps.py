@@ -16,7 +16,7 @@ from keyfold.keyed.job.step import Step
 from keyfold.keyed.rows.codec import AnswerError
 from keyfold.keyed.runner import run_job
 from tests.examples import examples
-from tests.keyfold.keyed.toy_jobs import clicks, totals, windows, windows_per_key
+from tests.keyfold.keyed.toy_jobs import clicks, notes, totals, windows, windows_per_key
 
 NOTHING: Any = None
 
@@ -103,3 +103,8 @@ def test_the_kinds_that_a_column_holds_are_taken(kind):
     }  # fmt: skip
     name = "Integer" if kind.is_integer() else "Float" if kind.is_float() else type(kind).__name__
     assert column_of("it", taken[name], kind, "a record").to_list() == taken[name]
+
+
+def test_a_step_that_says_nothing_of_its_output_writes_no_rows():
+    harness = TestHarness(notes(step=lambda state, events, clock: Step(state=state)))
+    assert harness.batch(clicks(("ann", 1))).tables == {}

@@ -30,7 +30,7 @@ from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file
 from keyfold.stream import INGESTED_AT
 from tests.examples import examples
-from tests.keyfold.keyed.toy_jobs import CLICK, LENGTH, TIME, clicks, notes, visits, windows, windows_per_key
+from tests.keyfold.keyed.toy_jobs import CLICK, LENGTH, TIME, clicks, notes, windows, windows_per_key
 from tests.keyfold.keyed.without_spark import Cut, PowerCut
 from tests.keyfold.state.local_state import frames_of_state
 from tests.lake import Lake, minutes
@@ -130,19 +130,6 @@ class Notes:
         return len(self.rows())
 
 
-class Visits(Notes):
-    """Clicks of a user, given out ten minutes after the first of them, or at a minute that ends in 7."""
-
-    columns = ("user", "at")
-
-    def take(self, came: Clicks, before: datetime | None, after: datetime) -> None:
-        for user, at in came:
-            self.state.setdefault(user, []).append((at,))
-        for user, rows in list(self.state.items()):
-            if any(at.minute % 10 == 7 for at, *_ in rows) or min(rows)[0] + LENGTH <= after:
-                self.output += [(user, *row) for row in self.state.pop(user)]
-
-
 def passed(state: pl.DataFrame, events: pl.DataFrame, clock: Any) -> Step:
     known = pl.concat([state.drop(DEADLINE), events])
     is_over = pl.col("at") <= clock.watermark
@@ -162,14 +149,12 @@ class Case:
     Attributes:
         job: makes it, of settings.
         oracle: says what it gives.
-        other: settings of another version of it, in some runs, which goes on from the same state.
         by_batch: whether a batch without events may change its state too, so that it matters how a run is divided.
         by_arrival: whether it goes by when events arrived.
     """
 
     job: Callable[..., KeyedJob]
     oracle: type[Any]
-    other: tuple[tuple[str, Any], ...] = ()
     by_batch: bool = False
     by_arrival: bool = False
 
@@ -180,19 +165,17 @@ CASES = {
     "passing, by event time": Case(passing, Passed),
     "passing, by arrival": Case(passing, Passed, by_arrival=True),
     "rows added and dropped": Case(notes, Notes, by_batch=True),
-    "rows that wait": Case(visits, Visits, other=(("waiting", None),), by_batch=True),
 }
 
 
 @dataclass(frozen=True)
 class Run:
-    """Files that come, and how they are read: in batches of a size, after runs that die, by this or another version."""
+    """Files that come, and how they are read: in batches of a size, after runs that die."""
 
     files: list[list[tuple[str, float]]]
     by_ingest: bool
     batch_bytes: int
     crashes: list[tuple[str, int]]
-    is_other: bool
 
     @property
     def events(self) -> list[tuple[str, float]]:
@@ -207,7 +190,6 @@ RUNS = st.lists(
         st.booleans(),
         st.sampled_from([1, 128 << 20]),
         st.lists(st.tuples(st.sampled_from(CRASHES), st.integers(1, 3)), max_size=2),
-        st.booleans(),
     ),
     min_size=1,
     max_size=4,
@@ -228,10 +210,9 @@ class Played:
         self.came, self.batches = 0, 0
         create_table(self.lake.lakehouse.events("clicks"), ARRIVED)
 
-    def job(self, *, is_other: bool = False) -> KeyedJob:
+    def job(self) -> KeyedJob:
         clock = {"time_from": INGESTED_AT} if self.case.by_arrival else {}
-        other = dict(self.case.other) if is_other else {}
-        return self.case.job(delay=self.delay, **clock, **other)
+        return self.case.job(delay=self.delay, **clock)
 
     def land(self, file: list[tuple[str, float]], *, by_ingest: bool) -> None:
         arrived = [self.arrival(self.came + number) for number in range(len(file))]
@@ -251,7 +232,7 @@ class Played:
         first = self.came
         for file in [run.events] if self.case.by_batch else run.files:
             self.land(file, by_ingest=run.by_ingest)
-        job = self.job(is_other=run.is_other)
+        job = self.job()
         options = RunOptions(max_bytes_per_batch=128 << 20 if self.case.by_batch else run.batch_bytes)
         for crash in run.crashes:
             with pytest.MonkeyPatch.context() as patch:

@@ -9,7 +9,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Input
 from keyfold.keyed.job.per_key import KeyAnswer, per_key
 from keyfold.keyed.job.state import State
-from keyfold.keyed.job.step import Clock, Step, Waiting
+from keyfold.keyed.job.step import Clock, Step
 from keyfold.keyed.job.tables import Append, Upsert
 from keyfold.stream import Stream
 
@@ -52,7 +52,7 @@ def sum_clicks(events: pl.DataFrame) -> pl.DataFrame:
 
 
 OF_INPUT = ("at", "delay", "final_at", "where", "derive", "explode", "idle_timeout", "combine", "time_from")
-OF_STATE = ("version", "migrations", "one_per_key", "waiting")
+OF_STATE = ("version", "migrations", "one_per_key")
 
 
 def job_of(**settings) -> KeyedJob:
@@ -143,32 +143,6 @@ def notes(**changes) -> KeyedJob:
         "state_events": pl.len(),
     }
     return windows(**{**settings, **changes})
-
-
-def visits_step(state, events, clock):
-    """A user's clicks are given out ten minutes of event time after the first of them, or at a minute that ends in 7."""
-    rows = pl.concat([state.drop("deadline"), events])
-    visits = rows.group_by("user").agg(
-        deadline=pl.col("at").min() + LENGTH, ends=(pl.col("at").dt.minute() % 10 == 7).any()
-    )
-    rows = rows.join(visits, on="user").sort("user", "at", "clicks")
-    is_over = pl.col("ends") | (pl.col("deadline") <= clock.watermark)
-    is_first = pl.col("user").is_first_distinct()
-    kept = rows.filter(~is_over).with_columns(deadline=pl.when(is_first).then("deadline"))
-    return Step(state=kept.select(NOTE.names), output=rows.filter(is_over).select(CLICK.names))
-
-
-def only_waits(first, events, clock):
-    return (events["at"] >= first["at"]) & (events["at"].dt.minute() % 10 != 7)
-
-
-WAITING = Waiting(pl.col("deadline").is_null(), only_waits, lambda events: events)
-
-
-def visits(**changes):
-    settings = {"name": "visits", "step": visits_step, "state": NOTE, "output": CLICK, "waiting": WAITING}
-    counts = {"final_at": STEP_DECIDES, "output_events": pl.len(), "state_events": pl.len()}
-    return windows(**{**settings, **counts, **changes})
 
 
 TOTAL = pa.schema([pa.field("user", pa.string(), nullable=False), ("clicks", pa.int64())])

@@ -117,15 +117,10 @@ def test_fuel_of_vehicles_is_exact_or_refused():
         fuel_used(9e12, 0.0, 9e12, 0.0)
 
 
-def without_waiting(job):
-    return replace(job, state=replace(job.state, waiting=None))
-
-
 @pytest.mark.parametrize("template", [VEHICLE_TRIPS, RIDE_SUMMARIES], ids=lambda one: one.name)
 @pytest.mark.parametrize("room", [0, 10**13])
 def test_distances_are_exact_or_refused(template, room):
-    # Without `waiting`, whose points are summed only when the ride ends.
-    job = without_waiting(build_job(template))
+    job = build_job(template)
     make = ride_point if template is RIDE_SUMMARIES else point
     key = ("r", 1) if template is RIDE_SUMMARIES else ()
 
@@ -135,8 +130,8 @@ def test_distances_are_exact_or_refused(template, room):
     harness = TestHarness(job)
     harness.batch(at(0))
     harness.batch(at(1))
-    # With an event: a step gets the state of keys that have one, and adds up what is settled.
-    harness.batch(at(2), advance_to=NOON + timedelta(minutes=2))
+    # With an event before the first: a ride adds up what is settled, and does not only keep the new point.
+    harness.batch(at(-1), advance_to=NOON + timedelta(minutes=2))
     # Some 460,000 legs halfway round the earth would come to it.
     harness.state = harness.state.with_columns(
         pl.when(pl.col("distance").is_not_null()).then(pl.lit(LARGE - room)).alias("distance")

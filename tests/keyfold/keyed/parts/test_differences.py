@@ -9,24 +9,24 @@ from keyfold.keyed.parts.differences import differences
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.parts.part_rows import Sizes
 from tests.examples import examples
-from tests.keyfold.keyed.parts.test_partition_state import ADDING, BATCH, SIZES, WAITING, Played, row_groups_read
+from tests.keyfold.keyed.parts.test_partition_state import ADDING, BATCH, SIZES, Played, row_groups_read, rows_by_user
 
 
 def compared(before, after, played):
     was, now, equal = {}, {}, 0
     for found in differences(before, after, played.folder, ["user"], count=True):
-        was |= played.rows_of([found.before] if found.before.width else [])
-        now |= played.rows_of([found.after] if found.after.width else [])
+        was |= rows_by_user([found.before] if found.before.width else [])
+        now |= rows_by_user([found.after] if found.after.width else [])
         equal += found.equal_keys
     return was, now, equal
 
 
 @examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(batches=st.lists(st.tuples(BATCH, ADDING, WAITING), min_size=1, max_size=8), sizes=SIZES, data=st.data())
+@given(batches=st.lists(st.tuples(BATCH, ADDING), min_size=1, max_size=8), sizes=SIZES, data=st.data())
 def test_any_two_batches_differ_as_dictionaries_do(tmp_path_factory, batches, sizes, data):
-    played, states = Played(tmp_path_factory.mktemp("state"), sizes, apart=True), [(Manifest(1), {})]
-    for changes, adding, waiting in batches:
-        played.play(changes, 0, adding, waiting)
+    played, states = Played(tmp_path_factory.mktemp("state"), sizes), [(Manifest(1), {})]
+    for changes, adding in batches:
+        played.play(changes, 0, adding)
         manifest = Manifest.unpack(played.packed) if played.packed else Manifest(1)
         states.append((manifest, played.rows(played.expected)))
     (one, before), (other, after) = data.draw(st.sampled_from(states)), data.draw(st.sampled_from(states))

@@ -1,7 +1,6 @@
 """State in parts against a plain dictionary: any batches, sizes of parts, timers and joins give the same rows."""
 
 import shutil
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from polars.testing import assert_frame_equal
 
 from keyfold.errors import Damaged
 from keyfold.keyed.calling.slots import SLOT, slots_of
-from keyfold.keyed.job.step import DEADLINE, Waiting
+from keyfold.keyed.job.step import DEADLINE
 from keyfold.keyed.parts.manifest import NEVER, Manifest
 from keyfold.keyed.parts.part_rows import Sizes
 from keyfold.keyed.parts.partition_state import PartitionState
@@ -28,9 +27,6 @@ from tests.keyfold.state.local_state import state_frames
 
 STATE = pa.schema([pa.field("user", pa.string(), nullable=False), ("seen", pa.int64()), (DEADLINE, TIME)])
 JOB = windows(state=STATE, state_events=pl.len(), key_groups=3)
-# Rows of an even number without a deadline wait apart.
-APART = Waiting(pl.col("seen") % 2 == 0, lambda *_: pl.Series(), lambda events: events)
-WAITING_JOB = replace(JOB, state=replace(JOB.state, waiting=APART))
 KINDS = polars_schema(STATE)
 # So that a handful of rows makes every kind of part: in the manifest, in a file, of several row groups, of several files.
 SIZES = st.sampled_from(
@@ -47,8 +43,6 @@ DEADLINES = st.lists(st.integers(0, 40) | st.none(), max_size=3)
 BATCH = st.dictionaries(st.sampled_from(USERS), DEADLINES, max_size=8)
 # Of these users the rows are added to those that they have.
 ADDING = st.sets(st.sampled_from(USERS))
-# To these, before it, without a look at what they have; None: the job knows of no rows that wait.
-WAITING = st.none() | st.sets(st.sampled_from(USERS))
 FEW = {user: [None, None, 5] for user in USERS}
 
 
@@ -80,16 +74,15 @@ def rows_by_user(frames):
 class Played:
     """A partition that goes from batch to batch, beside a dictionary."""
 
-    def __init__(self, folder, sizes, *, apart=False):
-        self.folder, self.sizes, self.apart = folder, sizes, apart
+    def __init__(self, folder, sizes):
+        self.folder, self.sizes = folder, sizes
         self.packed: bytes = b""
         self.batch = 0
         self.expected = {}
 
-    def play(self, changes, watermark, adding=frozenset(), waiting=None):
+    def play(self, changes, watermark, adding=frozenset()):
         before = Manifest.unpack(self.packed) if self.packed else Manifest(1)
-        job = JOB if waiting is None else WAITING_JOB
-        state = PartitionState(job, self.folder, before, self.batch, self.sizes)
+        state = PartitionState(JOB, self.folder, before, self.batch, self.sizes)
         due = {
             user for user, rows in self.expected.items() if any(at is not None and at <= watermark for _, at in rows)
         }
@@ -99,18 +92,12 @@ class Played:
         # Rows that are due are never left where they are: the operator sees to it.
         adding = {user for user in changes if user in adding and user not in due}
         needed, slot_of = slots(changes), slot_of_each(changes)
-        if waits := sorted((waiting or set()) - set(changes)):
-            added = frame(waits, self.batch * 2, {user: [None] for user in waits})
-            added = added.with_columns(pl.Series(SLOT, slots_of(JOB, added), pl.UInt64)).sort(SLOT, maintain_order=True)
-            state.wait(added, added.height)
-            for user in waits:
-                self.expected[user] = [*self.expected.get(user, []), (self.batch * 20, None)]
         # In two calls, as a partition of many rows has.
         for part in np.array_split(needed, 2):
             there = set(part.tolist())
             users = [user for user in changes if slot_of[user] in there]
             kept = state.rows(part)
-            assert self.rows_of([kept]) == self.rows(users)
+            assert rows_by_user([kept]) == self.rows(users)
             given = frame(users, self.batch, changes)
             given = given.with_columns(pl.Series(SLOT, slots_of(JOB, given), pl.UInt64)).sort(SLOT, maintain_order=True)
             is_added = pl.col("user").is_in(adding)
@@ -124,20 +111,15 @@ class Played:
         self.batch += 1
         return before.files - manifest.files
 
-    def rows_of(self, frames):
-        rows = rows_by_user(frames)
-        return {user: sorted(rows, key=str) for user, rows in rows.items()} if self.apart else rows
-
     def rows(self, users):
-        """Of those of some users that have any; rows that wait lie behind the others."""
-        rows = {user: self.expected[user] for user in users if self.expected.get(user)}
-        return {user: sorted(rows, key=str) for user, rows in rows.items()} if self.apart else rows
+        """Of those of some users that have any."""
+        return {user: self.expected[user] for user in users if self.expected.get(user)}
 
     def check(self):
         expected = self.rows(self.expected)
         manifest = Manifest.unpack(self.packed) if self.packed else Manifest(1)
         frames = list(state_frames(manifest, self.folder))
-        assert self.rows_of(frames) == expected
+        assert rows_by_user(frames) == expected
         # A frame has all rows of its keys, and frames follow each other by slot.
         assert all(rows[SLOT].is_sorted() for rows in frames)
         spans = [(rows[SLOT][0], rows[SLOT][-1]) for rows in frames if rows.height]
@@ -158,45 +140,6 @@ def test_any_batches_give_what_a_dictionary_gives(tmp_path_factory, batches, siz
             # What is dropped is needed no more.
             (played.folder / name).unlink()
         played.check()
-
-
-@examples(200, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(batches=st.lists(st.tuples(BATCH, st.integers(0, 6), ADDING, WAITING), max_size=12), sizes=SIZES)
-def test_so_they_do_where_rows_wait_apart_whatever_a_job_says_of_them_from_batch_to_batch(
-    tmp_path_factory, batches, sizes
-):
-    played, watermark = Played(tmp_path_factory.mktemp("state"), sizes, apart=True), 0
-    for changes, later, adding, waiting in batches:
-        watermark += later
-        for name in played.play(changes, watermark, adding, waiting):
-            (played.folder / name).unlink()
-        played.check()
-
-
-def test_rows_that_wait_are_joined_and_those_that_are_gone_are_left_out(tmp_path):
-    sizes = Sizes(rows_a_group=64, rows_a_segment=512, inline_bytes=0, small_bytes=0)
-    played = Played(tmp_path / "state", sizes, apart=True)
-    users = [f"user-{number}" for number in range(200)]
-    played.play({user: [5] for user in users}, 0, waiting=set())
-    for _ in range(7):
-        played.play({}, 0, waiting=set(users))
-    waiting = Manifest.unpack(played.packed).waiting
-    assert waiting is not None
-    assert [part.rows for part in waiting.parts] == [200] * 7
-    played.play({}, 0, waiting=set(users))
-    played.check()
-    joined = Manifest.unpack(played.packed).waiting
-    assert joined is not None
-    assert [part.rows for part in joined.parts] == [1600]
-    # Of the base nothing is written again.
-    assert Manifest.unpack(played.packed).base[0].batch == 0
-    played.play({user: [5] for user in users[:150]}, 0, waiting=set())
-    played.check()
-    left = Manifest.unpack(played.packed).waiting
-    assert left is not None
-    assert ([part.rows for part in left.parts], left.open_events) == ([400], 400)
-    played.play({user: [5] for user in users}, 0, waiting=set())
-    assert Manifest.unpack(played.packed).waiting is None
 
 
 @examples(50, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -295,28 +238,6 @@ def test_a_part_that_is_not_what_was_written_is_refused_by_name(tmp_path, damage
     assert_refused(again, manifest, f"{path.name}.*{why}")
 
 
-@pytest.mark.parametrize(
-    ("damage", "why"),
-    [
-        (delete, "it is missing"),
-        (cut_short, "bytes and should have"),
-        (flip, "its checksum differs"),
-        (replace_by_another, "its checksum differs"),
-    ],
-)
-def test_so_is_one_of_rows_that_wait(tmp_path, damage, why):
-    played = Played(tmp_path, Sizes(rows_a_group=512, rows_a_segment=512, inline_bytes=0, small_bytes=0), apart=True)
-    users = {f"user-{number:05d}" for number in range(1_000)}
-    played.play({user: [5] for user in users}, 0, waiting=set())
-    for _ in range(3):
-        played.play({}, 0, waiting=users)
-    manifest = Manifest.unpack(played.packed)
-    assert manifest.waiting is not None
-    path = played.folder / manifest.waiting.parts[0].file
-    damage(path)
-    assert_refused(played, manifest, f"{path.name}.*{why}")
-
-
 def assert_refused(played, manifest, why):
     with pytest.raises(Damaged, match=why):
         list(state_frames(manifest, played.folder))
@@ -338,14 +259,13 @@ def test_a_manifest_of_which_any_byte_changed_is_refused(tmp_path_factory, data)
 
 
 @examples(50, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(users=st.sets(st.sampled_from(USERS)), sizes=SIZES, job=st.sampled_from([JOB, WAITING_JOB]))
-def test_a_partition_begins_with_any_rows(tmp_path_factory, users, sizes, job):
+@given(users=st.sets(st.sampled_from(USERS)), sizes=SIZES)
+def test_a_partition_begins_with_any_rows(tmp_path_factory, users, sizes):
     folder: Path = tmp_path_factory.mktemp("state")
     rows = frame(sorted(users), 0, FEW)
     rows = rows.with_columns(pl.Series(SLOT, slots_of(JOB, rows), pl.UInt64))
     half = int(np.median(rows[SLOT].to_numpy())) if rows.height else 0
     ranges = [rows.filter(pl.col(SLOT) <= half), rows.filter(pl.col(SLOT) > half)]
-    begun = PartitionState(job, folder, None, 0, sizes).begin(ranges)
-    assert (begun.waiting is not None) == (job is WAITING_JOB and bool(users))
+    begun = PartitionState(JOB, folder, None, 0, sizes).begin(ranges)
     found = [*state_frames(begun, folder), rows.head(0)]
     assert_frame_equal(pl.concat(found).select(rows.columns).sort("user", "seen"), rows.sort("user", "seen"))
