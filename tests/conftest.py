@@ -23,6 +23,7 @@ from tests.lake import Lake
 from tests.lake import minutes as after_start
 from tests.memory_for_files import use_memory
 from tests.object_store import ObjectStore, running_store
+from tests.sharing import ByServer, say_servers, server_of
 from tests.standalone_cluster import standalone_cluster
 
 __all__ = ["cut_power", "without_spark"]
@@ -70,15 +71,21 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Modules with most long tests first, then with most on Spark: workers that take whole modules end at about one time."""
     if config.getoption("--cluster"):
-        _keep(config, items, lambda item: _takes_session(item) and item.get_closest_marker("one_machine") is None)
+        _keep(config, items, lambda item: server_of(item) == "spark" and item.get_closest_marker("one_machine") is None)
     if config.getoption("--bucket"):
         _keep(config, items, _is_for_buckets)
         for item in items:
             for marker in item.iter_markers("on_disk"):
                 item.add_marker(pytest.mark.skip(reason=f"of homes on a disk: {marker.args[0]}"))
     long = Counter(item.path for item in items if item.get_closest_marker("long"))
-    on_spark = Counter(item.path for item in items if _takes_session(item))
+    on_spark = Counter(item.path for item in items if server_of(item) == "spark")
     items.sort(key=lambda item: (-long[item.path], -on_spark[item.path]))
+    if hasattr(config, "workerinput"):
+        say_servers(items)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServer:
+    return ByServer(config, log)
 
 
 def _keep(config: pytest.Config, items: list[pytest.Item], is_kept: Callable[[Any], bool]) -> None:
@@ -89,16 +96,7 @@ def _keep(config: pytest.Config, items: list[pytest.Item], is_kept: Callable[[An
 
 def _is_for_buckets(item: Any) -> bool:
     """Whether it has a home, and looks at jobs, or at what else shares the session."""
-    return "new_home" in item.fixturenames and (item.nodeid.startswith(_OF_JOBS) or _takes_session(item))
-
-
-def _takes_session(item: pytest.Item) -> bool:
-    fixtures = getattr(item, "_fixtureinfo", None)
-    sessions = list(fixtures.name2fixturedefs.get("spark", ())) if fixtures else []
-    # Some modules have another of that name, which does without Spark, unless it is made of this one.
-    return any(one.baseid == "tests" for one in sessions) and (
-        sessions[-1].baseid == "tests" or "spark" in sessions[-1].argnames
-    )
+    return "new_home" in item.fixturenames and (item.nodeid.startswith(_OF_JOBS) or server_of(item) == "spark")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -120,7 +118,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runners]:
     """Runners that do all work on Spark."""
-    two = {"spark.sql.shuffle.partitions": "2"}
+    # The other two are of Spark Connect, if a test has it served too.
+    two = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+    }
     with ExitStack() as running:
         settings = SparkSettings(master="local[2]", conf=two)
         if request.config.getoption("--cluster"):

@@ -35,7 +35,7 @@ def from_folder(landed: Path) -> tuple[Command, ...]:
     return ((*INGEST, "--from", str(landed / "landing" / "clicks")), TOTALS, WINDOWS)
 
 
-# `tests/keyfold/storage/test_faulty_store.py` meets each fault once in `make test`.
+# `tests/keyfold/storage/test_storage.py` meets each fault once in `make test`.
 @pytest.mark.chaos
 @pytest.mark.parametrize("fault", Fault)
 @pytest.mark.parametrize("tries", [max(1, TRIES // 5)])

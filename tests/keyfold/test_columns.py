@@ -1,13 +1,20 @@
-"""A column says what it means once, and everybody reads it from there."""
+"""A column says what it means once, and everybody reads it from there; a job whose columns have changed is refused."""
 
+import dataclasses
 import doctest
 
+import polars as pl
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from keyfold import columns
 from keyfold.columns import column, describe, lineage_of, passed_on, unit_of
 from keyfold.errors import KeyfoldError
+from keyfold.keyed.generation.run_mode import FullRefresh
+from keyfold.keyed.job.tables import Append
+from keyfold.keyed.runner import run_job
+from tests.keyfold.keyed.toy_jobs import CLICK, TOTAL, totals, windows
 
 
 def test_the_example_runs():
@@ -53,3 +60,78 @@ def test_columns_that_are_passed_on_keep_their_words_and_are_made_of_themselves(
 def test_a_column_without_a_meaning_is_refused():
     with pytest.raises(KeyfoldError, match="column fare: say what it means"):
         column("fare", pa.float64(), " ")
+
+
+NOTED = TOTAL.append(pa.field("note", pa.string()))
+
+
+def with_note(step):
+    """A step whose output has one column more."""
+
+    def noted(state, events, clock):
+        made = step(state, events, clock)
+        return dataclasses.replace(made, output=made.output.with_columns(note=pl.lit("new")))
+
+    return noted
+
+
+CHANGES = {
+    "columns of totals": lambda: totals(output=NOTED, step=with_note(totals().step)),
+    "columns of changes": lambda: totals(more=(Append(NOTED, name="changes"),)),
+    "columns of events": lambda: totals(columns=CLICK.append(pa.field("place", pa.string()))),
+    "columns of state": lambda: totals(state=NOTED),
+    "tables": lambda: totals(upsert_by=()),
+}
+
+
+@pytest.mark.parametrize("setting", CHANGES)
+def test_a_changed_column_is_refused_with_the_remedy_and_the_tables_are_as_they_were(
+    without_spark, lakehouse, land, setting
+):
+    land(("ann", 0), ("bob", 1))
+    run_job(lakehouse, totals(), runners=without_spark)
+    land(("ann", 2))
+    with pytest.raises(KeyfoldError, match=rf"was born with {setting} .* start a new generation with --full-refresh"):
+        run_job(lakehouse, CHANGES[setting](), runners=without_spark)
+    assert sorted(pl.read_delta(str(lakehouse.table("totals"))).rows()) == [("ann", 1), ("bob", 1)]
+    assert run_job(lakehouse, totals(), runners=without_spark).counts.events == 1
+
+
+def spoken(schema, words):
+    """The schema, with so much said of each column."""
+    return pa.schema(
+        [column(one.name, one.type, f"{words} {one.name}", unit="clicks", nullable=one.nullable) for one in schema]
+    )
+
+
+def test_words_about_columns_may_change_while_a_generation_lives(without_spark, lakehouse, land):
+    """Also those of an upsert table, whose rows are replaced, and of what waits in state."""
+    land(("ann", 0), ("bob", 1))
+    before = totals(output=spoken(TOTAL, "once"), state=spoken(TOTAL, "once"), columns=spoken(CLICK, "once"))
+    run_job(lakehouse, before, runners=without_spark)
+    land(("ann", 2))
+    after = totals(output=spoken(TOTAL, "now"), state=spoken(TOTAL, "now"), columns=spoken(CLICK, "now"))
+    assert run_job(lakehouse, after, runners=without_spark).counts.events == 1
+    table = DeltaTable(str(lakehouse.table("totals")))
+    assert sorted(pl.read_delta(table).rows()) == [("ann", 2), ("bob", 1)]
+    assert table.schema().fields[0].metadata == {"comment": "once user, clicks"}
+
+
+def test_the_remedy_works_for_a_new_column_of_an_upsert_table(without_spark, lakehouse, land):
+    land(("ann", 0), ("ann", 1))
+    run_job(lakehouse, totals(), runners=without_spark)
+    run_job(lakehouse, CHANGES["columns of totals"](), FullRefresh(), runners=without_spark)
+    assert pl.read_delta(str(lakehouse.table("totals"))).rows() == [("ann", 2, "new")]
+
+
+def test_the_remedy_works_for_a_new_column_of_events_down_to_the_late_table(without_spark, lakehouse, land):
+    with_place = CLICK.append(pa.field("place", pa.string()))
+    land(("ann", 0), ("ann", 60))
+    run_job(lakehouse, windows(), runners=without_spark)
+    with pytest.raises(KeyfoldError, match="columns of events"):
+        run_job(lakehouse, windows(columns=with_place), runners=without_spark)
+    run_job(lakehouse, windows(columns=with_place), FullRefresh(), runners=without_spark)
+    land(("bob", 1))
+    assert run_job(lakehouse, windows(columns=with_place), runners=without_spark).counts.rows["late.windows"] == 1
+    late = pl.read_delta(str(lakehouse.table("late.windows")))
+    assert late.select("user", "place").rows() == [("bob", None)]

@@ -1,16 +1,26 @@
-"""The list of commands: it is quick because it imports none of them, and it says what they say of themselves."""
+"""The list of commands is quick and says what they say of themselves; data are printed as text, also of a read-only home."""
 
+import csv
 import inspect
+import io
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
 from typer.testing import CliRunner
 
 import spark_jobs
 from keyfold.cli.app import COMMANDS, GROUPS, app, load
+from keyfold.cli.plain_text import cell, guarded, message, visible
+from keyfold.cli.show import print_rows
+from keyfold.cli.terminal import print_error, report, warn
+from spark_jobs.simulation import simulate
 
 HEAVY = {"pyspark", "polars", "pyarrow", "deltalake", "pydantic", "numpy", "pandas", "rich", "httpx"}
 PRINT_WHAT_WAS_LOADED = """
@@ -71,3 +81,112 @@ def test_a_stream_that_cannot_be_imported_is_told_in_one_line(tmp_path):
         f"error: {tmp_path}/spark_jobs/streams/half.py cannot be imported: ModuleNotFoundError"
     )
     assert len(ran.stderr.splitlines()) == 1
+
+
+HOSTILE = ["[/nope]", "[bold]x", ":smile:", "\x1b[2J\x1b]0;title\x07", "\u202ereversed", "a\nb", "=1+1", "\x9b31m"]
+
+
+def printed(*shown):
+    console = Console(file=io.StringIO(), width=1_000, force_terminal=True, color_system="truecolor")
+    console.print(*shown, soft_wrap=True)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+@given(st.text())
+def test_nothing_but_printable_characters_reaches_a_terminal_and_none_is_lost(text):
+    shown = visible(text)
+    assert shown.isprintable() or all(one.isprintable() or one in text for one in shown)
+    assert "\x1b" not in shown
+    assert len(shown) >= len(text)
+    assert printed(cell(text)).rstrip("\n") == shown
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=("Cc", "Cf", "Cs", "Zl", "Zp"))))
+def test_text_without_control_characters_stays_as_it_is(text):
+    assert visible(text) == text
+
+
+def test_colours_that_a_library_puts_into_a_message_are_left_out_and_other_sequences_are_shown():
+    assert message("\x1b[31mred\x1b[0m\nand \x1b[2Jclear").plain == "red\nand \\x1b[2Jclear"
+
+
+@pytest.mark.parametrize("style", ["table", "csv", "json"])
+def test_hostile_values_neither_break_nor_hide_the_rows_of_a_table(tmp_path, style):
+    pl.DataFrame({"raw": HOSTILE, "models": [[one] for one in HOSTILE]}).write_delta(str(tmp_path / "table"))
+    to = io.StringIO()
+    assert print_rows(tmp_path / "table", style, None, to) == len(HOSTILE)
+    assert "\x1b" not in to.getvalue() or style == "csv"
+    if style == "table":
+        assert all(visible(one) in to.getvalue() for one in HOSTILE)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("style", ["csv", "json"])
+def test_rows_for_programs_command_no_terminal_that_they_are_printed_to(tmp_path, style):
+    pl.DataFrame({"raw": HOSTILE}).write_delta(str(tmp_path / "table"))
+    to = Terminal()
+    print_rows(tmp_path / "table", style, None, to)
+    assert visible(to.getvalue(), keep="\n") == to.getvalue()
+
+
+def test_a_cell_of_csv_is_no_formula(tmp_path):
+    texts = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "1", "", None]
+    frame = pl.DataFrame({"text": pl.Series(texts, dtype=pl.String), "number": pl.Series([-1.5] * len(texts))})
+    frame.write_delta(str(tmp_path / "table"))
+    to = io.StringIO()
+    print_rows(tmp_path / "table", "csv", None, to)
+    rows = list(csv.DictReader(io.StringIO(to.getvalue(), newline="")))
+    assert [row["text"] for row in rows] == [f"'{text}" if text and text != "1" else text or "" for text in texts]
+    assert [row["number"] for row in rows] == ["-1.5"] * len(texts)
+    assert guarded("1-1") == "1-1"
+
+
+def test_messages_of_every_kind_are_text(capsys):
+    for text in HOSTILE:
+        report({}, as_json=False, text=text)
+        warn([text])
+        print_error(text)
+        told = capsys.readouterr()
+        assert told.out == visible(text, keep="\n") + "\n"
+        assert told.err == f"warning: {visible(text, keep=chr(10))}\nerror: {visible(text, keep=chr(10))}\n"
+
+
+KEYFOLD = Path(sys.executable).with_name("keyfold")
+
+
+def on_a_read_only(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    mounted = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
+    command = ["unshare", "--mount", "sh", "-c", mounted, str(home), str(KEYFOLD), *arguments, "--home", str(home)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture
+def home(tmp_path) -> Path:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    try:
+        probe = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" "$0"', str(folder)]
+        subprocess.run(probe, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this user may not mount a folder, which makes this test's home read-only")
+    return folder
+
+
+def test_ingest_says_in_one_line_that_the_home_cannot_be_written_to(home, tmp_path):
+    simulate("ride_points", tmp_path / "landing", size=2, files=4)
+    run = on_a_read_only(home, "ingest", "ride_points", "--from", str(tmp_path / "landing"))
+    assert run.returncode == 1
+    assert len(run.stderr.splitlines()) == 1, run.stderr
+    assert (
+        "Read-only file system; the lakehouse directory (--home, KEYFOLD_HOME) must be a folder that this user may write to"
+        in run.stderr
+    )
+
+
+def test_what_only_reads_works(home):
+    run = on_a_read_only(home, "journal", "ride_summaries")
+    assert (run.returncode, run.stdout) == (0, "ride_summaries: no batch yet\n"), run.stderr

@@ -1,4 +1,4 @@
-"""The journal's folder: what is planned counts once its first plan is there, and it does not grow with its age."""
+"""The journal's folder: what is planned counts once its first plan is there, and it does not grow with its age; its clocks and sums."""
 
 import contextlib
 import itertools
@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from keyfold.errors import KeyfoldError
 from keyfold.journal import Done, Journal, Plan
 from keyfold.journal import journal as module
+from keyfold.journal.checksums import RECORD, differences, read_checksums, record_checksums
+from keyfold.journal.clock import Reading, ignore_jumps
 from keyfold.lakehouse import fail_points, files
 from keyfold.storage.object_path import ObjectPath
+from keyfold.storage.place import to_place
 from tests.examples import examples
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -209,3 +212,75 @@ def write_plan(journal, plan):
 
 
 _numbers = itertools.count()
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def reading(wall, uptime, boot="this", offset=0.0):
+    return Reading(wall=wall, uptime=uptime, boot=boot, offset=offset)
+
+
+@pytest.mark.parametrize(("jump", "told"), [(timedelta(days=365), "ahead by 365 days"), (-HOUR, "back by 1:00:00")])
+def test_a_jump_of_the_clock_is_said_once_and_not_followed(jump, told):
+    before = reading(NOON, 100)
+    jumped, warning = ignore_jumps(before, reading(NOON + jump + timedelta(seconds=60), 160))
+    assert jumped.time == NOON + timedelta(seconds=60)
+    assert told in (warning or "")
+    later, warning = ignore_jumps(jumped, reading(NOON + jump + timedelta(seconds=120), 220))
+    assert (later.time, warning) == (NOON + timedelta(seconds=120), None)
+
+
+def test_after_a_restart_or_on_another_machine_the_clock_is_taken_as_it_is():
+    assert ignore_jumps(reading(NOON, 100), reading(NOON + 50 * HOUR, 3, boot="another"))[0].time == NOON + 50 * HOUR
+
+
+KINDS = ["a bucket", "a disk"]
+
+
+@pytest.fixture
+def new_place(request, tmp_path):
+    """Makes a folder of a kind, by its name."""
+
+    def make(kind, name):
+        return to_place(f"s3a://{request.getfixturevalue('bucket')}/{name}" if kind == "a bucket" else tmp_path / name)
+
+    return make
+
+
+def write(home, files):
+    for name, content in files.items():
+        path = home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+FILES = {
+    "table/00000000000000000000.json": b"{}",
+    "seed": b"seed",
+}
+
+
+def parts(home):
+    return {"tables/one": home / "table", "seed": home / "seed"}
+
+
+def faults(home, recorded):
+    return sorted(path.name for path, _ in differences(recorded, parts(home)))
+
+
+@pytest.mark.parametrize("of", KINDS)
+@pytest.mark.parametrize("to", KINDS)
+def test_a_copy_in_another_place_is_as_it_was_and_is_recorded_as_of_that_place(new_place, of, to):
+    home, copy = new_place(of, "home"), new_place(to, "copy")
+    write(home, FILES)
+    record_checksums(home / "journal", parts(home), 0)
+    write(copy, {**FILES, f"journal/{RECORD}": (home / "journal" / RECORD).read_bytes()})
+    assert faults(copy, read_checksums(copy / "journal")) == []
+    record_checksums(copy / "journal", parts(copy), 0)
+    recorded = read_checksums(copy / "journal")
+    write(copy, {"seed": b"deed"})
+    assert faults(copy, recorded) == ["seed"]
+    record_checksums(copy / "journal", parts(copy), 0)
+    assert faults(copy, read_checksums(copy / "journal")) == ["seed"]

@@ -18,7 +18,6 @@ from keyfold.keyed.runner import RunOptions
 from keyfold.lakehouse.reading import scan_table
 from keyfold.runners import Runners
 from keyfold.runners.local_runner import LocalRunner
-from tests.connect_server import connect_server
 from tests.keyfold.keyed.toy_jobs import START, clicks, sum_clicks, totals, windows
 from tests.keyfold.runners.by_turns import Twice
 
@@ -58,13 +57,22 @@ with keyfold.Runners("spark", SparkSettings(master=sys.argv[1], ship=("tests",))
 """
 
 
-@pytest.mark.long
+@pytest.fixture
+def connect(spark):
+    """The address on loopback at which the shared session's Java serves Spark Connect while a test lasts."""
+    context = spark.session.sparkContext
+    scala = context._jvm.java.lang.Class.forName("org.apache.spark.sql.connect.service.SparkConnectService$")
+    service = scala.getField("MODULE$").get(None)
+    service.start(context._jsc.sc())
+    yield f"sc://127.0.0.1:{service.localPort()}"
+    service.stop(*(getattr(service, f"stop$default${place}")() for place in (1, 2)))
+
+
 @pytest.mark.one_machine
-def test_spark_connect_gives_the_same_tables_and_counts(tmp_path):
+def test_spark_connect_gives_the_same_tables_and_counts(connect, tmp_path):
     # In a process of its own: one that has classic Spark cannot be a client of Spark Connect.
-    with connect_server(tmp_path) as address:
-        program = [sys.executable, "-c", OVER_CONNECT, address, tmp_path / "connected"]
-        done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
+    program = [sys.executable, "-c", OVER_CONNECT, connect, tmp_path / "connected"]
+    done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     here = story(Runners("local"), keyfold.Lakehouse(tmp_path / "here"), JOBS["upsert"]())
     assert done.stdout.splitlines()[-1] == repr(here)

@@ -17,7 +17,7 @@ from keyfold.lakehouse import fail_points
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file
 from tests.keyfold.keyed.toy_jobs import START, TOTAL, WINDOW_TOTAL, totals, windows
-from tests.keyfold.test_changed_columns import NOTED, with_note
+from tests.keyfold.test_columns import NOTED, with_note
 
 PATIENT = timedelta(minutes=60)
 COLUMNS = ("user", "window", "clicks")

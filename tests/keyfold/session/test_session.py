@@ -92,36 +92,6 @@ def test_an_old_a_broken_and_a_missing_java_are_told_apart(monkeypatch, tmp_path
         check_installed_java()
 
 
-def test_a_session_starts_quietly_with_its_memory_keeps_handlers_and_refuses_other_settings(tmp_path):
-    told, errors = run_python(
-        tmp_path,
-        """
-        import os, signal, pyarrow as pa
-        # As a script's background job inherits it; Spark would set a handler of its own in its place.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        def threads(batches):
-            for batch in batches:
-                yield pa.RecordBatch.from_pydict({"threads": [os.environ["POLARS_MAX_THREADS"]]})
-        settings = SparkSettings(master="local[1]", conf={"spark.driver.memory": "600m"})
-        session = build_session(settings)
-        tell["handler kept"] = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-        tell["megabytes"] = session._jvm.Runtime.getRuntime().maxMemory() / 1e6
-        tell["threads"] = session.range(1).mapInArrow(threads, "threads string").first()[0]
-        tell["same"] = build_session(settings) is session
-        tell["other"] = refused(SparkSettings(master="local[2]", conf={"spark.driver.memory": "600m"}))
-        session.stop()
-        tell["after stop"] = refused(SparkSettings(master="local[1]"))
-        tell["again"] = build_session(settings).range(3).count()
-        """,
-    )
-    assert told["handler kept"]
-    assert told["megabytes"] == pytest.approx(600 * 1.048576, rel=0.2)
-    assert (told["threads"], told["same"], told["again"]) == ("1", True, 3)
-    assert '{"spark.master": "local[1] is running, local[2] is requested"}' in told["other"]
-    assert "started with spark.driver.memory=600m and cannot change to 2g" in told["after stop"]
-    assert errors == ""
-
-
 REFUSED = [
     ({"conf": {"spark.driver.memory": "banana"}}, "Invalid maximum heap size: -Xmxbanana"),
     # Java reads it at its start, and would refuse it again in the next session.
@@ -138,17 +108,35 @@ REFUSED = [
 def refused_and_right(tmp_path_factory):
     """What came of a process with refused settings, then right ones, whose module prints when it is imported."""
     folder = tmp_path_factory.mktemp("chatty")
-    (folder / "chatty.py").write_text("print('chatty is here' * 1000)\ndef doubled(batches):\n    yield from batches\n")
+    (folder / "chatty.py").write_text(
+        """print('chatty is here' * 1000)
+import os, pyarrow as pa
+def threads(batches):
+    for batch in batches:
+        yield pa.RecordBatch.from_pydict({"threads": [os.environ["POLARS_MAX_THREADS"]] * len(batch)})
+"""
+    )
     return run_python(
         folder,
         f"""
+        import signal
+        # As a script's background job inherits it; Spark would set a handler of its own in its place.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         wrong = {[settings for settings, _ in REFUSED]}
         tell["why"] = [refused(SparkSettings(master="local[1]", **settings)) for settings in wrong]
         import chatty  # pickled by name: the worker imports it anew
-        session = build_session(SparkSettings(master="local[1]"))
-        tell["rows"] = session.range(1000).mapInArrow(chatty.doubled, "id long").count()
+        settings = SparkSettings(master="local[1]", conf={{"spark.driver.memory": "600m"}})
+        session = build_session(settings)
+        tell["handler kept"] = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        tell["megabytes"] = session._jvm.Runtime.getRuntime().maxMemory() / 1e6
+        tell["threads"] = [row[0] for row in session.range(1000).mapInArrow(chatty.threads, "threads string").collect()]
         session._jvm.org.slf4j.LoggerFactory.getLogger("keyfold.test").error("this must be seen")
         session._jvm.org.slf4j.LoggerFactory.getLogger("keyfold.test").warn("this must not")
+        tell["same"] = build_session(settings) is session
+        tell["other"] = refused(SparkSettings(master="local[2]", conf=settings.conf))
+        session.stop()
+        tell["after stop"] = refused(SparkSettings(master="local[1]"))
+        tell["again"] = build_session(settings).range(3).count()
         """,
         PYTHONPATH=str(folder),
     )
@@ -160,11 +148,19 @@ def test_refused_settings_are_plain_errors_and_leave_the_process_able_to_start_w
         assert reason in why
         assert "\tat " not in why
     assert "\tat " not in errors
-    assert told["rows"] == 1000
 
 
-def test_a_module_that_prints_when_it_is_imported_does_no_harm_in_a_worker(refused_and_right):
-    assert refused_and_right[0]["rows"] == 1000
+def test_a_session_has_its_memory_keeps_handlers_and_refuses_other_settings(refused_and_right):
+    told = refused_and_right[0]
+    assert told["handler kept"]
+    assert told["megabytes"] == pytest.approx(600 * 1.048576, rel=0.2)
+    assert (told["same"], told["again"]) == (True, 3)
+    assert '{"spark.master": "local[1] is running, local[2] is requested"}' in told["other"]
+    assert "started with spark.driver.memory=600m and cannot change to 2g" in told["after stop"]
+
+
+def test_workers_have_one_thread_and_a_module_that_prints_when_it_is_imported_does_them_no_harm(refused_and_right):
+    assert refused_and_right[0]["threads"] == ["1"] * 1000
 
 
 def test_errors_of_spark_stay_visible_and_nothing_else_does(refused_and_right):

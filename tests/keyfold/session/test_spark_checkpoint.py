@@ -84,22 +84,21 @@ def checkpoints(session: SparkSession, tmp_path_factory):
         clicks = own.readStream.schema("user string, at timestamp, n long").json(str(source))
         return clicks.withWatermark("at", "5 minutes")
 
-    def run(name, frame, mode="append"):
-        writer = frame.writeStream.format("noop").outputMode(mode).option("checkpointLocation", str(folder / name))
+    def run(name, frame):
+        writer = frame.writeStream.format("noop").option("checkpointLocation", str(folder / name))
         query = writer.trigger(availableNow=True).start()
         try:
             assert query.awaitTermination(120)
         finally:
             query.stop()
 
-    run("window", stream().groupBy(F.window("at", "10 minutes"), "user").agg(F.sum("n").alias("total")), "update")
-    run("distinct", stream().dropDuplicates(["user", "at"]))
     same = F.expr("a.user = b.user AND b.at BETWEEN a.at AND a.at + INTERVAL 1 HOUR")
     joined = (
         stream().alias("a").join(stream().alias("b"), same).select("a.user", "a.at", "a.n", F.col("b.n").alias("m"))
     )
     run("join", joined.dropDuplicates(["user", "at"]))
-    run("two", stream().dropDuplicates(["user", "at"]).groupBy(F.window("at", "10 minutes"), "user").count())
+    windows = stream().dropDuplicates(["user", "at"]).groupBy(F.window("at", "10 minutes"), "user")
+    run("two", windows.agg(F.sum("n").alias("total")))
     by_user = stream().groupBy("user")
     run("timers", by_user.transformWithState(Kept(None), OUT, "Append", "EventTime"))
     run("ttl", by_user.transformWithState(Kept(3_600_000), OUT, "Append", "ProcessingTime"))
@@ -114,38 +113,41 @@ def read(session, checkpoint, part=None, **options):
 def test_the_parts_of_every_query_are_found(session, checkpoints):
     found = {
         name: [(part.name, part.kind) for part in checkpoint_parts(session, checkpoints / name)]
-        for name in ("window", "distinct", "join", "timers", "ttl")
+        for name in ("two", "join", "timers", "ttl")
     }
     variables = [("by_name", "MapState"), ("seen", "ListState")]
     assert found == {
-        "window": [("default", "store")],
-        "distinct": [("default", "store")],
+        "two": [("default", "store"), ("default", "store")],
         "join": [("default", "store"), ("left", "join side"), ("right", "join side")],
         "timers": [*variables, ("timers", "TimerState"), ("total", "ValueState")],
         "ttl": [*variables, ("timers", "TimerState"), ("total", "ValueState")],
     }
 
 
-def test_windows_stay_in_an_aggregation(session, checkpoints):
-    found = read(session, checkpoints / "window")
-    assert found.columns == ["operator", "window", "user", "sum"]
-    assert sorted((row["window"]["start"], row["user"], row["sum"]) for row in found.to_dicts()) == [
+def test_a_part_that_several_operators_have_is_read_of_the_one_that_is_named(session, checkpoints):
+    place = checkpoints / "two"
+    assert {part.operator for part in checkpoint_parts(session, place)} == {0, 1}
+    windows, keys = sorted(
+        (read(session, place, "default", operator=operator) for operator in (0, 1)), key=lambda rows: -rows.width
+    )
+    assert {*windows["operator"], *keys["operator"]} == {0, 1}
+    assert windows.columns == ["operator", "window", "user", "sum"]
+    assert sorted((row["window"]["start"], row["user"], row["sum"]) for row in windows.to_dicts()) == [
         (at(0), "ann", 1),
         (at(0), "bob", 2),
         (at(10), "ann", 3),
     ]
+    assert keys.columns == ["operator", "user", "at"]
+    assert sorted(keys.select("user", "at").rows()) == sorted((user, at(minute)) for user, minute, _ in CLICKS)
 
 
-def test_both_sides_of_a_join_and_the_keys_of_a_deduplication(session, checkpoints):
+def test_both_sides_of_a_join(session, checkpoints):
     for side in ("left", "right"):
         assert sorted(read(session, checkpoints / "join", side).select("user", "at", "n").rows()) == [
             ("ann", at(1), 1),
             ("ann", at(14), 3),
             ("bob", at(3), 2),
         ]
-    found = read(session, checkpoints / "distinct")
-    assert found.columns == ["operator", "user", "at"]
-    assert sorted(found.select("user", "at").rows()) == sorted((user, at(minute)) for user, minute, _ in CLICKS)
 
 
 def test_values_lists_maps_and_timers(session, checkpoints):
@@ -171,14 +173,6 @@ def test_a_time_to_live_is_a_column(session, checkpoints):
         assert (found["ttl_expires_at"] - before).dt.total_minutes().is_between(0, 60).all()
 
 
-def test_a_part_that_several_operators_have_is_read_of_the_one_that_is_named(session, checkpoints):
-    place = checkpoints / "two"
-    assert {part.operator for part in checkpoint_parts(session, place)} == {0, 1}
-    found = [read(session, place, "default", operator=operator) for operator in (0, 1)]
-    assert [set(rows["operator"]) for rows in found] == [{0}, {1}]
-    assert sorted("window" in rows.columns for rows in found) == [False, True]
-
-
 @pytest.mark.parametrize(
     ("query", "part", "operator", "message"),
     [
@@ -198,10 +192,11 @@ def test_a_part_that_is_not_there_once_is_an_error_that_says_what_is(
 
 
 def test_another_batch_than_there_is_says_which_there_are(session, checkpoints):
-    last = checkpoint_parts(session, checkpoints / "window")[0].last_batch
-    assert read(session, checkpoints / "window", batch=last).height == 3
+    place = checkpoints / "join"
+    last = checkpoint_parts(session, place)[0].last_batch
+    assert read(session, place, "left", batch=last).height == 3
     with pytest.raises(KeyfoldError, match=f"no state of batch 7; retained: 0 to {last}"):
-        read_checkpoint(session, checkpoints / "window", batch=7)
+        read_checkpoint(session, place, "left", batch=7)
 
 
 def test_a_moved_checkpoint_is_read_where_it_is(session, checkpoints, tmp_path):
@@ -215,11 +210,11 @@ def test_a_moved_checkpoint_is_read_where_it_is(session, checkpoints, tmp_path):
 
 
 def test_state_that_is_damaged_is_an_error_that_says_where(session, checkpoints, tmp_path):
-    broken = shutil.copytree(checkpoints / "window", tmp_path / "broken")
-    for file in broken.glob("state/0/*/SSTs/*.sst"):
+    broken = shutil.copytree(checkpoints / "join", tmp_path / "broken")
+    for file in broken.glob("state/*/*/SSTs/*.sst"):
         file.unlink()
     with pytest.raises(KeyfoldError, match=f"checkpoint {broken}: its state cannot be read: .*sst"):
-        write_state(read_checkpoint(session, broken), tmp_path / "out", "jsonl")
+        write_state(read_checkpoint(session, broken, "default"), tmp_path / "out", "jsonl")
 
 
 def test_rows_go_to_files_with_their_microseconds(session, checkpoints, tmp_path):

@@ -1,5 +1,6 @@
 """Of every stream: the counts are true, the faults are faults for their own reason, and the data are fresh."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -9,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from keyfold.cli.app import app
 from keyfold.errors import KeyfoldError
 from spark_jobs.simulation import SIMULATORS, SimulationSummary, simulate
 from spark_jobs.streams import SHIPPED, STREAMS
@@ -215,3 +218,40 @@ def test_every_stream_that_is_shipped_can_be_simulated():
 
 def contents(folder):
     return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def type_simulate(*arguments: object):
+    return CliRunner().invoke(app, ["simulate", *map(str, arguments)])
+
+
+def test_without_a_stream_it_simulates_rides(tmp_path):
+    told = type_simulate("--to", tmp_path, "--size", 10, "--seed", 3, "--json")
+    assert told.exit_code == 0
+    summary = json.loads(told.stdout)
+    assert (summary["stream"], summary["size"]) == ("ride_points", 10)
+    assert len(list(tmp_path.iterdir())) == summary["files"] + summary["unreadable_files"]
+
+
+@pytest.mark.parametrize(
+    ("stream", "size", "counted"),
+    [("ride_points", 10, "rides"), ("weather", 2, "stations"), ("metrics", 2, "series"), ("telemetry", 2, "vehicles")],
+)
+def test_a_stream_and_its_size_are_options(tmp_path, stream, size, counted):
+    told = type_simulate("--to", tmp_path, "--stream", stream, "--size", size)
+    assert told.exit_code == 0
+    assert f"rows of {size} {counted} in" in told.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--stream", "tides"), ("--size", 0)],
+)
+def test_what_does_not_fit_is_bad_usage_and_writes_nothing(tmp_path, arguments):
+    assert type_simulate("--to", tmp_path / "landing", *arguments).exit_code == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_help_says_what_size_counts_for_each_stream():
+    told = " ".join(type_simulate("--help").stdout.replace("│", " ").split())
+    for each in ("rides (ride_points", "stations (weather", "series (metrics", "vehicles (telemetry"):
+        assert each in told
