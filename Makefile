@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_PYLANCE_VERSION
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo faults ui test browser-for-tests kafka-for-tests nginx-for-tests chaos examples browser-tests slow-tests cluster-tests lint docs bench nexmark clean reset
+.PHONY: help setup demo faults ui test browser-for-tests kafka-for-tests nginx-for-tests azurite-for-tests fake-gcs-for-tests chaos examples browser-tests slow-tests cluster-tests lint docs bench nexmark clean reset
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -56,7 +56,7 @@ lint: setup
 
 # In parallel: type checks keep one core busy, and the others wait for the network. With output-sync, outputs do not mix.
 test: setup
-	@$(MAKE) --no-print-directory -j4 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) lint browser-for-tests kafka-for-tests nginx-for-tests
+	@$(MAKE) --no-print-directory -j4 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) lint browser-for-tests kafka-for-tests nginx-for-tests azurite-for-tests
 	.venv/bin/python tests/bounded.py $(SECONDS_TO_TEST) .venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 browser-for-tests:
@@ -67,6 +67,12 @@ kafka-for-tests: setup
 
 nginx-for-tests: setup
 	@scripts/nginx >/dev/null
+
+azurite-for-tests: setup
+	@scripts/azurite >/dev/null
+
+fake-gcs-for-tests: setup
+	@scripts/fake-gcs >/dev/null
 
 chaos: export TRIES ?= 10
 chaos: setup kafka-for-tests
@@ -79,7 +85,7 @@ examples: setup
 browser-tests: setup browser-for-tests
 	.venv/bin/python -m pytest -m browser
 
-slow-tests: setup
+slow-tests: setup azurite-for-tests fake-gcs-for-tests
 	.venv/bin/python -m pytest -n $(WORKERS) -m slow
 
 cluster-tests: setup kafka-for-tests

@@ -14,8 +14,10 @@ import pytest
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
 from keyfold.session import SparkSettings, build_session
+from tests.azure_store import AzureStore, running_azure_store
 from tests.chaos.table import lines_of
 from tests.chaos.tally import Tally
+from tests.google_store import GoogleStore, running_google_store
 from tests.inherited_signals import hear_signals
 from tests.java_for_tests import long_lived_java, use_fast_starts
 from tests.keyfold.keyed.without_spark import cut_power, without_spark
@@ -197,6 +199,30 @@ def bucket(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> str:
     for name, value in object_store.environment().items():
         monkeypatch.setenv(name, value)
     return object_store.new_bucket()
+
+
+@pytest.fixture(scope="session")
+def azure_store() -> Iterator[AzureStore]:
+    with running_azure_store() as store:
+        yield store
+
+
+@pytest.fixture(scope="session")
+def google_store() -> Iterator[GoogleStore]:
+    with running_google_store() as store:
+        yield store
+
+
+_STORES = {"s3a": "object_store", "az": "azure_store", "gs": "google_store"}
+
+
+@pytest.fixture(params=["s3a", "az", pytest.param("gs", marks=pytest.mark.slow)])
+def bucket_url(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of a bucket of the test's own at each provider, which this process and those that it starts reach meanwhile."""
+    store = request.getfixturevalue(_STORES[request.param])
+    for name, value in store.environment().items():
+        monkeypatch.setenv(name, value)
+    return f"{request.param}://{store.new_bucket()}"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A home in a bucket with a real Spark: from landed files to ride summaries, run by run, against plain Python."""
+"""A home in a bucket, of S3 with a real Spark, of other providers without: from landed files to ride summaries, run by run, against plain Python."""
 
 import json
 import sys
@@ -35,12 +35,12 @@ from keyfold.runners import Runners
 from keyfold.session import SparkSettings, build_session
 from spark_jobs.streams import RIDE_POINTS
 
-home, end, *folders = sys.argv[1:]
+runner, home, end, *folders = sys.argv[1:]
 lakehouse = Lakehouse(home)
 job = build_job(RIDE_SUMMARIES, {"close": "complete", "watermark_delay": "30d"})
 settings = SparkSettings(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"})
-session = build_session(settings)
-spark = Runners("spark", session)
+session = build_session(settings) if runner == "spark" else None
+runners = Runners(runner, session)
 told = []
 
 def break_off(point):
@@ -48,23 +48,24 @@ def break_off(point):
         raise KeyfoldError("broken off in the first batch")
 
 for at, folder in enumerate(folders):
-    ingest(lakehouse, RIDE_POINTS, to_place(folder), runners=spark)
+    ingest(lakehouse, RIDE_POINTS, to_place(folder), runners=runners)
     is_last = at + 1 == len(folders)
     if at == 0:
         fail_points.act = break_off
         try:
-            run_job(lakehouse, job, runners=spark)
+            run_job(lakehouse, job, runners=runners)
         except KeyfoldError as error:
             assert "broken off" in str(error), error
         else:
             raise AssertionError("it did not break off")
         fail_points.act = lambda point: None
-    run_job(lakehouse, job, Incremental(advance_to=datetime.fromisoformat(end) if is_last else None), runners=spark)
+    run_job(lakehouse, job, Incremental(advance_to=datetime.fromisoformat(end) if is_last else None), runners=runners)
     found = check_conservation(lakehouse, job)
     told.append([found.events_read, found.in_outputs, found.open_events, found.late])
 checked = check(lakehouse)
 assert not checked.findings and checked.files, list(checked.describe())
-session.stop()
+if session:
+    session.stop()
 print(json.dumps(told))
 """
 
@@ -72,18 +73,19 @@ print(json.dumps(told))
 @pytest.mark.long
 @pytest.mark.one_machine
 # Without Spark `tests/chaos/test_object_store_backups.py` backs homes up and restores them, in buckets and on disks.
-def test_rides_of_a_bucket_are_summarised_run_by_run_and_every_point_is_accounted_for(tmp_path, bucket):
-    check_rides(ObjectPath(f"s3a://{bucket}/lake/home"), tmp_path)
+def test_rides_of_a_bucket_are_summarised_run_by_run_and_every_point_is_accounted_for(tmp_path, bucket_url):
+    runner = "spark" if bucket_url.startswith("s3a") else "local"
+    check_rides(ObjectPath(f"{bucket_url}/lake/home"), tmp_path, runner)
 
 
-def check_rides(home, tmp_path):
+def check_rides(home, tmp_path, runner):
     """Have rides of two landing folders summarised in a home, and see that all is as plain Python and another engine tell."""
     simulate("ride_points", tmp_path / "files", size=20, seed=3, files=6)
     files = sorted((tmp_path / "files").iterdir())
     folders = [home.parent / "first", home.parent / "second"]
     for at, file in enumerate(files):
         (folders[at % 2] / file.name).write_bytes(file.read_bytes())
-    command = [sys.executable, "-c", RUNS, str(home), END.isoformat(), *map(str, folders)]
+    command = [sys.executable, "-c", RUNS, runner, str(home), END.isoformat(), *map(str, folders)]
     done = ended_well(*command, folder=tmp_path)
     first, second = json.loads(done.stdout.splitlines()[-1])
     house = Lakehouse(home)

@@ -104,7 +104,7 @@ def test_every_public_name_and_the_command_line_do_without_the_extras():
     done = ended_well(sys.executable, "-c", script, folder=ROOT)
     assert done.stdout.splitlines() == [
         "confluent_kafka is not installed; install keyfold[kafka]",
-        "obstore is not installed; install keyfold[s3]",
+        "obstore is not installed; install keyfold[buckets]",
     ]
 
 

@@ -14,7 +14,7 @@ Home = Annotated[
     typer.Option(
         "--home",
         envvar="KEYFOLD_HOME",
-        help="The lakehouse directory, with tables, journals and state: a folder, or s3a://BUCKET/FOLDER.",
+        help="The lakehouse directory, with tables, journals and state: a folder, or the URL of one in a bucket (s3://, gs://, az://).",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print a summary as one line of JSON.")]

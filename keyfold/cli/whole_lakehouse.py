@@ -13,7 +13,7 @@ from keyfold.maintenance.backup import restore as restore_backup
 from keyfold.maintenance.checking import check as check_lakehouse
 from keyfold.storage.place import to_place
 
-_Backups = Annotated[str, typer.Argument(metavar="BACKUPS", help="Folder of the backups, or s3a://BUCKET/FOLDER.")]
+_Backups = Annotated[str, typer.Argument(metavar="BACKUPS", help="Folder of the backups, on a disk or in a bucket.")]
 
 
 def check(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:

@@ -117,7 +117,7 @@ class LakehouseResource(dg.ConfigurableResource[Lakehouse]):
 
     home: str = Field(
         default=".keyfold",
-        description="Folder of tables, journals and state, or s3a://BUCKET/FOLDER",
+        description="Folder of tables, journals and state, or the URL of one in a bucket",
     )
 
     def create_resource(self, context: dg.InitResourceContext) -> Lakehouse:

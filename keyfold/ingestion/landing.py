@@ -45,7 +45,7 @@ def find_landing(
 
     Args:
         stream: the stream's name.
-        given: a folder, `s3a://BUCKET/FOLDER`, or `kafka://TOPIC`.
+        given: a folder, the URL of one in a bucket, or `kafka://TOPIC`.
         start, on_gap, anew: options of a topic, see `KafkaTopic`; `start` as text.
 
     Raises:

@@ -231,4 +231,4 @@ def source_name(lakehouse: Lakehouse, landing: Place) -> str:
 
 def source_place(lakehouse: Lakehouse, source: str) -> Place:
     """Return the landing folder of a `source_name`."""
-    return to_place(source) if source.startswith(("/", "s3a://")) else lakehouse.home / source
+    return to_place(source) if source.startswith("/") or "://" in source else lakehouse.home / source

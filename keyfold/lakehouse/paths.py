@@ -1,6 +1,6 @@
 """Paths of the lakehouse directory, which holds landing files, Delta tables, journals and state.
 
-HOME is a folder on a disk, or in an object store: s3a://BUCKET/FOLDER.
+HOME is a folder on a disk, or in a bucket.
 
 HOME/landing/<stream>/                       files to ingest
 HOME/events/<stream>/                        Delta, append
@@ -49,7 +49,7 @@ class Lakehouse:
         """Check the lakehouse directory.
 
         Args:
-            home: a path, or the text `s3a://BUCKET/FOLDER`.
+            home: a path, or the URL of a folder in a bucket, such as `s3://BUCKET/FOLDER`.
 
         Raises:
             Misconfigured: the URL has another scheme, or the path has characters that Delta's library or Spark misread.

@@ -20,7 +20,7 @@ EXECUTORS_WITHIN = "spark.keyfold.executorsWithin"
 
 SECONDS_TO_FIRST_EXECUTOR = 300
 
-_READ_BY_WORKERS = ("KEYFOLD_ENRICHMENT_", "KEYFOLD_KAFKA_", "AWS_")
+_READ_BY_WORKERS = ("KEYFOLD_ENRICHMENT_", "KEYFOLD_KAFKA_", "AWS_", "GOOGLE_", "AZURE_", "AZURITE_")
 """Prefixes of variables that code in workers reads. On one machine, workers inherit them."""
 
 _TASKS_A_CORE = 2

@@ -1,4 +1,4 @@
-"""Paths of objects in S3-compatible stores.
+"""Paths of objects in the buckets of a provider (`providers`).
 
 Keyfold relies on these differences from a file system:
 
@@ -12,27 +12,25 @@ Keyfold relies on these differences from a file system:
 import fnmatch
 import io
 import os
+import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import PurePosixPath
-from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from keyfold.errors import Misconfigured
 from keyfold.extras import from_extra
+from keyfold.storage.providers import FORMS, GOOGLE, PROVIDERS, Provider
 from keyfold.storage.remote_path import ObjectStat, RangeReader, RemotePath, StoreError
 
 if TYPE_CHECKING:
     import obstore
-    from obstore.store import S3Store
 else:
-    (obstore,) = from_extra("s3", "obstore")
-    (S3Store,) = from_extra("s3", "obstore.store", "S3Store")
+    (obstore,) = from_extra("buckets", "obstore")
 
-SCHEMES = ("s3", "s3a")
-
-_SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
 _LONGEST = 300
+NO_BUCKET = re.compile("NoSuchBucket|ContainerNotFound|The specified bucket does not exist")
 
 
 class ObjectPath(RemotePath):
@@ -40,28 +38,34 @@ class ObjectPath(RemotePath):
 
     __slots__ = ()
 
-    what_reaches_it: ClassVar[str] = (
-        "The environment variables AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY must name a "
-        "running store, and a user that may write there"
-    )
-
     def __init__(self, url: str) -> None:
         scheme, _, rest = url.partition("://")
         bucket, _, key = rest.partition("/")
-        if scheme not in SCHEMES or not bucket:
-            raise Misconfigured(f"{url} is not a path in a bucket; write s3a://BUCKET/FOLDER")
-        super().__init__(f"s3a://{bucket}", key)
+        if scheme not in PROVIDERS or not bucket:
+            raise Misconfigured(f"{url} is not a path in a bucket; write {FORMS}")
+        super().__init__(f"{PROVIDERS[scheme].scheme}://{bucket}", key)
         if ".." in self._key.parts:
             raise Misconfigured(f"{url} contains `..`, which an object store does not have; write the path without it")
 
     @property
     def bucket(self) -> str:
-        return self._root.removeprefix("s3a://")
+        return self._root.partition("://")[2]
+
+    @property
+    def provider(self) -> Provider:
+        return PROVIDERS[self._root.partition("://")[0]]
+
+    @property
+    def what_reaches_it(self) -> str:
+        return (
+            f"The environment variables {self.provider.needed}, and {self.provider.endpoint} for a store of one's own, must name "
+            "a running store and a user that may write there"
+        )
 
     @property
     def url(self) -> str:
         """The URL in the form that Delta's library takes."""
-        return f"s3://{self.bucket}/{self.key}"
+        return f"{self.provider.url_scheme}://{self.bucket}/{self.key}"
 
     def read_bytes(self) -> bytes:
         """Read the object.
@@ -76,7 +80,7 @@ class ObjectPath(RemotePath):
         """Read the object, and its tag for `write_if_unchanged`."""
         with _store_errors(self):
             found = obstore.get(self._store, self.key)
-            return bytes(found.bytes()), str(found.meta["e_tag"])
+            return bytes(found.bytes()), _stat(found.meta).e_tag or ""
 
     def read_text(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         return self.read_bytes().decode(encoding, errors)
@@ -113,9 +117,16 @@ class ObjectPath(RemotePath):
         Raises:
             FileExistsError: it was written or deleted since.
         """
+        mode: obstore.UpdateVersion = {"e_tag": tag}
         try:
+            if self.provider is GOOGLE:
+                # Its conditions are on the number of an object's generation, which listings do not have.
+                found = self._head()
+                if _stat(found).e_tag != tag:
+                    raise FileExistsError(str(self))
+                mode["version"] = found["version"]
             with _store_errors(self):
-                return str(obstore.put(self._store, self.key, content, mode={"e_tag": tag})["e_tag"])
+                return str(obstore.put(self._store, self.key, content, mode=mode)["e_tag"])
         except (obstore.exceptions.PreconditionError, FileNotFoundError):
             raise FileExistsError(str(self)) from None
 
@@ -136,8 +147,7 @@ class ObjectPath(RemotePath):
         return next(self._objects(), None) is not None
 
     def stat(self) -> ObjectStat:
-        with _store_errors(self):
-            return _stat(obstore.head(self._store, self.key))
+        return _stat(self._head())
 
     def iterdir(self) -> Iterator[Self]:
         """Yield the objects and folders directly below."""
@@ -185,22 +195,20 @@ class ObjectPath(RemotePath):
         """Do nothing: a folder exists once an object is in it."""
 
     def unlink(self, *, missing_ok: bool = False) -> None:
-        # A store deletes an object that does not exist without an error.
+        # S3 deletes an object that does not exist without an error.
         if not missing_ok:
             self.stat()
-        with _store_errors(self):
-            obstore.delete(self._store, self.key)
+        self._delete(self.key)
 
     def remove_tree(self) -> None:
         """Remove the path and everything below it."""
         keys = [found["path"] for found in self._objects()]
-        with _store_errors(self):
-            # A request deletes at most 1,000 objects.
-            for at in range(0, len(keys), 1000):
-                obstore.delete(self._store, keys[at : at + 1000])
-            # The folder's own marker, if Hadoop has made one.
-            if self.key:
-                obstore.delete(self._store, self.key)
+        # A request deletes at most 1,000 objects.
+        for at in range(0, len(keys), 1000):
+            self._delete(keys[at : at + 1000])
+        # The folder's own marker, if Hadoop has made one.
+        if self.key:
+            self._delete(self.key)
 
     def copy_to(self, other: "ObjectPath") -> None:
         """Copy the object within its store."""
@@ -219,9 +227,17 @@ class ObjectPath(RemotePath):
                     if not _stands_for_folder(self._at(PurePosixPath(found["path"])), found):
                         yield found
 
+    def _head(self) -> Mapping[str, Any]:
+        with _store_errors(self):
+            return obstore.head(self._store, self.key)
+
+    def _delete(self, keys: str | list[str]) -> None:
+        with suppress(FileNotFoundError), _store_errors(self):
+            obstore.delete(self._store, keys)
+
     @property
-    def _store(self) -> S3Store:
-        return _store(self.bucket, os.getpid(), os.environ.get("AWS_ENDPOINT_URL", ""))
+    def _store(self) -> Any:
+        return _store(self.provider, self.bucket, os.getpid(), self.provider.address)
 
 
 class _Reader(RangeReader):
@@ -250,10 +266,9 @@ def _store_errors(path: ObjectPath) -> Iterator[None]:
     except (obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError):
         raise  # failed conditions are not failures of the store: callers handle them
     except (obstore.exceptions.BaseError, OSError) as error:
-        if "NoSuchBucket" in str(error):
+        if NO_BUCKET.search(str(error)):
             raise Misconfigured(
-                f"{path}: there is no bucket {path.bucket} in the object store that AWS_ENDPOINT_URL and AWS_REGION name; "
-                "create it, or name another"
+                f"{path}: {path.provider.shown} has no bucket {path.bucket}; create it, or name another"
             ) from None
         if isinstance(error, FileNotFoundError):
             raise FileNotFoundError(f"{path} is not there") from None
@@ -264,20 +279,19 @@ def _store_errors(path: ObjectPath) -> Iterator[None]:
 
 
 def _line(path: ObjectPath, error: Exception) -> str:
-    # One line, without the client's debug output.
-    said = " ".join(str(error).split("\n\nDebug source:")[0].split())
-    for name in _SECRETS:
-        if secret := os.environ.get(name):
-            said = said.replace(secret, "(hidden)")
+    said = path.provider.without_secrets(str(error))
     return f"a request to the object store failed for {path}: {said[:_LONGEST]}"
 
 
 def _stat(found: Mapping[str, Any]) -> ObjectStat:
-    return ObjectStat(found["size"], int(found["last_modified"].timestamp() * 1e9), found.get("e_tag"))
+    tag = found.get("e_tag")
+    # Azure's listings have it without the quotes that its other answers, and conditions, have.
+    if tag and not tag.endswith('"'):
+        tag = f'"{tag}"'
+    return ObjectStat(found["size"], int(found["last_modified"].timestamp() * 1e9), tag)
 
 
 @cache
-def _store(bucket: str, process: int, endpoint: str) -> S3Store:
+def _store(provider: Provider, bucket: str, process: int, address: str) -> Any:
     """Return the client of a bucket, configured by the environment. Each process has its own: connections survive no fork."""
-    allow_http = endpoint.startswith("http://")
-    return S3Store(bucket, client_options={"allow_http": allow_http}, retry_config={"max_retries": 8})
+    return provider.store(bucket, retries={"max_retries": 8})

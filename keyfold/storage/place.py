@@ -5,7 +5,8 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import NamedTuple
 
 from keyfold.errors import Misconfigured
-from keyfold.storage.object_path import SCHEMES, ObjectPath
+from keyfold.storage.object_path import ObjectPath
+from keyfold.storage.providers import FORMS, PROVIDERS
 
 Place = Path | ObjectPath
 
@@ -14,7 +15,7 @@ _URL = re.compile(r"([a-z][a-z0-9+.-]+):/")
 
 
 def to_place(text: str | Place) -> Place:
-    """Parse a path, or a URL `s3a://bucket/folder` (or `s3://`).
+    """Parse a path, or the URL of a folder in a bucket: `s3://` (or `s3a://`), `gs://` or `az://`.
 
     Raises:
         Misconfigured: the URL has another scheme, has no bucket, or contains `..`.
@@ -25,12 +26,12 @@ def to_place(text: str | Place) -> Place:
     """
     if isinstance(text, ObjectPath):
         return text
-    if isinstance(text, str) and text.partition("://")[0] in SCHEMES:
+    if isinstance(text, str) and text.partition("://")[0] in PROVIDERS:
         return ObjectPath(text)
     if url := _URL.match(str(text)):
         raise Misconfigured(
-            f"{text}: Keyfold reads and writes folders and S3 buckets (s3a://BUCKET/FOLDER), but not {url[1]}://. Mount that "
-            "file system as a folder (on a cluster, at the same path on all nodes), or use an S3 gateway to it"
+            f"{text}: Keyfold reads and writes folders and buckets ({FORMS}), but not {url[1]}://. Mount that file system as a "
+            "folder (on a cluster, at the same path on all nodes), or use a gateway to it"
         )
     return Path(text)
 

@@ -1,38 +1,28 @@
 """Check at the start of a run that a bucket's store can be reached, and that it supports conditional writes."""
 
-import os
 import re
 import uuid
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from keyfold.errors import KeyfoldError, Misconfigured, Unreachable
 from keyfold.extras import from_extra
-from keyfold.storage.object_path import ObjectPath
+from keyfold.storage.object_path import NO_BUCKET, ObjectPath
 from keyfold.storage.place import to_place
 from keyfold.storage.remote_path import NotAnsweringError
 
 if TYPE_CHECKING:
     import obstore
-    from obstore.store import S3Store
 else:
-    (obstore,) = from_extra("s3", "obstore")
-    (S3Store,) = from_extra("s3", "obstore.store", "S3Store")
+    (obstore,) = from_extra("buckets", "obstore")
 
 _WITHIN = timedelta(seconds=10)
 
 _TRIES_OF_A_BUSY_STORE = 10
 _BUSY = re.compile(r"SlowDown|ServiceUnavailable|TooManyRequests|\b(429|500|503) [A-Z]")
 
-_ROLES = "169.254.169.254"
-
-# Each variable is a way to give credentials that Delta's library, Polars and this code support.
-_CREDENTIALS = (
-    "AWS_ACCESS_KEY_ID",
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-)
+_ROLES = ("169.254.169.254", "metadata.google.internal")
+"""Addresses that clients ask for the machine's role."""
 
 _CERTIFICATE = re.compile(r"InvalidCertificate\(\s*(\w+)")
 _BAD_CERTIFICATES = {
@@ -48,6 +38,8 @@ _BAD_CERTIFICATES = {
 _REFUSALS = (
     "status code: 401",
     "status code: 403",
+    "AuthenticationFailed",
+    "AuthorizationFailure",
     "AccessDenied",
     "InvalidAccessKeyId",
     "SignatureDoesNotMatch",
@@ -99,8 +91,8 @@ def check_conditions(home: object) -> None:
                 continue
             raise Misconfigured(
                 f"the store of {place} takes writes whose condition does not hold (If-None-Match, If-Match), so two runs could "
-                "write at the same time; use a store with conditional writes: Amazon S3, or newer versions of MinIO, Ceph and "
-                "others"
+                "write at the same time; use a store with conditional writes: Amazon S3, Google Cloud Storage, Azure Blob "
+                "Storage, or newer versions of MinIO, Ceph and others"
             )
         try:
             probe.write_if_unchanged(b"three", tag)
@@ -127,19 +119,15 @@ _CHECKED: set[str] = set()
 """Places whose store was found to honour conditional writes."""
 
 
-def _store(place: ObjectPath, retries: int) -> S3Store:
-    plain = os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
-    return S3Store(
-        place.bucket,
-        client_options={"allow_http": plain, "connect_timeout": _WITHIN, "timeout": _WITHIN},
-        retry_config={"max_retries": retries, "retry_timeout": 2 * _WITHIN},
-    )
+def _store(place: ObjectPath, retries: int) -> Any:
+    few = {"max_retries": retries, "retry_timeout": 2 * _WITHIN}
+    return place.provider.store(place.bucket, retries=few, connect_timeout=_WITHIN, timeout=_WITHIN)
 
 
 def _explained(place: ObjectPath, error: Exception) -> KeyfoldError:
-    said = " ".join(str(error).split("\n\nDebug source:")[0].split())
-    where = os.environ.get("AWS_ENDPOINT_URL") or f"Amazon S3 in {os.environ.get('AWS_REGION') or 'us-east-1'}"
-    if "NoSuchBucket" in said:
+    provider = place.provider
+    said, where = provider.without_secrets(str(error)), provider.shown
+    if NO_BUCKET.search(said):
         return KeyfoldError(f"{place}: {where} has no bucket {place.bucket}; create it, or name another")
     if "RequestTimeTooSkewed" in said:
         return KeyfoldError(
@@ -150,22 +138,19 @@ def _explained(place: ObjectPath, error: Exception) -> KeyfoldError:
         why = next((text for sign, text in _BAD_CERTIFICATES.items() if found[1].startswith(sign)), found[1])
         return Misconfigured(
             f"{place}: {where} shows a certificate that is not accepted: {why}; use the certificate's host name in "
-            "AWS_ENDPOINT_URL, or give a file with a trusted authority in SSL_CERT_FILE"
+            f"{provider.endpoint}, or give a file with a trusted authority in SSL_CERT_FILE"
         )
     is_refused = any(sign in said for sign in _REFUSALS)
-    # Without a key, the client asks for the machine's role at this address: its failure means missing credentials.
-    if (is_refused or _ROLES in said) and not any(os.environ.get(name) for name in _CREDENTIALS):
+    # Without a key, the client asks for the machine's role: its failure means missing credentials.
+    if (is_refused or any(role in said for role in _ROLES)) and not provider.has_credentials:
         return KeyfoldError(
-            f"{place}: no credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set, and this machine has no role "
-            "of its own; set them (docs/how-to/use-a-bucket.md)"
+            f"{place}: no credentials: {provider.needed} are not set, and this machine has no role of its own; set them "
+            "(docs/how-to/use-a-bucket.md)"
         )
     if is_refused:
         return KeyfoldError(
             f"{place}: {where} refuses these credentials; they must allow listing, reading, writing and deleting there"
         )
-    for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID"):
-        if secret := os.environ.get(name):
-            said = said.replace(secret, "(hidden)")
     return NotAnsweringError(
-        f"{place}: {where} does not answer ({said[:200]}); check AWS_ENDPOINT_URL, AWS_REGION and the network"
+        f"{place}: {where} does not answer ({said[:200]}); check {provider.endpoint} and the network"
     )

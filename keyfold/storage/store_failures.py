@@ -9,7 +9,7 @@ from keyfold.errors import first_line
 from keyfold.storage.remote_path import StoreError
 
 _OF_THE_STORE = re.compile(
-    r"Generic S3 error|lacked the necessary privileges|Error performing (GET|PUT|HEAD|POST|DELETE) "
+    r"Generic (S3|GCS|MicrosoftAzure) error|lacked the necessary privileges|Error performing (GET|PUT|HEAD|POST|DELETE) "
     r"|S3Exception|AccessDeniedException|RequestTimeTooSkewed|SlowDown|Service: S3, Status Code"
 )
 

@@ -118,8 +118,8 @@ def test_what_cannot_be_checked_backed_up_or_restored_says_why(typed: Typed, hom
     assert f"there is no backup in {backups}" in typed(home, ("restore", backups), code=1)
     to_place(f"{home}/landing/clicks/000.ndjson").write_bytes(b"{}")
     assert "is inside the lakehouse" in typed(home, ("backup", f"{home}/backups"), code=1)
-    assert "there is no bucket not-there" in typed(home, ("backup", "s3a://not-there/backups"), code=1)
-    assert "there is no bucket not-there" in typed("s3a://not-there/home", ("check",), code=1)
+    assert "has no bucket not-there" in typed(home, ("backup", "s3a://not-there/backups"), code=1)
+    assert "has no bucket not-there" in typed("s3a://not-there/home", ("check",), code=1)
     typed(home, ("backup", backups))
     assert f"{home} is not empty" in typed(home, ("restore", backups), code=1)
     assert {file.path.name for file in files_below(to_place(home))} == {"000.ndjson", ".lease"}

@@ -34,7 +34,12 @@ with leased(to_place(sys.argv[1]), "job rides", lasts=timedelta(seconds=1)) as l
 
 
 @pytest.fixture
-def folder(bucket):
+def folder(bucket_url):
+    return ObjectPath(f"{bucket_url}/home/jobs/rides")
+
+
+@pytest.fixture
+def on_s3(bucket):
     return ObjectPath(f"s3a://{bucket}/home/jobs/rides")
 
 
@@ -119,12 +124,12 @@ def test_no_file_is_written_under_a_lease_that_is_lost(folder, monkeypatch):
     write_json(folder / "after.json", {})
 
 
-def test_a_store_that_refuses_is_told_with_what_to_look_at(folder, object_store, monkeypatch):
+def test_a_store_that_refuses_is_told_with_what_to_look_at(on_s3, object_store, monkeypatch):
     with faulty_store(object_store.endpoint) as faulty:
         monkeypatch.setenv("AWS_ENDPOINT_URL", faulty.endpoint)
         faulty.choose = lambda _: Fault.DENIED
         with pytest.raises(KeyfoldError, match=r"jobs/rides cannot be written: .* AWS_ACCESS_KEY_ID") as refused:
-            exclusive(folder, "job rides").__enter__()
+            exclusive(on_s3, "job rides").__enter__()
     assert "planted" not in str(refused.value)
 
 
@@ -136,23 +141,23 @@ def test_a_store_that_refuses_is_told_with_what_to_look_at(folder, object_store,
         for nth in range(4)
     ],
 )
-def test_a_lost_answer_loses_no_lease(folder, bucket, object_store, monkeypatch, fault, nth):
+def test_a_lost_answer_loses_no_lease(on_s3, bucket, object_store, monkeypatch, fault, nth):
     with faulty_store(object_store.endpoint) as faulty:
         monkeypatch.setenv("AWS_ENDPOINT_URL", faulty.endpoint)
         writes = iter(range(1000))
         faulty.choose = lambda request: fault if request.conditional and next(writes) == nth else None
-        with leased(folder, "job rides", lasts=SHORT):
-            time.sleep(1.5 * SHORT.total_seconds())
+        with leased(on_s3, "job rides", lasts=2 * SHORT):
+            time.sleep(3 * SHORT.total_seconds())
             check_held()
-        with leased(folder, "job rides", lasts=SHORT):
+        with leased(on_s3, "job rides", lasts=2 * SHORT):
             check_held()
         assert faulty.count(fault) == 1
 
 
-def test_a_store_that_cannot_be_reached_ends_it_in_time(folder, object_store, monkeypatch):
+def test_a_store_that_cannot_be_reached_ends_it_in_time(on_s3, object_store, monkeypatch):
     with faulty_store(object_store.endpoint) as faulty:
         monkeypatch.setenv("AWS_ENDPOINT_URL", faulty.endpoint)
-        with leased(folder, "job rides", lasts=SHORT) as lease:
+        with leased(on_s3, "job rides", lasts=SHORT) as lease:
             faulty.choose = lambda _: Fault.BUSY
             late = time.monotonic() + PATIENCE.total_seconds()
             while time.monotonic() < late:
