@@ -1,7 +1,6 @@
 """Totals of whole numbers are exact, or their batch is refused with the key and what to do."""
 
 from collections import Counter
-from dataclasses import replace
 from datetime import timedelta
 from decimal import Context, Decimal
 

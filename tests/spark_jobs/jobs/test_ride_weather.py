@@ -169,18 +169,6 @@ def test_a_file_that_says_no_stations_is_refused(tmp_path, text, reason):
         load_stations(str(file))
 
 
-def test_a_ride_that_was_open_when_the_summaries_got_its_place_is_summarised_without_one():
-    job = build_job(JOBS["ride_summaries"])
-    harness = TestHarness(job)
-    known = {"ride_id": "old", "start_time": NOON, "start_status": "pickup", "n_points": 3, "distance": 5}
-    last = {"latitude": 40.7, "longitude": -74.0, "timestamp": NOON + MINUTE, "point_idx": 2, "ride_status": "enroute"}
-    harness.state = pl.DataFrame([{**known, **last, "deadline": NOON + HOUR}], schema=polars_schema(job.state.schema))
-    harness.batch(advance_to=NOON + DAY)
-    (row,) = harness.written["ride_summaries"].to_dicts()
-    assert (row["n_points"], row["start_latitude"], row["start_longitude"]) == (3, None, None)
-    assert station_of(ride_weather(), harness.written["ride_summaries"]) == ""
-
-
 class Town:
     """A lakehouse with real rides and real weather. The rides are of 2016: they are taken as of the same day of 2013."""
 

@@ -1,12 +1,10 @@
 """Vehicle trips, without Spark, against a state machine in plain Python."""
 
 import math
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 
 import polars as pl
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,16 +12,12 @@ from polars.testing import assert_frame_equal
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
-from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.building import build_job
-from keyfold.keyed.rows.codec import empty, polars_schema
-from keyfold.keyed.runner import run_job
-from keyfold.state.changing.moving import move
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import play
 from spark_jobs.jobs.vehicle_trips import VEHICLE_TRIPS
 from spark_jobs.streams import TELEMETRY
 from tests.examples import examples
-from tests.keyfold.state.job_histories import put
 from tests.on_a_grid import assert_nothing_is_due, many_of, moments, on_grid
 from tests.spark_jobs.jobs import trip_oracle
 from tests.spark_jobs.jobs.batches import assert_close, in_batches
@@ -111,41 +105,6 @@ def test_a_trip_runs_from_the_first_moving_point_to_the_first_at_which_the_vehic
         "reason": "STOPPED",
     }
     assert (second["n_points"], second["reason"], second["average_speed"]) == (1, "FELL_SILENT", None)
-
-
-def test_a_stand_of_just_stop_after_ends_the_trip_and_so_do_points_that_only_stand():
-    assert len(trips(play_points(trips_job(), [[point(0, 50), point(1, 0), point(6, 50)]]))) == 2
-    ended = play_points(trips_job(), [[point(0, 50), point(1, 0), point(6, 0)]], NOON + 6 * MINUTE)
-    assert [trip["end_time"] for trip in trips(ended)] == [NOON + MINUTE]
-    assert ended.state["n_points"].to_list() == [2]
-
-
-def test_a_trip_ends_when_the_watermark_has_reached_its_deadline_and_not_before():
-    drive = [point(0, 50), point(1, 0)]
-    assert trips(play_points(trips_job(), [drive], NOON + 6 * MINUTE - timedelta(microseconds=1))) == []
-    assert len(trips(play_points(trips_job(), [drive], NOON + 6 * MINUTE))) == 1
-
-
-def test_a_point_that_is_late_does_not_keep_a_trip_open_in_processing_time():
-    job = trips_job(silence="30m", timeout_in="processing_time", watermark_delay="0s")
-    runs = [[point(0, 50), point(100, 60)], [point(50, 70)], []]
-    harness = play_points(job, runs, None, times=[NOON, NOON + 20 * MINUTE, NOON + 30 * MINUTE])
-    assert [trip["n_points"] for trip in trips(harness)] == [2]
-
-
-@pytest.mark.parametrize(("silence", "reason"), [("10m", "STOPPED"), ("9m", "FELL_SILENT")])
-def test_a_stand_that_lasts_just_until_the_end_of_its_silence_has_stopped_its_trip(silence, reason):
-    harness = play_points(trips_job(stop_after="12m", silence=silence), [[point(0, 50), point(1, 0), point(3, 0)]])
-    assert [trip["reason"] for trip in trips(harness)] == [reason]
-
-
-def test_a_vehicle_that_falls_silent_in_processing_time_had_stopped_before_where_it_moved_on_again():
-    job = trips_job(stop_after="22m", silence="1m", timeout_in="processing_time", watermark_delay="2m")
-    # The watermark stands before 74, where the stand has lasted long enough, when nothing more is heard.
-    runs = [[point(0, 50), point(52, 0), point(74, 50)], []]
-    harness = play_points(job, runs, None, times=[NOON, NOON + MINUTE])
-    assert [trip["reason"] for trip in trips(harness)] == ["STOPPED", "FELL_SILENT"]
-    assert [stop["reason"] for stop in stops(harness)] == ["MOVED_ON"]
 
 
 def test_fuel_that_is_filled_in_is_no_use_and_readings_that_miss_are_passed_over():
@@ -269,50 +228,3 @@ def same_rows(rows, expected):
         return row["vehicle_id"], row["start_time"], row["end_time"], row["n_points"], *place
 
     assert_close(rows, expected, order, rel=1e-7, abs=1e-3)
-
-
-NEW_IN_EVENTS = ("acceleration", "bearing", "engine_temperature")
-NEW_IN_STATE = (*NEW_IN_EVENTS, "harsh_braking", "harsh_acceleration", "highest_engine_temperature")
-NEW_IN_TRIPS = ("litres_per_100_km", "harsh_braking", "harsh_acceleration", "highest_engine_temperature")
-
-
-def as_it_was_before(job):
-    """The job as it was when vehicles told neither acceleration nor engine temperature."""
-
-    def without(schema, names):
-        return pa.schema([field for field in schema if field.name not in names])
-
-    def with_nothing(rows, schema):
-        return pl.concat([empty(schema), rows], how="diagonal")
-
-    def step(state, events, clock):
-        done = job.function(with_nothing(state, job.state.schema), with_nothing(events, job.columns), clock)
-        return replace(
-            done,
-            state=done.state.drop(NEW_IN_STATE),
-            output=done.output.drop(NEW_IN_TRIPS),
-            late=None if done.late is None else done.late.drop(NEW_IN_EVENTS),
-        )
-
-    return replace(
-        job,
-        inputs=replace(job.only_input, columns=without(job.columns, NEW_IN_EVENTS)),
-        state=replace(job.state, columns=without(job.state.schema, NEW_IN_STATE)),
-        tables=[replace(job.main, schema=without(job.main.schema, NEW_IN_TRIPS)), *job.own_tables[1:]],
-        parameters={name: value for name, value in job.parameters.items() if not name.startswith("harsh")},
-        step=step,
-    )
-
-
-def test_a_home_from_before_vehicles_told_acceleration_is_refused_and_a_move_takes_it_along(without_spark, lakehouse):
-    put(lakehouse, "telemetry", frame([point(0, 50, 40.0), point(20, 50, 39.0, latitude=0.1)]))
-    job = trips_job(key_groups=1)
-    run_job(lakehouse, as_it_was_before(job), runners=without_spark)
-    with pytest.raises(KeyfoldError, match=r"was born with columns of events .*keyfold plan vehicle_trips"):
-        run_job(lakehouse, job, runners=without_spark)
-    move(lakehouse, job, runners=without_spark)
-    put(lakehouse, "telemetry", frame([point(25, 0, 38.0, latitude=0.2, acceleration=-6.0, heat=95.0)]))
-    run_job(lakehouse, job, Incremental(advance_to=NOON + timedelta(hours=5)), runners=without_spark)
-    (trip,) = pl.read_delta(str(lakehouse.table("vehicle_trips"))).to_dicts()
-    assert (trip["fuel_used"], trip["n_points"]) == (2.0, 2)
-    assert (trip["harsh_braking"], trip["harsh_acceleration"], trip["highest_engine_temperature"]) == (1, 0, 95.0)
