@@ -102,21 +102,6 @@ def told(batches, **parameters):
     ]
 
 
-def test_a_vehicle_that_is_first_seen_inside_has_entered_and_a_silence_changes_nothing(fences):
-    drive = [point(0, place=(1, 1)), point(60 * 24 * 9, place=(1, 2)), point(60 * 24 * 10, place=(-5, 0))]
-    assert told([[one] for one in drive], geofences=fences) == [
-        (0, "IN_GEOFENCE", "yard", "BEGAN", 0),
-        (60 * 24 * 10, "IN_GEOFENCE", "yard", "ENDED", 0),
-    ]
-
-
-def test_two_vehicles_that_stand_in_one_geofence_have_each_entered_it(fences):
-    inside = [point(minute, place=(1, 1), vehicle=vehicle) for vehicle in ("bus-7", "cab") for minute in (0, 1)]
-    harness = play_points(warnings_job(geofences=fences), [inside])
-    rows = harness.written["fleet_warnings"].select("vehicle_id", "change").rows()
-    assert sorted(rows) == [("bus-7", "BEGAN"), ("cab", "BEGAN")]
-
-
 @pytest.mark.parametrize("place", [(0, 1), (2, 1), (1, 0), (1, 2), (2, 2)])
 def test_a_point_on_the_border_of_a_geofence_is_inside(tmp_path, place):
     fence = write(tmp_path / "fence.geojson", [feature("yard", [[square(0, 0, 2, 2)]])])
@@ -124,26 +109,6 @@ def test_a_point_on_the_border_of_a_geofence_is_inside(tmp_path, place):
     assert told([drive], geofences=fence, geofence_margin=0) == [
         (1, "IN_GEOFENCE", "yard", "BEGAN", 1),
         (2, "IN_GEOFENCE", "yard", "ENDED", 1),
-    ]
-
-
-@pytest.mark.parametrize("split", [False, True])
-def test_low_fuel_is_told_once_and_its_end_once_however_the_level_trembles(split):
-    levels = [30.0, 10.0, 9.9, 10.1, 9.8, None, 11.9, 9.5, 12.0, 11.0, 9.0]
-    drive = [point(minute, fuel=level) for minute, level in enumerate(levels)]
-    assert told([[one] for one in drive] if split else [drive[::-1]]) == [
-        (2, "LOW_FUEL", None, "BEGAN", 2),
-        (8, "LOW_FUEL", None, "ENDED", 2),
-        (10, "LOW_FUEL", None, "BEGAN", 10),
-    ]
-
-
-@pytest.mark.parametrize("split", [False, True])
-def test_an_engine_that_is_too_hot_is_told_once_and_when_it_has_cooled_down(split):
-    drive = [point(minute, heat=heat) for minute, heat in enumerate([110.0, 110.5, 106.0, 115.0, None, 105.0, 90.0])]
-    assert told([[one] for one in drive] if split else [drive]) == [
-        (1, "ENGINE_TOO_HOT", None, "BEGAN", 1),
-        (5, "ENGINE_TOO_HOT", None, "ENDED", 1),
     ]
 
 

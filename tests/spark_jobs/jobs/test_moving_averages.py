@@ -68,28 +68,6 @@ def test_nothing_is_told_before_n_readings_are_there_and_then_one_row_a_reading(
     ]
 
 
-def test_a_reading_at_the_watermark_is_late_and_one_after_it_is_not():
-    job = averages_job(n_readings=1, watermark_delay="1h")
-    after = NOON + timedelta(microseconds=1)
-    harness = play_readings(job, [[reading(1)], [reading(0), {**reading(0), "time": after}]])
-    assert harness.written["late.moving_averages"]["time"].to_list() == [NOON]
-    assert [row["end_time"] for row in averages(harness)] == [after, NOON + timedelta(hours=1)]
-
-
-def test_a_silence_of_just_the_timeout_does_not_end_a_session():
-    harness = play_readings(averages_job(n_readings=2, timeout="6h"), [[reading(0, 1)], [reading(6, 2)]])
-    assert [row["pressure_avg"] for row in averages(harness)] == [1.5]
-
-
-def test_the_latest_row_of_a_station_that_begins_anew_in_the_run_that_ends_its_session_is_of_the_new_one():
-    job = averages_job(n_readings=2, timeout="30s", timeout_in="processing_time", watermark_delay="0s")
-    runs = [[reading(0, 1000), reading(0, 900, station="LGA")], [reading(1, 1100), reading(2, 1200)]]
-    harness = play_readings(job, runs, None, times=[NOON, NOON + timedelta(seconds=30)])
-    assert harness.written["moving_averages"]["pressure_avg"].to_list() == [1000, 900, 1150]
-    latest = harness.written["latest_moving_averages"].sort("station_id")
-    assert latest.select("station_id", "pressure_avg").rows() == [("JFK", 1150), ("LGA", 900)]
-
-
 def test_a_missing_value_is_left_out_of_its_column_and_all_missing_give_null():
     values = [(None, 1.0), (float("nan"), None), (1010.0, 4.0)]
     batch = [reading(n, pressure, temp) for n, (pressure, temp) in enumerate(values)]

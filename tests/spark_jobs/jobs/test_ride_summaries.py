@@ -85,45 +85,12 @@ def test_a_point_at_or_behind_the_previous_watermark_is_late_whether_its_ride_is
     assert harness.written["ride_summaries"]["n_points"].to_list() == [2]
 
 
-@pytest.mark.parametrize(("minutes", "n_points"), [(30, [2]), (30.001, [1])])
-def test_a_ride_ends_with_a_silence_that_is_longer_than_the_timeout(minutes, n_points):
-    harness = play_rides(ride_job(close="complete"), [[point("a", 0, 0), point("a", 1, minutes)]])
-    assert harness.written["ride_summaries"]["n_points"].to_list() == n_points
-
-
-@pytest.mark.parametrize("split", [False, True])
-@pytest.mark.parametrize(("minutes", "late"), [(70, 1), (70.001, 0)])
-@pytest.mark.parametrize("close", ["fast", "complete"])
-def test_a_point_of_a_closed_ride_is_late_until_closed_for_has_passed(close, minutes, late, split):
-    straggler = point("a", 3, minutes)
-    batches = [A_RIDE, [straggler]] if split else [[*A_RIDE, straggler]]
-    harness = play_rides(ride_job(close=close, watermark_delay="0s"), batches)
-    assert harness.written["late.ride_summaries"].height == late
-    assert harness.written["ride_summaries"].height == 2 - late
-
-
 def test_a_closed_ride_is_forgotten_after_closed_for():
     job = ride_job()
     harness = play_rides(job, [A_RIDE], end=NOON + timedelta(minutes=10) + CLOSED_FOR - timedelta(seconds=1))
     assert harness.state.height == 1
     harness.batch(advance_to=NOON + timedelta(minutes=10) + CLOSED_FOR)
     assert harness.state.height == 0
-
-
-@pytest.mark.parametrize("close", ["fast", "complete"])
-def test_a_point_that_is_late_does_not_keep_its_ride_open_in_processing_time(close):
-    job = ride_job(close=close, timeout="30m", timeout_in="processing_time", watermark_delay="0s")
-    runs = [[point("a", 0, 0), point("a", 1, 100)], [point("a", 2, 50)], []]
-    harness = play_rides(job, runs, None, times=[NOON, NOON + 20 * MINUTE, NOON + 30 * MINUTE])
-    assert harness.written["late.ride_summaries"]["point_idx"].to_list() == [2]
-    assert harness.written["ride_summaries"]["n_points"].to_list() == [2]
-
-
-def test_a_dropoff_that_waits_when_its_ride_falls_silent_closes_it_and_what_comes_then_is_late():
-    job = ride_job(close="complete", timeout="30m", timeout_in="processing_time", watermark_delay="1d")
-    harness = play_rides(job, [A_RIDE, [point("a", 3, 11)]], None, times=[NOON, NOON + 30 * MINUTE])
-    assert harness.written["ride_summaries"].select("n_points", "reason").rows() == [(3, "DROPOFF_SEEN")]
-    assert harness.written["late.ride_summaries"]["point_idx"].to_list() == [3]
 
 
 def test_a_ride_that_was_open_when_its_job_moved_to_processing_time_counts_as_heard_of_when_it_was_due():
@@ -136,12 +103,6 @@ def test_a_ride_that_was_open_when_its_job_moved_to_processing_time_counts_as_he
     assert moved.state.select("deadline", "processing_deadline").rows()[0] == (None, NOON + TIMEOUT)
     moved.batch(processing_time=NOON + TIMEOUT)
     assert moved.written["ride_summaries"]["n_points"].to_list() == [2]
-
-
-def test_a_ride_whose_points_were_summed_up_keeps_its_start_beside_a_ride_of_one_point():
-    points = [point("a", 0, 10), point("b", 0, 0), point("b", 1, 10)]
-    summaries = play_rides(ride_job(watermark_delay="0s"), [points]).written["ride_summaries"]
-    assert sorted(summaries.select("ride_id", "start_time").rows()) == [("a", NOON + 10 * MINUTE), ("b", NOON)]
 
 
 def test_long_rides_are_those_longer_than_the_threshold():

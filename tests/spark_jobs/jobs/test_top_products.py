@@ -48,25 +48,6 @@ def test_products_are_ranked_by_quantity_with_their_revenue():
     ]
 
 
-def test_a_window_is_silent_until_the_watermark_has_reached_its_end():
-    just_before = play_sales(top_job(), [[sale()]], end=NOON + HOUR - timedelta(microseconds=1))
-    assert just_before.written["top_products"].height == 0
-    at_its_end = play_sales(top_job(), [[sale()]], end=NOON + HOUR)
-    assert at_its_end.written["top_products"].height == 1
-    assert at_its_end.state.height == 0
-
-
-def test_ties_are_ranked_by_name_and_the_rest_is_cut_off():
-    sales = [sale(item, 3) for item in ("pot", "cup", "hat")]
-    assert [row[2:4] for row in ranked(play_sales(top_job(k=2), [sales]))] == [(1, "cup"), (2, "hat")]
-
-
-def test_a_sale_of_a_window_whose_end_the_watermark_has_reached_is_late_though_nobody_sold_in_it_before():
-    harness = play_sales(top_job(watermark_delay="0s"), [[sale(minutes=60)], [sale(minutes=59)]])
-    assert harness.written["late.top_products"]["time"].to_list() == [NOON + timedelta(minutes=59)]
-    assert harness.written["top_products"]["window_start"].to_list() == [NOON + HOUR]
-
-
 def test_a_closed_window_has_one_row_that_accounts_for_its_sales():
     harness = play_sales(top_job(k=1), [[sale("cup", 2, price=0.1), sale("hat", 1, price=0.2), sale("cup", -1)]])
     assert harness.written["sales_windows"].rows() == [(NOON, NOON + HOUR, 3, 2, 2, 0.4)]
