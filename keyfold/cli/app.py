@@ -55,15 +55,15 @@ GROUPS: dict[str, dict[str, LazyCommand]] = {
             "Verify the journals, tables, data files and state of a lakehouse without Spark; report damage and its remedy.",
         ),
         "erase": LazyCommand(
-            "keyfold.cli.state_tools:erase",
+            "keyfold.cli.event_tools:erase",
             "Erase rows of a stream from its events, quarantine and history, and compute all jobs that read it again.",
         ),
         "correct": LazyCommand(
-            "keyfold.cli.state_tools:correct",
+            "keyfold.cli.event_tools:correct",
             "Replace events by id, and compute all jobs that read their stream again.",
         ),
         "quarantine": LazyCommand(
-            "keyfold.cli.state_tools:quarantine",
+            "keyfold.cli.event_tools:quarantine",
             "Move events by id from the event table to quarantine, so that a job which fails on them can go on.",
         ),
         "backup": LazyCommand(

@@ -1,99 +1,325 @@
-"""Build `keyfold state bootstrap|move|edit` and `keyfold plan|try|promote|redrive|correct|quarantine|erase` from the state tools."""
+"""`keyfold state bootstrap|move|edit` and `keyfold plan|try|promote|redrive`: the tools that change the state of a job."""
 
-import inspect
-from collections.abc import Callable
-from typing import Annotated, Any, get_origin
+import getpass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Annotated, Any, cast
 
-import annotated_types
 import typer
-from pydantic.fields import FieldInfo
 
-from keyfold.cli.known_names import require_known
-from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, given_pairs, given_values
+from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, Parameters, given_pairs
 from keyfold.cli.running import runners_for
 from keyfold.cli.state_jobs import build_live_job, require_lakehouse
 from keyfold.cli.terminal import failures, progress_of, report, usage_faults
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
+from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.runner import RunOptions
 from keyfold.lakehouse import Lakehouse
-from keyfold.runs.tools import STATE_TOOLS, StateTool
-from keyfold.runs.tools.tool import Option, Work
+from keyfold.project import project_jobs
+from keyfold.runs.chains import consumers_of, promote_with_consumers
+from keyfold.runs.jobs import JobRun, own_parameters, run_summary, run_text
+from keyfold.state.changing import promoting
+from keyfold.state.changing.audit import Author
+from keyfold.state.changing.editing import Edit, Edited, edit_state
+from keyfold.state.changing.moving import ChangePlan, plan_change
+from keyfold.state.changing.moving import move as move_state
+from keyfold.state.changing.trying import redrive as replay_late_events
+from keyfold.state.changing.trying import try_job
+from keyfold.state.differences import Difference
+from keyfold.state.making.bootstrap import Bootstrap, Bootstrapped, ReadFrom
+from keyfold.state.making.bootstrap import bootstrap as seed_state
+from keyfold.state.rows.lines import json_lines
+from keyfold.times import BEGINNING, parse_time
+
+_SHOWN = 5
+
+Job = Annotated[str, typer.Argument(help="The job.")]
+Branch = Annotated[str, typer.Argument(help="A name for the branch.")]
+Partitions = Annotated[int | None, typer.Option("--partitions", min=1, max=32_768, help="Number of state partitions.")]
+Why = Annotated[str, typer.Option("--why", help="The reason, for the audit record.")]
+Who = Annotated[
+    str | None,
+    typer.Option("--who", help="Who makes the change, for the audit record [default: the current user]."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Report what would change; change nothing.")]
 
 
-def command_of(tool: type[StateTool], summary: str = "", **fixed: Any) -> Callable[..., None]:
-    """Build the command of a tool: its fields become arguments and options, except those with a fixed value.
-
-    A tool that erases data for good needs a confirmation. Others need none: which generation is live can be changed back.
-    """
-    is_confirmed = tool.is_final
-
-    def command(home: str, as_json: bool, confirm: str | None = None, **given: Any) -> None:
-        subject = given[tool.subject]
-        require_known(tool.subject, subject, tool.subjects())
-        with usage_faults():
-            fields = {name: _parsed(tool.model_fields[name], one) for name, one in given.items() if one is not None}
-            asked = tool(**fields, **fixed)
-            if is_confirmed and not given["dry_run"] and confirm != subject:
-                raise KeyfoldError(
-                    f"erased rows cannot be restored, not even from the table's history: try with --dry-run, then give "
-                    f"--confirm {subject}"
-                )
-        with failures():
-            lakehouse = Lakehouse(home)
-            parameters = getattr(asked, "parameters", {})
-            jobs = [build_live_job(lakehouse, name, parameters) for name in asked.job_names(lakehouse)]
-            require_lakehouse(lakehouse)
-            with runners_for(None, home) as runners, progress_of(subject) as report_progress:
-                options = RunOptions(on_batch=lambda progress, _: report_progress(progress))
-                outcome = asked.act(Work(runners, lakehouse, jobs, options))
-            report(outcome.summary, as_json, outcome.text)
-
-    fields = {name: _parameter(one) for name, one in tool.model_fields.items() if name not in fixed}
-    if is_confirmed:
-        fields["confirm"] = (Annotated[str | None, typer.Option("--confirm", help=tool.confirm)], None)
-    fields |= {"home": (Home, DEFAULT_HOME), "as_json": (AsJson, False)}
-    # Typer reads the help, the types and the defaults from these attributes.
-    command.__doc__ = summary or tool.__doc__
-    command.__annotations__ = {name: kind for name, (kind, _) in fields.items()}
-    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-            for name, (kind, default) in fields.items()
-        ]
-    )
-    return command
+@contextmanager
+def working(home: str, what: str) -> Iterator[dict[str, Any]]:
+    """Yield the arguments `options` and `runners` of a tool, whose progress is shown."""
+    with runners_for(None, home) as runners, progress_of(what) as report_progress:
+        yield {"options": RunOptions(on_batch=lambda progress, _: report_progress(progress)), "runners": runners}
 
 
-def _parameter(field: FieldInfo) -> tuple[Any, Any]:
-    """Return the type and the default of a field as Typer expects them."""
-    kind: Any = list[str] if get_origin(field.annotation) is dict else field.annotation
-    default = inspect.Parameter.empty if field.is_required() else field.get_default()
-    if field.default_factory is not None:
-        kind, default = kind | None, None
-    option = next((one for one in field.metadata if isinstance(one, Option)), None)
-    if option is None:
-        return Annotated[kind, typer.Argument(help=field.description)], default
-    least = next((one.ge for one in field.metadata if isinstance(one, annotated_types.Ge)), None)
-    most = next((one.le for one in field.metadata if isinstance(one, annotated_types.Le)), None)
-    bounds: dict[str, Any] = {"min": least, "max": most}
-    return Annotated[kind, typer.Option(option.flag, metavar=option.metavar, help=field.description, **bounds)], default
+def author_of(who: str | None, why: str) -> Author:
+    """Return who makes a change, and why."""
+    with usage_faults():
+        return Author(getpass.getuser() if who is None else who, why)
 
 
-def _parsed(field: FieldInfo, given: Any) -> Any:
-    """Parse the value of a field: `name=value` pairs become a mapping."""
-    if get_origin(field.annotation) is not dict:
-        return given
-    flag = next(one.flag for one in field.metadata if isinstance(one, Option))
-    return given_values(flag, given) if field.annotation == dict[str, list[str]] else given_pairs(flag, given)
+def bootstrap(
+    job: Job,
+    source: Annotated[
+        str,
+        typer.Option("--from", metavar="TABLE|PATH", help="A table, or Delta, Parquet, CSV or JSON lines."),
+    ],
+    mapping: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="COLUMN=EXPR",
+            help="A column of state, as SQL over the source's columns; may be repeated.",
+        ),
+    ] = None,
+    watermark: Annotated[
+        str | None,
+        typer.Option(metavar="ISO_TIME", help="Watermark of the seeded state [default: the live generation's]."),
+    ] = None,
+    from_version: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|live|latest|start",
+            help="Version of the event table up to which the state contains the events; `live`: up to which the live "
+            "generation has read.",
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check, count and show; change nothing.")] = False,
+    param: Parameters = None,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Seed a new generation of a job from a table; the next run continues from it."""
+    with usage_faults():
+        at, version = parse_time("--watermark", watermark), _version(from_version)
+        wanted = Bootstrap(source, given_pairs("--map", mapping), at, version)
+    with failures():
+        lakehouse, keyed_job = _opened(home, job, param)
+        with working(home, job) as how:
+            seeded = seed_state(lakehouse, keyed_job, wanted, dry_run=dry_run, runners=how["runners"])
+        report(asdict(seeded), as_json, _seed_text(seeded))
 
 
-plan = command_of(
-    STATE_TOOLS["state_move"],
-    "Report what a changed job needs before it runs: nothing, a state move, or a full refresh.",
-    dry_run=True,
-)
-move = command_of(STATE_TOOLS["state_move"], dry_run=False)
-correct, quarantine = command_of(STATE_TOOLS["correct"]), command_of(STATE_TOOLS["quarantine"])
-bootstrap, edit, erase, try_, redrive, promote = (
-    command_of(STATE_TOOLS[f"state_{name}"]) for name in ("bootstrap", "edit", "erase", "try", "redrive", "promote")
-)
+def move(
+    job: Job,
+    param: Parameters = None,
+    partitions: Partitions = None,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Move a job's state and tables into a new generation that fits the job's present schemas and parameters."""
+    with failures():
+        lakehouse, keyed_job = _opened(home, job, param)
+        with working(home, job) as how:
+            moved = move_state(lakehouse, keyed_job, partitions, runners=how["runners"])
+        summary = {
+            "job": job,
+            "generation": moved.generation.name,
+            "state_rows_before": moved.rows_before,
+            "state_rows": moved.rows,
+            "table_rows": moved.table_rows,
+        }
+        tables = ", ".join(f"{count:,} {name}" for name, count in moved.table_rows.items())
+        text = (
+            f"{job}: {moved.generation.name} is live, with {moved.rows:,} rows of state (of {moved.rows_before:,}) and "
+            f"{tables}; `keyfold state prune {job}` removes the previous generation"
+        )
+        report(summary, as_json, text)
+
+
+def plan(
+    job: Job,
+    param: Parameters = None,
+    partitions: Partitions = None,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Report what a changed job needs before it runs: nothing, a state move, or a full refresh."""
+    with failures():
+        lakehouse, keyed_job = _opened(home, job, param)
+        found, own = plan_change(lakehouse, keyed_job, partitions), own_parameters(lakehouse, keyed_job)
+        stay = [f"parameter {name} stays {now} (by default {default})" for name, (now, default) in own.items()]
+        summary = asdict(found) | {"live_parameters": {name: now for name, (now, _) in own.items()}}
+        report(summary, as_json, "\n".join([*stay, _plan_text(found)]))
+
+
+def edit(
+    job: Job,
+    why: Why,
+    key: Annotated[
+        list[str],
+        typer.Option(metavar="KEY", help="A key; a JSON object if it has several columns. May be repeated."),
+    ],
+    who: Who = None,
+    corrections: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="COLUMN=EXPR", help="A column's new value, as SQL over the state's columns."),
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the keys' state.")] = False,
+    dry_run: DryRun = False,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Correct or remove the state of named keys, in a new generation."""
+    if bool(corrections) == remove:
+        raise typer.BadParameter("give either --set COLUMN=EXPR or --remove")
+    wanted = Edit(tuple(key), given_pairs("--set", corrections), author_of(who, why))
+    with failures():
+        lakehouse, keyed_job = _opened(home, job)
+        with working(home, job) as how:
+            edited = edit_state(lakehouse, keyed_job, wanted, dry_run=dry_run, runners=how["runners"])
+        rows = {"before": edited.rows_before, "after": edited.rows_after}
+        report({"job": job, "generation": edited.generation, **rows}, as_json, _edit_text(edited))
+
+
+def try_(
+    job: Job,
+    branch: Branch,
+    param: Parameters = None,
+    since: Annotated[str | None, typer.Option(metavar="ISO_TIME", help="Read events from this time on.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="ISO_TIME", help="Read events before this time.")] = None,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Run a changed job over history into a branch, and compare its tables with the live ones."""
+    with usage_faults():
+        span = {"since": parse_time("--since", since), "until": parse_time("--until", until)}
+    with failures():
+        lakehouse, keyed_job = _opened(home, job, param)
+        with working(home, job) as how:
+            trial = try_job(lakehouse, keyed_job, branch, **span, **how)
+            tables, lines = _compared(trial.tables)
+        summary = {"job": job, "branch": branch, "live": trial.live, "tables": tables}
+        begin = f"{job}: branch {branch} beside {trial.live}, {trial.run.counts.events:,} events"
+        report(summary, as_json, "\n".join([begin, *lines, f"make it live: `keyfold promote {job} {branch}`"]))
+
+
+def redrive(
+    job: Job,
+    branch: Annotated[str, typer.Option(help="A name for the branch.")] = "redrive",
+    since: Annotated[
+        str | None, typer.Option(metavar="ISO_TIME", help="Include late events from this time on.")
+    ] = None,
+    promote: Annotated[bool, typer.Option("--promote", help="Make the branch the live generation at the end.")] = False,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Replay a job into a branch with its late events in time, and compare its tables with the live ones."""
+    with usage_faults():
+        after = parse_time("--since", since)
+    with failures():
+        lakehouse, keyed_job = _opened(home, job)
+        with working(home, job) as how:
+            found = replay_late_events(lakehouse, keyed_job, branch, since=after, **how)
+            live = promoting.promote(lakehouse, job, branch).name if promote else None
+            tables, lines = _compared(found.trial.tables)
+        late = {"late_before": found.late_before, "late_after": found.late_after}
+        begin = f"{job}: {found.late_before:,} late events, {found.late_after:,} still late in {branch}"
+        end = f"{live} is live now" if live else f"make it live: `keyfold promote {job} {branch}`"
+        summary = {"job": job, "branch": branch, **late, "live": live, "tables": tables}
+        report(summary, as_json, "\n".join([begin, *lines, end]))
+
+
+def promote(
+    job: Job,
+    branch: Annotated[str, typer.Argument(help="A branch that `keyfold try`, `redrive` or a replay wrote.")],
+    with_consumers: Annotated[
+        bool,
+        typer.Option(
+            "--with-consumers",
+            help="Also refresh the jobs that read this job's tables, in order; all become live in one step.",
+        ),
+    ] = False,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Make a branch the live generation; the next run continues from it."""
+    with failures():
+        lakehouse, _ = _opened(home, job)
+        summary: dict[str, Any] = {"job": job, "branch": branch}
+        runs = list[JobRun]()
+        if with_consumers:
+            with working(home, job) as how:
+                consumers = consumers_of(lakehouse, job, project_jobs())
+                live, runs = promote_with_consumers(lakehouse, job, branch, consumers, **how)
+            summary["consumers"] = [run_summary(one) for one in runs]
+        else:
+            live = promoting.promote(lakehouse, job, branch)
+        text = f"{job}: branch {branch} is live as {live.name}; `keyfold state prune {job}` removes the previous generation"
+        report({**summary, "generation": live.name}, as_json, "\n".join([text, *map(run_text, runs)]))
+
+
+def _opened(home: str, job: str, given: list[str] | None = None) -> tuple[Lakehouse, KeyedJob]:
+    """Return the lakehouse, and the job with the given parameters beside those of its live generation."""
+    lakehouse = Lakehouse(home)
+    keyed_job = build_live_job(lakehouse, job, given_pairs("--param", given))
+    require_lakehouse(lakehouse)
+    return lakehouse, keyed_job
+
+
+def _version(text: str | None) -> ReadFrom | None:
+    if text is None or text in ("live", "latest", "start"):
+        return cast(ReadFrom | None, text)
+    if not text.isdigit():
+        raise Misconfigured(f"--from-version is {text!r}; give a version's number, live, latest or start")
+    return int(text)
+
+
+def _compared(tables: Mapping[str, Difference]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the counts of comparisons with the live tables, and text."""
+    found = {name: (one, one.summary(), one.first_rows(_SHOWN)) for name, one in tables.items()}
+    columns = ("keys_before", "keys_after", "unchanged", "added", "removed", "changed")
+    rows = [("table", *(name.removeprefix("keys_") for name in columns))]
+    rows += [(name, *(f"{getattr(counts, one):,}" for one in columns)) for name, (_, counts, _) in found.items()]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["".join(f" {cell:<{width}} " for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    for name, (one, counts, shown) in found.items():
+        lines += [f"{name} by {', '.join(one.key)}"] * bool(shown.height)
+        lines += [f"{name}.{column} differs in {count:,} keys" for column, count in counts.columns.items()]
+        lines += [f"  {line}" for line in json_lines(shown, one.key, "jsonl")]
+    return [{"table": name, **asdict(counts), "samples": shown} for name, (_, counts, shown) in found.items()], lines
+
+
+def _edit_text(edited: Edited) -> str:
+    lines = [f"before: {line}" for line in json_lines(edited.rows_before, (), "jsonl")]
+    lines += [f"after:  {line}" for line in json_lines(edited.rows_after, (), "jsonl")]
+    lines.append(f"{edited.generation} is live now" if edited.generation else "nothing changed (--dry-run)")
+    return "\n".join(lines)
+
+
+def _seed_text(seeded: Bootstrapped) -> str:
+    checked = seeded.checked
+    timers = ", ".join(f"{count:,} with a {name}" for name, count in checked.timers.items()) or "no timers"
+    watermark = "not set" if seeded.watermark == BEGINNING else f"{seeded.watermark:%Y-%m-%d %H:%M:%S}"
+    left_empty = f"state columns left empty, since the source lacks them: {', '.join(checked.left_empty)}"
+    lines = [
+        f"{seeded.job}: {checked.rows:,} rows of {checked.keys:,} keys, {timers}; {checked.events:,} open events",
+        *([left_empty] if checked.left_empty else []),
+        f"watermark {watermark}; the next run reads {seeded.new_rows:,} rows of the event table",
+        *(f"  {line}" for line in json_lines(seeded.sample, (), "jsonl")),
+        f"{seeded.generation} is live now" if seeded.generation else "nothing changed (--dry-run)",
+    ]
+    return "\n".join(lines)
+
+
+def _plan_text(change: ChangePlan) -> str:
+    if change.generation is None:
+        return (
+            f"{change.job} has never run: its first run reads {change.events:,} events ({change.event_bytes:,} bytes)"
+        )
+    lines = [f"{one.setting}: {one.before} -> {one.after}: {one.verdict} ({one.why})" for one in change.changes]
+    if change.verdict == "free":
+        lines.append(f"{change.job} continues in {change.generation}: `keyfold run {change.job}`")
+    elif change.verdict == "move":
+        lines.append(
+            f"a move rewrites {change.state_bytes:,} bytes of state ({change.open_events:,} open events) and keeps the tables: "
+            f"`keyfold state move {change.job}`"
+        )
+    else:
+        duration = f", about {change.seconds:,.0f} s at the speed of its last batches" if change.seconds else ""
+        lines.append(
+            f"a refresh reads {change.events:,} events again ({change.event_bytes:,} bytes{duration}): `keyfold run "
+            f"{change.job} --full-refresh`; `keyfold try {change.job} BRANCH` shows first what it would change"
+        )
+    lines.append("changes in the code of the step are not examined: `keyfold try` shows their effect")
+    return "\n".join(lines)

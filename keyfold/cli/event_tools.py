@@ -1,0 +1,177 @@
+"""`keyfold erase|correct|quarantine`: change events of a stream by hand, and compute the jobs again that read it."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from keyfold.cli.known_names import require_known
+from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, given_values
+from keyfold.cli.state_jobs import build_live_job, require_lakehouse
+from keyfold.cli.state_tools import DryRun, Who, Why, author_of, working
+from keyfold.cli.terminal import failures, report
+from keyfold.keyed.generation.live_record import live_generation_name
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.lakehouse import Lakehouse
+from keyfold.project import project_jobs, project_streams
+from keyfold.runs.correcting import Corrected
+from keyfold.runs.correcting import correct as correct_events
+from keyfold.runs.erasing import Erased, Erasure
+from keyfold.runs.erasing import erase as erase_rows
+from keyfold.runs.jobs import JobRun, run_summary, run_text
+from keyfold.runs.quarantining import quarantine as quarantine_events
+from keyfold.state.rows.lines import json_lines
+
+Stream = Annotated[str, typer.Argument(help=f"One of: {', '.join(project_streams())}.")]
+
+
+def erase(
+    stream: Stream,
+    why: Why,
+    where: Annotated[
+        list[str],
+        typer.Option(metavar="COLUMN=VALUE", help="Rows with this value in this column. May be repeated."),
+    ],
+    who: Who = None,
+    remove_unsearchable: Annotated[
+        bool,
+        typer.Option(
+            "--remove-unsearchable",
+            help="Also remove quarantined lines whose fields cannot be read, whatever they contain.",
+        ),
+    ] = False,
+    dry_run: DryRun = False,
+    confirm: Annotated[
+        str | None, typer.Option(help="Repeat the stream's name: erased rows cannot be restored.")
+    ] = None,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Erase rows of a stream from its events, quarantine and history, and compute all jobs that read it again."""
+    require_known("stream", stream, project_streams())
+    erasure = Erasure(given_values("--where", where), author_of(who, why), remove_unsearchable)
+    if not dry_run and confirm != stream:
+        raise typer.BadParameter(
+            f"erased rows cannot be restored, not even from the table's history: try with --dry-run, then give --confirm {stream}"
+        )
+    with failures():
+        lakehouse, jobs = _opened(home)
+        with working(home, stream) as how:
+            erased = erase_rows(lakehouse, project_streams()[stream], jobs, erasure, dry_run=dry_run, **how)
+        summary = {
+            "rows": erased.rows,
+            "unsearchable": asdict(erased.unsearchable),
+            "files_deleted": erased.files_deleted,
+            "not_searched": erased.not_searched,
+            "dry_run": dry_run,
+        }
+        lines = _erase_lines(erased, removed=remove_unsearchable, dry_run=dry_run)
+        _report(stream, summary, lines, erased.jobs, erased.runs, "", as_json)
+
+
+def correct(
+    stream: Stream,
+    why: Why,
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="The right events: a file of Parquet, CSV or JSON lines with all columns of the stream.",
+        ),
+    ],
+    who: Who = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Replace them; without it, only show what differs.")] = False,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Replace events by id, and compute all jobs that read their stream again."""
+    require_known("stream", stream, project_streams())
+    author = author_of(who, why)
+    with failures():
+        lakehouse, jobs = _opened(home)
+        with working(home, stream) as how:
+            done = correct_events(lakehouse, project_streams()[stream], jobs, source, author, dry_run=not yes, **how)
+        summary = {
+            "events": done.events,
+            "replaced": done.replaced,
+            "before": done.before,
+            "after": done.after,
+            "tables": {name: {"gone": gone, "new": new} for name, (gone, new) in done.tables.items()},
+            "dry_run": not yes,
+        }
+        end = "" if yes else "nothing changed: give --yes to replace them"
+        _report(stream, summary, _correct_lines(done, dry_run=not yes), done.jobs, done.runs, end, as_json)
+
+
+def quarantine(
+    stream: Stream,
+    ids: Annotated[list[str], typer.Argument(help="The event's id; a JSON object if it has several columns.")],
+    why: Why,
+    who: Who = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Move them; without it, only show them.")] = False,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Move events by id from the event table to quarantine, so that a job which fails on them can go on."""
+    require_known("stream", stream, project_streams())
+    author = author_of(who, why)
+    with failures():
+        lakehouse, jobs = _opened(home)
+        with working(home, stream) as how:
+            moved = quarantine_events(lakehouse, project_streams()[stream], jobs, ids, author, dry_run=not yes, **how)
+        what = "was moved to" if yes else "would be moved to"
+        said = f"{moved.events.height:,} of events.{stream} {what} quarantine.{stream}"
+        lines, end = json_lines(moved.events, (), "jsonl"), "" if yes else "nothing changed: give --yes to move them"
+        summary = {"events": moved.events, "dry_run": not yes}
+        _report(stream, summary, [*lines, said], moved.jobs, moved.runs, end, as_json)
+
+
+def _opened(home: str) -> tuple[Lakehouse, list[KeyedJob]]:
+    """Return the lakehouse, and the jobs that have a live generation."""
+    lakehouse = Lakehouse(home)
+    names = [name for name in project_jobs() if live_generation_name(lakehouse, name) is not None]
+    jobs = [build_live_job(lakehouse, name, {}) for name in names]
+    require_lakehouse(lakehouse)
+    return lakehouse, jobs
+
+
+def _report(
+    stream: str,
+    summary: dict[str, Any],
+    lines: Iterable[str],
+    jobs: Sequence[str],
+    runs: Sequence[JobRun],
+    end: str,
+    as_json: bool,
+) -> None:
+    """Print what the tool itself found, the jobs that are computed again, and their runs."""
+    computed = f"{'computed again' if runs else 'to be computed again'}: {', '.join(jobs)}"
+    text = [*lines, *([computed] if jobs else []), *([end] if end else []), *map(run_text, runs)]
+    refreshed = [run_summary(one) for one in runs]
+    report({"stream": stream, **summary, "jobs": jobs, "refreshed": refreshed}, as_json, "\n".join(text))
+
+
+def _correct_lines(corrected: Corrected, *, dry_run: bool) -> Iterator[str]:
+    yield from (f"before: {line}" for line in json_lines(corrected.before, (), "jsonl"))
+    yield from (f"after:  {line}" for line in json_lines(corrected.after, (), "jsonl"))
+    what = f"{corrected.replaced:,} of {corrected.events:,} events {'differ' if dry_run else 'were replaced'}"
+    yield f"{what} in events.{corrected.stream}"
+    yield from (f"{name}: {gone:,} rows are gone, {new:,} are new" for name, (gone, new) in corrected.tables.items())
+
+
+def _erase_lines(erased: Erased, *, removed: bool, dry_run: bool) -> Iterator[str]:
+    had = "has" if dry_run else "had"
+    yield from [f"{place} {had} {count:,} rows" for place, count in erased.rows.items()] or ["no matching rows"]
+    if (unsearchable := erased.unsearchable).lines and not removed:
+        more = ", …" if unsearchable.lines > len(unsearchable.where) else ""
+        yield (
+            f"{unsearchable.lines:,} quarantined lines stay, since their fields cannot be read and so not searched "
+            f"({', '.join(unsearchable.where)}{more}): inspect them, or give --remove-unsearchable"
+        )
+    if dry_run:
+        yield "nothing erased (--dry-run)"
+    else:
+        yield f"all these rows are erased; {erased.files_deleted:,} files of older versions were deleted"
+    yield from (f"not searched, check by hand: {place}" for place in erased.not_searched)
