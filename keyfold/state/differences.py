@@ -32,7 +32,7 @@ Piece = tuple[pl.DataFrame, pl.DataFrame, int]
 """All rows of some keys before and after, and a number of other keys that are equal."""
 
 _BYTES_A_PASS = 256 << 20
-_ROWS, _AFTER, _TEXT = "#rows", "#after", "#text"
+_CHANGE, _ROWS, _AFTER, _TEXT = "#change", "#rows", "#after", "#text"
 _COUNTS = ("keys_before", "keys_after", "added", "removed", "changed", "unchanged")
 
 
@@ -114,8 +114,8 @@ class Difference:
         """
         inner = pl.struct(self.columns) if self.columns else pl.struct(pl.lit(value=True).alias("there"))
         for before, after, _ in self._pieces(False):
-            differs = pl.col("change") != "unchanged"
-            keys = _joined(before, after, self.key, self.columns).filter(differs).select(*self.key, "change")
+            differs, change = pl.col(_CHANGE) != "unchanged", pl.col(_CHANGE).alias("change")
+            keys = _joined(before, after, self.key, self.columns).filter(differs).select(*self.key, change)
             for name, rows in (("before", before), ("after", after)):
                 theirs = rows.group_by(self.key).agg(inner.alias(name))
                 keys = keys.join(theirs, on=self.key, how="left", nulls_equal=True, maintain_order="left")
@@ -259,7 +259,7 @@ def count_changes(
     before: pl.DataFrame, after: pl.DataFrame, key: Sequence[str], columns: Sequence[str]
 ) -> dict[str, int]:
     """Count added, removed, changed and unchanged keys of whole keys' rows, and as `column NAME` the changed keys by column."""
-    joined, change = _joined(before, after, key, columns), pl.col("change")
+    joined, change = _joined(before, after, key, columns), pl.col(_CHANGE)
     counts = {
         "keys_before": change != "added",
         "keys_after": change != "removed",
@@ -270,14 +270,14 @@ def count_changes(
 
 
 def _joined(before: pl.DataFrame, after: pl.DataFrame, key: Sequence[str], columns: Sequence[str]) -> pl.DataFrame:
-    """Return a row for each key, with `change`. NaN equals NaN, and NULL equals NULL; the rows of a key have no order."""
+    """Return a row for each key, with its change. NaN equals NaN, and NULL equals NULL; the rows of a key have no order."""
     was, now = (_by_key(rows, list(key), list(columns)) for rows in (before, after))
     joined = was.join(now, on=list(key), how="full", nulls_equal=True, coalesce=True, suffix=_AFTER)
     changed = pl.any_horizontal(_differs(name) for name in (_ROWS, *columns))
     change = pl.when(pl.col(_ROWS).is_null()).then(pl.lit("added"))
     change = change.when(pl.col(f"{_ROWS}{_AFTER}").is_null()).then(pl.lit("removed"))
     change = change.when(changed).then(pl.lit("changed")).otherwise(pl.lit("unchanged"))
-    return joined.with_columns(change.alias("change"))
+    return joined.with_columns(change.alias(_CHANGE))
 
 
 def _by_key(rows: pl.DataFrame, key: list[str], columns: list[str]) -> pl.DataFrame:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from keyfold.state.differences import count_changes
 from tests.examples import examples
 
-SCHEMA = {"user": pl.String, "day": pl.Date, "clicks": pl.Int64, "amount": pl.Float64}
+SCHEMA = {"user": pl.String, "day": pl.Date, "change": pl.Int64, "amount": pl.Float64}
 VALUES = st.tuples(st.sampled_from([None, 1, 2]), st.sampled_from([None, 0.0, -0.0, 1.5, math.nan, math.inf]))
 ROWS = st.lists(st.tuples(st.sampled_from(["ann", "bob", None]), VALUES), max_size=8)
 
@@ -32,7 +32,7 @@ def test_keys_and_columns_that_differ_are_counted_whatever_the_order_of_rows(bef
     left, right = (
         pl.DataFrame([(user, None, *values) for user, values in rows], SCHEMA, orient="row") for rows in (before, after)
     )
-    counts = count_changes(left, right, ["user", "day"], ["clicks", "amount"])
+    counts = count_changes(left, right, ["user", "day"], ["change", "amount"])
     was, now = in_order(before), in_order(after)
     both = was.keys() & now.keys()
     changed = {user for user in both if was[user] != now[user]}
@@ -45,7 +45,7 @@ def test_keys_and_columns_that_differ_are_counted_whatever_the_order_of_rows(bef
         "unchanged": len(both - changed),
         **{
             f"column {name}": sum([row[n] for row in was[user]] != [row[n] for row in now[user]] for user in changed)
-            for n, name in enumerate(("clicks", "amount"))
+            for n, name in enumerate(("change", "amount"))
         },
     }
 
