@@ -72,7 +72,15 @@ def test_the_files_that_are_no_modules_are_in_the_wheel(wheel):
 
 
 def test_the_metadata_names_the_extras_the_license_and_ranges(metadata):
-    assert set(metadata.get_all("Provides-Extra") or ()) == {"all", "buckets", "dagster", "dev", "http", "kafka"}
+    assert set(metadata.get_all("Provides-Extra") or ()) == {
+        "all",
+        "buckets",
+        "dagster",
+        "dev",
+        "http",
+        "kafka",
+        "registry",
+    }
     assert metadata["License-Expression"] == "Apache-2.0"
     needed = [one for one in metadata.get_all("Requires-Dist") or () if "extra ==" not in one]
     assert not [

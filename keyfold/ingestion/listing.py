@@ -23,7 +23,7 @@ from pathlib import PurePosixPath
 from keyfold.ingestion.kafka.topic import KafkaTopic
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.files import files_below, fingerprint
-from keyfold.storage.place import Place, local_path, path_below, to_place
+from keyfold.storage.place import Place, is_in_bucket, local_path, path_below, to_place
 from keyfold.storage.remote_path import StoreError
 from keyfold.times import micros
 
@@ -231,4 +231,4 @@ def source_name(lakehouse: Lakehouse, landing: Place) -> str:
 
 def source_place(lakehouse: Lakehouse, source: str) -> Place:
     """Return the landing folder of a `source_name`."""
-    return to_place(source) if source.startswith("/") or "://" in source else lakehouse.home / source
+    return to_place(source) if source.startswith("/") or is_in_bucket(source) else lakehouse.home / source

@@ -26,7 +26,7 @@ def to_place(text: str | Place) -> Place:
     """
     if isinstance(text, ObjectPath):
         return text
-    if isinstance(text, str) and text.partition("://")[0] in PROVIDERS:
+    if isinstance(text, str) and is_in_bucket(text):
         return ObjectPath(text)
     if url := _URL.match(str(text)):
         raise Misconfigured(
@@ -34,6 +34,16 @@ def to_place(text: str | Place) -> Place:
             "folder (on a cluster, at the same path on all nodes), or use a gateway to it"
         )
     return Path(text)
+
+
+def is_in_bucket(text: str) -> bool:
+    """Whether a text is the URL of a place in a bucket.
+
+    Example:
+        >>> is_in_bucket("gs://lake/home"), is_in_bucket("kafka://rides"), is_in_bucket("/data/rides")
+        (True, False, False)
+    """
+    return "://" in text and text.partition("://")[0] in PROVIDERS
 
 
 def path_below(place: Place, folder: Place) -> PurePath | None:

@@ -94,6 +94,12 @@ class TopicReader:
     def __init__(self, settings: KafkaSettings, topic: str, columns: Sequence[str], *, record_gaps: bool) -> None:
         self._settings, self._topic, self._columns, self._record_gaps = settings, topic, columns, record_gaps
         self._trouble = ""
+        self._registry = None
+        if settings.registry:
+            # Its libraries take as long to import as all others of ingest, and few topics need them.
+            from keyfold.ingestion.kafka.registry import Registry  # noqa: PLC0415
+
+            self._registry = Registry(settings.registry)
         try:
             self._consumer = Consumer(
                 # The client requires a group, which is not used.
@@ -220,7 +226,9 @@ class TopicReader:
         is_append = taken[0].timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME
         times = [message.timestamp() for message in taken] if is_append or "kafka_timestamp" in self._columns else []
         is_append = is_append and all(kind == TIMESTAMP_LOG_APPEND_TIME for kind, _ in times)
-        faults: dict[int, str] = {}
+        values, faults = list(map(Message.value, taken)), dict[int, str]()
+        if self._registry is not None:
+            values, faults = self._registry.decode(values)
         columns: dict[str, Any] = {}
         for name in self._columns:
             if name == "kafka_topic":
@@ -232,7 +240,7 @@ class TopicReader:
             elif name == "kafka_timestamp":
                 columns[name] = pa.array([None if at < 0 else at for _, at in times], _MILLIS)
             elif name == "kafka_key":
-                columns[name] = _texts(name, [message.key() for message in taken], faults)
+                columns[name] = _texts(name, self._keys(taken, faults), faults)
             elif name == "kafka_headers":
                 columns[name] = _texts(name, [_all_headers(message) for message in taken], faults)
             else:
@@ -241,11 +249,25 @@ class TopicReader:
         return Messages(
             partition,
             offsets,
-            list(map(Message.value, taken)),
+            values,
             np.array([at for _, at in times], np.int64) * 1000 if is_append else None,
             pa.table(columns),
             faults,
         )
+
+    def _keys(self, taken: Sequence[Message], faults: dict[int, str]) -> Sequence[bytes | str | None]:
+        keys = [message.key() for message in taken]
+        if self._registry is None:
+            return keys
+        decoded, of_keys = self._registry.decode(keys)
+        for at, fault in of_keys.items():
+            faults.setdefault(at, f"kafka_key: {fault}")
+            decoded[at] = None
+        # A key that is a text is that text, and not JSON's form of it.
+        return [
+            json.loads(new) if new and new != old and new[:1] == b'"' else new
+            for old, new in zip(keys, decoded, strict=True)
+        ]
 
 
 def _header(message: Message, name: str) -> bytes | str | None:

@@ -1,8 +1,8 @@
 """Kafka's settings, from environment variables of the process that runs ingest and of Spark's workers.
 
     KEYFOLD_KAFKA_BOOTSTRAP   host:port, several separated by commas
-    KEYFOLD_KAFKA_CONF        settings of TLS and SASL by librdkafka's names, `name=value` separated by blanks, or
-                              @/path/of/a/private/file with them
+    KEYFOLD_KAFKA_CONF        settings of TLS and SASL by librdkafka's names, and of a schema registry after `schema.registry.`,
+                              `name=value` separated by blanks, or @/path/of/a/private/file with them
     KEYFOLD_KAFKA_TOPICS      streams that are read from Kafka, `stream=topic` separated by blanks
 
 Passwords and keys are in no plan, record, message or log: a worker reads them from its own environment when it connects, and
@@ -31,6 +31,7 @@ PREFIX = "kafka://"
 
 _ADDRESSES = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}(?:,(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5})*")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_REGISTRY = "schema.registry."
 _OWN_SETTINGS = [
     "auto.offset.reset",
     "enable.auto.commit",
@@ -48,7 +49,7 @@ class KafkaSettings:
 
     Attributes:
         bootstrap: addresses of brokers.
-        conf: other settings by librdkafka's names; never shown.
+        conf: other settings by librdkafka's names, and of a schema registry; never shown.
     """
 
     bootstrap: str
@@ -76,6 +77,10 @@ class KafkaSettings:
             raise Misconfigured(
                 f"{CONF_VARIABLE}: {own[0]} is set by Keyfold, since exactly-once delivery depends on it; remove it"
             )
+        if any(name.startswith(_REGISTRY) for name in conf) and not conf.get(f"{_REGISTRY}url"):
+            raise Misconfigured(
+                f"{CONF_VARIABLE} has settings of a schema registry without {_REGISTRY}url: add its address"
+            )
         return cls(bootstrap, conf)
 
     @classmethod
@@ -99,10 +104,16 @@ class KafkaSettings:
         """Return the full configuration of a client, with secrets: pass it to nothing else."""
         # No log on stderr: errors are raised, and secrets removed by `without_secrets`.
         return {"log_level": 0, "socket.keepalive.enable": True, "client.id": "keyfold"} | {
-            **self.conf,
+            **{name: value for name, value in self.conf.items() if not name.startswith(_REGISTRY)},
             "bootstrap.servers": self.bootstrap,
             **more,
         }
+
+    @property
+    def registry(self) -> dict[str, str]:
+        """The settings of a schema registry, with secrets; empty if there is none."""
+        own = {name: value for name, value in self.conf.items() if name.startswith(_REGISTRY)}
+        return {name.removeprefix(_REGISTRY): value for name, value in own.items()}
 
     def without_secrets(self, text: object) -> str:
         """Return a client's message without the values of secret settings."""
@@ -183,4 +194,4 @@ def _conf(text: str) -> dict[str, str]:
 
 def _is_secret(name: str, value: str) -> bool:
     # Keys and certificates may be given as PEM text.
-    return is_secret(name, value) or name.endswith((".pem", ".jaas.config", "oauthbearer.config"))
+    return is_secret(name, value) or name.endswith((".pem", ".jaas.config", "oauthbearer.config", "user.info"))
