@@ -7,6 +7,7 @@
 # make chaos [TRIES=10]     inject faults of all kinds, and count faults, lost rows and duplicates (0)
 # make examples             run property-based tests with all examples; make test runs 5 % of them
 # make cluster-tests        run cluster tests, and the other Spark tests on two workers (ONLY=folder; HOMES=bucket: in a bucket)
+# make release-check [OLDEST=1]  build the sdist and the wheel, and run README's lines from it in an empty environment; OLDEST=1: tests with the oldest versions
 # make docs                 regenerate the tables of the pages from the code, and build the site in site/
 # make bench                run the benchmarks behind the figures in docs/
 # make nexmark              Nexmark beside Flink and stock Spark (QUERIES=all, EVENTS="500000 2000000", ENGINES=keyfold, MORE=--disorder)
@@ -30,7 +31,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_PYLANCE_VERSION
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo faults ui test browser-for-tests kafka-for-tests nginx-for-tests azurite-for-tests fake-gcs-for-tests chaos examples browser-tests slow-tests cluster-tests lint docs bench nexmark clean reset
+.PHONY: help setup demo faults ui test browser-for-tests kafka-for-tests nginx-for-tests azurite-for-tests fake-gcs-for-tests chaos examples browser-tests slow-tests cluster-tests lint release-check docs bench nexmark clean reset
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -91,6 +92,9 @@ slow-tests: setup azurite-for-tests fake-gcs-for-tests
 cluster-tests: setup kafka-for-tests
 	$(if $(ONLY),,.venv/bin/python -m pytest -m cluster)
 	.venv/bin/python -m pytest --cluster $(if $(filter bucket,$(HOMES)),--bucket) $(ONLY)
+
+release-check: setup
+	@scripts/release-check $(if $(OLDEST),oldest)
 
 docs: setup
 	.venv/bin/python scripts/docs_columns.py

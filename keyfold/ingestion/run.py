@@ -14,7 +14,7 @@ from keyfold.ingestion.planning import MAX_BYTES_PER_BATCH
 from keyfold.journal.records import Progress
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.runners import Runners
-from keyfold.storage.place import local_path
+from keyfold.storage.place import local_path, to_place
 from keyfold.storage.reachable import check_conditions
 from keyfold.stream import Stream
 
@@ -22,7 +22,7 @@ from keyfold.stream import Stream
 def ingest(
     lakehouse: Lakehouse,
     stream: Stream,
-    landing: Landing | None = None,
+    landing: Landing | str | None = None,
     *,
     settle: timedelta = timedelta(0),
     reread_changed: bool = False,
@@ -38,7 +38,8 @@ def ingest(
     Args:
         lakehouse: the lakehouse of the tables.
         stream: the stream.
-        landing: the folder, read with its subfolders, or the topic; by default the stream's landing folder.
+        landing: the folder (a path, or text such as `s3a://BUCKET/FOLDER`), read with its subfolders, or the topic; by default
+            the stream's landing folder.
         settle: time since the last change after which a file is complete; 0 if nobody writes during the run. Ignored for
             streams with done markers.
         reread_changed: read files again that changed after they were read. Rows already in the tables are dropped by id.
@@ -86,7 +87,7 @@ def _check_reread(stream: Stream) -> None:
 
 
 @contextmanager
-def ingest_lock(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -> Iterator[Landing]:
+def ingest_lock(lakehouse: Lakehouse, stream: Stream, landing: Landing | str | None) -> Iterator[Landing]:
     """Hold the lock of a stream's ingest, and yield the landing folder or topic.
 
     Raises:
@@ -105,7 +106,7 @@ def ingest_lock(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -
         yield landing
 
 
-def require_landing(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -> Landing:
+def require_landing(lakehouse: Lakehouse, stream: Stream, landing: Landing | str | None) -> Landing:
     """Return the landing folder, after checking that it exists, or the topic.
 
     Raises:
@@ -113,7 +114,7 @@ def require_landing(lakehouse: Lakehouse, stream: Stream, landing: Landing | Non
     """
     if isinstance(landing, KafkaTopic):
         return landing
-    landing = (landing or lakehouse.landing(stream.name)).expanduser().resolve()
+    landing = to_place(landing or lakehouse.landing(stream.name)).expanduser().resolve()
     # An empty folder of a bucket does not exist. After a first run that is fine: files that were read may be deleted.
     is_emptied = local_path(landing) is None and (lakehouse.ingest(stream.name) / RECORD).exists()
     if not is_emptied and not landing.is_dir():

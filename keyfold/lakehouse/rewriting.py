@@ -136,7 +136,9 @@ class Rewriting:
             return self._shortened(task, keys) if isinstance(task, Shortened) else self._together(task.files, keys)
         except OSError as error:
             # Errors that Polars raises have no number.
-            number = error.errno or (ENOENT if isinstance(error, FileNotFoundError) else EIO)
+            # Polars 1 raises OSError for an object that is not there.
+            is_missing = isinstance(error, FileNotFoundError) or " not found: " in str(error)
+            number = error.errno or (ENOENT if is_missing else EIO)
             return Outcome(fault=(number, error.strerror or str(error), str(error.filename or self.table)))
 
     def _together(self, group: Sequence[File], keys: pl.DataFrame) -> Outcome:

@@ -1,6 +1,6 @@
 """The first jobs that README.md and the page on writing jobs show give the rows of plain Python, late ones too. Without Spark.
 
-Their code runs as it stands. README.md leaves out the names that `GIVEN` has.
+Their code runs as it stands; README.md's also ingests a file, runs the job and prints its table.
 """
 
 import re
@@ -10,35 +10,37 @@ from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
-import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from keyfold import Stream
+import keyfold
 from keyfold.testing import play
 from tests.examples import examples
 from tests.on_a_grid import many_of, on_grid
 
 HOME = Path(__file__).parents[2]
-TIME = pa.timestamp("us", tz="UTC")
-CLICK = pa.schema([pa.field("user", pa.string(), nullable=False), pa.field("at", TIME, nullable=False)])
-VIEW = CLICK.append(pa.field("page", pa.string()))
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NEVER = datetime.min.replace(tzinfo=UTC)
 END = NOON + timedelta(days=1)
 HOUR, GAP, DELAY = timedelta(hours=1), timedelta(minutes=10), timedelta(minutes=5)
 
 
-def names_of(page, **names):
-    """Run the blocks of a page before the one that runs the job, and return what they name."""
-    blocks = re.findall(r"```python\n(.*?)```", (HOME / page).read_text(encoding="utf-8"), re.DOTALL)
-    exec("".join(one for one in blocks if "keyfold.run(" not in one), names)  # noqa: S102 - our own page
+def blocks_of(page):
+    return re.findall(r"```python\n(.*?)```", (HOME / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+def names_of(*blocks):
+    """Run blocks of a page, and return what they name."""
+    names = {}
+    exec("".join(blocks), names)  # noqa: S102 - our own page
     return names
 
 
-HOURS = names_of("README.md", pl=pl, CLICKS=Stream("clicks", VIEW, event_time="at"))["CLICKS_PER_HOUR"]
-PAGE = names_of("docs/how-to/write-a-job.md")
+(TEN_LINES,) = blocks_of("README.md")
+DECLARED, _, _ = TEN_LINES.partition("pathlib.Path(")
+HOURS = names_of(DECLARED)["per_hour"]
+PAGE = names_of(*(one for one in blocks_of("docs/how-to/write-a-job.md") if "keyfold.run(" not in one))
 
 
 def clocks(runs):
@@ -106,17 +108,33 @@ BEHIND_THE_WATERMARK = [[("ann", at(30))], [("bob", at(20))]]
 @given(RUNS, CUTS)
 @example(BEHIND_THE_WATERMARK, [])
 def test_the_first_examples_give_the_rows_of_plain_python_in_any_order_and_split(job, expected, columns, runs, cuts):
-    told = play(job, [frame(run, VIEW if job is HOURS else CLICK) for run in runs], END, cuts=cuts)
+    told = play(job, [frame(run) for run in runs], END, cuts=cuts)
     rows, late = expected(runs)
     assert sorted(told.written[job.name].select(columns).rows()) == sorted(rows)
     assert told.written[job.late_table].select(job.events).item() == len(late)
     assert told.state.is_empty()
 
 
-def frame(run, schema):
-    return pl.DataFrame(run, schema={"user": pl.String, "at": pl.Datetime("us", "UTC")}, orient="row").select(
-        pl.col(name) if name in ("user", "at") else pl.lit(None, pl.String).alias(name) for name in schema.names
-    )
+def frame(run):
+    return pl.DataFrame(run, schema={"user": pl.String, "at": pl.Datetime("us", "UTC")}, orient="row")
+
+
+def test_the_readme_s_lines_run_as_they_stand_and_print_the_rows_of_plain_python(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KEYFOLD_RUNNER", "local")
+    names = names_of(TEN_LINES)
+    lines = (tmp_path / "landing" / "1.csv").read_text(encoding="utf-8").splitlines()[1:]
+    run = [(user, datetime.fromisoformat(at)) for user, at in (line.split(",") for line in lines)]
+    counted, _ = hours([run])
+    watermark = max(at for _, at in run) - DELAY
+    over = [(user, hour, clicks) for user, hour, clicks in counted if hour + HOUR <= watermark]
+    job, lakehouse = names["per_hour"], names["lakehouse"]
+    table = keyfold.read_table(lakehouse, job.name).collect()
+    assert table.select("user", "window_start", "clicks").rows() == over
+    assert capsys.readouterr().out == f"{table}\n"
+    assert keyfold.read_state(lakehouse, job).polars().select("user", "clicks").rows() == [
+        (user, clicks) for user, hour, clicks in counted if (user, hour, clicks) not in over
+    ]
 
 
 def test_a_click_behind_the_watermark_is_not_late_while_its_hour_or_its_session_is_open():
