@@ -1,8 +1,12 @@
 """The enrichment group: ride points enriched by an external service, which its runs need."""
 
-from keyfold.dagster.assets.keyed_asset import JobAssets
+from keyfold.dagster import keyfold_group
+from keyfold.project import project_suites
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
 
-GROUP = "enrichment"
-OWNERS = ("team:rides",)
-JOBS = [JobAssets(BATCHED_ENRICHMENT)]
+GROUP = keyfold_group(
+    "enrichment",
+    owners=("team:rides",),
+    jobs=[BATCHED_ENRICHMENT],
+    suites=project_suites(),
+)

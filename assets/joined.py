@@ -6,12 +6,16 @@ starts them when their inputs are updated.
 
 from assets.plots.products import plot_categories
 from assets.plots.weather import plot_ride_weather
-from keyfold.dagster.assets.keyed_asset import JobAssets
+from keyfold.dagster import JobAssets, keyfold_group
+from keyfold.project import project_suites
 from spark_jobs.jobs.ride_weather.job import RIDE_WEATHER
 from spark_jobs.jobs.sales_with_products import SALES_WITH_PRODUCTS
 
-GROUP = "joined"
-JOBS = [
-    JobAssets(RIDE_WEATHER, owners=("team:rides",), plot=plot_ride_weather),
-    JobAssets(SALES_WITH_PRODUCTS, owners=("team:sales",), plot=plot_categories),
-]
+GROUP = keyfold_group(
+    "joined",
+    jobs=[
+        JobAssets(RIDE_WEATHER, owners=("team:rides",), plot=plot_ride_weather),
+        JobAssets(SALES_WITH_PRODUCTS, owners=("team:sales",), plot=plot_categories),
+    ],
+    suites=project_suites(),
+)

@@ -1,13 +1,17 @@
 """The metrics group: measured values of many series, and predictions of anomalies."""
 
 from assets.plots.anomalies import plot_anomalies
-from keyfold.dagster.assets.keyed_asset import JobAssets
+from keyfold.dagster import JobAssets, keyfold_group
+from keyfold.project import project_suites
 from spark_jobs.jobs.anomaly_predictions.job import ANOMALY_PREDICTIONS
 from spark_jobs.streams import METRICS
 
-GROUP = "metrics"
-OWNERS = ("team:metrics",)
-STREAM = METRICS
-JOBS = [
-    JobAssets(ANOMALY_PREDICTIONS, plot=plot_anomalies),
-]
+GROUP = keyfold_group(
+    "metrics",
+    owners=("team:metrics",),
+    streams=[METRICS],
+    jobs=[
+        JobAssets(ANOMALY_PREDICTIONS, plot=plot_anomalies),
+    ],
+    suites=project_suites(),
+)

@@ -1,13 +1,17 @@
 """The payments group: card payments, and cards used in two cities within a short time."""
 
 from assets.plots.payments import plot_two_cities
-from keyfold.dagster.assets.keyed_asset import JobAssets
+from keyfold.dagster import JobAssets, keyfold_group
+from keyfold.project import project_suites
 from spark_jobs.jobs.card_in_two_cities import CARD_IN_TWO_CITIES
 from spark_jobs.streams import PAYMENTS
 
-GROUP = "payments"
-OWNERS = ("team:payments",)
-STREAM = PAYMENTS
-JOBS = [
-    JobAssets(CARD_IN_TWO_CITIES, plot=plot_two_cities, plot_of_counts=True),
-]
+GROUP = keyfold_group(
+    "payments",
+    owners=("team:payments",),
+    streams=[PAYMENTS],
+    jobs=[
+        JobAssets(CARD_IN_TWO_CITIES, plot=plot_two_cities, plot_of_counts=True),
+    ],
+    suites=project_suites(),
+)

@@ -1,16 +1,22 @@
-"""The rides group: points of taxi rides, one summary per ride, and an index of all points."""
+"""The rides group: points of taxi rides, one summary per ride, an index of all points, and jumps of meters."""
 
-from assets.plots.rides import plot_rides
-from keyfold.dagster.assets.keyed_asset import JobAssets
+from assets.plots.rides import plot_meter_jumps, plot_rides
+from keyfold.dagster import JobAssets, keyfold_group
+from keyfold.project import project_suites
 from spark_jobs.jobs.event_index import EVENT_INDEX
+from spark_jobs.jobs.ride_meter_jumps import RIDE_METER_JUMPS
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from spark_jobs.streams import RIDE_POINTS
 
-GROUP = "rides"
-OWNERS = ("team:rides",)
-STREAM = RIDE_POINTS
-JOBS = [
-    JobAssets(RIDE_SUMMARIES, plot=plot_rides),
-    # Lower priority than the summaries, which users wait for.
-    JobAssets(EVENT_INDEX, priority=0),
-]
+GROUP = keyfold_group(
+    "rides",
+    owners=("team:rides",),
+    streams=[RIDE_POINTS],
+    jobs=[
+        JobAssets(RIDE_SUMMARIES, plot=plot_rides),
+        # Lower priority than the summaries, which users wait for.
+        JobAssets(EVENT_INDEX, priority=0),
+        JobAssets(RIDE_METER_JUMPS, plot=plot_meter_jumps),
+    ],
+    suites=project_suites(),
+)

@@ -1,17 +1,21 @@
 """The sales group: sales, the best-selling products of each hour, and totals per item and model."""
 
 from assets.plots.products import plot_models, plot_products
-from keyfold.dagster.assets.keyed_asset import JobAssets
+from keyfold.dagster import JobAssets, keyfold_group
+from keyfold.project import project_suites
 from spark_jobs.jobs.model_totals import MODEL_TOTALS
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
 from spark_jobs.jobs.top_products import TOP_PRODUCTS
 from spark_jobs.streams import SALES
 
-GROUP = "sales"
-OWNERS = ("team:sales",)
-STREAM = SALES
-JOBS = [
-    JobAssets(TOP_PRODUCTS, plot=plot_products),
-    JobAssets(PURCHASE_TOTALS),
-    JobAssets(MODEL_TOTALS, plot=plot_models),
-]
+GROUP = keyfold_group(
+    "sales",
+    owners=("team:sales",),
+    streams=[SALES],
+    jobs=[
+        JobAssets(TOP_PRODUCTS, plot=plot_products),
+        PURCHASE_TOTALS,
+        JobAssets(MODEL_TOTALS, plot=plot_models),
+    ],
+    suites=project_suites(),
+)

@@ -1,5 +1,28 @@
-"""The definitions that Dagster loads."""
+"""The definitions that Dagster loads: the groups in `assets/`, and what the whole project needs."""
 
-from keyfold.dagster.definitions import build_definitions
+import dagster as dg
 
-defs = build_definitions()
+from dagster_project.project import PROJECT
+from keyfold.dagster import KeyfoldResource, alert_sensors
+from keyfold.dagster.assets.health import run_statistics_asset
+from keyfold.dagster.maintenance import lakehouse_check
+from keyfold.discovery import import_modules
+
+_check, _weekly = lakehouse_check()
+
+defs = dg.Definitions.merge(
+    *(module.GROUP for module in import_modules(PROJECT.groups_in) if hasattr(module, "GROUP")),
+    dg.Definitions(
+        assets=[run_statistics_asset(list(PROJECT.jobs))],
+        jobs=[_check],
+        schedules=[_weekly],
+        sensors=alert_sensors(),
+        resources={
+            "keyfold": KeyfoldResource.from_environment(),
+            # Dagster's default one takes a folder from a run's config. Keyfold's steps return nothing that it would keep.
+            "io_manager": dg.mem_io_manager,
+        },
+        # The steps of a run share one Spark session, where they need one.
+        executor=dg.in_process_executor,
+    ),
+)

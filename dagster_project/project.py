@@ -8,7 +8,6 @@ PROJECT = Project(
     jobs_at="spark_jobs.jobs.registry:JOBS",
     suites_in="expectations",
     groups_in="assets",
-    first_groups=("rides", "ride_meters", "weather", "metrics", "fleet", "sales", "payments", "enrichment", "joined"),
     packages=("spark_jobs",),
     commands={
         "simulate": Command(

@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from keyfold.discovery import import_modules
 from keyfold.errors import Misconfigured, NotFound
 
 if TYPE_CHECKING:
@@ -49,8 +50,7 @@ class Project:
         streams_at: `module:NAME` of the mapping of streams by name.
         jobs_at: `module:NAME` of the mapping of jobs by name.
         suites_in: the package with a module for each table; the module's `EXPECTATIONS` is the table's suite.
-        groups_in: the package with a module for each group of assets (`keyfold.dagster.assets.groups`).
-        first_groups: modules of groups that come first, in this order; the others follow by name.
+        groups_in: the package with a module for each group of assets, whose `GROUP` is made by `keyfold.dagster.keyfold_group`.
         packages: the project's own packages that workers need.
         commands: commands that the project adds to `keyfold`, by name.
 
@@ -63,7 +63,6 @@ class Project:
     jobs_at: str
     suites_in: str = "expectations"
     groups_in: str = "assets"
-    first_groups: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     commands: Mapping[str, Command] = field(default_factory=dict)
 
@@ -87,12 +86,17 @@ class Project:
         _ = self.streams
         return _value_at(self.jobs_at)
 
-    def suite(self, table: str) -> "Suite | None":
-        """Return the suite of a table; None if it has none."""
-        # Tables such as `late.sales` have no suite: `find_spec` would raise, since there is no package `late`.
-        if "." in table or find_spec(self.suites_in) is None or find_spec(f"{self.suites_in}.{table}") is None:
-            return None
-        return import_module(f"{self.suites_in}.{table}").EXPECTATIONS
+    @cached_property
+    def suites(self) -> Mapping[str, "Suite"]:
+        """Every suite, by its table.
+
+        Raises:
+            KeyfoldError: a module of the project cannot be imported.
+        """
+        if find_spec(self.suites_in) is None:
+            return {}
+        modules = import_modules(self.suites_in)
+        return {one.__name__.rpartition(".")[2]: one.EXPECTATIONS for one in modules if hasattr(one, "EXPECTATIONS")}
 
 
 def current_project() -> Project:
@@ -115,6 +119,11 @@ def project_streams() -> Mapping[str, "Stream"]:
 def project_jobs() -> Mapping[str, "KeyedJob"]:
     """Return the jobs of the current project, by name."""
     return current_project().jobs
+
+
+def project_suites() -> Mapping[str, "Suite"]:
+    """Return the suites of the current project, by table."""
+    return current_project().suites
 
 
 def project_folder() -> Path:

@@ -107,10 +107,12 @@ class _Stage:
 
     def __init__(self, lakehouse: Lakehouse, instance: dg.DagsterInstance, posted: list[str]) -> None:
         # Imported late: the resources read KEYFOLD_HOME when they are loaded.
+        from assets.rides import GROUP  # noqa: PLC0415
         from dagster_project.definitions import defs  # noqa: PLC0415
 
         self._lakehouse, self._instance, self._posted = lakehouse, instance, posted
-        self._job, self._repository = defs.resolve_job_def("rides"), defs.get_repository_def()
+        self._job, self._repository = defs.resolve_implicit_global_asset_job_def(), defs.get_repository_def()
+        self._rides = sorted(GROUP.resolve_asset_graph().executable_asset_keys)
         self._sensors, self._cursors = alert_sensors(), dict[str, str | None]()
         self._alert()
 
@@ -119,7 +121,11 @@ class _Stage:
         scene.act(self._lakehouse)
         quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
         result = self._job.execute_in_process(
-            instance=self._instance, run_config=quiet, raise_on_error=False, tags=dict(scene.tags)
+            instance=self._instance,
+            run_config=quiet,
+            raise_on_error=False,
+            tags=dict(scene.tags),
+            asset_selection=self._rides,
         )
         alert = self._alert()
         evaluations = result.get_asset_check_evaluations()

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from keyfold import Lakehouse
 from keyfold.cli.plain_text import message, visible
-from keyfold.dagster.assets.metadata import table_key
+from keyfold.dagster.translator import DEFAULT
 from keyfold.lakehouse.reading import scan_table
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
@@ -56,7 +56,7 @@ def _without_any_event(lakehouse: Lakehouse, metadata_of: Metadata) -> dict[str,
     """Return the streams without any accepted row, with the reason; usually their files have another format."""
     found: dict[str, str] = {}
     for stream in STREAMS:
-        made = metadata_of.get(table_key(f"events.{stream}"))
+        made = metadata_of.get(DEFAULT.get_asset_key(f"events.{stream}"))
         if made and not made["accepted"] and not made["duplicates"] and made.get("dagster/row_count", 0) == 0:
             why = f"; {_quarantine_reasons(lakehouse)}" if made["quarantined"] else ""
             found[stream] = f"none of the {made['rows_read']:,} rows read was accepted{why}"
@@ -68,7 +68,7 @@ def _streams(metadata_of: Metadata) -> Table:
     for name in ("rows read", "accepted", "quarantined", "duplicates", "seconds"):
         table.add_column(name, justify="right")
     for stream in STREAMS:
-        made = metadata_of.get(table_key(f"events.{stream}"))
+        made = metadata_of.get(DEFAULT.get_asset_key(f"events.{stream}"))
         if made:
             counts = [f"{made[name]:,}" for name in ("rows_read", "accepted", "quarantined", "duplicates")]
             table.add_row(stream, *counts, f"{made['seconds']:.1f}")
@@ -80,7 +80,7 @@ def _jobs(metadata_of: Metadata) -> Table:
     for name in ("events", "rows", "new", "late", "open", "seconds"):
         table.add_column(name, justify="right")
     for job in JOBS:
-        made = metadata_of.get(table_key(job))
+        made = metadata_of.get(DEFAULT.get_asset_key(job))
         if made:
             counts = [f"{made['events_in']:,}", f"{made['dagster/row_count']:,}", f"+{made['rows_out']:,}"]
             counts += [f"{made[name]:,}" for name in ("late", "open_events")]
@@ -100,7 +100,7 @@ def _facts(
     if any(made.get("quarantined") for made in metadata_of.values()):
         facts.add_row("quarantine", message(_quarantine_reasons(lakehouse)))
     for declared in JOBS.values():
-        made = metadata_of.get(table_key(declared.name), {})
+        made = metadata_of.get(DEFAULT.get_asset_key(declared.name), {})
         if made.get("events_in") and made["late"] > made["events_in"] // 2:
             facts.add_row("late", Text(_mostly_late(lakehouse, declared.name), "yellow"))
     for made in metadata_of.values():

@@ -22,12 +22,11 @@ from typing import Any
 import dagster as dg
 from rich.console import Console
 
-from assets import rides
 from dagster_project.demo.report import print_report
 from keyfold import KeyfoldError, Lakehouse, Runners, configured_job, ingest, run
 from keyfold.cli.terminal import print_error
 from keyfold.dagster.resources import lakehouse_home
-from keyfold.dagster.serving import open_dagster_home
+from keyfold.dagster.serving import open_dagster_home, show_on_timeline
 from keyfold.ingestion.landing import LANDING_VARIABLE
 from keyfold.machine.private_files import keep_files_private
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
@@ -144,7 +143,7 @@ def _run(lakehouse: Lakehouse, folder: Path | None) -> tuple[dg.ExecuteInProcess
     # Imported late: it reads the environment, and takes seconds, which a mistyped folder should not cost.
     from dagster_project.definitions import defs  # noqa: PLC0415
 
-    job = defs.resolve_job_def("everything" if folder is None else rides.GROUP)
+    job = defs.resolve_implicit_global_asset_job_def()
     for pool in {node.pool for node in job.all_node_defs if isinstance(node, dg.OpDefinition) and node.pool}:
         # Dagster applies the default limit to a pool only from its second use on, so two first runs would not wait.
         instance.event_log_storage.initialize_concurrency_limit_to_default(pool)
@@ -162,8 +161,17 @@ def _run(lakehouse: Lakehouse, folder: Path | None) -> tuple[dg.ExecuteInProcess
             # Geofences of the simulated fleet; open warnings are not affected.
             os.environ["KEYFOLD_GEOFENCES"] = str(GEOFENCES)
         config = {"ops": ops, "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-        result = job.execute_in_process(instance=instance, run_config=config, raise_on_error=False)
+        result = job.execute_in_process(
+            instance=instance, run_config=config, raise_on_error=False, asset_selection=_rides() if folder else None
+        )
+    show_on_timeline(instance, result.run_id, "keyfold")
     return result, instance
+
+
+def _rides() -> list[dg.AssetKey]:
+    from assets.rides import GROUP  # noqa: PLC0415 - as above
+
+    return sorted(GROUP.resolve_asset_graph().executable_asset_keys)
 
 
 def _instance(lakehouse: Lakehouse) -> dg.DagsterInstance:

@@ -1,1 +1,47 @@
-"""Keyfold in Dagster: assets, checks, automation, resources and pages."""
+"""Keyfold in Dagster: assets, checks, sensors, schedules and a resource, each to be put into any code location.
+
+The names below are the public interface. They are plain definitions of Dagster: the executor, IO managers, launcher and instance
+are those of the code location, and importing this package changes nothing.
+"""
+
+from typing import TYPE_CHECKING
+
+from keyfold.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from keyfold.dagster.alerts import alert_sensors
+    from keyfold.dagster.assets.keyed_asset import JobAssets
+    from keyfold.dagster.automation.schedules import advance_schedule, nightly_schedule
+    from keyfold.dagster.automation.sensors import landing_sensor
+    from keyfold.dagster.library import keyfold_assets, keyfold_group
+    from keyfold.dagster.resources import Keyfold, KeyfoldResource
+    from keyfold.dagster.suites import suite_checks
+    from keyfold.dagster.translator import KeyfoldTranslator
+
+__all__ = [
+    "JobAssets",
+    "Keyfold",
+    "KeyfoldResource",
+    "KeyfoldTranslator",
+    "advance_schedule",
+    "alert_sensors",
+    "keyfold_assets",
+    "keyfold_group",
+    "landing_sensor",
+    "nightly_schedule",
+    "suite_checks",
+]
+
+__getattr__ = lazy_names(
+    globals(),
+    {
+        "keyfold.dagster.alerts": ("alert_sensors",),
+        "keyfold.dagster.assets.keyed_asset": ("JobAssets",),
+        "keyfold.dagster.automation.schedules": ("advance_schedule", "nightly_schedule"),
+        "keyfold.dagster.automation.sensors": ("landing_sensor",),
+        "keyfold.dagster.library": ("keyfold_assets", "keyfold_group"),
+        "keyfold.dagster.resources": ("Keyfold", "KeyfoldResource"),
+        "keyfold.dagster.suites": ("suite_checks",),
+        "keyfold.dagster.translator": ("KeyfoldTranslator",),
+    },
+)

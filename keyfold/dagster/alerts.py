@@ -14,8 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.freshness import FreshnessState
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus as Status
 
 from keyfold.errors import Misconfigured, is_keyfold_error
 
@@ -82,16 +80,16 @@ def failed_checks_and_stale_assets(
     latest = context.instance.event_log_storage.get_latest_asset_check_execution_by_key(list(graph.asset_check_keys))
     for key, record in latest.items():
         name, event = f"check {key.asset_key.to_user_string()}: {key.name}", record.event and record.event.dagster_event
-        if record.status is Status.PLANNED:
+        if record.status.value == "PLANNED":
             running.add(name)
-        elif record.status is Status.FAILED and event is not None:
+        elif record.status.value == "FAILED" and event is not None:
             found = event.asset_check_evaluation_data
             severity = "warning" if found.severity is dg.AssetCheckSeverity.WARN else "error"
             what = _plain(f"{name}: {found.description or 'it failed'}")
             remedy = "fix the data or the job, then run the check again"
             faults[name] = f"{severity}: {what}. Remedy: {remedy}: {pages}/runs/{record.run_id}"
     for key, state in context.instance.get_freshness_state_records(list(graph.get_all_asset_keys())).items():
-        if severity := {FreshnessState.FAIL: "error", FreshnessState.WARN: "warning"}.get(state.freshness_state):
+        if severity := {"FAIL": "error", "WARN": "warning"}.get(state.freshness_state.value):
             name = f"stale asset {key.to_user_string()} ({severity})"
             remedy = f"see that its sensor or schedule is on and data arrives: {pages}/assets/{'/'.join(key.path)}"
             faults[name] = f"{severity}: {name}: it was last written too long ago. Remedy: {remedy}"

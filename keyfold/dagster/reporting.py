@@ -10,8 +10,8 @@ from keyfold.dagster.assets.metadata import (
     GENERATION,
     batch_metadata,
     last_materialization,
-    table_key,
 )
+from keyfold.dagster.translator import DEFAULT
 from keyfold.lakehouse.files import is_held
 from keyfold.lakehouse.reading import count_rows
 from keyfold.runs.reporting import Written
@@ -29,9 +29,11 @@ class DagsterReports:
     def report(self, written: Written) -> None:
         """Report a materialization of each table, unless its last one is of the same batch."""
         for table, path in written.tables.items():
-            before = last_materialization(self._instance, table_key(table))
+            # The process of a continuous run knows no translator of a code location.
+            key = DEFAULT.get_asset_key(table)
+            before = last_materialization(self._instance, key)
             if (metadata := _metadata(written, path, before)) is not None:
-                self._instance.report_runless_asset_event(dg.AssetMaterialization(table_key(table), metadata=metadata))
+                self._instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata=metadata))
 
 
 def is_left_to_continuous_run(context: dg.AssetExecutionContext, lock: Place) -> bool:

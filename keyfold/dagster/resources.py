@@ -1,150 +1,135 @@
-"""Build Dagster's resources, the runners and the lakehouse, from environment variables.
+"""The resource `keyfold`: the lakehouse directory, and the runners that work on it, with Spark where it is needed.
 
-KEYFOLD_HOME     the lakehouse directory; default: `.keyfold` in the working directory
-KEYFOLD_RUNNER   auto, local or spark; KEYFOLD_LOCAL_BELOW: planned bytes below which `auto` needs no Spark
-KEYFOLD_SPARK_*  MASTER, SHIP and CONF; see `SparkSettings.from_environment`. CONF may contain
-                 secrets, so Dagster gets only the variable's name and reads its value when a run begins
+    KEYFOLD_HOME     the lakehouse directory; default: `.keyfold` in the working directory
+    KEYFOLD_RUNNER   auto, local or spark; KEYFOLD_LOCAL_BELOW: planned bytes below which `auto` needs no Spark
+    KEYFOLD_SPARK_*  MASTER, SHIP and CONF; see `SparkSettings.from_environment`
+
+are read by `KeyfoldResource.from_environment`. Dagster's pages and records have no value of a setting: the resource keeps them.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from threading import Thread
 from typing import Any, Self
 
 import dagster as dg
-from dagster_pyspark import PySparkResource
-from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
-from keyfold.errors import KeyfoldError
+from keyfold.dagster.run_config import SparkForRun
+from keyfold.errors import KeyfoldError, Misconfigured
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Choice, Runners
 from keyfold.runners.choice import LOCAL_BELOW
 from keyfold.session import SparkSettings
-from keyfold.session.settings import parse_conf
 from keyfold.session.targets import check_target
 from keyfold.storage.place import Place
 from keyfold.storage.reachable import check_reachable
 from keyfold.storage.remote_path import NotAnsweringError
 
-SPARK_CONF_VARIABLE = "KEYFOLD_SPARK_CONF"
 
+@dataclass(frozen=True)
+class Keyfold:
+    """What the resource provides to a step: `def mine(keyfold: dg.ResourceParam[Keyfold])`.
 
-class SparkResource(PySparkResource):
-    """Extends dagster-pyspark's resource by checked settings, and by a session that starts only if it is needed.
-
-    It provides `keyfold.Runners`, whose session all steps of a run share (in-process executor); `runners.session` is a plain
-    `SparkSession`. The session is stopped after the run only if the run started it. A run in a process that already has a
-    session (a test, a notebook) uses that session, and fails if its settings differ.
+    Attributes:
+        lakehouse: the tables, journals and state.
+        runners: where work is done; `runners.session` is the Spark session, which is started when it is first used.
     """
 
-    # Pydantic's errors repeat the input, which may be a secret.
-    model_config = ConfigDict(hide_input_in_errors=True)
-
-    spark_config: dict[str, Any] = Field(
-        default_factory=dict,
-        description="Spark settings by name, such as spark.driver.memory: 4g. Dagster's pages show them: give no secrets",
-    )
-    further_config: str = Field(
-        default="",
-        description="Further settings, `name=value` separated by blanks, which override spark_config. Given as an environment "
-        "variable, so that Dagster's pages show its name and not its value",
-    )
-    for_run: dict[str, str] = Field(
-        default_factory=dict,
-        description="Settings of this run, which override all others; see `run_config.SparkForRun`",
-    )
-    master: str = Field(default="local[*]", description="local[4], local[*], spark://host:7077, yarn, k8s://…")
-    app_name: str = Field(default="keyfold", description="The application's name in the Spark UI")
-    ship: list[str] = Field(
-        default_factory=list,
-        description="Import names of further Python packages to ship to a cluster's workers, besides keyfold and the project",
-    )
-    runner: Choice = Field(
-        default="auto",
-        description="Where work is done: auto (by the planned bytes), local (in the run's process) or spark",
-    )
-    local_below: int = Field(
-        default=LOCAL_BELOW, ge=0, description="Planned bytes below which `auto` does the work in the run's process"
-    )
-    _made: Runners | None = PrivateAttr(default=None)
-
-    @property
-    def settings(self) -> SparkSettings:
-        """The settings, checked."""
-        text = self.further_config
-        # Until a run begins, Dagster keeps the variable here, not its value.
-        return self._settings(parse_conf(text.get_value("") or "" if isinstance(text, dg.EnvVar) else text))
-
-    @model_validator(mode="after")
-    def _settings_are_valid(self) -> Self:
-        # further_config holds only the variable's name here; `resources_from` checks its value.
-        self._settings({})
-        return self
-
-    def _settings(self, further: Mapping[str, str]) -> SparkSettings:
-        return SparkSettings(
-            master=self.master,
-            app_name=self.app_name,
-            ship=tuple(self.ship),
-            conf={**self.spark_config, **further, **self.for_run},
-        )
-
-    @property
-    def spark_session(self) -> Any:
-        """The run's session; it is started if there is none."""
-        return self.runners.session if self._made is None else self._made.session
-
-    @property
-    def runners(self) -> Runners:
-        """The runners of a run; they start a session only where work needs one."""
-        return Runners(self.runner, self.settings, self.local_below)
-
-    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        self._made = self.runners
-
-    def create_resource(self, context: dg.InitResourceContext) -> Runners:
-        assert self._made is not None  # noqa: S101 - Dagster sets a resource up first
-        return self._made
-
-    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        if self._made is not None:
-            self._made.__exit__(None, None, None)
+    lakehouse: Lakehouse
+    runners: Runners
 
 
-class LakehouseResource(dg.ConfigurableResource[Lakehouse]):
-    """The lakehouse directory, on a disk or in a bucket."""
+class KeyfoldResource(dg.ResourceDefinition):
+    """The lakehouse directory and the runners of a code location; it provides `Keyfold`, under the name `keyfold`.
 
-    home: str = Field(
-        default=".keyfold",
-        description="Folder of tables, journals and state, or the URL of one in a bucket",
-    )
+    A Spark session is started by the first work that needs one, and stopped after the run. A run may choose its memory, cores
+    and partitions (`run_config.SparkForRun`), and no path, command or class.
 
-    def create_resource(self, context: dg.InitResourceContext) -> Lakehouse:
-        return Lakehouse(self.home)
-
-
-def resources_from(environment: Mapping[str, str] = os.environ) -> dict[str, dg.ConfigurableResource[Any]]:
-    """Build the resources from the environment.
+    Args:
+        home: folder of tables, journals and state, or the URL of one in a bucket.
+        runner: where work is done: auto (by the planned bytes), local (in the run's process) or spark.
+        spark: settings of the session; of a `PySparkResource` of dagster-pyspark, its `spark_config` is taken, and it starts no
+            session.
+        local_below: planned bytes below which `auto` does the work in the run's process.
 
     Raises:
-        KeyfoldError: a variable has an invalid value.
+        KeyfoldError: a setting is invalid.
+
+    Example:
+        >>> resources = {"keyfold": KeyfoldResource(home=dg.EnvVar("LAKEHOUSE"), runner="local")}
     """
-    settings = SparkSettings.from_environment(environment)
-    home = lakehouse_home(environment)
-    check_target(settings.master, settings.conf, home, environment)
-    runners = Runners.from_environment(environment=environment)
-    spark = SparkResource(
-        master=settings.master,
-        ship=list(settings.ship),
-        further_config=dg.EnvVar(SPARK_CONF_VARIABLE) if environment.get(SPARK_CONF_VARIABLE) else "",
-        runner=runners.choice,
-        local_below=runners.local_below,
-    )
-    return {
-        "spark": spark,
-        "lakehouse": LakehouseResource(home=str(home)),
-    }
+
+    def __init__(
+        self,
+        home: str | dg.EnvVar = ".keyfold",
+        runner: Choice = "auto",
+        *,
+        spark: Any = None,
+        local_below: int = LOCAL_BELOW,
+    ) -> None:
+        self.home = home
+        self.settings = spark if isinstance(spark, SparkSettings) else _settings_of(spark)
+        self.runner: Choice = runner
+        self.local_below = local_below
+        # Checks them.
+        Runners(runner, self.settings, local_below)
+        super().__init__(
+            resource_fn=self._provide,
+            config_schema=SparkForRun.config_schema(),
+            description="The lakehouse directory, and the runners that work on it.",
+        )
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        """Build the resource from the environment, and check that a lakehouse in a bucket can be reached.
+
+        Raises:
+            KeyfoldError: a variable has an invalid value, or the store answers that there is no such bucket or no access.
+        """
+        settings, home = SparkSettings.from_environment(environment), lakehouse_home(environment)
+        check_target(settings.master, settings.conf, home, environment)
+        runners = Runners.from_environment(environment=environment)
+        check_home(home)
+        return cls(str(home), runners.choice, spark=settings, local_below=runners.local_below)
+
+    def open(self) -> Keyfold:
+        """Return what a run gets, for use outside of Dagster; leave its `runners` as a context manager to stop Spark."""
+        return self._opened(SparkForRun.given({}))
+
+    def _opened(self, chosen: SparkForRun) -> Keyfold:
+        settings = SparkSettings(**{**dict(self.settings), **chosen.over(self.settings)})
+        given = self.home
+        home = given.get_value() if isinstance(given, dg.EnvVar) else given
+        if not home:
+            name = given.env_var_name if isinstance(given, dg.EnvVar) else "home"
+            raise Misconfigured(f"KeyfoldResource: {name} is not set; it names the lakehouse directory")
+        return Keyfold(Lakehouse(home), Runners(chosen.runner or self.runner, settings, self.local_below))
+
+    def _provide(self, context: dg.InitResourceContext) -> Iterator[Keyfold]:
+        opened = self._opened(SparkForRun.given(context.resource_config or {}))
+        with opened.runners:
+            yield opened
+
+
+def _settings_of(spark: Any) -> SparkSettings:
+    """Return the settings of a resource of dagster-pyspark, or the default ones."""
+    conf = dict(_flat(getattr(spark, "spark_config", None) or {}))
+    if spark is not None and not hasattr(spark, "spark_config"):
+        raise Misconfigured(
+            f"KeyfoldResource: spark is a {type(spark).__name__}; give keyfold.session.SparkSettings or a PySparkResource"
+        )
+    named = {"master": conf.pop("spark.master", None), "app_name": conf.pop("spark.app.name", None)}
+    return SparkSettings.model_validate({"conf": conf, **{name: value for name, value in named.items() if value}})
+
+
+def _flat(config: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", str(value)
 
 
 def check_home(home: Place, *, within: timedelta = timedelta(seconds=3)) -> None:

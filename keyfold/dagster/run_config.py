@@ -1,27 +1,30 @@
-"""Restrict the run config of resources: it may not name a command, a class, a path or a secret.
+"""Restrict run configs: one may not name a command, a class, a path or a secret.
 
 Everyone who can start a run, in Dagster's pages or by GraphQL, can give it a config. Spark settings can run commands, packages
-and paths can load code, and `{"env": NAME}`, which Dagster accepts instead of any text, can reveal a secret. So the lakehouse
-and Spark's master, packages and settings come only from the environment of the code location. A run may choose its memory,
-cores and partitions.
+and paths can load code, and `{"env": NAME}`, which Dagster's own types for `Config` accept instead of any text or number, can
+reveal a secret. So the lakehouse and Spark's master, packages and settings come only from the code location, a run may choose its
+memory, cores and partitions, and all fields have types that accept a value alone.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from types import NoneType, UnionType
+from typing import Any, Literal, Self, TypeVar, Union, get_args, get_origin
 
 import dagster as dg
-from dagster._config import ConfigType, ConfigTypeKind
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticUndefined
 
-from keyfold.dagster.resources import SparkResource
 from keyfold.errors import Misconfigured
 from keyfold.runners import Choice
+from keyfold.session import SparkSettings
+
+M = TypeVar("M", bound=BaseModel)
 
 _SIZE = r"^[1-9][0-9]{0,5}[mg]$"
 
 
 class SparkForRun(BaseModel):
-    """Spark settings that a run may choose; the others come from the environment."""
+    """Spark settings that a run may choose; the others come from the code location."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -44,9 +47,23 @@ class SparkForRun(BaseModel):
         description="Partitions of a shuffle. Existing state keeps its number of partitions.",
     )
 
-    def over(self, spark: SparkResource) -> dict[str, Any]:
-        """Return the fields of the resource with this run's settings applied."""
-        is_local = spark.master.startswith("local")
+    @classmethod
+    def config_schema(cls) -> dict[str, dg.Field]:
+        """Return the fields for Dagster."""
+        return plain_fields(cls)
+
+    @classmethod
+    def given(cls, config: Mapping[str, Any]) -> Self:
+        """Return the choice of a run.
+
+        Raises:
+            KeyfoldError: a value is out of bounds.
+        """
+        return checked(cls, config, "resources: keyfold")
+
+    def over(self, settings: SparkSettings) -> dict[str, Any]:
+        """Return the fields of the settings that this run changes."""
+        is_local = settings.master.startswith("local")
         conf = {
             "spark.driver.memory": self.driver_memory,
             "spark.executor.memory": self.executor_memory,
@@ -55,108 +72,46 @@ class SparkForRun(BaseModel):
             "spark.sql.shuffle.partitions": self.shuffle_partitions,
         }
         given = {name: str(value) for name, value in conf.items() if value is not None}
-        master = f"local[{self.cores}]" if is_local and self.cores else spark.master
-        return {**_values(spark), "for_run": given, "master": master, "runner": self.runner or spark.runner}
+        return {
+            "conf": {**settings.conf, **given},
+            "master": f"local[{self.cores}]" if is_local and self.cores else settings.master,
+        }
 
 
-def closed(resources: Mapping[str, dg.ConfigurableResource[Any]]) -> dict[str, dg.ResourceDefinition]:
-    """Build resource definitions whose run config has the fields of `SparkForRun` for Spark, and no fields otherwise.
+def plain_fields(model: type[BaseModel]) -> dict[str, dg.Field]:
+    """Return the fields of a model as Dagster's config, with types that accept no environment variable.
 
-    Args:
-        resources: the configured resources, by name.
+    Example:
+        >>> plain_fields(SparkForRun)["cores"].is_required
+        False
     """
-    definitions = {name: _closed(one) for name, one in resources.items()}
-    # Dagster's default IO manager would take a folder from the run config. Jobs write their tables themselves.
-    return {"io_manager": dg.mem_io_manager, **definitions}
-
-
-@dg.executor(name="in_process", config_schema=dg.in_process_executor.config_schema)  # pyright: ignore[reportArgumentType]
-def checked_in_process_executor(context: dg.InitExecutorContext) -> dg.Executor:
-    """Build Dagster's in-process executor, which first checks that the run config names no environment variable."""
-    return _Checked(dg.in_process_executor.executor_creation_fn(context))  # pyright: ignore[reportOptionalCall]
-
-
-class _Checked(dg.Executor):
-    def __init__(self, executor: Any) -> None:
-        self._executor = executor
-
-    @property
-    def retries(self) -> Any:
-        return self._executor.retries
-
-    @property
-    def step_dependency_config(self) -> Any:
-        return self._executor.step_dependency_config
-
-    def execute(self, plan_context: Any, execution_plan: Any) -> Iterator[dg.DagsterEvent]:
-        # Every run of the project passes here before its first step.
-        check_names_no_variable(
-            plan_context.job.get_definition().run_config_schema.config_type, plan_context.dagster_run.run_config
+    fields = {}
+    for name, field in model.model_fields.items():
+        kind, default = field.annotation, field.get_default(call_default_factory=True)
+        is_optional = get_origin(kind) in (Union, UnionType)
+        if is_optional:
+            (kind,) = (one for one in get_args(kind) if one is not NoneType)
+        if get_origin(kind) is Literal:
+            # Enums of one name and other values would be one to Dagster.
+            kind = dg.Enum(f"{model.__name__}_{name}", [dg.EnumValue(str(one), one) for one in get_args(kind)])
+        given = {} if default in (None, PydanticUndefined) else {"default_value": default}
+        fields[name] = dg.Field(
+            dg.Noneable(kind) if is_optional else kind,  # pyright: ignore[reportArgumentType] - Python's types are types of Dagster
+            is_required=False,
+            description=field.description,
+            **given,
         )
-        yield from self._executor.execute(plan_context, execution_plan)
+    return fields
 
 
-def _closed(resource: dg.ConfigurableResource[Any]) -> dg.ResourceDefinition:
-    definition = resource.get_resource_definition()
-    if not isinstance(resource, SparkResource):
-        return definition.configured(lambda _: _values(resource), config_schema={}, description=definition.description)
-    kinds = {"integer": int, "string": str}
-    fields = SparkForRun.model_json_schema()["properties"]
-    schema = {
-        name: dg.Field(kinds[field["anyOf"][0]["type"]], is_required=False, description=field["description"])
-        for name, field in fields.items()
-    }
-    return definition.configured(
-        lambda given: _spark_for_run(given).over(resource), config_schema=schema, description=definition.description
-    )
-
-
-def _values(resource: dg.ConfigurableResource[Any]) -> dict[str, Any]:
-    """Return all fields as config; an omitted field would get its default, not the resource's value."""
-    values = {name: getattr(resource, name) for name in type(resource).model_fields}
-    # A variable is given by name, so that Dagster's records do not contain its value.
-    return {
-        name: {"env": value.env_var_name} if isinstance(value, dg.EnvVar) else value for name, value in values.items()
-    }
-
-
-def _spark_for_run(given: Mapping[str, Any]) -> SparkForRun:
-    try:
-        return SparkForRun.model_validate(given)
-    except ValidationError as error:
-        faults = "; ".join(f"{fault['loc'][0]} is {fault['input']!r}: {fault['msg']}" for fault in error.errors())
-        raise Misconfigured(f"resources: spark: {faults}") from None
-
-
-def check_names_no_variable(kind: ConfigType, config: Any) -> None:
-    """Check that a run config names no environment variable.
-
-    Args:
-        kind: Dagster's type of the config.
-        config: the config as given, before Dagster has replaced variables by their values.
+def checked(model: type[M], config: Mapping[str, Any], where: str) -> M:
+    """Return a config as its model.
 
     Raises:
-        KeyfoldError: it names one; the message says where.
+        KeyfoldError: a value is invalid; the message does not repeat it.
     """
-    if found := list(_variables(kind, config, "run config")):
-        raise Misconfigured(
-            f"{', '.join(found)}: a run config may not name an environment variable, which may be secret; give the value"
-        )
-
-
-def _variables(kind: Any, config: Any, where: str) -> Iterator[str]:
-    if kind.kind == ConfigTypeKind.SCALAR_UNION:
-        if isinstance(config, Mapping):
-            yield where
-    elif kind.kind == ConfigTypeKind.NONEABLE:
-        yield from _variables(kind.inner_type, config, where)
-    elif kind.kind == ConfigTypeKind.ARRAY:
-        for number, one in enumerate(config if isinstance(config, list) else []):
-            yield from _variables(kind.inner_type, one, f"{where}[{number}]")
-    elif isinstance(config, Mapping):
-        fields = kind.fields if ConfigTypeKind.has_fields(kind.kind) else {}
-        for name, one in config.items():
-            if kind.kind == ConfigTypeKind.MAP:
-                yield from _variables(kind.inner_type, one, f"{where}.{name}")
-            elif name in fields:
-                yield from _variables(fields[name].config_type, one, f"{where}.{name}")
+    try:
+        return model.model_validate(config)
+    except ValidationError as error:
+        faults = "; ".join(f"{fault['loc'][0] if fault['loc'] else ''}: {fault['msg']}" for fault in error.errors())
+        raise Misconfigured(f"{where}: {faults}") from None

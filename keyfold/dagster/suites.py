@@ -1,4 +1,4 @@
-"""Build asset checks from the project's Great Expectations suites; they check the rows of a run, or the whole table."""
+"""Build asset checks from Great Expectations suites; they check the rows of a run, or the whole table."""
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -10,29 +10,41 @@ import polars as pl
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from keyfold.dagster.assets.groups import project_groups
-from keyfold.dagster.assets.metadata import last_materialization, table_key, written_batches
+from keyfold.dagster.assets.metadata import last_materialization, written_batches
 from keyfold.dagster.quality.checks import Read, Scope, gx_checks
 from keyfold.dagster.quality.pages import ResultPages
+from keyfold.dagster.translator import DEFAULT, KeyfoldTranslator
 from keyfold.keyed.generation.configured import configured_job
+from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.reporting.run_statistics import files_written
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import scan_in_columns, scan_table
-from keyfold.project import current_project, project_jobs
 from keyfold.storage.place import Place, local_path
 from keyfold.suite import Suite
 
 
-def project_suites() -> list[dg.AssetChecksDefinition]:
-    """Build the checks of the project's suites, of tables of jobs that have assets."""
+def suite_checks(
+    job: KeyedJob, suites: Mapping[str, Suite], translator: KeyfoldTranslator = DEFAULT
+) -> list[dg.AssetChecksDefinition]:
+    """Build the checks of suites on a job's tables; they show no value of private columns.
+
+    Args:
+        job: the job.
+        suites: suites by table; those of tables that the job does not write are left out.
+        translator: names the assets.
+    """
     return [
-        suite_checks(declared.name, table, suite)
-        for group in project_groups()
-        for declared in group.jobs
-        for table in declared.tables
-        # Some tables have no suite, such as tables of late events.
-        if (suite := current_project().suite(table.name)) is not None
+        gx_checks(
+            translator.get_asset_key(table.name),
+            suites[table.name],
+            read_table(job.name, table, translator),
+            required_resource_keys={"keyfold"},
+            masked=_masked_columns(job, table.name),
+            data_docs=data_docs,
+        )
+        for table in job.tables
+        if table.name in suites
     ]
 
 
@@ -58,16 +70,16 @@ _UI_URL = base_url_from(os.environ.get("KEYFOLD_UI_URL"))
 """Where `make ui` serves Dagster's pages; read when the code location loads, which reports a wrong address."""
 
 
-def read_table(job: str, table: OutputTable) -> Read:
+def read_table(job: str, table: OutputTable, translator: KeyfoldTranslator = DEFAULT) -> Read:
     """Return a function that scans a job's table."""
     name, key = table.name, table.key
 
     def read(context: dg.AssetCheckExecutionContext, scope: Scope) -> pl.LazyFrame | None:
-        lakehouse: Lakehouse = context.resources.lakehouse
+        lakehouse: Lakehouse = context.resources.keyfold.lakehouse
         path = lakehouse.table(name)
         if scope is Scope.FULL:
             return whole_table(path)
-        written = written_batches(last_materialization(context.instance, table_key(name)))
+        written = written_batches(last_materialization(context.instance, translator.get_asset_key(name)))
         if written is None:
             return None
         files = files_written(lakehouse, job, name, written.generation, written.since, written.until)
@@ -97,15 +109,15 @@ def rows_written(columns: pa.Schema, files: Mapping[int, Sequence[Place]], key: 
     return rows.unique(key, keep="last") if key and len(files) > 1 else rows
 
 
-def masked_columns(job: str, table: str) -> Callable[[dg.AssetCheckExecutionContext], Collection[str]]:
+def _masked_columns(job: KeyedJob, table: str) -> Callable[[dg.AssetCheckExecutionContext], Collection[str]]:
     """Return a function that gives a table's private columns.
 
     They depend on the live generation's parameters, since a parameter may choose another stream.
     """
 
     def masked(context: dg.AssetCheckExecutionContext) -> Collection[str]:
-        lakehouse: Lakehouse = context.resources.lakehouse
-        live = configured_job(lakehouse, project_jobs()[job])
+        lakehouse: Lakehouse = context.resources.keyfold.lakehouse
+        live = configured_job(lakehouse, job)
         schema = next(one.schema for one in live.tables if one.name == table)
         return live.private_of(schema)
 
@@ -114,18 +126,6 @@ def masked_columns(job: str, table: str) -> Callable[[dg.AssetCheckExecutionCont
 
 def data_docs(context: dg.AssetCheckExecutionContext) -> ResultPages:
     """Return Data Docs in the lakehouse directory; if that is in a bucket, in DAGSTER_HOME, which is on a disk."""
-    lakehouse: Lakehouse = context.resources.lakehouse
+    lakehouse: Lakehouse = context.resources.keyfold.lakehouse
     home = local_path(lakehouse.home) or Path(os.environ.get("DAGSTER_HOME") or ".keyfold")
     return ResultPages(home.resolve() / "data_docs", base_url=_UI_URL and f"{_UI_URL.rstrip('/')}/data_docs")
-
-
-def suite_checks(job: str, table: OutputTable, suite: Suite) -> dg.AssetChecksDefinition:
-    """Build the checks of a suite on a job's table; they show no value of private columns."""
-    return gx_checks(
-        table_key(table.name),
-        suite,
-        read_table(job, table),
-        required_resource_keys={"lakehouse"},
-        masked=masked_columns(job, table.name),
-        data_docs=data_docs,
-    )

@@ -1,28 +1,26 @@
 """The payments through Dagster, on Spark: matches are drawn, every payment accounted for, no card shown."""
 
+from typing import Any
+
 import dagster as dg
 import polars as pl
 
 from assets import payments
-from keyfold.dagster.assets.groups import find_groups
-from keyfold.dagster.suites import project_suites
+from keyfold.dagster.resources import Keyfold
 from keyfold.privacy import MASK
 from tests.folders import simulate_into
 
-GROUP = next(group for group in find_groups() if group.name == payments.GROUP)
+ASSETS: list[Any] = list(payments.GROUP.assets or ())
 TABLES = {"card_in_two_cities", "card_in_two_cities_checked"}
 
 
 def test_matches_are_drawn_every_payment_accounted_for_and_no_card_shown(spark, lakehouse):
     made = simulate_into(lakehouse.landing("payments"), "payments", size=100, seed=1, files=4)
-    suites = [
-        suite for suite in project_suites() if {key.asset_key.to_user_string() for key in suite.check_keys} <= TABLES
-    ]
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize(
-            [*GROUP.assets, *GROUP.checks, *suites],
+            ASSETS,
             instance=instance,
-            resources={"spark": spark, "lakehouse": lakehouse},
+            resources={"keyfold": Keyfold(lakehouse, spark)},
             run_config={
                 "ops": {
                     "ingest_payments": {"config": {"settle_seconds": 0}},

@@ -10,10 +10,11 @@ import pytest
 from deltalake import DeltaTable
 from pydantic import create_model
 
-from assets import rides
-from keyfold.dagster.assets.keyed_asset import conservation_check, keyed_assets
+from assets.plots.rides import plot_rides
+from keyfold.dagster.assets.keyed_asset import JobAssets, conservation_check, keyed_assets
 from keyfold.dagster.assets.keyed_config import config_for
 from keyfold.dagster.assets.streams import stream_assets, stream_check
+from keyfold.dagster.resources import Keyfold
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.parameters import JobParameters
 from keyfold.lakehouse import Lakehouse
@@ -26,7 +27,7 @@ from tests.folders import empty_folder, simulate_into
 from tests.lake import Lake
 
 # Without the event index: these tests are of the streams, the rides and the checks.
-ASSETS = [*stream_assets(RIDE_POINTS, group="rides"), keyed_assets(rides.JOBS[0], group="rides")]
+ASSETS = [*stream_assets(RIDE_POINTS), keyed_assets(JobAssets(RIDE_SUMMARIES, plot=plot_rides))]
 CHECKS = [stream_check(RIDE_POINTS), conservation_check(RIDE_SUMMARIES)]
 EVENTS = dg.AssetSelection.assets("ride_points_events").required_multi_asset_neighbors()
 SUMMARIES = dg.AssetSelection.assets("ride_summaries").required_multi_asset_neighbors()
@@ -54,7 +55,7 @@ def materialize(
         return dg.materialize(
             [*ASSETS, *CHECKS, *more],
             instance=instance,
-            resources={"spark": spark, "lakehouse": lakehouse},
+            resources={"keyfold": Keyfold(lakehouse, spark)},
             run_config={"ops": ops},
             selection=selection,
             raise_on_error=False,
@@ -187,9 +188,7 @@ def test_an_unknown_parameter_or_choice_is_refused_by_the_launchpad():
     for config in ({"tiemout": "45m"}, {"close": "often"}, {"mode": "again"}):
         with pytest.raises(dg.DagsterInvalidConfigError):
             dg.validate_run_config(
-                dg.Definitions(
-                    assets=ASSETS, resources={"spark": object(), "lakehouse": object()}
-                ).resolve_implicit_global_asset_job_def(),
+                dg.Definitions(assets=ASSETS, resources={"keyfold": object()}).resolve_implicit_global_asset_job_def(),
                 {"ops": {"ride_summaries": {"config": config}}},
             )
 

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import dagster as dg
 import pytest
@@ -9,13 +10,14 @@ import yaml
 from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.scheduler.instigation import TickStatus
 from dagster._core.workspace.load_target import WorkspaceFileTarget
+from dagster_pyspark import PySparkResource
 from pydantic import ValidationError
 
 from dagster_project.definitions import defs
-from keyfold.dagster.resources import SparkResource, resources_from
+from keyfold.dagster import Keyfold, KeyfoldResource
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.building import build_job
-from keyfold.runners import Runners
+from keyfold.session import SparkSettings
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
 from tests.commands import ended_well
@@ -109,23 +111,36 @@ def test_every_table_that_a_job_writes_has_a_suite_or_says_why_not():
 
 
 def test_every_writing_step_has_a_pool_of_its_own():
-    job = defs.resolve_job_def("rides")
+    job = defs.resolve_implicit_global_asset_job_def()
     pools = {node.name: node.pool for node in job.all_node_defs if isinstance(node, dg.OpDefinition)}
     assert pools["ingest_ride_points"] == "stream_ride_points"
     assert pools["ride_summaries"] == pools["ride_summaries_no_event_is_lost"] == "job_ride_summaries"
 
 
-def test_the_clock_tick_runs_the_keyed_job_alone():
-    nodes = {node.name for node in defs.resolve_job_def("tick_ride_summaries").nodes}
-    assert "ride_summaries" in nodes
+ADVANCE_RIDES = "__anonymous_asset_job_advance_rides"
+
+
+def test_the_clock_tick_runs_the_keyed_jobs_alone():
+    nodes = {node.name for node in defs.resolve_job_def(ADVANCE_RIDES).nodes}
+    assert {"ride_summaries", "event_index"} <= nodes
     assert "ingest_ride_points" not in nodes
 
 
 def test_nothing_starts_by_itself():
     sensors = {sensor.name: sensor.default_status for sensor in defs.sensors or []}
-    assert set(sensors) == {*(f"{stream}_landed" for stream in STREAMS), "checked_events"}
+    assert set(sensors) == {f"{stream}_landed" for stream in STREAMS}
+    (automation,) = set(defs.get_repository_def().sensor_defs) - set(defs.sensors or [])
+    assert automation.default_status is dg.DefaultSensorStatus.STOPPED
     assert set(sensors.values()) == {dg.DefaultSensorStatus.STOPPED}
     assert {schedule.default_status for schedule in defs.schedules or []} == {dg.DefaultScheduleStatus.STOPPED}
+
+
+def test_there_are_at_most_two_schedules_a_group_and_no_job_for_what_a_button_does():
+    groups = {spec.group_name for spec in defs.resolve_all_asset_specs()} - {"monitoring"}
+    schedules = {schedule.name for schedule in defs.schedules or []} - {"check_lakehouse"}
+    assert schedules <= {f"{kind}_{group}" for kind in ("advance", "nightly") for group in groups}
+    shown = [job.name for job in defs.get_repository_def().get_all_jobs() if not job.name.startswith("__")]
+    assert shown == ["check_lakehouse"]
 
 
 def test_only_a_job_s_own_table_is_to_be_kept_fresh_and_all_its_tables_start_together():
@@ -167,23 +182,34 @@ def test_the_shipped_instance_settings_make_one_run_at_a_time_of_a_pool(tmp_path
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"master": "locl[2]"}, "is not a Spark master"),
-        ({"spark_config": {"driver.memory": "4g"}}, "is not a Spark setting"),
-        ({"spark_config": {"spark.sql.session.timeZone": "Asia/Tokyo"}}, "must stay 'UTC'"),
+        ({"spark": SimpleNamespace(spark_config={"spark.master": "locl[2]"})}, "is not a Spark master"),
+        ({"spark": SimpleNamespace(spark_config={"driver": {"memory": "4g"}})}, "is not a Spark setting"),
+        ({"spark": "local[2]"}, "spark is a str; give"),
+        ({"runner": "flink"}, "choose one of"),
     ],
 )
-def test_a_wrong_spark_setting_is_refused_when_it_is_loaded(settings, message):
-    with pytest.raises(ValidationError, match=message):
-        SparkResource(**settings)
+def test_a_wrong_setting_is_refused_when_it_is_loaded(settings, message):
+    with pytest.raises((KeyfoldError, ValidationError), match=message):
+        KeyfoldResource(**settings)
 
 
-def test_the_environment_chooses_the_session(monkeypatch):
-    monkeypatch.setenv("KEYFOLD_SPARK_MASTER", "local[3]")
-    monkeypatch.setenv("KEYFOLD_SPARK_CONF", "spark.ui.enabled=true")
-    spark = resources_from()["spark"]
-    assert isinstance(spark, SparkResource)
-    assert (spark.settings.master, spark.spark_config) == ("local[3]", {})
-    assert spark.settings.conf == {"spark.ui.enabled": "true"}
+def test_the_resource_of_dagster_pyspark_says_how_spark_is_set_up():
+    spark = PySparkResource(spark_config={"spark.master": "local[2]", "spark": {"driver": {"memory": "4g"}}})
+    assert KeyfoldResource(spark=spark).settings == SparkSettings(master="local[2]", conf={"spark.driver.memory": "4g"})
+
+
+def test_the_home_may_be_the_value_of_a_variable_when_a_run_begins(monkeypatch, tmp_path):
+    resource = KeyfoldResource(dg.EnvVar("LAKE_OF_A_TEST"), "local")
+    with pytest.raises(KeyfoldError, match="LAKE_OF_A_TEST is not set"):
+        resource.open()
+    monkeypatch.setenv("LAKE_OF_A_TEST", str(tmp_path))
+    assert resource.open().lakehouse.home == tmp_path
+
+
+def test_the_environment_chooses_the_session():
+    environment = {"KEYFOLD_SPARK_MASTER": "local[3]", "KEYFOLD_SPARK_CONF": "spark.ui.enabled=true"}
+    settings = KeyfoldResource.from_environment(environment).settings
+    assert (settings.master, settings.conf) == ("local[3]", {"spark.ui.enabled": "true"})
 
 
 KUBERNETES = {
@@ -205,27 +231,24 @@ KUBERNETES = {
 )
 def test_an_environment_that_is_not_there_is_refused(environment, message):
     with pytest.raises(KeyfoldError, match=message):
-        resources_from(environment)
+        KeyfoldResource.from_environment(environment)
 
 
 def test_a_cluster_with_all_that_it_wants_is_the_one_resource_with_other_settings():
-    spark = resources_from(KUBERNETES | {"KEYFOLD_HOME": "/mnt/keyfold/home", "KEYFOLD_SPARK_SHIP": "fleet_models"})[
-        "spark"
-    ]
-    assert isinstance(spark, SparkResource)
-    assert spark.master == "k8s://https://api:6443"
-    assert spark.ship == ["fleet_models"]
-    assert spark.spark_config == {}
+    environment = KUBERNETES | {"KEYFOLD_HOME": "/mnt/keyfold/home", "KEYFOLD_SPARK_SHIP": "fleet_models"}
+    settings = KeyfoldResource.from_environment(environment).settings
+    assert (settings.master, settings.ship) == ("k8s://https://api:6443", ("fleet_models",))
 
 
 @pytest.mark.one_machine
 def test_a_session_that_others_started_outlives_the_run(spark):
-    resource = SparkResource(master="local[2]", spark_config={"spark.sql.shuffle.partitions": "2"})
+    settings = SparkSettings(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"})
+    resource = KeyfoldResource(spark=settings)
 
     @dg.asset
-    def sees(session: dg.ResourceParam[Runners]) -> bool:
-        return session.session is spark.session
+    def sees(keyfold: dg.ResourceParam[Keyfold]) -> bool:
+        return keyfold.runners.session is spark.session
 
-    result = dg.materialize([sees], resources={"session": resource})
+    result = dg.materialize([sees], resources={"keyfold": resource})
     assert result.output_for_node("sees") is True
     assert spark.session.range(3).count() == 3

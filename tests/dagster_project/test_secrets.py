@@ -13,9 +13,7 @@ import pytest
 from dagster._core.remote_representation.external_data import RepositorySnap
 from dagster._serdes import serialize_value
 
-from keyfold.dagster.resources import resources_from
-from keyfold.dagster.run_config import closed
-from keyfold.runners import Runners
+from keyfold.dagster import Keyfold, KeyfoldResource
 from keyfold.session import SparkSettings
 from keyfold.session.settings import spark_conf
 from keyfold.session.start import check_same
@@ -29,18 +27,16 @@ PROGRAM = textwrap.dedent("""
     import dagster as dg
     from dagster._core.remote_representation.external_data import RepositorySnap
     from dagster._serdes import serialize_value
-    from keyfold.runners import Runners
-    from keyfold.dagster.resources import resources_from
-    from keyfold.dagster.run_config import closed
+    from keyfold.dagster import Keyfold, KeyfoldResource
     from keyfold.session import SparkSettings, build_session
 
     @dg.asset
-    def uses(context: dg.AssetExecutionContext, spark: dg.ResourceParam[Runners]) -> dg.MaterializeResult:
-        key = spark.session._jsc.hadoopConfiguration().get("fs.s3a.secret.key")
-        context.log.info(f"settings: {sorted(name for name, _ in spark.session.sparkContext.getConf().getAll())}")
+    def uses(context: dg.AssetExecutionContext, keyfold: dg.ResourceParam[Keyfold]) -> dg.MaterializeResult:
+        key = keyfold.runners.session._jsc.hadoopConfiguration().get("fs.s3a.secret.key")
+        context.log.info(f"settings: {sorted(name for name, _ in keyfold.runners.session.sparkContext.getConf().getAll())}")
         return dg.MaterializeResult(metadata={"letters": len(key)})
 
-    resources = {"spark": closed(resources_from())["spark"]}
+    resources = {"keyfold": KeyfoldResource.from_environment()}
     definitions = dg.Definitions(assets=[uses], resources=resources, jobs=[dg.define_asset_job("all_of_it", [uses])])
     shown = serialize_value(RepositorySnap.from_def(definitions.get_repository_def()))
     job = definitions.resolve_job_def("all_of_it")
@@ -76,16 +72,12 @@ def test_a_secret_reaches_the_session_and_is_in_no_page_no_record_and_no_error(t
     monkeypatch.setattr("keyfold.session.running.work_ends_on_interrupt", lambda _: nullcontext())
 
     @dg.asset
-    def uses(context: dg.AssetExecutionContext, spark: dg.ResourceParam[Runners]) -> None:
-        context.log.info(f"settings: {context.run.run_config} of {spark.session}")
+    def uses(context: dg.AssetExecutionContext, keyfold: dg.ResourceParam[Keyfold]) -> None:
+        context.log.info(f"settings: {context.run.run_config} of {keyfold.runners.session}")
 
-    # Closed, as a project's definitions have it, and as it is, whose settings Dagster shows.
-    as_it_is = resources_from()
-    pages, definitions = list[str](), dg.Definitions()
-    for resources in (as_it_is, closed(as_it_is)):
-        jobs = [dg.define_asset_job("all_of_it", [uses])]
-        definitions = dg.Definitions(assets=[uses], resources={"spark": resources["spark"]}, jobs=jobs)
-        pages.append(serialize_value(RepositorySnap.from_def(definitions.get_repository_def())))
+    jobs = [dg.define_asset_job("all_of_it", [uses])]
+    definitions = dg.Definitions(assets=[uses], resources={"keyfold": KeyfoldResource.from_environment()}, jobs=jobs)
+    page = serialize_value(RepositorySnap.from_def(definitions.get_repository_def()))
     job = definitions.resolve_job_def("all_of_it")
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
         refused, ran = (job.execute_in_process(instance=instance, raise_on_error=False) for _ in range(2))
@@ -93,13 +85,12 @@ def test_a_secret_reaches_the_session_and_is_in_no_page_no_record_and_no_error(t
     assert ran.success
     assert [settings.conf["spark.hadoop.fs.s3a.secret.key"] for settings in asked] == [SECRET] * 2
     assert "(hidden) is requested" in str(error)
-    assert "KEYFOLD_SPARK_CONF" in pages[0]
-    assert "shuffle_partitions" in pages[1]
+    assert "shuffle_partitions" in page
     records = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
     assert b"(hidden) is requested" in records, "the records are where they are looked for"
     printed = capfd.readouterr()
-    texts = (*pages, str(error), records.decode(errors="replace"), *printed)
-    assert [SECRET in text for text in texts] == [False] * 6
+    texts = (page, str(error), records.decode(errors="replace"), *printed)
+    assert [SECRET in text for text in texts] == [False] * 5
 
 
 # The test above does without Spark. `tests/private_values` looks for such a secret in all that runs with Spark leave, of a

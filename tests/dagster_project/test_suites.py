@@ -11,24 +11,23 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from assets import rides
-from keyfold.dagster.assets.groups import find_groups
-from keyfold.dagster.assets.keyed_asset import keyed_assets
+from keyfold.dagster.assets.keyed_asset import JobAssets, keyed_assets
 from keyfold.dagster.assets.streams import stream_assets
 from keyfold.dagster.quality.plans import plan_of
-from keyfold.dagster.suites import base_url_from, project_suites, rows_written, whole_table
+from keyfold.dagster.resources import Keyfold
+from keyfold.dagster.suites import base_url_from, rows_written, suite_checks, whole_table
 from keyfold.keyed.job.building import build_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance import MaintainedTable, maintain
-from keyfold.project import current_project
+from keyfold.project import project_suites
 from keyfold.runners import Runners
+from spark_jobs.jobs.registry import JOBS
+from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from spark_jobs.streams import RIDE_POINTS
 from tests.lake import Lake
 
-ASSETS = [*stream_assets(RIDE_POINTS, group="rides"), keyed_assets(rides.JOBS[0], group="rides")]
-SUITE = next(
-    suite for suite in project_suites() if dg.AssetKey("ride_summaries") in {key.asset_key for key in suite.check_keys}
-)
+ASSETS = [*stream_assets(RIDE_POINTS), keyed_assets(JobAssets(RIDE_SUMMARIES))]
+(SUITE,) = suite_checks(RIDE_SUMMARIES, project_suites())
 TABLES = dg.AssetSelection.all().without_checks()
 CHECKS = dg.AssetSelection.checks_for_assets("ride_summaries")
 POINT = {"latitude": 40.7, "longitude": -74.0, "meter_reading": 1.5, "meter_increment": 0.1, "passenger_count": 1}
@@ -54,7 +53,7 @@ def run(
     return dg.materialize(
         [*ASSETS, SUITE],
         instance=instance,
-        resources={"spark": runners, "lakehouse": lakehouse},
+        resources={"keyfold": Keyfold(lakehouse, runners)},
         run_config={"ops": {"ingest_ride_points": {"config": {"settle_seconds": 0}}}} if selection is TABLES else {},
         selection=selection,
     )
@@ -108,11 +107,11 @@ def test_of_many_rows_of_a_key_in_many_files_the_last_counts(tmp_path):
 
 
 def test_no_shipped_suite_waits_for_great_expectations_to_be_imported():
-    tables = [table for group in find_groups() for declared in group.jobs for table in build_job(declared).tables]
+    tables = [table for declared in JOBS.values() for table in build_job(declared).tables]
     others = [
         f"{table.name}: {check}"
         for table in tables
-        for check, one in (current_project().suite(table.name) or {}).items()
+        for check, one in project_suites().get(table.name, {}).items()
         if plan_of(one, (rows := pl.DataFrame(table.schema.empty_table())).lazy(), rows.schema) is None
     ]
     assert others == []

@@ -36,9 +36,8 @@ def test_this_project_has_its_streams_jobs_and_suites(alone, monkeypatch):
     project = current_project()
     assert project.streams is STREAMS
     assert project.jobs is JOBS
-    assert project.suite("ride_summaries")
-    assert project.suite("no_such_table") is None
-    assert project.suite("late.ride_summaries") is None
+    assert project.suites["ride_summaries"]
+    assert project.suites.keys().isdisjoint({"no_such_table", "late.ride_summaries"})
 
 
 def test_it_is_found_from_a_folder_below_it(alone, monkeypatch):
@@ -69,7 +68,7 @@ def test_a_project_is_imported_from_its_own_folder(alone):
     )
     assert list(current_project().streams) == ["clicks"]
     assert not current_project().jobs
-    assert current_project().suite("clicks") is None
+    assert not current_project().suites
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,9 @@ from keyfold.dagster.alerts import alert_sensors
 from keyfold.dagster.assets.health import stream_health_checks
 from keyfold.dagster.assets.keyed_asset import JobAssets, conservation_check, keyed_assets
 from keyfold.dagster.assets.streams import stream_assets, stream_check
+from keyfold.dagster.resources import Keyfold
 from keyfold.dagster.suites import suite_checks
-from keyfold.keyed.job.building import build_job, with_parameters
+from keyfold.keyed.job.building import with_parameters
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Input
 from keyfold.keyed.job.parameters import JobParameters
@@ -137,16 +138,15 @@ def assets_of(name: str) -> list[Any]:
         private=("person",) if name == PRIVATE else (),
     )
     template = JOBS[sums_of(name)] = template_of(name)
-    landing_asset, ingest = stream_assets(stream, group=name)
-    (table, _) = build_job(template).tables
+    landing_asset, ingest = stream_assets(stream)
     return [
         landing_asset,
         ingest,
-        keyed_assets(JobAssets(template), group=name),
+        keyed_assets(JobAssets(template)),
         stream_check(stream),
         stream_health_checks(stream),
         conservation_check(template),
-        suite_checks(sums_of(name), table, SUITE),
+        *suite_checks(template, {sums_of(name): SUITE}),
     ]
 
 
@@ -166,7 +166,7 @@ def main() -> None:
                 project,
                 selection=selection,
                 instance=instance,
-                resources={"spark": spark, "lakehouse": lakehouse},
+                resources={"keyfold": Keyfold(lakehouse, spark)},
                 run_config={"ops": {f"ingest_{stream}": {"config": {"settle_seconds": 0.0}} for stream in NAMES}},
                 raise_on_error=False,
             )
@@ -176,7 +176,7 @@ def main() -> None:
         repository = dg.Definitions(
             assets=[part for part in project if part not in checks],
             asset_checks=checks,
-            resources={"spark": spark, "lakehouse": lakehouse},
+            resources={"keyfold": Keyfold(lakehouse, spark)},
         ).get_repository_def()
 
         def alert() -> None:

@@ -7,7 +7,9 @@ from statistics import median
 
 import dagster as dg
 
-from keyfold.dagster.assets.metadata import column_schema, table_key
+from keyfold.dagster.assets.metadata import column_schema
+from keyfold.dagster.resources import Keyfold
+from keyfold.dagster.translator import DEFAULT, KeyfoldTranslator
 from keyfold.ingestion import ingest_journal
 from keyfold.ingestion.landing import find_drift, landing_folder, newest_files
 from keyfold.keyed.generation.generations import live_generation
@@ -16,7 +18,6 @@ from keyfold.keyed.reporting.run_statistics import RUN_STATISTICS, collect_stati
 from keyfold.keyed.runner import watermark
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import count_rows
-from keyfold.project import project_jobs
 from keyfold.runs.health import STALE
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
@@ -35,9 +36,9 @@ Finding = tuple[bool, str]
 """Whether the check passed, and its description."""
 
 
-def health_checks(declared: KeyedJob) -> dg.AssetChecksDefinition:
+def health_checks(declared: KeyedJob, translator: KeyfoldTranslator = DEFAULT) -> dg.AssetChecksDefinition:
     """Build the health checks of a job: volume, late events, watermark, state."""
-    asset = table_key(declared.name)
+    asset = translator.get_asset_key(declared.name)
     return _checks(
         declared.name,
         asset,
@@ -63,11 +64,11 @@ def health_checks(declared: KeyedJob) -> dg.AssetChecksDefinition:
     )
 
 
-def stream_health_checks(stream: Stream) -> dg.AssetChecksDefinition:
+def stream_health_checks(stream: Stream, translator: KeyfoldTranslator = DEFAULT) -> dg.AssetChecksDefinition:
     """Build the health checks of a stream: columns that it does not know, quarantined rows."""
     return _checks(
         f"{stream.name}_stream",
-        table_key(f"events.{stream.name}"),
+        translator.get_asset_key(f"events.{stream.name}"),
         {
             "landing_files_have_the_stream_s_columns": (
                 "The newest files have no column that the stream does not know.",
@@ -93,10 +94,10 @@ def _checks(
         description=f"Health of {asset.to_user_string()}.",
     )
     def health(
-        context: dg.AssetCheckExecutionContext, lakehouse: dg.ResourceParam[Lakehouse]
+        context: dg.AssetCheckExecutionContext, keyfold: dg.ResourceParam[Keyfold]
     ) -> Iterator[dg.AssetCheckResult]:
         for key in sorted(context.selected_asset_check_keys):
-            passed, description = checks[key.name][1](context.instance, lakehouse)
+            passed, description = checks[key.name][1](context.instance, keyfold.lakehouse)
             yield dg.AssetCheckResult(
                 passed=passed,
                 asset_key=asset,
@@ -200,12 +201,12 @@ def _plain(name: str) -> str:
     return re.sub(r"[^\w .-]", "�", name)[:_LONGEST_NAME]
 
 
-def run_statistics_asset() -> dg.AssetsDefinition:
-    """Build the asset of the table `monitoring.run_statistics`."""
+def run_statistics_asset(jobs: Sequence[str], translator: KeyfoldTranslator = DEFAULT) -> dg.AssetsDefinition:
+    """Build the asset of the table `monitoring.run_statistics`, of the jobs of these names."""
 
     @dg.asset(
         group_name=GROUP,
-        deps=[table_key(name) for name in project_jobs()],
+        deps=[translator.get_asset_key(name) for name in jobs],
         kinds={"deltalake"},
         owners=["team:data-platform"],
         description="Events read, rows written, and open state of every batch of every job.",
@@ -214,10 +215,10 @@ def run_statistics_asset() -> dg.AssetsDefinition:
             "dagster/column_schema": column_schema(RUN_STATISTICS),
         },
     )
-    def run_statistics(lakehouse: dg.ResourceParam[Lakehouse]) -> dg.MaterializeResult:
+    def run_statistics(keyfold: dg.ResourceParam[Keyfold]) -> dg.MaterializeResult:
         """Collect the statistics of new batches."""
-        added = collect_statistics(lakehouse, list(project_jobs()))
-        table = lakehouse.monitoring("run_statistics")
+        added = collect_statistics(keyfold.lakehouse, list(jobs))
+        table = keyfold.lakehouse.monitoring("run_statistics")
         return dg.MaterializeResult(metadata={"rows_out": added, "dagster/row_count": count_rows(table)})
 
     return run_statistics

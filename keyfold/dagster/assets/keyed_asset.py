@@ -14,13 +14,18 @@ from keyfold.dagster.assets.metadata import (
     column_lineage,
     column_schema,
     last_materialization,
-    table_key,
     table_metadata,
     warning_metadata,
 )
 from keyfold.dagster.assets.previews import open_state_metadata, preview
+from keyfold.dagster.automation.conditions import FRESH, on_checked_events
+from keyfold.dagster.maintenance import maintain_job
 from keyfold.dagster.plots import plot_runs, try_plot
 from keyfold.dagster.reporting import is_left_to_continuous_run
+from keyfold.dagster.resources import Keyfold
+from keyfold.dagster.run_config import checked, plain_fields
+from keyfold.dagster.translator import DEFAULT, JOB_TAG, KeyfoldTranslator, described
+from keyfold.errors import NotFound
 from keyfold.journal.records import Progress
 from keyfold.keyed.generation.batch_records import Counts
 from keyfold.keyed.generation.configured import configured_job
@@ -32,7 +37,6 @@ from keyfold.keyed.reporting.run_statistics import last_batch
 from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs
-from keyfold.runners import Runners
 from keyfold.runs.jobs import refuse_to_forget
 
 Plot = Callable[[Lakehouse], Mapping[str, dg.MetadataValue]]
@@ -44,7 +48,7 @@ class JobAssets:
 
     Attributes:
         job: the job; the run config sets its parameters.
-        plot: draws plots for the main table's metadata.
+        plot: draws plots for the main table's metadata (`keyfold.dagster.plots`).
         plot_of_counts: the plots show only counts, so they are drawn also if the job has private columns.
         priority: of the steps that are ready, Dagster starts those with the highest priority first; non-blocking checks have 0.
         owners: people or teams, in Dagster's notation; by default those of the group.
@@ -57,54 +61,61 @@ class JobAssets:
     owners: Sequence[str] = ()
 
 
-def keyed_assets(shown: JobAssets, *, group: str, owners: Sequence[str] = ()) -> dg.AssetsDefinition:
-    """Build an asset for every table of a job; one step runs the job and reports all of them."""
+def keyed_assets(
+    shown: JobAssets, translator: KeyfoldTranslator = DEFAULT, siblings: Mapping[str, KeyedJob] | None = None
+) -> dg.AssetsDefinition:
+    """Build an asset for every table of a job; one step runs the job and reports all of them.
+
+    Args:
+        shown: the job.
+        translator: names and describes the assets.
+        siblings: jobs that may read its tables; those of the project, if there is one, are known besides.
+    """
     declared = shown.job
     config_type = config_for(declared)
+    key = translator.get_asset_key
 
     @dg.multi_asset(
         name=declared.name,
-        specs=[
-            _spec(declared, table, group, declared.description, shown.owners or owners) for table in declared.tables
-        ],
-        config_schema=config_type.to_fields_dict(),
+        specs=[_spec(shown, table, translator) for table in declared.tables],
+        config_schema=plain_fields(config_type),
         pool=f"job_{declared.name}",
         op_tags={"dagster/priority": str(shown.priority)},
         description=declared.description,
     )
     def run_keyed_job(
-        context: dg.AssetExecutionContext,
-        spark: dg.ResourceParam[Runners],
-        lakehouse: dg.ResourceParam[Lakehouse],
+        context: dg.AssetExecutionContext, keyfold: dg.ResourceParam[Keyfold]
     ) -> Iterator[dg.MaterializeResult]:
+        lakehouse, spark = keyfold.lakehouse, keyfold.runners
         if is_left_to_continuous_run(context, lakehouse.job(declared.name)):
+            maintain_job(context, lakehouse, declared, translator)
             return
 
         def report_batch(progress: Progress, counts: Counts) -> None:
             rows = ", ".join(f"{count:,} {name}" for name, count in counts.rows.items() if count) or "none"
             context.log.info(f"{progress.describe()}: {counts.events:,} events; rows: {rows}")
 
-        config = config_type(**context.op_execution_context.op_config)
+        config = checked(config_type, context.op_execution_context.op_config, f"ops: {declared.name}")
         mode = config.run_mode()
         if isinstance(mode, FullRefresh):
             refuse_to_forget(lakehouse, declared, config.given())
         job = configured_job(lakehouse, declared, mode, config.given())
         options = RunOptions(on_batch=report_batch)
-        before = {table.name: last_materialization(context.instance, table_key(table.name)) for table in job.tables}
+        before = {table.name: last_materialization(context.instance, key(table.name)) for table in job.tables}
         if isinstance(mode, FullRefresh) and config.with_consumers:
-            consumers = runs.consumers_of(lakehouse, job.name, project_jobs())
+            consumers = runs.consumers_of(lakehouse, job.name, {**(siblings or {}), **_jobs_of_the_project()})
             summary, *others = runs.refresh_with_consumers(
                 lakehouse, job, consumers, mode, options=options, runners=spark
             )
             for consumer, other in zip(consumers, others, strict=True):
-                _report_consumer(context, lakehouse, consumer, other)
+                _report_consumer(context, lakehouse, consumer, other, translator)
         else:
             summary = runs.run(lakehouse, job, mode, options=options, runners=spark)
         for warning in summary.warnings:
             context.log.warning(warning)
         if isinstance(mode, Replay):
             # Nothing is yielded: a replay does not change the live tables, so downstream assets must not run.
-            _observe_branch(context, lakehouse, job, summary, mode.branch)
+            _observe_branch(context, lakehouse, job, summary, mode.branch, translator)
             return
         of_job = {
             **_plots(context, lakehouse, job, shown.plot, of_counts=shown.plot_of_counts),
@@ -112,28 +123,29 @@ def keyed_assets(shown: JobAssets, *, group: str, owners: Sequence[str] = ()) ->
         }
         batch = last_batch(lakehouse, job.name)
         for table in job.tables:
-            metadata = _written_metadata(lakehouse, job, table, summary, batch, before[table.name])
+            metadata = _written_metadata(lakehouse, job, table, summary, batch, before[table.name], translator)
             yield dg.MaterializeResult(
-                asset_key=table_key(table.name),
+                asset_key=key(table.name),
                 metadata={**metadata, **(of_job if table.name == job.name else {})},
             )
+        maintain_job(context, lakehouse, declared, translator)
 
     return run_keyed_job
 
 
-def conservation_check(declared: KeyedJob) -> dg.AssetChecksDefinition:
+def conservation_check(declared: KeyedJob, translator: KeyfoldTranslator = DEFAULT) -> dg.AssetChecksDefinition:
     """Build the blocking check that every event the job has read is in an output, in open state, or late."""
 
     @dg.asset_check(
-        asset=table_key(declared.name),
+        asset=translator.get_asset_key(declared.name),
         name="no_event_is_lost",
         description="Events read (event table's log) = events in outputs + in open state + late (counted in the tables and the "
         "state) = events that reached a step (journal).",
         blocking=True,
         pool=f"job_{declared.name}",
     )
-    def no_event_is_lost(lakehouse: dg.ResourceParam[Lakehouse]) -> dg.AssetCheckResult:
-        found = check_conservation(lakehouse, configured_job(lakehouse, declared))
+    def no_event_is_lost(keyfold: dg.ResourceParam[Keyfold]) -> dg.AssetCheckResult:
+        found = check_conservation(keyfold.lakehouse, configured_job(keyfold.lakehouse, declared))
         return dg.AssetCheckResult(
             passed=found.balanced,
             severity=dg.AssetCheckSeverity.ERROR,
@@ -166,26 +178,39 @@ def _balance(found: Conservation) -> str:
     )
 
 
-def _spec(job: KeyedJob, table: OutputTable, group: str, description: str, owners: Sequence[str]) -> dg.AssetSpec:
-    inputs = [table_key(name) for name in dict.fromkeys(one.table for one in job.inputs.values())]
+def _spec(shown: JobAssets, table: OutputTable, translator: KeyfoldTranslator) -> dg.AssetSpec:
+    job, key = shown.job, translator.get_asset_key
+    inputs = [key(name) for name in dict.fromkeys(one.table for one in job.inputs.values())]
     is_side = table.name not in (job.name, job.late_table)
     # The lineage is reported with each materialization; a wrong one must fail when definitions load.
-    column_lineage(job, table)
-    return dg.AssetSpec(
-        table_key(table.name),
-        deps=[table_key(job.name)] if is_side else inputs,
-        description=description if table.name == job.name else table.description,
-        group_name=group,
-        kinds={"pyspark", "deltalake"},
-        # A replay writes none of the live tables, nor does a run that leaves the job to a continuous one.
-        skippable=True,
-        owners=list(owners),
-        tags={"keyfold/job": job.name},
-        metadata={
-            "dagster/table_name": table.name,
-            "dagster/column_schema": column_schema(table.schema, table.key),
-        },
+    column_lineage(job, table, translator)
+    return described(
+        translator,
+        dg.AssetSpec(
+            key(table.name),
+            deps=[key(job.name)] if is_side else inputs,
+            description=job.description if table.name == job.name else table.description,
+            kinds={"pyspark", "deltalake"},
+            # A replay writes none of the live tables, nor does a run that leaves the job to a continuous one.
+            skippable=True,
+            owners=list(shown.owners),
+            tags={JOB_TAG: job.name},
+            automation_condition=on_checked_events(),
+            freshness_policy=FRESH if table.name == job.name else None,
+            metadata={
+                "dagster/table_name": table.name,
+                "dagster/column_schema": column_schema(table.schema, table.key),
+            },
+        ),
     )
+
+
+def _jobs_of_the_project() -> Mapping[str, KeyedJob]:
+    """Return the jobs of the current project; none where a code location is none of Keyfold's."""
+    try:
+        return project_jobs()
+    except NotFound:
+        return {}
 
 
 def _preview(lakehouse: Lakehouse, job: KeyedJob, table: OutputTable, branch: str = "") -> dg.MetadataValue:
@@ -203,7 +228,12 @@ def _plots(
 
 
 def _observe_branch(
-    context: dg.AssetExecutionContext, lakehouse: Lakehouse, job: KeyedJob, summary: RunSummary, branch: str
+    context: dg.AssetExecutionContext,
+    lakehouse: Lakehouse,
+    job: KeyedJob,
+    summary: RunSummary,
+    branch: str,
+    translator: KeyfoldTranslator,
 ) -> None:
     """Report an observation of each table with the branch's row count; the live tables have not changed."""
     for table in job.tables:
@@ -215,20 +245,25 @@ def _observe_branch(
             "preview": _preview(lakehouse, job, table, branch),
             **(_run_metadata(job, summary) if table.name == job.name else {}),
         }
-        context.log_event(dg.AssetObservation(table_key(table.name), metadata=metadata))
+        context.log_event(dg.AssetObservation(translator.get_asset_key(table.name), metadata=metadata))
 
 
 def _report_consumer(
-    context: dg.AssetExecutionContext, lakehouse: Lakehouse, job: KeyedJob, summary: "runs.JobRun"
+    context: dg.AssetExecutionContext,
+    lakehouse: Lakehouse,
+    job: KeyedJob,
+    summary: "runs.JobRun",
+    translator: KeyfoldTranslator,
 ) -> None:
     """Report a materialization of each table of a consumer that was refreshed together with its input."""
     for warning in summary.warnings:
         context.log.warning(f"{job.name}: {warning}")
     batch = last_batch(lakehouse, job.name)
     for table in job.tables:
-        before = last_materialization(context.instance, table_key(table.name))
-        metadata = _written_metadata(lakehouse, job, table, summary, batch, before)
-        context.log_event(dg.AssetMaterialization(table_key(table.name), metadata=metadata))
+        key = translator.get_asset_key(table.name)
+        before = last_materialization(context.instance, key)
+        metadata = _written_metadata(lakehouse, job, table, summary, batch, before, translator)
+        context.log_event(dg.AssetMaterialization(key, metadata=metadata))
 
 
 def _written_metadata(
@@ -238,6 +273,7 @@ def _written_metadata(
     summary: "runs.JobRun",
     batch: int | None,
     before: dg.AssetMaterialization | None,
+    translator: KeyfoldTranslator,
 ) -> dict[str, Any]:
     sent = [one for one in summary.published if one.table == table.name]
     return {
@@ -245,7 +281,7 @@ def _written_metadata(
         **batch_metadata(summary.generation, batch, before),
         EVENTS: summary.totals.events,
         # Dagster's pages read the lineage from the materialization, not from the definition.
-        "dagster/column_lineage": dg.MetadataValue.column_lineage(column_lineage(job, table)),
+        "dagster/column_lineage": dg.MetadataValue.column_lineage(column_lineage(job, table, translator)),
         "rows_out": summary.counts.rows.get(table.name, 0),
         **({"topic": sent[0].topic, "rows_to_topic": sent[0].rows} if sent else {}),
         **(_run_metadata(job, summary) if table.name == job.name else {}),

@@ -1,12 +1,10 @@
 """Build the run config of keyed jobs from their parameters; all fields are optional."""
 
 from collections.abc import Mapping
-from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-import dagster as dg
-from pydantic import Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.fields import FieldInfo
 
 from keyfold.errors import Misconfigured
@@ -15,8 +13,10 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.parameters import is_path, parameter_text
 
 
-class KeyedRunConfig(dg.Config):
+class KeyedRunConfig(BaseModel):
     """The run config that all keyed jobs share; `config_for` adds a job's own parameters."""
+
+    model_config = ConfigDict(extra="forbid")
 
     mode: ModeName = Field(
         default="incremental",
@@ -61,11 +61,7 @@ class KeyedRunConfig(dg.Config):
         """Return the job parameters that this run sets, as `build_job` takes them."""
         own = type(self).model_fields.keys() - KeyedRunConfig.model_fields.keys()
         values = {name: getattr(self, name) for name in own}
-        return {
-            name: value.value if isinstance(value, Enum) else value
-            for name, value in values.items()
-            if value is not None
-        }
+        return {name: value for name, value in values.items() if value is not None}
 
 
 def config_for(declared: KeyedJob) -> type[KeyedRunConfig]:
@@ -81,7 +77,7 @@ def config_for(declared: KeyedJob) -> type[KeyedRunConfig]:
             f"job {declared.name}: rename parameter {', '.join(taken)}; every run config has such a field"
         )
     free = declared.free_parameters
-    given: dict[str, Any] = {name: (_type(name, field), _field(field, name in free)) for name, field in fields.items()}
+    given: dict[str, Any] = {name: (_type(field), _field(field, name in free)) for name, field in fields.items()}
     return create_model(
         f"{declared.model.__name__ if declared.model else declared.name.title()}Config",
         __base__=KeyedRunConfig,
@@ -89,15 +85,13 @@ def config_for(declared: KeyedJob) -> type[KeyedRunConfig]:
     )
 
 
-def _type(name: str, field: FieldInfo) -> Any:
+def _type(field: FieldInfo) -> Any:
     kind = field.annotation
     if get_origin(kind) in (Union, UnionType):
         # An omitted field is None in a run config, also if the parameter has another default.
         (kind,) = (one for one in get_args(kind) if one is not NoneType)
     if get_origin(kind) is Literal:
-        # Dagster's config supports an optional Enum, but not an optional Literal.
-        choices: Any = Enum(name, {str(choice): choice for choice in get_args(kind)})
-        return choices | None
+        return kind | None
     return (kind if kind in (bool, int, float, str) else str) | None
 
 

@@ -8,19 +8,12 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from keyfold.columns import describe, lineage_of, unit_of
+from keyfold.dagster.translator import DEFAULT, KeyfoldTranslator
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.lakehouse.reading import count_rows
 from keyfold.storage.place import Place
-
-
-def table_key(table: str) -> dg.AssetKey:
-    """Return the asset key of a table: `ride_summaries_late` for `late.ride_summaries`.
-
-    Not `late/ride_summaries`: the graph shows only the last part of a key.
-    """
-    return dg.AssetKey("_".join(reversed(table.split("."))))
 
 
 def column_schema(schema: pa.Schema, key: Sequence[str] = ()) -> dg.TableSchema:
@@ -44,7 +37,7 @@ def column_schema(schema: pa.Schema, key: Sequence[str] = ()) -> dg.TableSchema:
     )
 
 
-def column_lineage(job: KeyedJob, table: OutputTable) -> dg.TableColumnLineage:
+def column_lineage(job: KeyedJob, table: OutputTable, translator: KeyfoldTranslator = DEFAULT) -> dg.TableColumnLineage:
     """Return, for each column of a job's table, the input columns that it is derived from.
 
     Raises:
@@ -55,7 +48,7 @@ def column_lineage(job: KeyedJob, table: OutputTable) -> dg.TableColumnLineage:
     sources_of_job = {one.table: one.stream for one in job.inputs.values()}
     for read, source in sources_of_job.items():
         for name in source.event_schema.names:
-            tables.setdefault(name, []).append(table_key(read))
+            tables.setdefault(name, []).append(translator.get_asset_key(read))
     lineage = {}
     for field in table.schema:
         sources = lineage_of(field)

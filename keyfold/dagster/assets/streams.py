@@ -5,12 +5,16 @@ from datetime import timedelta
 
 import dagster as dg
 from deltalake import DeltaTable
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from keyfold import ingestion
-from keyfold.dagster.assets.metadata import column_schema, table_key, table_metadata, warning_metadata
+from keyfold.dagster.assets.metadata import column_schema, table_metadata, warning_metadata
 from keyfold.dagster.assets.previews import preview, preview_quarantine
+from keyfold.dagster.maintenance import maintain_stream
 from keyfold.dagster.reporting import is_left_to_continuous_run
+from keyfold.dagster.resources import Keyfold
+from keyfold.dagster.run_config import checked, plain_fields
+from keyfold.dagster.translator import DEFAULT, STREAM_TAG, KeyfoldTranslator, described
 from keyfold.errors import NotFound
 from keyfold.ingestion.ingest_settings import QUARANTINE
 from keyfold.ingestion.kafka.settings import kafka_topics
@@ -20,13 +24,14 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.presence import absent_files
 from keyfold.lakehouse.reading import count_rows
 from keyfold.lakehouse.row_erasure import erased_rows
-from keyfold.runners import Runners
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
 
 
-class IngestConfig(dg.Config):
+class IngestConfig(BaseModel):
     """Run config of an event table. Only the environment sets what is read: a run may not name a path."""
+
+    model_config = ConfigDict(extra="forbid")
 
     start: str | None = Field(
         default=None,
@@ -53,50 +58,42 @@ class IngestConfig(dg.Config):
     )
 
 
-def landing_key(stream: str) -> dg.AssetKey:
-    """Return the asset key of a stream's landing folder."""
-    return dg.AssetKey(f"{stream}_landing")
-
-
-def stream_assets(
-    stream: Stream,
-    *,
-    group: str,
-    owners: Sequence[str] = (),
-) -> tuple[dg.AssetSpec, dg.AssetsDefinition]:
+def stream_assets(stream: Stream, translator: KeyfoldTranslator = DEFAULT) -> tuple[dg.AssetSpec, dg.AssetsDefinition]:
     """Build the asset of the landing folder or topic (external) and the asset of the tables that ingest writes.
 
     Args:
         stream: the stream of the files or messages.
-        group: the asset group.
-        owners: people or teams, in Dagster's notation.
+        translator: names and describes the assets.
     """
     topic = kafka_topics().get(stream.name)
-    landing = dg.AssetSpec(
-        landing_key(stream.name),
-        description=f"Messages of `{stream.name}` (JSON objects) in the Kafka topic `{topic}`."
-        if topic
-        else f"Files of `{stream.name}` in `landing/{stream.name}` (NDJSON, CSV or Parquet; .gz too). Each file is read once: "
-        "write it under a name that begins with a dot, then rename it.",
-        group_name=group,
-        kinds={"kafka" if topic else "file"},
-        owners=list(owners),
+    landing = described(
+        translator,
+        dg.AssetSpec(
+            translator.get_asset_key(f"landing.{stream.name}"),
+            description=f"Messages of `{stream.name}` (JSON objects) in the Kafka topic `{topic}`."
+            if topic
+            else f"Files of `{stream.name}` in `landing/{stream.name}` (NDJSON, CSV or Parquet; .gz too). Each file is read once: "
+            "write it under a name that begins with a dot, then rename it.",
+            kinds={"kafka" if topic else "file"},
+            tags={STREAM_TAG: stream.name},
+        ),
     )
 
     @dg.multi_asset(
         name=f"ingest_{stream.name}",
-        specs=_specs(stream, landing.key, group, owners),
+        specs=_specs(stream, landing.key, translator),
         pool=f"stream_{stream.name}",
+        config_schema=plain_fields(IngestConfig),
         description=f"Reads the new files or messages of {stream.name}, exactly once.",
     )
     def ingest_stream(
-        context: dg.AssetExecutionContext,
-        config: IngestConfig,
-        spark: dg.ResourceParam[Runners],
-        lakehouse: dg.ResourceParam[Lakehouse],
+        context: dg.AssetExecutionContext, keyfold: dg.ResourceParam[Keyfold]
     ) -> Iterator[dg.MaterializeResult]:
+        lakehouse = keyfold.lakehouse
         if is_left_to_continuous_run(context, lakehouse.ingest(stream.name)):
+            maintain_stream(context, lakehouse, stream, translator)
             return
+        config = checked(IngestConfig, context.op_execution_context.op_config, f"ops: ingest_{stream.name}")
         landing = find_landing(stream.name, start=config.start, on_gap=config.on_gap, anew=config.topic_anew)
         settle = timedelta(seconds=config.settle_seconds)
         summary = ingestion.ingest(
@@ -106,17 +103,18 @@ def stream_assets(
             settle=settle,
             reread_changed=config.reread_changed,
             on_batch=lambda progress: context.log.info(progress.describe()),
-            runners=spark,
+            runners=keyfold.runners,
         )
         warnings = summary.describe()
         for line in warnings:
             context.log.warning(line)
-        yield from _results(lakehouse, stream, summary, warnings)
+        yield from _results(lakehouse, stream, summary, warnings, translator)
+        maintain_stream(context, lakehouse, stream, translator)
 
     return landing, ingest_stream
 
 
-def _specs(stream: Stream, landing: dg.AssetKey, group: str, owners: Sequence[str]) -> list[dg.AssetSpec]:
+def _specs(stream: Stream, landing: dg.AssetKey, translator: KeyfoldTranslator) -> list[dg.AssetSpec]:
     """Return the specs of the tables that ingest writes for a stream."""
     tables = {
         f"events.{stream.name}": (
@@ -129,27 +127,33 @@ def _specs(stream: Stream, landing: dg.AssetKey, group: str, owners: Sequence[st
         ),
     }
     return [
-        dg.AssetSpec(
-            table_key(name),
-            deps=[landing],
-            description=description,
-            group_name=group,
-            kinds={"pyspark", "deltalake"},
-            # A run that leaves the stream to a continuous one writes nothing.
-            skippable=True,
-            owners=list(owners),
-            metadata={"dagster/table_name": name, "dagster/column_schema": column_schema(schema)},
+        described(
+            translator,
+            dg.AssetSpec(
+                translator.get_asset_key(name),
+                deps=[landing],
+                description=description,
+                kinds={"pyspark", "deltalake"},
+                # A run that leaves the stream to a continuous one writes nothing.
+                skippable=True,
+                tags={STREAM_TAG: stream.name},
+                metadata={"dagster/table_name": name, "dagster/column_schema": column_schema(schema)},
+            ),
         )
         for name, (description, schema) in tables.items()
     ]
 
 
 def _results(
-    lakehouse: Lakehouse, stream: Stream, summary: "ingestion.IngestSummary", warnings: Sequence[str]
+    lakehouse: Lakehouse,
+    stream: Stream,
+    summary: "ingestion.IngestSummary",
+    warnings: Sequence[str],
+    translator: KeyfoldTranslator,
 ) -> Iterator[dg.MaterializeResult]:
     accepted, rejected = lakehouse.events(stream.name), lakehouse.quarantine(stream.name)
     yield dg.MaterializeResult(
-        asset_key=table_key(f"events.{stream.name}"),
+        asset_key=translator.get_asset_key(f"events.{stream.name}"),
         metadata={
             **table_metadata(accepted, preview(accepted, stream.private)),
             "source": summary.source,
@@ -166,7 +170,7 @@ def _results(
         },
     )
     yield dg.MaterializeResult(
-        asset_key=table_key(f"quarantine.{stream.name}"),
+        asset_key=translator.get_asset_key(f"quarantine.{stream.name}"),
         metadata={
             **table_metadata(rejected, preview_quarantine(rejected, stream)),
             "quarantined": summary.quarantined,
@@ -174,18 +178,19 @@ def _results(
     )
 
 
-def stream_check(stream: Stream) -> dg.AssetChecksDefinition:
+def stream_check(stream: Stream, translator: KeyfoldTranslator = DEFAULT) -> dg.AssetChecksDefinition:
     """Build the blocking check that every row read is in the event table, in quarantine, or a counted duplicate."""
 
     @dg.asset_check(
-        asset=table_key(f"events.{stream.name}"),
+        asset=translator.get_asset_key(f"events.{stream.name}"),
         name="every_row_is_accounted_for",
         description="Rows read = rows in the event table + rows in quarantine + dropped duplicates. The journal has the counts "
         "of rows read and duplicates; the other two are counted in the tables.",
         blocking=True,
         pool=f"stream_{stream.name}",
     )
-    def every_row_is_accounted_for(lakehouse: dg.ResourceParam[Lakehouse]) -> dg.AssetCheckResult:
+    def every_row_is_accounted_for(keyfold: dg.ResourceParam[Keyfold]) -> dg.AssetCheckResult:
+        lakehouse = keyfold.lakehouse
         # A missing table is an error, not a failed check: the check cannot be evaluated.
         tables = [lakehouse.events(stream.name), lakehouse.quarantine(stream.name)]
         for table in tables:

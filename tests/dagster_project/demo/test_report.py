@@ -3,13 +3,13 @@
 import dagster as dg
 
 from dagster_project.demo.report import _without_any_event
-from keyfold.dagster.assets.metadata import table_key
+from keyfold.dagster.translator import DEFAULT
 from keyfold.lakehouse import Lakehouse
 
 
 def made(*, accepted: int, duplicates: int = 0, rows: int = 0) -> dict[dg.AssetKey, dict[str, int]]:
     counts = {"rows_read": 46, "accepted": accepted, "duplicates": duplicates, "quarantined": 0}
-    return {table_key("events.ride_points"): counts | {"dagster/row_count": rows}}
+    return {DEFAULT.get_asset_key("events.ride_points"): counts | {"dagster/row_count": rows}}
 
 
 def test_a_run_that_accepted_nothing_of_a_stream_without_events_has_failed(tmp_path):

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import dagster as dg
 
-from keyfold.dagster.resources import resources_from
-from keyfold.runners import Runners
+from keyfold.dagster import Keyfold, KeyfoldResource
 
 
 @dg.asset
-def long_work(spark: dg.ResourceParam[Runners]) -> None:
+def long_work(keyfold: dg.ResourceParam[Keyfold]) -> None:
     told = Path(os.environ["TOLD"])
 
     def work(_: Iterable[int]) -> Iterator[int]:
@@ -20,11 +19,11 @@ def long_work(spark: dg.ResourceParam[Runners]) -> None:
         time.sleep(600)
         yield 0
 
-    spark.session.sparkContext.parallelize(range(1), 1).mapPartitions(work).collect()
+    keyfold.runners.session.sparkContext.parallelize(range(1), 1).mapPartitions(work).collect()
 
 
 defs = dg.Definitions(
     assets=[long_work],
-    resources={"spark": resources_from()["spark"]},
+    resources={"keyfold": KeyfoldResource.from_environment()},
     jobs=[dg.define_asset_job("cancelled", [long_work.key], executor_def=dg.in_process_executor)],
 )

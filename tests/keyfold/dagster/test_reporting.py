@@ -12,6 +12,7 @@ import pytest
 from keyfold.dagster.assets.keyed_asset import JobAssets, keyed_assets
 from keyfold.dagster.assets.metadata import written_batches
 from keyfold.dagster.assets.streams import stream_assets
+from keyfold.dagster.resources import Keyfold
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import exclusive
 from keyfold.runs import reporting
@@ -92,8 +93,8 @@ def test_a_job_reports_each_batch_once_with_its_watermark_while_it_runs(lakehous
 def test_after_a_run_of_dagster_only_what_came_since_is_reported(lakehouse, land, instance):
     declared = windows()
     land(("ann", 1), ("bob", 21))
-    resources = {"spark": RUNNER, "lakehouse": lakehouse}
-    dg.materialize([keyed_assets(JobAssets(declared), group="clicks")], instance=instance, resources=resources)
+    resources = {"keyfold": Keyfold(lakehouse, RUNNER)}
+    dg.materialize([keyed_assets(JobAssets(declared))], instance=instance, resources=resources)
     with reported(lambda: written_by_job(lakehouse, "windows")):
         pass
     assert len(reports(instance, "windows")) == 1
@@ -139,7 +140,7 @@ def test_without_an_instance_dagster_is_not_loaded(lakehouse, monkeypatch):
     "tag", ["dagster/sensor_name", "dagster/schedule_name", "dagster/from_automation_condition", ""]
 )
 def test_a_run_that_dagster_starts_leaves_a_continuous_one_alone_and_one_by_hand_says_what_holds_it(lakehouse, tag):
-    _, ingest = stream_assets(METRICS, group="metrics")
+    _, ingest = stream_assets(METRICS)
     folder = lakehouse.landing("metrics")
     folder.mkdir(parents=True)
     (folder / "a.ndjson").write_text(json.dumps({"timestamp": "2026-01-01T00:00:00Z", "value": 1}) + "\n")
@@ -149,7 +150,7 @@ def test_a_run_that_dagster_starts_leaves_a_continuous_one_alone_and_one_by_hand
             return dg.materialize(
                 [ingest],
                 instance=instance,
-                resources={"spark": SPARK, "lakehouse": lakehouse},
+                resources={"keyfold": Keyfold(lakehouse, SPARK)},
                 run_config={"ops": {"ingest_metrics": {"config": {"settle_seconds": 0.0}}}},
                 tags={tag: "any"} if tag else {},
                 raise_on_error=False,

@@ -4,7 +4,8 @@ import dagster as dg
 
 from keyfold.dagster.assets import keyed_asset
 from keyfold.dagster.assets.keyed_asset import JobAssets, keyed_assets
-from keyfold.dagster.assets.metadata import table_key
+from keyfold.dagster.resources import Keyfold
+from keyfold.dagster.translator import DEFAULT
 from keyfold.keyed.generation.live_record import live_generation_name
 from tests.keyfold.keyed.test_jobs_on_jobs import DAILY, HOURLY, Site
 
@@ -19,13 +20,13 @@ def test_a_refresh_with_consumers_reports_every_table(tmp_path, monkeypatch):
     site.run(DAILY)
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize(
-            [keyed_assets(JobAssets(TEMPLATES["hourly"]), group="clicks")],
+            [keyed_assets(JobAssets(TEMPLATES["hourly"]))],
             instance=instance,
-            resources={"spark": site.spark, "lakehouse": site.lakehouse},
+            resources={"keyfold": Keyfold(site.lakehouse, site.spark)},
             run_config={"ops": {"hourly": {"config": {"mode": "full_refresh", "with_consumers": True}}}},
         )
         assert result.success
         for table in ("hourly", "late.hourly", "daily", "late.daily"):
-            event = instance.get_latest_materialization_event(table_key(table))
+            event = instance.get_latest_materialization_event(DEFAULT.get_asset_key(table))
             assert event is not None, table
     assert {live_generation_name(site.lakehouse, job) for job in TEMPLATES} == {"generation-0002"}

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from keyfold.dagster.assets import health
+from keyfold.dagster.resources import Keyfold
 from keyfold.ingestion import ingest
 from keyfold.keyed.reporting.run_statistics import collect_statistics
 from keyfold.lakehouse import Lakehouse
@@ -155,7 +156,7 @@ def test_the_checks_of_a_job_run_in_dagster_and_only_warn(lakehouse):
         result = dg.materialize(
             [dg.AssetSpec(JOB), health.health_checks(RIDE_SUMMARIES)],
             instance=instance,
-            resources={"lakehouse": lakehouse},
+            resources={"keyfold": Keyfold(lakehouse, Runners("local"))},
             selection=dg.AssetSelection.checks_for_assets(JOB),
         )
     found = {check.check_name: check for check in result.get_asset_check_evaluations()}

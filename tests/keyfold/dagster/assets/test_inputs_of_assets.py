@@ -5,7 +5,8 @@ import pyarrow as pa
 from keyfold import Input, KeyedJob, Step, Stream, build_job
 from keyfold.columns import column, required
 from keyfold.dagster.assets.keyed_asset import JobAssets, keyed_assets
-from keyfold.dagster.assets.metadata import column_lineage, table_key
+from keyfold.dagster.assets.metadata import column_lineage
+from keyfold.dagster.translator import DEFAULT
 from keyfold.keyed.job.tables import Append
 
 TIME = pa.timestamp("us", tz="UTC")
@@ -38,26 +39,26 @@ FURTHER = made(
 
 
 def dependencies(declared):
-    (spec,) = [one for one in keyed_assets(JobAssets(declared), group="g").specs if one.key.path[-1] == declared.name]
+    (spec,) = [one for one in keyed_assets(JobAssets(declared)).specs if one.key.path[-1] == declared.name]
     return {dependency.asset_key.to_user_string() for dependency in spec.deps}
 
 
 def test_an_asset_depends_on_every_table_that_its_job_reads():
     assert dependencies(PAID) == {"orders_events", "payments_events"}
-    assert dependencies(FURTHER) == {"orders_events", table_key("late.paid_orders").to_user_string()}
+    assert dependencies(FURTHER) == {"orders_events", DEFAULT.get_asset_key("late.paid_orders").to_user_string()}
 
 
 def test_a_column_is_traced_to_the_inputs_that_have_it():
     job = build_job(PAID)
     late = column_lineage(job, job.tables[-1]).deps_by_column
     assert [one.asset_key for one in late["user"]] == [
-        table_key("events.orders"),
-        table_key("events.payments"),
+        DEFAULT.get_asset_key("events.orders"),
+        DEFAULT.get_asset_key("events.payments"),
     ]
     on_top = build_job(FURTHER)
     traced = column_lineage(on_top, on_top.tables[0]).deps_by_column["last"]
-    assert [one.asset_key for one in traced] == [table_key("late.paid_orders")]
-    assert [one.asset_key for one in late["card"]] == [table_key("events.payments")]
+    assert [one.asset_key for one in traced] == [DEFAULT.get_asset_key("late.paid_orders")]
+    assert [one.asset_key for one in late["card"]] == [DEFAULT.get_asset_key("events.payments")]
 
 
 def test_what_is_private_of_any_input_is_private_of_the_job_and_of_a_job_on_it():

@@ -7,13 +7,14 @@ import dagster as dg
 import pytest
 
 from keyfold.dagster.assets.streams import stream_assets, stream_check
+from keyfold.dagster.resources import Keyfold
 from keyfold.ingestion import batch, ingest
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.runners import Runners
 from spark_jobs.streams import METRICS
 from tests.folders import empty_folder
 
-_, INGEST = stream_assets(METRICS, group="metrics")
+_, INGEST = stream_assets(METRICS)
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def materialize(spark: Runners, lakehouse: Lakehouse, **config: Any) -> dg.Execu
         return dg.materialize(
             [INGEST, stream_check(METRICS)],
             instance=instance,
-            resources={"spark": spark, "lakehouse": lakehouse},
+            resources={"keyfold": Keyfold(lakehouse, spark)},
             run_config={"ops": {"ingest_metrics": {"config": {"settle_seconds": 0.0} | config}}},
             raise_on_error=False,
         )
@@ -87,7 +88,7 @@ def test_a_run_that_broke_off_before_its_commits_turns_the_check_red_and_the_nex
         red = dg.materialize(
             [INGEST, stream_check(METRICS)],
             instance=instance,
-            resources={"spark": spark, "lakehouse": lakehouse},
+            resources={"keyfold": Keyfold(lakehouse, spark)},
             selection=dg.AssetSelection.checks_for_assets("metrics_events"),
             raise_on_error=False,
         )

@@ -5,11 +5,8 @@ from dataclasses import dataclass, field
 import dagster as dg
 import pytest
 
-from keyfold.dagster.automation.starts import (
-    automation_sensor,
-    failed_checks_before,
-    on_checked_events,
-)
+from keyfold.dagster.automation.conditions import on_checked_events
+from keyfold.dagster.automation.schedules import failed_checks_before
 
 FAULTS: set[str] = set()
 """Steps that are to fail, by name."""
@@ -66,7 +63,6 @@ DEFINITIONS = dg.Definitions(
         ),
         dg.define_asset_job("tick", selection=["summaries", "late", "side"]),
     ],
-    sensors=[automation_sensor()],
 )
 
 
@@ -177,10 +173,6 @@ def test_clock_ticks_and_observations_start_nothing(automation):
     assert automation.tick() == set()
     automation.instance.report_runless_asset_event(dg.AssetObservation("events", metadata={"files_after": 1}))
     assert automation.tick() == set()
-
-
-def test_the_sensor_is_off_until_somebody_switches_it_on():
-    assert automation_sensor().default_status is dg.DefaultSensorStatus.STOPPED
 
 
 def test_schedules_can_ask_for_the_failed_checks_before_a_job(automation):

@@ -1,4 +1,4 @@
-"""The maintenance job: every table of a group, with its figures on the table's asset."""
+"""Maintenance in runs with its tag: every table of a step, with its figures on the table's asset."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,19 +9,27 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from keyfold.dagster.automation.maintenance import lakehouse_check, maintenance
-from keyfold.dagster.resources import LakehouseResource
+from keyfold.dagster.maintenance import MAINTAIN_TAG, lakehouse_check, maintain_job, maintain_stream
+from keyfold.dagster.resources import Keyfold
+from keyfold.dagster.translator import DEFAULT
 from keyfold.journal.checksums import read_checksums
 from keyfold.lakehouse import Lakehouse, create_table, exclusive, write_json
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file
 from keyfold.maintenance.one_table import remember_removals
+from keyfold.runners import Runners
 from keyfold.storage.place import Place
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from spark_jobs.streams import RIDE_POINTS, WEATHER
 from tests.made_generations import put_generation
 
-JOB, SCHEDULE = maintenance("rides", streams=[RIDE_POINTS, WEATHER], jobs=[RIDE_SUMMARIES])
+
+@dg.asset
+def steps(context: dg.AssetExecutionContext, keyfold: dg.ResourceParam[Keyfold]) -> None:
+    """What the steps of two streams and a job do after their work."""
+    for stream in (RIDE_POINTS, WEATHER):
+        maintain_stream(context, keyfold.lakehouse, stream, DEFAULT)
+    maintain_job(context, keyfold.lakehouse, RIDE_SUMMARIES, DEFAULT)
 
 
 def append(table: Place, times: int) -> None:
@@ -61,10 +69,14 @@ def instance():
         yield temporary
 
 
-def run(lakehouse: Lakehouse, instance: dg.DagsterInstance, **config: float) -> dg.ExecuteInProcessResult:
-    ops = {node.name: {"config": config} for node in JOB.nodes} if config else {}
-    resources = {"lakehouse": LakehouseResource(home=str(lakehouse.home))}
-    return JOB.execute_in_process({"ops": ops}, instance=instance, resources=resources, raise_on_error=False)
+def run(lakehouse: Lakehouse, instance: dg.DagsterInstance, days: str | None = "7") -> dg.ExecuteInProcessResult:
+    return dg.materialize(
+        [steps],
+        instance=instance,
+        resources={"keyfold": Keyfold(lakehouse, Runners("local"))},
+        tags={} if days is None else {MAINTAIN_TAG: days},
+        raise_on_error=False,
+    )
 
 
 def observed(instance: dg.DagsterInstance, asset: str) -> dict[str, object]:
@@ -104,14 +116,14 @@ def test_what_a_continuous_run_has_tables_forget_within_the_hour_they_remember_f
     for table in tables.values():
         remember_removals(table, timedelta(hours=1))
     with exclusive(lakehouse.ingest("ride_points"), "ingest --continuous"):
-        assert run(lakehouse, instance, retention_days=2).success
+        assert run(lakehouse, instance, "2").success
     assert {name: remembers(table) for name, table in tables.items()} == {
         "events.ride_points": "interval 3600 seconds",
         "quarantine.ride_points": "interval 3600 seconds",
         "ride_summaries": "interval 172800 seconds",
         "late.ride_summaries": "interval 172800 seconds",
     }
-    assert run(lakehouse, instance, retention_days=2).success
+    assert run(lakehouse, instance, "2").success
     assert {remembers(table) for table in tables.values()} == {"interval 172800 seconds"}
 
 
@@ -125,37 +137,16 @@ def test_a_job_that_runs_elsewhere_is_left_alone_and_the_rest_is_done(lakehouse,
     assert (files(tables["ride_summaries"]), files(tables["events.ride_points"])) == (3, 1)
 
 
-def test_a_retention_of_less_than_a_day_is_refused(lakehouse, instance):
-    refused = run(lakehouse, instance, retention_days=0.5)
+@pytest.mark.parametrize("days", ["0.5", "nan", "a week", ""])
+def test_a_retention_of_less_than_a_day_is_refused(lakehouse, instance, days):
+    refused = run(lakehouse, instance, days)
     assert not refused.success
-    assert any("greater than or equal to 1" in str(event) for event in refused.all_events if event.is_failure)
+    assert any("give a number of days, 1 or more" in str(event) for event in refused.all_events if event.is_failure)
 
 
-def test_every_op_holds_the_pool_of_what_writes_its_tables():
-    pools = {node.name: node.pool for node in JOB.all_node_defs if isinstance(node, dg.OpDefinition)}
-    assert pools == {
-        "maintain_ride_points_events": "stream_ride_points",
-        "maintain_weather_events": "stream_weather",
-        "maintain_ride_summaries_tables": "job_ride_summaries",
-    }
-
-
-def test_no_session_of_spark_is_asked_for():
-    assert {key for node in JOB.all_node_defs if isinstance(node, dg.OpDefinition) for key in _resources(node)} == {
-        "lakehouse"
-    }
-
-
-def _resources(op: dg.OpDefinition) -> set[str]:
-    return {key for key in op.required_resource_keys if key != "io_manager"}
-
-
-def test_the_schedule_is_off_until_it_is_switched_on_and_waits_for_its_last_run(instance):
-    assert SCHEDULE.default_status is dg.DefaultScheduleStatus.STOPPED
-    with dg.build_schedule_context(instance=instance) as context:
-        assert isinstance(SCHEDULE(context), dg.RunRequest)
-        waiting = instance.create_run_for_job(JOB, status=dg.DagsterRunStatus.STARTED)
-        assert waiting.run_id in str(SCHEDULE(context))
+def test_a_run_without_the_tag_maintains_nothing(lakehouse, tables, instance):
+    assert run(lakehouse, instance, None).success
+    assert {files(table) for table in tables.values()} == {3}
 
 
 CHECK, _ = lakehouse_check()
@@ -167,7 +158,7 @@ def test_the_job_fails_where_a_file_is_damaged_and_names_it(lakehouse):
     create_table(table, NUMBERS)
     written = write_data_file(pl.DataFrame({"number": [1, 2, 3]}), table, NUMBERS)
     append_files(table, [written], "test", 0)
-    resources = {"lakehouse": LakehouseResource(home=str(lakehouse.home))}
+    resources = {"keyfold": Keyfold(lakehouse, Runners("local"))}
     assert CHECK.execute_in_process(resources=resources).success
     (table / written.path).write_bytes(bytes(written.bytes))
     failed = CHECK.execute_in_process(resources=resources, raise_on_error=False)

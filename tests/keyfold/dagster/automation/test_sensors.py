@@ -12,12 +12,14 @@ import dagster as dg
 import pytest
 
 from keyfold.dagster.automation.new_data import Decision, decide_on_files, look_at_folder
-from keyfold.dagster.automation.sensors import source_sensor
+from keyfold.dagster.automation.sensors import landing_sensor
+from keyfold.dagster.resources import Keyfold
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest
 from keyfold.ingestion.ingest_records import AdmittedFile
 from keyfold.ingestion.listing import LandedFile, Listing
 from keyfold.lakehouse import Lakehouse
+from keyfold.runners import Runners
 from spark_jobs.streams import RIDE_POINTS
 from tests.keyfold.ingestion.test_batch import no_spark
 
@@ -256,8 +258,10 @@ def tick(
     cursor: str | None = None,
     settle: int = 0,
 ):
-    sensor = source_sensor(RIDE_POINTS, "rides", timedelta(seconds=settle))
-    with dg.build_sensor_context(instance=instance, cursor=cursor, resources={"lakehouse": lakehouse}) as context:
+    sensor = landing_sensor(RIDE_POINTS, settle=timedelta(seconds=settle))
+    with dg.build_sensor_context(
+        instance=instance, cursor=cursor, resources={"keyfold": Keyfold(lakehouse, Runners("local"))}
+    ) as context:
         return sensor(context)
 
 
@@ -301,7 +305,9 @@ def test_a_run_of_ingest_that_failed_is_asked_for_again_a_minute_later(instance,
     land(lakehouse, "a.ndjson")
     first = tick(instance, lakehouse)
     assert isinstance(first, dg.SensorResult)
-    run = instance.create_run_for_job(rides_like, status=dg.DagsterRunStatus.STARTED)
+    run = instance.create_run_for_job(
+        rides_like, status=dg.DagsterRunStatus.STARTED, tags={"dagster/sensor_name": "ride_points_landed"}
+    )
     instance.report_run_failed(run)
     assert "1 run read nothing" in str(tick(instance, lakehouse, first.cursor))
     later = time.time_ns() + 61 * SECOND
@@ -314,7 +320,9 @@ def test_a_run_of_ingest_that_failed_is_asked_for_again_a_minute_later(instance,
 
 def test_the_sensor_holds_back_while_a_run_is_not_over_and_keeps_its_cursor(instance, lakehouse):
     land(lakehouse, "a.ndjson")
-    run = instance.create_run_for_job(rides_like, status=dg.DagsterRunStatus.STARTED)
+    run = instance.create_run_for_job(
+        rides_like, status=dg.DagsterRunStatus.STARTED, tags={"dagster/sensor_name": "ride_points_landed"}
+    )
     held = tick(instance, lakehouse)
     assert isinstance(held, dg.SkipReason)
     assert run.run_id in str(held)

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from keyfold.dagster.automation import sensors
 from keyfold.dagster.automation.new_data import Decision, decide_on_messages
-from keyfold.dagster.automation.sensors import source_sensor
+from keyfold.dagster.automation.sensors import landing_sensor
+from keyfold.dagster.resources import Keyfold
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.kafka.offsets import ReadTopic, TopicState
+from keyfold.runners import Runners
 from spark_jobs.streams import RIDE_POINTS
 
 MINUTE = 60_000_000_000
@@ -88,16 +90,16 @@ def test_a_reader_that_follows_the_sensor_has_read_all_in_the_end(steps):
 
 
 def test_the_sensor_tells_dagster_of_new_messages_and_of_brokers_that_cannot_be_reached(lakehouse, monkeypatch):
-    assert source_sensor(RIDE_POINTS, "rides").name == "ride_points_landed"
+    assert landing_sensor(RIDE_POINTS).name == "ride_points_landed"
     monkeypatch.setenv("KEYFOLD_KAFKA_TOPICS", "ride_points=city.rides")
     with pytest.raises(KeyfoldError, match="KEYFOLD_KAFKA_BOOTSTRAP is not set"):
-        source_sensor(RIDE_POINTS, "rides")
+        landing_sensor(RIDE_POINTS)
     monkeypatch.setenv("KEYFOLD_KAFKA_BOOTSTRAP", "127.0.0.1:1")
-    sensor = source_sensor(RIDE_POINTS, "rides")
+    sensor = landing_sensor(RIDE_POINTS)
     assert sensor.name == "ride_points_lags"
 
     def tick() -> Any:
-        resources = {"lakehouse": lakehouse}
+        resources = {"keyfold": Keyfold(lakehouse, Runners("local"))}
         with (
             dg.DagsterInstance.ephemeral() as instance,
             dg.build_sensor_context(instance=instance, resources=resources) as context,

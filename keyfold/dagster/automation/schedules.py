@@ -1,0 +1,121 @@
+"""Build the schedules of jobs: one advances their clocks, one reads and checks everything by night, and maintains the tables."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import dagster as dg
+
+from keyfold.dagster.automation.sensors import unfinished_run
+from keyfold.dagster.maintenance import MAINTAIN_TAG
+from keyfold.dagster.quality.checks import SCOPE_TAG, Scope
+from keyfold.dagster.translator import DEFAULT, KeyfoldTranslator
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.maintenance import RETENTION
+
+Request = Callable[[dg.ScheduleEvaluationContext], dg.RunRequest | dg.SkipReason]
+
+
+def advance_schedule(
+    *jobs: KeyedJob,
+    name: str | None = None,
+    cron: str = "*/10 * * * *",
+    translator: KeyfoldTranslator = DEFAULT,
+) -> dg.ScheduleDefinition:
+    """Build a schedule, stopped by default, that runs keyed jobs, whether or not there are new events.
+
+    Every run advances a job's clock. On a silent stream no file lands, so no sensor starts a run, and only these ticks fire
+    due timers. A stream whose files keep landing needs no ticks. A job whose input has a failed blocking check is left out.
+
+    Args:
+        jobs: the jobs; one run advances them all.
+        name: the schedule's name; by default `advance_` and the first job's.
+        cron: when, in UTC.
+        translator: names the assets.
+
+    Example:
+        >>> from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
+        >>> advance_schedule(RIDE_SUMMARIES).name
+        'advance_ride_summaries'
+    """
+    keys = {job.name: [translator.get_asset_key(table.name) for table in job.tables] for job in jobs}
+
+    def request(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        repository = context.repository_def
+        assert repository is not None  # noqa: S101 - Dagster evaluates a schedule of a repository
+        found = {job: failed_checks_before(context.instance, repository, translator.get_asset_key(job)) for job in keys}
+        failed = sorted({one for job in found.values() for one in job})
+        if failed and all(found.values()):
+            return dg.SkipReason(f"held back by failed checks: {', '.join(failed)}")
+        if not failed:
+            return dg.RunRequest()
+        return dg.RunRequest(asset_selection=[key for job in keys if not found[job] for key in keys[job]])
+
+    return _schedule(
+        name or f"advance_{jobs[0].name}",
+        dg.AssetSelection.assets(*(key for one in keys.values() for key in one)),
+        cron,
+        f"Advances the clock of {', '.join(keys)}, and fires due timers, even if the stream is silent.",
+        request,
+    )
+
+
+def nightly_schedule(
+    target: dg.AssetSelection, *, name: str, cron: str = "30 2 * * *", retention: timedelta = RETENTION
+) -> dg.ScheduleDefinition:
+    """Build a schedule, stopped by default, that runs assets and checks all rows, compacts tables and deletes old files.
+
+    Args:
+        target: the assets, such as `AssetSelection.groups("rides")`.
+        name: the schedule's name.
+        cron: when, in UTC.
+        retention: how long files that a table has replaced are kept; a day or more.
+    """
+    tags = {SCOPE_TAG: Scope.FULL.value, MAINTAIN_TAG: f"{retention / timedelta(days=1):g}"}
+    return _schedule(
+        name,
+        target,
+        cron,
+        "Reads what is new, checks all rows of all tables, compacts the tables and deletes files that are no longer needed.",
+        lambda _: dg.RunRequest(tags=tags),
+    )
+
+
+def _schedule(
+    name: str, target: dg.AssetSelection, cron: str, description: str, request: Request
+) -> dg.ScheduleDefinition:
+    @dg.schedule(
+        name=name,
+        target=target,
+        cron_schedule=cron,
+        default_status=dg.DefaultScheduleStatus.STOPPED,
+        description=description,
+    )
+    def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        # Otherwise runs would queue up whenever one takes longer than the interval.
+        if waiting := unfinished_run(context.instance, {"dagster/schedule_name": name}):
+            return dg.SkipReason(f"run {waiting} of {name} has not finished")
+        return request(context)
+
+    return tick
+
+
+def failed_checks_before(
+    instance: dg.DagsterInstance, repository: dg.RepositoryDefinition, asset: dg.AssetKey
+) -> list[str]:
+    """Return the blocking checks of an asset's inputs whose last evaluation failed, as `asset: check`.
+
+    For schedules, which evaluate no conditions: a failed check blocks downstream assets of the same run, but a clock tick is
+    a run of the job only.
+    """
+    graph = repository.asset_graph
+    checks = [
+        key
+        for key in sorted(graph.get_check_keys_for_assets(graph.get(asset).parent_keys))
+        if graph.get_check_spec(key).blocking
+    ]
+    latest = ((key, instance.get_latest_asset_check_evaluation_record(key)) for key in checks)
+    return [
+        f"{key.asset_key.to_user_string()}: {key.name}"
+        for key, record in latest
+        if record is not None and record.status.value == "FAILED"
+    ]
