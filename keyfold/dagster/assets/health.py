@@ -6,18 +6,21 @@ from datetime import UTC, datetime, timedelta
 from statistics import median
 
 import dagster as dg
+import polars as pl
 
 from keyfold.dagster.assets.metadata import column_schema
+from keyfold.dagster.assets.previews import reasons_of
 from keyfold.dagster.resources import Keyfold
 from keyfold.dagster.translator import DEFAULT, KeyfoldTranslator
 from keyfold.ingestion import ingest_journal
+from keyfold.ingestion.ingest_records import IngestDone
 from keyfold.ingestion.landing import find_drift, landing_folder, newest_files
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.reporting.run_statistics import RUN_STATISTICS, collect_statistics
 from keyfold.keyed.runner import watermark
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.reading import count_rows
+from keyfold.lakehouse.reading import count_rows, scan_table
 from keyfold.runs.health import STALE
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
@@ -31,6 +34,9 @@ _MOST_LATE = _MOST_QUARANTINED = 0.05
 _GROWN = 3
 _FEW_EVENTS = 1_000
 _LONGEST_NAME = 100
+_MOST_NAMED = 3
+_FEW_LINES = 10
+"""A file with fewer bad lines is not called bad as a whole."""
 
 Finding = tuple[bool, str]
 """Whether the check passed, and its description."""
@@ -75,7 +81,8 @@ def stream_health_checks(stream: Stream, translator: KeyfoldTranslator = DEFAULT
                 lambda _, lakehouse: drift(stream, landing_folder(lakehouse, stream.name)),
             ),
             "few_rows_are_quarantined": (
-                f"Less than {_MOST_QUARANTINED:.0%} of the rows of the last batches were quarantined.",
+                f"Less than {_MOST_QUARANTINED:.0%} of the rows of the last batches, and of the newest, were quarantined; no file was "
+                "unreadable or bad as a whole.",
                 lambda _, lakehouse: quarantined(lakehouse, stream.name),
             ),
         },
@@ -137,18 +144,51 @@ def lateness(lakehouse: Lakehouse, job: str) -> Finding:
 
 
 def quarantined(lakehouse: Lakehouse, stream: str) -> Finding:
-    """Compare the quarantined rows of the last batches with all their rows."""
-    batches = [record.counts for record in ingest_journal(lakehouse, stream).recent(TRAILING_RUNS)]
-    bad = sum(counts.quarantined for counts in batches)
-    rows = bad + sum(counts.accepted for counts in batches)
-    if not rows:
+    """Compare the quarantined rows of the last batches with all their rows, and look for files that are bad as a whole."""
+    batches = ingest_journal(lakehouse, stream).recent(TRAILING_RUNS)
+    read = [one for one in batches if one.counts.rows_read]
+    if not read:
         return True, "no rows in the last batches"
-    found = f"{bad:,} of {rows:,} rows of the last {len(batches)} batches were quarantined"
-    is_usual = bad < _MOST_QUARANTINED * rows
+    found, bad = _share(batches)
+    _, bad_now = _share(read[-1:])
+    if not sum(one.counts.quarantined for one in read):
+        return True, found
+    rows = scan_table(lakehouse.quarantine(stream)).filter(pl.col("batch") >= batches[0].batch)
+    unreadable, whole = _bad_files(rows)
+    if max(bad, bad_now) < _MOST_QUARANTINED and not unreadable and not whole:
+        return True, found
+    reasons = [
+        f"{_plain(reason or '')} ({count:,})" for reason, count in reasons_of(rows).head(_MOST_NAMED).iter_rows()
+    ]
+    parts = [f"{found}, most often for: {'; '.join(reasons)}"]
+    parts += [f"unreadable: {_named(unreadable)}"] if unreadable else []
+    parts += [f"bad as a whole: {_named(whole)}"] if whole else []
     return (
-        is_usual,
-        found if is_usual else f"{found}: see `keyfold show quarantine.{stream}`, and fix the source or columns",
+        False,
+        f"{'. '.join(parts)}. See `keyfold show quarantine.{stream}`, and fix the source or the stream's columns",
     )
+
+
+def _share(batches: Sequence[IngestDone]) -> tuple[str, float]:
+    bad = sum(one.counts.quarantined for one in batches)
+    rows = bad + sum(one.counts.accepted for one in batches)
+    return f"{bad:,} of {rows:,} rows of the last {len(batches)} batches were quarantined", bad / max(rows, 1)
+
+
+def _bad_files(rows: pl.LazyFrame) -> tuple[list[str], list[str]]:
+    """Return files that were rejected as a whole, and those most of whose lines were, up to the last of these."""
+    files = rows.filter(pl.col("file").is_not_null(), ~pl.col("file").str.starts_with("kafka://"))
+    lines = files.group_by("file").agg(
+        bad=pl.col("line").count(), last=pl.col("line").max(), whole=pl.col("line").has_nulls()
+    )
+    found = lines.sort("file").collect(engine="streaming")
+    most = found.filter(pl.col("bad") >= _FEW_LINES, pl.col("bad") >= pl.col("last") // 2)
+    return found.filter("whole")["file"].to_list(), most["file"].to_list()
+
+
+def _named(files: Sequence[str]) -> str:
+    more = f" and {len(files) - _MOST_NAMED:,} more" if len(files) > _MOST_NAMED else ""
+    return ", ".join(_plain(name.rpartition("/")[2]) for name in files[:_MOST_NAMED]) + more
 
 
 def lag(lakehouse: Lakehouse, job: str, now: datetime) -> Finding:

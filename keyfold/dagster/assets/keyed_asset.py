@@ -277,7 +277,8 @@ def _written_metadata(
 ) -> dict[str, Any]:
     sent = [one for one in summary.published if one.table == table.name]
     return {
-        **table_metadata(lakehouse.table(table.name), _preview(lakehouse, job, table)),
+        **table_metadata(lakehouse.table(table.name)),
+        "preview": _preview(lakehouse, job, table),
         **batch_metadata(summary.generation, batch, before),
         EVENTS: summary.totals.events,
         # Dagster's pages read the lineage from the materialization, not from the definition.

@@ -130,13 +130,12 @@ def written_batches(made: dg.AssetMaterialization | None) -> WrittenBatches | No
     return WrittenBatches(generation, int(since), int(until))
 
 
-def table_metadata(path: Place, preview: dg.MetadataValue) -> dict[str, dg.MetadataValue]:
-    """Return the row count, path and version of a Delta table, read from its log, and a preview of its rows."""
+def table_metadata(path: Place) -> dict[str, dg.MetadataValue]:
+    """Return the row count, path and version of a Delta table, read from its log."""
     return {
         "table_version": dg.MetadataValue.int(DeltaTable(str(path)).version()),
         "dagster/row_count": dg.MetadataValue.int(count_rows(path)),
         "dagster/uri": dg.MetadataValue.text(path.as_uri()),
-        "preview": preview,
     }
 
 

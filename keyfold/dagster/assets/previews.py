@@ -14,7 +14,7 @@ from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.reading import read_batches, readable
+from keyfold.lakehouse.reading import read_batches, readable, scan_table
 from keyfold.privacy import MASK, masked
 from keyfold.state.reading.reader import read_state
 from keyfold.storage.place import Place
@@ -37,16 +37,25 @@ def preview(path: Place, private: Collection[str] = ()) -> dg.MetadataValue:
     return _shown(masked(_first_rows(path), private))
 
 
-def preview_quarantine(path: Place, stream: Stream) -> dg.MetadataValue:
-    """Return at most ten rows of a stream's quarantine.
+def quarantine_metadata(path: Place, stream: Stream) -> dict[str, dg.MetadataValue]:
+    """Return how many rows of a stream's quarantine have each reason, most first, and the newest ten rows.
 
     If the stream has private columns, the raw line and the values in reasons are masked: a line that could not be parsed may
     contain private values anywhere, and a reason quotes the wrong value after a colon.
     """
-    rows = _first_rows(path)
+    table = scan_table(path)
+    newest = table.top_k(ROWS, by="batch").select("reason", pl.col("file").str.split("/").list.last(), "line", "raw")
+    rows = newest.collect()
     if stream.private and rows.height:
         rows = masked(rows, {"raw"}).with_columns(pl.col("reason").str.replace(r"(?s): .*", f": {MASK}"))
-    return _shown(rows)
+    return {"reasons": _shown(reasons_of(table).head(ROWS)), "preview": _shown(rows)}
+
+
+def reasons_of(quarantined: pl.LazyFrame) -> pl.DataFrame:
+    """Count quarantined rows by `reason`, without the value that a reason quotes after a colon; most `rows` first."""
+    reason = pl.col("reason").str.split(": ").list.first()
+    counts = quarantined.group_by(reason).agg(rows=pl.len()).sort("rows", "reason", descending=[True, False])
+    return counts.collect(engine="streaming")
 
 
 def open_state_metadata(

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from keyfold import ingestion
 from keyfold.dagster.assets.metadata import column_schema, table_metadata, warning_metadata
-from keyfold.dagster.assets.previews import preview, preview_quarantine
+from keyfold.dagster.assets.previews import preview, quarantine_metadata
 from keyfold.dagster.maintenance import maintain_stream
 from keyfold.dagster.reporting import is_left_to_continuous_run
 from keyfold.dagster.resources import Keyfold
@@ -155,7 +155,8 @@ def _results(
     yield dg.MaterializeResult(
         asset_key=translator.get_asset_key(f"events.{stream.name}"),
         metadata={
-            **table_metadata(accepted, preview(accepted, stream.private)),
+            **table_metadata(accepted),
+            "preview": preview(accepted, stream.private),
             "source": summary.source,
             "files": summary.files,
             "files_waiting": summary.waiting,
@@ -172,8 +173,8 @@ def _results(
     yield dg.MaterializeResult(
         asset_key=translator.get_asset_key(f"quarantine.{stream.name}"),
         metadata={
-            **table_metadata(rejected, preview_quarantine(rejected, stream)),
-            "quarantined": summary.quarantined,
+            **table_metadata(rejected),
+            **quarantine_metadata(rejected, stream),
         },
     )
 

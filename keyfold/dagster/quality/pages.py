@@ -123,7 +123,8 @@ def _safe(name: str) -> str:
 def _put(path: Path, text: str) -> None:
     """Write a file atomically."""
     # Pages have values of rows: they are their user's alone, whatever the process's umask is.
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for folder in (path.parent.parent, path.parent):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Not keyfold.storage's writer, since this package imports nothing else of this project. A lost page needs no fsync.
     written = path.with_name(f".{path.name}.{os.getpid()}")
     written.touch(mode=0o600)

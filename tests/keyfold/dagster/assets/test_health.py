@@ -70,7 +70,44 @@ def test_many_quarantined_rows_are_told_with_where_to_see_them(lakehouse):
         ingest(lakehouse, WEATHER, landing, settle=timedelta(0), runners=Runners("local"))
         passed, text = health.quarantined(lakehouse, "weather")
         assert passed is not bool(bad)
-    assert text.startswith("3 of 43 rows of the last 2 batches were quarantined: see `keyfold show quarantine.weather`")
+    assert text.startswith("3 of 43 rows of the last 2 batches were quarantined, most often for: ")
+    assert "See `keyfold show quarantine.weather`" in text
+
+
+def readings(station: str, count: int, time: str = "2026-01-01T{:02}:{:02}:00Z") -> bytes:
+    rows = ({"station_id": station, "time": time.format(at // 60, at % 60), "temp": 50.0} for at in range(count))
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("changed.ndjson", readings("b", 30, "01.02.2026 {:02}h{:02}"), "bad as a whole: changed.ndjson"),
+        ("broken.ndjson.gz", gzip.compress(readings("b", 30))[:-20], "unreadable: broken.ndjson.gz"),
+        ("few.ndjson", readings("b", 30) + b"{}\n", ""),
+    ],
+)
+def test_a_file_that_is_bad_as_a_whole_is_told_however_many_good_rows_there_are(lakehouse, name, content, told):
+    landing = lakehouse.landing("weather")
+    landing.mkdir(parents=True)
+    (landing / "good.ndjson").write_bytes(readings("a", 1_000))
+    (landing / name).write_bytes(content)
+    ingest(lakehouse, WEATHER, landing, settle=timedelta(0), runners=Runners("local"))
+    passed, text = health.quarantined(lakehouse, "weather")
+    assert passed is not bool(told)
+    assert told in text
+    assert passed or "most often for: " in text
+
+
+def test_a_bad_newest_batch_is_told_after_many_good_ones(lakehouse):
+    landing = lakehouse.landing("weather")
+    landing.mkdir(parents=True)
+    for name, content in (("a", readings("a", 1_000)), ("b", readings("b", 50) + b"{}\n" * 9)):
+        (landing / f"{name}.ndjson").write_bytes(content)
+        ingest(lakehouse, WEATHER, landing, settle=timedelta(0), runners=Runners("local"))
+    passed, text = health.quarantined(lakehouse, "weather")
+    assert not passed
+    assert text.startswith("9 of 1,059 rows of the last 2 batches were quarantined, most often for: ")
 
 
 def test_event_time_far_behind_the_clock_is_told(lakehouse):

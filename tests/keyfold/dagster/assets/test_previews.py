@@ -7,7 +7,7 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from keyfold.dagster.assets.previews import preview, preview_quarantine
+from keyfold.dagster.assets.previews import preview, quarantine_metadata
 from keyfold.privacy import MASK
 from spark_jobs.streams import METRICS, SALES
 
@@ -32,6 +32,7 @@ def quarantine(tmp_path: Path) -> Path:
         raw=[f'{{"customer": "{NAME}"}}', f"{NAME},,", None],
         file=["a.ndjson", "b.csv", "c.csv.gz"],
         line=[1, 2, None],
+        batch=[0, 1, 1],
         reason=["item is missing", f"quantity is not an integer of 64 bits: {NAME}\n: more", "the file is not gzip"],
     )
 
@@ -53,11 +54,14 @@ def test_a_private_column_shows_the_mask_in_every_row(tmp_path):
 
 def test_a_table_of_no_rows_says_so(tmp_path):
     assert preview(written(tmp_path / "t", ride=[]), {"ride"}).value == "no rows"
-    assert preview_quarantine(written(tmp_path / "q", raw=[], reason=[]), SALES).value == "no rows"
+    empty = quarantine_metadata(written(tmp_path / "q", raw=[], file=[], line=[], batch=[], reason=[]), SALES)
+    assert {one.value for one in empty.values()} == {"no rows"}
 
 
 def test_of_a_stream_with_private_columns_quarantine_shows_where_and_why_and_no_line(quarantine):
-    shown = rows(preview_quarantine(quarantine, SALES))
+    found = quarantine_metadata(quarantine, SALES)
+    shown = rows(found["preview"])
+    assert list(shown[0]) == ["reason", "file", "line", "raw"]
     assert sorted((row["file"], row["line"]) for row in shown) == [("a.ndjson", "1"), ("b.csv", "2"), ("c.csv.gz", "")]
     assert {row["raw"] for row in shown} == {MASK}
     assert {row["reason"] for row in shown} == {
@@ -65,9 +69,33 @@ def test_of_a_stream_with_private_columns_quarantine_shows_where_and_why_and_no_
         f"quantity is not an integer of 64 bits: {MASK}",
         "the file is not gzip",
     }
-    assert NAME not in str(shown)
+    assert NAME not in str(found)
 
 
 def test_of_any_other_stream_quarantine_shows_the_lines(quarantine):
     for stream in (METRICS, replace(SALES, private=())):
-        assert NAME in str(rows(preview_quarantine(quarantine, stream)))
+        assert NAME in str(rows(quarantine_metadata(quarantine, stream)["preview"]))
+
+
+def test_rows_are_counted_by_reason_and_the_newest_are_shown(tmp_path):
+    reasons = [
+        "amount is not a number: x1",
+        "amount is not a number: x2",
+        *["at is missing"] * 5,
+        "amount is not a number: x3",
+    ]
+    table = written(
+        tmp_path / "q",
+        raw=[f"line {at}" for at in range(8)],
+        file=["/lake/landing/sales/2026/a.ndjson"] * 8,
+        line=list(range(8)),
+        batch=[*[0] * 7, 1],
+        reason=reasons,
+    )
+    found = quarantine_metadata(table, replace(SALES, private=()))
+    assert rows(found["reasons"]) == [
+        {"reason": "at is missing", "rows": "5"},
+        {"reason": "amount is not a number", "rows": "3"},
+    ]
+    first = rows(found["preview"])[0]
+    assert first == {"reason": reasons[-1], "file": "a.ndjson", "line": "7", "raw": "line 7"}
