@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import polars as pl
@@ -78,7 +79,7 @@ def test_of_any_other_stream_quarantine_shows_the_lines(quarantine):
 
 
 def test_rows_are_counted_by_reason_and_the_newest_are_shown(tmp_path):
-    reasons = [
+    reasons: list[Any] = [
         "amount is not a number: x1",
         "amount is not a number: x2",
         *["at is missing"] * 5,
