@@ -1,7 +1,6 @@
 """Compute bands of usual values by time of day, from the last seven days.
 
-A cell is half an hour. For each cell of the last week, a model keeps the lowest and highest value, and the smallest and
-greatest change between consecutive values. For a given cell, the range of a previous day is that of the same cell and its two
+A cell is half an hour. For each cell of the last week, a model keeps the lowest and highest value. For a given cell, the range of a previous day is that of the same cell and its two
 neighbours on that day. The band extends from the lower quartile of the seven days' lows to the upper quartile of their highs,
 so a value is usual only if about two days went as far. So weekends need no model of their own, a rush hour may be a little
 late, and one bad day does not make the next one usual.
@@ -30,11 +29,11 @@ ENVELOPE = 6
 QUARTILE = 0.25
 KEPT_CELLS = DAYS * CELLS_A_DAY + REACH + ENVELOPE
 
-EDGES = ("cell_low", "cell_least", "cell_high", "cell_most")
-"""The columns of edges: lowest value, smallest change, highest value, greatest change.
+EDGES = ("cell_low", "cell_high")
+"""The columns of edges: lowest and highest value.
 
 Each has one number per cell up to the newest; NaN if a cell has no value."""
-_SIGNS = np.array([1.0, 1.0, -1.0, -1.0])
+_SIGNS = np.array([1.0, -1.0])
 """Upper edges are stored negated. So all edges are minima, and are merged and ranked in the same way."""
 
 _KEY_STEP = 2**32
@@ -45,7 +44,7 @@ _CELLS_AT_ONCE = 4_096
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of many keys: sorted numbers, made of the row of the key's model and the cell, and four signed edges each."""
+    """The cells of many keys: sorted numbers, made of the row of the key's model and the cell, and two signed edges each."""
 
     number: Integers
     edges: Floats
@@ -58,7 +57,6 @@ class Bands(NamedTuple):
     """
 
     value: tuple[Floats, Floats]
-    change: tuple[Floats, Floats]
     lowest: tuple[Floats, Floats]
     highest: tuple[Floats, Floats]
 
@@ -79,9 +77,9 @@ def event_cells(runs: KeyRuns, times: Integers) -> Integers:
     return _number(runs.model[runs.run], times // CELL)
 
 
-def event_edges(values: Floats, changes: Floats) -> Floats:
+def event_edges(values: Floats) -> Floats:
     """Return the signed edges of a cell with this event alone, one row per event."""
-    return np.stack([values, changes, values, changes], axis=1) * _SIGNS
+    return np.stack([values, values], axis=1) * _SIGNS
 
 
 def with_events(cells: Cells, numbers: Integers, edges: Floats) -> Cells:
@@ -125,8 +123,8 @@ def usual_bands(cells: Cells, wanted: Integers) -> Bands:
         for offset in range(-REACH, REACH + 1):
             np.minimum(of_days, edges[_places(cells, wanted[part, None] - days + offset)], out=of_days)
         ends[part] = _lower_quartile(of_days)
-    low, least, high, most, lowest, lowest_high, highest, highest_low = ends.T
-    return Bands((low, -high), (least, -most), (lowest, -lowest_high), (highest_low, -highest))
+    low, high, lowest, lowest_high, highest, highest_low = ends.T
+    return Bands((low, -high), (lowest, -lowest_high), (highest_low, -highest))
 
 
 def envelope_before(cells: Cells, wanted: Integers, until: Integers) -> Floats:
@@ -134,7 +132,7 @@ def envelope_before(cells: Cells, wanted: Integers, until: Integers) -> Floats:
 
     Envelopes are given by the number of their last cell.
     """
-    edges = _with_nothing(cells.edges[:, [0, 2]])
+    edges = _with_nothing(cells.edges)
     before = np.full((len(wanted), 2), np.inf)
     for offset in range(ENVELOPE):
         number = wanted - offset
@@ -144,16 +142,16 @@ def envelope_before(cells: Cells, wanted: Integers, until: Integers) -> Floats:
 
 def range_so_far(cells: Cells, wanted: Integers) -> Floats:
     """Return the signed lowest and highest value of each wanted cell; infinite if it has none."""
-    return _with_nothing(cells.edges[:, [0, 2]])[_places(cells, wanted)]
+    return _with_nothing(cells.edges)[_places(cells, wanted)]
 
 
 def _with_envelopes(cells: Cells) -> Floats:
     """Append both ends of each envelope edge to the cells' edges, all signed; the last row is empty (infinite)."""
-    number, envelope = cells.number, cells.edges[:, [0, 2]].copy()
+    number, envelope = cells.number, cells.edges.copy()
     for step in range(1, ENVELOPE):
         # Cells are sorted, so an envelope's cells are at most ENVELOPE - 1 rows before; gaps make them fewer.
         is_inside = number[step:] - number[:-step] < ENVELOPE
-        other = np.where(is_inside[:, None], cells.edges[:-step, [0, 2]], np.inf)
+        other = np.where(is_inside[:, None], cells.edges[:-step], np.inf)
         np.minimum(envelope[step:], other, out=envelope[step:])
     lowest, highest = envelope.T
     return _with_nothing(np.column_stack([cells.edges, lowest, -lowest, highest, -highest]))

@@ -1,6 +1,6 @@
 """Score how rare an event is by its return period in days, combined from three kinds of detectors. Meant for alarms.
 
-1. **Surprises.** How far an event is outside of the bands of its time of day, in five views (`views`); how rare the level of
+1. **Surprises.** How far an event is outside of the bands of its time of day, in four views (`views`); how rare the level of
    its value is (`levels`); how long its value has not changed (`stays`).
 2. **Rarity.** The return period of a surprise: how many events pass between two surprises as large (`largest`). It is
    computed for each view, for the maximum of the views, for the level, for the stay, and for the maximum of these three.
@@ -30,7 +30,6 @@ from spark_jobs.jobs.anomaly_predictions.models.views import (
     LASTING,
     Path,
     Sight,
-    Trail,
     score_and_learn,
     score_frozen,
 )
@@ -47,7 +46,7 @@ class Rarity:
     """The model `rarity`."""
 
     name = "rarity"
-    version = 1
+    version = 2
     threshold = 0.5
     half_at = HALF_AT
     state = pa.schema(
@@ -55,7 +54,7 @@ class Rarity:
             *plain_columns(pa.int64(), "known", "began", "newest"),
             pa.field("previous", pa.float64()),
             *plain_columns(pa.int64(), "same", "cell"),
-            *plain_columns(pa.list_(pa.float64()), *EDGES, "last_strays", "last_change_strays"),
+            *plain_columns(pa.list_(pa.float64()), *EDGES, "last_strays"),
             *plain_columns(pa.float64(), "level_origin", "level_step", "level_least", "level_most"),
             pa.field("level_count", pa.list_(pa.int16())),
             pa.field("size", pa.list_(pa.float64())),
@@ -67,7 +66,7 @@ class Rarity:
         ]
     )
     """Number of events learned; times of the first and the newest (microseconds since 1970); the last value, and for how many
-    events it has not changed; the last week's cells (`daily_bands`); the last strays (`views.Trail`); the state of `levels`
+    events it has not changed; the last week's cells (`daily_bands`); the last strays (`views`); the state of `levels`
     and of `surprise_history`."""
 
     def initial(self, keys: pl.Series) -> pl.DataFrame:
@@ -79,7 +78,7 @@ class Rarity:
             pl.lit(0, pl.Int64).alias("same"),
             pl.lit(None, pl.Int64).alias("cell"),
             *(nothing.alias(name) for name in EDGES),
-            *(no_strays.alias(name) for name in ("last_strays", "last_change_strays")),
+            no_strays.alias("last_strays"),
             *levels.initial(len(keys)),
             *surprise_history.initial(len(keys)),
         )
@@ -88,7 +87,7 @@ class Rarity:
         if events.is_empty():
             return _nothing_predicted()
         seen, nothing = _Seen.of(models, events), np.zeros(events.height, np.int64)
-        sight = score_frozen(models, seen.runs, seen.times, seen.values, _trail(models, seen.runs))
+        sight = score_frozen(models, seen.runs, seen.times, seen.values, _last_strays(models, seen.runs))
         pace, surprises = seen.pace(nothing), seen.surprises(sight, nothing)
         rarities = np.zeros(events.height)
         for run, rows in seen.surprised(surprises):
@@ -101,7 +100,7 @@ class Rarity:
         if events.is_empty():
             return _nothing_predicted(), models
         seen = _Seen.of(models, events)
-        path = score_and_learn(models, seen.runs, seen.times, seen.values, _trail(models, seen.runs))
+        path = score_and_learn(models, seen.runs, seen.times, seen.values, _last_strays(models, seen.runs))
         pace, surprises = seen.pace(seen.runs.rank), seen.surprises(path.sight, seen.runs.rank)
         rarities = np.zeros(events.height)
         changed: dict[int, dict[str, Any]] = {}
@@ -190,33 +189,29 @@ class _Seen(NamedTuple):
         return list(zip(run.tolist(), np.split(rows, starts[1:]), strict=True)) if len(rows) else []
 
 
-def _trail(models: pl.DataFrame, runs: KeyRuns) -> Trail:
-    strays, change_strays = (
-        models[name].explode(empty_as_null=False).to_numpy().reshape(models.height, LASTING - 1)[runs.model]
-        for name in ("last_strays", "last_change_strays")
-    )
-    return Trail(models["previous"].fill_null(float("nan")).to_numpy()[runs.model], (strays, change_strays))
+def _last_strays(models: pl.DataFrame, runs: KeyRuns) -> Floats:
+    strays = models["last_strays"].explode(empty_as_null=False).to_numpy().reshape(models.height, LASTING - 1)
+    return strays[runs.model]
 
 
 def _learned(models: pl.DataFrame, seen: _Seen, path: Path, changed: dict[int, dict[str, Any]]) -> pl.DataFrame:
     """Update the models; `changed` has the new history columns by row of the model."""
-    runs, trail = seen.runs, path.trail
+    runs, ends = seen.runs, seen.runs.starts + seen.runs.counts - 1
     rows = np.arange(models.height)
     rows[list(changed)] = models.height + np.arange(len(changed))
     history = [
         pl.concat([models[name], pl.Series(name, [columns[name] for columns in changed.values()], dtype=kind)])[rows]
         for name, kind in surprise_history.COLUMNS.items()
     ]
-    newest = np.maximum(seen.newest, seen.times[runs.starts + runs.counts - 1])
+    newest = np.maximum(seen.newest, seen.times[ends])
     return models.with_columns(
         models["known"].scatter(runs.model, seen.known + runs.counts),
         models["began"].scatter(runs.model, seen.began),
         models["newest"].scatter(runs.model, newest),
-        models["previous"].scatter(runs.model, trail.previous),
-        models["same"].scatter(runs.model, seen.stays.lengths[runs.starts + runs.counts - 1]),
+        models["previous"].scatter(runs.model, seen.values[ends]),
+        models["same"].scatter(runs.model, seen.stays.lengths[ends]),
         *cell_columns(path.cells, models.height),
-        _replaced(models["last_strays"], runs.model, trail.strays[0]),
-        _replaced(models["last_change_strays"], runs.model, trail.strays[1]),
+        _replaced(models["last_strays"], runs.model, path.last_strays),
         *levels.columns(models, runs, seen.levels),
         *history,
     )

@@ -1,15 +1,13 @@
-"""Compute five views of a metric: how far each event strays outside of the bands of `daily_bands`, in the metric's unit.
+"""Compute four views of a metric: how far each event strays outside of the bands of `daily_bands`, in the metric's unit.
 
 - `stray`: the distance of the value from its band.
 - `lasting_stray`: the smallest stray of the last five events, which detects a small but lasting shift.
-- `lasting_change`: the smallest stray of the last five changes, too large (restless) or too small (stuck).
 - `lowest`, `highest`: the distance of the lowest and the highest value of the last three hours from their bands. They detect a
   metric that no longer comes down, or no longer reaches its usual height.
 
 Each view is a weak detector, but each detects anomalies that the others miss.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -26,26 +24,13 @@ from spark_jobs.jobs.anomaly_predictions.models.daily_bands import (
     usual_bands,
     with_events,
 )
-from spark_jobs.jobs.anomaly_predictions.models.runs import Floats, Integers, KeyRuns, before_each
+from spark_jobs.jobs.anomaly_predictions.models.runs import Floats, Integers, KeyRuns
 
-VIEWS = ("stray", "lasting_stray", "lasting_change", "lowest", "highest")
+VIEWS = ("stray", "lasting_stray", "lowest", "highest")
 LASTING = 5
 """Number of consecutive events that must stray: more than a glitch, and less than half an hour at one event per 5 minutes."""
 _ROUNDING = 1e-9
 """Strays smaller than this share of a value are rounding errors."""
-
-
-@dataclass(frozen=True)
-class Trail:
-    """The last events that a model has learned, one row per run.
-
-    Attributes:
-        previous: the last value; NaN if there is none.
-        strays: the strays of the last `LASTING - 1` values, and of their changes; 0 if there is none.
-    """
-
-    previous: Floats
-    strays: tuple[Floats, Floats]
 
 
 class Sight(NamedTuple):
@@ -64,66 +49,60 @@ class Path(NamedTuple):
 
     Attributes:
         sight: the views of each event by a model that has learned all events of its key before it.
-        cells, trail: the models' state after the events.
+        cells, last_strays: the models' state after the events; of each run the strays of its last `LASTING - 1` values.
     """
 
     sight: Sight
     cells: Cells
-    trail: Trail
+    last_strays: Floats
 
 
-def score_and_learn(models: pl.DataFrame, runs: KeyRuns, times: Integers, values: Floats, trail: Trail) -> Path:
-    """Compute the views of each event by a model that has learned all events of its key before it."""
+def score_and_learn(
+    models: pl.DataFrame, runs: KeyRuns, times: Integers, values: Floats, strays_before: Floats
+) -> Path:
+    """Compute the views of each event by a model that has learned all events of its key before it.
+
+    `strays_before` has the strays of the last `LASTING - 1` values of each run's model; 0 if there is none.
+    """
     before, numbers = cells_of(models), event_cells(runs, times)
-    changes = _changes(values, before_each(values, trail.previous, runs))
-    cells = with_events(before, numbers, event_edges(values, changes))
+    cells = with_events(before, numbers, event_edges(values))
     starts = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1])[: len(numbers)])
     counts = np.diff(np.append(starts, len(numbers)))
     wanted, place = numbers[starts], np.repeat(np.arange(len(starts)), counts)
     ranges = _running_least(np.stack([values, -values], axis=1), starts, counts, range_so_far(before, wanted))
     envelope = np.minimum(ranges, envelope_before(cells, wanted, wanted)[place])
-    stray, change, lowest, highest, low, high = _strays(usual_bands(cells, wanted), place, values, changes, envelope)
-    strays = (_joined(stray, trail.strays[0], runs), _joined(change, trail.strays[1], runs))
-    lasting = [_smallest(of, one, runs) for of, one in zip(strays, (stray, change), strict=True)]
-    sight = Sight(np.stack([stray, *lasting, lowest, highest]), low, high)
-    ends = runs.starts + runs.counts - 1
-    after = Trail(values[ends], (_last(strays[0], runs), _last(strays[1], runs)))
-    return Path(sight, cells, after)
+    stray, lowest, highest, low, high = _strays(usual_bands(cells, wanted), place, values, envelope)
+    strays = _joined(stray, strays_before, runs)
+    sight = Sight(np.stack([stray, _smallest(strays, stray, runs), lowest, highest]), low, high)
+    return Path(sight, cells, _last(strays, runs))
 
 
-def score_frozen(models: pl.DataFrame, runs: KeyRuns, times: Integers, values: Floats, trail: Trail) -> Sight:
+def score_frozen(models: pl.DataFrame, runs: KeyRuns, times: Integers, values: Floats, strays_before: Floats) -> Sight:
     """Compute the views of each event by its key's model, as if it were the next event."""
     cells, numbers = cells_of(models), event_cells(runs, times)
-    changes = _changes(values, trail.previous[runs.run])
     wanted, place = np.unique(numbers, return_inverse=True)
     past = envelope_before(cells, wanted, wanted + 1)[place]
     envelope = np.minimum(np.stack([values, -values], axis=1), past)
-    stray, change, lowest, highest, low, high = _strays(usual_bands(cells, wanted), place, values, changes, envelope)
-    lasting = [
-        np.minimum(one, last.min(axis=1)[runs.run]) for one, last in zip((stray, change), trail.strays, strict=True)
-    ]
-    return Sight(np.stack([stray, *lasting, lowest, highest]), low, high)
+    stray, lowest, highest, low, high = _strays(usual_bands(cells, wanted), place, values, envelope)
+    lasting = np.minimum(stray, strays_before.min(axis=1)[runs.run])
+    return Sight(np.stack([stray, lasting, lowest, highest]), low, high)
 
 
 def _strays(
-    bands: Bands, place: Integers, values: Floats, changes: Floats, envelope: Floats
-) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats]:
-    """Return the strays of each event's value, change, lowest and highest, and the band of its value."""
+    bands: Bands, place: Integers, values: Floats, envelope: Floats
+) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+    """Return the strays of each event's value, lowest and highest, and the band of its value."""
     rounding = _ROUNDING * np.abs(values)
     lowest, highest = envelope[:, 0], -envelope[:, 1]
-    seen = zip((values, changes, lowest, highest), bands, strict=True)
+    seen = zip((values, lowest, highest), bands, strict=True)
     strays = [_outside(what, low[place], high[place], rounding) for what, (low, high) in seen]
     low, high = bands.value
-    return strays[0], strays[1], strays[2], strays[3], low[place], high[place]
+    return strays[0], strays[1], strays[2], low[place], high[place]
 
 
 def _outside(values: Floats, low: Floats, high: Floats, rounding: Floats) -> Floats:
     distance = np.maximum(low - values, values - high)
     return np.where(distance > rounding, distance, 0.0)
-
-
-def _changes(values: Floats, previous: Floats) -> Floats:
-    return np.where(np.isnan(previous), 0.0, np.abs(values - previous))
 
 
 def _joined(strays: Floats, last: Floats, runs: KeyRuns) -> Floats:
