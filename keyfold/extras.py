@@ -35,12 +35,11 @@ def from_extra(extra: str, module: str, *names: str) -> list[Any]:
         Traceback (most recent call last):
         keyfold.errors.Misconfigured: no_such_library is not installed; install keyfold[kafka]
     """
-    library = module.partition(".")[0]
     try:
         found = import_module(module)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != library:
-            raise  # the library is installed, but one of its own imports fails
+        # It may be one that the library imports: `registry` needs more of confluent_kafka's own libraries than `kafka`.
+        library = (error.name or module).partition(".")[0]
         remedy = f"{library} is not installed; install keyfold[{extra}]"
-        return [_Missing(name, (Exception,), {"remedy": remedy}) for name in names or (library,)]
+        return [_Missing(name, (Exception,), {"remedy": remedy}) for name in names or (module,)]
     return [getattr(found, name) for name in names] if names else [found]

@@ -42,6 +42,10 @@ GROUPS: dict[str, dict[str, LazyCommand]] = {
             "keyfold.cli.verify:verify",
             "Play events to a job in any order, cut and in files; the exit code is 1 if it gives different answers.",
         ),
+        "doctor": LazyCommand(
+            "keyfold.cli.doctor:doctor",
+            "Check a configuration before anything runs: versions, project, storage, clocks, Java, Kafka and its registry.",
+        ),
         "health": LazyCommand(
             "keyfold.cli.health:health",
             "Print how up to date streams and jobs are, and the free disk space; the exit code is 1 if anything is not well.",

@@ -1,0 +1,219 @@
+"""`keyfold doctor`: check a configuration before anything runs; each line says what is well, or what to do."""
+
+import os
+import re
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+
+import typer
+
+from keyfold.cli.catalogue import print_rows
+from keyfold.cli.health import LEAST_FREE, free_bytes
+from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
+from keyfold.cli.terminal import report
+from keyfold.errors import KeyfoldError, Misconfigured, Unreachable
+from keyfold.lakehouse import Lakehouse
+from keyfold.project import current_project, project_jobs, project_streams
+from keyfold.runners import Runners
+from keyfold.session.settings import SparkSettings
+from keyfold.storage.place import found_at, local_path
+from keyfold.storage.reachable import check_conditions, check_reachable
+
+LARGEST_SKEW = 30
+"""Seconds by which the clocks of this machine and of its storage may differ; journals and leases have times of both."""
+
+_RANGE = re.compile(r"^([\w.-]+?)(?:\[[\w,.-]+\])?>=([\d.]+),<([\d.]+)")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the check of one part of a configuration found.
+
+    Attributes:
+        part: `versions`, `project`, `home`, `clock`, `runner`, `kafka` or `registry`.
+        is_well: whether runs can work with it.
+        detail: what is there, or what is wrong and what to do.
+    """
+
+    part: str
+    is_well: bool
+    detail: str
+
+
+def doctor(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
+    """Check a configuration before anything runs: versions, project, storage, clocks, Java, Kafka and its registry.
+
+    In the lakehouse directory, which is made if it is missing, a small file is written and removed. The exit code is 1 if
+    anything is not well.
+    """
+    found = list(findings(home))
+    is_well = all(one.is_well for one in found)
+    if as_json:
+        report({"is_well": is_well, "findings": [vars(one) for one in found]}, as_json, "")
+    else:
+        rows = [{"part": one.part, "state": "ok" if one.is_well else "FAULT", "detail": one.detail} for one in found]
+        print_rows("findings", rows, ("part", "state", "detail"), as_json=False)
+    if not is_well:
+        raise typer.Exit(1)
+
+
+def findings(home: str) -> Iterator[Finding]:
+    """Check each part of the configuration; a part that is not configured has no finding."""
+    parts: dict[str, Callable[[], str]] = {
+        "versions": _versions,
+        "project": _project,
+        "home": lambda: _home(home),
+        "clock": lambda: _clock(home),
+        "runner": _runner,
+        "kafka": _kafka,
+        "registry": _registry,
+    }
+    faults = set[str]()
+    for part, check in parts.items():
+        if part == "clock" and "home" in faults:
+            continue
+        try:
+            detail = check()
+        except (KeyfoldError, OSError) as error:
+            faults.add(part)
+            yield Finding(part, False, str(error))
+        else:
+            if detail:
+                yield Finding(part, True, detail)
+
+
+def _versions() -> str:
+    """Compare what is installed with the ranges that Keyfold's own metadata declares, also those of extras that are in use."""
+    if not (3, 11) <= sys.version_info[:2] <= (3, 13):
+        raise Misconfigured(f"this is Python {sys.version.split()[0]}; use 3.11, 3.12 or 3.13")
+    shown, wrong = [f"keyfold {metadata.version('keyfold')}, Python {sys.version.split()[0]}"], list[str]()
+    for requirement in metadata.requires("keyfold") or ():
+        matched = _RANGE.match(_in_order(requirement.partition(";")[0]))
+        if matched is None:
+            continue
+        try:
+            version = metadata.version(matched[1])
+        except metadata.PackageNotFoundError:
+            if "extra" in requirement:
+                continue
+            wrong.append(f"{matched[1]} is missing")
+            continue
+        if not _numbers(matched[2]) <= _numbers(version) < _numbers(matched[3]):
+            wrong.append(f"{matched[1]} is {version}, not from {matched[2]} to below {matched[3]}")
+        elif matched[1] in ("polars", "deltalake", "pyspark", "dagster"):
+            shown.append(f"{matched[1]} {version}")
+    if wrong:
+        raise Misconfigured(f"{'; '.join(wrong)}: install Keyfold anew, in an environment of its own")
+    return ", ".join(shown)
+
+
+def _in_order(requirement: str) -> str:
+    """Metadata gives the bounds of a range in any order; return `name>=floor,<next`."""
+    name, *bounds = re.split(r"(?=[<>]=?)|,", requirement.replace(" ", ""))
+    return name + ",".join(sorted(filter(None, bounds), reverse=True))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+
+
+def _project() -> str:
+    current_project()
+    return f"{len(project_streams())} streams and {len(project_jobs())} jobs are declared without a fault"
+
+
+def _home(home: str) -> str:
+    place = Lakehouse(home).home
+    if (folder := local_path(place)) is None:
+        check_reachable(place)
+        check_conditions(place)
+        return f"{place} can be listed, written and deleted, and its store honours conditional writes"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".doctor-{uuid.uuid4().hex}"
+        try:
+            probe.write_bytes(b"")
+            # A commit is a link: it fails where a file has that name already.
+            os.link(probe, probe.with_suffix(".linked"))
+        finally:
+            probe.unlink(missing_ok=True)
+            probe.with_suffix(".linked").unlink(missing_ok=True)
+    except OSError as error:
+        raise Misconfigured(
+            f"{folder} cannot be written ({error.strerror}): give this user the right to write there, or set KEYFOLD_HOME to "
+            "a folder on a disk with hard links"
+        ) from None
+    free = free_bytes(place) or 0
+    if free < LEAST_FREE:
+        raise Misconfigured(f"{folder} has {free / 2**30:.1f} GiB free, less than {LEAST_FREE / 2**30:g}: make room")
+    return f"{folder} can be written, and has {free / 2**30:,.1f} GiB free"
+
+
+def _clock(home: str) -> str:
+    """Compare this machine's clock with that of the disk's or the bucket's server, which dates what is written."""
+    probe = Lakehouse(home).home / f".doctor-{uuid.uuid4().hex}"
+    before = time.time()
+    probe.write_bytes(b"clock")
+    try:
+        dated, after = found_at(probe).changed_at / 1e9, time.time()
+    finally:
+        probe.unlink(missing_ok=True)
+    # A store dates in whole seconds.
+    skew = max(before - 1 - dated, dated - after, 0)
+    if skew > LARGEST_SKEW:
+        raise Misconfigured(f"this machine's clock and that of {probe.parent} differ by {skew:,.0f} s: set them by NTP")
+    return f"this machine and its storage agree, to {skew:.0f} s"
+
+
+def _runner() -> str:
+    runners, settings = Runners.from_environment(), SparkSettings.from_environment()
+    if runners.choice == "local":
+        return "local: all work is done in one process, without Java"
+    where = f"Spark at {settings.master}"
+    if not settings.is_connect:
+        from keyfold.session.gateway import check_installed_java  # noqa: PLC0415 - imports pyspark
+
+        try:
+            check_installed_java()
+        except Misconfigured as error:
+            raise Misconfigured(f"{error}; or work in one process: KEYFOLD_RUNNER=local") from None
+    if runners.choice == "spark":
+        return f"{where}, which is not started here"
+    return f"below {runners.local_below / 2**20:g} MiB a run this process, else {where}, which is not started here"
+
+
+def _kafka() -> str:
+    if not any(name.startswith("KEYFOLD_KAFKA_") and value for name, value in os.environ.items()):
+        return ""
+    from keyfold.ingestion.kafka.settings import KafkaSettings, kafka_topics  # noqa: PLC0415 - of an extra
+    from keyfold.ingestion.kafka.topic import KafkaTopic, topic_id  # noqa: PLC0415
+
+    settings, topics = KafkaSettings.from_environment(), kafka_topics()
+    # A broker answers for any name, and says by an empty id that there is no such topic.
+    missing = [topic for topic in topics.values() or ("keyfold-doctor",) if not topic_id(KafkaTopic(topic))]
+    if topics and missing:
+        raise Misconfigured(
+            f"Kafka at {settings.bootstrap} has no topic {', '.join(missing)}: create it, or correct KEYFOLD_KAFKA_TOPICS"
+        )
+    return f"{settings.bootstrap} answers, and has the topics of {len(topics)} streams"
+
+
+def _registry() -> str:
+    if not os.environ.get("KEYFOLD_KAFKA_CONF"):
+        return ""
+    from keyfold.ingestion.kafka.settings import KafkaSettings  # noqa: PLC0415
+
+    conf = KafkaSettings.from_environment().registry
+    if not conf:
+        return ""
+    from keyfold.ingestion.kafka.registry import Registry  # noqa: PLC0415 - of an extra
+
+    try:
+        subjects = Registry(conf).subjects()
+    except OSError as error:
+        raise Unreachable(f"{error}; check schema.registry.url in KEYFOLD_KAFKA_CONF") from None
+    return f"{conf['url']} answers, and has {len(subjects)} subjects"

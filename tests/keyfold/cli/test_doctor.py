@@ -1,0 +1,139 @@
+"""`keyfold doctor` finds what would stop a run: each fault is made for real, and named with what to do."""
+
+import json
+
+import pytest
+
+from keyfold.cli import doctor as module
+from keyfold.storage import reachable
+from keyfold.storage.object_path import ObjectPath
+from tests.ports import free_port
+
+WELL = {"versions", "project", "home", "clock", "runner"}
+
+
+@pytest.fixture
+def found(keyfold, monkeypatch):
+    """Gives the findings of a configuration by part, after checking that the exit code says whether all are well."""
+    monkeypatch.setattr(module, "free_bytes", lambda _: 50 * 2**30)
+    monkeypatch.setenv("KEYFOLD_RUNNER", "local")
+
+    def ask(*arguments):
+        answer = keyfold("doctor", *arguments, "--json")
+        whole = json.loads(answer.stdout)
+        assert answer.exit_code == (0 if whole["is_well"] else 1)
+        assert whole["is_well"] == all(one["is_well"] for one in whole["findings"])
+        return {one["part"]: one for one in whole["findings"]}
+
+    return ask
+
+
+def fault(findings, part):
+    assert [one["part"] for one in findings.values() if not one["is_well"]] == [part]
+    return findings[part]["detail"]
+
+
+def test_a_fresh_folder_is_well_and_stays_empty(found, keyfold, tmp_path):
+    home = tmp_path / "new" / "home"
+    findings = found("--home", home)
+    assert set(findings) == WELL
+    assert all(one["is_well"] for one in findings.values())
+    assert list(home.iterdir()) == []
+    assert "FAULT" not in keyfold("doctor", "--home", home).stdout
+
+
+def test_a_home_that_cannot_be_written_is_a_fault(found, tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    detail = fault(found("--home", tmp_path / "file" / "home"), "home")
+    assert "cannot be written (Not a directory)" in detail
+    assert "KEYFOLD_HOME" in detail
+
+
+def test_a_disk_that_is_almost_full_is_a_fault(found, lakehouse, monkeypatch):
+    monkeypatch.setattr(module, "free_bytes", lambda _: 2**20)
+    assert "less than 1: make room" in fault(found(), "home")
+
+
+def test_a_clock_that_differs_from_the_storage_s_is_a_fault(found, monkeypatch):
+    real = module.time.time
+    monkeypatch.setattr(module.time, "time", lambda: real() - 3600)
+    assert "differ by 3,600 s: set them by NTP" in fault(found(), "clock")
+
+
+@pytest.mark.parametrize(("runner", "is_fault"), [("spark", True), ("auto", True), ("local", False)])
+def test_java_is_needed_where_spark_may_work(found, monkeypatch, tmp_path, runner, is_fault):
+    monkeypatch.setenv("KEYFOLD_RUNNER", runner)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    if is_fault:
+        detail = fault(found(), "runner")
+        assert f"JAVA_HOME={tmp_path} has none" in detail
+        assert "KEYFOLD_RUNNER=local" in detail
+    else:
+        assert found()["runner"]["is_well"]
+
+
+def test_a_java_that_is_too_old_is_a_fault(found, monkeypatch, tmp_path):
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("KEYFOLD_RUNNER", "spark")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert "is Java 11, too old" in fault(found(), "runner")
+
+
+def test_an_unknown_runner_and_a_broken_project_are_faults(found, monkeypatch):
+    monkeypatch.setenv("KEYFOLD_RUNNER", "flink")
+    assert "choose one of: auto, local, spark" in fault(found(), "runner")
+
+
+def test_a_version_out_of_its_range_is_a_fault(found, monkeypatch):
+    real = module.metadata.version
+    monkeypatch.setattr(module.metadata, "version", lambda name: "0.9.0" if name == "polars" else real(name))
+    assert "polars is 0.9.0, not from" in fault(found(), "versions")
+
+
+def test_every_requirement_of_the_package_is_read_as_a_range():
+    needed = [one for one in module.metadata.requires("keyfold") or () if "dev" not in one and "keyfold[" not in one]
+    assert [one for one in needed if not module._RANGE.match(module._in_order(one.partition(";")[0]))] == []
+
+
+def test_a_kafka_that_does_not_answer_is_a_fault_without_its_secrets(found, monkeypatch):
+    monkeypatch.setattr("keyfold.ingestion.kafka.topic.TIMEOUT", 1.0)
+    monkeypatch.setenv("KEYFOLD_KAFKA_BOOTSTRAP", f"127.0.0.1:{free_port()}")
+    monkeypatch.setenv("KEYFOLD_KAFKA_CONF", "sasl.mechanism=PLAIN sasl.username=a sasl.password=hunter22")
+    detail = fault(found(), "kafka")
+    assert "does not answer" in detail
+    assert "hunter22" not in detail
+
+
+def test_topics_without_an_address_of_kafka_are_a_fault(found, monkeypatch):
+    monkeypatch.setenv("KEYFOLD_KAFKA_TOPICS", "ride_points=rides")
+    assert "KEYFOLD_KAFKA_BOOTSTRAP is not set" in fault(found(), "kafka")
+
+
+def test_a_registry_that_does_not_answer_is_a_fault(found, monkeypatch):
+    monkeypatch.setattr("keyfold.ingestion.kafka.topic.topic_id", lambda _: "")
+    monkeypatch.setenv("KEYFOLD_KAFKA_BOOTSTRAP", "127.0.0.1:9092")
+    monkeypatch.setenv("KEYFOLD_KAFKA_CONF", f"schema.registry.url=http://127.0.0.1:{free_port()}")
+    detail = fault(found(), "registry")
+    assert "failed" in detail
+    assert "check schema.registry.url" in detail
+
+
+def test_a_registry_that_answers_is_well(found, monkeypatch):
+    monkeypatch.setattr("keyfold.ingestion.kafka.topic.topic_id", lambda _: "")
+    monkeypatch.setenv("KEYFOLD_KAFKA_BOOTSTRAP", "127.0.0.1:9092")
+    monkeypatch.setenv("KEYFOLD_KAFKA_CONF", "schema.registry.url=mock://doctor")
+    assert "answers, and has 0 subjects" in found()["registry"]["detail"]
+
+
+def test_a_bucket_is_well_and_a_missing_one_is_a_fault(found, bucket):
+    assert "honours conditional writes" in found("--home", f"s3a://{bucket}/home")["home"]["detail"]
+    assert "has no bucket no-such-bucket; create it" in fault(found("--home", "s3a://no-such-bucket/home"), "home")
+
+
+def test_a_store_that_ignores_conditions_is_a_fault(found, bucket, monkeypatch):
+    monkeypatch.setattr(reachable, "_CHECKED", set())
+    monkeypatch.setattr(ObjectPath, "create", lambda self, content: self.write_bytes(content) and '"tag"')
+    assert "takes writes whose condition does not hold" in fault(found("--home", f"s3a://{bucket}/home"), "home")
