@@ -158,12 +158,6 @@ def test_a_home_that_was_moved_goes_on(without_spark, lakehouse, land):
     assert (summary.generation, summary.counts.rows["windows"]) == ("generation-0001", 1)
 
 
-def test_state_that_is_gone_is_refused(without_spark, lakehouse, ran_thrice):
-    remove_folder(live(lakehouse).manifests)
-    with pytest.raises(KeyfoldError, match=r"manifests of the state, is gone.*--full-refresh"):
-        run_job(lakehouse, totals(), runners=without_spark)
-
-
 def test_state_of_a_batch_that_was_not_committed_is_removed_and_written_anew(without_spark, lakehouse, land, cut_power):
     land(("ann", 0))
     run_job(lakehouse, windows(), runners=without_spark)
