@@ -10,7 +10,7 @@
 # make release-check [OLDEST=1]  build the sdist and the wheel, and run README's lines from it in an empty environment; OLDEST=1: tests with the oldest versions
 # make docs                 regenerate the tables of the pages from the code, and build the site in site/
 # make bench                run the benchmarks behind the figures in docs/
-# make nexmark              Nexmark beside Flink and stock Spark (QUERIES=all, EVENTS="500000 2000000", ENGINES=keyfold, MORE=--disorder)
+# make nexmark              Nexmark beside Flink and stock Spark (QUERIES=3,11, EVENTS="500000 2000000", ENGINES=keyfold, MORE=--disorder)
 # make clean                remove caches and .venv; make reset removes the data in .keyfold
 
 export PORT ?= 3000

@@ -18,18 +18,16 @@ import polars as pl
 
 from benchmarks.nexmark.answers import Expected, answer, assert_right
 from benchmarks.nexmark.engines import Cost, Engine, flink_engine, folder_bytes, spark_engine
-from benchmarks.nexmark.events import KINDS, Events, write_events, write_side_input
+from benchmarks.nexmark.events import KINDS, Events, write_events
 from benchmarks.nexmark.flink_queries import QUERIES as FLINK_QUERIES
 from benchmarks.nexmark.flink_queries import insert, settings, tables
 from benchmarks.nexmark.queries import QUERIES, Query
 from benchmarks.nexmark.spark_queries import SPARK_QUERIES
-from benchmarks.nexmark.stateless import SIDE_INPUT
 from keyfold import Lakehouse
 from keyfold.keyed.runner import RunOptions
 from keyfold.times import micros
 
 _SHARE = {"person": 1 / 50, "auction": 3 / 50, "bid": 46 / 50}
-_STATEFUL = ",".join(str(number) for number, query in QUERIES.items() if query.stateful)
 _WHOLE = frozenset({3, 20, 23})
 """Queries of which stock Spark writes all rows, each once."""
 _ENGINES = ("keyfold", "flink", "spark")
@@ -42,7 +40,7 @@ _HEADINGS = (
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.nexmark", description=__doc__)
     add, batch_bytes = parser.add_argument, RunOptions().max_bytes_per_batch
-    add("--queries", default=_STATEFUL, help="numbers separated by commas, or all; by default the stateful ones")
+    add("--queries", help="numbers separated by commas [default: all]")
     add(
         "--events",
         nargs=2,
@@ -58,7 +56,7 @@ def main() -> None:
     add("--flink", type=Path, default=Path(".venv-flink"), help="virtual environment of apache-flink")
     add("--folder", type=Path, help="folder for temporary files")
     arguments = parser.parse_args()
-    numbers = list(QUERIES) if arguments.queries == "all" else [int(one) for one in arguments.queries.split(",")]
+    numbers = [int(one) for one in arguments.queries.split(",")] if arguments.queries else list(QUERIES)
     with tempfile.TemporaryDirectory(prefix="nexmark-", dir=arguments.folder) as folder:
         race = Race(Path(folder), arguments)
         try:
@@ -134,7 +132,7 @@ class Race:
         events = (large - small) * sum(_SHARE[kind] for kind in query.reads)
         job, flink, spark = (self._slope(number, name) for name in _ENGINES)
         whole = None if job is None else job + sum(self._slope(kind, "ingest") or 0 for kind in query.reads)
-        if job and whole and flink and query.stateful:
+        if job and whole and flink:
             ratios.append((flink / job, flink / whole))
         rates = [_per(events, one) for one in (self._slope(number, "keyfold", "seconds"), job, whole, flink, spark)]
         over = [f"{flink / one:.1f}" if flink and one else "" for one in (job, whole)]
@@ -155,7 +153,6 @@ class Race:
         events, folder = Events(count, disorder=self._arguments.disorder), self._folder / f"{count}"
         files, home = write_events(folder / "files", events), folder / "home"
         home.mkdir()
-        side_input = write_side_input(home / SIDE_INPUT)
         # Flink reads files in any order: write one file for each of its two readers, in order of arrival.
         for kind in KINDS:
             (folder / "halves" / kind).mkdir(parents=True)
@@ -167,7 +164,7 @@ class Race:
                 cost = self._engines["keyfold"].ask(do="ingest", home=str(home), files=str(files), kinds=[kind])
                 self._costs[kind, "ingest", count] = cost
                 _say(f"ingest of {kind}, {count:,} events", cost)
-        return Expected(files, side_input, Lakehouse(home))
+        return Expected(files, Lakehouse(home))
 
     def _keyfold(self, query: Query, count: int) -> Cost:
         end, home = micros(Events(count).time(count) + timedelta(hours=1)), self._folder / f"{count}" / "home"

@@ -15,7 +15,7 @@ from keyfold import Lakehouse
 class Expected:
     """The answers of DuckDB over a folder of files (`events.write_events`); query 12 reads the ingested bids."""
 
-    def __init__(self, files: Path, side_input: Path, lakehouse: Lakehouse) -> None:
+    def __init__(self, files: Path, lakehouse: Lakehouse) -> None:
         self._database = duckdb.connect()
         self._database.execute("SET TimeZone = 'UTC'")
         for kind in KINDS:
@@ -23,7 +23,6 @@ class Expected:
             self._database.execute(
                 f"CREATE TABLE {kind} AS FROM read_json('{files / kind}/*.ndjson', columns = {kinds}, format = 'nd')"
             )
-        self._database.execute(f"CREATE TABLE side_input AS FROM read_csv('{side_input}', header = true)")
         self._arrived = lakehouse.events("bid")
 
     def of(self, query: Query) -> pl.DataFrame:

@@ -15,7 +15,6 @@ import polars as pl
 import pyarrow as pa
 
 _TIMES = ("dateTime", "expires")
-_SIDE_ROWS = 10_000
 
 START = datetime(2026, 1, 1, 8, tzinfo=UTC)
 LATEST = timedelta(seconds=2)
@@ -221,10 +220,3 @@ def write_events(folder: Path, events: Events) -> Path:
             at = int(START.timestamp()) + number
             os.utime(path, (at, at))
     return folder
-
-
-def write_side_input(path: Path) -> Path:
-    """Write the small table of query 13; returns its path."""
-    keys = pl.DataFrame({"key": range(_SIDE_ROWS)}, schema={"key": pl.Int64})
-    keys.with_columns(value="value " + (pl.col("key") * 7 % _SIDE_ROWS).cast(pl.String)).write_csv(path)
-    return path

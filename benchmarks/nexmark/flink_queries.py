@@ -1,4 +1,4 @@
-"""The stateful queries and some others in Flink's SQL, with the columns of Keyfold's answers."""
+"""The stateful queries in Flink's SQL, with the columns of Keyfold's answers."""
 
 # ruff: noqa: S608 - of this page alone
 
@@ -33,9 +33,6 @@ _HOPS = f"""SELECT auction, COUNT(*) AS bids, window_start, window_end FROM {_wi
     GROUP BY auction, window_start, window_end"""
 
 QUERIES: dict[int, str] = {
-    0: f"SELECT {_BID} FROM bid",
-    1: f"SELECT {_BID}, CAST(0.908 * price AS DOUBLE) AS euro FROM bid",
-    2: f"SELECT {_BID} FROM bid WHERE MOD(auction, 123) = 0",
     3: """SELECT p.name, p.city, p.state, a.id AS auction FROM auction a JOIN person p ON a.seller = p.id
         WHERE a.category = 10 AND p.state IN ('OR', 'ID', 'CA')""",
     4: """SELECT category, AVG(CAST(price AS DOUBLE)) AS average FROM (SELECT a.id, a.category, MAX(b.price) AS price
@@ -61,10 +58,6 @@ QUERIES: dict[int, str] = {
     ),
     11: f"""SELECT bidder, COUNT(*) AS bids, window_start, window_end FROM TABLE(SESSION(TABLE bid PARTITION BY bidder,
         DESCRIPTOR(rowtime), INTERVAL {_TEN})) GROUP BY bidder, window_start, window_end""",
-    14: f"""SELECT {_BID}, CAST(0.908 * price AS DOUBLE) AS euro, CASE WHEN HOUR(dateTime) BETWEEN 8 AND 18 THEN 'dayTime'
-        WHEN HOUR(dateTime) <= 6 OR HOUR(dateTime) >= 20 THEN 'nightTime' ELSE 'otherTime' END AS part,
-        CHAR_LENGTH(extra) - CHAR_LENGTH(REPLACE(extra, 'c', '')) AS letters FROM bid
-        WHERE 0.908 * price > 1000000 AND 0.908 * price < 50000000""",
     15: distinct_counts("`day`", _DAY),
     16: distinct_counts("channel, `day`", _DAY, ", MAX(DATE_FORMAT(dateTime, 'HH:mm')) AS `minute`"),
     17: f"""SELECT auction, `day`, MIN(price) AS least, MAX(price) AS greatest, {_RANKED}, SUM(price) AS total,
@@ -76,9 +69,6 @@ QUERIES: dict[int, str] = {
         FROM bid) WHERE place <= 10""",
     20: f"""SELECT b.auction, b.bidder, b.price, b.channel, b.url, b.dateTime AS bidTime, b.extra AS bidExtra, {_AUCTION}
         FROM bid b JOIN auction a ON b.auction = a.id WHERE a.category = 10""",
-    22: f"SELECT {_BID}, "
-    + ", ".join(f"SPLIT_INDEX(url, '/', {one + 2}) AS dir{one}" for one in (1, 2, 3))
-    + " FROM bid",
     23: """SELECT p.id, p.name, p.city, p.state, b.auction, b.price, b.channel, a.id AS item, a.itemName, a.category
         FROM bid b JOIN person p ON b.bidder = p.id JOIN auction a ON a.seller = p.id""",
 }

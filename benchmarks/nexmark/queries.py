@@ -1,14 +1,14 @@
-"""All queries of Nexmark: their jobs, and the same questions in DuckDB's SQL over the files.
+"""The stateful queries of Nexmark: their jobs, and the same questions in DuckDB's SQL over the files.
 
 The last job of a query writes its answer, to the table of its name. In SQL, `person`, `auction` and `bid` are the rows of the
-files, `side_input` is the small table, and `arrived` has the bids with the time of their ingest (query 12).
+files, and `arrived` has the bids with the time of their ingest (query 12).
 """
 
 # ruff: noqa: S608 - of this page alone
 
 from dataclasses import dataclass
 
-from benchmarks.nexmark import auctions, stateless, totals, windows
+from benchmarks.nexmark import auctions, totals, windows
 from benchmarks.nexmark.flink_queries import distinct_counts
 from keyfold import KeyedJob
 
@@ -44,16 +44,8 @@ class Query:
         """Names of the streams that it reads."""
         return tuple(dict.fromkeys(stream.name for job in self.jobs for stream in job.streams))
 
-    @property
-    def stateful(self) -> bool:
-        """Whether its answer for an event depends on other events."""
-        return self.number not in stateless.JOBS
-
 
 _SQL = {
-    0: "FROM bid",
-    1: "SELECT *, price * 0.908::DOUBLE AS euro FROM bid",
-    2: "FROM bid WHERE auction % 123 = 0",
     3: """SELECT name, city, state, a.id AS auction FROM auction a JOIN person p ON a.seller = p.id
         WHERE category = 10 AND state IN ('OR', 'ID', 'CA')""",
     4: f"SELECT category, avg(price) AS average FROM ({_WINNERS}) GROUP BY category",
@@ -68,18 +60,12 @@ _SQL = {
     8: """SELECT DISTINCT p.id, p.name, p.dateTime, time_bucket(INTERVAL 10 SECOND, p.dateTime) AS "start" FROM person p JOIN auction a
         ON p.id = a.seller AND time_bucket(INTERVAL 10 SECOND, p.dateTime) = time_bucket(INTERVAL 10 SECOND, a.dateTime)""",
     9: _WINNERS,
-    10: "SELECT *, strftime(dateTime, '%Y-%m-%d') AS day, strftime(dateTime, '%H:%M') AS minute FROM bid",
     11: """SELECT bidder, count(*) AS bids, min(dateTime) AS window_start, max(dateTime) + INTERVAL 10 SECOND AS window_end
         FROM (SELECT *, sum(is_first) OVER (PARTITION BY bidder ORDER BY dateTime) AS session FROM (SELECT bidder, dateTime,
         coalesce(dateTime - lag(dateTime) OVER (PARTITION BY bidder ORDER BY dateTime) > INTERVAL 10 SECOND, true)::INT
         AS is_first FROM bid)) GROUP BY bidder, session""",
     12: """SELECT bidder, time_bucket(INTERVAL 10 SECOND, ingested_at) + INTERVAL 10 SECOND AS window_end, count(*) AS bids
         FROM arrived GROUP BY ALL""",
-    13: "SELECT b.*, key, value FROM bid b JOIN side_input ON auction % 10000 = key",
-    14: """SELECT *, price * 0.908::DOUBLE AS euro, CASE WHEN hour(dateTime) BETWEEN 8 AND 18 THEN 'dayTime'
-        WHEN hour(dateTime) <= 6 OR hour(dateTime) >= 20 THEN 'nightTime' ELSE 'otherTime' END AS part,
-        len(extra) - len(replace(extra, 'c', '')) AS letters FROM bid WHERE 0.908 * price > 1000000
-        AND 0.908 * price < 50000000""",
     15: distinct_counts("day", _DAY),
     16: distinct_counts("channel, day", _DAY, ", strftime(max(dateTime), '%H:%M') AS minute"),
     17: f"""SELECT auction, dateTime::DATE AS day, min(price) AS least, max(price) AS greatest, {_ROUNDS},
@@ -89,12 +75,8 @@ _SQL = {
         QUALIFY rank <= 10""",
     20: """SELECT b.auction, bidder, price, channel, url, b.dateTime AS bidTime, b.extra AS bidExtra, a.* EXCLUDE (id)
         FROM bid b JOIN auction a ON b.auction = a.id WHERE category = 10""",
-    21: """SELECT *, coalesce(map {'apple': '0', 'google': '1', 'facebook': '2', 'baidu': '3'}[lower(channel)],
-        nullif(regexp_extract(url, '(&|^)channel_id=([^&]*)', 2), '')) AS channel_id FROM bid WHERE channel_id IS NOT NULL""",
-    22: """SELECT *, split_part(url, '/', 4) AS dir1, split_part(url, '/', 5) AS dir2, split_part(url, '/', 6) AS dir3
-        FROM bid""",
     23: """SELECT p.id, name, city, state, b.auction, price, channel, a.id AS item, itemName, category FROM bid b
         JOIN person p ON b.bidder = p.id JOIN auction a ON a.seller = p.id""",
 }
-_JOBS = {**stateless.JOBS, **auctions.JOBS, **totals.JOBS, **windows.JOBS}
+_JOBS = {**auctions.JOBS, **totals.JOBS, **windows.JOBS}
 QUERIES = {number: Query(number, sql, _JOBS[number]) for number, sql in _SQL.items()}

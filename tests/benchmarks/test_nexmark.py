@@ -7,10 +7,9 @@ import pytest
 
 import keyfold
 from benchmarks.nexmark.answers import Expected, answer, assert_right
-from benchmarks.nexmark.events import KINDS, LATEST, Events, arriving, write_events, write_side_input
+from benchmarks.nexmark.events import KINDS, LATEST, Events, arriving, write_events
 from benchmarks.nexmark.queries import QUERIES, Query
 from benchmarks.nexmark.spark_worker import run_query, take_in
-from benchmarks.nexmark.stateless import SIDE_INPUT
 from keyfold.lakehouse import fail_points
 from keyfold.runners import Runners
 
@@ -28,8 +27,7 @@ class Play:
         self.events, self.files, self.spark = events, write_events(folder / "files", events), Runners("local")
         (folder / "home").mkdir()
         self.lakehouse = keyfold.Lakehouse(folder / "home")
-        side_input = write_side_input(folder / "home" / SIDE_INPUT)
-        self.expected = Expected(self.files, side_input, self.lakehouse)
+        self.expected = Expected(self.files, self.lakehouse)
 
     @property
     def end(self):
