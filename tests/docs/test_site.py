@@ -1,4 +1,4 @@
-"""The pages are built without a warning, and the built pages load nothing from another host."""
+"""The pages are built without a warning, load nothing from another host, and show every public name with its docstring."""
 
 import os
 import re
@@ -6,8 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import keyfold
+from keyfold import errors, operators
+
 ROOT = Path(__file__).parents[2]
 LOADED = re.compile(r"<(?:script|img|link|iframe)\b[^>]*?\b(?:src|href)=[\"']?(?:https?:)?//[^\"'\s>]+", re.IGNORECASE)
+
+NOT_SHOWN = {"STEP_DECIDES", "JobParameters", "Project"}
+"""A constant, and what the pages on parameters and on projects show."""
 
 
 def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path):
@@ -23,6 +29,11 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tm
     pages = sorted(tmp_path.rglob("*.html"))
     assert len(pages) > len(list((ROOT / "docs").rglob("*.md")))  # and the one for addresses that are not there
     assert [(page.name, LOADED.findall(page.read_text(encoding="utf-8"))) for page in pages if loads(page)] == []
+    shown = set(re.findall(r'id="([\w.]+)"', (tmp_path / "reference" / "api.html").read_text(encoding="utf-8")))
+    public = [f"keyfold.{name}" for name in keyfold.__all__ if not hasattr(errors, name) and name not in NOT_SHOWN]
+    public += [f"keyfold.operators.{name}" for name in operators.__all__]
+    public += [f"keyfold.errors.{name}" for name in keyfold.__all__ if hasattr(errors, name)]
+    assert [name for name in public if name not in shown] == []
 
 
 def loads(page):
