@@ -49,7 +49,7 @@ def counted(home):
     return sorted(home.table().select(COUNTS).rows())
 
 
-# `reading/test_reader.py` and `test_round_trip_on_spark.py` read, compare and move on Spark in `make test`.
+# `reading/test_reader.py` reads and compares in `make test`, and `test_round_trip.py` moves.
 @pytest.mark.slow
 def test_state_is_read_compared_redriven_corrected_and_moved(spark, tmp_path):
     home = Home(tmp_path, spark=spark)
