@@ -19,7 +19,9 @@ Their aggregates are the functions in lower case that take a value: `count`, `su
 from keyfold.operators.aggregation.aggregates import (
     Aggregate,
     between,
+    collect,
     count,
+    count_distinct,
     distinct,
     divided,
     falls,
@@ -28,6 +30,7 @@ from keyfold.operators.aggregation.aggregates import (
     max,
     mean,
     min,
+    quantile,
     sum,
 )
 from keyfold.operators.aggregation.chosen_rows import last_rows, top_rows
@@ -49,7 +52,7 @@ from keyfold.operators.patterns.vocabulary import FollowedBy, Times, Without
 
 __all__ = [
     "Aggregate", "FollowedBy", "Held", "Listed", "TimeZone", "Times", "Without", "alert", "as_of_join", "between",
-    "count", "distinct", "divided", "falls", "first", "interval_join", "last", "last_n", "last_rows", "lookup_join",
-    "max", "mean", "min", "pattern_job", "running", "sessions", "sessions_until", "sessions_while", "sum",
+    "collect", "count", "count_distinct", "distinct", "divided", "falls", "first", "interval_join", "last", "last_n", "last_rows", "lookup_join",
+    "max", "mean", "min", "pattern_job", "quantile", "running", "sessions", "sessions_until", "sessions_while", "sum",
     "top_of_windows", "top_rows", "totals", "window_join", "windows",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Aggregate functions that can be computed in parts: count, sum, minimum and maximum."""
+"""Aggregate functions: count, sum, mean, first, quantile, …; and those of a job whose rows of state stand for many events."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,10 +12,21 @@ from keyfold.columns import column
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Input
+from keyfold.keyed.job.schemas import arrow_type, type_of
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import StepFunction
 from keyfold.keyed.job.tables import OutputTable
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.rows.exact_sums import TotalTooLargeError, summed
+from keyfold.operators.aggregation.parts import (
+    Parts,
+    check_is_number,
+    exact_mean,
+    first_or_last,
+    float_sum,
+    kept_values,
+    plain,
+)
 from keyfold.stream import TIMESTAMP
 
 COUNTED = "n_events"
@@ -24,19 +35,36 @@ COUNTED = "n_events"
 
 @dataclass(frozen=True)
 class Aggregate:
-    """An associative aggregate function.
+    """An aggregate function.
 
     Attributes:
         value: the value of one event, an expression over the columns of the event table.
         joined: how values are combined; NULLs are ignored.
         ignored: values of `distinct` that do not count.
         kind: the type of a sum in state, if it is not that of the table's column of this name.
+        at_most: how many values of a group are kept, for those that keep them.
+        q: which quantile.
     """
 
     value: pl.Expr
-    joined: Literal["sum", "min", "max", "mean", "first", "last", "between", "falls", "distinct"]
+    joined: Literal[
+        "sum",
+        "min",
+        "max",
+        "mean",
+        "first",
+        "last",
+        "between",
+        "falls",
+        "distinct",
+        "count_distinct",
+        "quantile",
+        "collect",
+    ]
     ignored: tuple[Any, ...] = ()
     kind: pa.DataType | None = None
+    at_most: int = 0
+    q: float = 0.0
 
     @property
     def column(self) -> str:
@@ -57,7 +85,10 @@ def count(where: pl.Expr | None = None) -> Aggregate:
 
 
 def sum(value: str | pl.Expr, kind: pa.DataType | None = None) -> Aggregate:
-    """Sum integers or decimals exactly; 0 if there are no values. A sum that overflows its column raises an error.
+    """Sum numbers; 0 if there are no values. The sum does not depend on the order of events.
+
+    Of whole numbers and decimals it is exact, and one that overflows its column raises an error. Of floats it is rounded once, at
+    the end, by `windows`, `sessions`, `totals` and `top_of_windows`; the other operators do not sum floats.
 
     `kind` is the sum's type if it is not that of the table's column of its name, such as a decimal that is shown as a float.
     """
@@ -75,18 +106,41 @@ def max(value: str | pl.Expr) -> Aggregate:
 
 
 def mean(value: str | pl.Expr) -> Aggregate:
-    """Average the values as floats; NULL if there are no values. For `last_n`."""
+    """Average the values as floats; NULL if there are no values. It does not depend on the order of events."""
     return Aggregate(_value(value), "mean")
 
 
 def first(value: str | pl.Expr) -> Aggregate:
-    """Take the value of the first event in order of event time."""
+    """Take the value of the first event in order of event time; of simultaneous ones, in order of the stream's event id."""
     return Aggregate(_value(value), "first")
 
 
 def last(value: str | pl.Expr) -> Aggregate:
-    """Take the value of the last event in order of event time."""
+    """Take the value of the last event in order of event time; of simultaneous ones, in order of the stream's event id."""
     return Aggregate(_value(value), "last")
+
+
+def count_distinct(value: str | pl.Expr, at_most: int = 10_000) -> Aggregate:
+    """Count the different values, without NULL, exactly. State keeps them; more than `at_most` in a group raise an error."""
+    return Aggregate(_value(value), "count_distinct", at_most=at_most)
+
+
+def quantile(value: str | pl.Expr, q: float, at_most: int = 10_000) -> Aggregate:
+    """Take a quantile of the values (0.5: the median), between two values in proportion; NULL if there are none.
+
+    It is exact: state keeps the values, and more than `at_most` in a group raise an error.
+
+    Raises:
+        Misconfigured: `q` is not from 0 to 1.
+    """
+    if not 0 <= q <= 1:
+        raise Misconfigured(f"a quantile is from 0 to 1, such as 0.5 for the median, and not {q}")
+    return Aggregate(_value(value), "quantile", at_most=at_most, q=q)
+
+
+def collect(value: str | pl.Expr, at_most: int = 1_000) -> Aggregate:
+    """List the values in order of event time, then of value; more than `at_most` in a group raise an error."""
+    return Aggregate(_value(value), "collect", at_most=at_most)
 
 
 def between(value: pl.Expr) -> Aggregate:
@@ -116,56 +170,71 @@ class Aggregates:
         job: the job's name.
         of: the aggregates by column.
         counted: the column with the number of events that a row stands for.
-        event_time: the events' time column.
-        output: columns of the job's table. An aggregate takes its type from here; int64 if it is not in the table.
+        source: the input, whose columns they are of.
+        output: columns of the job's table. A sum, minimum or maximum takes its type from here; int64 if it is not in the table.
+
+    Attributes:
+        fields: their columns in state.
 
     Raises:
-        Misconfigured: a sum is over floats, whose sums depend on the order.
+        Misconfigured: an aggregate is not one that can be kept in parts, or does not fit its values.
     """
 
-    def __init__(self, job: str, of: Mapping[str, Aggregate], counted: str, event_time: str, output: pa.Schema) -> None:
+    def __init__(self, job: str, of: Mapping[str, Aggregate], counted: str, source: Input, output: pa.Schema) -> None:
         self._of = {**of, counted: count()}
-        undeclared = {
-            name: column(
-                name,
-                one.kind or pa.int64(),
-                f"{name} of these events",
-                lineage=list(dict.fromkeys(one.value.meta.root_names())),
-                nullable=one.kind is not None,
-            )
-            for name, one in of.items()
+        events = source.schema
+        table = pa.schema([*events, *(one for one in source.stream.event_schema if one.name not in events.names)])
+        known = polars_schema(table)
+        self._parts = {
+            name: plain(name, one.value, "sum", number_of_events(counted, source.event_time))
+            if name == counted and counted not in output.names
+            else _parts_of(job, name, one, known, source, output)
+            for name, one in self._of.items()
         }
-        undeclared[counted] = number_of_events(counted, event_time)
-        self.fields = [
-            output.field(name) if name in output.names and self._of[name].kind is None else undeclared[name]
-            for name in self._of
-        ]
-        self.sums = [field.name for field in self.fields if self._of[field.name].joined == "sum"]
-        for field in self.fields:
-            if field.name in self.sums and not (field.type == pa.int64() or types.is_decimal128(field.type)):
-                raise Misconfigured(
-                    f"job {job}: {field.name} is a sum, and {field.type}; make it int64 or a decimal of 38 digits, whose sums "
-                    "are the same in any order"
-                )
+        self.fields = [field for parts in self._parts.values() for field in parts.columns]
+        names = [*self.names, *(name for name, parts in self._parts.items() if parts.made is not None)]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise Misconfigured(
+                f"job {job}: {', '.join(sorted(twice))}: two aggregates need a column of this name; rename one"
+            )
+        self.sums = [name for parts in self._parts.values() for name in parts.sums]
 
     @property
     def names(self) -> list[str]:
-        """The names of the aggregate columns."""
-        return list(self._of)
+        """The names of their columns in state."""
+        return [field.name for field in self.fields]
 
     @property
     def derived(self) -> dict[str, pl.Expr]:
-        """The expressions to add to the event table; aggregates of a plain column need none."""
-        return {name: one.value for name, one in self._of.items() if one.column != name}
+        """The expressions to add to the event table; a plain column needs none."""
+        return {
+            name: value
+            for parts in self._parts.values()
+            for name, value in parts.values.items()
+            if not value.meta.eq(pl.col(name))
+        }
 
     def joined(self, rows: pl.DataFrame, by: list[str], *more: pl.Expr) -> pl.DataFrame:
         """Aggregate the rows of each group, with `more` as further aggregations.
 
         Raises:
             TotalTooLargeError: a sum overflows its column.
+            TooManyValuesError: a group has more values than are kept.
         """
-        others = (getattr(pl.col(name), one.joined)() for name, one in self._of.items() if one.joined != "sum")
-        return summed(rows, by, self.sums, *more, *others)
+        others = list[pl.Expr]()
+        for parts in self._parts.values():
+            rows = parts.aligned(rows, by)
+            others += [how.alias(name) for name, how in parts.joined.items()]
+        groups = summed(rows, by, self.sums, *more, *others)
+        for parts in self._parts.values():
+            parts.check(groups)
+        return groups
+
+    def finished(self, groups: pl.DataFrame) -> pl.DataFrame:
+        """Add the aggregates that are made of several parts."""
+        return groups.with_columns(
+            **{name: parts.made for name, parts in self._parts.items() if parts.made is not None}
+        )
 
     def combined(self, rows: pl.DataFrame, by: list[str], *more: pl.Expr) -> pl.DataFrame:
         """Aggregate before the shuffle; return the rows unchanged if a sum overflows.
@@ -176,6 +245,40 @@ class Aggregates:
             return self.joined(rows, by, *more)
         except TotalTooLargeError:
             return rows
+
+
+def _parts_of(
+    job: str, name: str, one: Aggregate, known: Mapping[str, pl.DataType], source: Input, output: pa.Schema
+) -> Parts:
+    where, lineage = f"job {job}: {name}", list(dict.fromkeys(one.value.meta.root_names()))
+    try:
+        value = type_of(one.value, known)
+    except pl.exceptions.PolarsError as error:
+        raise Misconfigured(f"{where}: {str(error).splitlines()[0]}; there are {', '.join(known)}") from None
+    if one.joined in ("sum", "mean"):
+        check_is_number(where, value)
+        if value.is_float():
+            return float_sum(name, one.value, lineage, mean=one.joined == "mean")
+    if one.joined == "mean":
+        kind = pa.decimal128(38, value.scale) if isinstance(value, pl.Decimal) else pa.int64()
+        return exact_mean(name, one.value, kind, lineage)
+    if one.joined in ("first", "last"):
+        kind, ids = arrow_type(value), getattr(source.stream, "event_id", ())
+        return first_or_last(name, one.value, one.joined, kind, source.event_time, ids, lineage)
+    if one.joined in ("count_distinct", "quantile", "collect"):
+        return kept_values(name, one.value, one.joined, value, source.event_time, lineage, one.at_most, one.q)
+    if one.joined not in ("sum", "min", "max"):
+        raise Misconfigured(
+            f"{where}: {one.joined} is for sessions_until, sessions_while or running, not for this operator"
+        )
+    field = column(
+        name, one.kind or pa.int64(), f"{name} of these events", lineage=lineage, nullable=one.kind is not None
+    )
+    if name in output.names and one.kind is None:
+        field = output.field(name)
+    if one.joined == "sum" and not (field.type == pa.int64() or types.is_decimal128(field.type)):
+        raise Misconfigured(f"{where} is a sum of {value}, and {field.type}; make it int64 or a decimal of 38 digits")
+    return plain(name, one.value, one.joined, field)
 
 
 def counting_job(

@@ -13,7 +13,7 @@ from keyfold.keyed.rows.codec import polars_schema
 from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate
 from keyfold.stream import TIMESTAMP
 
-_INTEGERS, _FLOATS = ("between", "falls"), ("mean",)
+_INTEGERS, _FLOATS = ("between", "falls", "count_distinct"), ("mean", "quantile")
 
 
 def counted_by(of: Mapping[str, Aggregate], counted: str) -> str:
@@ -79,9 +79,11 @@ def _of_aggregate(job: str, name: str, one: Aggregate, table: pa.Schema) -> pa.F
         kind = pa.float64()
     elif one.joined in _INTEGERS or (one.joined == "sum" and value.is_integer()):
         kind = pa.int64()
+    elif one.joined == "collect":
+        kind = arrow_type(pl.List(value))
     elif one.joined == "sum" and isinstance(value, pl.Decimal):
         kind = pa.decimal128(38, value.scale)
-    never_null = one.joined == "sum" or (
+    never_null = one.joined in ("sum", "count_distinct", "collect") or (
         one.joined in ("first", "last") and roots and not table.field(roots[0]).nullable
     )
     what = "How many events" if one.counts else f"The {one.joined} of {', '.join(roots) or 'a constant'}"

@@ -70,7 +70,7 @@ def totals(
         output = inferred_output(name, source, of, by=key, times=times, counted=counted, then=then)
     table = declared_schema(f"job {name}: output", output, key)
     sums, by, last = (
-        Aggregates(name, of, counted, event_time, table),
+        Aggregates(name, of, counted, source, table),
         list(key),
         [pl.col(latest).max()] if latest else [],
     )
@@ -84,7 +84,7 @@ def totals(
     def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
         came = events.with_columns(pl.col(event_time).alias(latest)) if latest else events
         rows = sums.joined(pl.concat([state, came.select(state.columns)]), by, *last).select(state.columns)
-        return Step(state=rows, output=rows.with_columns(**then or {}).select(table.names))
+        return Step(state=rows, output=sums.finished(rows).with_columns(**then or {}).select(table.names))
 
     number = pl.col(counted).sum()
     return counting_job(

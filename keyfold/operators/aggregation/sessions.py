@@ -75,7 +75,7 @@ def sessions(
     table = declared_schema(f"job {name}: output", output, key)
     if counted not in table.names:
         raise Misconfigured(f"job {name}: output has no column {counted}, by which events are counted (`counted`)")
-    sums, by = Aggregates(name, of, counted, event_time, table), list(key)
+    sums, by = Aggregates(name, of, counted, source, table), list(key)
     span = pl.col(event_time).max(), pl.col(START).min()
 
     def combine(rows: pl.DataFrame) -> pl.DataFrame:
@@ -97,7 +97,9 @@ def sessions(
         is_over = pl.col(DEADLINE) <= clock.watermark
         return Step(
             state=joined.filter(~is_over).select(state.columns),
-            output=joined.filter(is_over & ~was_over).with_columns(window_end=DEADLINE).select(table.names),
+            output=sums.finished(joined.filter(is_over & ~was_over))
+            .with_columns(window_end=DEADLINE)
+            .select(table.names),
             late=rows.join(joined.filter(was_over), on="#session", how="semi").select(events.columns),
         )
 

@@ -86,7 +86,7 @@ def top_of_windows(
         raise Misconfigured(f"job {name}: n is {n}; it must be 1 or more")
     source, by, length = as_input(source), names_of(by), as_duration(f"job {name}: length", length)
     event_time = source.event_time
-    sums, groups, end = Aggregates(name, of, counted, event_time, output), [START, *by], pl.col(START) + length
+    sums, groups, end = Aggregates(name, of, counted, source, output), [START, *by], pl.col(START) + length
 
     def combine(rows: pl.DataFrame) -> pl.DataFrame:
         return sums.combined(rows, groups, pl.col(event_time).max())
@@ -96,9 +96,9 @@ def top_of_windows(
         was_over, is_over = end <= clock.previous_watermark, end <= clock.watermark
         came = events.filter(~was_over)
         columns = [*groups, *sums.names]
-        rows = sums.joined(pl.concat([state.select(columns), came.select(columns)]), groups)
+        rows = sums.finished(sums.joined(pl.concat([state.select(columns), came.select(columns)]), groups))
         # Of open windows too: their totals are refused as soon as they do not fit.
-        totals = sums.joined(rows, [START], pl.len().cast(pl.Int64).alias(GROUPS)).sort(START)
+        totals = sums.finished(sums.joined(rows, [START], pl.len().cast(pl.Int64).alias(GROUPS))).sort(START)
         still_open = rows.filter(~is_over)
         changed = still_open.join(came.select(START).unique(), on=START, how="semi")
         final, interim = ranked(rows.filter(is_over)), ranked(changed)

@@ -166,7 +166,7 @@ def windows(
         raise Misconfigured(f"job {name}: output has no column {counted}, by which events are counted (`counted`)")
     if while_open and (overlaps or most):
         raise Misconfigured(f"job {name}: while_open is for windows that do not overlap, without most")
-    sums, groups = Aggregates(name, of, counted, event_time, table), [*key, *by]
+    sums, groups = Aggregates(name, of, counted, source, table), [*key, *by]
     end = shape.end(pl.col(PANE))
 
     def chosen(rows: pl.DataFrame) -> pl.DataFrame:
@@ -192,6 +192,7 @@ def windows(
         rows = written(panes.filter(pl.col(DEADLINE) <= clock.watermark), clock)
         if while_open:
             changed = still_open.join(came, on=[*groups, PANE], how="semi").rename({DEADLINE: "window_end"})
+            changed = sums.finished(changed)
             opened = (rows.with_columns(is_open=pl.lit(value=False)), changed.with_columns(is_open=pl.lit(value=True)))
             rows = pl.concat([part.select(opened[0].columns) for part in opened])
         return Step(
@@ -202,6 +203,7 @@ def windows(
 
     def written(due: pl.DataFrame, clock: Clock) -> pl.DataFrame:
         rows = overlapping(due, clock, length) if length and overlaps else due.rename({DEADLINE: "window_end"})
+        rows = sums.finished(rows)
         return _with_the_most(rows, [*key, "window_end"], most, counted) if most else rows
 
     def overlapping(due: pl.DataFrame, clock: Clock, length: timedelta) -> pl.DataFrame:

@@ -309,7 +309,7 @@ def test_days_agree_with_the_clocks_of_the_zone_also_where_midnight_does_not_exi
             lambda: totals(
                 "t", SCORED, {"sum": sum("points")}, output=pa.schema([WHO, ("sum", pa.float64())]), key="who"
             ),
-            "sum is a sum, and double",
+            "sum is a sum of Int64, and double",
         ),
     ],
 )
