@@ -57,16 +57,18 @@ class Parts:
         """Return rows whose sums of floats have the greatest scale of their group, so that they can be added."""
         if not self.scale:
             return rows
-        greatest = pl.col(self.scale).max().over(by)
-        steps, (high, middle, low) = greatest - pl.col(self.scale), map(pl.col, self.limbs)
+        # A join takes half of the time of `max().over(by)`.
+        greatest = rows.group_by(by).agg(pl.col(self.scale).max().alias("#scale"))
+        rows = rows.join(greatest, on=list(by), how="left", nulls_equal=True, maintain_order="left")
+        steps, (high, middle, low) = pl.col("#scale") - pl.col(self.scale), map(pl.col, self.limbs)
         nothing = pl.lit(0, pl.Int64)
         return rows.with_columns(
             pl.when(steps == 0).then(high).otherwise(nothing).alias(self.limbs[0]),
             pl.when(steps == 0).then(middle).when(steps == 1).then(high).otherwise(nothing).alias(self.limbs[1]),
             pl.when(steps == 0).then(low).when(steps == 1).then(middle).when(steps == 2).then(high).otherwise(nothing)
             .alias(self.limbs[2]),
-            greatest.alias(self.scale),
-        )  # fmt: skip
+            pl.col("#scale").alias(self.scale),
+        ).drop("#scale")  # fmt: skip
 
     def check(self, groups: pl.DataFrame) -> None:
         """Check that no group has more values than are kept.
@@ -100,11 +102,11 @@ def float_sum(name: str, value: pl.Expr, lineage: Collection[str], *, mean: bool
     value = value.cast(pl.Float64)
     place = pl.lit(_UNITS).search_sorted(value.abs(), side="right").cast(pl.Int64) - 1
     place = place.clip(lower_bound=0)
-    rest, values = value / pl.lit(_UNITS).gather(place), list[pl.Expr]()
+    rest, values = value.abs() / pl.lit(_UNITS).gather(place), list[pl.Expr]()
     for _ in range(3):
-        whole = rest.cast(pl.Int64, strict=False)
-        values.append(whole)
-        rest = (rest - whole.cast(pl.Float64)) * 2.0**_BITS
+        values.append((rest.floor() * value.sign()).cast(pl.Int64, strict=False))
+        # Exact, as the remainder of a positive float by 1 is.
+        rest = rest % 1.0 * 2.0**_BITS
     # Of values that are not finite, their numbers.
     others = (value == float("inf"), value == float("-inf"), value.is_nan())
     finite = value.is_finite()
