@@ -7,14 +7,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-import keyfold
-from keyfold import Lakehouse
 from keyfold.keyed.job.building import build_job
 from keyfold.times import micros
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.sales_with_products import PRODUCTS_AT
 from spark_jobs.simulation.sales import products_table, sales_table
 from spark_jobs.streams import SALES
+from tests.lake import Lake
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LEFT_JOIN = """
@@ -23,12 +22,8 @@ LEFT_JOIN = """
 """
 
 
-class Shop:
+class Shop(Lake):
     """A lakehouse with sales and a table of products."""
-
-    def __init__(self, folder, spark):
-        self.lakehouse, self._spark, self.came = Lakehouse(folder), spark, []
-        self.sell_by(products_table())
 
     def sell_by(self, products):
         """Write the table of products."""
@@ -39,25 +34,20 @@ class Shop:
     def sell(self, seed):
         begin = NOON + timedelta(hours=seed)
         sales = sales_table(np.random.default_rng(seed), 300, micros(begin), micros(begin + timedelta(hours=1)))
-        landing = self.lakehouse.landing("sales")
-        landing.mkdir(parents=True, exist_ok=True)
-        sales.rename({"models": "model"}).write_parquet(str(landing / f"{seed}.parquet"))
-        keyfold.ingest(self.lakehouse, SALES, runners=self._spark)
+        self.land(SALES, sales.rename({"models": "model"}))
         return sales
 
-    def run(self, mode=None, **parameters):
-        job = build_job(JOBS["sales_with_products"], {"key_groups": 4, **parameters})
-        keyfold.run(self.lakehouse, job, *([mode] if mode else []), runners=self._spark)
-
-    @property
-    def rows(self):
+    def run_all(self):
+        self.run(build_job(JOBS["sales_with_products"], {"key_groups": 4}))
         table = pl.read_delta(str(self.lakehouse.table("sales_with_products")))
         return sorted(table.drop("country").rows(), key=repr)
 
 
 @pytest.fixture
-def shop(tmp_path, without_spark):
-    return Shop(tmp_path, without_spark)
+def shop(tmp_path):
+    shop = Shop(tmp_path)
+    shop.sell_by(products_table())
+    return shop
 
 
 def joined(sales, products):
@@ -71,17 +61,16 @@ def test_each_sale_has_its_product_and_one_of_an_unknown_item_has_none(shop):
     sales = shop.sell(1)
     known = products_table().filter(pl.col("item") != sales["item"].mode()[0])
     shop.sell_by(known)
-    shop.run()
-    assert shop.rows == sorted(joined(sales, known), key=repr)
-    assert any(row[5] is None for row in shop.rows)
+    rows = shop.run_all()
+    assert rows == sorted(joined(sales, known), key=repr)
+    assert any(row[5] is None for row in rows)
 
 
 def test_the_table_may_lie_elsewhere_and_move(shop, tmp_path, monkeypatch):
     shop.sell(1)
-    shop.run()
+    shop.run_all()
     elsewhere = tmp_path / "elsewhere.parquet"
     products_table().with_columns(category=pl.lit("moved")).write_parquet(elsewhere)
     monkeypatch.setenv("KEYFOLD_PRODUCTS", str(elsewhere))
     shop.sell(2)
-    shop.run()
-    assert {row[6] for row in shop.rows} >= {"moved", "Devices"}
+    assert {row[6] for row in shop.run_all()} >= {"moved", "Devices"}

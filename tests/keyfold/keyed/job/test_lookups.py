@@ -6,11 +6,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-import keyfold
-from keyfold import Damaged, Input, InvalidData, KeyfoldError, Lakehouse, Lookup, Misconfigured, NotFound, Stream
+from keyfold import Damaged, Input, InvalidData, KeyfoldError, Lookup, Misconfigured, NotFound, Stream
+from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job import lookups
 from keyfold.operators import lookup_join
-from keyfold.runners import Runners
 from tests.lake import Lake
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -30,33 +29,26 @@ def job(path="products.csv"):
     )
 
 
-class Shop:
+class Shop(Lake):
     """A lakehouse with sales, and a table of products beside them."""
 
-    def __init__(self, folder):
-        self.lakehouse, self.spark, self._landed = Lakehouse(folder), Runners("local"), 0
-
     def sell(self, *items):
-        landing = self.lakehouse.landing("sales")
-        landing.mkdir(parents=True, exist_ok=True)
-        self._landed += 1
-        times = [NOON + timedelta(minutes=self._landed, seconds=at) for at in range(len(items))]
-        pl.DataFrame({"item": items, "sold_at": times}).write_parquet(str(landing / f"{self._landed}.parquet"))
-        keyfold.ingest(self.lakehouse, SALES, runners=self.spark)
+        times = [NOON + timedelta(minutes=1 + self.landed, seconds=at) for at in range(len(items))]
+        self.land(SALES, pl.DataFrame({"item": items, "sold_at": times}))
 
     def products(self, text, name="products.csv"):
         (self.lakehouse.home / name).write_text(text)
 
-    def run(self, wanted=None):
-        return keyfold.run(self.lakehouse, wanted or job(), runners=self.spark)
+    def go(self, wanted=None, *mode):
+        return self.run(wanted or job(), *mode)
 
     @property
     def generation(self):
-        return Lake(self.lakehouse).live("named")
+        return self.live("named")
 
     def named(self):
         return sorted(
-            pl.read_delta(str(self.generation.table("named"))).select("item", "title", "price").rows(), key=repr
+            pl.read_delta(str(self.lakehouse.table("named"))).select("item", "title", "price").rows(), key=repr
         )
 
 
@@ -68,10 +60,10 @@ def shop(tmp_path):
 def test_each_event_has_the_row_that_counted_when_its_run_was_planned(shop):
     shop.sell("t1", "x9")
     shop.products("item,title,price\nt1,Green tea,3\n")
-    shop.run()
+    shop.go()
     shop.products("item,title,price\nt1,Green tea,4\nx9,Jam,2\n")
     shop.sell("t1", "x9")
-    shop.run()
+    shop.go()
     assert shop.named() == [("t1", "Green tea", 3), ("t1", "Green tea", 4), ("x9", "Jam", 2), ("x9", None, None)]
 
 
@@ -80,7 +72,7 @@ def test_a_table_is_read_again_only_where_it_changed_and_one_copy_is_kept(shop, 
     monkeypatch.setattr(lookups, "_read", lambda where, lookup, place: read.append(place) or READ(where, lookup, place))
     shop.sell("t1")
     shop.products("item,title,price\nt1,Green tea,3\n")
-    shop.run()
+    shop.go()
     kept = lookups.KeptLookups("job named", job().lookups, shop.lakehouse.home, shop.generation.folder)
     read.clear()
     assert kept.plan() == kept.plan()
@@ -93,9 +85,9 @@ def test_a_table_is_read_again_only_where_it_changed_and_one_copy_is_kept(shop, 
 def test_a_batch_that_is_worked_on_again_sees_the_table_as_it_was_planned(shop, cut_power):
     shop.sell("t1")
     shop.products("item,title,price\nt1,Green tea,3\n")
-    assert cut_power("work: before", shop.run)
+    assert cut_power("work: before", shop.go)
     shop.products("item,title,price\nt1,Black tea,9\n")
-    shop.run()
+    shop.go()
     assert shop.named() == [("t1", "Green tea", 3)]
 
 
@@ -108,7 +100,7 @@ def test_a_delta_table_and_files_of_other_kinds_are_read_alike(shop):
     shop.products("price,title,item\n3,Green tea,t1\n")
     shop.sell("t1")
     for path in ("delta", "p.parquet", "p.ndjson", "products.csv", str(home / "p.parquet")):
-        keyfold.run(shop.lakehouse, job(path), keyfold.keyed.generation.run_mode.FullRefresh(), runners=shop.spark)
+        shop.go(job(path), FullRefresh())
         assert shop.named() == [("t1", "Green tea", 3)]
 
 
@@ -134,9 +126,9 @@ def test_rows_in_any_order_with_texts_that_are_null_are_looked_up_also_after_a_f
     WRITERS[path](rows, shop.lakehouse.home / path)
     shop.sell("x9", "t1", "none")
     expected = sorted([*PRODUCTS[:2], ("none", None, None)], key=repr)
-    shop.run(job(path))
+    shop.go(job(path))
     assert shop.named() == expected
-    keyfold.run(shop.lakehouse, job(path), keyfold.keyed.generation.run_mode.FullRefresh(), runners=shop.spark)
+    shop.go(job(path), FullRefresh())
     assert shop.named() == expected
 
 
@@ -144,7 +136,7 @@ def test_equal_rows_are_one_file_however_they_were_read(shop):
     """As after a restart, when each table is read again: it is not a change."""
     shop.sell("t1")
     shop.products("item,title,price\nx9,,2\nt1,Green tea,\na,,\n")
-    shop.run()
+    shop.go()
     files = set()
     for path, write in WRITERS.items():
         for rows in (PRODUCTS, PRODUCTS[::-1]):
@@ -166,7 +158,7 @@ def test_codes_stay_as_they_are_written_and_whole_numbers_exact(shop):
     rows = "".join(f"{number:03},,{2**53 + number}\n" for number in range(1, 200))
     shop.products(f"item,title,price\n{rows}84A,Jam,1\n")
     shop.sell("007", "84A", "7")
-    shop.run()
+    shop.go()
     assert shop.named() == [("007", None, 2**53 + 7), ("7", None, None), ("84A", "Jam", 1)]
 
 
@@ -211,20 +203,20 @@ def test_a_table_that_cannot_be_looked_up_in_fails_the_plan_and_the_run_after_it
     if text:
         shop.products(text)
     with pytest.raises(kind, match=reason):
-        shop.run()
+        shop.go()
     shop.products("item,title,price\nt1,Green tea,3\n")
-    shop.run()
+    shop.go()
     assert shop.named() == [("t1", "Green tea", 3)]
 
 
 def test_a_kept_table_that_was_changed_is_damage(shop, cut_power):
     shop.sell("t1")
     shop.products("item,title,price\nt1,Green tea,3\n")
-    assert cut_power("work: before", shop.run)
+    assert cut_power("work: before", shop.go)
     (kept,) = (shop.generation.folder / "lookups").iterdir()
     pl.read_parquet(kept).with_columns(price=pl.lit(99, pl.Int64)).write_parquet(kept)
     with pytest.raises(KeyfoldError, match="was changed after it was stored") as raised:
-        shop.run()
+        shop.go()
     assert isinstance(raised.value, Damaged)
 
 
