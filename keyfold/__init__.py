@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from keyfold.columns import column, required
     from keyfold.ingestion import ingest
     from keyfold.keyed.calling.harness import TestHarness
-    from keyfold.keyed.generation.configured import configured_job
     from keyfold.keyed.job.building import build_job, with_parameters
     from keyfold.keyed.job.contract import KeyedJob
     from keyfold.keyed.job.inputs import STEP_DECIDES, Explode, Input
@@ -74,7 +73,6 @@ __all__ = [
     "assert_nothing_lost",
     "build_job",
     "column",
-    "configured_job",
     "ingest",
     "parameter",
     "per_key",
@@ -88,7 +86,6 @@ __all__ = [
 _MODULES = {
     "keyfold.columns": ("column", "required"),
     "keyfold.ingestion": ("ingest",),
-    "keyfold.keyed.generation.configured": ("configured_job",),
     "keyfold.keyed.reporting.conservation": ("assert_nothing_lost",),
     "keyfold.keyed.job.contract": ("KeyedJob",),
     "keyfold.keyed.calling.harness": ("TestHarness",),

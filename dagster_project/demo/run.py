@@ -23,7 +23,7 @@ import dagster as dg
 from rich.console import Console
 
 from dagster_project.demo.report import print_report
-from keyfold import KeyfoldError, Lakehouse, Runners, configured_job, ingest, run
+from keyfold import KeyfoldError, Lakehouse, Runners, ingest, run
 from keyfold.cli.terminal import print_error
 from keyfold.dagster.resources import lakehouse_home
 from keyfold.dagster.serving import open_dagster_home, show_on_timeline
@@ -129,7 +129,7 @@ def _late_delivery(lakehouse: Lakehouse) -> str:
     runners = Runners("auto")
     taken = ingest(lakehouse, RIDE_POINTS, runners=runners)
     ingested = time.monotonic()
-    job = configured_job(lakehouse, JOBS["ride_summaries"])
+    job = JOBS["ride_summaries"]
     summary = run(lakehouse, job, runners=runners)
     return (
         f"\nOne late delivery: {taken.accepted} events, ingested in {ingested - began:.2f} s; "

@@ -1,7 +1,7 @@
 """Run a job, once or continuously, publish its new rows to Kafka, and maintain the tables of a continuous run."""
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -11,6 +11,7 @@ from keyfold.journal.clock import LOOK_EVERY
 from keyfold.journal.records import Progress
 from keyfold.keyed import runner
 from keyfold.keyed.generation.batch_records import Counts
+from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import NEW_EVENTS, Replay, RunMode
 from keyfold.keyed.job.building import build_job
@@ -86,6 +87,7 @@ def run(
     job: KeyedJob,
     mode: RunMode = NEW_EVENTS,
     *,
+    parameters: Mapping[str, Any] | None = None,
     options: RunOptions | None = None,
     runners: Runners | None = None,
 ) -> JobRun:
@@ -98,6 +100,7 @@ def run(
         lakehouse: the lakehouse of the input tables and of the job's own tables.
         job: the job.
         mode: `Incremental`, `FullRefresh` or `Replay`.
+        parameters: parameters of the job by name. Others are those of the live generation, or the defaults in a refresh.
         options: options that change no result.
         runners: choose where the work is done, by default as the environment says (`Runners.from_environment`).
 
@@ -109,10 +112,10 @@ def run(
         >>> import keyfold
         >>> from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
         >>> lakehouse = keyfold.Lakehouse("~/lakehouse")
-        >>> job = keyfold.configured_job(lakehouse, RIDE_SUMMARIES)
-        >>> keyfold.run(lakehouse, job).counts.events  # doctest: +SKIP
+        >>> keyfold.run(lakehouse, RIDE_SUMMARIES).counts.events  # doctest: +SKIP
         1200
     """
+    job = configured_job(lakehouse, job, mode, parameters)
     summary = runner.run_job(lakehouse, job, mode, options=options, runners=runners)
     if isinstance(mode, Replay):
         return JobRun(**vars(summary))
@@ -151,7 +154,7 @@ def run_continuously(
         >>> _ = signal.signal(signal.SIGTERM, lambda *_: stop.set())  # doctest: +SKIP
         >>> run_continuously(lakehouse, job, stop=stop, metrics="9100")  # doctest: +SKIP
     """
-    options = options or RunOptions()
+    options, job = options or RunOptions(), configured_job(lakehouse, job)
     publisher = Publisher(lakehouse, job)
     maintenance = TableMaintenance(
         lakehouse,

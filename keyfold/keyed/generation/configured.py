@@ -18,6 +18,8 @@ def configured_job(
 ) -> KeyedJob:
     """Build the job of a run. Parameters that are not given are those of the live generation, or the defaults in a refresh.
 
+    Those that the job was built with count as given where they differ from the defaults.
+
     Raises:
         KeyfoldError: as `build_job`; or the live generation is missing, or an earlier version of Keyfold made it.
 
@@ -26,7 +28,13 @@ def configured_job(
         >>> configured_job(Lakehouse("~/lakehouse"), RIDE_SUMMARIES).name
         'ride_summaries'
     """
-    return build_job(declared, given, live_parameters(lakehouse, declared.name, mode))
+    if declared.model is None and not given:
+        return declared
+    built_with = {}
+    if declared.model is not None:
+        default = declared.model().model_dump(mode="json")
+        built_with = {name: value for name, value in declared.parameters.items() if value != default.get(name)}
+    return build_job(declared, {**built_with, **(given or {})}, live_parameters(lakehouse, declared.name, mode))
 
 
 def live_parameters(lakehouse: Lakehouse, job: str, mode: RunMode = NEW_EVENTS) -> Mapping[str, Any] | None:
