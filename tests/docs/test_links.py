@@ -9,6 +9,7 @@ REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"
 PAGES = [
     REPOSITORY / "README.md",
+    REPOSITORY / "CONTRIBUTING.md",
     *sorted(DOCS.rglob("*.md")),
     *sorted((REPOSITORY / "benchmarks").rglob("*.md")),
 ]

@@ -11,6 +11,7 @@ from keyfold.cli.app import commands
 REPOSITORY = Path(__file__).parents[2]
 PAGES = [
     REPOSITORY / "README.md",
+    REPOSITORY / "CONTRIBUTING.md",
     *sorted((REPOSITORY / "docs").rglob("*.md")),
     *sorted((REPOSITORY / "benchmarks").rglob("*.md")),
 ]
