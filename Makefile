@@ -8,6 +8,7 @@
 # make examples             run property-based tests with all examples; make test runs 5 % of them
 # make cluster-tests        run cluster tests, and the other Spark tests on two workers (ONLY=folder; HOMES=bucket: in a bucket)
 # make release-check [OLDEST=1]  build the sdist and the wheel, and run README's lines from it in an empty environment; OLDEST=1: tests with the oldest versions
+# make dagster-versions     add Keyfold to a guest's code location with the oldest and the newest supported Dagster
 # make docs                 regenerate the tables of the pages from the code, and build the site in site/
 # make bench                run the benchmarks behind the figures in docs/
 # make nexmark              Nexmark beside Flink and stock Spark (QUERIES=3,11, EVENTS="500000 2000000", ENGINES=keyfold, MORE=--disorder)
@@ -31,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_PYLANCE_VERSION
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo faults ui test browser-for-tests kafka-for-tests nginx-for-tests azurite-for-tests fake-gcs-for-tests chaos examples browser-tests slow-tests cluster-tests lint release-check docs bench nexmark clean reset
+.PHONY: help setup demo faults ui test browser-for-tests kafka-for-tests nginx-for-tests azurite-for-tests fake-gcs-for-tests chaos examples browser-tests slow-tests cluster-tests dagster-versions lint release-check docs bench nexmark clean reset
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -96,6 +97,9 @@ cluster-tests: setup kafka-for-tests
 release-check: setup
 	@scripts/release-check $(if $(OLDEST),oldest)
 
+dagster-versions: setup
+	@scripts/dagster_versions
+
 docs: setup
 	.venv/bin/python scripts/docs_columns.py
 	.venv/bin/python scripts/docs_commands.py
@@ -111,7 +115,7 @@ nexmark: setup
 	.venv/bin/python -m benchmarks.nexmark $(if $(QUERIES),--queries $(QUERIES)) $(if $(EVENTS),--events $(EVENTS)) $(if $(ENGINES),--engines $(ENGINES)) $(MORE)
 
 clean:
-	rm -rf .venv .venv-flink site .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse *.egg-info
+	rm -rf .venv .venv-dagster .venv-flink site .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 reset:

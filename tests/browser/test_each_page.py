@@ -7,10 +7,12 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import dagster as dg
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from keyfold.dagster.quality.pages import ResultPages
+from keyfold.dagster.serving import show_on_timeline
 from tests.browser.other_sites import Beacon
 from tests.keyfold.dagster.quality.test_pages import WORDS, validation
 from tests.served_dagster import ServedDagster
@@ -20,10 +22,11 @@ pytestmark = pytest.mark.long
 TABLES = ("ride_points_events", "ride_points_quarantine", "ride_summaries", "ride_summaries_late", "long_rides")
 
 SHOWN = {
-    "jobs": "check_rides",
+    "jobs": "check_lakehouse",
     "assets/ride_summaries": "long_rides",
     "assets/ride_summaries?view=checks": "no_event_is_lost",
-    "locations/keyfold/jobs/tick_ride_summaries": "tick_ride_summaries",
+    "locations/keyfold/jobs/check_lakehouse": "check_lakehouse",
+    "locations/keyfold/schedules/advance_rides": "advance_rides",
     "locations/keyfold/sensors/ride_points_landed": "Preview tick result",
     "runs": "No runs found",
 }
@@ -67,6 +70,20 @@ def test_the_graph_of_a_group_shows_its_assets_by_name(pages: ServedDagster, pag
 def test_each_kind_of_page_shows_what_it_is_of(pages: ServedDagster, page: Page, address: str, text: str):
     page.goto(f"{pages.url}/{address}")
     expect(page.get_by_text(text, exact=True).first).to_be_visible()
+
+
+def test_the_first_page_shows_the_run_of_a_script_such_as_the_demo(pages: ServedDagster, page: Page):
+    @dg.asset
+    def one() -> None: ...
+
+    with dg.DagsterInstance.from_config(pages.environment["DAGSTER_HOME"]) as instance:
+        definitions = dg.Definitions([one]).resolve_implicit_global_asset_job_def()
+        run = definitions.execute_in_process(instance=instance)
+        page.goto(f"{pages.url}/overview")
+        expect(page.get_by_text("No runs or scheduled ticks").first).to_be_visible()
+        show_on_timeline(instance, run.run_id, "keyfold")
+    page.reload()
+    expect(page.get_by_text("Jobless asset materializations").first).to_be_visible()
 
 
 @pytest.mark.usefixtures("quiet")

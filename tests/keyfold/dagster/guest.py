@@ -1,10 +1,18 @@
-"""Somebody else's code location, to which the page *Add Keyfold to a code location that you have* is applied as it stands."""
+"""Somebody else's code location, to which the page *Add Keyfold to a code location that you have* is applied as it stands.
 
+`python -m tests.keyfold.dagster.guest` does so with the Dagster of its environment: see `make dagster-versions`.
+"""
+
+import json
 import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+
+import dagster as dg
+import polars as pl
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "how-to" / "add-to-your-dagster.md"
@@ -58,10 +66,10 @@ code_location_target_module = "shop.definitions"
 class Guest:
     """A folder with the code location, and commands in it."""
 
-    def __init__(self, folder: Path, bin_folder: Path = Path(sys.executable).parent) -> None:
-        self.folder, self._bin = folder, bin_folder
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         (folder / "dagster").mkdir()
-        (folder / "shop").mkdir()
+        (folder / "shop" / "defs").mkdir(parents=True)
         (folder / "shop" / "__init__.py").touch()
         (folder / "shop" / "mine.py").write_text(MINE)
         (folder / "pyproject.toml").write_text(PROJECT)
@@ -71,23 +79,70 @@ class Guest:
         _, self.commands = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
 
     def run(self, command: str) -> str:
-        """Run a command of a shell in the folder; return what it printed, or fail with it."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("KEYFOLD", "DAGSTER"))}
-        environment = kept | {
-            "DAGSTER_HOME": str(self.folder / "dagster"),
-            "DAGSTER_DISABLE_TELEMETRY": "yes",
-            "PATH": f"{self._bin}{os.pathsep}{os.environ['PATH']}",
-            # As of a project that is installed.
-            "PYTHONPATH": str(self.folder),
+        """Run a command of a shell in the folder."""
+        return run_in(self.folder, command)
+
+
+def run_in(folder: Path, command: str) -> str:
+    """Run a command of a shell in a folder with `dagster`, its instance; return what it printed, or fail with it."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("KEYFOLD", "DAGSTER"))}
+    environment = kept | {
+        "DAGSTER_HOME": str(folder / "dagster"),
+        "DAGSTER_DISABLE_TELEMETRY": "yes",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        # As of a project that is installed.
+        "PYTHONPATH": str(folder),
+    }
+    done = subprocess.run(
+        ["sh", "-ec", command], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=240
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+TABLES = "orders_events,orders_quarantine,orders_per_hour,orders_per_hour_late"
+
+
+def latest(instance: dg.DagsterInstance, asset: str, check: str) -> str:
+    record = instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(dg.AssetKey(asset), check))
+    return record.status.value if record else "none"
+
+
+def story(folder: Path) -> None:
+    """Follow the page; run the guest's own assets with it; land rows that the suite refuses."""
+    guest = Guest(folder)
+    guest.run(guest.commands)
+    rows = pl.read_delta(str(folder / "lake" / "tables" / "orders_per_hour"))
+    assert rows.select("shop", "orders", "cents").rows() == [("Oslo", 2, 400)]
+    with dg.DagsterInstance.from_config(str(folder / "dagster")) as instance:
+        seen = {
+            check: latest(instance, asset, check)
+            for asset, check in (
+                ("orders_events", "every_row_is_accounted_for"),
+                ("orders_per_hour", "no_event_is_lost"),
+                ("orders_per_hour", "cents_are_positive"),
+            )
         }
-        done = subprocess.run(
-            ["sh", "-ec", command],
-            cwd=self.folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=240,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        assert set(seen.values()) == {"SUCCEEDED"}, seen
+        # Their own assets, by their IO manager and executor; steps of more than one process.
+        guest.run("dg launch --assets '*'")
+        assert json.loads((folder / "mine" / "shop_count.json").read_text()) == 2
+        (newest,) = instance.get_run_records(limit=1)
+        processes = {
+            event.dagster_event.pid
+            for event in instance.all_logs(newest.dagster_run.run_id)
+            if event.dagster_event and event.dagster_event.is_step_start and hasattr(event.dagster_event, "pid")
+        }
+        assert newest.dagster_run.is_success
+        assert len(processes) > 1
+        free = '{"shop": "Oslo", "at": "2026-01-01T13:00:00Z", "cents": -2}\n'
+        late = '{"shop": "Oslo", "at": "2026-01-01T15:00:00Z", "cents": 1}\n'
+        (folder / "lake" / "landing" / "orders" / "second.ndjson").write_text(free + late)
+        guest.run(f"! dg launch --assets '{TABLES}'")
+        assert latest(instance, "orders_per_hour", "cents_are_positive") == "FAILED"
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        story(Path(name))
+    print(f"dagster {dg.__version__}: a guest has rows and checks, and sees a check fail")

@@ -1,56 +1,16 @@
 """Somebody else's code location with Keyfold in it: own assets, an own IO manager, the multiprocess executor."""
 
 import ast
-import json
 from pathlib import Path
 
-import dagster as dg
-import polars as pl
 import pytest
 
-from tests.keyfold.dagster.guest import ROOT, Guest
-
-TABLES = "orders_events,orders_quarantine,orders_per_hour,orders_per_hour_late"
-
-
-def latest(instance: dg.DagsterInstance, asset: str, check: str) -> str:
-    record = instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(dg.AssetKey(asset), check))
-    return record.status.value if record else "none"
+from tests.keyfold.dagster.guest import ROOT, Guest, story
 
 
 @pytest.mark.long
 def test_a_guest_that_follows_the_page_has_rows_and_checks_and_sees_a_check_fail(tmp_path):
-    guest = Guest(tmp_path)
-    guest.run(guest.commands)
-    rows = pl.read_delta(str(tmp_path / "lake" / "tables" / "orders_per_hour"))
-    assert rows.select("shop", "orders", "cents").rows() == [("Oslo", 2, 400)]
-    with dg.DagsterInstance.from_config(str(tmp_path / "dagster")) as instance:
-        seen = {
-            check: latest(instance, asset, check)
-            for asset, check in (
-                ("orders_events", "every_row_is_accounted_for"),
-                ("orders_per_hour", "no_event_is_lost"),
-                ("orders_per_hour", "cents_are_positive"),
-            )
-        }
-        assert set(seen.values()) == {"SUCCEEDED"}, seen
-        # Their own assets, by their IO manager and executor; steps of more than one process.
-        guest.run("dg launch --assets '*'")
-        assert json.loads((tmp_path / "mine" / "shop_count.json").read_text()) == 2
-        (newest,) = instance.get_run_records(limit=1)
-        processes = {
-            event.dagster_event.pid
-            for event in instance.all_logs(newest.dagster_run.run_id)
-            if event.dagster_event and event.dagster_event.is_step_start and hasattr(event.dagster_event, "pid")
-        }
-        assert newest.dagster_run.is_success
-        assert len(processes) > 1
-        free = '{"shop": "Oslo", "at": "2026-01-01T13:00:00Z", "cents": -2}\n'
-        late = '{"shop": "Oslo", "at": "2026-01-01T15:00:00Z", "cents": 1}\n'
-        (tmp_path / "lake" / "landing" / "orders" / "second.ndjson").write_text(free + late)
-        with pytest.raises(AssertionError):
-            guest.run(f"dg launch --assets '{TABLES}'")
-        assert latest(instance, "orders_per_hour", "cents_are_positive") == "FAILED"
+    story(tmp_path)
 
 
 PRIVATE = ("serving",)
