@@ -134,12 +134,12 @@ def test_the_types_are_listed_and_scaffolded(project):
 )
 def test_a_wrong_attribute_is_told_with_its_place(changes, message):
     attributes = {"operator": "windows", "key": "k", "aggregates": {"n": "count"}, "arguments": {"length": "1h"}}
-    job = components.KeyedJob(name="j", stream="s", **{**attributes, **changes})
+    job = components.KeyedJob.model_validate({"name": "j", "stream": "s", **attributes, **changes})
     columns = [
         components.Column(name="k", type="string", required=True),
         components.Column(name="at", type="timestamp", required=True),
     ]
     columns += [components.Column(name="cents", type="int64")]
-    stream = components.Stream(name="s", columns=columns, event_time="at").declared()
+    stream = components.Stream(name="s", group=None, columns=columns, event_time="at").declared()
     with pytest.raises(Misconfigured, match=message):
         components.keyfold_assets(jobs=[job.declared(stream)], translator=job._translator())
