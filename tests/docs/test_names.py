@@ -26,6 +26,7 @@ FOLDERS = (
     "tests",
     "scripts",
     "docs",
+    "deploy",
     ".ci",
 )
 PACKAGES = sorted(path.name for path in (REPOSITORY / "keyfold").iterdir() if path.is_dir())
