@@ -30,7 +30,8 @@ def test_matches_are_drawn_every_payment_accounted_for_and_no_card_shown(spark, 
         )
     checks = result.get_asset_check_evaluations()
     assert {check.asset_key.to_user_string() for check in checks} >= TABLES
-    assert [check.check_name for check in checks if not check.passed] == []
+    # One of the simulated archives is cut short.
+    assert [check.check_name for check in checks if not check.passed] == ["few_rows_are_quarantined"]
     matches = pl.read_delta(str(lakehouse.table("card_in_two_cities")))
     assert matches.height >= 4, "a card of twenty-five is copied"
     told = {
