@@ -79,6 +79,7 @@ def test_the_metadata_names_the_extras_the_license_and_ranges(metadata):
         "dev",
         "http",
         "kafka",
+        "lineage",
         "registry",
     }
     assert metadata["License-Expression"] == "Apache-2.0"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 
 from keyfold.errors import KeyfoldError, Misconfigured, NotFound
@@ -13,6 +14,7 @@ from keyfold.ingestion.listing import Landing
 from keyfold.ingestion.planning import MAX_BYTES_PER_BATCH
 from keyfold.journal.records import Progress
 from keyfold.lakehouse import Lakehouse, exclusive
+from keyfold.open_lineage import Dataset, lineage_reported
 from keyfold.runners import Runners
 from keyfold.storage.place import local_path, to_place
 from keyfold.storage.reachable import check_conditions
@@ -60,8 +62,15 @@ def ingest(
     """
     if reread_changed:
         _check_reread(stream)
-    with ingest_lock(lakehouse, stream, landing) as folder:
-        return ingest_under_lock(
+    with (
+        ingest_lock(lakehouse, stream, landing) as folder,
+        lineage_reported(
+            f"ingest.{stream.name}",
+            [Dataset(_topic_url(folder) if isinstance(folder, KafkaTopic) else folder)],
+            [Dataset(lakehouse.events(stream.name), stream.event_schema), Dataset(lakehouse.quarantine(stream.name))],
+        ) as unreported,
+    ):
+        summary = ingest_under_lock(
             runners or Runners.from_environment(),
             lakehouse,
             stream,
@@ -71,6 +80,11 @@ def ingest(
             on_batch=on_batch,
             max_bytes_per_batch=max_bytes_per_batch,
         )
+    return replace(summary, warnings=(*summary.warnings, *unreported)) if unreported else summary
+
+
+def _topic_url(topic: KafkaTopic) -> str:
+    return f"kafka://{topic.settings.bootstrap.partition(',')[0]}/{topic.name}"
 
 
 def _check_reread(stream: Stream) -> None:

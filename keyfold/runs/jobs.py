@@ -20,6 +20,7 @@ from keyfold.keyed.job.parameters import is_path, parameter_text
 from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_job
+from keyfold.open_lineage import Dataset, lineage_reported
 from keyfold.runners import Runners
 from keyfold.runs.health import samples_of_job, served
 from keyfold.runs.reporting import reported, written_by_job
@@ -116,10 +117,20 @@ def run(
         1200
     """
     job = configured_job(lakehouse, job, mode, parameters)
-    summary = runner.run_job(lakehouse, job, mode, options=options, runners=runners)
     if isinstance(mode, Replay):
-        return JobRun(**vars(summary))
-    return published(summary, Publisher(lakehouse, job))
+        return JobRun(**vars(runner.run_job(lakehouse, job, mode, options=options, runners=runners)))
+    with lineage_reported(job.name, *_read_and_written(lakehouse, job)) as unreported:
+        summary = runner.run_job(lakehouse, job, mode, options=options, runners=runners)
+        done = published(summary, Publisher(lakehouse, job))
+    return replace(done, warnings=(*done.warnings, *unreported))
+
+
+def _read_and_written(lakehouse: Lakehouse, job: KeyedJob) -> tuple[list[Dataset], list[Dataset]]:
+    read = [
+        Dataset(lakehouse.live_table(name) if one.producer else lakehouse.events(name), one.stream.event_schema)
+        for name, one in job.inputs.items()
+    ]
+    return read, [Dataset(lakehouse.live_table(one.name), one.schema) for one in job.own_tables]
 
 
 def run_continuously(
