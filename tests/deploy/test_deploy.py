@@ -26,7 +26,6 @@ def text(path):
 
 def unit(path):
     parsed = RawConfigParser(strict=False)
-    parsed.optionxform = str
     parsed.read_string(text(path))
     return parsed["Service"]
 
