@@ -32,8 +32,6 @@ SIDES = {
     "vehicle_trips": ["vehicle_stops"],
     "top_products": ["latest_top_products", "sales_windows"],
     "purchase_totals": ["latest_purchase_totals"],
-    "ride_meter_jumps": ["ride_meter_jumps_checked"],
-    "card_in_two_cities": ["card_in_two_cities_checked"],
     "batched_enrichment": ["batched_enrichment_dead_letters"],
 }
 

@@ -6,7 +6,6 @@ from expectations import (
     batched_enrichment,
     batched_enrichment_dead_letters,
     card_in_two_cities,
-    card_in_two_cities_checked,
     event_index,
     ride_meter_jumps,
     ride_summaries,
@@ -25,7 +24,6 @@ from tests.expectations.faults import Row, case, check_case, each, told
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 EARLIER, MINUTE, HOUR = NOON - timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 WEATHER, CARDS, METERS = (build_job(JOBS[name]) for name in ("ride_weather", "card_in_two_cities", "ride_meter_jumps"))
-HOURS_CHECKED = CARDS.own_tables[1:][0].schema
 
 
 def ride(number, **changes):
@@ -56,10 +54,6 @@ def jump(number, **changes):
     times = {"first_time": NOON, "last_time": NOON + timedelta(seconds=9)}
     points = {"first_point_idx": 3, "last_point_idx": 4, "first_meter_reading": 3.0, "last_meter_reading": 13.0}
     return {"ride_id": f"ride {number}", "pattern": "jump", **times, **points, **changes}
-
-
-def hour(card, events, start=NOON):
-    return {"card": card, "hour_start": start, "events": events}
 
 
 EVENT: Row = {"key": "cpu", "timestamp": NOON}
@@ -102,7 +96,7 @@ RIDES = [*map(ride, range(30)), ride(99, end_status="enroute", reason="GARBAGE_C
 WEATHERED = [
     *map(weathered, range(100)), weathered(200, temp=134.0), weathered(201, station_id="", time=None, temp=None)
 ]  # fmt: skip
-MATCHES, JUMPS, HOURS = [*map(match, range(5))], [*map(jump, range(5))], [hour("a", 7), hour("b", 1)]
+MATCHES, JUMPS = [*map(match, range(5))], [*map(jump, range(5))]
 ANSWERS = [*map(enriched, range(30))]
 OTHER_ANSWERS = [enriched(100 + place, enrichment=text) for place, text in enumerate(["3", '"a\nb"', "true", "[1]"])]
 RIDES_OF_POINTS = [*(one for name in "abcdef" for one in points(name)), point(20, timestamp=NOON + 19 * MINUTE)]
@@ -165,11 +159,6 @@ SOLD = [
         ],
         *ride_meter_jumps.EXPECTATIONS,
     ),
-    "card_in_two_cities_checked": case(card_in_two_cities_checked, HOURS_CHECKED, HOURS, {
-        "hours_are_whole": hour("c", 7, NOON + MINUTE),
-        "has_events": hour("c", 0),
-        "one_row_a_key_and_hour": [2, hour("a", 1)],
-    }),
     "good answers": told(batched_enrichment, ENRICHED, [*ANSWERS, *OTHER_ANSWERS]),
     "no answers": told(batched_enrichment, ENRICHED, []),
     "batched_enrichment": case(batched_enrichment, ENRICHED, [*map(enriched, range(50))], {

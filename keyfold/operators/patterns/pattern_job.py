@@ -1,19 +1,18 @@
 """Make a keyed job that finds patterns (`pattern_job`).
 
-State has the events ahead of the watermark, the events that may still begin a match (`open`, with a row for each such pattern),
-and the number of processed events of each key in the watermark's hour. Events that can no longer match are removed: the
-`deadline` of an open event is the end of its time.
+State has the events ahead of the watermark, and the events that may still begin a match, with a row for each such `pattern`. Events
+that can no longer match are removed: the `deadline` of an open event is the end of its time.
 
 An event at or behind the watermark before the batch is late, even if its key has state: its possible matches are decided.
 
-Most events match nothing. For the conservation check, the table `<job>_checked` has the number of processed events of each
-hour.
+Most events match nothing, so conservation does not look for them in tables.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -22,22 +21,16 @@ from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, JobTable, Source, as_input
 from keyfold.keyed.job.state import State
-from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
+from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, names_of
-from keyfold.operators.patterns.pattern_step import (
-    CHECKED,
-    COUNTED,
-    EVENTS,
-    FIRST_TIME,
-    HOUR_START,
-    LAST_TIME,
-    PATTERN,
-    ROLE,
-    WAITING,
-    PatternStep,
-)
+from keyfold.operators.ordering import in_order
+from keyfold.operators.patterns import matching
+from keyfold.operators.patterns.matching import NO_ROW, Found, Rows, find
 from keyfold.operators.patterns.vocabulary import FIRST, LAST, Pattern, Without, conditions, relation
 from keyfold.stream import TIMESTAMP, Stream
+from keyfold.times import micros, to_micros
+
+PATTERN, FIRST_TIME, LAST_TIME = "pattern", f"{FIRST}time", f"{LAST}time"
 
 
 def pattern_job(
@@ -55,7 +48,7 @@ def pattern_job(
     and `first_…` and `last_…` for each column in `keep`. For `Without`, the columns of the last event are NULL.
 
     Args:
-        name: name of the job and its table; `<name>_checked` has the number of processed events.
+        name: name of the job and its table.
         source: the stream, or its `Input`.
         key: columns of the key.
         patterns: the patterns by name.
@@ -93,29 +86,102 @@ def pattern_job(
     known = _known_columns(f"job {name}", stream, key, patterns, keep)
     # In the order of the stream's columns, by which ties are ordered.
     events = pa.schema([field for field in stream.event_schema if field.name in known])
-    checked = f"{name}_checked"
-    # All events, with and without a match, are counted in `<job>_checked`.
-    counts = Append(
-        _checked(events, key, event_time),
-        name=checked,
-        events=pl.col(EVENTS).sum(),
-        description=f"Number of events that `{name}` has processed, by key and hour; most match nothing.",
-    )
+    # An event that waits for the watermark has no pattern.
+    others = [field if field.name in key else field.with_nullable(True) for field in events]
+    state = pa.schema([*others, pa.field(PATTERN, pa.string()), pa.field(DEADLINE, TIMESTAMP)])
     return KeyedJob(
         name,
-        replace(source, columns=events, final_at=STEP_DECIDES),
+        replace(source, columns=events, final_at=STEP_DECIDES, conserved=False),
         key,
-        State(
-            _state(events, key),
-            events=(pl.col(ROLE) == WAITING).sum() + pl.col(CHECKED).sum(),
-            # A key has one count, and any number of waiting and open events.
-            one_per_key=pl.col(ROLE) == COUNTED,
-        ),
-        PatternStep(tuple(events.names), key, event_time, dict(patterns), tuple(keep), checked),
-        [Append(_output(events, key, event_time, patterns, keep), events=pl.lit(0)), counts],
+        State(state, events=pl.lit(0)),
+        _PatternStep(tuple(events.names), key, event_time, dict(patterns), tuple(keep)),
+        Append(_output(events, key, event_time, patterns, keep), events=pl.lit(0)),
         closes_in_order=True,
         **settings,
     )
+
+
+@dataclass(frozen=True)
+class _PatternStep:
+    """The step of a job that finds patterns.
+
+    Attributes:
+        columns: columns of an event, in the order that breaks ties.
+        key: columns of the key.
+        event_time: the column of event times.
+        patterns: the patterns by name.
+        keep: columns to copy from the first and the last event of a match.
+    """
+
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    event_time: str
+    patterns: Mapping[str, Pattern]
+    keep: tuple[str, ...]
+
+    def __call__(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+        """Process a batch: every event waits, is searched, or is late; every match is written once."""
+        is_late = events[self.event_time] <= clock.previous_watermark
+        on_time = events.filter(~is_late).select(self.columns)
+        came = pl.concat([state.filter(pl.col(PATTERN).is_null()).select(self.columns), on_time])
+        has_passed = came[self.event_time] <= clock.watermark
+        waiting, passed = came.filter(~has_passed), came.filter(has_passed)
+        was_open = state.filter(pl.col(PATTERN).is_not_null()).select(*self.columns, PATTERN)
+        matches, still_open = [], []
+        looked_at = self._in_order(was_open, passed)
+        for name in self.patterns:
+            sequence = self._open_for(name, looked_at)
+            result = find(self.patterns[name], sequence, micros(clock.watermark))
+            matches.append(self._matches(name, sequence.events, result))
+            still_open.append(self._open(name, sequence.events[result.open]))
+        waiting = waiting.with_columns(pl.col(self.event_time).alias(DEADLINE))
+        # The empty frame gives `state` its columns, in their order; other frames lack some.
+        return Step(
+            state=pl.concat([state.clear(), waiting, *still_open], how="diagonal"),
+            output=pl.concat(matches),
+            late=events.filter(is_late),
+        )
+
+    def _in_order(self, was_open: pl.DataFrame, passed: pl.DataFrame) -> matching.Sequence:
+        """Sort the open events of all patterns and the events that the watermark has passed since."""
+        came = pl.concat([was_open, passed.with_columns(pl.lit(None, pl.String).alias(PATTERN))])
+        ties = [name for name in self.columns if name not in (*self.key, self.event_time)]
+        ordered = in_order(came, self.key, self.event_time, ties)
+        is_new = ordered.events[PATTERN].is_null().to_numpy()
+        return matching.Sequence(ordered.events, ordered.key_number, to_micros(ordered.events[self.event_time]), is_new)
+
+    def _open_for(self, name: str, looked_at: matching.Sequence) -> matching.Sequence:
+        """Return the events to search for a pattern: without those that are open for other patterns only."""
+        if len(self.patterns) == 1:
+            return looked_at
+        is_mine = (looked_at.events[PATTERN] == name).fill_null(value=False).to_numpy()
+        mine = np.flatnonzero(looked_at.is_new | is_mine)
+        events, key_number, time, is_new = looked_at
+        return matching.Sequence(events[mine], key_number[mine], time[mine], is_new[mine])
+
+    def _matches(self, name: str, events: pl.DataFrame, matches: Found) -> pl.DataFrame:
+        first, last = (
+            self._columns_of(events, rows, which) for rows, which in ((matches.first, FIRST), (matches.last, LAST))
+        )
+        key = events[matches.first].select(*self.key, pl.lit(name).alias(PATTERN))
+        return pl.concat([key, first, last], how="horizontal").select(
+            *self.key, PATTERN, FIRST_TIME, LAST_TIME, *self._copied_columns
+        )
+
+    def _columns_of(self, events: pl.DataFrame, rows: Rows, which: str) -> pl.DataFrame:
+        """Return the columns of the first or the last events of matches."""
+        columns = events.select(pl.col(self.event_time).alias(f"{which}time"), pl.col(self.keep).name.prefix(which))
+        # All of a pattern's matches have a last event, or none has.
+        return columns.clear(len(rows)) if (rows == NO_ROW).all() else columns[rows]
+
+    @property
+    def _copied_columns(self) -> list[str]:
+        """The columns of matches that are copied from events: for each kept column, those of the first and the last event."""
+        return [f"{which}{column}" for column in self.keep for which in (FIRST, LAST)]
+
+    def _open(self, name: str, events: pl.DataFrame) -> pl.DataFrame:
+        ends = pl.col(self.event_time) + self.patterns[name].within
+        return events.with_columns(pl.lit(name).alias(PATTERN), ends.alias(DEADLINE))
 
 
 def _known_columns(
@@ -141,36 +207,13 @@ def _known_columns(
         raise Misconfigured(
             f"{where}: keep has {', '.join(twice)}, which is of the key and so in every row; leave it out"
         )
-    taken = {
-        PATTERN,
-        ROLE,
-        CHECKED,
-        HOUR_START,
-        EVENTS,
-        DEADLINE,
-        PROCESSING_DEADLINE,
-        *(f"{FIRST}{name}" for name in wanted),
-    }
+    taken = {PATTERN, DEADLINE, PROCESSING_DEADLINE, *(f"{FIRST}{name}" for name in wanted)}
     taken |= {FIRST_TIME, LAST_TIME, *(f"{LAST}{name}" for name in keep)}
     if reserved := sorted(taken & set(wanted)):
         raise Misconfigured(
             f"{where}: the stream has a column {', '.join(reserved)}, a name that the job needs for itself"
         )
     return set(wanted)
-
-
-def _state(events: pa.Schema, key: Sequence[str]) -> pa.Schema:
-    """Return the columns of state; see the roles of its rows in `pattern_step`."""
-    columns = [field if field.name in key else field.with_nullable(True) for field in events]
-    return pa.schema(
-        [
-            pa.field(ROLE, pa.string(), nullable=False),
-            *columns,
-            pa.field(PATTERN, pa.string()),
-            pa.field(CHECKED, pa.int64()),
-            pa.field(DEADLINE, TIMESTAMP),
-        ]
-    )
 
 
 def _output(
@@ -209,15 +252,4 @@ def _of_event(field: pa.Field, which: str, *, may_lack: bool = False) -> pa.Fiel
         unit=unit_of(field),
         lineage=lineage_of(field) or (field.name,),
         nullable=field.nullable or may_lack,
-    )
-
-
-def _checked(events: pa.Schema, key: Sequence[str], event_time: str) -> pa.Schema:
-    hour, number = "Start of an hour of event time (UTC)", "Number of processed events of that hour"
-    return pa.schema(
-        [
-            *passed_on(pa.schema([events.field(name) for name in key])),
-            required(HOUR_START, TIMESTAMP, hour, lineage=(event_time,)),
-            required(EVENTS, pa.int64(), number, lineage=(event_time,)),
-        ]
     )

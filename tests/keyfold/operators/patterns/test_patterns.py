@@ -162,8 +162,6 @@ def test_a_crash_anywhere_changes_no_row(without_spark, cut_power, lakehouse, po
     run_job(lakehouse, job, Incremental(advance_to=END), runners=without_spark)
     table = pl.read_delta(str(lakehouse.table("found"))).select(job.main.schema.names)
     assert sorted(table.rows(), key=repr) == expected(sales)
-    checked = pl.read_delta(str(lakehouse.table("found_checked")))
-    assert checked["events"].sum() == len(sales)
     assert pl.read_delta(str(lakehouse.table("late.found"))).is_empty()
 
 
@@ -185,16 +183,15 @@ def test_without_is_told_when_the_watermark_reaches_the_end_of_its_time_and_not_
     job, sales = job_of("kept"), frame([sale("cup", 1, 0)])
     before = play(job, [sales], NOON + 5 * MINUTE - timedelta(microseconds=1))
     assert before.written["found"].is_empty()
-    assert before.state.filter(role="open")["deadline"].to_list() == [NOON + 5 * MINUTE]
+    assert before.state.filter(pattern="kept")["deadline"].to_list() == [NOON + 5 * MINUTE]
     assert play(job, [sales], NOON + 5 * MINUTE).written["found"].height == 1
 
 
-def test_state_holds_what_may_still_match_and_one_count_a_key():
+def test_state_holds_what_may_still_match():
     sales = [sale("cup", 1, minute / 10) for minute in range(200)]
     harness = play(job_of("four_times"), [frame(sales)], NOON + 25 * MINUTE)
-    # Of four, the last three wait for more; the rest has been answered. All is counted in the hour that goes on.
-    assert harness.state.filter(role="open").height == 3
-    assert harness.state.filter(role="counted").select("item", "events_checked").rows() == [("cup", 200)]
+    # Of four, the last three wait for more; the rest has been answered.
+    assert harness.state["pattern"].to_list() == ["four_times"] * 3
     assert play(job_of("four_times"), [frame(sales)], NOON + timedelta(hours=1)).state.is_empty()
 
 
@@ -203,24 +200,6 @@ def test_very_many_candidates_that_do_not_fit_are_passed_over_to_the_one_that_do
     sales = [sale("cup", 1, at / 600, price=one) for at, one in enumerate(price)]
     found = play(job_of("dearer"), [frame(sales)], END).written["found"]
     assert found["last_price"].to_list() == [3.0] * 3000
-
-
-def test_the_account_has_a_row_a_key_and_hour_whatever_the_runs():
-    sales = [sale("ch"[minute % 2], 1, minute) for minute in range(150)]
-    runs = [frame(sales[:20]), frame(sales[20:70]), frame(sales[70:])]
-    checked = play(job_of("twice"), runs, END).written["found_checked"]
-    assert sorted(checked.rows()) == [
-        (item, NOON + hour * 60 * MINUTE, events) for item in "ch" for hour, events in enumerate((30, 30, 15))
-    ]
-
-
-def test_an_event_that_is_open_when_its_hour_is_over_is_counted_once():
-    sales = [sale("cup", 1, minute) for minute in range(0, 130, 10)]
-    # The watermark of the first run is at the end of an hour, three events of which are still open.
-    checked = play(job_of("four_times"), [frame(sales[:9]), frame(sales[9:])], END).written["found_checked"]
-    assert sorted(checked.rows()) == [
-        ("cup", NOON + hour * 60 * MINUTE, events) for hour, events in enumerate((6, 6, 1))
-    ]
 
 
 @pytest.mark.parametrize(
