@@ -1,5 +1,6 @@
 """The payments through Dagster, on Spark: matches are drawn, every payment accounted for, no card shown."""
 
+import re
 from typing import Any
 
 import dagster as dg
@@ -29,6 +30,8 @@ def test_matches_are_drawn_every_payment_accounted_for_and_no_card_shown(spark, 
         )
     checks = result.get_asset_check_evaluations()
     assert {check.asset_key.to_user_string() for check in checks} == {"card_in_two_cities", "payments_events"}
+    (conserved,) = (check for check in checks if check.check_name == "no_event_is_lost")
+    assert re.fullmatch(r"(1,\d{3}) events of payments read = \1 that reached the step", conserved.description or "")
     # One of the simulated archives is cut short.
     assert [check.check_name for check in checks if not check.passed] == ["few_rows_are_quarantined"]
     matches = pl.read_delta(str(lakehouse.table("card_in_two_cities")))

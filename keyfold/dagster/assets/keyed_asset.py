@@ -168,6 +168,12 @@ def _balance(found: Conservation) -> str:
     if found.is_empty:
         return "no events read yet"
     accounted = found.in_outputs + found.open_events + found.late
+    if not (found.events_read or accounted or found.journalled):
+        # Inputs whose events may end without a row.
+        return "; ".join(
+            f"{read:,} events of {name} read {'=' if read == reached else '≠'} {reached:,} that reached the step"
+            for name, (read, reached) in found.by_input.items()
+        )
     copies = "" if found.rows_read is None else f" ({found.rows_read:,} rows, each copied once per key)"
     copies += f" (beside {found.left_out:,} rows that a condition leaves out)" if found.left_out else ""
     return (

@@ -76,7 +76,7 @@ class Conservation:
     def is_empty(self) -> bool:
         """Whether there is nothing to compare, since all counts are zero."""
         kept = self.in_outputs or self.open_events or self.late or self.journalled
-        return not (self.events_read or self.left_out or kept)
+        return not (self.events_read or self.left_out or kept or any(map(any, self.by_input.values())))
 
 
 def check_conservation(lakehouse: Lakehouse, job: KeyedJob) -> Conservation:

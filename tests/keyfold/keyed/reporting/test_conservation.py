@@ -28,6 +28,11 @@ def test_state_is_counted_in_a_folder_of_any_name(without_spark, tmp_path):
     assert check_conservation(lakehouse, windows()) == Conservation(2, 1, 1, 0, 2)
 
 
+def test_inputs_that_are_counted_apart_are_something_to_compare():
+    assert Conservation(0, 0, 0, 0, 0, by_input={"clicks": (0, 0)}).is_empty
+    assert not Conservation(0, 0, 0, 0, 0, by_input={"clicks": (3, 3)}).is_empty
+
+
 def join(events: pl.DataFrame) -> pl.DataFrame:
     return events.group_by("user", "hour").agg(pl.col("at").max(), pl.col("n_events").sum())
 
