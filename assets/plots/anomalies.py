@@ -6,7 +6,7 @@ import dagster as dg
 import polars as pl
 
 from keyfold import KeyfoldError, Lakehouse
-from keyfold.dagster.plots import ALARM, MAIN, QUIET, draw, picture
+from keyfold.dagster.plots import ALARM, MAIN, QUIET, draw, legend, picture
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.lakehouse.reading import scan_table
 from spark_jobs.jobs.anomaly_predictions.models import find_model
@@ -40,7 +40,7 @@ def plot_anomalies(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
         times, sizes = points["event_time"].to_numpy(), points["value"].to_numpy()
         panel.scatter(times, sizes, s=14, color=colour, label=f"emitted: {label}", zorder=3)
     panel.set_title(f"{key}: the most anomalies of {counts.height:,} keys")
-    panel.legend(frameon=False, ncols=5, loc="upper left")
+    legend(panel)
     panel.tick_params(axis="x", rotation=20)
     return {"anomalies": picture(figure, f"Values, expected band and anomalies of {key}")}
 

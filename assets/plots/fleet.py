@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from keyfold import Lakehouse
-from keyfold.dagster.plots import ALARM, MAIN, QUIET, SECOND, draw, picture
+from keyfold.dagster.plots import ALARM, MAIN, QUIET, SECOND, draw, legend, picture
 from keyfold.lakehouse.reading import scan_table
 
 if TYPE_CHECKING:
@@ -47,26 +47,26 @@ def plot_trips(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
 
 
 def plot_days(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
-    """Plot kilometres, hours and fuel of the whole fleet on each of the last 31 days."""
+    """Plot kilometres, fuel and hours of the whole fleet on each of the last 31 days."""
     days = scan_table(lakehouse.table("fleet_days"))
     sums = pl.col("kilometres", "moving_seconds", "idle_seconds", "fuel_used").sum()
     last = days.group_by("day").agg(sums).top_k(_DAYS, by="day").collect().sort("day")
     if not last.height:
         return {}
-    figure, (driven, hours) = draw(2)
+    figure, (driven, fuel, hours) = draw(3)
     names = [f"{day:%m-%d}" for day in last["day"]]
-    driven.bar(names, last["kilometres"], color=MAIN, label="km")
-    driven.plot(names, last["fuel_used"], color=ALARM, marker=".", label="litres")
-    driven.set_title("kilometres and fuel of all vehicles")
+    driven.bar(names, last["kilometres"], color=MAIN)
+    driven.set_title("kilometres of all vehicles")
+    fuel.bar(names, last["fuel_used"], color=ALARM)
+    fuel.set_title("litres of all vehicles")
     below = np.zeros(last.height)
     for part, colour in (("moving", MAIN), ("idle", SECOND)):
         value = last[f"{part}_seconds"].to_numpy() / 3600
         hours.bar(names, value, bottom=below, color=colour, label=part)
         below += value
     hours.set_title("hours of all vehicles")
-    for panel in (driven, hours):
-        panel.margins(y=0.25)
-        panel.legend(frameon=False, ncols=3, loc="upper left")
+    legend(hours)
+    for panel in (driven, fuel, hours):
         panel.tick_params(axis="x", rotation=60)
     return {"days": picture(figure, "Kilometres, fuel and hours of the fleet by day")}
 
@@ -83,7 +83,7 @@ def plot_warnings(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
         place.scatter(its["longitude"], its["latitude"], s=9, color=colour, label=f"{warning} ({its.height:,})")
         when.step(its["time"].to_numpy(), np.arange(1, its.height + 1), color=colour, where="post")
     place.set_title("where warnings began")
-    place.legend(frameon=False)
+    legend(place)
     when.set_title("number of warnings over time")
     when.tick_params(axis="x", rotation=30)
     return {"warnings_map": picture(figure, "Where and when the last warnings of the fleet began")}
@@ -99,7 +99,7 @@ def _draw_trips(panel: "Axes", trips: pl.DataFrame, points: pl.DataFrame) -> Non
     for part, colour in (("start", MAIN), ("end", ALARM)):
         panel.scatter(trips[f"{part}_longitude"], trips[f"{part}_latitude"], s=9, color=colour, label=part, zorder=3)
     panel.set_title(f"the last {trips.height} trips")
-    panel.legend(frameon=False)
+    legend(panel)
 
 
 def _draw_hot_spots(panel: "Axes", points: pl.DataFrame) -> None:

@@ -6,7 +6,7 @@ import dagster as dg
 import polars as pl
 
 from keyfold import Lakehouse
-from keyfold.dagster.plots import ALARM, MAIN, QUIET, draw, picture
+from keyfold.dagster.plots import ALARM, MAIN, QUIET, draw, legend, picture
 from keyfold.lakehouse.reading import scan_table
 
 _RIDES = 5_000
@@ -51,7 +51,7 @@ def _durations(rides: pl.DataFrame) -> dg.MetadataValue:
     )
     panel.set_title(f"duration of the last {rides.height:,} rides")
     panel.set_xlabel("minutes")
-    panel.legend(frameon=False)
+    legend(panel)
     return picture(figure, "Histogram of ride durations")
 
 
@@ -77,5 +77,5 @@ def _map(lakehouse: Lakehouse, rides: pl.DataFrame) -> dg.MetadataValue:
     panel.set_xlabel("degrees east")
     panel.set_ylabel("degrees north")
     panel.set_aspect(1.3)
-    panel.legend(frameon=False)
+    legend(panel)
     return picture(figure, "Map of the last rides")

@@ -7,7 +7,7 @@ import dagster as dg
 import polars as pl
 
 from keyfold import Lakehouse
-from keyfold.dagster.plots import ALARM, MAIN, QUIET, draw, picture
+from keyfold.dagster.plots import ALARM, MAIN, QUIET, draw, legend, picture
 from keyfold.lakehouse.reading import scan_table
 
 _STATIONS = 2
@@ -39,7 +39,7 @@ def plot_averages(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
         panel.plot(mean["end_time"].to_numpy(), mean["temp_avg"].to_numpy(), color=MAIN, label="moving average")
         panel.set_title(f"temperature at {station}, °F")
         panel.tick_params(axis="x", rotation=30)
-        panel.legend(frameon=False)
+        legend(panel)
     return {"readings_and_averages": picture(figure, "Temperature readings and their moving averages")}
 
 
@@ -59,5 +59,5 @@ def plot_ride_weather(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     panel.set_title(f"the last {last.height:,} rides")
     panel.set_xlabel("temperature at the start, °F")
     panel.set_ylabel("km/h")
-    panel.legend(frameon=False)
+    legend(panel)
     return {"rides_in_weather": picture(figure, "Speed of rides by the temperature at their start")}

@@ -1,4 +1,8 @@
-"""Draw figures, such as the events of each batch, and embed them as pictures in Markdown metadata."""
+"""Draw figures, such as the events of each batch, and embed them as pictures in Markdown metadata.
+
+A job's own plots (`JobAssets(job, plot=…)`) are functions of the lakehouse that return metadata by name, made of `draw`, `legend` and
+`picture`; a figure has one unit an axis.
+"""
 
 import base64
 import io
@@ -69,10 +73,23 @@ def plot_runs(lakehouse: Lakehouse, job: str) -> dict[str, dg.MetadataValue]:
     numbers = [record.batch for record in records]
     events.bar(numbers, [record.counts.events for record in records], color=MAIN)
     events.set_title("events of each batch")
-    state.step(numbers, [record.totals.open_events for record in records], color=SECOND, where="post")
-    state.set_ylim(bottom=0)
+    # A marker, since one batch has no line.
+    state.plot(numbers, [record.totals.open_events for record in records], color=SECOND, marker=".")
     state.set_title("open events after each batch")
     for panel in (events, state):
         panel.set_xlabel(f"batch (the last at {records[-1].finished_at:%Y-%m-%d %H:%M} UTC)")
-        panel.locator_params(axis="x", integer=True)
+        whole_numbers(panel, numbers)
     return {"throughput_and_state": picture(figure, f"Throughput and state of {job}")}
+
+
+def whole_numbers(panel: "Axes", across: Sequence[int]) -> None:
+    """Show counts from 0, over whole numbers such as those of batches, with integer ticks; readable with one of them."""
+    panel.set_xlim(min(across) - 1, max(across) + 1)
+    panel.set_ylim(0, max(panel.get_ylim()[1], 1))
+    for axis in ("x", "y"):
+        panel.locator_params(axis=axis, integer=True)
+
+
+def legend(panel: "Axes") -> None:
+    """Put the legend beside the panel, where it hides nothing."""
+    panel.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))

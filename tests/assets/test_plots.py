@@ -15,6 +15,7 @@ from assets.plots.payments import plot_two_cities
 from assets.plots.products import plot_categories, plot_models, plot_products
 from assets.plots.rides import plot_meter_jumps, plot_rides
 from assets.plots.weather import plot_averages, plot_ride_weather
+from keyfold.dagster import plots
 from keyfold.dagster.plots import plot_runs
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.job.building import build_job
@@ -205,3 +206,21 @@ def test_throughput_and_state_are_drawn_of_the_batches_there_were(lakehouse):
     for batch in range(9, 12):
         put_done(put_generation(lakehouse, "ride_summaries"), batch, events=10 * batch, open_events=batch)
     assert is_drawn(plot_runs(lakehouse, "ride_summaries")["throughput_and_state"])
+
+
+def test_one_batch_is_one_bar_and_one_point_over_whole_numbers(lakehouse, monkeypatch):
+    figures: list[Any] = []
+    monkeypatch.setattr(plots, "picture", lambda figure, _: figures.append(figure))
+    put(lakehouse, "ride_summaries")
+    put_done(put_generation(lakehouse, "ride_summaries"), 0, events=10, open_events=2)
+    plot_runs(lakehouse, "ride_summaries")
+    figures[0].canvas.draw()
+    for panel in figures[0].axes:
+        assert panel.get_xlim() == (-1, 1)
+        assert panel.get_ylim()[0] == 0
+        ticks = [*panel.get_xticks(), *panel.get_yticks()]
+        assert [tick for tick in ticks if tick != int(tick)] == []
+    (bar,) = figures[0].axes[0].patches
+    assert bar.get_height() == 10
+    (line,) = figures[0].axes[1].lines
+    assert (line.get_marker(), list(line.get_ydata())) == (".", [2])

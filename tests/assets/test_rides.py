@@ -110,7 +110,7 @@ def test_a_keyed_asset_tells_what_came_in_and_went_out(first_run, simulated):
     assert summaries["events_in"] == made.events
     assert summaries["rows_out"] == summaries["dagster/row_count"] > 0
     assert summaries["mode"] == "incremental"
-    assert summaries["generation"] == "generation-0001"
+    assert summaries["keyfold/generation"] == "generation-0001"
     assert len(summaries["batch_seconds"]) == summaries["batches"] > 0
     assert summaries["watermark"] > made.start.timestamp()
     assert summaries["dagster/uri"] == lakehouse.table("ride_summaries").as_uri()
@@ -131,7 +131,7 @@ def test_a_second_run_goes_on_where_the_first_ended(spark, first_run, simulated)
     assert told(again, "ride_points_events")["rows_read"] == 0
     assert told(again, "ride_summaries")["events_in"] == 0
     assert told(again, "ride_summaries")["batches"] == 0
-    assert told(again, "ride_summaries")["generation"] == "generation-0001"
+    assert told(again, "ride_summaries")["keyfold/generation"] == "generation-0001"
 
 
 def test_time_can_be_advanced_by_hand_so_that_every_ride_closes(spark, first_run, simulated):
@@ -155,9 +155,9 @@ def test_new_parameters_need_a_full_refresh_and_then_stay(spark, first_run, simu
     refused = materialize(spark, lakehouse, job_config={"timeout": "45m"}, selection=only)
     assert "full-refresh" in failure(refused)
     refreshed = materialize(spark, lakehouse, job_config={"timeout": "45m", "mode": "full_refresh"}, selection=only)
-    assert told(refreshed, "ride_summaries")["generation"] == "generation-0002"
+    assert told(refreshed, "ride_summaries")["keyfold/generation"] == "generation-0002"
     kept = materialize(spark, lakehouse, selection=only)
-    assert told(kept, "ride_summaries")["generation"] == "generation-0002"
+    assert told(kept, "ride_summaries")["keyfold/generation"] == "generation-0002"
     live = Lake(lakehouse).live("ride_summaries")
     assert live.record["parameters"]["timeout"] == "PT45M"
     forgetful = materialize(spark, lakehouse, job_config={"mode": "full_refresh"}, selection=only)

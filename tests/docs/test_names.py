@@ -112,7 +112,10 @@ def test_make_targets_and_commands_that_are_named_are_there(page):
 
 PUBLIC = {
     "keyfold",
-    *(f"keyfold.{module}" for module in ("columns", "keyed.job", "operators", "stream", "testing")),
+    *(
+        f"keyfold.{module}"
+        for module in ("columns", "dagster", "dagster.components", "keyed.job", "operators", "stream", "testing")
+    ),
 }
 
 

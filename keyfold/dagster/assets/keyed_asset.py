@@ -303,7 +303,6 @@ def _run_metadata(job: KeyedJob, summary: RunSummary) -> dict[str, Any]:
         "open_events": summary.totals.open_events,
         "watermark": dg.MetadataValue.timestamp(summary.watermark) if summary.watermark else None,
         "mode": summary.mode,
-        "generation": summary.generation,
         "batches": len(summary.batch_seconds),
         "batch_seconds": dg.MetadataValue.json([round(seconds, 2) for seconds in summary.batch_seconds]),
         "seconds": round(summary.seconds, 2),

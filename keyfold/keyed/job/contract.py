@@ -226,7 +226,9 @@ class KeyedJob:
     def private_of(self, schema: pa.Schema) -> frozenset[str]:
         """Return the private columns of one of its tables, or of its state."""
         # `input` has no declaration, and is not private: its values are names of inputs.
-        return private_columns(self.sources, schema) - ({INPUT} if len(self.inputs) > 1 else set())
+        return private_columns([*self.sources, *self.lookups.values()], schema) - (
+            {INPUT} if len(self.inputs) > 1 else set()
+        )
 
     @property
     def _private_in_conditions(self) -> frozenset[str]:

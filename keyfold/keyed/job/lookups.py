@@ -36,6 +36,7 @@ class Lookup:
         path: path of a Delta table, or of a Parquet, CSV (`.csv`) or JSON-lines (`.ndjson`, `.jsonl`) file.
         columns: columns that the step gets, with their types; a value that does not fit is refused.
         key: columns that identify a row; never NULL.
+        private: columns with personal or confidential values, as of a stream.
 
     Example:
         >>> product = pa.schema([pa.field("item", pa.string(), nullable=False), ("price", pa.int64())])
@@ -46,12 +47,20 @@ class Lookup:
     path: str
     columns: pa.Schema
     key: tuple[str, ...]
+    private: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that it has."""
+        return self.columns
 
     def __post_init__(self) -> None:
         if not self.key:
             raise Misconfigured(f"lookup {self.path}: key is empty; a lookup has one row a key")
         if lacking := [name for name in self.key if name not in self.columns.names]:
             raise Misconfigured(f"lookup {self.path}: key names {', '.join(lacking)}, which its columns lack")
+        if lacking := [name for name in self.private if name not in self.columns.names]:
+            raise Misconfigured(f"lookup {self.path}: private names {', '.join(lacking)}, which its columns lack")
 
 
 class KeptLookups:

@@ -1,13 +1,20 @@
 """A job with several inputs in Dagster: its assets depend on all that it reads, and its columns tell of which table they are."""
 
+from dataclasses import replace
+
 import pyarrow as pa
+import pytest
 
 from keyfold import Input, KeyedJob, Step, Stream, build_job
 from keyfold.columns import column, required
 from keyfold.dagster.assets.keyed_asset import JobAssets, keyed_assets
 from keyfold.dagster.assets.metadata import column_lineage
 from keyfold.dagster.translator import DEFAULT
+from keyfold.errors import Misconfigured
 from keyfold.keyed.job.tables import Append
+from keyfold.operators import lookup_join
+from spark_jobs.jobs.sales_with_products import SALES_WITH_PRODUCTS
+from spark_jobs.streams import SALES
 
 TIME = pa.timestamp("us", tz="UTC")
 USER = required("user", pa.string(), "Who")
@@ -67,3 +74,16 @@ def test_what_is_private_of_any_input_is_private_of_the_job_and_of_a_job_on_it()
     assert "card" in job.private
     assert not {"input", "user", "event_time"} & job.private
     assert "card" in LATE.private
+
+
+def test_a_column_of_a_lookup_is_private_only_if_the_lookup_says_so():
+    job = build_job(SALES_WITH_PRODUCTS)
+    assert job.sources[0].private
+    assert not {"product_name", "category", "list_price"} & job.private_of(job.tables[0].schema)
+    (name, products) = next(iter(job.lookups.items()))
+    told = lookup_join("told", SALES, (name, replace(products, private=("list_price",))))
+    private = told.private_of(told.tables[0].schema)
+    assert {"list_price", *SALES.private} <= private
+    assert not {"product_name", "category", "item"} & private
+    with pytest.raises(Misconfigured, match="private names nobody, which its columns lack"):
+        replace(products, private=("nobody",))
