@@ -1,6 +1,6 @@
 """Refresh or promote a job together with the jobs that read its tables. All of them change in one atomic step."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from keyfold.keyed.generation.configured import configured_job
@@ -53,14 +53,14 @@ def refresh_with_consumers(
         KeyfoldError: as `run`, for any of the jobs; all live generations stay as they are.
     """
     mode, options, runners = mode or FullRefresh(), options or RunOptions(), runners or Runners.from_environment()
-    with _held(lakehouse, [job.name, *(one.name for one in consumers)]):
+    with held(lakehouse, [job.name, *(one.name for one in consumers)]):
         first = fill_beside(lakehouse, job, mode, options, runners=runners)
         summaries = [first[1], *_go_live(runners, lakehouse, [first[0]], consumers, options)]
     return published_runs(lakehouse, [job, *consumers], summaries)
 
 
 def refresh_together(
-    lakehouse: Lakehouse, jobs: Sequence[KeyedJob], options: RunOptions, runners: Runners
+    lakehouse: Lakehouse, jobs: Sequence[KeyedJob], options: RunOptions | None, runners: Runners | None
 ) -> list[RunSummary]:
     """Read all events again into new generations of jobs, which go live in one step. The caller must hold their locks.
 
@@ -71,7 +71,7 @@ def refresh_together(
     Raises:
         KeyfoldError: as `run`, for any of the jobs; all live generations stay as they are.
     """
-    return _go_live(runners, lakehouse, [], jobs, options)
+    return _go_live(runners or Runners.from_environment(), lakehouse, [], jobs, options or RunOptions())
 
 
 def promote_with_consumers(
@@ -88,7 +88,7 @@ def promote_with_consumers(
     Raises:
         KeyfoldError: as `promote`, and as `refresh_with_consumers`.
     """
-    with _held(lakehouse, [job, *(one.name for one in consumers)]):
+    with held(lakehouse, [job, *(one.name for one in consumers)]):
         generation = to_promote(lakehouse, job, branch)
         if generation.name == live_generation_name(lakehouse, job):
             # An earlier call was cut off after its decision: finish it.
@@ -127,7 +127,12 @@ def _go_live(
 
 
 @contextmanager
-def _held(lakehouse: Lakehouse, jobs: Sequence[str]) -> Iterator[None]:
+def held(lakehouse: Lakehouse, jobs: Iterable[str]) -> Iterator[None]:
+    """Hold the locks of jobs.
+
+    Raises:
+        KeyfoldError: a run holds one of them.
+    """
     with ExitStack() as locks:
         for job in jobs:
             locks.enter_context(exclusive(lakehouse.job(job), f"job {job}"))

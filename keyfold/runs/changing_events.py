@@ -1,16 +1,17 @@
 """Change the events of a stream: lock it with the jobs that read it, and check that these can be computed again."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import InvalidData, KeyfoldError, NotFound
 from keyfold.ingestion.ingest_settings import REBUILD
 from keyfold.ingestion.inspection import is_unfinished
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.job_chains import downstream_of, in_order
 from keyfold.keyed.plans.inputs import input_tables
-from keyfold.lakehouse import Lakehouse, exclusive
+from keyfold.lakehouse import Lakehouse, exclusive, is_table
+from keyfold.runs.chains import held
 from keyfold.stream import Stream
 
 
@@ -29,11 +30,23 @@ def locked(lakehouse: Lakehouse, stream: Stream, jobs: Iterable[KeyedJob]) -> It
     Raises:
         KeyfoldError: a run holds one of them.
     """
-    with ExitStack() as locks:
-        locks.enter_context(exclusive(lakehouse.ingest(stream.name), f"ingest of {stream.name}"))
-        for job in jobs:
-            locks.enter_context(exclusive(lakehouse.job(job.name), f"job {job.name}"))
+    with (
+        exclusive(lakehouse.ingest(stream.name), f"ingest of {stream.name}"),
+        held(lakehouse, (job.name for job in jobs)),
+    ):
         yield
+
+
+def check_has_ids(lakehouse: Lakehouse, stream: Stream) -> None:
+    """Check that events of a stream can be named.
+
+    Raises:
+        KeyfoldError: they have no ids, or the stream was not ingested yet.
+    """
+    if not stream.event_id:
+        raise InvalidData(f"stream {stream.name} has no event_id, so that no event of it can be named")
+    if not is_table(lakehouse.events(stream.name)):
+        raise NotFound(f"events.{stream.name} is not in {lakehouse.home} yet; run `keyfold ingest {stream.name}` first")
 
 
 def check_is_ingested(lakehouse: Lakehouse, stream: Stream) -> None:

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 import polars as pl
 from deltalake import DeltaTable
 
-from keyfold.errors import InvalidData, NotFound
+from keyfold.errors import InvalidData
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import RunOptions, RunSummary
-from keyfold.lakehouse import Lakehouse, is_table
+from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import scan_table
 from keyfold.lakehouse.row_erasure import differing_rows, replace_rows
 from keyfold.privacy import masked
 from keyfold.runners import Runners
 from keyfold.runs.chains import published_runs, refresh_together
-from keyfold.runs.changing_events import check_can_be_replayed, check_is_ingested, locked, readers_of
+from keyfold.runs.changing_events import check_can_be_replayed, check_has_ids, check_is_ingested, locked, readers_of
 from keyfold.runs.jobs import JobRun
 from keyfold.state.changing.audit import Author, record_edit
 from keyfold.state.making.sources import fitted, open_source, reading
@@ -105,9 +105,7 @@ def correct(
             versions = {
                 one.name: DeltaTable(str(lakehouse.table(one.name))).version() for job in jobs for one in job.tables
             }
-            summaries = refresh_together(
-                lakehouse, jobs, options or RunOptions(), runners or Runners.from_environment()
-            )
+            summaries = refresh_together(lakehouse, jobs, options, runners)
             tables = {name: _difference(lakehouse, name, version) for name, version in versions.items()}
     if not dry_run:
         runs = published_runs(lakehouse, jobs, summaries)
@@ -129,10 +127,7 @@ def correct(
 
 def _events(lakehouse: Lakehouse, stream: Stream, source: str) -> pl.DataFrame:
     """Read events in the stream's columns, each of which has a valid value."""
-    if not stream.event_id:
-        raise InvalidData(f"stream {stream.name} has no event_id, so that no event of it can be named")
-    if not is_table(lakehouse.events(stream.name)):
-        raise NotFound(f"events.{stream.name} is not in {lakehouse.home} yet; run `keyfold ingest {stream.name}` first")
+    check_has_ids(lakehouse, stream)
     kinds = polars_schema(stream.schema)
     with reading(source):
         given = open_source(lakehouse, source).collect()

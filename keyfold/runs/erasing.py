@@ -125,9 +125,7 @@ def erase(
         )
         rows = {name: count for name, count in rows.items() if count}
         if not dry_run:
-            summaries = refresh_together(
-                lakehouse, jobs, options or RunOptions(), runners or Runners.from_environment()
-            )
+            summaries = refresh_together(lakehouse, jobs, options, runners)
             for job in jobs:
                 deleted += _forget_before(lakehouse, job)
             deleted += forget_in_ingest(lakehouse, stream)

@@ -29,14 +29,14 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.job_chains import downstream_of
 from keyfold.keyed.plans.inputs import has_read
 from keyfold.keyed.runner import RunOptions, RunSummary
-from keyfold.lakehouse import Lakehouse, is_table
+from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.reading import scan_table
 from keyfold.lakehouse.row_erasure import add_rows, erase_rows, files_with
 from keyfold.privacy import masked
 from keyfold.runners import Runners
 from keyfold.runs.chains import published_runs, refresh_together
-from keyfold.runs.changing_events import check_can_be_replayed, check_is_ingested, locked, readers_of
+from keyfold.runs.changing_events import check_can_be_replayed, check_has_ids, check_is_ingested, locked, readers_of
 from keyfold.runs.jobs import JobRun
 from keyfold.state.changing.audit import Author, record_edit
 from keyfold.state.rows.keys import wanted_keys
@@ -107,9 +107,7 @@ def quarantine(
                         live.journal.withdraw()
                 reached("quarantine: plans withdrawn")
                 _move(lakehouse, stream, events, which, author)
-            summaries = refresh_together(
-                lakehouse, behind, options or RunOptions(), runners or Runners.from_environment()
-            )
+            summaries = refresh_together(lakehouse, behind, options, runners)
     shown = masked(events, frozenset(stream.private))
     if not dry_run:
         runs = published_runs(lakehouse, behind, summaries)
@@ -129,10 +127,7 @@ def quarantine(
 
 def _which(lakehouse: Lakehouse, stream: Stream, ids: Sequence[str]) -> pl.Expr:
     """Return the condition on the events with these ids."""
-    if not stream.event_id:
-        raise InvalidData(f"stream {stream.name} has no event_id, so that no event of it can be named")
-    if not is_table(lakehouse.events(stream.name)):
-        raise NotFound(f"events.{stream.name} is not in {lakehouse.home} yet; run `keyfold ingest {stream.name}` first")
+    check_has_ids(lakehouse, stream)
     wanted = wanted_keys([_by_column(stream, text) for text in ids], stream.event_id, stream.schema)
     rows = [row for frame in wanted.frames for row in frame.iter_rows(named=True)] if wanted else []
     if lacking := [name for name in stream.event_id if any(name not in row for row in rows)]:
