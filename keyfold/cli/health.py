@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -18,10 +19,10 @@ from keyfold.journal import Journal
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.runner import watermark
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.files import is_held
+from keyfold.lakehouse.files import is_held, write_whole
 from keyfold.lakehouse.presence import check_lakehouse_is_there
 from keyfold.project import project_jobs, project_streams
-from keyfold.runs.health import STALE, STALLED
+from keyfold.runs.health import STALE, STALLED, samples_of_ingest, samples_of_job
 from keyfold.storage.place import Place, local_path
 from keyfold.times import BEGINNING
 
@@ -68,6 +69,13 @@ def health(
             min=0, metavar="HOURS", help="Age of the last run, and of a job's watermark, from which they are stale."
         ),
     ] = STALE / timedelta(hours=1),
+    textfile: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.prom",
+            help="Write the metrics of these jobs and streams there too, for the node exporter's textfile collector.",
+        ),
+    ] = None,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
@@ -82,6 +90,8 @@ def health(
         check_lakehouse_is_there(lakehouse)
         found = list(standings(lakehouse, names, timedelta(hours=stale_after)))
         free = free_bytes(lakehouse.home)
+        if textfile is not None:
+            _write_metrics(lakehouse, found, textfile)
         is_well = all(one.state in _WELL for one in found) and (free is None or free >= LEAST_FREE)
         if as_json:
             report({"is_well": is_well, "free_bytes": free, "health": [vars(one) for one in found]}, as_json, "")
@@ -92,6 +102,18 @@ def health(
                 report({}, as_json, f"disk: {free / 2**30:,.1f} GiB free{full}")
     if not is_well:
         raise typer.Exit(1)
+
+
+def _write_metrics(lakehouse: Lakehouse, found: Sequence[Standing], file: Path) -> None:
+    # Imported late: only this needs Prometheus' library.
+    from keyfold.runs.metrics_server import metrics_text  # noqa: PLC0415
+
+    of_kind = {"job": samples_of_job, "stream": samples_of_ingest}
+    # A damaged journal has no metrics; the exit code and the table say so.
+    samples = [sample for one in found if one.state != "damaged" for sample in of_kind[one.kind](lakehouse, one.name)]
+    write_whole(file, metrics_text(samples))
+    # The exporter is another user; there are names and counts in it, and no row.
+    file.chmod(0o644)
 
 
 def standings(lakehouse: Lakehouse, names: Iterable[str] | None, stale_after: timedelta) -> Iterator[Standing]:

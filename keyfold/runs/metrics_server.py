@@ -7,7 +7,7 @@ from threading import Timer
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, Metric, make_wsgi_app
+from prometheus_client import CollectorRegistry, Metric, generate_latest, make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.registry import Collector
 
@@ -39,6 +39,11 @@ def metrics_server(address: str, samples: Callable[[], Samples]) -> WSGIServer:
         raise Misconfigured(f"metrics cannot be served at {address}: {error}; choose another port") from None
 
 
+def metrics_text(samples: Samples) -> bytes:
+    """Return samples in the text format of Prometheus."""
+    return generate_latest(_registry(lambda: samples))
+
+
 class _Metrics(Collector):
     def __init__(self, samples: Callable[[], Samples]) -> None:
         self._samples = samples
@@ -53,10 +58,14 @@ class _Metrics(Collector):
             yield metric
 
 
-def _application(samples: Callable[[], Samples], is_loopback: bool) -> Callable[..., Iterable[bytes]]:
+def _registry(samples: Callable[[], Samples]) -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(_Metrics(samples))
-    metrics = make_wsgi_app(registry)
+    return registry
+
+
+def _application(samples: Callable[[], Samples], is_loopback: bool) -> Callable[..., Iterable[bytes]]:
+    metrics = make_wsgi_app(_registry(samples))
 
     def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         # A page in a browser whose own name leads to 127.0.0.1 (DNS rebinding) could read the answers.

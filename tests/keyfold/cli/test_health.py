@@ -2,15 +2,18 @@
 
 import json
 import os
+import stat
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from keyfold.cli import health
 from keyfold.cli.health import free_bytes
 from keyfold.journal.clock import Reading
 from keyfold.keyed.generation.batch_records import ClockRecord
 from keyfold.lakehouse.files import exclusive
+from keyfold.runs.health import MEANING
 from keyfold.storage.place import to_place
 from keyfold.times import BEGINNING
 from tests.keyfold.cli.test_commands import POINT, RIDE
@@ -181,3 +184,21 @@ def test_a_directory_without_a_lakehouse_is_not_well_and_an_unknown_name_is_bad_
     assert answer.exit_code == 1
     assert "there is no lakehouse" in answer.stderr
     assert keyfold("health", "ride_sumaries").exit_code == 2
+
+
+def test_the_metrics_of_bounded_runs_are_written_for_another_user_s_collector(keyfold, told, tmp_path):
+    ingested(keyfold, tmp_path / "landing")
+    assert keyfold("run", JOB).exit_code == 0
+    file = tmp_path / "keyfold.prom"
+    told("--textfile", file)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
+    samples = {
+        (one.name, *sorted(one.labels.values())): one.value
+        for family in text_string_to_metric_families(file.read_text())
+        for one in family.samples
+    }
+    assert samples["keyfold_read_rows_total", "accepted", STREAM] == len(RIDE)
+    assert samples["keyfold_events_total", JOB] == len(RIDE)
+    assert samples["keyfold_batches_total", JOB] == 1
+    assert samples["keyfold_pending_seconds", "vehicle_trips"] == 0  # of a job that has not run yet, too
+    assert {name for name, *_ in samples} <= set(MEANING)
