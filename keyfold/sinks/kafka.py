@@ -1,6 +1,6 @@
 """Send rows of append tables to Kafka, after the table's commit, from the files in the commit records.
 
-    KEYFOLD_KAFKA_SINKS="ride_summaries=rides.summaries"   tables and their topics
+    KEYFOLD_KAFKA_SINKS="ride_summaries=rides.summaries"   tables and their topics; see `encoding` for other formats than JSON
 
 The topic follows the table. Each batch is one Kafka transaction, which also commits the number of the next batch as the offset
 of a consumer group of this table. So an interrupted batch is aborted as a whole and sent again, and a committed one is not.
@@ -12,9 +12,10 @@ permanently, so that readers can drop copies.
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 from deltalake import DeltaTable
@@ -26,12 +27,13 @@ from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.tables import OutputTable
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.reading import read_parquet
 from keyfold.session.settings import parse_conf
+from keyfold.sinks.encoding import FORMATS, Encode, as_json, encoder
 from keyfold.sinks.sender import Sender, Sent
-from keyfold.times import ISO_FORMAT
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaException
@@ -68,15 +70,32 @@ class Published:
         return Published(self.table, self.topic, earlier.batches + self.batches, earlier.rows + self.rows, warnings)
 
 
-def kafka_sinks(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The topics of KEYFOLD_KAFKA_SINKS, by table.
+class Sink(NamedTuple):
+    """Where a table goes.
+
+    Attributes:
+        topic: the topic.
+        form: the format of its messages, one of `encoding.FORMATS`.
+    """
+
+    topic: str
+    form: str = "json"
+
+
+def kafka_sinks(environment: Mapping[str, str] = os.environ) -> dict[str, Sink]:
+    """The topics of KEYFOLD_KAFKA_SINKS and their formats, by table.
 
     Raises:
-        KeyfoldError: an entry is invalid, or a name is not valid for a topic.
+        KeyfoldError: an entry is invalid, there is no such format, or a name is not valid for a topic.
     """
-    sinks = parse_conf(environment.get(SINKS_VARIABLE, ""), SINKS_VARIABLE)
-    for table, topic in sinks.items():
-        check_topic(topic, f"{SINKS_VARIABLE}: the topic of {table}")
+    sinks = {}
+    for table, text in parse_conf(environment.get(SINKS_VARIABLE, ""), SINKS_VARIABLE).items():
+        form, colon, topic = text.rpartition(":")
+        if colon and form not in FORMATS:
+            raise Misconfigured(
+                f"{SINKS_VARIABLE}: {table} goes out as {form!r}, which is none of {', '.join(FORMATS)}"
+            )
+        sinks[table] = Sink(check_topic(topic, f"{SINKS_VARIABLE}: the topic of {table}"), form or "json")
     return sinks
 
 
@@ -149,11 +168,14 @@ class Publisher:
 
 
 def _publish(
-    settings: KafkaSettings, job: KeyedJob, generation: Generation, table: OutputTable, topic: str
+    settings: KafkaSettings, job: KeyedJob, generation: Generation, table: OutputTable, sink: Sink
 ) -> Published:
+    topic = sink.topic
+    # Made for the first batch: a run without news asks no registry.
+    encode = cache(lambda: encoder(settings, sink.form, topic, table.name, polars_schema(table.schema)))
     try:
         with Sender(settings, generation, table.name, topic) as sender:
-            return _send_new(sender, job, generation, table, topic)
+            return _send_new(sender, job, generation, table, topic, encode)
     except KafkaException as error:
         raise Unreachable(
             f"rows of {table.name} do not reach topic {topic} in Kafka at {settings.bootstrap}: "
@@ -161,7 +183,9 @@ def _publish(
         ) from None
 
 
-def _send_new(sender: Sender, job: KeyedJob, generation: Generation, table: OutputTable, topic: str) -> Published:
+def _send_new(
+    sender: Sender, job: KeyedJob, generation: Generation, table: OutputTable, topic: str, encode: Callable[[], Encode]
+) -> Published:
     done = generation.journal.last_done()
     last = done.batch if done else -1
     sent = sender.last_sent()
@@ -179,7 +203,7 @@ def _send_new(sender: Sender, job: KeyedJob, generation: Generation, table: Outp
         reached("sink: before")
         digest = generation.journal.digest(done.batch) or ""
         rows += sender.send(
-            done.batch, digest, (row for file in files for row in _rows(generation, job, table, file.path))
+            done.batch, digest, (row for file in files for row in _rows(generation, job, table, file.path, encode()))
         )
         batches += 1
         first = done.batch + 1
@@ -215,7 +239,9 @@ def _committed(generation: Generation, table: str, first: int, last: int) -> Ite
         yield done
 
 
-def _rows(generation: Generation, job: KeyedJob, table: OutputTable, path: str) -> Iterator[tuple[bytes | None, bytes]]:
+def _rows(
+    generation: Generation, job: KeyedJob, table: OutputTable, path: str, encode: Encode
+) -> Iterator[tuple[bytes | None, bytes]]:
     """The keys and values of a data file's rows."""
     file = generation.table(table.name) / path
     try:
@@ -225,12 +251,9 @@ def _rows(generation: Generation, job: KeyedJob, table: OutputTable, path: str) 
             f"{file} is gone (maintenance deletes replaced files after days), and its rows were not sent yet; the table "
             f"{table.name} has them. Run job {job.name} with --full-refresh: it sends all rows as a new generation"
         ) from None
-    times = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.Datetime)]
-    frame = frame.with_columns(pl.col(name).dt.strftime(ISO_FORMAT) for name in times)
     keys = [name for name in job.key if name in frame.columns]
     for part in frame.iter_slices(_ROWS_AT_ONCE):
-        values = part.write_ndjson().encode().splitlines()
-        yield from zip(_keys(part, keys), values, strict=True)
+        yield from zip(_keys(part, keys), encode(part), strict=True)
 
 
 def _keys(part: pl.DataFrame, keys: list[str]) -> Iterator[bytes | None]:
@@ -239,4 +262,4 @@ def _keys(part: pl.DataFrame, keys: list[str]) -> Iterator[bytes | None]:
         return (None for _ in range(part.height))
     if len(keys) == 1 and part.schema[keys[0]] == pl.String:
         return (value.encode() for value in part[keys[0]])
-    return iter(part.select(keys).write_ndjson().encode().splitlines())
+    return iter(as_json(part.select(keys)))

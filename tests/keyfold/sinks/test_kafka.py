@@ -3,17 +3,25 @@
 import json
 import time
 from collections import Counter
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import polars as pl
 import pytest
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 
 from keyfold.errors import KeyfoldError
+from keyfold.ingestion.kafka.settings import KafkaSettings
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.sinks import sender
+from keyfold.sinks.encoding import encoder
 from keyfold.sinks.kafka import Publisher, kafka_sinks, publish
 from tests.folders import copy_folder, move_folder, remove_folder
 from tests.kafka_broker import Broker
@@ -197,3 +205,59 @@ def test_without_a_topic_nothing_is_asked_of_anybody(lakehouse: Lakehouse):
     assert publish(lakehouse, JOB, {"KEYFOLD_KAFKA_SINKS": "others=x"}) == ()
     with pytest.raises(KeyfoldError, match="KEYFOLD_KAFKA_SINKS: the topic of windows is 'a/b'"):
         kafka_sinks({"KEYFOLD_KAFKA_SINKS": "windows=a/b"})
+    with pytest.raises(KeyfoldError, match="windows goes out as 'xml', which is none of json, avro, json-schema"):
+        kafka_sinks({"KEYFOLD_KAFKA_SINKS": "windows=xml:a"})
+
+
+@pytest.mark.parametrize(("form", "deserializer"), [("avro", AvroDeserializer), ("json-schema", JSONDeserializer)])
+def test_rows_go_out_in_the_format_of_a_registered_schema(
+    without_spark, broker: Broker, lakehouse, monkeypatch, form, deserializer
+):
+    client = SchemaRegistryClient.new_client({"url": "mock://tests"})
+    monkeypatch.setattr(SchemaRegistryClient, "new_client", staticmethod(lambda _: client))
+    topic = broker.topic()
+    Lake(lakehouse).click(("ann", 0), ("bob", 12), ("ann", 40))
+    run_job(lakehouse, JOB, runners=without_spark)
+    environment = to(broker, f"{form}:{topic}")
+    with pytest.raises(KeyfoldError, match=rf"goes to topic {topic} in {form}, which needs schema.registry.url"):
+        publish(lakehouse, JOB, environment)
+    [told] = publish(lakehouse, JOB, environment | {"KEYFOLD_KAFKA_CONF": "schema.registry.url=mock://tests"})
+    # Read by Confluent's own reader, with the schema that was registered.
+    schema = client.get_latest_version(f"{topic}-value").schema.schema_str
+    read = deserializer(client) if form == "avro" else deserializer(schema, schema_registry_client=client)
+    context = SerializationContext(topic, MessageField.VALUE)
+    found = [read(message.value(), context) for message in messages(broker, topic)]
+    texts = [{name: as_text(value) for name, value in row.items()} for row in found]
+    assert Counter(json.dumps(row, sort_keys=True) for row in texts) == table_rows(lakehouse)
+    assert told.rows == len(found) > 0
+
+
+def as_text(value: Any) -> Any:
+    return f"{value:%Y-%m-%dT%H:%M:%S.%fZ}" if isinstance(value, datetime) else value
+
+
+def test_each_type_of_a_column_goes_through_avro():
+    client = SchemaRegistryClient.new_client({"url": "mock://tests"})
+    rows = pl.DataFrame(
+        {
+            "text": ["ä", None],
+            "number": [2**62, None],
+            "amount": [Decimal("1.25"), None],
+            "at": [datetime(2026, 1, 1, tzinfo=UTC), None],
+            "day": [date(2026, 1, 1), None],
+            "took": [timedelta(seconds=1), None],
+            "list": [[1, None], None],
+            "inside": [{"x": 0.5, "deep": [{"y": True}]}, {"x": None, "deep": None}],
+        },
+        schema_overrides={"amount": pl.Decimal(10, 2)},
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SchemaRegistryClient, "new_client", staticmethod(lambda _: client))
+        settings = KafkaSettings("a:1", {"schema.registry.url": "mock://tests"})
+        values = encoder(settings, "avro", "t", "rows", rows.schema)(rows)
+        with pytest.raises(KeyfoldError, match="column 'a b' has no name for Avro"):
+            encoder(settings, "avro", "t", "rows", {"a b": pl.String()})
+    read: Any = AvroDeserializer
+    found = [read(client)(value, SerializationContext("t", MessageField.VALUE)) for value in values]
+    expected = rows.with_columns(pl.col("took").dt.total_microseconds()).to_dicts()
+    assert found == expected

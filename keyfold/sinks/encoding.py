@@ -1,0 +1,160 @@
+"""Encode rows for a topic: as JSON, or in Avro or with a JSON Schema, whose schema is registered for the topic.
+
+KEYFOLD_KAFKA_SINKS="ride_summaries=rides.summaries"              JSON
+KEYFOLD_KAFKA_SINKS="ride_summaries=avro:rides.summaries"         Avro
+KEYFOLD_KAFKA_SINKS="ride_summaries=json-schema:rides.summaries"  JSON, with a JSON Schema
+"""
+
+import io
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import polars as pl
+
+from keyfold.errors import Misconfigured, Unreachable, first_line
+from keyfold.ingestion.kafka.settings import KafkaSettings
+from keyfold.times import ISO_FORMAT
+
+FORMATS = ("json", "avro", "json-schema")
+
+Encode = Callable[[pl.DataFrame], Sequence[bytes]]
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLAIN: Mapping[type[pl.DataType], str] = {
+    pl.String: "string", pl.Categorical: "string", pl.Enum: "string", pl.Boolean: "boolean", pl.Binary: "bytes",
+    pl.Int8: "int", pl.Int16: "int", pl.Int32: "int", pl.Int64: "long", pl.UInt8: "int", pl.UInt16: "int", pl.UInt32: "long",
+    pl.Float32: "float", pl.Float64: "double", pl.Duration: "long",
+}  # fmt: skip
+_JSON_TYPES = {
+    "string": "string",
+    "boolean": "boolean",
+    "int": "integer",
+    "long": "integer",
+    "float": "number",
+    "double": "number",
+}
+
+
+def encoder(settings: KafkaSettings, form: str, topic: str, table: str, columns: Mapping[str, pl.DataType]) -> Encode:
+    """Return the function that encodes rows of a table.
+
+    Args:
+        settings: settings of Kafka, with those of the registry if the format needs it.
+        form: one of `FORMATS`.
+        topic: the topic, for whose values the schema is registered (`TOPIC-value`).
+        table: the table's name.
+        columns: its columns.
+
+    Raises:
+        Misconfigured: there is no registry, a column has no form in the format, or the registry refuses the schema, since readers of
+            the topic's earlier one could not read it.
+        Unreachable: the registry does not answer.
+    """
+    if form == "json":
+        return as_json
+    if not settings.registry:
+        raise Misconfigured(
+            f"table {table} goes to topic {topic} in {form}, which needs schema.registry.url in KEYFOLD_KAFKA_CONF"
+        )
+    if form == "avro":
+        schema = {"type": "record", "name": table, "namespace": "keyfold", "fields": _avro_fields(table, columns)}
+        frame = _registered(settings, topic, "AVRO", schema)
+        parsed, write = import_module("fastavro").parse_schema(schema), import_module("fastavro").schemaless_writer
+
+        def as_avro(rows: pl.DataFrame) -> Sequence[bytes]:
+            durations = [name for name, kind in rows.schema.items() if isinstance(kind, pl.Duration)]
+            encoded = []
+            for row in rows.with_columns(pl.col(durations).dt.total_microseconds()).iter_rows(named=True):
+                stream = io.BytesIO()
+                write(stream, parsed, row)
+                encoded.append(frame + stream.getvalue())
+            return encoded
+
+        return as_avro
+    schema = {
+        "title": table,
+        "type": "object",
+        "properties": {name: _json_type(kind) for name, kind in columns.items()},
+    }
+    frame = _registered(settings, topic, "JSON", schema)
+    return lambda rows: [frame + value for value in as_json(rows)]
+
+
+def as_json(rows: pl.DataFrame) -> Sequence[bytes]:
+    """Encode rows as JSON objects, with times in ISO 8601."""
+    times = [name for name, kind in rows.schema.items() if isinstance(kind, pl.Datetime)]
+    return (
+        rows.with_columns(pl.col(name).dt.strftime(ISO_FORMAT) for name in times).write_ndjson().encode().splitlines()
+    )
+
+
+def _registered(settings: KafkaSettings, topic: str, kind: str, schema: Mapping[str, Any]) -> bytes:
+    """Register a schema, and return what each of its messages begins with."""
+    try:
+        library = import_module("confluent_kafka.schema_registry")
+    except ModuleNotFoundError:
+        raise Misconfigured(f"topic {topic} is written with a schema; install keyfold[registry]") from None
+    url = settings.registry["url"]
+    try:
+        client = library.SchemaRegistryClient.new_client(settings.registry)
+        number = client.register_schema(f"{topic}-value", library.Schema(json.dumps(schema), kind))
+    except library.SchemaRegistryError as error:
+        raise Misconfigured(
+            f"the schema registry at {url} refuses the schema of topic {topic}: {settings.without_secrets(first_line(error))}; make "
+            "the table's new columns fit the topic's rule of compatibility, or name a new topic"
+        ) from None
+    # Whatever its client of HTTP raises.
+    except Exception as error:
+        said = settings.without_secrets(first_line(error))
+        raise Unreachable(
+            f"the schema registry at {url} failed: {said}; the next run sends the rows of topic {topic}"
+        ) from None
+    return b"\0" + number.to_bytes(4, "big")
+
+
+def _avro_fields(where: str, columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+    for name in columns:
+        if not _NAME.fullmatch(name):
+            raise Misconfigured(
+                f"{where}: column {name!r} has no name for Avro, which takes letters, digits and underscores"
+            )
+    return [
+        {"name": name, "type": ["null", _avro_type(f"{where}_{name}", kind)], "default": None}
+        for name, kind in columns.items()
+    ]
+
+
+def _avro_type(where: str, kind: pl.DataType) -> Any:
+    if isinstance(kind, pl.Datetime):
+        return {"type": "long", "logicalType": "timestamp-micros"}
+    if isinstance(kind, pl.Date):
+        return {"type": "int", "logicalType": "date"}
+    if isinstance(kind, pl.Decimal):
+        return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
+    if isinstance(kind, pl.List):
+        return {"type": "array", "items": ["null", _avro_type(where, _inner(kind))]}
+    if isinstance(kind, pl.Struct):
+        return {"type": "record", "name": where, "fields": _avro_fields(where, kind.to_schema())}
+    if (plain := _PLAIN.get(type(kind))) is None:
+        raise Misconfigured(f"{where}: {kind} has no form in Avro; leave the column out, or cast it")
+    return plain
+
+
+def _json_type(kind: Any) -> dict[str, Any]:
+    if isinstance(kind, pl.List):
+        return {"type": ["null", "array"], "items": _json_type(_inner(kind))}
+    if isinstance(kind, pl.Struct):
+        return {
+            "type": ["null", "object"],
+            "properties": {name: _json_type(one) for name, one in kind.to_schema().items()},
+        }
+    if isinstance(kind, pl.Datetime):
+        return {"type": ["null", "string"], "format": "date-time"}
+    return {"type": ["null", _JSON_TYPES.get(_PLAIN.get(type(kind), ""), "string")]}
+
+
+def _inner(kind: pl.List) -> pl.DataType:
+    return pl.Series(dtype=kind).explode().dtype
