@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold import Stream
+from keyfold import Stream, TestHarness
 from keyfold import operators as op
 from keyfold.keyed.job import Timeout
 from keyfold.keyed.job.inputs import Input
@@ -65,20 +65,32 @@ def assert_told(job, drawn, cuts, slices, expected):
     return harness
 
 
+STEPS = op.between((pl.col("level") - pl.col("level").shift()).abs())
+VISITS = op.sessions_until(
+    "visits",
+    LATE,
+    {"since": op.first("at"), "until": op.last("at"), "first": op.first("level"), "steps": STEPS, "n": op.count()},
+    until=pl.col("level") == 3,
+    silence=Timeout(GAP),
+    closed_for=timedelta(microseconds=1),
+    output=table("since", "until", "first", "steps", "n"),
+    key=KEYS,
+)
+
+
+@pytest.mark.parametrize(("minute", "level", "ends_at"), [(5, 0, 5 * MINUTE + GAP), (52, 3, 52 * MINUTE)])
+def test_an_event_that_does_not_only_lengthen_its_session_may_end_it_sooner(minute, level, ends_at):
+    harness = TestHarness(VISITS)
+    for at, of in ((50, 0), (minute, level)):
+        columns = {"home": ["a"], "room": ["x"], "at": [NOON + at * MINUTE], "level": [of]}
+        harness.batch(pl.DataFrame(columns))
+    harness.batch(advance_to=NOON + ends_at)
+    assert harness.written["visits"]["until"].to_list() == [NOON + minute * MINUTE]
+
+
 @examples(60)
 @given(DRAWN, CUTS, SLICES)
 def test_sessions_end_with_an_event_or_a_silence(drawn, cuts, slices):
-    steps = op.between((pl.col("level") - pl.col("level").shift()).abs())
-    job = op.sessions_until(
-        "visits",
-        LATE,
-        {"since": op.first("at"), "until": op.last("at"), "first": op.first("level"), "steps": steps, "n": op.count()},
-        until=pl.col("level") == 3,
-        silence=Timeout(GAP),
-        closed_for=timedelta(microseconds=1),
-        output=table("since", "until", "first", "steps", "n"),
-        key=KEYS,
-    )
     expected, late = [], 0
     for key, readings in by_key(drawn).items():
         run, closed_at = [], None
@@ -106,7 +118,7 @@ def test_sessions_end_with_an_event_or_a_silence(drawn, cuts, slices):
         )
         for key, run in expected
     ]
-    harness = assert_told(job, drawn, cuts, slices, {"visits": rows})
+    harness = assert_told(VISITS, drawn, cuts, slices, {"visits": rows})
     assert harness.written["late.visits"].height == late
 
 
