@@ -23,6 +23,12 @@ Metadata = Mapping[dg.AssetKey, Mapping[str, Any]]
 """Metadata of a run's materializations, by asset."""
 
 
+def assets_of(definitions: dg.Definitions, group: str) -> list[dg.AssetKey]:
+    """Return the assets of a group that a run can materialize."""
+    graph = definitions.resolve_asset_graph()
+    return sorted(key for key in graph.executable_asset_keys if graph.get(key).group_name == group)
+
+
 def print_report(
     console: Console,
     lakehouse: Lakehouse,

@@ -22,7 +22,7 @@ from typing import Any
 import dagster as dg
 from rich.console import Console
 
-from dagster_project.demo.report import print_report
+from dagster_project.demo.report import assets_of, print_report
 from keyfold import KeyfoldError, Lakehouse, Runners, ingest, run
 from keyfold.cli.terminal import print_error
 from keyfold.dagster.resources import lakehouse_home
@@ -162,16 +162,13 @@ def _run(lakehouse: Lakehouse, folder: Path | None) -> tuple[dg.ExecuteInProcess
             os.environ["KEYFOLD_GEOFENCES"] = str(GEOFENCES)
         config = {"ops": ops, "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
         result = job.execute_in_process(
-            instance=instance, run_config=config, raise_on_error=False, asset_selection=_rides() if folder else None
+            instance=instance,
+            run_config=config,
+            raise_on_error=False,
+            asset_selection=assets_of(defs, "rides") if folder else None,
         )
     show_on_timeline(instance, result.run_id, "keyfold")
     return result, instance
-
-
-def _rides() -> list[dg.AssetKey]:
-    from assets.rides import GROUP  # noqa: PLC0415 - as above
-
-    return sorted(GROUP.resolve_asset_graph().executable_asset_keys)
 
 
 def _instance(lakehouse: Lakehouse) -> dg.DagsterInstance:
