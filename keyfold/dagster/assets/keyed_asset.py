@@ -9,7 +9,10 @@ import dagster as dg
 from keyfold import runs
 from keyfold.dagster.assets.keyed_config import config_for
 from keyfold.dagster.assets.metadata import (
+    BATCH,
     EVENTS,
+    GENERATION,
+    SINCE_BATCH,
     batch_metadata,
     column_lineage,
     column_schema,
@@ -117,17 +120,24 @@ def keyed_assets(
             # Nothing is yielded: a replay does not change the live tables, so downstream assets must not run.
             _observe_branch(context, lakehouse, job, summary, mode.branch, translator)
             return
-        of_job = {
-            **_plots(context, lakehouse, job, shown.plot, of_counts=shown.plot_of_counts),
-            **open_state_metadata(context.log, lakehouse, job),
-        }
         batch = last_batch(lakehouse, job.name)
+        metadata = {
+            table.name: _written_metadata(lakehouse, job, table, summary, batch, before[table.name], translator)
+            for table in job.tables
+        }
+        # Drawn and read once, which takes longer than a run without news.
+        if not all(_is_as_before(metadata[name], earlier) for name, earlier in before.items()):
+            for table in job.tables:
+                metadata[table.name]["preview"] = _preview(lakehouse, job, table)
+            metadata[job.name] |= {
+                **_plots(context, lakehouse, job, shown.plot, of_counts=shown.plot_of_counts),
+                **open_state_metadata(context.log, lakehouse, job),
+            }
+        else:
+            for name, earlier in before.items():
+                metadata[name] = {**_shown_before(earlier), **metadata[name]}
         for table in job.tables:
-            metadata = _written_metadata(lakehouse, job, table, summary, batch, before[table.name], translator)
-            yield dg.MaterializeResult(
-                asset_key=key(table.name),
-                metadata={**metadata, **(of_job if table.name == job.name else {})},
-            )
+            yield dg.MaterializeResult(asset_key=key(table.name), metadata=metadata[table.name])
         maintain_job(context, lakehouse, declared, translator)
 
     return run_keyed_job
@@ -224,6 +234,21 @@ def _preview(lakehouse: Lakehouse, job: KeyedJob, table: OutputTable, branch: st
     return preview(path, job.private_of(table.schema))
 
 
+_OF_A_RUN = {"warnings", "topic", "rows_to_topic", SINCE_BATCH}
+"""Metadata that says what a run did, and is not repeated by the next."""
+
+
+def _is_as_before(metadata: Mapping[str, Any], before: dg.AssetMaterialization | None) -> bool:
+    """Return whether a table has the version and the batch of its last materialization, so that its rows and the state are the same."""
+    if before is None or not {"table_version", GENERATION, BATCH} <= before.metadata.keys() & metadata.keys():
+        return False
+    return all(before.metadata[name].value == metadata[name].value for name in ("table_version", GENERATION, BATCH))
+
+
+def _shown_before(before: dg.AssetMaterialization | None) -> dict[str, Any]:
+    return {name: one for name, one in (before.metadata if before else {}).items() if name not in _OF_A_RUN}
+
+
 def _plots(
     context: dg.AssetExecutionContext, lakehouse: Lakehouse, job: KeyedJob, plot: Plot | None, *, of_counts: bool
 ) -> dict[str, dg.MetadataValue]:
@@ -269,6 +294,7 @@ def _report_consumer(
         key = translator.get_asset_key(table.name)
         before = last_materialization(context.instance, key)
         metadata = _written_metadata(lakehouse, job, table, summary, batch, before, translator)
+        metadata["preview"] = _preview(lakehouse, job, table)
         context.log_event(dg.AssetMaterialization(key, metadata=metadata))
 
 
@@ -284,7 +310,6 @@ def _written_metadata(
     sent = [one for one in summary.published if one.table == table.name]
     return {
         **table_metadata(lakehouse.table(table.name)),
-        "preview": _preview(lakehouse, job, table),
         **batch_metadata(summary.generation, batch, before),
         EVENTS: summary.totals.events,
         # Dagster's pages read the lineage from the materialization, not from the definition.

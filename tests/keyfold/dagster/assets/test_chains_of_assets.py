@@ -30,3 +30,36 @@ def test_a_refresh_with_consumers_reports_every_table(tmp_path, monkeypatch):
             event = instance.get_latest_materialization_event(DEFAULT.get_asset_key(table))
             assert event is not None, table
     assert {live_generation_name(site.lakehouse, job) for job in TEMPLATES} == {"generation-0002"}
+
+
+def test_a_run_without_news_shows_what_was_drawn_and_draws_nothing(tmp_path, monkeypatch):
+    drawn = list[str]()
+
+    def draw(lakehouse, job):
+        drawn.append(job)
+        return {"plot": dg.MetadataValue.text(f"figure {len(drawn)}")}
+
+    monkeypatch.setattr(keyed_asset, "plot_runs", draw)
+    site = Site(tmp_path)
+    assets = [keyed_assets(JobAssets(HOURLY))]
+    resources = {"keyfold": Keyfold(site.lakehouse, site.spark)}
+    seen = []
+    with dg.DagsterInstance.ephemeral() as instance:
+        for clicks in ([("ann", 0), ("bob", 70), ("ann", 200)], [], [("bob", 300)], []):
+            if clicks:
+                site.click(*clicks)
+            result = dg.materialize(assets, instance=instance, resources=resources)
+            (made,) = [
+                one
+                for one in result.asset_materializations_for_node("hourly")
+                if one.asset_key == DEFAULT.get_asset_key("hourly")
+            ]
+            told = {name: value.value for name, value in made.metadata.items()}
+            seen.append((told["plot"], told["events_in"], "open_state" in told, len(told["preview"].records)))
+    assert [one[:3] for one in seen] == [
+        ("figure 1", 3, True),
+        ("figure 1", 0, True),
+        ("figure 2", 1, True),
+        ("figure 2", 0, True),
+    ]
+    assert seen[0][3] == seen[1][3] < seen[2][3] == seen[3][3]
