@@ -1,5 +1,7 @@
 """A refresh of a job with its consumers, in Dagster: one step writes all, and every table is reported."""
 
+from typing import Any
+
 import dagster as dg
 
 from keyfold.dagster.assets import keyed_asset
@@ -54,7 +56,7 @@ def test_a_run_without_news_shows_what_was_drawn_and_draws_nothing(tmp_path, mon
                 for one in result.asset_materializations_for_node("hourly")
                 if one.asset_key == DEFAULT.get_asset_key("hourly")
             ]
-            told = {name: value.value for name, value in made.metadata.items()}
+            told: dict[str, Any] = {name: value.value for name, value in made.metadata.items()}
             seen.append((told["plot"], told["events_in"], "open_state" in told, len(told["preview"].records)))
     assert [one[:3] for one in seen] == [
         ("figure 1", 3, True),
