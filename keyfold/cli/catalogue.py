@@ -1,16 +1,12 @@
 """`keyfold jobs`, `streams`, `tables` and `params`: list what the project declares, without Spark."""
 
-from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Column, Table
 
 from keyfold.cli.known_names import require_known
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
-from keyfold.cli.plain_text import cell
-from keyfold.cli.terminal import failures, report
+from keyfold.cli.terminal import failures, print_rows
 from keyfold.keyed.job.parameters import describe_parameters
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import count_rows
@@ -111,29 +107,3 @@ def _job_row(name: str) -> dict[str, Any]:
         "tables": [table.name for table in job.tables],
         "description": job.description,
     }
-
-
-def print_rows(
-    kind: str, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool, **about: str
-) -> None:
-    """Print rows as a table, or as one line of JSON below the name of their kind."""
-    if as_json:
-        report({**about, kind: rows}, as_json, "")
-        return
-    shown = Table(
-        *(Column(name.replace("_", " "), no_wrap=number == 0) for number, name in enumerate(columns)),
-        box=None,
-        header_style="bold",
-        pad_edge=False,
-    )
-    for row in rows:
-        shown.add_row(*(cell(_text(row[name])) for name in columns))
-    Console().print(shown)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(value)
-    if isinstance(value, int):
-        return f"{value:,}"
-    return "" if value is None else " ".join(str(value).split())

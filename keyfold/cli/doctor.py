@@ -11,11 +11,10 @@ from importlib import metadata
 
 import typer
 
-from keyfold.cli.catalogue import print_rows
 from keyfold.cli.health import LEAST_FREE, free_bytes
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
-from keyfold.cli.terminal import report
-from keyfold.errors import KeyfoldError, Misconfigured, Unreachable
+from keyfold.cli.terminal import print_rows, report
+from keyfold.errors import KeyfoldError, Misconfigured, NotFound, Unreachable
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import current_project, project_jobs, project_streams
 from keyfold.runners import Runners
@@ -122,7 +121,11 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _project() -> str:
-    current_project()
+    try:
+        current_project()
+    except NotFound as error:
+        # Somebody who adds Keyfold to definitions of their own has none.
+        return f"{error}. Python and Dagster need none; commands that name a stream or a job do"
     return f"{len(project_streams())} streams and {len(project_jobs())} jobs are declared without a fault"
 
 

@@ -5,7 +5,7 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,9 +14,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
+from rich.table import Column, Table
 from rich.text import Text
 
-from keyfold.cli.plain_text import message
+from keyfold.cli.plain_text import cell, message
 from keyfold.errors import KeyfoldError, first_line
 from keyfold.journal.clock import LOOK_EVERY
 from keyfold.journal.records import Progress
@@ -35,6 +36,32 @@ def report(summary: dict[str, Any], as_json: bool, text: str) -> None:
         print(json.dumps(summary, default=_as_json))
     else:
         Console().print(message(text), soft_wrap=True)
+
+
+def print_rows(
+    kind: str, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool, **about: str
+) -> None:
+    """Print rows as a table, or as one line of JSON below the name of their kind."""
+    if as_json:
+        report({**about, kind: rows}, as_json, "")
+        return
+    shown = Table(
+        *(Column(name.replace("_", " "), no_wrap=number == 0) for number, name in enumerate(columns)),
+        box=None,
+        header_style="bold",
+        pad_edge=False,
+    )
+    for row in rows:
+        shown.add_row(*(cell(_text(row[name])) for name in columns))
+    Console().print(shown)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "" if value is None else " ".join(str(value).split())
 
 
 @contextmanager

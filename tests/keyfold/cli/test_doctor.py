@@ -1,13 +1,19 @@
 """`keyfold doctor` finds what would stop a run: each fault is made for real, and named with what to do."""
 
 import json
+import os
+import sys
+from pathlib import Path
 
 import pytest
 
 from keyfold.cli import doctor as module
 from keyfold.storage import reachable
 from keyfold.storage.object_path import ObjectPath
+from tests.commands import ended_well
 from tests.ports import free_port
+
+ROOT = Path(__file__).parents[3]
 
 WELL = {"versions", "project", "home", "clock", "runner"}
 
@@ -85,6 +91,16 @@ def test_a_java_that_is_too_old_is_a_fault(found, monkeypatch, tmp_path):
 def test_an_unknown_runner_and_a_broken_project_are_faults(found, monkeypatch):
     monkeypatch.setenv("KEYFOLD_RUNNER", "flink")
     assert "choose one of: auto, local, spark" in fault(found(), "runner")
+
+
+def test_without_a_project_of_its_own_an_environment_is_well(tmp_path):
+    """In a process of its own, in whose folder no project is found; a command's module must not need one."""
+    script = "from keyfold import project; project.sys.prefix = '/'; from keyfold.cli.app import app; app()"
+    environment = {"PYTHONPATH": str(ROOT), "KEYFOLD_RUNNER": "local", "PATH": os.environ["PATH"]}
+    done = ended_well(sys.executable, "-c", script, "doctor", "--json", folder=tmp_path, environment=environment)
+    (project,) = [one for one in json.loads(done.stdout)["findings"] if one["part"] == "project"]
+    assert project["is_well"]
+    assert "no project in" in project["detail"]
 
 
 def test_a_version_out_of_its_range_is_a_fault(found, monkeypatch):
