@@ -26,7 +26,7 @@ SHOWN = {
     "assets/ride_summaries": "long_rides",
     "assets/ride_summaries?view=checks": "no_event_is_lost",
     "locations/keyfold/jobs/check_lakehouse": "check_lakehouse",
-    "locations/keyfold/schedules/advance_rides": "advance_rides",
+    "locations/keyfold/schedules/advance_rides": "Execution timezone",
     "locations/keyfold/sensors/ride_points_landed": "Preview tick result",
     "runs": "No runs found",
 }
