@@ -10,6 +10,7 @@ import pytest
 from tests.chaos.conftest import TRIES, in_short
 from tests.chaos.launcher import Launcher, Run
 from tests.chaos.story import INGEST, TO_THE_END, TOTALS, WORK, Homes, expected, found, land
+from tests.waiting import wait_until
 
 PROMISE = "A run that is told to stop, or killed, ends; the next one goes on where it was."
 
@@ -68,10 +69,11 @@ def test_continuous_runs_get_a_signal(launcher: Launcher, homes: Homes, tally, n
 
 def wait_for_batch(journals: list[Path], runs: list[Run], before: list[str]) -> None:
     """Until something of what landed was planned in all of them: until then a run may not have come to hear signals."""
-    until = time.monotonic() + 60
-    while any(newest(folder) == known for folder, known in zip(journals, before, strict=True)):
-        assert time.monotonic() < until, [run.said for run in runs]
-        time.sleep(0.01)
+
+    def planned() -> bool:
+        return all(newest(folder) != known for folder, known in zip(journals, before, strict=True))
+
+    wait_until(planned, lambda: [run.said for run in runs])
 
 
 def journals_of(home: Path) -> list[Path]:

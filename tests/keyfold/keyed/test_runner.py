@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -33,6 +34,7 @@ from tests.keyfold.keyed.toy_jobs import (
     sum_clicks,
     windows,
 )
+from tests.waiting import wait_until
 
 BUSY = [("ann", 0), ("bob", 1), ("ann", 5), ("eve", 9), ("bob", 20), ("ann", 21), ("eve", 40), ("ann", 41)]
 
@@ -268,15 +270,11 @@ def reached(lakehouse):
 
 
 def wait_for(is_so):
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        try:
-            if is_so():
-                return
-        except KeyfoldError:
-            pass  # the tables are not there yet
-        time.sleep(0.1)
-    raise AssertionError("it did not come to that within a minute")
+    def found():
+        with suppress(KeyfoldError):  # the tables are not there yet
+            return is_so()
+
+    wait_until(found)
 
 
 def test_a_clock_that_is_set_amid_a_continuous_run_is_said_and_not_followed(

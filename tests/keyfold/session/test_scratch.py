@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from keyfold.session.scratch import new_scratch, scratch_of_java, sweep_scratch
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
 HOLDER = """
@@ -106,10 +107,7 @@ def test_a_killed_driver_s_spark_leaves_nothing_that_the_next_one_does_not_sweep
     left = [path.name for path in temporary.iterdir() if path.name.startswith("keyfold-scratch-")]
     assert len(left) == 1
     # Java sees that its driver is gone, and ends.
-    end = time.monotonic() + 60
-    while names_of_processes(left[0]):
-        assert time.monotonic() < end, names_of_processes(left[0])
-        time.sleep(0.1)
+    wait_until(lambda: not names_of_processes(left[0]), lambda: names_of_processes(left[0]))
     sweep_scratch()
     others = [path.name for path in temporary.iterdir() if not path.name.startswith("hsperfdata")]
     assert others == []

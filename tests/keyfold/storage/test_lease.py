@@ -17,6 +17,7 @@ from keyfold.storage import lease as module
 from keyfold.storage.lease import Lease, LeaseLostError, LeaseTakenError, check_held, leased
 from keyfold.storage.object_path import ObjectPath
 from tests.faulty_store import Fault, faulty_store
+from tests.waiting import wait_until
 
 SHORT = timedelta(seconds=1)
 PATIENCE = timedelta(seconds=60)
@@ -159,14 +160,14 @@ def test_a_store_that_cannot_be_reached_ends_it_in_time(on_s3, object_store, mon
         monkeypatch.setenv("AWS_ENDPOINT_URL", faulty.endpoint)
         with leased(on_s3, "job rides", lasts=SHORT) as lease:
             faulty.choose = lambda _: Fault.BUSY
-            late = time.monotonic() + PATIENCE.total_seconds()
-            while time.monotonic() < late:
-                try:
-                    lease.check()
-                except LeaseLostError:
-                    break
-                time.sleep(0.1)
-            else:
-                pytest.fail("a lease that could not be renewed was never lost")
+            wait_until(lambda: is_lost(lease), "a lease that could not be renewed was never lost")
             faulty.choose = lambda _: None
     assert not module._HELD
+
+
+def is_lost(lease):
+    try:
+        lease.check()
+    except LeaseLostError:
+        return True
+    return False

@@ -1,7 +1,6 @@
 """Predictions at once in the engine, without Spark: the same batches give the same answers, and refreshes come by themselves."""
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
@@ -11,14 +10,14 @@ import pytest
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.runner import run_continuously, run_job
-from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.lakehouse import Lakehouse
 from tests.keyfold.keyed.without_spark import SPARK
 from tests.keyfold.state.job_histories import History, put
 from tests.spark_jobs.jobs.anomaly_predictions.test_anomaly_predictions import anomaly_job
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("without_spark")
 
-OF_A_BATCH = [point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit", "merge"))]
 TABLES = ("anomaly_predictions", "latest_predictions", "retired_models")
 AT_ONCE = {"order": "arrival", "emit": "all", "forget_after": "20m", "key_groups": 3}
 HISTORY = History("anomaly_predictions")
@@ -77,10 +76,10 @@ def test_a_continuous_run_refreshes_when_it_is_due_though_nothing_comes(tmp_path
 
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(run_continuously, lakehouse, job, every=timedelta(hours=1), stop=stop, runners=SPARK)
-        end = time.monotonic() + 60
-        while not learned() and time.monotonic() < end and not running.done():
-            time.sleep(0.05)
-        stop.set()
+        try:
+            wait_until(lambda: learned() or running.done())
+        finally:
+            stop.set()
         summary = running.result(60)
     assert summary.counts.events == parts[0].height
     assert len(summary.batch_seconds) == 2

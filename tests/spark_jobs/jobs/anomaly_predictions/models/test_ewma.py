@@ -45,13 +45,6 @@ def test_ewma_is_the_recursion_in_plain_python(values):
         oracle.learn(value)
 
 
-def test_ewma_is_the_weighted_mean_over_all_values_so_far(values):
-    rows = predicted("ewma", every(5, values))
-    for place in (2, 3, 50, 699):
-        weights = 0.95 ** np.arange(place)[::-1]
-        assert rows[place]["expected"] == pytest.approx(np.average(values[:place], weights=weights))
-
-
 # Decaying sums, against the recursion one by one: the same bits whichever way they are taken.
 
 

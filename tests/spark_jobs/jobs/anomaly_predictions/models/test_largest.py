@@ -57,10 +57,3 @@ def test_periods_are_those_of_counting_however_the_surprises_are_split(drawn, cu
     assert found == pytest.approx(by_counting(rows))
     assert len(largest.sizes) <= REMEMBERED
     assert largest.sizes == sorted(largest.sizes)
-
-
-def test_several_are_unpacked_from_lists_one_behind_the_other():
-    first, none, second = unpacked([1.0, 2.0, 5.0], [10, 20, 30], [2, 0, 1])
-    assert (first.sizes, first.numbers) == ([1.0, 2.0], [10, 20])
-    assert (none.sizes, none.numbers) == ([], [])
-    assert (second.sizes, second.numbers) == ([5.0], [30])
