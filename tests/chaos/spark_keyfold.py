@@ -2,6 +2,8 @@
 
 from tests.chaos.local_keyfold import play_with_toys, serve
 
-if __name__ == "__main__":
+
+def main() -> None:
+    """Fork as ordered, for commands that go with Spark."""
     play_with_toys()
     serve()
