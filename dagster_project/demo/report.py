@@ -1,6 +1,7 @@
 """Print the demo's report, on one screen."""
 
 from collections.abc import Mapping
+from textwrap import shorten
 from typing import Any
 
 import dagster as dg
@@ -18,6 +19,7 @@ from spark_jobs.streams import STREAMS
 
 _REASONS = 3
 _FAILED_CHECKS = 5
+_ONE_LINE = 66
 
 Metadata = Mapping[dg.AssetKey, Mapping[str, Any]]
 """Metadata of a run's materializations, by asset."""
@@ -137,7 +139,7 @@ def _checks(result: dg.ExecuteInProcessResult) -> str:
     errors = len(_held_back(result))
     lines = [f"{len(evaluations) - len(failed)} passed, {errors} failed, {len(failed) - errors} warned"]
     lines += [
-        f"{found.asset_key.to_user_string()}.{found.check_name}: {found.description or 'failed'}"
+        shorten(f"{found.asset_key.to_user_string()}.{found.check_name}: {found.description or 'failed'}", _ONE_LINE)
         for found in failed[:_FAILED_CHECKS]
     ]
     if len(failed) > _FAILED_CHECKS:
