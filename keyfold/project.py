@@ -126,6 +126,15 @@ def project_suites() -> Mapping[str, "Suite"]:
     return current_project().suites
 
 
+def project_packages() -> tuple[str, ...]:
+    """Return the packages that workers need of the current project; none where there is no project, as in a guest's code location."""
+    try:
+        folder = project_folder()
+    except NotFound:
+        return ()
+    return _project_in(folder).packages
+
+
 def project_folder() -> Path:
     """Return the folder with the `pyproject.toml` of the current project.
 

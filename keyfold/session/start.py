@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from keyfold.errors import Misconfigured, Unreachable
-from keyfold.project import current_project
+from keyfold.project import project_packages
 from keyfold.session.gateway import launched
 from keyfold.session.redaction import shown
 from keyfold.session.scratch import new_scratch, scratch_of_java
@@ -93,7 +93,7 @@ def _connected(settings: SparkSettings) -> SparkSession:
 def _packed(settings: SparkSettings) -> Path:
     """Return a zip of `keyfold` and the packages that workers need."""
     # In a folder that lasts as long as the process: Spark serves the file to executors that start later.
-    return zip_packages(("keyfold", *current_project().packages, *settings.ship), new_scratch())
+    return zip_packages(("keyfold", *project_packages(), *settings.ship), new_scratch())
 
 
 def is_running() -> bool:

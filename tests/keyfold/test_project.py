@@ -8,7 +8,7 @@ import pytest
 
 from keyfold.discovery import declarations, import_modules
 from keyfold.errors import KeyfoldError
-from keyfold.project import PROJECT_VARIABLE, current_project, project_folder
+from keyfold.project import PROJECT_VARIABLE, current_project, project_folder, project_packages
 from keyfold.stream import Stream
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
@@ -38,6 +38,12 @@ def test_this_project_has_its_streams_jobs_and_suites(alone, monkeypatch):
     assert project.jobs is JOBS
     assert project.suites["ride_summaries"]
     assert project.suites.keys().isdisjoint({"no_such_table", "late.ride_summaries"})
+
+
+def test_where_there_is_no_project_workers_need_none_of_its_packages(alone, monkeypatch):
+    assert project_packages() == ()
+    monkeypatch.chdir(ROOT)
+    assert project_packages() == ("spark_jobs",)
 
 
 def test_it_is_found_from_a_folder_below_it(alone, monkeypatch):
