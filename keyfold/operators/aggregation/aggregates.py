@@ -182,13 +182,10 @@ class Aggregates:
 
     def __init__(self, job: str, of: Mapping[str, Aggregate], counted: str, source: Input, output: pa.Schema) -> None:
         self._of = {**of, counted: count()}
-        events = source.schema
-        table = pa.schema([*events, *(one for one in source.stream.event_schema if one.name not in events.names)])
-        known = polars_schema(table)
         self._parts = {
             name: plain(name, one.value, "sum", number_of_events(counted, source.event_time))
             if name == counted and counted not in output.names
-            else _parts_of(job, name, one, known, source, output)
+            else _parts_of(job, name, one, source, output)
             for name, one in self._of.items()
         }
         self.fields = [field for parts in self._parts.values() for field in parts.columns]
@@ -247,14 +244,9 @@ class Aggregates:
             return rows
 
 
-def _parts_of(
-    job: str, name: str, one: Aggregate, known: Mapping[str, pl.DataType], source: Input, output: pa.Schema
-) -> Parts:
+def _parts_of(job: str, name: str, one: Aggregate, source: Input, output: pa.Schema) -> Parts:
     where, lineage = f"job {job}: {name}", list(dict.fromkeys(one.value.meta.root_names()))
-    try:
-        value = type_of(one.value, known)
-    except pl.exceptions.PolarsError as error:
-        raise Misconfigured(f"{where}: {str(error).splitlines()[0]}; there are {', '.join(known)}") from None
+    value = _type_of(where, name, one, source, output)
     if one.joined in ("sum", "mean"):
         check_is_number(where, value)
         if value.is_float():
@@ -279,6 +271,25 @@ def _parts_of(
     if one.joined == "sum" and not (field.type == pa.int64() or types.is_decimal128(field.type)):
         raise Misconfigured(f"{where} is a sum of {value}, and {field.type}; make it int64 or a decimal of 38 digits")
     return plain(name, one.value, one.joined, field)
+
+
+def _type_of(where: str, name: str, one: Aggregate, source: Input, output: pa.Schema) -> pl.DataType:
+    # Polars is asked only where neither the event table nor the declared output says it: it answers with threads, which a process
+    # that forks after importing a job does not hand on.
+    stream = source.stream.event_schema
+    if one.column in stream.names and one.column not in source.derive:
+        return polars_schema(stream)[one.column]
+    if one.joined in ("sum", "min", "max") and (name in output.names or not one.column):
+        field = (
+            output.field(name) if name in output.names and one.kind is None else pa.field(name, one.kind or pa.int64())
+        )
+        return polars_schema(pa.schema([field]))[name]
+    events = source.schema
+    known = polars_schema(pa.schema([*events, *(field for field in stream if field.name not in events.names)]))
+    try:
+        return type_of(one.value, known)
+    except pl.exceptions.PolarsError as error:
+        raise Misconfigured(f"{where}: {str(error).splitlines()[0]}; there are {', '.join(known)}") from None
 
 
 def counting_job(
