@@ -14,9 +14,6 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[2]
 SOURCE = Path(__file__).with_name("system_calls.c")
 
-ASKING_FORKS = "from tests.forked_schemas import ask_forks; ask_forks()"
-"""Before jobs are imported, whose declaration asks for types."""
-
 KILLED, COUNTED = -1, 0
 """In place of an errno: the process dies at that write; writes are only counted."""
 
@@ -107,7 +104,7 @@ class Launcher:
 
     def __post_init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-c", f"{ASKING_FORKS}; from tests.chaos.{self.module} import main; main()"],
+            [sys.executable, "-m", f"tests.chaos.{self.module}"],
             cwd=REPOSITORY,
             env={
                 **os.environ,

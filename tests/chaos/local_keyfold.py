@@ -1,6 +1,6 @@
 """A process that runs commands of `keyfold` without Spark, each in a process of its own that faults may come to.
 
-`main` has everything imported once, and forks a process for each order on its standard input; see
+`python -m tests.chaos.local_keyfold` imports everything once, then forks a process for each order on its standard input; see
 `launcher`. A run's process is a session of its own; what it says goes to a log.
 """
 
@@ -36,7 +36,6 @@ from keyfold.maintenance.recording import record_ingest
 from keyfold.stream import Stream
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
-from tests.forked_schemas import ask_here
 from tests.keyfold.keyed.toy_jobs import CLICK, totals, windows
 from tests.keyfold.keyed.without_spark import SPARK
 
@@ -154,7 +153,6 @@ def _run(order: dict[str, Any]) -> None:
     for file, number in ((silence, 0), (log, 1), (log, 2)):
         os.dup2(file, number)
     os.environ.update(order["environment"])
-    ask_here()
     code = 70  # of a fault in these lines, which is no exit code of keyfold's
     try:
         calls = _system_calls()
@@ -212,3 +210,7 @@ def _system_calls() -> Any:
     calls: Any = ctypes.CDLL(None)
     calls.writes_counted.restype = ctypes.c_long
     return calls
+
+
+if __name__ == "__main__":
+    main()

@@ -2,8 +2,6 @@
 
 from tests.chaos.local_keyfold import play_with_toys, serve
 
-
-def main() -> None:
-    """Fork as ordered, for commands that go with Spark."""
+if __name__ == "__main__":
     play_with_toys()
     serve()
