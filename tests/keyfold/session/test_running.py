@@ -51,7 +51,7 @@ def fail(error, process=None):
     raise error
 
 
-@pytest.mark.parametrize("place", ["hdfs://names:8020/lake", "gs://lake/home", "abfss://a@b/home"])
+@pytest.mark.parametrize("place", ["hdfs://names:8020/lake", "viewfs://lake/home", "abfss://a@b/home"])
 @pytest.mark.parametrize(
     ("arguments", "variable"),
     [
@@ -72,7 +72,7 @@ def test_a_home_or_landing_folder_on_another_file_system_is_refused_before_java_
     answer = CliRunner().invoke(app, [*arguments] if variable else [*arguments, place])
     scheme = place.partition("://")[0]
     assert answer.exit_code == 1
-    assert answer.stderr.startswith(f"error: {place}: Keyfold reads and writes folders and S3 buckets")
+    assert answer.stderr.startswith(f"error: {place}: Keyfold reads and writes folders and buckets")
     assert f"but not {scheme}://. Mount that file system as a folder" in " ".join(answer.stderr.split())
     assert not list(tmp_path.iterdir())
 
