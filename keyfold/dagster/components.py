@@ -24,6 +24,7 @@ from keyfold.dagster.translator import JOB_TAG, KeyfoldTranslator
 from keyfold.durations import as_duration
 from keyfold.errors import KeyfoldError, Misconfigured
 from keyfold.keyed.job import contract, inputs
+from keyfold.state.rows.expressions import sql_expression
 from keyfold.stream import TIMESTAMP
 from keyfold.stream import stream as streams
 
@@ -35,7 +36,7 @@ _TYPES = {
     "date": pa.date32(),
     "timestamp": TIMESTAMP,
 }
-_AGGREGATES = ("count", "distinct", "first", "last", "max", "mean", "min", "sum")
+_AGGREGATES = ("collect", "count", "count_distinct", "distinct", "first", "last", "max", "mean", "min", "sum")
 _CALL = re.compile(r"(\w+)(?:\((.*)\))?", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
@@ -219,6 +220,6 @@ def _aggregate(text: str, where: str) -> operators.Aggregate:
         return function()
     try:
         # SQL would not find a column in its own case.
-        return function(pl.col(value) if _NAME.fullmatch(value) else pl.sql_expr(value))
+        return function(pl.col(value) if _NAME.fullmatch(value) else sql_expression(where, value))
     except pl.exceptions.PolarsError as error:
         raise Misconfigured(f"{where}: {value!r} is no SQL of Polars: {error}") from None

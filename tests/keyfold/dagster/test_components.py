@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from keyfold.dagster import components
-from keyfold.errors import Misconfigured
+from keyfold.errors import KeyfoldError
 from tests.keyfold.dagster.guest import PROJECT, run_in
 
 STREAM = """
@@ -126,8 +126,9 @@ def test_the_types_are_listed_and_scaffolded(project):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"aggregates": {"n": "median(cents)"}}, "keyfold/job j: aggregates: n is 'median.*give one of count"),
+        ({"aggregates": {"n": "median(cents)"}}, "keyfold/job j: aggregates: n is 'median.*give one of collect"),
         ({"aggregates": {"n": "sum(cents +)"}}, "is no SQL of Polars"),
+        ({"aggregates": {"n": "sum(cents + (SELECT z FROM read_csv('/etc/passwd')))"}}, "SELECT is not allowed"),
         ({"arguments": {"length": "1h", "lenght": "1h"}}, "keyfold/job j: arguments: .*lenght"),
         ({"freshness": components.Freshness(fail="soon")}, "freshness: fail"),
     ],
@@ -141,5 +142,5 @@ def test_a_wrong_attribute_is_told_with_its_place(changes, message):
     ]
     columns += [components.Column(name="cents", type="int64")]
     stream = components.Stream(name="s", group=None, columns=columns, event_time="at").declared()
-    with pytest.raises(Misconfigured, match=message):
+    with pytest.raises(KeyfoldError, match=message):
         components.keyfold_assets(jobs=[job.declared(stream)], translator=job._translator())
