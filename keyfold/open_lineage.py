@@ -17,12 +17,11 @@ import pyarrow as pa
 
 from keyfold.columns import lineage_of, meaning_of
 from keyfold.errors import Misconfigured, first_line
-from keyfold.storage.object_path import ObjectPath
-from keyfold.storage.place import Place
+from keyfold.storage.place import Place, namespace_and_name
 
 _VARIABLES = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT")
 _NAMESPACE = "OPENLINEAGE_NAMESPACE"
-_PRODUCER = "https://pypi.org/project/keyfold"
+_PRODUCER = "urn:keyfold"
 
 
 @dataclass(frozen=True)
@@ -43,9 +42,7 @@ class Dataset:
         if isinstance(self.place, str):
             namespace, _, name = self.place.rpartition("/")
             return namespace, name
-        if isinstance(self.place, ObjectPath):
-            return f"{self.place.provider.url_scheme}://{self.place.bucket}", self.place.key
-        return "file", str(self.place.absolute())
+        return namespace_and_name(self.place)
 
 
 def is_configured(environment: Mapping[str, str] = os.environ) -> bool:

@@ -112,8 +112,8 @@ def _versions() -> str:
 
 def _in_order(requirement: str) -> str:
     """Metadata gives the bounds of a range in any order; return `name>=floor,<next`."""
-    name, *bounds = re.split(r"(?=[<>]=?)|,", requirement.replace(" ", ""))
-    return name + ",".join(sorted(filter(None, bounds), reverse=True))
+    name, extras, bounds = re.fullmatch(r"([\w.-]+)(\[.*\])?(.*)", requirement.replace(" ", "")).groups("")  # pyright: ignore
+    return name + extras + ",".join(sorted(filter(None, bounds.split(",")), reverse=True))
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -81,6 +81,18 @@ def local_path(place: Place) -> Path | None:
     return place if isinstance(place, Path) else None
 
 
+def namespace_and_name(place: Place) -> tuple[str, str]:
+    """Return the names of a place in a catalog, by the conventions of OpenLineage.
+
+    Example:
+        >>> namespace_and_name(to_place("s3a://lake/home/tables/rides"))
+        ('s3://lake', 'home/tables/rides')
+    """
+    if isinstance(place, ObjectPath):
+        return f"{place.provider.url_scheme}://{place.bucket}", place.key
+    return "file", str(place.absolute())
+
+
 def as_source(place: Place) -> Path | str:
     """Return a place as Polars and Delta's library take it: a path, or a URL."""
     return place if isinstance(place, Path) else place.url
