@@ -81,6 +81,7 @@ def test_a_block_of_a_live_session_is_refused_to_a_client_without_its_secret(spa
         there.destroy()
 
 
+@pytest.mark.one_machine
 def test_the_settings_of_a_live_session_have_its_secret_nowhere(spark):
     conf = dict(spark.session.sparkContext.getConf().getAll())
     assert conf["spark.authenticate"] == "true"
