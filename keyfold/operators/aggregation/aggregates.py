@@ -111,12 +111,12 @@ def mean(value: str | pl.Expr) -> Aggregate:
 
 
 def first(value: str | pl.Expr) -> Aggregate:
-    """Take the value of the first event in order of event time; of simultaneous ones, in order of the stream's event id."""
+    """Take the value of the first event in event time; of simultaneous ones, in order of the stream's event id as text."""
     return Aggregate(_value(value), "first")
 
 
 def last(value: str | pl.Expr) -> Aggregate:
-    """Take the value of the last event in order of event time; of simultaneous ones, in order of the stream's event id."""
+    """Take the value of the last event in event time; of simultaneous ones, in order of the stream's event id as text."""
     return Aggregate(_value(value), "last")
 
 

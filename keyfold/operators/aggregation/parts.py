@@ -94,8 +94,8 @@ def float_sum(name: str, value: pl.Expr, lineage: Collection[str], *, mean: bool
     """A sum or mean of floats that does not depend on the order of its rows.
 
     Each float is cut at fixed powers of 2**32 into three whole numbers, and these are summed exactly. What is more than 64 bits
-    below the greatest value of a group is left out, wherever it comes. Source: J. Demmel, H. D. Nguyen, "Parallel reproducible
-    summation", IEEE Transactions on Computers 64 (2015), section 4.
+    below the greatest value of a group, or below 2**-1056, is left out, wherever it comes. Source: J. Demmel, H. D. Nguyen,
+    "Parallel reproducible summation", IEEE Transactions on Computers 64 (2015), section 4.
     """
     scale, count = f"{name}_scale", f"{name}_n"
     limbs = [f"{name}_sum{part}" for part in range(3)]
@@ -172,7 +172,7 @@ def first_or_last(
     ids: Sequence[str],
     lineage: Collection[str],
 ) -> Parts:
-    """The value of the first or last event; of simultaneous ones by the stream's event id, then by the value itself."""
+    """The value of the first or last event; of simultaneous ones by the stream's event id as text, then by the value."""
     at, tie = f"{name}_at", f"{name}_id"
     # As text, so that ids of any types are one column.
     identity = pl.concat_str([pl.col(one).cast(pl.String) for one in ids], separator="\0") if ids else pl.lit("")
