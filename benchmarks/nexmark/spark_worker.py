@@ -15,6 +15,7 @@ from benchmarks.nexmark.spark_queries import run_on_spark
 from benchmarks.nexmark.streams import STREAMS
 from keyfold import Lakehouse
 from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.live_record import live_record
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.runner import RunOptions
 from keyfold.runners import Runners
@@ -56,10 +57,11 @@ def _ingest(spark: Runners, home: str, files: str, kinds: list[str]) -> dict[str
 
 
 def _keyfold(spark: Runners, home: str, number: int, close: int, batch_bytes: int) -> dict[str, Any]:
-    """Run the jobs of a query over all events, without earlier state."""
+    """Run the jobs of a query over all events, in a home without jobs and their tables."""
     lakehouse, query = Lakehouse(home), QUERIES[number]
-    for job in query.jobs:
-        shutil.rmtree(str(lakehouse.job(job.name)), ignore_errors=True)
+    live_record(lakehouse).unlink(missing_ok=True)
+    for folder in ("jobs", "tables"):
+        shutil.rmtree(str(lakehouse.home / folder), ignore_errors=True)
     sizes: dict[str, int] = {}
 
     def look(*_: object) -> None:
