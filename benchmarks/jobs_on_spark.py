@@ -1,6 +1,6 @@
-"""`python -m benchmarks.jobs_on_spark [JOB …]`: compare jobs on Spark with a Spark SQL query for the same result.
+"""`python -m benchmarks.jobs_on_spark [JOB …]`: compare jobs, with either runner, with a Spark SQL query for the same result.
 
-Both read the same event table; Spark writes Parquet, in turn, in one warm session. The slope between two sizes counts, since a
+All read the same event table; Spark writes Parquet, in turn, in one warm session. The slope between two sizes counts, since a
 run's fixed costs (starting a stream, planning) are in both times and cancel out.
 """
 
@@ -20,7 +20,7 @@ from keyfold.runners import Runners
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import RIDE_POINTS, SALES, WEATHER
 
-SMALL, LARGE, REPEAT = 500_000, 2_500_000, 2
+SMALL, LARGE, REPEAT = 2_000_000, 8_000_000, 2
 _MICROS = 1_000_000
 
 NATIVE = {
@@ -95,35 +95,39 @@ def main() -> None:
 
 
 def race(spark: Runners, folder: Path, name: str) -> None:
-    our_small, native_small = measure(spark, folder, name, SMALL)
-    our_large, native_large = measure(spark, folder, name, LARGE)
-    our_rate = (LARGE - SMALL) / (our_large - our_small)
-    native_rate = (LARGE - SMALL) / (native_large - native_small)
-    print(
-        f"{name}: {our_rate:,.0f} events/s, Spark SQL {native_rate:,.0f} events/s, ratio {our_rate / native_rate:.2f} "
-        f"(slope from {SMALL:,} to {LARGE:,} events; seconds {our_small:.1f} to {our_large:.1f} and "
-        f"{native_small:.1f} to {native_large:.1f}, best of {REPEAT})",
-        flush=True,
-    )
+    """Print the seconds of a job with each runner and of the query, at both sizes and by the slope between them."""
+    small, large = (measure(spark, folder, name, rows) for rows in (SMALL, LARGE))
+    for runner in ("spark", "local"):
+        ratios = [size["native"] / size[runner] for size in (small, large)]
+        slopes = [large[one] - small[one] for one in ("native", runner)]
+        print(
+            f"{name}, {runner} runner: {SMALL:,} events {small[runner]:.2f} s, {LARGE:,} events {large[runner]:.2f} s; Spark SQL "
+            f"{small['native']:.2f} and {large['native']:.2f} s; faster by {ratios[0]:.2f} and {ratios[1]:.2f}, by the slope "
+            f"{slopes[0] / slopes[1]:.2f} (best of {REPEAT}, by turns)",
+            flush=True,
+        )
 
 
-def measure(spark: Runners, folder: Path, name: str, rows: int) -> tuple[float, float]:
-    """Seconds of the job and of the query for a number of events: the best of several runs in turn."""
+def measure(spark: Runners, folder: Path, name: str, rows: int) -> dict[str, float]:
+    """Seconds of the job with each runner and of the query for a number of events: the best of several runs in turn."""
     job = build_job(JOBS[name])
     table = Lakehouse(folder / f"{name}-{rows}").events(job.only_input.stream.name)
     table.parent.mkdir(parents=True)
     MADE[job.only_input.stream.name](rows).write_delta(str(table))
     spark.session.read.parquet(str(table)).createOrReplaceTempView("events")
 
-    def ours(home: Path) -> None:
-        (home / "events").symlink_to(str(table.parent))
-        run_job(Lakehouse(home), job, runners=spark)
+    def with_runner(runners: Runners) -> Callable[[Path], object]:
+        def run(home: Path) -> None:
+            (home / "events").symlink_to(str(table.parent))
+            run_job(Lakehouse(home), job, runners=runners)
+
+        return run
 
     def native(home: Path) -> None:
         spark.session.sql(NATIVE[name]).write.format("parquet").save(f"{home}/native")
 
-    found = by_turns({"ours": ours, "native": native}, folder, REPEAT)
-    return found["ours"].best, found["native"].best
+    contestants = {"spark": with_runner(spark), "local": with_runner(Runners("local")), "native": native}
+    return {one: figures.best for one, figures in by_turns(contestants, folder, REPEAT).items()}
 
 
 def _micros(moment: datetime) -> int:

@@ -1,17 +1,18 @@
-"""`python -m benchmarks.scale [KEYS KEY_GROUPS EVENTS]`: the cost of a batch by number of keys, key groups and events.
+"""`python -m benchmarks.scale [KEYS KEY_GROUPS EVENTS RUNNER]`: the cost of a batch by number of keys and events, and runner.
 
 Each cell of the grid runs in its own process, so that its peak memory is its own: a job with that many open keys works on a few
 batches in one run.
 """
 
+import itertools
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 
 from benchmarks.balances import BOOKING, START, STREAM, balances, bookings, first_state
 from benchmarks.usage import PeakMemory, processor_seconds
@@ -39,24 +40,26 @@ _KEYS_A_FILE = 1_000_000
 
 
 def main() -> None:
-    given = [int(text.replace("_", "")) for text in sys.argv[1:]]
-    if len(given) == 3:
+    if len(sys.argv) == 5:
+        keys, key_groups, events = (int(text.replace("_", "")) for text in sys.argv[1:4])
         with tempfile.TemporaryDirectory(prefix="keyfold-scale-") as folder:
-            measure(Path(folder), *given)
+            measure(Path(folder), keys, key_groups, events, "local" if sys.argv[4] == "local" else "spark")
         return
-    for cell in CELLS:
-        subprocess.run([sys.executable, "-m", "benchmarks.scale", *map(str, cell)], check=True)
+    for cell, runner in itertools.product(CELLS, ("spark", "local")):
+        subprocess.run([sys.executable, "-m", "benchmarks.scale", *map(str, cell), runner], check=True)
 
 
-def measure(folder: Path, keys: int, key_groups: int, events: int) -> None:
+def measure(folder: Path, keys: int, key_groups: int, events: int, runner: Literal["spark", "local"]) -> None:
     """Measure a cell in an empty folder, and print its medians over the warm batches."""
-    # KEYFOLD_SPARK_CONF is used too, so that settings of Spark can be tried.
-    conf = SparkSettings.from_environment().conf | {"spark.sql.shuffle.partitions": "2"}
-    session = build_session(SparkSettings(conf=conf))
-    spark, lakehouse, job = Runners("spark", session), Lakehouse(folder / "home"), balances(key_groups)
+    session = None
+    if runner == "spark":
+        # KEYFOLD_SPARK_CONF is used too, so that settings of Spark can be tried.
+        conf = SparkSettings.from_environment().conf | {"spark.sql.shuffle.partitions": "2"}
+        session = build_session(SparkSettings(conf=conf))
+    runners, lakehouse, job = Runners(runner, session), Lakehouse(folder / "home"), balances(key_groups)
     create_table(lakehouse.events(STREAM), BOOKING)
     began = time.monotonic()
-    _seed(spark, lakehouse, folder / "seed", keys, key_groups)
+    _seed(runners, lakehouse, folder / "seed", keys, key_groups)
     seeded = time.monotonic() - began
     largest = _book(lakehouse, keys, events)
     generation = live_generation(lakehouse, job.name)
@@ -72,33 +75,36 @@ def measure(folder: Path, keys: int, key_groups: int, events: int) -> None:
         sizes.append(_names(state))
 
     memory.start()
-    ran = run_job(lakehouse, job, options=RunOptions(largest, on_batch), runners=spark)
+    ran = run_job(lakehouse, job, options=RunOptions(largest, on_batch), runners=runners)
     peak = memory.stop()
-    session.stop()
+    if session is not None:
+        session.stop()
     if ran.counts.events != events * (_BATCHES + _COLD):
         raise SystemExit(f"{ran.counts.events} events were counted")
     # The mean, since parts are joined every few batches.
-    written = statistics.mean(sum(size for name, size in b.items() if name not in a) for a, b in pairwise(sizes))
+    written = statistics.mean(
+        sum(size for name, size in b.items() if name not in a) for a, b in itertools.pairwise(sizes)
+    )
     print(
-        f"{keys:>11,} keys {key_groups:>6,} groups {events:>9,} events: {_median(walls):.2f} s, {_median(used):.2f} processor s, state "
+        f"{runner:>5} {keys:>11,} keys {key_groups:>6,} groups {events:>9,} events: {_median(walls):.2f} s, {_median(used):.2f} processor s, state "
         f"{written / 1e6:,.2f} MB a batch, peak {peak / 2**30:.1f} GiB; bootstrap {seeded:.1f} s; load {os.getloadavg()[0]:.0f}"
     )
 
 
 def _median(values: list[float]) -> float:
-    return statistics.median(after - before for before, after in pairwise(values[_COLD:]))
+    return statistics.median(after - before for before, after in itertools.pairwise(values[_COLD:]))
 
 
 def _names(folder: Path) -> dict[str, int]:
     return {str(path): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
 
 
-def _seed(spark: Runners, lakehouse: Lakehouse, source: Path, keys: int, key_groups: int) -> None:
+def _seed(runners: Runners, lakehouse: Lakehouse, source: Path, keys: int, key_groups: int) -> None:
     source.mkdir()
     for first in range(0, keys, _KEYS_A_FILE):
         first_state(first, min(first + _KEYS_A_FILE, keys)).write_parquet(source / f"{first:012d}.parquet")
     made = bootstrap(
-        lakehouse, balances(key_groups), Bootstrap(str(source), watermark=START, read_from="latest"), runners=spark
+        lakehouse, balances(key_groups), Bootstrap(str(source), watermark=START, read_from="latest"), runners=runners
     )
     assert made.checked.keys == keys  # noqa: S101 - accounts are one to one with their numbers
 

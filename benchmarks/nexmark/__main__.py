@@ -196,7 +196,9 @@ class Race:
         command = {"files": str(files), "folder": str(folder), "number": query.number, "files_a_batch": 2}
         cost = self._engines["spark"].ask(do="spark", **command)
         if not cost.error and query.number in _WHOLE:
-            self._compare(query, "spark", count, pl.scan_parquet(folder / "table/*.parquet").select(pl.len()).collect().item())
+            self._compare(
+                query, "spark", count, pl.scan_parquet(folder / "table/*.parquet").select(pl.len()).collect().item()
+            )
         return cost
 
     def _compare(self, query: Query, engine: str, count: int, rows: int) -> None:

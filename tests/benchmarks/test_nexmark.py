@@ -1,11 +1,13 @@
 """Nexmark in small: every query's answer is DuckDB's over the same files, however they come and whatever breaks."""
 
+import sys
 from datetime import timedelta
 
 import polars as pl
 import pytest
 
 import keyfold
+from benchmarks.nexmark.__main__ import main
 from benchmarks.nexmark.answers import Expected, answer, assert_right
 from benchmarks.nexmark.events import KINDS, LATEST, Events, arriving, write_events
 from benchmarks.nexmark.queries import QUERIES, Query
@@ -116,3 +118,17 @@ def test_disorder_delays_events_and_changes_none():
     behind = other["bid"].select(pl.col("dateTime").cum_max() - pl.col("dateTime")).to_series().dt.total_microseconds()
     assert 1_000_000 < max(behind) < LATEST / timedelta(microseconds=1)
     assert 0.08 < behind.filter(behind > 0).len() / behind.len() < 0.12
+
+
+@pytest.mark.slow
+def test_the_race_measures_keyfold_and_stock_spark_and_finds_both_right(tmp_path, capfd):
+    engines = ["--engines", "keyfold", "spark", "--folder", str(tmp_path)]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "argv", ["nexmark", "--queries", "3,20", "--events", "4000", "20000", *engines])
+        main()
+    printed = capfd.readouterr().out
+    assert "All answers are DuckDB's." in printed
+    assert "failed" not in printed
+    assert all(
+        f"query {number}, {engine}, 20,000 events" in printed for number in (3, 20) for engine in ("keyfold", "spark")
+    )
