@@ -1,12 +1,17 @@
-"""`python -m benchmarks.small_runs [--runs N]`: the time of a run with little or no new data, also after many runs.
+"""`python -m benchmarks.small_runs [--runs N] [--runner local]`: a run with little or no new data, also after many runs.
 
 The N-th run is compared with the tenth run of a new job in the same minute, since the machine's load varies.
 """
 
 import argparse
+import resource
 import statistics
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 
 from benchmarks.runs import POINTS_A_RIDE, START, spark_and_folder
 from keyfold import Lakehouse, build_job
@@ -26,16 +31,17 @@ _SAMPLE = 10
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.small_runs", description=__doc__)
     parser.add_argument("--runs", type=int, default=1_000, help="runs of the job that grows old")
+    parser.add_argument("--runner", default="spark", choices=["spark", "local"])
     arguments = parser.parse_args()
-    with spark_and_folder() as (spark, folder):
+    with _runners_and_folder(arguments.runner) as (runners, folder):
         old = Lakehouse(folder / "old")
-        young = [_timed(spark, old, number) for number in range(2 * _SAMPLE)][_SAMPLE:]
+        young = [_timed(runners, old, number) for number in range(2 * _SAMPLE)][_SAMPLE:]
         for number in range(2 * _SAMPLE, arguments.runs - _SAMPLE):
-            _timed(spark, old, number)
-        aged = [_timed(spark, old, arguments.runs - _SAMPLE + number) for number in range(_SAMPLE)]
+            _timed(runners, old, number)
+        aged = [_timed(runners, old, arguments.runs - _SAMPLE + number) for number in range(_SAMPLE)]
         new = Lakehouse(folder / "new")
-        fresh = [_timed(spark, new, number) for number in range(2 * _SAMPLE)][_SAMPLE:]
-        empty = [_timed(spark, old, None) for _ in range(_SAMPLE)]
+        fresh = [_timed(runners, new, number) for number in range(2 * _SAMPLE)][_SAMPLE:]
+        empty = [_timed(runners, old, None) for _ in range(_SAMPLE)]
         files = sum(1 for _ in (old.job(JOB) / "generation-0001" / "journal").iterdir())
         state = sum(1 for path in (old.job(JOB) / "generation-0001" / "state").rglob("*") if path.is_file())
     for name, seconds in (
@@ -46,15 +52,26 @@ def main() -> None:
     ):
         print(f"{name}: median {statistics.median(seconds):.2f} s, {min(seconds):.2f} to {max(seconds):.2f}")
     print(f"old against new, in the same minute: {statistics.median(aged) / statistics.median(fresh):.2f}")
-    print(f"files of the journal: {files}, of the state: {state}")
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    print(f"files of the journal: {files}, of the state: {state}; peak memory of this process: {memory} MiB")
 
 
-def _timed(spark: Runners, lakehouse: Lakehouse, number: int | None) -> float:
+@contextmanager
+def _runners_and_folder(runner: str) -> Iterator[tuple[Runners, Path]]:
+    if runner == "spark":
+        with spark_and_folder() as found:
+            yield found
+        return
+    with tempfile.TemporaryDirectory(prefix="keyfold-bench-") as folder:
+        yield Runners("local"), Path(folder)
+
+
+def _timed(runners: Runners, lakehouse: Lakehouse, number: int | None) -> float:
     """Seconds of a run after some new events have landed (None: after none)."""
     if number is not None:
         _land(lakehouse, number)
     began = time.monotonic()
-    run_job(lakehouse, build_job(JOBS[JOB]), runners=spark)
+    run_job(lakehouse, build_job(JOBS[JOB]), runners=runners)
     return time.monotonic() - began
 
 
