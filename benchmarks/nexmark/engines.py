@@ -101,13 +101,13 @@ class Engine:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Return the size of all files in a folder; files that vanish meanwhile are left out."""
+    """Return the size of all files in a folder; files and folders that vanish meanwhile are left out."""
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except OSError:
-            continue
+    # Not `rglob`, which fails if a folder vanishes while it is listed.
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += Path(parent, name).stat().st_size
     return total
 
 
