@@ -92,25 +92,24 @@ class Launcher:
     Args:
         library: what `build` gave.
         folder: for logs.
-        module: whose `main` forks them: `local_keyfold` goes without Spark, `spark_keyfold` with it.
-        environment: variables of all of them.
+        environment: variables of all of them; without others, runs go without Spark.
     """
 
     library: Path
     folder: Path
-    module: str = "local_keyfold"
     environment: Mapping[str, str] = field(default_factory=dict)
     _count: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", f"tests.chaos.{self.module}"],
+            [sys.executable, "-m", "tests.chaos.local_keyfold"],
             cwd=REPOSITORY,
             env={
                 **os.environ,
                 "LD_PRELOAD": str(self.library),
                 "POLARS_MAX_THREADS": "1",
                 "COLUMNS": "2000",
+                "KEYFOLD_RUNNER": "local",
                 **self.environment,
             },
             stdin=subprocess.PIPE,

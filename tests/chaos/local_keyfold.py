@@ -1,4 +1,4 @@
-"""A process that runs commands of `keyfold` without Spark, each in a process of its own that faults may come to.
+"""A process that runs commands of `keyfold` on toys, each in a process of its own that faults may come to.
 
 `python -m tests.chaos.local_keyfold` imports everything once, then forks a process for each order on its standard input; see
 `launcher`. A run's process is a session of its own; what it says goes to a log.
@@ -11,7 +11,6 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -22,7 +21,6 @@ from deltalake.exceptions import DeltaError
 
 from keyfold.cli import ingest as ingest_command
 from keyfold.cli import run as run_command
-from keyfold.cli import state_tools
 from keyfold.cli.app import app
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest_journal, known
@@ -37,7 +35,6 @@ from keyfold.stream import Stream
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
 from tests.keyfold.keyed.toy_jobs import CLICK, totals, windows
-from tests.keyfold.keyed.without_spark import SPARK
 
 CLICKS = Stream(
     name="clicks",
@@ -50,13 +47,8 @@ CLICKS = Stream(
 
 
 def main() -> None:
-    """Fork as ordered, for commands that go without Spark."""
-    go_without_spark()
-    serve()
-
-
-def serve() -> None:
     """Fork as ordered, one line of JSON an order, one an answer."""
+    play_with_toys()
     for line in sys.stdin:
         order = json.loads(line)
         if "wait" in order:
@@ -68,18 +60,6 @@ def serve() -> None:
                 _run(order)
             told = {"pid": child}
         print(json.dumps(told), flush=True)
-
-
-def go_without_spark() -> None:
-    """Have the commands of this process work in place of Spark's workers, file by file, on toys."""
-
-    @contextmanager
-    def runners_for(*_: Any) -> Any:
-        yield SPARK
-
-    for command in (ingest_command, run_command, state_tools):
-        command.runners_for = runners_for  # type: ignore[attr-defined]
-    play_with_toys()
 
 
 def play_with_toys() -> None:

@@ -14,7 +14,7 @@ from keyfold.maintenance import checking
 from tests.chaos.conftest import in_short
 from tests.chaos.launcher import Launcher
 from tests.chaos.scenes import SCENES
-from tests.chaos.story import INGEST, TO_THE_END, TOTALS, WORK, Homes, land
+from tests.chaos.story import INGEST, TO_THE_END, TOTALS, WINDOWS, WORK, Homes, land
 from tests.chaos.test_damage import files_of
 from tests.damages import cut_short, delete, flip, zero
 
@@ -114,7 +114,7 @@ def test_nothing_is_found_after_a_home_was_moved_maintained_and_pruned(launcher:
     home = homes.copy(homes.after(homes.running, *WORK))
     moved = home.rename(home.with_name("moved-home"))
     assert found_in(moved) == []
-    for commands in ([("maintain",)], [INGEST, (*TOTALS, "--full-refresh")], [("state", "prune", "totals")]):
+    for commands in ([("maintain",)], [INGEST, TOTALS, (*WINDOWS, "--full-refresh")], [("state", "prune", "totals")]):
         code, run = launcher.run(moved, *commands)
         assert code == 0, run.said
         assert found_in(moved) == []

@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -62,17 +63,24 @@ def test_a_real_disk_that_is_full_is_told_and_made_good(
     scene = Scene(WORK)
     for index in range(tries):
         home = shutil.copytree(homes.running, small_disk / f"home-{index}", symlinks=True)
-        ballast = small_disk / "ballast"
-        with ballast.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(small_disk).free - room.randrange(4, 120) * 1024)
-        code, run = launcher.run(home, *scene.commands)
-        ballast.unlink()
+        with fill(small_disk, room.randrange(4, 120)):
+            code, run = launcher.run(home, *scene.commands)
         is_said(run, code, os.strerror(errno.ENOSPC))
         launcher.run(home, INGEST)
         code_after, run = launcher.run(home, *TO_THE_END)
         assert code_after == 0, run.said
         scene.count(told, home, f"try {index}", came=code != 0)
         shutil.rmtree(home)
+
+
+@contextmanager
+def fill(disk: Path, left: int) -> Iterator[None]:
+    """Fill a disk but for so many kilobytes."""
+    ballast = disk / "ballast"
+    with ballast.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(disk).free - left * 1024)
+    yield
+    ballast.unlink()
 
 
 @pytest.fixture

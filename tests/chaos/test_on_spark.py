@@ -1,77 +1,46 @@
-"""Faults of runs with Spark: each of their processes killed or told to stop, at any moment and at named ones."""
+"""Faults of runs with Spark: each of their processes killed or told to stop, at any moment and at named ones.
 
-import contextlib
+Each driver starts a Spark of its own. `KILLS=200 python -m pytest -s -m chaos tests/chaos/test_on_spark.py -k readers` sets how
+many come to runs and state moves while readers read.
+"""
+
+import errno
 import os
 import random
 import shutil
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from keyfold.keyed.job.building import build_job
-from keyfold.keyed.reporting.conservation import check_conservation
-from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.lakehouse import fail_points
 from keyfold.session import SparkSettings
 from keyfold.session.settings import spark_conf
-from spark_jobs.jobs.registry import JOBS
-from tests.chaos.broken_runs import PATIENCE, Child, Unbroken, kill_after, log_of, rows_of, run, unbroken_run
 from tests.chaos.conftest import TRIES
-from tests.chaos.crash_child import PARAMETERS
-from tests.chaos.launcher import Run
+from tests.chaos.launcher import REPOSITORY, Launcher, Run, build, why_not
+from tests.chaos.scenes import SCENES
+from tests.chaos.story import Homes
+from tests.chaos.test_disk import fill, is_said
+from tests.chaos.test_kills import SCENE_OF
+from tests.chaos.test_readers import kill_amid_readings
 from tests.small_disk import mounted
 from tests.standalone_cluster import standalone_cluster
+from tests.waiting import lives
 
 PROMISE = "Of a run with Spark any process may be killed or told to stop: the next run ends as if nothing had been."
 
-LONGEST_LIFE_IN_SECONDS = 8.0
-# Ride summaries are appended: merges are killed in `test_kills.py`.
+pytestmark = pytest.mark.chaos
+
+RUNS = SCENES["runs"]
+LONGEST_LIFE_IN_SECONDS = 12.0
+KILLS = int(os.environ.get("KILLS", str(10 * TRIES)))
+DRIVERS_A_JAVA = 10
 ON_THE_WAY = [
     point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit", "generation"))
 ]
-
-
-@pytest.fixture(scope="module")
-def unbroken(spark, tmp_path_factory) -> Unbroken:
-    return unbroken_run(spark, tmp_path_factory.mktemp("unbroken"))
-
-
-@pytest.fixture
-def count(spark, unbroken):
-    """Runs once more on a home that a fault came to, and counts what is lost and doubled there."""
-
-    def count(told, home: Path, what: str, *, came: bool) -> None:
-        code = run(home, unbroken.landing, lambda child: child.wait(PATIENCE))
-        assert code == 0, log_of(home)
-        told.count(unbroken.rows, rows_of(Lakehouse(home)), what, came=came)
-        assert check_conservation(Lakehouse(home), build_job(JOBS["ride_summaries"], PARAMETERS)).balanced
-        shutil.rmtree(home)
-
-    return count
-
-
-@pytest.mark.chaos
-@pytest.mark.parametrize("tries", [TRIES])
-def test_the_process_is_killed_at_a_random_moment(unbroken, count, tally, tmp_path, tries):
-    told, moments = tally("the driver is killed at a random moment"), random.Random(2026 + tries)
-    for index in range(tries):
-        home, code = tmp_path / f"home-{index}", 0
-        for _ in range(1 + index % 2):  # once, or twice on one home
-            code = run(home, unbroken.landing, kill_after(moments.uniform(0.1, LONGEST_LIFE_IN_SECONDS))) or code
-        count(told, home, f"try {index}", came=code != 0)
-
-
-@pytest.mark.chaos
-@pytest.mark.parametrize("point", ON_THE_WAY)
-def test_the_process_is_killed_at_a_named_point(unbroken, count, tally, tmp_path, point):
-    told, home = tally("the driver, or its worker, is killed at a named point"), tmp_path / "home"
-    # The first time that a run comes there, or the second, by chance.
-    code = run(home, unbroken.landing, lambda _: None, **{fail_points.VARIABLE: f"{point}#1"})
-    count(told, home, point, came=code != 0)
-
-
 PROCESSES = {
     "the driver": "python",
     "Java": "java",
@@ -80,84 +49,110 @@ PROCESSES = {
 """What the command of each has in it."""
 
 
-@pytest.mark.chaos
+@pytest.fixture(scope="module")
+def with_spark(tmp_path_factory) -> Iterator[Launcher]:
+    if reason := why_not():
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("with-spark")
+    environment = {"KEYFOLD_RUNNER": "spark", "KEYFOLD_SPARK_MASTER": "local[2]", "PYTHONPATH": str(REPOSITORY)}
+    launcher = Launcher(build(folder), folder, environment)
+    yield launcher
+    launcher.close()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
 @pytest.mark.parametrize("process", PROCESSES)
-def test_a_process_of_a_run_gets_a_signal(unbroken, count, tally, tmp_path, process, number):
-    told, moments = tally(f"{process} gets a signal ({number.name})"), random.Random(process + number.name)
-    for index in range(max(1, TRIES // 10)):
-        home, sent = tmp_path / f"home-{index}", []
-        life = moments.uniform(0.5, LONGEST_LIFE_IN_SECONDS)
-        # The run fails, or goes on, or was idle then; all is well.
-        run(
-            home,
-            unbroken.landing,
-            lambda child, life=life, sent=sent: sent.append(signal_to(child, process, number, life)),
-        )
-        count(told, home, f"try {index}", came=any(sent))
+def test_a_process_of_a_run_gets_a_signal(with_spark, homes, tally, process, number):
+    tries = TRIES if (process, number) == ("the driver", signal.SIGKILL) else max(1, TRIES // 10)
+    strike(with_spark, homes, tally(f"{process} gets a signal ({number.name})"), tries, finds(process), number)
 
 
-@pytest.mark.chaos
-def test_an_executor_of_a_cluster_is_killed(unbroken, count, tally, tmp_path, tmp_path_factory):
-    told, moments = tally("an executor of a cluster is killed"), random.Random(2030)
+def test_an_executor_of_a_cluster_is_killed(with_spark, homes, tally, tmp_path_factory):
     with standalone_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         workers = {worker.pid for worker in cluster.workers}
-        for index in range(max(1, TRIES // 5)):
-            home, killed = tmp_path / f"home-{index}", []
-            life = moments.uniform(2, LONGEST_LIFE_IN_SECONDS)
-            run(
-                home,
-                unbroken.landing,
-                lambda child, life=life, killed=killed: killed.append(kill_an_executor(child, workers, life)),
-                **cluster.environment,
-            )
-            count(told, home, f"try {index}", came=any(killed))
+
+        def executors(_: Run) -> list[int]:
+            return [pid for pid, parent, _ in processes() if parent in workers]
+
+        told = tally("an executor of a cluster is killed")
+        strike(with_spark, homes, told, max(1, TRIES // 5), executors, signal.SIGKILL, cluster.environment)
 
 
-@pytest.mark.chaos
-def test_the_disk_is_full(unbroken, count, tally, small_disk, tmp_path):
+def strike(
+    launcher: Launcher,
+    homes: Homes,
+    told,
+    tries: int,
+    found: Callable[[Run], list[int]],
+    number: signal.Signals,
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Signal the first of a run's processes that are found at a random moment of it, and mend what comes of it."""
+    moments = random.Random(told.fault)
+    for index in range(tries):
+        home, came = RUNS.home(homes), False
+        run = launcher.start(home, *RUNS.commands, environment=environment)
+        until = time.monotonic() + moments.uniform(0.5, LONGEST_LIFE_IN_SECONDS)
+        while lives(run.pid) and not came:
+            if time.monotonic() > until and (processes := found(run)):
+                with suppress(ProcessLookupError):
+                    os.kill(processes[0], number)
+                    came = True
+            time.sleep(0.01)
+        # The run fails, or goes on, or was idle then; all is well.
+        run.wait()
+        RUNS.mend(launcher, home)
+        RUNS.count(told, home, f"try {index}", came=came)
+
+
+@pytest.mark.parametrize("point", ON_THE_WAY)
+def test_the_process_is_killed_at_a_named_point(with_spark, homes, tally, point):
+    scene = SCENES[SCENE_OF[point.partition(":")[0]]]
+    told, home = tally("the driver, or its worker, is killed at a named point"), scene.home(homes)
+    code, _ = with_spark.run(home, *scene.commands, environment={fail_points.VARIABLE: f"{point}#1"})
+    scene.mend(with_spark, home)
+    scene.count(told, home, point, came=code != 0)
+
+
+def test_the_disk_is_full(with_spark, homes, tally, tmp_path):
     told, room = tally("the disk is full under a run with Spark"), random.Random(2028)
-    for index in range(max(1, TRIES // 2)):
-        home = small_disk / f"home-{index}"
-        # What a run says must have a place.
-        home.with_suffix(".log").symlink_to(tmp_path / f"{index}.log")
-        ballast = small_disk / "ballast"
-        ballast.write_bytes(b"\0" * (shutil.disk_usage(small_disk).free - room.randrange(8, 600) * 1024))
-        code = run(home, unbroken.landing, lambda _: None)
-        ballast.unlink()
-        count(told, home, f"try {index}", came=code != 0)
+    with mounted(tmp_path, megabytes=20) as disk:
+        for index in range(max(1, TRIES // 2)):
+            home = shutil.copytree(homes.running, disk / f"home-{index}", symlinks=True)
+            with fill(disk, room.randrange(4, 120)):
+                code, run = with_spark.run(home, *RUNS.commands)
+            is_said(run, code, os.strerror(errno.ENOSPC))
+            RUNS.mend(with_spark, home)
+            RUNS.count(told, home, f"try {index}", came=code != 0)
+            shutil.rmtree(home)
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    with mounted(tmp_path, megabytes=100) as disk:
-        yield disk
+def test_readers_see_each_row_once_while_runs_on_spark_and_moves_are_killed(with_spark, homes, tally):
+    def strike(run: Run, number: int) -> None:
+        java = finds("Java")(run) if number % DRIVERS_A_JAVA == DRIVERS_A_JAVA - 1 else []
+        with suppress(ProcessLookupError):
+            os.kill(java[0] if java else run.pid, signal.SIGKILL)
+
+    told = tally("runs on Spark and state moves killed at random while readers read")
+    kill_amid_readings(with_spark, homes, told, KILLS, strike, seed=2034, pause=0.5, longest=30)
 
 
-def signal_to(child: Child, process: str, number: signal.Signals, seconds: float) -> bool:
-    """Send a signal to a process of a run, the first of its kind that is there after so long; whether there was one."""
-    until = time.monotonic() + seconds
-    while child.poll() is None:
-        if time.monotonic() > until and (found := processes_of(child, process)):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(found[0], number)
-                return True
-        time.sleep(0.01)
-    return False
+def finds(process: str) -> Callable[[Run], list[int]]:
+    """Finds processes that a run has started; of workers those that Spark's Python daemon has forked."""
 
+    def found(run: Run) -> list[int]:
+        if process == "the driver":
+            return [run.pid]
+        there = {pid: (parent, command) for pid, parent, command in processes()}
+        ours = {
+            pid: parent
+            for pid, (parent, command) in there.items()
+            if PROCESSES[process] in command and descends(pid, run.pid, there)
+        }
+        # The daemon of Python workers is Java's child, the workers are the daemon's.
+        return [pid for pid, parent in ours.items() if process == "Java" or parent in ours]
 
-def processes_of(child: Child | Run, process: str) -> list[int]:
-    """Processes that a run has started; of workers those that Spark's Python daemon has forked."""
-    if process == "the driver":
-        return [child.pid]
-    there = {pid: (parent, command) for pid, parent, command in processes()}
-    found = {
-        pid: parent
-        for pid, (parent, command) in there.items()
-        if PROCESSES[process] in command and descends(pid, child.pid, there)
-    }
-    # The daemon of Python workers is Java's child, the workers are the daemon's.
-    return [pid for pid, parent in found.items() if process == "Java" or parent in found]
+    return found
 
 
 def descends(pid: int, ancestor: int, there: Mapping[int, tuple[int, str]]) -> bool:
@@ -167,22 +162,9 @@ def descends(pid: int, ancestor: int, there: Mapping[int, tuple[int, str]]) -> b
     return pid == ancestor
 
 
-def kill_an_executor(child: Child, workers: set[int], seconds: float) -> bool:
-    """Kill an executor that one of a cluster's workers has started, once it is there for so long."""
-    until = time.monotonic() + seconds
-    while child.poll() is None:
-        executors = [pid for pid, parent, _ in processes() if parent in workers]
-        if time.monotonic() > until and executors:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(executors[0], signal.SIGKILL)
-                return True
-        time.sleep(0.05)
-    return False
-
-
 def processes() -> Iterator[tuple[int, int, str]]:
     """Every process of the machine: its number, its parent's, and its command."""
     for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
             yield int(entry.name), int(parent), (entry / "cmdline").read_bytes().decode("utf-8", "replace")
