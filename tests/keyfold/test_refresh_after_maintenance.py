@@ -18,7 +18,10 @@ from tests.folders import simulate_into
 from tests.keyfold.keyed.without_spark import SPARK
 
 
-@pytest.mark.parametrize(("name", "size", "files"), [("moving_averages", 6, 12), ("ride_summaries", 60, 6)])
+@pytest.mark.parametrize(
+    ("name", "size", "files"),
+    [("moving_averages", 6, 12), pytest.param("ride_summaries", 60, 6, marks=pytest.mark.slow)],
+)
 def test_a_refresh_and_a_replay_after_maintenance_make_the_tables_of_before(lakehouse, name, size, files):
     job = build_job(JOBS[name], {"key_groups": 8})
     stream = STREAMS[job.only_input.stream.name]

@@ -6,15 +6,14 @@ import pytest
 from deltalake import write_deltalake
 
 from keyfold.errors import Damaged, KeyfoldError
-from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
+from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
-from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import data_file_paths
 from keyfold.maintenance.checking import check
 from keyfold.runners import Runners
-from tests.folders import copy_folder, move_folder, remove_folder
-from tests.keyfold.keyed.toy_jobs import START, clicks, totals, windows
+from tests.folders import copy_folder, remove_folder
+from tests.keyfold.keyed.toy_jobs import clicks, totals
 from tests.lake import Lake
 
 
@@ -147,50 +146,3 @@ def test_an_event_table_that_is_older_than_the_job_or_another_one_is_refused(wit
         run_job(lakehouse, totals(), runners=without_spark)
     run_job(lakehouse, totals(), FullRefresh(), runners=without_spark)
     assert rows("totals") == [("eve", 1)]
-
-
-def test_a_home_that_was_moved_goes_on(without_spark, lakehouse, land):
-    land(("ann", 0), ("ann", 1))
-    run_job(lakehouse, windows(), runners=without_spark)
-    moved = Lakehouse(lakehouse.home.parent / "moved")
-    move_folder(lakehouse.home, moved.home)
-    summary = run_job(moved, windows(), Incremental(advance_to=START.replace(hour=1)), runners=without_spark)
-    assert (summary.generation, summary.counts.rows["windows"]) == ("generation-0001", 1)
-
-
-def test_state_of_a_batch_that_was_not_committed_is_removed_and_written_anew(without_spark, lakehouse, land, cut_power):
-    land(("ann", 0))
-    run_job(lakehouse, windows(), runners=without_spark)
-    land(("ann", 1), ("bob", 2))
-    assert cut_power("state: manifests written", lambda: run_job(lakehouse, windows(), runners=without_spark))
-    generation = live(lakehouse, "windows")
-    left = {path.name for path in generation.manifests.iterdir()}
-    assert len(left) == 2
-    assert run_job(lakehouse, windows(), runners=without_spark).totals.events == 3
-    there = {path.name for path in generation.manifests.iterdir()}
-    assert set(generation.journal.recent(1)[0].manifests) <= there
-    assert len(there) == 2
-    assert len(there & left) == 1
-
-
-def test_manifests_that_no_retained_batch_needs_are_removed(without_spark, lakehouse, land, monkeypatch):
-    monkeypatch.setattr("keyfold.keyed.running.batches.RETAINED_BATCHES", 2)
-    for minute in range(6):
-        land(("ann", minute), ("bob", minute))
-        run_job(lakehouse, totals(), runners=without_spark)
-    generation = live(lakehouse)
-    retained = generation.journal.recent(2)
-    assert {path.name for path in generation.manifests.iterdir()} == {
-        name for one in retained for name in one.manifests
-    }
-
-
-def test_a_generation_of_the_first_form_asks_for_one_full_refresh(without_spark, lakehouse, land):
-    land(("ann", 0))
-    run_job(lakehouse, windows(), runners=without_spark)
-    record = lakehouse.job("windows") / "generation-0001" / "generation.json"
-    old = {name: value for name, value in json.loads(record.read_text()).items() if name != "format"}
-    record.write_text(json.dumps(old))
-    with pytest.raises(KeyfoldError, match=r"an earlier version of Keyfold.*keyfold run windows --full-refresh"):
-        run_job(lakehouse, windows(), runners=without_spark)
-    assert run_job(lakehouse, windows(), FullRefresh(), runners=without_spark).generation == "generation-0002"

@@ -20,6 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold import KeyedJob, Lakehouse, Step, TestHarness
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.step import DEADLINE
 from keyfold.keyed.parts.part_rows import Sizes
@@ -311,6 +313,13 @@ def refresh(played: Played, runs: list[Run], *, is_joined: bool) -> None:
     played.harness.batch(frame_of(came))
     played.check_state(played.lake.done(job.name).batch)
     played.check_tables()
+
+
+def test_an_event_table_without_arrivals_is_told_of_before_anything_is_made(lake):
+    lake.click(("ann", 0))
+    with pytest.raises(KeyfoldError, match=r"goes by ingested_at, a column .*keyfold ingest clicks --rebuild"):
+        lake.run(passing(time_from=INGESTED_AT))
+    assert live_generation(lake.lakehouse, "windows") is None
 
 
 def test_files_that_each_span_all_of_the_time_are_cut_and_it_is_said(lake):

@@ -22,9 +22,9 @@ from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.inputs import STEP_DECIDES
 from keyfold.keyed.plans import inputs
-from keyfold.keyed.reporting.conservation import check_conservation
+from keyfold.keyed.reporting.conservation import Conservation, check_conservation
 from keyfold.keyed.runner import RunOptions, run_continuously, run_job
-from keyfold.lakehouse import exclusive
+from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.maintenance.compaction import compact
 from keyfold.runners import Runners
 from keyfold.runners.local_runner import LocalRunner
@@ -34,6 +34,7 @@ from tests.keyfold.keyed.toy_jobs import (
     sum_clicks,
     windows,
 )
+from tests.lake import Lake
 from tests.waiting import wait_until
 
 BUSY = [("ann", 0), ("bob", 1), ("ann", 5), ("eve", 9), ("bob", 20), ("ann", 21), ("eve", 40), ("ann", 41)]
@@ -65,19 +66,6 @@ def test_a_run_in_which_nothing_came_and_nothing_is_due_makes_no_batch_and_time_
     assert (len(first.batch_seconds), len(again.batch_seconds)) == (1, 0)
     assert again.watermark is not None
     assert minutes(60 - 5 + 4) <= again.watermark < minutes(60 - 5 + 5)
-
-
-def test_a_clock_that_jumps_moves_no_event_time_and_is_said(without_spark, lakehouse, land, rows, hours_later, minutes):
-    job = windows(idle_timeout=timedelta(minutes=2))
-    land(("ann", 0), ("ann", 30))
-    run_job(lakehouse, job, runners=without_spark)
-    hours_later(0, jump=timedelta(days=365))
-    jumped = run_job(lakehouse, job, runners=without_spark)
-    assert jumped.watermark == minutes(25)
-    assert "jumped ahead by 365 days" in " ".join(jumped.warnings)
-    assert run_job(lakehouse, job, runners=without_spark).warnings == ()
-    land(("ann", 31))
-    assert run_job(lakehouse, job, runners=without_spark).counts.rows["late.windows"] == 0
 
 
 def test_an_idle_timeout_that_is_shorter_than_the_usual_gap_is_warned_of(without_spark, lakehouse, land, hours_later):
@@ -163,6 +151,18 @@ def test_a_lost_row_or_a_doubled_one_breaks_conservation(without_spark, lakehous
     assert not check_conservation(lakehouse, windows()).balanced
     pl.read_delta(output).clear().write_delta(output, mode="overwrite")
     assert not check_conservation(lakehouse, windows()).balanced
+
+
+def test_state_is_counted_in_a_folder_of_any_name(without_spark, tmp_path):
+    lakehouse = Lakehouse(tmp_path / "a home, 100% é")
+    Lake(lakehouse).click(("ann", 0), ("bob", 30))
+    run_job(lakehouse, windows(), runners=without_spark)
+    assert check_conservation(lakehouse, windows()) == Conservation(2, 1, 1, 0, 2)
+
+
+def test_inputs_that_are_counted_apart_are_something_to_compare():
+    assert Conservation(0, 0, 0, 0, 0, by_input={"clicks": (0, 0)}).is_empty
+    assert not Conservation(0, 0, 0, 0, 0, by_input={"clicks": (3, 3)}).is_empty
 
 
 def test_events_before_1970_are_not_late_and_are_counted(without_spark, lakehouse, land, rows, minutes):

@@ -21,6 +21,7 @@ from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.reading.reader import read_state
 from keyfold.stream import Stream
+from tests.examples import examples
 from tests.keyfold.keyed.toy_jobs import START, TIME, job_of
 from tests.lake import Lake
 
@@ -138,6 +139,7 @@ def test_other_keys_need_a_new_generation(without_spark, lakehouse, land):
 LISTS = st.none() | st.lists(st.sampled_from(["a", "b", "c", None]), max_size=4)
 
 
+@examples(200)
 @given(st.lists(LISTS, max_size=20), st.sampled_from([None, UNTAGGED]))
 def test_copies_are_those_of_plain_python_and_are_counted_without_making_any(lists, otherwise):
     keys_of, events = Explode("tag", pl.col("tags"), otherwise), posts(*enumerate(lists))

@@ -127,13 +127,6 @@ def test_an_arrival_makes_no_history_late_and_waits_where_it_is(tmp_path):
     assert "time=arrival" in told
 
 
-def test_a_job_that_goes_by_arrival_is_moved_by_every_arrival(tmp_path):
-    job = build_job(PURCHASE_TOTALS, {"watermark_delay": "0s", "time": "arrival"})
-    runs = Runs(tmp_path, job=job)
-    assert runs.run(NOON, sales([minutes(-9000)], NOON, 0)).clock.watermark == NOON
-    assert runs.run(minutes(1), sales([minutes(-99000)], minutes(1), 1)).clock.watermark == minutes(1)
-
-
 def test_a_table_of_before_there_were_arrivals_is_of_its_events_own_times(tmp_path):
     runs = Runs(tmp_path)
     planned = runs.run(NOON, sales([minutes(-60)], NOON, 0).drop(INGESTED_AT))

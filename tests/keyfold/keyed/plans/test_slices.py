@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold.keyed.plans.slices import cut, cuts_through
+from keyfold.keyed.plans.slices import cut
 from keyfold.lakehouse.log_changes import DataFile
 
 SPANS = st.tuples(st.integers(-100, 1000), st.integers(0, 300), st.integers(1, 1_000_000))
@@ -50,11 +50,3 @@ def test_every_moment_of_every_file_is_in_one_slice_and_what_is_late_is_in_the_f
                 part.until is None or chosen.last < part.until
             )
             assert whole == inside
-
-
-def test_files_that_each_span_everything_are_cut_by_time():
-    files = [file(number, number, 100_000, 1 << 20) for number in range(10)]
-    slices = cut(files, 2 << 20)
-    assert len(slices) == 5
-    assert cuts_through(slices) == 5
-    assert all(abs(part.rows - 200) <= 2 for part in slices)
