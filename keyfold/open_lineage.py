@@ -1,12 +1,14 @@
 """Report runs to a catalog by OpenLineage events, if the environment configures its client (`OPENLINEAGE_URL`, …).
 
-A run is a START and a COMPLETE or FAIL event, with the tables that it reads and writes, their columns, and which columns of the
-input each column of an output depends on. Source: https://openlineage.io/docs/spec/object-model.
+A run is a START and a COMPLETE, FAIL or ABORT event, with the tables that it reads and writes, their columns, and which columns
+of the input each column of an output depends on; a continuous run is RUNNING in between. Source:
+https://openlineage.io/docs/spec/object-model.
 """
 
 import os
+import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,6 +24,12 @@ from keyfold.storage.place import Place, namespace_and_name
 _VARIABLES = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT")
 _NAMESPACE = "OPENLINEAGE_NAMESPACE"
 _PRODUCER = "urn:keyfold"
+
+EVERY = 300.0
+"""Seconds between two RUNNING events of a continuous run: a catalog keeps each."""
+
+_LAST_SECONDS = 10.0
+"""Time for a RUNNING event that is on its way when the run ends."""
 
 
 @dataclass(frozen=True)
@@ -56,21 +64,27 @@ def is_configured(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 @contextmanager
-def lineage_reported(run: str, inputs: Sequence[Dataset], outputs: Sequence[Dataset]) -> Iterator[list[str]]:
+def lineage_reported(
+    run: str,
+    inputs: Sequence[Dataset],
+    outputs: Sequence[Dataset],
+    on_warning: Callable[[str], None] | None,
+    *,
+    every: float | None = None,
+) -> Iterator[None]:
     """Report a run within a `with` block, and how it ended. Without a client's configuration, nothing is done.
-
-    Yields a list that has, after the block, a warning if the catalog could not be told; the run goes on.
 
     Args:
         run: the name of the job, or of what is ingested.
         inputs, outputs: what it reads and writes.
+        on_warning: called when the catalog could not be told, and not again until it was; the run goes on.
+        every: seconds between two RUNNING events of a continuous run; None for a bounded run.
 
     Raises:
         Misconfigured: the client is configured, and not installed.
     """
-    warnings: list[str] = []
     if not is_configured():
-        yield warnings
+        yield
         return
     try:
         # Imported late: the library takes a quarter of a second, and few need it.
@@ -80,7 +94,10 @@ def lineage_reported(run: str, inputs: Sequence[Dataset], outputs: Sequence[Data
             f"a variable of {', '.join(_VARIABLES)}… is set, and openlineage-python is not installed; install keyfold[lineage], or "
             "unset it"
         ) from None
-    number = str(uuid.uuid4())
+    number, ended, has_failed = str(uuid.uuid4()), threading.Event(), False
+    kind = facets.job_type_job.JobTypeJobFacet(
+        "STREAMING" if every else "BATCH", "KEYFOLD", jobType="JOB", producer=_PRODUCER
+    )
     read = [events.InputDataset(*one.name, facets=_columns_of(one, facets)) for one in inputs]
     written = [
         events.OutputDataset(*one.name, facets=_columns_of(one, facets) | _lineage(one, inputs, facets))
@@ -88,7 +105,8 @@ def lineage_reported(run: str, inputs: Sequence[Dataset], outputs: Sequence[Data
     ]
 
     def emit(state: str, **of_run: Any) -> None:
-        job = events.Job(os.environ.get(_NAMESPACE, "keyfold"), run)
+        nonlocal has_failed
+        job = events.Job(os.environ.get(_NAMESPACE, "keyfold"), run, {"jobType": kind})
         event = events.RunEvent(
             eventTime=datetime.now(UTC).isoformat(),
             producer=_PRODUCER,
@@ -100,20 +118,40 @@ def lineage_reported(run: str, inputs: Sequence[Dataset], outputs: Sequence[Data
         )
         try:
             import_module("openlineage.client").OpenLineageClient().emit(event)
+            has_failed = False
         # Whatever a transport raises: the run itself goes on. Only the type, since the text may have an address with a token.
         except Exception as error:
-            warnings[:] = [
-                f"this run could not be reported by OpenLineage ({type(error).__name__}); check {_VARIABLES[0]}"
-            ]
+            if on_warning is not None and not has_failed:
+                on_warning(
+                    f"this run could not be reported by OpenLineage ({type(error).__name__}); check {_VARIABLES[0]}"
+                )
+            has_failed = True
+
+    def go_on() -> None:
+        while not ended.wait(every):
+            emit("RUNNING")
 
     emit("START")
+    # Batches do not wait for a catalog, nor does the end of the process for long.
+    running = threading.Thread(target=go_on, name="lineage", daemon=True)
+    if every:
+        running.start()
+
+    def end() -> None:
+        ended.set()
+        if every:
+            running.join(_LAST_SECONDS)
+
     try:
-        yield warnings
+        yield
     except BaseException as error:
+        end()
         # Keyfold's own errors have no private values and no secrets; others are named by their type.
         said = first_line(error) if type(error).__module__.startswith("keyfold.") else type(error).__name__
-        emit("FAIL", errorMessage=facets.error_message_run.ErrorMessageRunFacet(said, "python", producer=_PRODUCER))
+        how = "ABORT" if isinstance(error, KeyboardInterrupt) else "FAIL"
+        emit(how, errorMessage=facets.error_message_run.ErrorMessageRunFacet(said, "python", producer=_PRODUCER))
         raise
+    end()
     emit("COMPLETE")
 
 

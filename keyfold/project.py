@@ -53,6 +53,8 @@ class Project:
         groups_in: the package with a module for each group of assets, whose `GROUP` is made by `keyfold.dagster.keyfold_group`.
         packages: the project's own packages that workers need.
         commands: commands that the project adds to `keyfold`, by name.
+        translator_at: `module:NAME` of the `KeyfoldTranslator` of its assets, for continuous runs, which report to Dagster from outside
+            of a code location; empty for the default one.
 
     Example:
         >>> Project(streams_at="spark_jobs.streams:STREAMS", jobs_at="spark_jobs.jobs.registry:JOBS").streams["sales"].name
@@ -65,6 +67,7 @@ class Project:
     groups_in: str = "assets"
     packages: tuple[str, ...] = ()
     commands: Mapping[str, Command] = field(default_factory=dict)
+    translator_at: str = ""
 
     @cached_property
     def streams(self) -> Mapping[str, "Stream"]:
@@ -97,6 +100,15 @@ class Project:
             return {}
         modules = import_modules(self.suites_in)
         return {one.__name__.rpartition(".")[2]: one.EXPECTATIONS for one in modules if hasattr(one, "EXPECTATIONS")}
+
+    @cached_property
+    def translator(self) -> Any:
+        """The translator of the project's assets; None for the default one.
+
+        Raises:
+            KeyfoldError: it cannot be imported.
+        """
+        return _value_at(self.translator_at) if self.translator_at else None
 
 
 def current_project() -> Project:

@@ -11,9 +11,11 @@ from keyfold.dagster.assets.metadata import (
     batch_metadata,
     last_materialization,
 )
-from keyfold.dagster.translator import DEFAULT
+from keyfold.dagster.translator import DEFAULT, KeyfoldTranslator
+from keyfold.errors import Misconfigured, NotFound
 from keyfold.lakehouse.files import is_held
 from keyfold.lakehouse.reading import count_rows
+from keyfold.project import current_project
 from keyfold.runs.reporting import Written
 from keyfold.storage.place import Place
 
@@ -21,16 +23,16 @@ _STARTED_BY = {"dagster/sensor_name", "dagster/schedule_name", "dagster/from_aut
 
 
 class DagsterReports:
-    """Reports to the Dagster instance of DAGSTER_HOME."""
+    """Reports to the Dagster instance of DAGSTER_HOME, by the asset keys of the project's translator."""
 
     def __init__(self) -> None:
+        self._translator = _translator_of_project()
         self._instance = dg.DagsterInstance.get()
 
     def report(self, written: Written) -> None:
         """Report a materialization of each table, unless its last one is of the same batch."""
         for table, path in written.tables.items():
-            # The process of a continuous run knows no translator of a code location.
-            key = DEFAULT.get_asset_key(table)
+            key = self._translator.get_asset_key(table)
             before = last_materialization(self._instance, key)
             if (metadata := _metadata(written, path, before)) is not None:
                 self._instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata=metadata))
@@ -45,6 +47,17 @@ def is_left_to_continuous_run(context: dg.AssetExecutionContext, lock: Place) ->
         return False
     context.log.info("another process holds the lock, such as a continuous run: there is nothing to do here")
     return True
+
+
+def _translator_of_project() -> KeyfoldTranslator:
+    try:
+        project = current_project()
+    except NotFound:
+        return DEFAULT
+    found = project.translator
+    if not isinstance(found, KeyfoldTranslator | None):
+        raise Misconfigured(f"the project's translator {project.translator_at} is no keyfold.dagster.KeyfoldTranslator")
+    return found or DEFAULT
 
 
 def _metadata(

@@ -1,7 +1,7 @@
 """Run ingest once: read everything new in a landing folder or topic into the stream's tables."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 
@@ -62,13 +62,10 @@ def ingest(
     """
     if reread_changed:
         _check_reread(stream)
+    unreported: list[str] = []
     with (
         ingest_lock(lakehouse, stream, landing) as folder,
-        lineage_reported(
-            f"ingest.{stream.name}",
-            [Dataset(_topic_url(folder) if isinstance(folder, KafkaTopic) else folder)],
-            [Dataset(lakehouse.events(stream.name), stream.event_schema), Dataset(lakehouse.quarantine(stream.name))],
-        ) as unreported,
+        ingest_lineage(lakehouse, stream, folder, unreported.append),
     ):
         summary = ingest_under_lock(
             runners or Runners.from_environment(),
@@ -81,6 +78,23 @@ def ingest(
             max_bytes_per_batch=max_bytes_per_batch,
         )
     return replace(summary, warnings=(*summary.warnings, *unreported)) if unreported else summary
+
+
+def ingest_lineage(
+    lakehouse: Lakehouse,
+    stream: Stream,
+    source: Landing,
+    on_warning: Callable[[str], None] | None,
+    every: float | None = None,
+) -> AbstractContextManager[None]:
+    """Report an ingest to a catalog, as `lineage_reported` does."""
+    return lineage_reported(
+        f"ingest.{stream.name}",
+        [Dataset(_topic_url(source) if isinstance(source, KafkaTopic) else source)],
+        [Dataset(lakehouse.events(stream.name), stream.event_schema), Dataset(lakehouse.quarantine(stream.name))],
+        on_warning,
+        every=every,
+    )
 
 
 def _topic_url(topic: KafkaTopic) -> str:

@@ -18,12 +18,13 @@ from keyfold.ingestion.ingest_run import ingest_under_lock
 from keyfold.ingestion.kafka.offsets import TopicState
 from keyfold.ingestion.kafka.topic import PAUSE, KafkaTopic, is_unreachable, topic_state
 from keyfold.ingestion.listing import SETTLE, Listing, list_files
-from keyfold.ingestion.run import ingest_lock
+from keyfold.ingestion.run import ingest_lineage, ingest_lock
 from keyfold.journal.checksums import NOW_AND_THEN
 from keyfold.journal.clock import LOOK_EVERY
 from keyfold.journal.records import Progress
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_ingest
+from keyfold.open_lineage import EVERY
 from keyfold.runners import Runners
 from keyfold.runs.health import samples_of_ingest, served
 from keyfold.runs.reporting import reported, written_by_ingest
@@ -58,7 +59,7 @@ def ingest_continuously(
         stop: ends the ingest when it is set.
         metrics: where `/health` and `/metrics` are served: a port of 127.0.0.1, or ADDRESS:PORT; None serves nothing.
         on_warning: called when Kafka cannot be reached or answers again, and when maintenance of a table
-            or a report to Dagster failed.
+            or a report to Dagster or a catalog failed.
 
     Raises:
         KeyfoldError: as `ingest`; or the address is taken.
@@ -88,6 +89,7 @@ def ingest_continuously(
         served(metrics, lambda: samples_of_ingest(lakehouse, stream.name)),
         reported(lambda: written_by_ingest(lakehouse, stream), on_warning),
         ingest_lock(lakehouse, stream, landing) as source,
+        ingest_lineage(lakehouse, stream, source, on_warning, EVERY),
     ):
         how = {"settle": settle, "on_batch": after_batch, "checksums_every": NOW_AND_THEN}
         look, away_since, report = _look_at(source), None, on_warning or (lambda text: None)

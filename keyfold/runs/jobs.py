@@ -20,7 +20,7 @@ from keyfold.keyed.job.parameters import is_path, parameter_text
 from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_job
-from keyfold.open_lineage import Dataset, lineage_reported
+from keyfold.open_lineage import EVERY, Dataset, lineage_reported
 from keyfold.runners import Runners
 from keyfold.runs.health import samples_of_job, served
 from keyfold.runs.reporting import reported, written_by_job
@@ -119,7 +119,8 @@ def run(
     job = configured_job(lakehouse, job, mode, parameters)
     if isinstance(mode, Replay):
         return JobRun(**vars(runner.run_job(lakehouse, job, mode, options=options, runners=runners)))
-    with lineage_reported(job.name, *_read_and_written(lakehouse, job)) as unreported:
+    unreported: list[str] = []
+    with lineage_reported(job.name, *_read_and_written(lakehouse, job), unreported.append):
         summary = runner.run_job(lakehouse, job, mode, options=options, runners=runners)
         done = published(summary, Publisher(lakehouse, job))
     return replace(done, warnings=(*done.warnings, *unreported))
@@ -154,7 +155,7 @@ def run_continuously(
         every: interval between two looks at the input tables.
         stop: ends the run when it is set; without it the run ends with the process, or by KeyboardInterrupt.
         metrics: where `/health` and `/metrics` are served: a port of 127.0.0.1, or ADDRESS:PORT; None serves nothing.
-        on_warning: called when maintenance of a table or a report to Dagster failed; the run continues.
+        on_warning: called when maintenance of a table or a report to Dagster or a catalog failed; the run continues.
 
     Raises:
         KeyfoldError: as `run`; or the address is taken, or Spark's Java process has ended.
@@ -184,6 +185,7 @@ def run_continuously(
         maintenance,
         served(metrics, lambda: samples_of_job(lakehouse, job.name)),
         reported(lambda: written_by_job(lakehouse, job.name), on_warning),
+        lineage_reported(job.name, *_read_and_written(lakehouse, job), on_warning, every=EVERY),
     ):
         summary = runner.run_continuously(
             lakehouse, job, every=every, stop=stop, options=replace(options, on_batch=on_batch), runners=runners

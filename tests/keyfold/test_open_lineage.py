@@ -1,6 +1,9 @@
 """What a catalog is told of runs: OpenLineage events, written to a file by the client's own transport."""
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pyarrow as pa
 import pytest
@@ -8,7 +11,9 @@ import pytest
 import keyfold
 from keyfold import KeyfoldError, Misconfigured, Runners, Stream, open_lineage
 from keyfold.operators import count, max, windows
+from keyfold.runs import ingest_continuously, ingests, jobs, run_continuously
 from tests.keyfold.keyed.toy_jobs import CLICK
+from tests.waiting import wait_until
 
 CLICKS = Stream("clicks", CLICK, event_time="at")
 JOB = windows("clicks_per_hour", CLICKS, {"n": count(), "most": max("clicks")}, key="user", length="1h")
@@ -70,6 +75,34 @@ def test_a_run_that_fails_is_reported_with_keyfold_s_message(lake, events):
     assert ended["run"]["facets"]["errorMessage"]["message"] == str(failed.value).splitlines()[0]
 
 
+def test_a_continuous_run_says_that_it_is_running_until_it_ends(lake, events, monkeypatch):
+    land(lake)
+    for module in (ingests, jobs):
+        monkeypatch.setattr(module, "EVERY", 0.05)
+    stop, now = threading.Event(), timedelta(0)
+    with ThreadPoolExecutor(2) as pool:
+        pool.submit(ingest_continuously, lake.lakehouse, CLICKS, settle=now, stop=stop, runners=LOCAL)
+        wait_until(lambda: lake.lakehouse.events("clicks").exists())
+        pool.submit(run_continuously, lake.lakehouse, JOB, stop=stop, runners=LOCAL)
+        wait_until(lambda: sum(one["eventType"] == "RUNNING" for one in events()) > 4)
+        stop.set()
+    for run, name in (("ingest.clicks", "clicks"), ("clicks_per_hour", "clicks_per_hour")):
+        told = [one for one in events() if one["job"]["name"] == run]
+        first, *between, last = (one["eventType"] for one in told)
+        assert (first, set(between), last) == ("START", {"RUNNING"}, "COMPLETE")
+        assert len({one["run"]["runId"] for one in told}) == 1
+        assert {one["job"]["facets"]["jobType"]["processingType"] for one in told} == {"STREAMING"}
+        assert told[0]["outputs"][0]["name"].endswith(f"/{name}")
+
+
+@pytest.mark.parametrize(("raised", "told"), [(KeyboardInterrupt(), "ABORT"), (ValueError("hunter2"), "FAIL")])
+def test_an_interrupted_run_is_told_apart_from_a_failed_one(events, raised, told):
+    with pytest.raises(type(raised)), open_lineage.lineage_reported("run", [], [], None):
+        raise raised
+    assert [one["eventType"] for one in events()] == ["START", told]
+    assert "hunter2" not in json.dumps(events())
+
+
 def test_a_catalog_that_does_not_answer_is_a_warning_without_its_address(lake, monkeypatch):
     land(lake)
     monkeypatch.setenv("OPENLINEAGE_URL", "http://127.0.0.1:9/planted-token")
@@ -78,6 +111,11 @@ def test_a_catalog_that_does_not_answer_is_a_warning_without_its_address(lake, m
     assert "this run could not be reported by OpenLineage" in told[0]
     assert "planted" not in told[0]
     assert keyfold.run(lake.lakehouse, JOB, runners=LOCAL).warnings == told
+    # A continuous run says it at once, and not again with each event.
+    stop, warned = threading.Event(), list[str]()
+    stop.set()
+    run_continuously(lake.lakehouse, JOB, stop=stop, on_warning=warned.append, runners=LOCAL)
+    assert tuple(warned) == told
 
 
 def test_a_catalog_without_the_library_is_refused_before_the_run(lake, monkeypatch):

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,9 @@ import dagster as dg
 import polars as pl
 import pytest
 
+from keyfold import Project
+from keyfold.dagster import KeyfoldTranslator
+from keyfold.dagster import reporting as dagster_reporting
 from keyfold.dagster.assets.keyed_asset import JobAssets, keyed_assets
 from keyfold.dagster.assets.metadata import written_batches
 from keyfold.dagster.assets.streams import stream_assets
@@ -64,6 +68,32 @@ def test_continuous_ingest_reports_its_rows_and_the_next_one_only_what_is_new(la
     with going_on(lakehouse, landing):
         pass
     assert (told(instance, "clicks_events")["events_in"], len(reports(instance, "clicks_events"))) == (1, 2)
+
+
+class Prefixed(KeyfoldTranslator):
+    def get_asset_key(self, table: str) -> dg.AssetKey:
+        return dg.AssetKey(["city", table.removeprefix("events.")])
+
+
+TRANSLATOR, PROJECT = Prefixed(), Project("a:STREAMS", "a:JOBS", translator_at=f"{__name__}:TRANSLATOR")
+
+
+def test_the_keys_are_those_of_the_project_s_translator(lakehouse, landing, instance, monkeypatch):
+    monkeypatch.setattr(dagster_reporting, "current_project", lambda: PROJECT)
+    land_file(landing / "a.ndjson", [event(seq=1)])
+    with going_on(lakehouse, landing):
+        pass
+    made = instance.fetch_materializations(dg.AssetKey(["city", "clicks"]), limit=9).records
+    assert (len(made), reports(instance, "clicks_events")) == (1, [])
+
+
+def test_a_translator_that_is_none_is_a_warning(lakehouse, landing, instance, monkeypatch):
+    monkeypatch.setattr(dagster_reporting, "current_project", lambda: replace(PROJECT, translator_at=f"{__name__}:dg"))
+    land_file(landing / "a.ndjson", [event(seq=1)])
+    warned = list[str]()
+    with going_on(lakehouse, landing, on_warning=warned.append):
+        pass
+    assert [one for one in warned if "test_reporting:dg is no keyfold.dagster.KeyfoldTranslator" in one]
 
 
 def test_a_job_reports_each_batch_once_with_its_watermark_while_it_runs(lakehouse, land, minutes, instance):
