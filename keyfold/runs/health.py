@@ -39,7 +39,8 @@ Samples = list[tuple[str, dict[str, str], float]]
 
 def samples_of_job(lakehouse: Lakehouse, job: str) -> Samples:
     """Read the metrics of a job from the journal of its live generation."""
-    labels, generation = {"job": job}, live_generation(lakehouse, job)
+    # Not `job`: Prometheus has a label of that name, and would rename ours.
+    labels, generation = {"keyed_job": job}, live_generation(lakehouse, job)
     done = generation.journal.last_done() if generation else None
     samples = _of_journal(labels, done, generation.journal.pending() if generation else ())
     if done is None:

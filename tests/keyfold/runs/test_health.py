@@ -20,7 +20,7 @@ from tests.keyfold.runs.test_continuous_ingest import accepted, going_on
 from tests.keyfold.state.job_histories import History, put
 from tests.waiting import wait_until
 
-RIDES: Samples = [("keyfold_open_events", {"job": "rides"}, 3.0)]
+RIDES: Samples = [("keyfold_open_events", {"keyed_job": "rides"}, 3.0)]
 
 
 @pytest.fixture
@@ -53,12 +53,12 @@ def test_a_job_tells_of_its_events_rows_watermark_and_last_batch(tmp_path, port,
     part = History("anomaly_predictions").parts()[0]
     with served(str(port), lambda: samples_of_job(lakehouse, job.name)):
         assert ask(port, "/health") == (200, "ok\n")
-        assert values(ask(port, "/metrics")[1])['keyfold_batches_total{job="anomaly_predictions"}'] == 0
+        assert values(ask(port, "/metrics")[1])['keyfold_batches_total{keyed_job="anomaly_predictions"}'] == 0
         put(lakehouse, job.only_input.stream.name, part)
         summary = run_job(lakehouse, job, runners=SPARK)
         found = values(ask(port, "/metrics")[1])
         assert ask(port, "/nothing")[0] == 404
-    labels = 'job="anomaly_predictions"'
+    labels = 'keyed_job="anomaly_predictions"'
     assert found[f"keyfold_events_total{{{labels}}}"] == part.height
     assert found[f'keyfold_rows_total{{{labels},table="anomaly_predictions"}}'] == part.height
     assert found[f'keyfold_rows_total{{{labels},table="late.anomaly_predictions"}}'] == 0
@@ -114,7 +114,7 @@ def test_an_address_that_is_none_and_one_that_is_taken_are_told_and_without_one_
 def test_an_address_that_the_operator_gives_is_reached_by_any_name(port):
     with served(f"0.0.0.0:{port}", lambda: RIDES):
         answer = httpx.get(f"http://127.0.0.1:{port}/metrics", headers={"Host": "metrics.example"}, trust_env=False)
-    assert values(answer.text) == {'keyfold_open_events{job="rides"}': 3}
+    assert values(answer.text) == {'keyfold_open_events{keyed_job="rides"}': 3}
 
 
 def test_a_journal_that_cannot_be_read_is_told_to_the_caller(port):
