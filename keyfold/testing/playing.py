@@ -105,8 +105,7 @@ def restart(harness: TestHarness) -> None:
 
 def accounted_for(job: KeyedJob, harness: TestHarness) -> int:
     """Return the number of events in the job's tables and in its state."""
-    in_tables = sum(harness.written[table.name].select(table.events).item() or 0 for table in job.tables)
-    return in_tables + (harness.state.select(job.state.events).item() or 0)
+    return sum(harness.counted().values())
 
 
 def _check_count(job: KeyedJob, harness: TestHarness, read: int) -> None:

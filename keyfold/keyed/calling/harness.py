@@ -117,15 +117,24 @@ class TestHarness:
         Raises:
             AssertionError: the numbers differ; names the places with their numbers of events.
         """
-        job = self._job
-        counted = {table.name: count(self.written[table.name], table.events) for table in job.tables}
-        counted["state"] = count(self.state, job.state.events)
+        job, counted = self._job, self.counted()
         if sum(counted.values()) != self._passed_in:
             where = ", ".join(f"{number:,} in {name}" for name, number in counted.items())
             raise AssertionError(
                 f"job {job.name}: {self._passed_in:,} events were passed in, and {sum(counted.values()):,} are counted "
                 f"({where}): the step loses or duplicates events, or `events` of its state or tables counts them wrongly"
             )
+
+    def counted(self) -> dict[str, int]:
+        """Return the number of events in each table, as its rows are now, and in `state`."""
+        last = {
+            table.name: self.written[table.name].unique(table.key, keep="last")
+            if table.key
+            else self.written[table.name]
+            for table in self._job.tables
+        }
+        of_tables = {table.name: count(last[table.name], table.events) for table in self._job.tables}
+        return {**of_tables, "state": count(self.state, self._job.state.events)}
 
     def advance_to(self, time: datetime) -> None:
         """Advance the watermark; events behind it are late. It never goes back."""

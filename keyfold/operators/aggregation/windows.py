@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -30,6 +30,7 @@ PANE = "pane_start"
 All events of a pane are in the same windows, so state has one row per pane."""
 
 IS_OPEN = "is_open"
+_SINCE = "#since"
 
 
 def _known_zone(name: str) -> str:
@@ -53,6 +54,10 @@ class _Spans:
     length: timedelta
     every: timedelta
 
+    @property
+    def overlaps(self) -> bool:
+        return self.every != self.length
+
     def start(self, time: pl.Expr) -> pl.Expr:
         """Return the start of the pane of a time."""
         return period_start(time, self.every)
@@ -61,9 +66,9 @@ class _Spans:
         """Return the end of the last window of a pane."""
         return pane + self.length
 
-    def next_end(self, pane: pl.Expr, watermark: datetime) -> pl.Expr:
+    def next_end(self, pane: pl.Expr, watermark: pl.Expr) -> pl.Expr:
         """Return the end of the first window of a pane that the watermark has not reached."""
-        return pl.max_horizontal(pane + self.every, period_start(pl.lit(watermark), self.every) + self.every)
+        return pl.max_horizontal(pane + self.every, period_start(watermark, self.every) + self.every)
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ class Days:
     def end(self, pane: pl.Expr) -> pl.Expr:
         return self._begin(pane.dt.convert_time_zone(self.zone).dt.date().dt.offset_by("1d"))
 
-    def next_end(self, pane: pl.Expr, watermark: datetime) -> pl.Expr:
+    def next_end(self, pane: pl.Expr, watermark: pl.Expr) -> pl.Expr:
         return self.end(pane)
 
     def _begin(self, day: pl.Expr) -> pl.Expr:
@@ -104,6 +109,7 @@ def windows(
     by: tuple[str, ...] = (),
     most: str = "",
     while_open: bool = False,
+    allowed_lateness: timedelta | str | None = None,
     then: Mapping[str, pl.Expr] | None = None,
     output: Columns | None = None,
     counted: str = "",
@@ -111,8 +117,12 @@ def windows(
 ) -> KeyedJob:
     """Make a job that aggregates the events of each key and window, and writes a window when the watermark passes its end.
 
-    Windows are aligned to 1970-01-01 UTC and exclude their end. An event is added to those of its windows that are not written
-    yet; it is late if all are written. State has aggregates per pane of length `every`, not events.
+    - **Windows** are aligned to 1970-01-01 UTC and exclude their end.
+    - **Late events**: an event is added to those of its windows that are not final; it is late if all are. A window is final
+      when it is written, or, with `allowed_lateness`, so long after its end: until then an event corrects its row.
+    - **Order**: neither arrival nor batch boundaries change the row of a window that is final.
+    - **Silent keys**: their windows are written when the watermark passes their end, as those of all keys.
+    - **State**: aggregates per pane of length `every` until its last window is final, not events.
 
     Args:
         name: the job's name.
@@ -124,8 +134,10 @@ def windows(
         every: time between two window starts, a divisor of `length`; by default `length`, so that windows do not overlap.
         by: further grouping columns within a window of a key.
         most: write only the rows with the greatest value of this column in each window of a key, including ties.
-        while_open: upsert the row of a window whenever it changes, with `is_open` until it is final; for windows that do not
+        while_open: upsert the row of a window whenever it changes, with `is_open` until its end; for windows that do not
             overlap. Key, `by` and `window_start` are the table's key.
+        allowed_lateness: how long after its end a window takes events: each batch that has some upserts the corrected row. The
+            table's key is as with `while_open`.
         then: columns computed from the others.
         output: columns of the table: the key, `by`, `window_start` or `window_end`, any of `of` and `then`, and `counted`. By
             default all of them.
@@ -134,8 +146,8 @@ def windows(
         settings: other arguments of `KeyedJob`.
 
     Raises:
-        Misconfigured: `length` is not a multiple of `every`, there is not one of `length` and `days_of`, a sum is over floats,
-            `output` lacks `counted`, or `while_open` is of windows that overlap or with `most`.
+        Misconfigured: `length` is not a multiple of `every`, there is not one of `length` and `days_of`, `output` lacks
+            `counted`, `while_open` is of windows that overlap, or rows that are upserts are asked for with `most`.
 
     Example:
         >>> from datetime import UTC, datetime
@@ -152,8 +164,7 @@ def windows(
     source, key = as_input(source), names_of(key)
     event_time = source.event_time
     shape = _shape(name, length, every, days_of)
-    length, every = (shape.length, shape.every) if isinstance(shape, _Spans) else (None, None)
-    overlaps = every is not None and every != length
+    overlaps = isinstance(shape, _Spans) and shape.overlaps
     counted = counted_by({} if overlaps or most else of, counted)
     if output is None:
         is_open = [column(IS_OPEN, pa.bool_(), "Whether it may still change", lineage=(event_time,), nullable=False)]
@@ -166,84 +177,141 @@ def windows(
         raise Misconfigured(f"job {name}: output has no column {counted}, by which events are counted (`counted`)")
     if while_open and (overlaps or most):
         raise Misconfigured(f"job {name}: while_open is for windows that do not overlap, without most")
+    lateness = None if allowed_lateness is None else as_duration(f"job {name}: allowed_lateness", allowed_lateness)
+    if lateness is not None and (most or lateness <= timedelta(0)):
+        raise Misconfigured(f"job {name}: allowed_lateness is {lateness}; it is longer than nothing, and without most")
     sums, groups = Aggregates(name, of, counted, source, table), [*key, *by]
-    end = shape.end(pl.col(PANE))
-
-    def chosen(rows: pl.DataFrame) -> pl.DataFrame:
-        # A value below the greatest of its pane is below it in every window too. This holds only for columns of `by`, which
-        # do not grow as events are added.
-        return _with_the_most(rows, [*key, PANE], most, counted) if most in by else rows
-
-    def combine(rows: pl.DataFrame) -> pl.DataFrame:
-        return sums.combined(chosen(rows), [*groups, PANE], pl.col(event_time).max())
-
-    def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        # A pane whose last window was written before the batch: no window is left for its events.
-        is_late = end <= clock.previous_watermark
-        # The deadline of a pane is the end of its next window that is not written yet.
-        unwritten, following = (
-            shape.next_end(pl.col(PANE), one) for one in (clock.previous_watermark, clock.watermark)
-        )
-        came = events.filter(~is_late).with_columns(unwritten.alias(DEADLINE))
-        panes = chosen(pl.concat([state, came.select(state.columns)]))
-        panes = sums.joined(panes, [*groups, PANE], pl.col(DEADLINE).max())
-        still_open = panes.with_columns(pl.max_horizontal(DEADLINE, following).alias(DEADLINE))
-        still_open = still_open.filter(pl.col(DEADLINE) > clock.watermark, pl.col(DEADLINE) <= end)
-        rows = written(panes.filter(pl.col(DEADLINE) <= clock.watermark), clock)
-        if while_open:
-            changed = still_open.join(came, on=[*groups, PANE], how="semi").rename({DEADLINE: "window_end"})
-            changed = sums.finished(changed)
-            opened = (rows.with_columns(is_open=pl.lit(value=False)), changed.with_columns(is_open=pl.lit(value=True)))
-            rows = pl.concat([part.select(opened[0].columns) for part in opened])
-        return Step(
-            state=still_open.select(state.columns),
-            output=rows.with_columns(window_start=pl.col(PANE)).with_columns(**then or {}).select(table.names),
-            late=events.filter(is_late),
-        )
-
-    def written(due: pl.DataFrame, clock: Clock) -> pl.DataFrame:
-        rows = overlapping(due, clock, length) if length and overlaps else due.rename({DEADLINE: "window_end"})
-        rows = sums.finished(rows)
-        return _with_the_most(rows, [*key, "window_end"], most, counted) if most else rows
-
-    def overlapping(due: pl.DataFrame, clock: Clock, length: timedelta) -> pl.DataFrame:
-        # The windows of a pane, from the first that is not written yet to the last that has ended.
-        last = pl.min_horizontal(end, pl.lit(clock.watermark)).to_physical()
-        ends = pl.int_ranges(pl.col(DEADLINE).to_physical(), last + 1, micros(every or length))
-        rows = due.with_columns(window_end=ends).explode("window_end")
-        rows = rows.with_columns(pl.col("window_end").cast(pl.Datetime("us", "UTC")))
-        # Only the last window of a pane counts its events, so that no event is counted twice.
-        rows = rows.with_columns(pl.when(pl.col("window_end") == end).then(counted).otherwise(0).alias(counted))
-        rows = sums.joined(rows, [*groups, "window_end"])
-        return rows.with_columns((pl.col("window_end") - length).alias(PANE))
-
+    made = _Windows(
+        shape, sums, [*key], groups, event_time, counted, most, lateness, while_open, then or {}, table.names
+    )
     keyed = [table.field(one) for one in groups]
     descriptions = (
         "Start of the span between two beginnings of windows (UTC)",
-        "When the next window with this span is over (UTC)",
+        "When the next window with this span is over, or the last is final (UTC)",
     )
     pane, deadline = (
         column(one, TIMESTAMP, what, lineage=(event_time,), nullable=False)
         for one, what in zip((PANE, DEADLINE), descriptions, strict=True)
     )
     number = pl.col(counted).sum()
-    written_to = Append(table, events=number)
-    if while_open:
-        # Events of open windows are counted in state.
-        written_to = Upsert(table, (*groups, "window_start"), events=pl.col(counted).filter(~pl.col(IS_OPEN)).sum())
+    written_to, in_state = Append(table, events=number), number
+    if while_open or lateness is not None:
+        # Events of windows that have not ended are counted in state, all others in the table.
+        in_state = number if lateness is None else pl.col(counted).filter(pl.col(DEADLINE) <= made.end).sum()
+        closed = pl.col(counted).filter(~pl.col(IS_OPEN)).sum() if while_open else number
+        written_to = Upsert(table, (*groups, "window_start"), events=closed)
     return counting_job(
         name,
         source,
         counted,
         derive={PANE: shape.start(pl.col(event_time)), **sums.derived},
         columns=pa.schema([*keyed, newest(event_time), pane, *sums.fields]),
-        combine=combine,
+        combine=made.combine,
         key=key,
-        state=State(pa.schema([*keyed, pane, *sums.fields, deadline]), events=number),
-        step=step,
+        state=State(pa.schema([*keyed, pane, *sums.fields, deadline]), events=in_state),
+        step=made.step,
         tables=[written_to],
         settings=settings,
     )
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """The step of `windows`: panes in state, of which windows are made.
+
+    The deadline of a pane is the end of its next window that is not written; or, if all are, when the last is final.
+    """
+
+    shape: _Spans | Days
+    sums: Aggregates
+    key: list[str]
+    groups: list[str]
+    event_time: str
+    counted: str
+    most: str
+    lateness: timedelta | None
+    while_open: bool
+    then: Mapping[str, pl.Expr]
+    columns: list[str]
+
+    @property
+    def end(self) -> pl.Expr:
+        """The end of the last window of a pane."""
+        return self.shape.end(pl.col(PANE))
+
+    @property
+    def final(self) -> pl.Expr:
+        """When the last window of a pane is final: no event corrects it any more."""
+        return self.end if self.lateness is None else self.end + self.lateness
+
+    def combine(self, rows: pl.DataFrame) -> pl.DataFrame:
+        return self.sums.combined(self._chosen(rows), [*self.groups, PANE], pl.col(self.event_time).max())
+
+    def step(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+        before, now = pl.lit(clock.previous_watermark), pl.lit(clock.watermark)
+        # A pane whose last window was final before the batch: no window is left for its events.
+        is_late = self.final <= before
+        # From the first window of a pane that is not final.
+        since = self.shape.next_end(pl.col(PANE), before if self.lateness is None else before - self.lateness)
+        came = events.filter(~is_late).with_columns(since.alias(DEADLINE))
+        known, new = state, came.select(state.columns)
+        if self.lateness is not None:
+            # Events change windows that are written, which all panes of them are needed for; others are not written again.
+            known, new = (
+                rows.with_columns(pl.col(DEADLINE).alias(_SINCE), since.alias(DEADLINE)) for rows in (known, new)
+            )
+        panes = self._chosen(pl.concat([known, new]))
+        panes = self.sums.joined(panes, [*self.groups, PANE], pl.col(DEADLINE).max(), *self._more)
+        following = pl.max_horizontal(DEADLINE, self.shape.next_end(pl.col(PANE), now))
+        if self.lateness is not None:
+            following = pl.when(following > now, following <= self.end).then(following).otherwise(self.final)
+        kept = panes.with_columns(following.alias(DEADLINE))
+        kept = kept.filter(pl.col(DEADLINE) > now, pl.col(DEADLINE) <= self.final)
+        rows = self._written(panes.filter(pl.col(DEADLINE) <= now), clock)
+        if self.while_open:
+            changed = kept.filter(pl.col(DEADLINE) <= self.end).join(came, on=[*self.groups, PANE], how="semi")
+            changed = self.sums.finished(changed.rename({DEADLINE: "window_end"}))
+            opened = (rows.with_columns(is_open=pl.lit(value=False)), changed.with_columns(is_open=pl.lit(value=True)))
+            rows = pl.concat([part.select(opened[0].columns) for part in opened])
+        return Step(
+            state=kept.select(state.columns),
+            output=rows.with_columns(window_start=pl.col(PANE)).with_columns(**self.then).select(self.columns),
+            late=events.filter(is_late),
+        )
+
+    @property
+    def _more(self) -> list[pl.Expr]:
+        return [] if self.lateness is None else [pl.col(_SINCE).min()]
+
+    def _chosen(self, rows: pl.DataFrame) -> pl.DataFrame:
+        # A value below the greatest of its pane is below it in every window too. This holds only for columns of `by`, which
+        # do not grow as events are added.
+        if self.most not in self.groups[len(self.key) :]:
+            return rows
+        return _with_the_most(rows, [*self.key, PANE], self.most, self.counted)
+
+    def _written(self, due: pl.DataFrame, clock: Clock) -> pl.DataFrame:
+        shape = self.shape
+        if isinstance(shape, _Spans) and shape.overlaps:
+            rows = self._overlapping(due, clock, shape)
+        else:
+            rows = due.rename({DEADLINE: "window_end"})
+        if self.lateness is not None:
+            rows = rows.filter(pl.col("window_end") >= pl.col(_SINCE))
+        rows = self.sums.finished(rows)
+        return _with_the_most(rows, [*self.key, "window_end"], self.most, self.counted) if self.most else rows
+
+    def _overlapping(self, due: pl.DataFrame, clock: Clock, shape: _Spans) -> pl.DataFrame:
+        # The windows of a pane, from the first that may be written to the last that has ended.
+        last = pl.min_horizontal(self.end, pl.lit(clock.watermark)).to_physical()
+        ends = pl.int_ranges(pl.col(DEADLINE).to_physical(), last + 1, micros(shape.every))
+        rows = due.with_columns(window_end=ends).explode("window_end")
+        rows = rows.with_columns(pl.col("window_end").cast(pl.Datetime("us", "UTC")))
+        # Only the last window of a pane counts its events, so that no event is counted twice.
+        is_last = pl.col("window_end") == self.end
+        rows = rows.with_columns(pl.when(is_last).then(self.counted).otherwise(0).alias(self.counted))
+        rows = self.sums.joined(rows, [*self.groups, "window_end"], *self._more)
+        return rows.with_columns((pl.col("window_end") - shape.length).alias(PANE))
 
 
 def _shape(job: str, length: timedelta | str | None, every: timedelta | str | None, days_of: str) -> "_Spans | Days":

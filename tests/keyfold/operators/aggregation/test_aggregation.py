@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold import Misconfigured, Stream
+from keyfold import Misconfigured, Stream, TestHarness
 from keyfold.keyed.job import Timeout
 from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.job.tables import Append
@@ -33,7 +33,7 @@ from keyfold.operators import (
     windows,
 )
 from keyfold.operators.aggregation.windows import Days
-from keyfold.testing import assert_same, merged, play
+from keyfold.testing import assert_same, merged, play, verify
 from keyfold.times import micros, to_times
 from tests.examples import examples
 from tests.on_a_grid import many_of, moments, on_grid
@@ -97,14 +97,14 @@ IN_WINDOWS = """
 WINDOWS = f"""
     SELECT who, window_end, sum(points)::BIGINT AS points, min(moment) AS earliest,
         count(*) FILTER (window_end = time_bucket($every, moment) + $length) AS goals
-    FROM ({IN_WINDOWS}) WHERE window_end > began GROUP BY who, window_end
+    FROM ({IN_WINDOWS}) WHERE window_end + $lateness > began GROUP BY who, window_end
 """  # noqa: S608 - of this page alone
 
 
-@examples(100)
-@given(RUNS, CUTS, PARTS, st.sampled_from([1, 2, 4]))
-def test_windows_have_the_events_that_came_before_they_were_written(runs, cuts, parts, overlapping):
-    length = timedelta(minutes=20)
+@examples(200)
+@given(RUNS, CUTS, PARTS, st.sampled_from([1, 2, 4]), st.sampled_from([0, 0, 5, 20, 33]))
+def test_windows_have_the_events_that_came_before_they_were_final(runs, cuts, parts, overlapping, late_by):
+    length, lateness = timedelta(minutes=20), late_by * MINUTE
     job = windows(
         "points_of_windows",
         SCORED,
@@ -112,17 +112,46 @@ def test_windows_have_the_events_that_came_before_they_were_written(runs, cuts, 
         length=length,
         every=length / overlapping,
         counted="goals",
-        output=pa.schema([WHO, pa.field("window_end", TIME), *whole("points", "goals"), pa.field("earliest", TIME)]),
         key="who",
+        allowed_lateness=lateness or None,
     )
     harness = play(job, map(goals, runs), END, parts, cuts)
-    values = {"length": length, "every": length / overlapping}
-    assert_rows(harness.written["points_of_windows"], by_sql(runs, WINDOWS, **values))
+    values = {"length": length, "every": length / overlapping, "lateness": lateness}
+    written = merged(harness, job, "points_of_windows") if lateness else harness.written["points_of_windows"]
+    assert_rows(written, by_sql(runs, WINDOWS, **values))
     assert harness.state.is_empty()
     late = by_sql(
-        runs, "SELECT count(*) FROM goals WHERE time_bucket($every, moment) + $length <= began", **values
+        runs, "SELECT count(*) FROM goals WHERE time_bucket($every, moment) + $length + $lateness <= began", **values
     ).item()
     assert harness.written["late.points_of_windows"]["goals"].sum() == late
+
+
+@pytest.mark.parametrize(
+    "shape", [{"length": "1d"}, {"days_of": "Europe/Berlin"}, {"length": "1d", "while_open": True}]
+)
+def test_a_row_is_corrected_until_its_window_is_final_and_every_goal_counts_once(shape):
+    job = windows("w", SCORED, {"goals": count()}, key="who", allowed_lateness="2h", **shape)
+    harness, started = TestHarness(job), NOON.replace(hour=0) - timedelta(hours="days_of" in shape)
+    written, state = [], []
+    for minute, hour in ((0, 24), (1, 25), (None, 25.5), (2, 26), (3, 26)):
+        came = None if minute is None else goals([("a", minute, "x", 0)])
+        tables = harness.batch(came, advance_to=started + timedelta(hours=hour)).tables
+        written.append([row["goals"] for row in tables.get("w", pl.DataFrame()).to_dicts()])
+        state.append(harness.state.height)
+        harness.assert_nothing_lost()
+    # The day ends at hour 24, and is final two hours later: what comes then is late, and nothing else is written twice.
+    assert (written, state) == ([[1], [2], [], [3], []], [1, 1, 1, 0, 0])
+    assert harness.written["late.w"].height == 1
+    if "while_open" in shape:
+        assert not harness.written["w"]["is_open"].any()
+        tomorrow = harness.batch(goals([("a", 24 * 60, "x", 0)])).tables["w"]
+        assert tomorrow["is_open"].to_list() == [True]
+
+
+@pytest.mark.parametrize("every", ["20m", "10m"])
+def test_corrected_windows_are_the_same_in_files(every):
+    job = windows("w", SCORED, {"points": sum("points")}, key="who", length="20m", every=every, allowed_lateness="15m")
+    assert verify(job, rounds=2) is None
 
 
 @examples(60)
@@ -281,6 +310,14 @@ def test_days_agree_with_the_clocks_of_the_zone_also_where_midnight_does_not_exi
                 key="who",
             ),
             "while_open is for windows that do not overlap",
+        ),
+        (
+            lambda: windows("w", SCORED, {}, length=MINUTE, allowed_lateness="0s", key="who"),
+            "allowed_lateness is 0:00:00",
+        ),
+        (
+            lambda: windows("w", SCORED, {}, length=MINUTE, allowed_lateness="1s", most="n_events", key="who"),
+            "allowed_lateness is 0:00:01; it is longer than nothing, and without most",
         ),
         (lambda: running("r", SCORED, {"x": min("points")}, output=GOAL, key="who"), "x is a min; running has"),
         (
