@@ -1,8 +1,8 @@
 """Determine processing time, and event time on a silent stream.
 
 Event time never goes back: if it advances too far, later events are late. So clock jumps are reported and ignored. A jump is
-recognised by the machine's uptime. After a restart, or on another machine, it cannot be recognised; one tick then advances
-event time by a day at most.
+recognised by the machine's uptime. After a restart, or on another machine, a clock that is ahead cannot be recognised; one tick
+then advances event time by a day at most. Processing time never goes back: once the clock is right, it goes on from where it was.
 """
 
 import time
@@ -94,24 +94,39 @@ def read_clock() -> Reading:
     return Reading(wall=datetime.now(UTC), uptime=uptime, boot=started)
 
 
-def ignore_jumps(before: Reading | None, now: Reading) -> tuple[Reading, str | None]:
-    """Return a reading that ignores a jump of the clock since the previous reading, and a warning about a new jump."""
-    # Uptimes of two machines, or of before and after a restart, cannot be compared.
-    if before is None or not before.boot or before.boot != now.boot:
-        return now, None
-    elapsed = timedelta(seconds=now.uptime - before.uptime)
-    offset = (now.wall - before.time - elapsed).total_seconds()
+def ignore_jumps(before: Reading | None, now: Reading, reached: datetime | None = None) -> tuple[Reading, str | None]:
+    """Return a reading that ignores a jump of the clock since the previous reading, and a warning about a new jump.
+
+    Args:
+        before: the previous reading.
+        now: the readings of the machine's clocks.
+        reached: the processing time that was reached, from which it goes on where the clock is behind it.
+    """
+    if before is not None and before.boot and before.boot == now.boot:
+        elapsed = timedelta(seconds=now.uptime - before.uptime)
+        offset = (now.wall - before.time - elapsed).total_seconds()
+    else:
+        # Uptimes of two machines, or of before and after a restart, cannot be compared.
+        behind = (now.wall - reached).total_seconds() if reached else 0.0
+        offset = min(behind, before.offset if before else behind)
+        if behind >= 0:
+            return now, None
     # No jump, or a clock that was corrected: the offset of earlier jumps is dropped.
     if abs(offset) <= _JUMP.total_seconds():
         return now, None
     now = now.model_copy(update={"offset": offset})
-    if abs(offset - before.offset) <= _JUMP.total_seconds():
+    known = before.offset if before else 0.0
+    if abs(offset - known) <= _JUMP.total_seconds():
         return now, None  # an earlier jump, which was reported
-    jump = timedelta(seconds=round(offset - before.offset))
-    direction = "ahead" if jump > timedelta(0) else "back"
+    jump = timedelta(seconds=round(offset - known))
+    direction, if_right = (
+        ("ahead", "restart the machine")
+        if jump > timedelta(0)
+        else ("back", "leave it: processing time stays ahead of it until a full refresh")
+    )
     return now, (
         f"the clock of this machine jumped {direction} by {abs(jump)}, which is ignored: processing time is "
-        f"{now.time:%Y-%m-%d %H:%M:%S} UTC; correct the clock, or restart the machine if it is right now"
+        f"{now.time:%Y-%m-%d %H:%M:%S} UTC; correct the clock, or if it is right now, {if_right}"
     )
 
 

@@ -89,10 +89,10 @@ def plan_run(
     Raises:
         KeyfoldError: the new rows of a table cannot be determined; names the remedy.
     """
-    reading, jump = ignore_jumps(clock.reading if clock else None, now)
     # Processing time never goes back, even if the machine's clock does: timers that fired stay fired. The last batch counts
     # too, since a crash may have come before its clock record.
     known = [one.processing_time for one in (clock, done) if one is not None and one.processing_time is not None]
+    reading, jump = ignore_jumps(clock.reading if clock else None, now, max(known, default=None))
     processing_time = max([reading.time, *known])
     changes = _changes(job, tables, done)
     before = EventTime(job, done, clock, processing_time, produced)

@@ -236,6 +236,18 @@ def test_after_a_restart_or_on_another_machine_the_clock_is_taken_as_it_is():
     assert ignore_jumps(reading(NOON, 100), reading(NOON + 50 * HOUR, 3, boot="another"))[0].time == NOON + 50 * HOUR
 
 
+def test_time_that_an_earlier_clock_had_reached_goes_on_from_there_after_each_restart():
+    ahead, warnings = NOON + timedelta(days=365), []
+    before = reading(ahead, 100)
+    for number in range(1, 4):
+        then = reading(NOON + number * HOUR, 3, boot=f"restart {number}")
+        before, warning = ignore_jumps(before, then, ahead + (number - 1) * HOUR)
+        warnings.append(warning)
+        assert before.time == ahead + (number - 1) * HOUR
+    assert "jumped back by 364 days, 23:00:00" in (warnings[0] or "")
+    assert warnings[1:] == [None, None]
+
+
 KINDS = ["a bucket", "a disk"]
 
 

@@ -165,8 +165,7 @@ def silent(state, events, clock):
     )
 
 
-def test_a_timeout_of_processing_time_counts_events_of_any_input(home, monkeypatch):
-    later = clock_of(monkeypatch)
+def silent_cards():
     counts = pa.schema([CARD, pa.field("events", pa.int64())])
     of_events = pl.col("events").sum()
     inputs = {
@@ -174,7 +173,27 @@ def test_a_timeout_of_processing_time_counts_events_of_any_input(home, monkeypat
         for stream, columns in ((ORDERS, ORDER), (PAYMENTS, PAYMENT))
     }
     state = State(counts.append(pa.field("processing_deadline", TIME)), events=of_events)
-    home.job = KeyedJob("silent", inputs, "card", state, silent, Append(counts, events=of_events), key_groups=2)
+    return KeyedJob("silent", inputs, "card", state, silent, Append(counts, events=of_events), key_groups=2)
+
+
+def test_a_clock_that_was_a_year_ahead_for_one_run_lets_the_timers_of_later_runs_fire(home, monkeypatch):
+    later = clock_of(monkeypatch)
+    home.job = silent_cards()
+    home.land(ORDERS, orders(("a", 0, "tea")))
+    later(timedelta(days=365))
+    assert home.run().warnings == ()
+    # The machine was restarted, and its clock is right.
+    later(timedelta(days=-365))
+    home.land(ORDERS, orders(("b", 1, "tea")))
+    assert "jumped back by 365 days, 0:00:00" in " ".join(home.run().warnings)
+    later(timedelta(seconds=31))
+    assert home.run().warnings == ()
+    assert sorted(home.table("silent").rows()) == [("a", 1), ("b", 1)]
+
+
+def test_a_timeout_of_processing_time_counts_events_of_any_input(home, monkeypatch):
+    later = clock_of(monkeypatch)
+    home.job = silent_cards()
     home.land(ORDERS, orders(("a", 0, "tea"), ("b", 1, "tea")))
     home.run()
     later(timedelta(seconds=20))
