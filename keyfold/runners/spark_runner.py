@@ -6,13 +6,10 @@ Only calls that classic Spark and Spark Connect both have are used.
 import gc
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from functools import cache
-from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -28,10 +25,10 @@ class SparkRunner:
     """Executes functions in the tasks of a Spark session, of classic Spark or of Spark Connect."""
 
     def __init__(self, session: SparkSession) -> None:
-        self._session = session
-        # A session of its own, so that its settings are not those of the caller's session. Spark Connect has no such call.
-        with suppress(PySparkException, NotImplementedError):
-            self._session = session.newSession()
+        # A client of Spark Connect is of a class of its own, and has neither a context nor `newSession`.
+        self._is_classic = isinstance(session, SparkSession)
+        # A session of its own, so that its settings are not those of the caller's session.
+        self._session = session.newSession() if self._is_classic else session
         # Rows are few and large blobs: an Arrow batch of them must stay below the 2 GiB that a binary array can hold.
         self._session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(256 << 20))
         self._shared: set[tuple[Place, bool]] = set()
@@ -39,11 +36,10 @@ class SparkRunner:
     @property
     def parallelism(self) -> int:
         """Number of tasks that run at the same time."""
-        context: Any = None
-        with suppress(PySparkException, AttributeError, NotImplementedError):
-            context = self._session.sparkContext
+        if self._is_classic:
+            return self._session.sparkContext.defaultParallelism
         # A client of Spark Connect cannot ask for the number of cores.
-        return context.defaultParallelism if context else int(self._session.conf.get(_LEAVES, None) or _BY_DEFAULT)
+        return int(self._session.conf.get(_LEAVES, None) or _BY_DEFAULT)
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """As `Runner.map`."""
@@ -88,9 +84,7 @@ class SparkRunner:
         check_java()
 
     def _is_on_this_machine(self) -> bool:
-        with suppress(PySparkException, AttributeError, NotImplementedError):
-            return str(self._session.sparkContext.master).startswith("local")
-        return False
+        return self._is_classic and str(self._session.sparkContext.master).startswith("local")
 
 
 _LEAVES = "spark.sql.leafNodeDefaultParallelism"

@@ -85,11 +85,11 @@ def _cut_connections_closed() -> Iterator[None]:
     def send_or_close(self: ClientServerConnection, command: str) -> str:
         try:
             return send(self, command)
-        except Exception:
-            raise
-        except BaseException:
-            # The next call opens a new connection. On this one it would receive this call's answer.
-            self.close()
+        # Any: an interrupt may be of a class that is not known here, such as Dagster's.
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                # The next call opens a new connection. On this one it would receive this call's answer.
+                self.close()
             raise
 
     ClientServerConnection.send_command = send_or_close

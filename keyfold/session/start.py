@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -68,6 +69,7 @@ def build_session(settings: SparkSettings | None = None) -> SparkSession:
     if not settings.is_local:
         try:
             _equip_workers(session, settings)
+        # Also after an interrupt: the next call would take a session that is not equipped for a running one.
         except BaseException:
             session.stop()
             raise
@@ -163,7 +165,7 @@ def _read_settings(session: SparkSession) -> None:
     java: Any = session._jsparkSession
     try:
         java.sessionState()
-    except Exception:
+    except (Py4JError, PySparkException):
         session.stop()
         raise
 
