@@ -160,7 +160,7 @@ def edit(
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
-    """Correct or remove the state of named keys, in a new generation."""
+    """Correct or remove the state of named keys, by a batch of its own in the job's journal."""
     if bool(corrections) == remove:
         raise typer.BadParameter("give either --set COLUMN=EXPR or --remove")
     wanted = Edit(tuple(key), given_pairs("--set", corrections), author_of(who, why))
@@ -169,7 +169,7 @@ def edit(
         with working(home, job) as how:
             edited = edit_state(lakehouse, keyed_job, wanted, dry_run=dry_run, runners=how["runners"])
         rows = {"before": edited.rows_before, "after": edited.rows_after}
-        report({"job": job, "generation": edited.generation, **rows}, as_json, _edit_text(edited))
+        report({"job": job, "batch": edited.batch, **rows}, as_json, _edit_text(edited))
 
 
 def try_(
@@ -283,8 +283,10 @@ def _compared(tables: Mapping[str, Difference]) -> tuple[list[dict[str, Any]], l
 def _edit_text(edited: Edited) -> str:
     lines = [f"before: {line}" for line in json_lines(edited.rows_before, (), "jsonl")]
     lines += [f"after:  {line}" for line in json_lines(edited.rows_after, (), "jsonl")]
-    lines.append(f"{edited.generation} is live now" if edited.generation else "nothing changed (--dry-run)")
-    return "\n".join(lines)
+    if edited.batch is None:
+        return "\n".join([*lines, "nothing changed (--dry-run)"])
+    before = f"keyfold state read {edited.job} --batch {edited.batch - 1}"
+    return "\n".join([*lines, f"done by batch {edited.batch}; the state before it: `{before}`"])
 
 
 def _seed_text(seeded: Bootstrapped) -> str:

@@ -101,6 +101,7 @@ class Seed(Record):
     """The state that a generation starts with, and the counts up to then.
 
     Attributes:
+        origin: what made the state, and of what.
         files: files of state rows, below the generation's folder `seed`.
         events: events that had reached a step, with those in the state.
         by_input: the same by input; empty where that is not known.
@@ -108,6 +109,7 @@ class Seed(Record):
         arrivals: as in the commit record.
     """
 
+    origin: str
     files: tuple[PlannedFile, ...]
     events: int
     rows: dict[str, int]
@@ -121,6 +123,8 @@ class KeyedPlan(Plan):
     Attributes:
         inputs: the part of each table that it reads.
         seed: the state that the batch loads. Such a batch is the first of its generation, and reads no events.
+        edit: describes an edit of state; empty for any other batch. An edit reads no events, and writes to no table. One that
+            was cut off is committed by the next run as a batch that edits nothing.
         since, until: bounds of the slice, the first inclusive and the second exclusive; None for no bound.
         clock: the clock of the batch.
         times: the event time that each input has reached, by its name.
@@ -132,6 +136,7 @@ class KeyedPlan(Plan):
 
     inputs: tuple[TableInput, ...]
     seed: Seed | None = None
+    edit: str = ""
     since: datetime | None = None
     until: datetime | None = None
     clock: PlannedClock
@@ -152,7 +157,10 @@ class KeyedPlan(Plan):
         """Describe the batch's input in a line."""
         if self.seed is not None:
             rows = sum(file.rows for file in self.seed.files)
-            return f"{rows:,} rows of state; watermark at {self.clock.watermark:%Y-%m-%d %H:%M:%S}"
+            watermark = f"watermark at {self.clock.watermark:%Y-%m-%d %H:%M:%S}"
+            return f"{self.seed.origin}: {rows:,} rows of state; {watermark}"
+        if self.edit:
+            return self.edit
         files = sum(len(one.files) for one in self.inputs)
         names = ", ".join(f"{one.table} to version {one.position.version}" for one in self.inputs)
         by = f" by {self.clock.advanced_by}" if self.clock.advanced_by else ""
@@ -171,6 +179,8 @@ class KeyedDone(Done):
         by_input: events of each input; also those that `events` does not count.
         rows: rows that this batch wrote, by table.
         open_change: growth of the number of events in open state.
+        edited: what an edit changed; empty for any other batch.
+        edited_events: events that edits of the generation have added to its state so far, less those that they took out.
         total_events, total_by_input, total_rows, open_events: the same for the whole generation.
         next_deadline, next_processing_deadline: the earliest timer of each kind in the state; None if there is none.
         processing_time: processing time of the batch; it never goes back.
@@ -189,6 +199,8 @@ class KeyedDone(Done):
     by_input: dict[str, int] = Field(default_factory=dict)
     rows: dict[str, int]
     open_change: int = 0
+    edited: str = ""
+    edited_events: int = 0
     total_events: int = 0
     total_by_input: dict[str, int] = Field(default_factory=dict)
     total_rows: dict[str, int]
@@ -216,6 +228,8 @@ class KeyedDone(Done):
     def describe(self) -> str:
         """Describe the batch's results in a line."""
         rows = ", ".join(f"{count:,} {name}" for name, count in self.rows.items() if count) or "no rows"
+        if self.edited:
+            return f"{self.edited}; {self.open_events:,} open"
         return f"{self.counts.events:,} events: {rows}; {self.open_events:,} open"
 
 

@@ -102,6 +102,7 @@ def check_conservation(lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
     taken = {name: _taken(one, tables[one.table], later[one.table]) for name, one in job.inputs.items()}
     read = sum(taken[name].events for name, one in job.inputs.items() if one.conserved)
     origin = generation.origin
+    read += done.edited_events
     if origin is not None:
         read += origin.events_seeded - origin.events_skipped
     counts = _count_results(generation, job, end)

@@ -32,6 +32,8 @@ from keyfold.times import from_micros
 
 _ARRIVALS_KEPT = 20
 OnBatch = Callable[[Progress, Counts], None]
+Exchange = Callable[[KeyedPlan, Mapping[int, str]], BatchResult]
+"""Does the work of a batch, given its plan and the file of each state partition's manifest."""
 
 
 class Batches:
@@ -41,6 +43,7 @@ class Batches:
         runners, lakehouse, job: as in `run_job`.
         next_plan: plans more batches and returns the first of them; None if there is nothing more to do.
         on_batch: is called after each batch.
+        exchange: does the work of a batch in place of the runners, as an edit of state does.
 
     Attributes:
         seconds: duration of each batch.
@@ -53,10 +56,11 @@ class Batches:
         job: KeyedJob,
         generation: Generation,
         next_plan: Callable[[], KeyedPlan | None],
-        on_batch: OnBatch | None,
+        on_batch: OnBatch | None = None,
+        exchange: Exchange | None = None,
     ) -> None:
         self._runners, self._lakehouse, self._job, self._generation = runners, lakehouse, job, generation
-        self._next_plan, self._on_batch = next_plan, on_batch
+        self._next_plan, self._on_batch, self._exchange = next_plan, on_batch, exchange or self._by_runner
         self._journal = generation.journal
         self._run_began: dict[int, tuple[float, int]] = {}
         self.seconds: list[float] = []
@@ -103,7 +107,7 @@ class Batches:
         self._report_progress(plan, done)
         return done
 
-    def _exchange(self, plan: KeyedPlan, manifests: Mapping[int, str]) -> BatchResult:
+    def _by_runner(self, plan: KeyedPlan, manifests: Mapping[int, str]) -> BatchResult:
         job, generation, runner = self._job, self._generation, self._runners.for_bytes(plan.bytes)
         runner.check_shared(self._lakehouse.home)
         tables, partitions, splits = input_tables(self._lakehouse, job), generation.partitions, generation.splits
@@ -152,6 +156,7 @@ def make_done(
     rows = {table.name: sum(file.rows for file in tables.get(table.name, ())) for table in job.tables}
     # Totals come from the previous record, and not from the tables: a repeated batch counts the same.
     totals += Counts(worked.report.events, rows, worked.report.open_change)
+    edited_events = worked.report.open_change if worked.edited else 0
     counted = worked.report.by_input or [0] * len(job.inputs)
     by_input = dict(zip(job.inputs, counted, strict=True)) if job.counts_inputs else {}
     totals_before = before.total_by_input if before else plan.seed.by_input if plan.seed else {}
@@ -184,7 +189,9 @@ def make_done(
         by_input=by_input,
         rows=rows,
         open_change=worked.report.open_change,
-        total_events=totals.events,
+        edited=worked.edited or ("nothing, since it was cut off" if plan.edit else ""),
+        edited_events=(before.edited_events if before else 0) + edited_events,
+        total_events=totals.events + edited_events,
         total_by_input={name: totals_before.get(name, 0) + count for name, count in by_input.items()},
         total_rows=totals.rows,
         open_events=totals.open_events,

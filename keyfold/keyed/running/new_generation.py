@@ -203,13 +203,17 @@ def seed_generation(
         KeyfoldError: the files do not hold state of the job. The generation cannot be used then.
     """
     before = beginning.clock
-    reading, _ = ignore_jumps(before.reading if before else None, read_clock())
+    reading, _ = ignore_jumps(
+        before.reading if before else None, read_clock(), before.processing_time if before else None
+    )
     # The state may come from a machine whose clock is ahead. Processing time never goes back: timers that fired stay fired.
     processing_time = max(before.processing_time, reading.time) if before else reading.time
-    plan = _plan(job, beginning, reading, processing_time)
+    assert generation.origin is not None  # noqa: S101 - what begins with state is made of something
+    origin = f"{generation.origin.how} of {generation.origin.what}"
+    plan = _plan(job, beginning, origin, reading, processing_time)
     generation.journal.write_plans([plan])
     # There is no next plan: the journal has the only one.
-    Batches(runners, lakehouse, job, generation, lambda: None, None).work()
+    Batches(runners, lakehouse, job, generation, lambda: None).work()
     watermark = max(beginning.watermark, before.watermark) if before else beginning.watermark
     clock = ClockRecord(watermark=watermark, processing_time=processing_time, reading=reading)
     # Ticks of the old generation advanced its watermark further than its last batch: windows that they closed stay closed.
@@ -220,7 +224,7 @@ def seed_generation(
     return done
 
 
-def _plan(job: KeyedJob, beginning: Beginning, reading: Reading, processing_time: datetime) -> KeyedPlan:
+def _plan(job: KeyedJob, beginning: Beginning, origin: str, reading: Reading, processing_time: datetime) -> KeyedPlan:
     rows = sum(file.rows for file in beginning.files)
     return KeyedPlan(
         batch=0,
@@ -233,6 +237,7 @@ def _plan(job: KeyedJob, beginning: Beginning, reading: Reading, processing_time
             if one.table in beginning.positions
         ),
         seed=Seed(
+            origin=origin,
             files=beginning.files,
             events=beginning.events,
             by_input=dict(beginning.by_input),

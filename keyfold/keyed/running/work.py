@@ -44,12 +44,14 @@ class BatchResult:
         report: the sum over all state partitions.
         manifests: the new manifests of changed state partitions, by label; None for a partition that has no state any more.
         dropped: files of parts that the state no longer needs.
+        edited: what an edit changed; empty for any other batch.
     """
 
     files: dict[str, list[WrittenFile]] = field(default_factory=dict)
     report: PartitionReport = NOTHING
     manifests: dict[int, bytes | None] = field(default_factory=dict)
     dropped: list[str] = field(default_factory=list)
+    edited: str = ""
 
 
 def work_on_partitions(job: KeyedJob, generation: Generation, manifests: Mapping[int, str]) -> OnBatches:

@@ -1,22 +1,37 @@
-"""Correct or remove the state of given keys, in a new generation, and record who did it, when and why."""
+"""Correct or remove the state of given keys, and record who did it, when and why.
+
+An edit is a batch of the live generation's journal that reads no events and writes to no table. Its plan says what is done, and its
+commit record names the manifests of the changed state partitions. So the state before it stays readable as any other batch's.
+"""
 
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
 
+import numpy as np
 import polars as pl
 
-from keyfold.errors import InvalidData, NotFound
+from keyfold.errors import Damaged, InvalidData, NotFound
+from keyfold.keyed.calling.slots import SLOT, Slots, distinct, partition_labels, slots_of
 from keyfold.keyed.calling.step_call import count
-from keyfold.keyed.generation.generations import live_generation
-from keyfold.keyed.generation.going_live import go_live
+from keyfold.keyed.generation.batch_records import KeyedPlan
+from keyfold.keyed.generation.fingerprint import check_generation
+from keyfold.keyed.generation.generations import Generation, live_generation
+from keyfold.keyed.generation.manifests import read_manifests
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.rows.codec import polars_schema
+from keyfold.keyed.parts.manifest import Manifest
+from keyfold.keyed.parts.partition_state import PartitionState
+from keyfold.keyed.rows.codec import conform, polars_schema
+from keyfold.keyed.running.batches import Batches
+from keyfold.keyed.running.blobs import partition_numbers, report_of
+from keyfold.keyed.running.work import BatchResult
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.privacy import describe_error, masked
 from keyfold.runners import Runners
 from keyfold.state.changing.audit import Author, record_edit
-from keyfold.state.changing.state_rewriting import ChangeRows, filled, last_batch, origin_after, rewrite
+from keyfold.state.changing.state_rewriting import ChangeRows, filled, last_batch
 from keyfold.state.making.sources import fitted
 from keyfold.state.making.staging import private_in_state
 from keyfold.state.reading.reader import read_state
@@ -45,26 +60,25 @@ class Edited:
 
     Attributes:
         job: name of the job.
-        generation: the generation that is live now; None for a dry run.
+        batch: the batch of the live generation's journal that is the edit; None for a dry run.
         rows_before, rows_after: rows of the keys before and after.
-        rows_of_state: number of rows of the whole state now.
     """
 
     job: str
-    generation: str | None
+    batch: int | None
     rows_before: pl.DataFrame
     rows_after: pl.DataFrame
-    rows_of_state: int
 
 
 def edit_state(lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, dry_run: bool = False, runners: Runners) -> Edited:
-    """Correct or remove the state of given keys in a new generation, and make it live. The old one stays, until `prune`.
+    """Correct or remove the state of given keys, by a batch of its own; the state before it stays readable as batch before.
 
-    The new generation keeps the rows of the job's tables. Events in removed rows count as never read.
+    The job's tables stay as they are. Events in removed rows count as never read. An edit that is cut off changes nothing.
 
     Raises:
         KeyfoldError: no key was given, none of them has state, a correction is invalid or does not fit its column, the last
-            run was interrupted, or a run has locked the job; nothing is changed.
+            run was interrupted, the live generation is not of this version of the job, or a run has locked the job; nothing is
+            changed.
     """
     wanted = wanted_keys(edit.keys, job.key, job.state.schema)
     if wanted is None:
@@ -86,28 +100,75 @@ def edit_state(lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, dry_run: bool
                 "was changed"
             ) from None
         if dry_run:
-            return Edited(job.name, None, before, after, done.open_events)
-        # Events of removed rows come to no output: the conservation check must not expect them.
-        gone = count(before, job.state.events) - count(after, job.state.events)
-        what = "corrected" if edit.corrections else "removed"
-        edited = masked(before.select(job.key).unique(maintain_order=True), private_in_state(job))
-        keys = json.dumps(edited.to_dicts(), default=str)
-        rewritten = rewrite(
-            lakehouse,
-            job,
-            live,
-            done,
-            origin_after("edit", live, f"{what} {before.select(job.key).n_unique()} keys", -gone),
-            change,
-            events=done.total_events - gone,
-            runners=runners,
+            return Edited(job.name, None, before, after)
+        check_generation(live, job)
+        what, changed = (
+            "corrected" if edit.corrections else "removed",
+            before.select(job.key).unique(maintain_order=True),
         )
-        go_live(lakehouse, rewritten.generation)
+        plan = _plan(live, done.batch, f"{changed.height:,} keys {what} by {edit.author.who}: {edit.author.why}")
+        # In place of an edit that was cut off, which has changed nothing.
+        live.journal.withdraw()
+        live.journal.write_plans([plan])
+        slots = distinct(np.sort(slots_of(job, before)))
+        exchange = partial(_exchange, job, live, change, slots)
+        Batches(runners, lakehouse, job, live, lambda: None, exchange=exchange).work()
+        live.record_checksums()
+    keys = json.dumps(masked(changed, private_in_state(job)).to_dicts(), default=str)
     rows = json.dumps({"state": before.height})
-    generation = rewritten.generation.name
     # Outside of the job's lock: the table of edits has a lock of its own.
-    record_edit(lakehouse, edit.author, what=what, of=job.name, generation=generation, keys=keys, rows=rows)
-    return Edited(job.name, generation, before, after, rewritten.rows)
+    record_edit(lakehouse, edit.author, what=what, of=job.name, generation=live.name, keys=keys, rows=rows)
+    return Edited(job.name, plan.batch, before, after)
+
+
+def _plan(live: Generation, last: int, edit: str) -> KeyedPlan:
+    """Return the plan of an edit after the last batch: it stands where that batch has come to."""
+    before = live.journal.plan(last)
+    if before is None:
+        raise Damaged(
+            f"job {live.record['job']}, {live.name}: the plan of batch {last} is gone; restore it from a backup"
+        )
+    return before.model_copy(
+        update={
+            "batch": last + 1,
+            "run": last + 1,
+            "batches": 1,
+            "planned_at": datetime.now(UTC),
+            "inputs": tuple(one.model_copy(update={"files": ()}) for one in before.inputs),
+            "seed": None,
+            "edit": edit,
+            "clock": before.clock.model_copy(update={"previous_watermark": before.clock.watermark, "advanced_by": ""}),
+            "rows_before": 0,
+            "rows": 0,
+            "rows_of_run": 0,
+        }
+    )
+
+
+def _exchange(
+    job: KeyedJob, live: Generation, change: ChangeRows, slots: Slots, plan: KeyedPlan, files: Mapping[int, str]
+) -> BatchResult:
+    """Change the rows of some slots, in this process: an edit is of few keys, and reads no other partitions' parts."""
+    result, had, has = BatchResult(), 0, 0
+    labels = np.array(partition_labels(live.partitions))[partition_numbers(slots, live.partitions)]
+    for label, packed in read_manifests(live.manifests, files).items():
+        old, mine = Manifest.unpack(packed), slots[labels == label]
+        if not mine.size:
+            result.report += report_of(0, 0, old)
+            continue
+        state = PartitionState(job, live.parts, old, plan.batch)
+        before = state.rows(mine)
+        after = filled(conform(change(before.drop(SLOT)), job.state.schema, "changed state"), job.state.schema)
+        after = after.with_columns(pl.Series(SLOT, slots_of(job, after))).sort(SLOT, maintain_order=True)
+        open_change = count(after, job.state.events) - count(before, job.state.events)
+        state.change(before, after, after.clear(), open_change)
+        new = state.end()
+        result.report += report_of(0, open_change, new)
+        result.dropped += sorted(old.files - new.files)
+        result.manifests[label] = new.pack() if new.parts else None
+        had, has = had + before.height, has + after.height
+    result.edited = f"{has:,} rows of state in place of {had:,}"
+    return result
 
 
 def rows_of(lakehouse: Lakehouse, job: KeyedJob, keys: Iterable[Key]) -> pl.DataFrame:

@@ -12,7 +12,7 @@ from keyfold.keyed.plans.inputs import input_tables
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.runners import Runners
 from keyfold.state.changing.migrating import Change, Verdict, changes_to, migrate, verdict_of
-from keyfold.state.changing.state_rewriting import Rewritten, last_batch, origin_after, rewrite
+from keyfold.state.changing.state_rewriting import Rewritten, rewrite
 from keyfold.state.reading.retained_batches import find_batch
 from keyfold.storage.place import Place
 
@@ -77,10 +77,7 @@ def move(lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = None, *, 
         if plan.verdict == "free":
             raise KeyfoldError(f"job {job.name}: no setting of {live.name} has changed: run the job as usual")
         settings = ", ".join(one.setting for one in plan.changes)
-        origin, done = origin_after("move", live, settings), last_batch(job, live)
-        rewritten = rewrite(
-            lakehouse, job, live, done, origin, migrate(job, live), partitions=partitions, runners=runners
-        )
+        rewritten = rewrite(lakehouse, job, live, settings, migrate(job, live), partitions, runners=runners)
         go_live(lakehouse, rewritten.generation)
         return rewritten
 

@@ -1,10 +1,10 @@
 """Make a new generation from another one: rewrite its state, take over its tables and its clock.
 
-Moving and editing use it. The old generation is not changed, and stays live until the new one is complete.
+The old generation is not changed, and stays live until the new one is complete.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import polars as pl
@@ -59,7 +59,8 @@ def last_batch(job: KeyedJob, generation: Generation) -> KeyedDone:
     where = f"job {job.name}, {generation.name}"
     if done is None:
         raise NotFound(f"{where}: no batch is done yet; run the job once first: `keyfold run {job.name}`")
-    if generation.journal.pending():
+    # An edit that was cut off has changed nothing.
+    if any(not plan.edit for plan in generation.journal.pending()):
         raise KeyfoldError(f"{where}: its last run was cut off; run the job once first: `keyfold run {job.name}`")
     # Without this check, the rows of a missing table would be lost silently.
     tables = {name: generation.table(name) for name in generation.record["table_ids"]}
@@ -77,10 +78,8 @@ def rewrite(
     lakehouse: Lakehouse,
     job: KeyedJob,
     old: Generation,
-    done: KeyedDone,
-    origin: Origin,
+    what: str,
     change: ChangeRows,
-    events: int | None = None,
     partitions: int | None = None,
     *,
     runners: Runners,
@@ -90,10 +89,8 @@ def rewrite(
     Args:
         job: the job of the new generation.
         old: the live generation.
-        done: its last batch, from `last_batch` under the same lock.
-        origin: origin for the new generation's birth record.
+        what: the settings that change.
         change: makes the new rows of state.
-        events: number of events in the new generation's rows and state; None if it is unchanged.
         partitions: number of state partitions of the new generation; None for the runners'.
 
     Raises:
@@ -101,6 +98,13 @@ def rewrite(
             state; the old generation stays live.
     """
     # The old generation is only read: a failure from here on leaves the job unchanged.
+    done, began = last_batch(job, old), old.origin or Origin("", "", counts_inputs=True)
+    origin = replace(
+        began,
+        how="move",
+        what=f"{old.name}, batch {done.batch}: {what}",
+        events_seeded=began.events_seeded + done.edited_events,
+    )
     generation = new_generation(runners, lakehouse, job, origin, partitions)
     before, files = _stage(job, old, done.batch, generation.seed, change)
     reached("seed: staged")
@@ -112,7 +116,7 @@ def rewrite(
     reached("seed: tables carried")
     beginning = Beginning(
         files=files,
-        events=done.total_events if events is None else events,
+        events=done.total_events,
         positions=done.positions,
         watermark=done.watermark,
         rows={table.name: done.total_rows.get(table.name, 0) for table in job.tables},
@@ -124,14 +128,6 @@ def rewrite(
     )
     seed_generation(runners, lakehouse, job, generation, beginning)
     return Rewritten(generation, before, sum(file.rows for file in files), carried)
-
-
-def origin_after(how: str, live: Generation, what: str, seeded: int = 0) -> Origin:
-    """Return the origin of a generation that is made of the live one, with events added, or left out (negative)."""
-    before = live.origin
-    skipped, had = (before.events_skipped, before.events_seeded) if before else (0, 0)
-    counts_inputs = before is None or before.counts_inputs
-    return Origin(how, f"{live.name}: {what}", skipped, had + seeded, counts_inputs)
 
 
 def _stage(

@@ -1,4 +1,4 @@
-"""Power that fails at any named point of any command that writes: the old generation is live, or the new one is, whole.
+"""Power that fails at any named point of a command that makes a generation: the old one is live, or the new one is, whole.
 
 The points are found by running the command once, so that a new one is tested by being there. Without Spark.
 """
@@ -11,8 +11,6 @@ import pytest
 from keyfold.keyed.generation.run_mode import Incremental, Replay
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse, fail_points
-from keyfold.state.changing.audit import Author
-from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
 from keyfold.state.changing.promoting import promote
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
@@ -21,7 +19,6 @@ from tests.keyfold.state.test_damage import land, live, spark, tables
 
 __all__ = ["spark"]
 
-BY = Author("ops", "a test")
 MOVED = windows(key_groups=9)
 DECIDED = {"generation: live", "going live: files linked", "going live: table replaced", "going live: one job"}
 """Points after the decision that a generation is live. The next run finishes its tables."""
@@ -38,15 +35,7 @@ def seed(spark, lakehouse):
 WRITERS = {
     "bootstrap": (seed, windows()),
     "move": (lambda spark, lakehouse: move(lakehouse, MOVED, runners=spark), MOVED),
-    "edit": (
-        lambda spark, lakehouse: edit_state(lakehouse, windows(), Edit(("cat",), {"clicks": "7"}, BY), runners=spark),
-        windows(),
-    ),
     "promote": (lambda spark, lakehouse: promote(lakehouse, "windows", "again"), windows()),
-    "remove": (
-        lambda spark, lakehouse: edit_state(lakehouse, windows(), Edit(("cat",), {}, BY), runners=spark),
-        windows(),
-    ),
 }
 
 
@@ -90,16 +79,11 @@ def after(name):
 @pytest.mark.parametrize(
     ("write", "job", "points_tried"),
     [
-        # Those that make a generation share most points: a seed and an edit are at every other one, by turns.
+        # Those that make a generation share most points: a seed is at every other one.
         pytest.param(*WRITERS["bootstrap"], slice(0, None, 2), id="bootstrap"),
-        pytest.param(*WRITERS["edit"], slice(1, None, 2), id="edit"),
         pytest.param(*WRITERS["move"], slice(None), id="move, every point"),
         pytest.param(*WRITERS["promote"], slice(None), id="promote, every point"),
-        # A key is removed as state is edited.
-        *(
-            pytest.param(*WRITERS[name], slice(None), id=f"{name}, every point", marks=pytest.mark.slow)
-            for name in ("bootstrap", "edit", "remove")
-        ),
+        pytest.param(*WRITERS["bootstrap"], slice(None), id="bootstrap, every point", marks=pytest.mark.slow),
     ],
 )
 def test_wherever_the_power_fails_what_is_live_is_whole_and_the_command_can_be_called_again(

@@ -18,10 +18,9 @@ from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.keyed.running import commit
 from keyfold.lakehouse import fail_points
 from keyfold.lakehouse.reading import scan_table
-from keyfold.state.changing.state_rewriting import origin_after, rewrite
+from keyfold.state.changing.moving import move
 from tests.examples import examples
 from tests.keyfold.keyed.test_jobs_on_jobs import CLICK, CLICKS, TIME, USER, Site
-from tests.lake import Lake
 
 LEVEL = pa.field("level", pa.string(), nullable=False)
 TOTAL = pa.schema([USER, pa.field("clicks", pa.int64()), LEVEL])
@@ -161,18 +160,14 @@ def always(events):
     return Step(state=one, output=one)
 
 
-def test_changes_go_on_after_the_state_was_rewritten(tmp_path, without_spark):
+def test_changes_go_on_after_the_state_was_moved(tmp_path, without_spark):
     site = Site(tmp_path, without_spark)
     site.click(("ann", 0))
     site.run(TOTALS)
-    live = Lake(site.lakehouse).live("totals")
-    done = live.journal.last_done()
-    assert done
-    rewrite(
-        site.lakehouse, TOTALS, live, done, origin_after("edit", live, "nothing"), lambda rows: rows, runners=site.spark
-    )
+    moved = replace(TOTALS, key_groups=9)
+    move(site.lakehouse, moved, runners=site.spark)
     site.click(("ann", 1))
-    site.run(TOTALS)
+    site.run(moved)
     rows = scan_table(site.lakehouse.table("changes.totals")).sort("clicks").collect()
     assert rows.select(CHANGE).rows() == [("ann", None, 1, True), ("ann", 1, 2, False)]
 

@@ -1,6 +1,7 @@
 """Corrections of state change each row as plain Python does, wherever its key lies. Without Spark."""
 
 import json
+import shutil
 from datetime import timedelta
 
 import polars as pl
@@ -8,9 +9,13 @@ import pytest
 
 from keyfold.errors import InvalidData, KeyfoldError
 from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.keyed.runner import run_job
+from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, edit_state
+from keyfold.state.differences import diff_states
+from keyfold.state.reading.reader import read_state
 from tests.keyfold.keyed.toy_jobs import START, clicks, windows
 from tests.keyfold.state.local_state import frames_of_state
 from tests.lake import Lake
@@ -43,7 +48,7 @@ def test_a_correction_is_what_its_preview_shows_in_every_partition(lakehouse, wi
     edit = Edit(tuple(USERS[1:]), {"clicks": expression}, Author("a test", "to try it"))
     edited = edit_state(lakehouse, job, edit, runners=without_spark)
     live = Lake(lakehouse).live(job.name)
-    state = pl.concat(frames_of_state(live, 0))
+    state = pl.concat(frames_of_state(live, edited.batch))
     found = {(user, window): count for user, window, count in state.select("user", "window", "clicks").iter_rows()}
     assert found == wanted
     shown = edited.rows_after.filter(pl.col("user") != "user-0").select("user", "window", "clicks")
@@ -63,13 +68,20 @@ def test_a_key_s_state_is_corrected_and_what_was_done_is_written_down(without_sp
     lake.run(windows())
     edit = Edit(("ann",), {"clicks": "clicks + 41"}, BY)
     shown = edit_state(lake.lakehouse, windows(), edit, dry_run=True, runners=without_spark)
-    assert (shown.generation, shown.rows_after["clicks"].to_list()) == (None, [42])
+    assert (shown.batch, shown.rows_after["clicks"].to_list()) == (None, [42])
     edited = edit_state(lake.lakehouse, windows(), edit, runners=without_spark)
-    assert (edited.generation, edited.rows_before["clicks"].to_list()) == ("generation-0002", [1])
+    assert (edited.batch, edited.rows_before["clicks"].to_list()) == (1, [1])
+    (_, told), (then, now) = history(lake), (read_state(lake.lakehouse, windows(), batch=batch) for batch in (0, 1))
+    assert (told.read, told.made) == (
+        "1 keys corrected by dpo@example.org: request 17",
+        "1 rows of state in place of 1; 43 open",
+    )
+    assert diff_states(then, now).summary().columns == {"clicks": 1}
+    assert assert_nothing_lost(lake.lakehouse, windows()).open_events == 43
     lake.run(windows(), Incremental(advance_to=minutes(90)))
     assert lake.rows("windows") == [("ann", minutes(0), 42), ("bob", minutes(0), 1)]
     audited = pl.read_delta(str(lake.lakehouse.monitoring("edits"))).row(0, named=True)
-    assert (audited["what"], audited["generation"]) == ("corrected", "generation-0002")
+    assert (audited["what"], audited["generation"]) == ("corrected", "generation-0001")
     assert json.loads(audited["keys"]) == [{"user": "ann"}]
 
 
@@ -77,9 +89,63 @@ def test_a_key_s_state_is_removed(without_spark, lake, minutes):
     lake.click(("ann", 1), ("bob", 2))
     lake.run(windows())
     edit_state(lake.lakehouse, windows(), Edit(("ann",), {}, BY), runners=without_spark)
+    assert assert_nothing_lost(lake.lakehouse, windows()).events_read == 1
     summary = lake.run(windows(), Incremental(advance_to=minutes(90)))
     assert lake.rows("windows") == [("bob", minutes(0), 1)]
-    assert summary.totals.events == 1
+    assert assert_nothing_lost(lake.lakehouse, windows()).in_outputs == summary.totals.events == 1
+
+
+def history(lake):
+    """What the journal tells of the job's batches."""
+    return lake.live("windows").journal.history(9)
+
+
+def points_of(monkeypatch, work):
+    """The points that a command comes to, without those of the record of edits, which it writes last."""
+    passed = []
+    with monkeypatch.context() as patch:
+        patch.setattr(fail_points, "act", passed.append)
+        work()
+    return list(dict.fromkeys(passed))
+
+
+@pytest.mark.parametrize("corrections", [{"clicks": "7"}, {}], ids=["corrected", "removed"])
+def test_wherever_the_power_fails_an_edit_is_done_whole_or_not_at_all(
+    without_spark, lake, minutes, monkeypatch, cut_power, corrections
+):
+    def write(lakehouse):
+        edit_state(lakehouse, windows(), Edit(("ann",), corrections, BY), runners=without_spark)
+
+    def after(lakehouse):
+        there = Lake(lakehouse, without_spark)
+        there.run(windows(), Incremental(advance_to=minutes(90)))
+        assert_nothing_lost(lakehouse, windows())
+        live = there.live("windows")
+        named = {name for done in live.journal.recent() for name in done.manifests}
+        assert {path.name for path in live.manifests.iterdir()} == named, "no attempt left anything"
+        return there.rows("windows")
+
+    lake.click(("ann", 1), ("bob", 2))
+    lake.run(windows())
+    lake.click(("ann", 3))
+    points = points_of(monkeypatch, lambda: write(copied(lake.lakehouse, "passed")))
+    assert {"plan: after", "state: manifests written", "done: after"} <= set(points)
+    old, new = [("ann", minutes(0), 2), ("bob", minutes(0), 1)], [("bob", minutes(0), 1)]
+    new = [("ann", minutes(0), 8), *new] if corrections else [("ann", minutes(0), 1), *new]
+    for number, point in enumerate(points):
+        cut = copied(lake.lakehouse, f"cut-{number}")
+        assert cut_power(point, lambda lakehouse=cut: write(lakehouse))
+        if Lake(cut).done("windows").edited:
+            assert after(cut) == new, point
+        else:
+            assert after(copied(cut, f"also-{number}")) == old, point
+            write(cut)
+            assert after(cut) == new, point
+
+
+def copied(lakehouse, name):
+    shutil.copytree(lakehouse.home, lakehouse.home.parent / name)
+    return Lakehouse(lakehouse.home.parent / name)
 
 
 def test_who_and_why_are_asked_for():
