@@ -6,7 +6,7 @@
 | `sessions`, `sessions_until`, `sessions_while` | a row per session: up to a silence, to an event, or while a condition holds |
 | `running`, `last_n` | a row per event: aggregates of all events of the key up to it, or of its last n |
 | `totals`, `top_rows`, `last_rows` | the totals, the highest rows or the last row of each key |
-| `alert`, `pattern_job` | a row when a condition begins or ends, or for each match of a pattern |
+| `alert`, `pattern` | a row when a condition begins or ends, or for each match of a pattern |
 | `as_of_join`, `interval_join`, `lookup_join`, `window_join` | rows of two inputs that belong together |
 
 Each says what becomes of late events, of ties and of silent keys, and what its state is. Common to all: a restart or a replay
@@ -47,12 +47,12 @@ from keyfold.operators.joins.as_of_join import as_of_join
 from keyfold.operators.joins.interval_join import interval_join
 from keyfold.operators.joins.lookup_join import lookup_join
 from keyfold.operators.joins.window_join import window_join
-from keyfold.operators.patterns.pattern_job import pattern_job
-from keyfold.operators.patterns.vocabulary import FollowedBy, Times, Without
+from keyfold.operators.patterns.pattern import pattern
+from keyfold.operators.patterns.vocabulary import Next, Pattern, Then, Without
 
 __all__ = [
-    "Aggregate", "FollowedBy", "Held", "Listed", "TimeZone", "Times", "Without", "alert", "as_of_join", "between",
+    "Aggregate", "Held", "Listed", "Next", "Pattern", "Then", "TimeZone", "Without", "alert", "as_of_join", "between",
     "collect", "count", "count_distinct", "distinct", "divided", "falls", "first", "interval_join", "last", "last_n", "last_rows", "lookup_join",
-    "max", "mean", "min", "pattern_job", "quantile", "running", "sessions", "sessions_until", "sessions_while", "sum",
+    "max", "mean", "min", "pattern", "quantile", "running", "sessions", "sessions_until", "sessions_while", "sum",
     "top_of_windows", "top_rows", "totals", "window_join", "windows",
 ]  # fmt: skip

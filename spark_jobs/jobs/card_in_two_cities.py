@@ -12,7 +12,7 @@ import polars as pl
 
 from keyfold import KeyedJob, parameter, with_parameters
 from keyfold.keyed.job import Duration, EventTimeParameters
-from keyfold.operators import FollowedBy, pattern_job
+from keyfold.operators import Pattern, Then, pattern
 from spark_jobs.streams import PAYMENTS
 
 
@@ -27,15 +27,12 @@ class CardInTwoCitiesParameters(EventTimeParameters):
 def build(parameters: CardInTwoCitiesParameters) -> KeyedJob:
     """Two payments with one card in different cities, ten minutes apart at most."""
     any_payment = pl.lit(value=True)
-    return pattern_job(
+    elsewhere = Then(any_payment, where=pl.col("city") != pl.col("first_city"))
+    return pattern(
         "card_in_two_cities",
         PAYMENTS,
+        {"two_cities": Pattern({"first": any_payment, "last": elsewhere}, within=parameters.within)},
         key="card",
-        patterns={
-            "two_cities": FollowedBy(
-                any_payment, any_payment, within=parameters.within, where=pl.col("city") != pl.col("first_city")
-            )
-        },
         keep=["city", "amount", "merchant", "payment_id"],
     )
 

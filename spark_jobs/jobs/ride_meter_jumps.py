@@ -10,7 +10,7 @@ import polars as pl
 
 from keyfold import KeyedJob, parameter, with_parameters
 from keyfold.keyed.job import Duration, EventTimeParameters
-from keyfold.operators import FollowedBy, pattern_job
+from keyfold.operators import Next, Pattern, pattern
 from spark_jobs.streams import RIDE_POINTS
 
 
@@ -32,19 +32,12 @@ def build(parameters: RideMeterJumpsParameters) -> KeyedJob:
     """Two neighbouring readings of a ride's meter, of which the second is far above the first."""
     reading = pl.col("meter_reading")
     is_read = reading.is_not_null()
-    return pattern_job(
+    jumped = Next(is_read, where=reading - pl.col("first_meter_reading") > parameters.jump)
+    return pattern(
         "ride_meter_jumps",
         RIDE_POINTS,
+        {"jump": Pattern({"first": is_read, "last": jumped}, within=parameters.within)},
         key="ride_id",
-        patterns={
-            "jump": FollowedBy(
-                is_read,
-                is_read,
-                within=parameters.within,
-                where=reading - pl.col("first_meter_reading") > parameters.jump,
-                next_only=True,
-            )
-        },
         keep=["point_idx", "meter_reading"],
     )
 

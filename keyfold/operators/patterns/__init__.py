@@ -1,1 +1,1 @@
-"""Find patterns in the events of a key: `a` followed by `b`, `a` without `b`, `n` times `a`."""
+"""Find patterns in the events of a key: steps that follow each other within a time."""

@@ -1,151 +1,166 @@
 """Find a pattern in ordered events, on columns, for all keys at once."""
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from keyfold.operators.patterns.vocabulary import FIRST, FollowedBy, Pattern, Times, Without
-from keyfold.times import micros
+from keyfold.operators.ordering import Ordered
+from keyfold.operators.patterns.vocabulary import Next, Pattern, Then, Without
+from keyfold.times import micros, to_micros
 
 Rows = NDArray[np.intp]
-
-NO_ROW = -1
+Flags = NDArray[np.bool_]
 
 _PAIRS = 1_000_000
 """Most pairs of events that are compared by a `where` at a time."""
 
 
-class Sequence(NamedTuple):
-    """Events of any number of keys, in order.
+class Passed(NamedTuple):
+    """Events that the watermark has passed since the last batch.
 
     Attributes:
-        events: the rows, grouped by key, and in order within each key.
-        key_number: for each row the number of its key, in ascending order.
+        ordered: the events.
+        key: columns of the key.
         time: for each row its time, microseconds since 1970.
-        is_new: for each row whether it is new; other rows were left open by an earlier call.
     """
 
-    events: pl.DataFrame
-    key_number: Rows
+    ordered: Ordered
+    key: Sequence[str]
     time: NDArray[np.int64]
-    is_new: NDArray[np.bool_]
 
 
 class Found(NamedTuple):
-    """The matches of a pattern.
+    """The matches of a pattern, and those that have begun and may still become one: the key, and the columns of their steps."""
+
+    matches: pl.DataFrame
+    begun: pl.DataFrame
+
+
+class _Begun(NamedTuple):
+    """Matches that lack the same steps.
 
     Attributes:
-        first: first rows of matches.
-        last: last rows of the same matches; `NO_ROW` if there is none (`Without`).
-        open: rows that may still be the first of a match.
+        columns: the key, and the columns of their steps so far.
+        key_number: for each the number of its key, or -1 if no event of the key has been passed.
+        last: for each the row of its last event; of an earlier batch, the row before all rows of its key.
+        start: for each the time of its first event, microseconds since 1970.
     """
 
-    first: Rows
+    columns: pl.DataFrame
+    key_number: Rows
     last: Rows
-    open: Rows
+    start: NDArray[np.int64]
+
+    def only(self, rows: Rows | Flags) -> "_Begun":
+        columns = self.columns.filter(rows) if rows.dtype == np.bool_ else self.columns[rows]
+        return _Begun(columns, self.key_number[rows], self.last[rows], self.start[rows])
 
 
-def find(pattern: Pattern, sequence: Sequence, watermark: int) -> Found:
+def find(
+    pattern: Pattern, passed: Passed, begun: pl.DataFrame, watermark: int, columns: Callable[[str], list[pl.Expr]]
+) -> Found:
     """Find the matches of a pattern.
 
     Args:
         pattern: the pattern.
-        sequence: rows that were left open (`Found.open`), and all rows that the watermark has passed since.
+        passed: the events.
+        begun: what has begun in earlier batches (`Found.begun`); a step that has not come has NULL as its time.
         watermark: the watermark, in microseconds since 1970.
+        columns: returns the columns that are kept of the event of a step; the first is `<step>_time`.
     """
-    begins = np.flatnonzero(_holds(pattern.a, sequence.events))
-    may_wait = sequence.time[begins] + micros(pattern.within) > watermark
-    if isinstance(pattern, Times):
-        last, still_open = _nth(pattern, sequence, begins)
-    else:
-        last, still_open = _first_that_fits(pattern, sequence, begins)
-    if isinstance(pattern, Without):
-        alone = begins[still_open & ~may_wait]
-        return Found(alone, np.full(len(alone), NO_ROW), begins[still_open & may_wait])
-    is_match = last != NO_ROW
-    return Found(begins[is_match], last[is_match], begins[still_open & may_wait])
+    (first, beginning), *others = pattern.steps.items()
+    events = passed.ordered.events
+    rows = np.flatnonzero(_holds(beginning.condition, events))
+    new = _chosen(events, [*map(pl.col, passed.key), *columns(first)], rows)
+    reached = _Begun(new, passed.ordered.key_number[rows], rows, passed.time[rows])
+    still_open = []
+    n_steps = pl.sum_horizontal(pl.col(f"{name}_time").is_not_null() for name in pattern.events)
+    for place, (name, step) in enumerate(others, start=1):
+        known = begun.filter(n_steps == place).select(reached.columns.columns)
+        reached = _with_earlier(reached, _placed(known, passed, first))
+        may_wait = reached.start + micros(pattern.within) > watermark
+        answer, is_open = _first_that_fits(step, reached, passed, micros(pattern.within))
+        still_open.append(reached.columns.filter(is_open & may_wait))
+        if isinstance(step, Without):
+            return Found(reached.columns.filter(is_open & ~may_wait), pl.concat(still_open, how="diagonal"))
+        came = np.flatnonzero(answer >= 0)
+        of_step = _chosen(events, columns(name), answer[came])
+        reached = reached.only(came)
+        reached = reached._replace(columns=reached.columns.hstack(of_step), last=answer[came])
+    return Found(reached.columns, pl.concat(still_open, how="diagonal"))
 
 
-def _nth(pattern: Times, sequence: Sequence, begins: Rows) -> tuple[Rows, NDArray[np.bool_]]:
-    """Return for every `a` the row of the n-th `a` from there on, and whether that one has not come yet."""
-    # Rows of a key are adjacent, so its n-th `a` is n - 1 places further, if it is still of the same key.
-    at = np.arange(len(begins)) + pattern.n - 1
-    nth = begins[np.minimum(at, max(len(begins) - 1, 0))]
-    is_there = (at < len(begins)) & (sequence.key_number[nth] == sequence.key_number[begins])
-    in_time = is_there & (sequence.time[nth] - sequence.time[begins] <= micros(pattern.within))
-    return np.where(in_time, nth, NO_ROW), ~is_there
+def _chosen(events: pl.DataFrame, columns: list[pl.Expr], rows: Rows) -> pl.DataFrame:
+    chosen = events.select(columns)
+    # Often all of them begin a match, and need no copy.
+    return chosen if len(rows) == chosen.height and (np.diff(rows) == 1).all() else chosen[rows]
 
 
-def _first_that_fits(pattern: FollowedBy | Without, sequence: Sequence, begins: Rows) -> tuple[Rows, NDArray[np.bool_]]:
-    """Return for every `a` the row of the first later `b` that fits it, and whether one may still come.
+def _placed(known: pl.DataFrame, passed: Passed, first: str) -> _Begun:
+    """Place what has begun earlier before the events of its key, all of which are later: others would have been late."""
+    starts = passed.ordered.starts
+    keys = passed.ordered.events[starts].select(passed.key).with_row_index("#key")
+    number = known.select(passed.key).join(keys, on=passed.key, how="left", maintain_order="left")["#key"]
+    key_number = number.cast(pl.Int64).fill_null(-1).to_numpy()
+    # Keys without events look behind the last row.
+    last = np.append(starts - 1, passed.ordered.events.height)[key_number]
+    return _Begun(known, key_number, last, to_micros(known[f"{first}_time"]))
 
-    Each `a` is compared with the next `b`; those without a match are compared with the next two, four, and so on.
+
+def _with_earlier(reached: _Begun, earlier: _Begun) -> _Begun:
+    if earlier.columns.is_empty():
+        return reached
+    columns = pl.concat([earlier.columns, reached.columns])
+    return _Begun(columns, *(np.concatenate(both) for both in zip(earlier[1:], reached[1:], strict=True)))
+
+
+def _first_that_fits(step: Then, begun: _Begun, passed: Passed, within: int) -> tuple[Rows, Flags]:
+    """Return for each match the row of the first later event that fits, or -1, and whether one may still come in time.
+
+    Each is compared with the next candidate; those without an event are compared with the next two, four, and so on.
     """
-    # Open rows have been compared with every earlier `b`.
-    answers = np.flatnonzero(_holds(pattern.b, sequence.events) & sequence.is_new)
-    last = np.full(len(begins), NO_ROW)
-    # Open unless a match is found; the caller closes those whose time has passed.
-    still_open = np.ones(len(begins), dtype=bool)
-    next_only = isinstance(pattern, FollowedBy) and pattern.next_only
-    at = np.searchsorted(answers, begins, side="right")
-    left, width = np.arange(len(begins)), 1
-    while left.size:
-        candidates = at[left][:, None] + np.arange(width)
-        reach = _in_reach(pattern, sequence, begins[left], answers, candidates)
-        pair, which = np.nonzero(reach)
-        answer = answers[candidates[pair, which]]
-        hits = np.flatnonzero(_fits(pattern.where, sequence, begins[left][pair], answer))
+    events, key_number = passed.ordered.events, passed.ordered.key_number
+    candidates = np.flatnonzero(_holds(step.condition, events))
+    answer = np.full(len(begun.last), -1)
+    is_open = np.ones(len(begun.last), dtype=bool)
+    at = np.searchsorted(candidates, begun.last, side="right")
+    left, width = np.arange(len(begun.last)), 1
+    while left.size and candidates.size:
+        places = at[left][:, None] + np.arange(width)
+        rows = candidates[np.minimum(places, len(candidates) - 1)]
+        is_there = (places < len(candidates)) & (key_number[rows] == begun.key_number[left][:, None])
+        in_reach = is_there & (passed.time[rows] - begun.start[left][:, None] <= within)
+        pair, which = np.nonzero(in_reach)
+        hits = np.flatnonzero(_fits(step.where, begun.columns, left[pair], events, rows[pair, which]))
         found, first = np.unique(pair[hits], return_index=True)
-        last[left[found]] = answer[hits[first]]
-        still_open[left[found]] = False
-        if next_only:
-            # The next `b` has come, and did not fit or was too late.
-            still_open[_has_next(sequence, begins, answers, at)] = False
+        answer[left[found]] = rows[pair, which][hits[first]]
+        is_open[left[found]] = False
+        if isinstance(step, Next):
+            is_open[is_there[:, 0]] = False
             break
         # If the last candidate was out of reach, so are all later ones.
-        goes_on = reach[:, -1].copy()
+        goes_on = in_reach[:, -1].copy()
         goes_on[found] = False
         left = left[goes_on]
         at[left] += width
         width = max(1, min(2 * width, _PAIRS // max(1, len(left))))
-    return last, still_open
+    return answer, is_open
 
 
-def _in_reach(
-    pattern: FollowedBy | Without, sequence: Sequence, begins: Rows, answers: Rows, candidates: Rows
-) -> NDArray[np.bool_]:
-    """Return for each beginning (row) and candidate answer (column) whether the answer has the same key and is in time."""
-    if not len(answers):
-        return np.zeros(candidates.shape, dtype=bool)
-    rows = answers[np.minimum(candidates, len(answers) - 1)]
-    is_there = candidates < len(answers)
-    same_key = sequence.key_number[rows] == sequence.key_number[begins][:, None]
-    in_time = sequence.time[rows] - sequence.time[begins][:, None] <= micros(pattern.within)
-    return is_there & same_key & in_time
-
-
-def _has_next(sequence: Sequence, begins: Rows, answers: Rows, at: Rows) -> NDArray[np.bool_]:
-    """Return for each beginning whether its key has a later answer."""
-    if not len(answers):
-        return np.zeros(len(begins), dtype=bool)
-    rows = answers[np.minimum(at, len(answers) - 1)]
-    return (at < len(answers)) & (sequence.key_number[rows] == sequence.key_number[begins])
-
-
-def _fits(where: pl.Expr | None, sequence: Sequence, first: Rows, last: Rows) -> NDArray[np.bool_]:
-    """Return for each pair of events whether the condition on the two holds."""
+def _fits(where: pl.Expr | None, begun: pl.DataFrame, which: Rows, events: pl.DataFrame, rows: Rows) -> Flags:
+    """Return for each pair of a match and an event whether the condition on the two holds."""
     if where is None:
-        return np.ones(len(first), dtype=bool)
-    columns = []
-    for name in dict.fromkeys(where.meta.root_names()):
-        of_first = name.removeprefix(FIRST) if name not in sequence.events.columns else None
-        rows = last if of_first is None else first
-        columns.append(sequence.events[of_first or name].gather(rows).alias(name))
-    return _holds(where, pl.DataFrame(columns) if columns else pl.DataFrame({"": first}))
+        return np.ones(len(rows), dtype=bool)
+    columns = [
+        events[name].gather(rows) if name in events.columns else begun[name].gather(which)
+        for name in dict.fromkeys(where.meta.root_names())
+    ]
+    return _holds(where, pl.DataFrame(columns) if columns else pl.DataFrame({"": rows}))
 
 
-def _holds(condition: pl.Expr, rows: pl.DataFrame) -> NDArray[np.bool_]:
+def _holds(condition: pl.Expr, rows: pl.DataFrame) -> Flags:
     """Return for each row whether a condition holds; NULL counts as false."""
     return rows.with_columns(condition.fill_null(value=False).alias("#holds"))["#holds"].to_numpy()

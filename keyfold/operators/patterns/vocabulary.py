@@ -1,146 +1,103 @@
-"""Define the three patterns over the events of a key.
+"""Define patterns over the events of a key: steps that follow each other within a time.
 
 Their exact meaning:
 
 - **Order.** The events of a key are in order of event time. Events of the same time are ordered by the columns that the job
   reads, in the stream's order, missing values first. Rows that are equal in all of them are interchangeable. So order of
   arrival, files and batches do not matter. (Flink CEP: an `EventComparator`; SQL: an `ORDER BY` without ties.)
-- **Every `a` begins its own match**, whatever other matches it is in, and has one answer at most. (Flink CEP:
+- **Every event that fits the first step begins its own match**, whatever other matches it is in, and has one at most. (Flink CEP:
   `AfterMatchSkipStrategy.noSkip()`; SQL's MATCH_RECOGNIZE: `AFTER MATCH SKIP TO NEXT ROW`.)
-- **Other events in between are skipped.** (Flink CEP: `followedBy`, relaxed contiguity.) `next_only` changes that.
-- **Times are inclusive**: an event exactly `within` after its `a` counts. (Flink CEP excludes it.) So for each `a`, exactly
-  one of `FollowedBy` and `Without` with the same conditions and time matches.
+- **Each step takes the first later event that fits it**, and stays with it: other events in between are skipped. (Flink CEP:
+  `followedBy`, relaxed contiguity. MATCH_RECOGNIZE would try another event where a later step does not fit. Not here: a match has
+  one row of state, whatever its number of steps, and what has been found is never taken back.)
+- **Times are inclusive**: an event exactly `within` after the first counts. (Flink CEP excludes it.) So of two patterns
+  whose last steps are `Then` and `Without` of the same, each match of their other steps is in exactly one.
 - **A condition** is a Polars expression over the columns of one event, without `shift`, `sum` or `over`. NULL counts as false.
-  In `where`, columns are those of `b`; columns of its `a` have the prefix `first_`.
-- **When.** Events are searched when the watermark has passed them. `Without` is decided when the watermark reaches the end
-  of its time: later events are late.
+- **When.** Events are searched when the watermark has passed them. `Without` is decided when the watermark reaches the end of
+  the time: later events are late.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
 import polars as pl
 
+from keyfold.durations import as_duration
 from keyfold.errors import Misconfigured
 
-FIRST, LAST = "first_", "last_"
-"""Prefixes of columns of a match's first and last event."""
-
 
 @dataclass(frozen=True)
-class FollowedBy:
-    """`a` followed by `b` within a time: matches every `a` with the first later `b` that fits it.
+class Then:
+    """A step of a pattern: the first later event that fits.
 
     Attributes:
-        a: condition on the first event.
-        b: condition on the second event, which is later in order; it may have the same time.
-        within: longest time from `a` to `b`, inclusive.
-        where: condition on both: columns of `b`, and those of `a` with the prefix `first_`.
-        next_only: whether only the next event for which `b` holds is considered: if it does not fit, or is too late, this
-            `a` has no match. With a `b` that always holds this is the next event (Flink CEP: `next`, strict contiguity).
+        condition: condition on the event.
+        where: condition on it and those of earlier steps, whose columns have the step's name as prefix: `paid_amount`, and
+            `paid_time` for its event time.
+    """
+
+    condition: pl.Expr
+    where: pl.Expr | None = None
+
+
+class Next(Then):
+    """A step that only considers the next event for which `condition` holds: if it is too late or not as in `where`, there is no match.
+
+    With a condition that always holds, this is the next event (Flink CEP: `next`, strict contiguity).
+    """
+
+
+class Without(Then):
+    """A last step: no such event comes until the time is over (Flink CEP: `notFollowedBy` at the end of a pattern)."""
+
+
+class Pattern:
+    """Steps that follow each other within a time.
+
+    Args:
+        steps: the steps in order, by name: the condition of the first, then `Then`, `Next`, and `Without` as the last. A condition
+            alone stands for `Then`.
+        within: longest time from the first to the last event, inclusive.
 
     Raises:
-        Misconfigured: `within` is not positive.
+        Misconfigured: `within` is no time, or not positive; there are less than two steps; the first is none; or `Without` is
+            not the last.
 
     Example:
-        An order and its payment; and a gauge that falls by more than 5 from one reading to the next.
+        An order that was paid and not shipped within two days; three failed logins within a minute; and a gauge that falls by
+        more than 5 from one reading to the next.
 
-        >>> kind, level = pl.col("kind"), pl.col("level")
-        >>> paid = FollowedBy(kind == "ordered", kind == "paid", within=timedelta(hours=1))
-        >>> is_read = level.is_not_null()
-        >>> leak = FollowedBy(
-        ...     is_read, is_read, within=timedelta(minutes=5), where=pl.col("first_level") - level > 5, next_only=True
+        >>> kind, same_order = pl.col("kind"), pl.col("order") == pl.col("ordered_order")
+        >>> waiting = Pattern(
+        ...     {
+        ...         "ordered": kind == "ordered",
+        ...         "paid": Then(kind == "paid", where=same_order),
+        ...         "shipped": Without(kind == "shipped", where=same_order),
+        ...     },
+        ...     within="2d",
         ... )
+        >>> guessing = Pattern({f"try_{n}": pl.col("outcome") == "failed" for n in (1, 2, 3)}, within="1m")
+        >>> level, is_read = pl.col("level"), pl.col("level").is_not_null()
+        >>> leak = Pattern({"one": is_read, "next": Next(is_read, where=pl.col("one_level") - level > 5)}, within="5m")
     """
 
-    a: pl.Expr
-    b: pl.Expr
-    within: timedelta
-    where: pl.Expr | None = None
-    next_only: bool = False
-
-    def __post_init__(self) -> None:
-        _require_time("FollowedBy: within", self.within)
-
-
-@dataclass(frozen=True)
-class Without:
-    """`a` without `b` for a time: matches every `a` that is not followed by a `b` that fits it.
-
-    Attributes:
-        a: condition on the event.
-        b: condition on the event that must not follow.
-        for_: time after `a`, inclusive.
-        where: condition on both, as in `FollowedBy`: only such a `b` counts.
-
-    Raises:
-        Misconfigured: `for_` is not positive.
-
-    Example:
-        An order that was not paid within an hour.
-
-        >>> kind = pl.col("kind")
-        >>> same_order = pl.col("order") == pl.col("first_order")
-        >>> unpaid = Without(kind == "ordered", kind == "paid", for_=timedelta(hours=1), where=same_order)
-    """
-
-    a: pl.Expr
-    b: pl.Expr
-    for_: timedelta
-    where: pl.Expr | None = None
-
-    def __post_init__(self) -> None:
-        _require_time("Without: for_", self.for_)
+    def __init__(self, steps: Mapping[str, pl.Expr | Then], within: timedelta | str) -> None:
+        self.steps = {name: step if isinstance(step, Then) else Then(step) for name, step in steps.items()}
+        self.within = as_duration("Pattern: within", within)
+        if self.within <= timedelta(0):
+            raise Misconfigured(f"Pattern: within is {self.within}; it must be more than nothing")
+        if len(self.steps) < 2:
+            raise Misconfigured(
+                f"Pattern: there must be 2 steps at least, not {len(self.steps)}: a condition alone is a filter"
+            )
+        first, *others = self.steps
+        if type(self.steps[first]) is not Then or self.steps[first].where is not None:
+            raise Misconfigured(f"Pattern: {first} is the first step, which is a condition alone: none is before it")
+        if early := [name for name in others[:-1] if isinstance(self.steps[name], Without)]:
+            raise Misconfigured(f"Pattern: {early[0]} is a Without, which must be the last step")
 
     @property
-    def within(self) -> timedelta:
-        """The longest time that an event waits for its answer: `for_`."""
-        return self.for_
-
-
-@dataclass(frozen=True)
-class Times:
-    """`n` times `a` within a time: matches every `a` with the next ones, if the last of the `n` is in time.
-
-    Matches may overlap: of four events, `Times(3, …)` finds the first three and the last three.
-
-    Attributes:
-        n: number of events, at least two.
-        a: condition on each of the events.
-        within: longest time from the first to the last, inclusive.
-
-    Raises:
-        Misconfigured: `within` is not positive, or `n` is less than two.
-
-    Example:
-        Three failed logins within a minute.
-
-        >>> guessing = Times(3, pl.col("outcome") == "failed", within=timedelta(minutes=1))
-    """
-
-    n: int
-    a: pl.Expr
-    within: timedelta
-
-    def __post_init__(self) -> None:
-        _require_time("Times: within", self.within)
-        if self.n < 2:
-            raise Misconfigured(f"Times: n is {self.n}; it must be 2 at least: a condition alone is a filter")
-
-
-Pattern = FollowedBy | Without | Times
-
-
-def conditions(pattern: Pattern) -> list[pl.Expr]:
-    """Return the conditions of a pattern on single events."""
-    return [pattern.a] if isinstance(pattern, Times) else [pattern.a, pattern.b]
-
-
-def relation(pattern: Pattern) -> pl.Expr | None:
-    """Return the condition of a pattern on two events; None if it has none."""
-    return None if isinstance(pattern, Times) else pattern.where
-
-
-def _require_time(where: str, value: timedelta) -> None:
-    if value <= timedelta(0):
-        raise Misconfigured(f"{where} is {value}; it must be more than nothing")
+    def events(self) -> list[str]:
+        """The steps that have an event in a match: all but `Without`."""
+        return [name for name, step in self.steps.items() if not isinstance(step, Without)]

@@ -2,28 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 Event = dict[str, Any]
-Match = tuple[Event, Event | None]
-
-
-@dataclass(frozen=True)
-class Spelled:
-    """A pattern with Python functions for conditions; `n` is of `times`, `where` takes `a` and `b`.
-
-    Attributes:
-        kind: `followed_by`, `next`, `without` or `times`.
-    """
-
-    kind: str
-    a: Callable[[Event], bool]
-    within: timedelta
-    b: Callable[[Event], bool] = lambda _: True
-    where: Callable[[Event, Event], bool] = lambda _, __: True
-    n: int = 0
+Spelled = list[tuple[str, Callable[[Event], bool], Callable[..., bool]]]
+"""Steps: `then`, `next` or `without`, its condition, and its `where` of the event and those of all earlier steps."""
 
 
 def in_order(events: Iterable[Event], key: str, time: str, columns: Iterable[str]) -> dict[Any, list[Event]]:
@@ -37,27 +21,28 @@ def in_order(events: Iterable[Event], key: str, time: str, columns: Iterable[str
     return keyed
 
 
-def matches(pattern: Spelled, events: list[Event], time: str, end: datetime) -> list[Match]:
-    """The matches in the events of one key, which stand in order, when event time is `end`."""
-    found: list[Match] = []
+def matches(steps: Spelled, within: timedelta, events: list[Event], time: str, end: datetime) -> list[list[Event]]:
+    """The events of each match in the events of one key, which stand in order, when event time is `end`."""
+    found: list[list[Event]] = []
     for at, first in enumerate(events):
-        if not pattern.a(first):
+        if not steps[0][1](first):
             continue
-        later = events[at + 1 :]
-        if pattern.kind == "times":
-            more = [event for event in later if pattern.a(event)][: pattern.n - 1]
-            if len(more) == pattern.n - 1 and more[-1][time] - first[time] <= pattern.within:
-                found.append((first, more[-1]))
-            continue
-        answers = [event for event in later if pattern.b(event)]
-        if pattern.kind == "next":
-            answers = answers[:1]
-        fitting = [
-            event for event in answers if event[time] - first[time] <= pattern.within and pattern.where(first, event)
-        ]
-        if pattern.kind == "without":
-            if not fitting and first[time] + pattern.within <= end:
-                found.append((first, None))
-        elif fitting:
-            found.append((first, fitting[0]))
+        match, place = [first], at
+        for kind, condition, where in steps[1:]:
+            answer = None
+            for later in range(place + 1, len(events)):
+                if condition(events[later]):
+                    if events[later][time] - first[time] <= within and where(events[later], *match):
+                        answer = later
+                    if answer is not None or kind == "next":
+                        break
+            if kind == "without":
+                if answer is None and first[time] + within <= end:
+                    found.append(match)
+                break
+            if answer is None:
+                break
+            match, place = [*match, events[answer]], answer
+        else:
+            found.append(match)
     return found

@@ -4,6 +4,7 @@ from datetime import timedelta
 from itertools import pairwise
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,11 +13,12 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.runner import RunOptions, run_job
-from keyfold.operators import FollowedBy, Times, Without, pattern_job
+from keyfold.operators import Next, Pattern, Then, Without, pattern
+from keyfold.stream import Stream
 from keyfold.testing import assert_same, play
 from spark_jobs.streams import SALES
 from tests.examples import examples
-from tests.keyfold.operators.patterns.pattern_oracle import Spelled, in_order, matches
+from tests.keyfold.operators.patterns.pattern_oracle import in_order, matches
 from tests.keyfold.state.job_histories import put
 from tests.on_a_grid import many_of
 from tests.spark_jobs.jobs.sales_data import NOON, sale, sales_frame
@@ -25,7 +27,8 @@ MINUTE = timedelta(minutes=1)
 END = NOON + timedelta(days=2)
 DELAY = 20 * MINUTE
 QUANTITY, PRICE = pl.col("quantity"), pl.col("price")
-DEARER = pl.col("first_price") < PRICE
+DEARER = pl.col("one_price") < PRICE
+LATE_BACK = pl.col("two_time") - pl.col("one_time") > 4 * MINUTE
 
 
 def bought(event):
@@ -36,46 +39,85 @@ def returned(event):
     return event["quantity"] < 0
 
 
-def dearer(first, last):
+def late_back(two, one):
+    return two["time"] - one["time"] > 4 * MINUTE
+
+
+def anything(*_):
+    return True
+
+
+def rises(last, first):
     return None not in (first["price"], last["price"]) and last["price"] > first["price"]
 
 
+SOLD = ("then", bought, anything)
+BACK = ("then", returned, anything)
+
 PATTERNS = {
-    "returned": (
-        FollowedBy(QUANTITY > 0, QUANTITY < 0, within=5 * MINUTE),
-        Spelled("followed_by", bought, 5 * MINUTE, returned),
-    ),
+    "returned": (Pattern({"one": QUANTITY > 0, "two": QUANTITY < 0}, within="5m"), [SOLD, BACK]),
     "dearer": (
-        FollowedBy(QUANTITY > 0, QUANTITY > 0, within=7 * MINUTE, where=DEARER),
-        Spelled("followed_by", bought, 7 * MINUTE, bought, dearer),
+        Pattern({"one": QUANTITY > 0, "two": Then(QUANTITY > 0, where=DEARER)}, within="7m"),
+        [SOLD, ("then", bought, rises)],
     ),
     "dearer_at_once": (
-        FollowedBy(QUANTITY > 0, PRICE.is_not_null(), within=7 * MINUTE, where=DEARER, next_only=True),
-        Spelled("next", bought, 7 * MINUTE, lambda event: event["price"] is not None, dearer),
+        Pattern({"one": QUANTITY > 0, "two": Next(PRICE.is_not_null(), where=DEARER)}, within="7m"),
+        [SOLD, ("next", lambda event: event["price"] is not None, rises)],
     ),
     "very_next_is_a_return": (
-        FollowedBy(pl.lit(value=True), pl.lit(value=True), 9 * MINUTE, QUANTITY < 0, next_only=True),
-        Spelled("next", lambda _: True, 9 * MINUTE, where=lambda _, last: last["quantity"] < 0),
+        Pattern({"one": pl.lit(value=True), "two": Next(pl.lit(value=True), where=QUANTITY < 0)}, within="9m"),
+        [("then", anything, anything), ("next", anything, lambda last, _: returned(last))],
     ),
     "kept": (
-        Without(QUANTITY > 0, QUANTITY < 0, for_=5 * MINUTE),
-        Spelled("without", bought, 5 * MINUTE, returned),
+        Pattern({"one": QUANTITY > 0, "two": Without(QUANTITY < 0)}, within="5m"),
+        [SOLD, ("without", returned, anything)],
     ),
     "never_dearer": (
-        Without(QUANTITY > 1, QUANTITY > 0, for_=90 * MINUTE, where=DEARER),
-        Spelled("without", lambda event: event["quantity"] > 1, 90 * MINUTE, bought, dearer),
+        Pattern({"one": QUANTITY > 1, "two": Without(QUANTITY > 0, where=DEARER)}, within="90m"),
+        [("then", lambda event: event["quantity"] > 1, anything), ("without", bought, rises)],
     ),
-    "twice": (Times(2, QUANTITY < 0, within=3 * MINUTE), Spelled("times", returned, 3 * MINUTE, n=2)),
-    "four_times": (Times(4, QUANTITY > 0, within=30 * MINUTE), Spelled("times", bought, 30 * MINUTE, n=4)),
+    "twice": (Pattern({"one": QUANTITY < 0, "two": QUANTITY < 0}, within="3m"), [BACK, BACK]),
+    "four_times": (
+        Pattern(dict.fromkeys(("one", "two", "three", "four"), QUANTITY > 0), within="30m"),
+        [SOLD] * 4,
+    ),
+    "back_and_sold_for_more": (
+        Pattern(
+            {"one": QUANTITY > 0, "two": QUANTITY < 0, "three": Then(QUANTITY > 0, where=DEARER & ~LATE_BACK)},
+            within="20m",
+        ),
+        [SOLD, BACK, ("then", bought, lambda last, one, two: rises(last, one) and not late_back(two, one))],
+    ),
+    "back_at_once_and_not_sold_again": (
+        Pattern(
+            {
+                "one": QUANTITY > 0,
+                "two": Next(QUANTITY != 0, where=QUANTITY < 0),
+                "three": Without(QUANTITY > 0, where=pl.col("one_quantity") - pl.col("two_quantity") - 2 <= QUANTITY),
+            },
+            within="15m",
+        ),
+        [
+            SOLD,
+            ("next", lambda event: event["quantity"] != 0, lambda last, _: returned(last)),
+            ("without", bought, lambda last, one, two: last["quantity"] >= one["quantity"] - two["quantity"] - 2),
+        ],
+    ),
+    "next_of_the_second": (
+        Pattern(
+            {"one": QUANTITY < 0, "two": QUANTITY > 0, "three": Next(QUANTITY != 0, where=QUANTITY > 0)}, within="12m"
+        ),
+        [BACK, SOLD, ("next", lambda event: event["quantity"] != 0, lambda last, *_: bought(last))],
+    ),
 }
 
 
 def job_of(*names, **more):
-    return pattern_job(
+    return pattern(
         "found",
         Input(SALES, delay=more.pop("watermark_delay", DELAY)),
+        {name: PATTERNS[name][0] for name in names or PATTERNS},
         key="item",
-        patterns={name: PATTERNS[name][0] for name in names or PATTERNS},
         keep=["quantity", "price"],
         **more,
     )
@@ -85,19 +127,23 @@ ALL = job_of()
 TOLD = ("time", "quantity", "price")
 
 
+def frame_of(job, sales):
+    return sales_frame(sales).select(job.columns.names)
+
+
 def frame(sales):
-    return sales_frame(sales).select(ALL.columns.names)
+    return frame_of(ALL, sales)
 
 
 def expected(sales, names=PATTERNS, end=END):
-    """Every match as a row of the table."""
+    """Every match as a row: the item, the pattern, and of each column those of the steps' events."""
     events = frame(sales).to_dicts()
     return sorted(
         (
-            (item, name, *(event and event[column] for column in TOLD for event in (first, last)))
+            (item, name, *((match[at][column] if at < len(match) else None) for column in TOLD for at in range(4)))
             for name in names
             for item, told in in_order(events, "item", "time", ALL.columns.names).items()
-            for first, last in matches(PATTERNS[name][1], told, "time", end)
+            for match in matches(PATTERNS[name][1], PATTERNS[name][0].within, told, "time", end)
         ),
         key=repr,
     )
@@ -190,8 +236,11 @@ def test_without_is_told_when_the_watermark_reaches_the_end_of_its_time_and_not_
 def test_state_holds_what_may_still_match():
     sales = [sale("cup", 1, minute / 10) for minute in range(200)]
     harness = play(job_of("four_times"), [frame(sales)], NOON + 25 * MINUTE)
-    # Of four, the last three wait for more; the rest has been answered.
-    assert harness.state["pattern"].to_list() == ["four_times"] * 3
+    # Of all that have begun, the last three wait for more; each is a row that says how far it is.
+    waits = harness.state.sort("one_time").select(
+        pl.col("one_time", "two_time", "three_time", "four_time").is_not_null()
+    )
+    assert waits.rows() == [(True, True, True, False), (True, True, False, False), (True, False, False, False)]
     assert play(job_of("four_times"), [frame(sales)], NOON + timedelta(hours=1)).state.is_empty()
 
 
@@ -199,33 +248,72 @@ def test_very_many_candidates_that_do_not_fit_are_passed_over_to_the_one_that_do
     price = [2.0] * 3000 + [3.0]
     sales = [sale("cup", 1, at / 600, price=one) for at, one in enumerate(price)]
     found = play(job_of("dearer"), [frame(sales)], END).written["found"]
-    assert found["last_price"].to_list() == [3.0] * 3000
+    assert found["two_price"].to_list() == [3.0] * 3000
+
+
+def test_a_step_keeps_the_first_event_that_fits_although_a_later_one_would_let_the_next_step_match():
+    quantity_falls = Then(QUANTITY > 0, where=pl.col("two_quantity") - 1 == QUANTITY)
+    job = pattern(
+        "found",
+        Input(SALES, delay=DELAY),
+        {"steps": Pattern({"one": QUANTITY < 0, "two": QUANTITY > 0, "three": quantity_falls}, within="1h")},
+        key="item",
+    )
+    sales = [sale("cup", -1, 0), sale("cup", 5, 1), sale("cup", 3, 2), sale("cup", 2, 3)]
+    assert play(job, [frame_of(job, sales)], END).written["found"].is_empty()
+    found = play(job, [frame_of(job, [*sales, sale("cup", 4, 4)])], END).written["found"]
+    assert found["three_time"].to_list() == [NOON + 4 * MINUTE]
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("patterns", "keep", "said"),
     [
-        ({"patterns": {}}, "patterns is empty"),
-        ({"keep": ["colour"]}, r"stream sales has no column colour \(key, keep\)"),
-        ({"patterns": {"odd": Times(2, pl.col("colour") > 1, MINUTE)}}, r"no column colour \(pattern odd\)"),
+        ({}, [], "patterns is empty"),
+        ({"twice": ("one", "two")}, ["colour"], r"stream sales has no column colour \(key, keep\)"),
+        ({"odd": ("one", {"two": pl.col("colour") > 1})}, [], r"no column colour \(pattern odd\)"),
         (
-            {"patterns": {"odd": FollowedBy(QUANTITY > 0, QUANTITY < 0, MINUTE, pl.col("first_colour") > QUANTITY)}},
-            r"no column colour \(pattern odd\)",
+            {"odd": ("one", {"two": Then(QUANTITY < 0, where=pl.col("one_colour") > QUANTITY)})},
+            [],
+            "no column one_colour",
         ),
-        ({"keep": ["item"]}, "which is of the key"),
+        (
+            {"odd": ("one", {"two": Then(QUANTITY < 0, where=pl.col("two_price") > QUANTITY)})},
+            [],
+            "no column two_price",
+        ),
+        (
+            {"odd": ("one", {"two": Then(QUANTITY < 0, where=pl.col("six_price") > QUANTITY)})},
+            [],
+            "no column six_price",
+        ),
+        ({"twice": ("one", "two")}, ["item"], "keep has item, which is in every row"),
+        ({"twice": ("one", "two")}, ["time"], "keep has time, which is in every row"),
+        ({"twice": ("one", "two")}, ["price", "one_price"], "has a column one_price too; name the step otherwise"),
     ],
 )
-def test_what_does_not_fit_the_stream_is_refused_where_the_job_is_made(changes, said):
-    given = {"patterns": {"twice": PATTERNS["twice"][0]}, "watermark_delay": DELAY, **changes}
+def test_what_does_not_fit_the_stream_is_refused_where_the_job_is_made(patterns, keep, said):
+    made = {}
+    for name, steps in patterns.items():
+        named = [step if isinstance(step, dict) else {step: QUANTITY > 0} for step in steps]
+        made[name] = Pattern(dict(item for one in named for item in one.items()), within=MINUTE)
+    more = [pa.field("one_price", pa.float64())] if "one_price" in keep else []
+    stream = Stream("sales", pa.schema([*SALES.schema, *more]), event_time="time")
     with pytest.raises(KeyfoldError, match=said):
-        pattern_job("found", SALES, key="item", **given)
+        pattern("found", stream, made, key="item", keep=keep)
 
 
-def test_a_pattern_without_a_time_or_of_one_event_is_refused():
-    for make in (
-        lambda: FollowedBy(QUANTITY > 0, QUANTITY < 0, within=timedelta(0)),
-        lambda: Without(QUANTITY > 0, QUANTITY < 0, for_=-MINUTE),
-        lambda: Times(1, QUANTITY > 0, within=MINUTE),
-    ):
-        with pytest.raises(KeyfoldError, match=r"must be more than nothing|must be 2 at least"):
-            make()
+@pytest.mark.parametrize(
+    ("steps", "within", "said"),
+    [
+        ({"one": QUANTITY > 0, "two": QUANTITY < 0}, timedelta(0), "must be more than nothing"),
+        ({"one": QUANTITY > 0, "two": QUANTITY < 0}, -MINUTE, "must not be negative"),
+        ({"one": QUANTITY > 0, "two": QUANTITY < 0}, "soon", "write a number and s, m, h or d"),
+        ({"one": QUANTITY > 0}, MINUTE, "2 steps at least, not 1"),
+        ({"one": Then(QUANTITY > 0, where=DEARER), "two": QUANTITY > 0}, MINUTE, "one is the first step"),
+        ({"one": Without(QUANTITY > 0), "two": QUANTITY > 0}, MINUTE, "one is the first step"),
+        ({"one": QUANTITY > 0, "two": Without(PRICE > 0), "three": PRICE > 0}, MINUTE, "two is a Without"),
+    ],
+)
+def test_a_pattern_that_cannot_be_is_refused(steps, within, said):
+    with pytest.raises(KeyfoldError, match=said):
+        Pattern(steps, within=within)

@@ -1,0 +1,239 @@
+"""Make a keyed job that finds patterns (`pattern`).
+
+State has the events ahead of the watermark, and a row for each match that has begun, with the columns of its steps so far.
+Matches that can no longer become complete are removed: their `deadline` is the end of their time.
+
+An event at or behind the watermark before the batch is late, even if its key has state: its possible matches are decided.
+
+Most events match nothing, so conservation does not look for them in tables.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from keyfold.columns import column, lineage_of, meaning_of, passed_on, required, unit_of
+from keyfold.errors import Misconfigured
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.inputs import STEP_DECIDES, Input, Source, as_input
+from keyfold.keyed.job.state import State
+from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock, Step
+from keyfold.keyed.job.tables import Append, names_of
+from keyfold.operators.ordering import in_order
+from keyfold.operators.patterns.matching import Passed, find
+from keyfold.operators.patterns.vocabulary import Pattern
+from keyfold.stream import TIMESTAMP
+from keyfold.times import micros, to_micros
+
+PATTERN, TIME = "pattern", "time"
+
+_Taken = dict[str, dict[str, str]]
+"""By step: the columns that are kept of its event, by their name in state and table."""
+
+
+def pattern(
+    name: str,
+    source: Source,
+    patterns: Mapping[str, Pattern],
+    *,
+    key: str | Sequence[str],
+    keep: Sequence[str] = (),
+    **settings: Any,
+) -> KeyedJob:
+    """Make a job that finds patterns in the events of each key of a stream, and writes a row for each match.
+
+    Its table has the key, the name of the `pattern`, and for each step `<step>_time`, the event time of its event, and
+    `<step>_<column>` for each column in `keep`. A step that is `Without`, or of other patterns, has none: NULL.
+
+    - **Late events**: those at or behind the watermark: the matches that they could belong to are decided.
+    - **Silent keys**: a match that has begun is removed, or written if it ends by `Without`, when its time is over.
+    - **State**: per key the waiting events, and one row for each match that has begun and may still become complete.
+
+    Args:
+        name: name of the job and its table.
+        source: the stream, or its `Input`.
+        patterns: the patterns by name.
+        key: columns of the key.
+        keep: columns of the stream to copy from the event of each step.
+        settings: other arguments of `KeyedJob`.
+
+    Raises:
+        Misconfigured: there is no pattern; or a condition, the key or `keep` names a column that the stream does not have, or
+            whose name is reserved.
+
+    Example:
+        Sales that are taken back within ten minutes.
+
+        >>> from datetime import UTC, datetime, timedelta
+        >>> from keyfold.operators import Then
+        >>> from keyfold import Input, TestHarness
+        >>> from spark_jobs.streams import SALES
+        >>> quantity = pl.col("quantity")
+        >>> back = Then(quantity < 0, where=quantity == -pl.col("sold_quantity"))
+        >>> job = pattern(
+        ...     "regrets", Input(SALES, delay="5m"), {"regret": Pattern({"sold": quantity > 0, "back": back}, within="10m")},
+        ...     key="item", keep=["quantity"],
+        ... )
+        >>> noon, minutes = datetime(2026, 1, 31, 12, tzinfo=UTC), timedelta(minutes=1)
+        >>> sold = {"item": ["tea"] * 3, "time": [noon, noon + minutes, noon + 9 * minutes], "quantity": [2, 3, -2]}
+        >>> harness = TestHarness(job)
+        >>> harness.batch(pl.DataFrame(sold).select(job.columns.names), advance_to=noon + 60 * minutes).tables["regrets"].select(
+        ...     pl.col("sold_time", "back_time").dt.strftime("%H:%M"), "sold_quantity", "back_quantity"
+        ... ).rows()
+        [('12:00', '12:09', 2, -2)]
+    """
+    source, key = as_input(source), names_of(key)
+    known, taken = _columns(f"job {name}", source, key, patterns, keep)
+    # In the order of the stream's columns, by which ties are ordered.
+    events = pa.schema([field for field in source.stream.event_schema if field.name in known])
+    others = [field if field.name in key else field.with_nullable(True) for field in events]
+    of_steps = [
+        events.field(origin).with_name(one).with_nullable(True)
+        for columns in taken.values()
+        for one, origin in columns.items()
+    ]
+    output = _output(events, source, key, patterns, keep)
+    return KeyedJob(
+        name,
+        replace(source, columns=events, final_at=STEP_DECIDES, conserved=False),
+        key,
+        State(
+            pa.schema([*others, pa.field(PATTERN, pa.string()), *of_steps, pa.field(DEADLINE, TIMESTAMP)]),
+            events=pl.lit(0),
+        ),
+        _PatternStep(tuple(events.names), key, source.event_time, dict(patterns), taken, tuple(output.names)),
+        Append(output, events=pl.lit(0)),
+        closes_in_order=True,
+        **settings,
+    )
+
+
+@dataclass(frozen=True)
+class _PatternStep:
+    """The step of a job that finds patterns.
+
+    Attributes:
+        columns: columns of an event, in the order that breaks ties.
+        key: columns of the key.
+        event_time: the column of event times.
+        patterns: the patterns by name.
+        taken: the columns of steps.
+        output: the columns of a match.
+    """
+
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    event_time: str
+    patterns: Mapping[str, Pattern]
+    taken: _Taken
+    output: tuple[str, ...]
+
+    def __call__(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+        """Process a batch: every event waits, is searched, or is late; every match is written once."""
+        is_late = events[self.event_time] <= clock.previous_watermark
+        on_time = events.filter(~is_late).select(self.columns)
+        came = pl.concat([state.filter(pl.col(PATTERN).is_null()).select(self.columns), on_time])
+        has_passed = came[self.event_time] <= clock.watermark
+        waiting = came.filter(~has_passed).with_columns(pl.col(self.event_time).alias(DEADLINE))
+        ties = [name for name in self.columns if name not in (*self.key, self.event_time)]
+        ordered = in_order(came.filter(has_passed), self.key, self.event_time, ties)
+        passed = Passed(ordered, self.key, to_micros(ordered.events[self.event_time]))
+        matches, begun = [state.clear().select(self.output)], [waiting]
+        for name, one in self.patterns.items():
+            known = state.filter(pl.col(PATTERN) == name)
+            found = find(one, passed, known, micros(clock.watermark), self._columns_of)
+            in_table = [one for one in self.output if one in found.matches.columns]
+            matches.append(found.matches.select(*in_table, pl.lit(name).alias(PATTERN)))
+            ends = pl.col(f"{next(iter(one.steps))}_{TIME}") + one.within
+            begun.append(found.begun.with_columns(pl.lit(name).alias(PATTERN), ends.alias(DEADLINE)))
+        # The empty frame gives `state` its columns, in their order; other frames lack some.
+        return Step(
+            state=pl.concat([state.clear(), *begun], how="diagonal"),
+            output=pl.concat(matches, how="diagonal"),
+            late=events.filter(is_late),
+        )
+
+    def _columns_of(self, step: str) -> list[pl.Expr]:
+        return [pl.col(origin).alias(one) for one, origin in self.taken[step].items()]
+
+
+def _columns(
+    where: str,
+    source: Input,
+    key: Sequence[str],
+    patterns: Mapping[str, Pattern],
+    keep: Sequence[str],
+) -> tuple[set[str], _Taken]:
+    """Return the columns of the stream that the job needs, and those that are kept of each step's event."""
+    if not patterns:
+        raise Misconfigured(f"{where}: patterns is empty; give one at least")
+    names = source.stream.event_schema.names
+    wanted = dict.fromkeys([*key, *keep, source.event_time], "key, keep")
+    own = {step: {f"{step}_{name}": name for name in keep} for one in patterns.values() for step in one.events}
+    taken = {step: {f"{step}_{TIME}": source.event_time, **kept} for step, kept in own.items()}
+    for title, one in patterns.items():
+        for place, step in enumerate(one.steps.values()):
+            used = [*step.condition.meta.root_names()]
+            for name in [] if step.where is None else step.where.meta.root_names():
+                # `paid_x` is the column x of the event of the step `paid`, unless the stream has a column of that very name.
+                before = [] if name in names else list(one.steps)[:place]
+                of = next((step for step in before if name.removeprefix(f"{step}_") in (*names, TIME)), None)
+                if of is not None:
+                    taken[of].setdefault(name, name.removeprefix(f"{of}_"))
+                used.append(name if of is None else taken[of][name])
+            wanted |= dict.fromkeys(used, f"pattern {title}")
+    if strangers := [f"{name} ({what})" for name, what in wanted.items() if name not in names]:
+        raise Misconfigured(
+            f"{where}: stream {source.stream.name} has no column {', '.join(strangers)}; it has {', '.join(names)}; and "
+            "`where` has those of earlier steps, with the step's name before them"
+        )
+    if twice := [name for name in keep if name in (*key, source.event_time)]:
+        raise Misconfigured(f"{where}: keep has {', '.join(twice)}, which is in every row without it; leave it out")
+    given = [*wanted, PATTERN, DEADLINE, PROCESSING_DEADLINE, *(one for columns in taken.values() for one in columns)]
+    if reserved := sorted({name for name in given if given.count(name) > 1}):
+        raise Misconfigured(
+            f"{where}: the stream or another step has a column {', '.join(reserved)} too; name the step otherwise"
+        )
+    return set(wanted), taken
+
+
+def _output(
+    events: pa.Schema, source: Input, key: Sequence[str], patterns: Mapping[str, Pattern], keep: Sequence[str]
+) -> pa.Schema:
+    looked_at = [name for name in events.names if name not in key]
+    steps = dict.fromkeys(step for one in patterns.values() for step in one.events)
+    # NULL in matches of other patterns.
+    may_lack = {step: any(step not in one.events for one in patterns.values()) for step in steps}
+    times = [
+        column(
+            f"{step}_{TIME}",
+            TIMESTAMP,
+            f"Event time of its {step} event (UTC)" + ("; NULL if the pattern has none" if may_lack[step] else ""),
+            lineage=(source.event_time,),
+            nullable=may_lack[step],
+        )
+        for step in steps
+    ]
+    kept = [
+        column(
+            f"{step}_{name}",
+            events.field(name).type,
+            f"Of its {step} event: {meaning_of(events.field(name)) or name}",
+            unit=unit_of(events.field(name)),
+            lineage=lineage_of(events.field(name)) or (name,),
+            nullable=events.field(name).nullable or may_lack[step],
+        )
+        for name in keep
+        for step in steps
+    ]
+    return pa.schema(
+        [
+            *passed_on(pa.schema([events.field(name) for name in key])),
+            required(PATTERN, pa.string(), f"Name of the pattern: {', '.join(patterns)}", lineage=looked_at),
+            *times,
+            *kept,
+        ]
+    )
