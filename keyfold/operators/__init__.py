@@ -5,7 +5,7 @@
 | `windows`, `top_of_windows` | a row per window of event time, or the highest groups of each |
 | `sessions`, `sessions_until`, `sessions_while` | a row per session: up to a silence, to an event, or while a condition holds |
 | `running`, `last_n` | a row per event: aggregates of all events of the key up to it, or of its last n |
-| `totals`, `top_rows`, `last_rows` | the totals, the highest rows or the last row of each key |
+| `totals`, `top_rows`, `first_rows`, `last_rows` | the totals, the highest rows, the first or the last row of each key |
 | `alert`, `pattern` | a row when a condition begins or ends, or for each match of a pattern |
 | `as_of_join`, `interval_join`, `lookup_join`, `window_join` | rows of two inputs that belong together |
 
@@ -34,6 +34,7 @@ from keyfold.operators.aggregation.aggregates import (
     sum,
 )
 from keyfold.operators.aggregation.chosen_rows import last_rows, top_rows
+from keyfold.operators.aggregation.first_rows import first_rows
 from keyfold.operators.aggregation.last_n import last_n
 from keyfold.operators.aggregation.running import running
 from keyfold.operators.aggregation.running_totals import totals
@@ -52,7 +53,7 @@ from keyfold.operators.patterns.vocabulary import Next, Pattern, Then, Without
 
 __all__ = [
     "Aggregate", "Held", "Listed", "Next", "Pattern", "Then", "TimeZone", "Without", "alert", "as_of_join", "between",
-    "collect", "count", "count_distinct", "distinct", "divided", "falls", "first", "interval_join", "last", "last_n", "last_rows", "lookup_join",
+    "collect", "count", "count_distinct", "distinct", "divided", "falls", "first", "first_rows", "interval_join", "last", "last_n", "last_rows", "lookup_join",
     "max", "mean", "min", "pattern", "quantile", "running", "sessions", "sessions_until", "sessions_while", "sum",
     "top_of_windows", "top_rows", "totals", "window_join", "windows",
 ]  # fmt: skip

@@ -20,6 +20,7 @@ from keyfold.keyed.job.tables import Append
 from keyfold.keyed.rows.exact_sums import TotalTooLargeError
 from keyfold.operators import (
     count,
+    first_rows,
     last_n,
     last_rows,
     max,
@@ -274,6 +275,54 @@ def test_the_last_row_stays_and_is_written_when_it_changes(runs, cuts, parts):
     assert harness.written["latest"].height == before
 
 
+def firsts_of(runs, expires):
+    """The first goals, how many duplicates each has, and how many goals are late, by definition, goal by goal."""
+    written, duplicates, late, waiting = [], defaultdict(int), 0, []
+    for run, began, ended in zip(runs, watermarks(runs), [*watermarks(runs)[1:], END], strict=True):
+        known = {who: [row for row in written if row[0] == who] for who in "ab"}
+        for row in goals(run).rows():
+            if row[1] > began:
+                waiting.append(row)
+            elif known[row[0]] and timedelta(0) <= row[1] - (first := known[row[0]][-1])[1] < (expires or END - NOON):
+                # A row is known for as long as it has not expired.
+                is_there = expires is None or first[1] + expires > began
+                duplicates[first] += is_there
+                late += not is_there
+            else:
+                late += 1
+        for row in sorted(waiting, key=lambda one: one[1:]):
+            if row[1] <= ended:
+                waiting.remove(row)
+                before = [one for one in written if one[0] == row[0]]
+                if before and (expires is None or row[1] - before[-1][1] < expires):
+                    duplicates[before[-1]] += 1
+                else:
+                    written.append(row)
+    return written, duplicates, late
+
+
+@examples(200)
+@given(RUNS, CUTS, PARTS, st.sampled_from([None, 5, 20, 45]))
+def test_first_rows_and_their_duplicates_are_those_of_plain_python(runs, cuts, parts, expires):
+    expires = None if expires is None else expires * MINUTE
+    job = first_rows("firsts", SCORED, key="who", expires=expires)
+    harness = play(job, map(goals, runs), END, parts, cuts)
+    written, duplicates, late = firsts_of(runs, expires)
+    assert sorted(harness.written["firsts"].rows()) == sorted(written)
+    assert harness.written["late.firsts"].height == late
+    if expires is None:
+        assert harness.state["n_duplicates"].to_list() == [duplicates[one] for one in sorted(written)]
+    else:
+        told = {(row[0], row[1]): number for row, number in duplicates.items() if number}
+        assert {row[:2]: row[2] for row in harness.written["firsts_duplicates"].rows()} == told
+        assert harness.state.is_empty()
+
+
+@pytest.mark.parametrize("expires", [None, "20m"])
+def test_first_rows_are_the_same_in_files(expires):
+    assert verify(first_rows("firsts", SCORED, key="who", expires=expires), rounds=2) is None
+
+
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/Sao_Paulo", "Asia/Kathmandu", "Africa/Cairo"])
 def test_days_agree_with_the_clocks_of_the_zone_also_where_midnight_does_not_exist(zone):
     since, until = (datetime(year, 1, 1, tzinfo=UTC) for year in (1990, 2026))
@@ -340,6 +389,7 @@ def test_days_agree_with_the_clocks_of_the_zone_also_where_midnight_does_not_exi
             r"sessions need one count, and one first\('moment'\)",
         ),
         (lambda: sessions("s", SCORED, {}, gap=timedelta(0), output=GOAL, key="who"), "gap is 0:00:00"),
+        (lambda: first_rows("f", SCORED, expires="0s", key="who"), "expires is 0:00:00"),
         (lambda: top_rows("t", SCORED, 0, highest="points", key="who"), "n is 0"),
         (lambda: top_rows("t", SCORED, 1, highest="team", key="who"), "highest is team.*never NULL"),
         (
