@@ -35,7 +35,7 @@ class Source:
         names: raw columns, in order; a single one may be given as text. `device.id` leads into an object, `items[0].price`
             into a list, and `readings[].value` into each element of a list, which becomes an event. A Kafka
             message also has `kafka_key`, `kafka_header.NAME`, `kafka_headers`, `kafka_topic`, `kafka_partition`,
-            `kafka_offset` and `kafka_timestamp`.
+            `kafka_offset`, `kafka_timestamp` and `kafka_tombstone` (whether it has no value).
         path: whether the file's path is used: below its landing folder, without its suffixes (`.csv.gz`).
         time: format of times that are not ISO 8601: `s`, `ms`, `us` or `ns` for numbers that count from 1970, or a
             format such as `%d/%m/%Y %H:%M` (as Polars takes it), read as UTC unless it has an offset (`%z`). It is never

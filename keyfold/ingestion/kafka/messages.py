@@ -46,6 +46,7 @@ _LOOK = 0.05
 
 _MILLIS = pa.timestamp("ms", tz="UTC")
 _HEADER = "kafka_header."
+_TOMBSTONE = "kafka_tombstone"
 
 Numbers = npt.NDArray[np.int64]
 
@@ -57,7 +58,7 @@ class Messages:
     Attributes:
         partition: the partition.
         offsets: their offsets.
-        values: their values; None for a tombstone.
+        values: their values; None for a tombstone, unless a column of the stream tells that it is one.
         appended: when the broker appended each, in microseconds since 1970; None if the topic keeps the producer's time.
         columns: the raw columns that the stream takes from outside of the value.
         faults: faults in these columns, by position.
@@ -75,9 +76,13 @@ def message_columns(raw_columns: Sequence[str]) -> tuple[str, ...]:
     """Return the raw columns of a stream that come from outside of a message's value.
 
     `kafka_topic`, `kafka_partition`, `kafka_offset`, `kafka_timestamp` (set by producer or broker), `kafka_key` and
-    `kafka_header.NAME` (UTF-8 text; the last header of that name), `kafka_headers` (all, as a JSON list of pairs).
+    `kafka_header.NAME` (UTF-8 text; the last header of that name), `kafka_headers` (all, as a JSON list of pairs),
+    `kafka_tombstone` (whether the message has no value; then it is an event all the same).
     """
-    known = {"kafka_topic", "kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_key", "kafka_headers"}
+    known = {
+        *("kafka_topic", "kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_key", "kafka_headers"),
+        _TOMBSTONE,
+    }
     return tuple(name for name in dict.fromkeys(raw_columns) if name in known or name.startswith(_HEADER))
 
 
@@ -231,7 +236,12 @@ class TopicReader:
             values, faults = self._registry.decode(values)
         columns: dict[str, Any] = {}
         for name in self._columns:
-            if name == "kafka_topic":
+            if name == _TOMBSTONE:
+                # Not of `values`: there, what the registry could not decode is None too.
+                are_gone = [message.value() is None for message in taken]
+                columns[name] = pa.array(are_gone)
+                values = [b"{}" if is_gone else value for is_gone, value in zip(are_gone, values, strict=True)]
+            elif name == "kafka_topic":
                 columns[name] = pa.repeat(pa.scalar(self._topic), len(taken))
             elif name == "kafka_partition":
                 columns[name] = pa.repeat(pa.scalar(partition, pa.int64()), len(taken))

@@ -208,7 +208,7 @@ def _decodes(text: bytes) -> bool:
 
 def _reason(value: bytes | None, limit: int) -> str | None:
     if value is None:
-        return "the message has no value (a tombstone)"
+        return "the message has no value (a tombstone); a column whose source is kafka_tombstone takes it as an event"
     if len(value) > limit:
         return f"the message has {len(value):,} bytes, more than its stream's limit of {limit:,}"
     if not value.strip(_BLANK):

@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+import pyarrow as pa
 import pytest
 from confluent_kafka import IsolationLevel, TopicPartition
 from deltalake import DeltaTable
@@ -185,6 +187,30 @@ def test_a_topic_made_anew_is_refused_until_it_is_said_to_be_another(broker: Bro
         assert numbers(lakehouse) == [0, 1, 2, 10, 11, 12, 13, 14]
     # What was planned of the old one and never read is told.
     assert [(row["file"], row["line"]) for row in quarantine(lakehouse)] == [(f"kafka://{topic}/0", 3)]
+
+
+def test_a_tombstone_is_an_event_of_a_stream_with_a_column_for_it(broker: Broker, lakehouse: Lakehouse):
+    topic, schema = broker.topic(), EVENTS.schema.append(pa.field("deleted", pa.bool_()))
+    nullable = pa.schema([one.with_nullable(one.name not in ("user", "at")) for one in schema])
+    stream = replace(
+        EVENTS,
+        schema=nullable,
+        event_id=(),
+        rules=(),
+        sources={"user": Source("kafka_key"), "at": Source("kafka_timestamp"), "deleted": Source("kafka_tombstone")},
+    )
+    produce(broker, topic, [event("lies", 1), None, "{}", "rubbish", event("lies", 2)], key="ann")
+    produce(broker, topic, [None])
+    ingest(lakehouse, stream, reading(broker, topic), runners=SPARK)
+    table = pl.read_delta(str(lakehouse.events("clicks"))).sort("seq", "deleted", nulls_last=True)
+    assert table.select("user", "seq", "deleted").rows() == [
+        ("ann", 1, False),
+        ("ann", 2, False),
+        ("ann", None, False),
+        ("ann", None, True),
+    ]
+    # One without a key lacks what the stream needs, as any message would.
+    assert {one["reason"].partition(":")[0] for one in quarantine(lakehouse)} == {"not valid JSON", "user is missing"}
 
 
 def test_keys_headers_and_the_broker_s_time_come_along(broker: Broker, lakehouse: Lakehouse):

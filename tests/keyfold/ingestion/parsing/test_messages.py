@@ -46,7 +46,7 @@ def test_one_message_that_cannot_be_decoded_rejects_itself_alone():
     ]
     told = reasons(values)
     assert {line: reason.partition(":")[0] for line, reason in told.items()} == {
-        71: "the message has no value (a tombstone)",
+        71: "the message has no value (a tombstone); a column whose source is kafka_tombstone takes it as an event",
         72: "the message is empty",
         73: "the message is empty",
         74: "the message is not UTF-8",
