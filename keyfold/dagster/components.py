@@ -5,40 +5,22 @@ the resource `keyfold` (`KeyfoldResource`), and a job finds its stream by the pa
 `module:NAME` where it is declared in Python.
 """
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Literal
 
 import dagster as dg
-import polars as pl
-import pyarrow as pa
 from pydantic import Field
 
-from keyfold import operators
-from keyfold.columns import column
+from keyfold.dagster.arguments import OPERATORS, Arguments, Column, schema_of
 from keyfold.dagster.automation.schedules import advance_schedule
 from keyfold.dagster.automation.sensors import landing_sensor
 from keyfold.dagster.library import keyfold_assets
 from keyfold.dagster.translator import JOB_TAG, KeyfoldTranslator
 from keyfold.durations import as_duration
-from keyfold.errors import KeyfoldError, Misconfigured
+from keyfold.errors import KeyfoldError
 from keyfold.keyed.job import contract, inputs
-from keyfold.state.rows.expressions import sql_expression
-from keyfold.stream import TIMESTAMP
 from keyfold.stream import stream as streams
-
-_TYPES = {
-    "string": pa.string(),
-    "int64": pa.int64(),
-    "double": pa.float64(),
-    "bool": pa.bool_(),
-    "date": pa.date32(),
-    "timestamp": TIMESTAMP,
-}
-_AGGREGATES = ("collect", "count", "count_distinct", "distinct", "first", "last", "max", "mean", "min", "sum")
-_CALL = re.compile(r"(\w+)(?:\((.*)\))?", re.DOTALL)
-_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 class _Example(dg.Scaffolder[Any]):
@@ -71,15 +53,6 @@ class _JobExample(_Example):
         "arguments": {"length": "1h"},
         "freshness": {"fail": "26h", "warn": "13h"},
     }
-
-
-class Column(dg.Model, dg.Resolvable):
-    """A column of a stream."""
-
-    name: str
-    type: Literal["string", "int64", "double", "bool", "date", "timestamp"]
-    description: str = ""
-    required: bool = False
 
 
 class Freshness(dg.Model, dg.Resolvable):
@@ -124,12 +97,7 @@ class Stream(_Described):
         """Return the stream."""
         return streams.Stream(
             self.name,
-            pa.schema(
-                [
-                    column(one.name, _TYPES[one.type], one.description or one.name, nullable=not one.required)
-                    for one in self.columns
-                ]
-            ),
+            schema_of(self.columns),
             event_time=self.event_time,
             event_id=tuple(self.event_id),
             private=tuple(self.private),
@@ -150,15 +118,24 @@ class KeyedJob(_Described):
     """A keyed job of one operator: its tables with their checks, and the schedule that advances its clock."""
 
     stream: str = Field(description="Path of the stream's component below defs, or module:NAME of one in Python.")
-    operator: Literal["windows", "sessions", "running", "totals"]
-    key: list[str] | str
+    operator: Literal[
+        "alert", "as_of_join", "interval_join", "last_n", "last_rows", "lookup_join", "pattern_job", "running", "sessions",
+        "sessions_until", "sessions_while", "top_of_windows", "top_rows", "totals", "window_join", "windows",
+    ]  # fmt: skip
+    key: list[str] | str = Field("", description="Columns of the key; none for operators that take no key.")
     aggregates: dict[str, str] = Field(
-        description="Aggregates by column: count, sum(cents), mean(price * 2), count(page IS NOT NULL); in SQL of Polars."
+        default_factory=dict,
+        description="Aggregates by column: count, sum(cents), mean(price * 2), count(page IS NOT NULL); in SQL of Polars.",
     )
     arguments: dict[str, Any] = Field(
-        default_factory=dict, description="Other arguments of the operator, such as length: 1h of windows."
+        default_factory=dict,
+        description="Other arguments of the operator and of keyfold.KeyedJob (keyfold.dagster.arguments says how in YAML).",
     )
     delay: str = Field("0s", description="How long an event may come out of order.")
+    input: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Other arguments of keyfold.Input, such as where: cents > 0 or idle_timeout: 1h.",
+    )
     checks: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="Expectations of Great Expectations on the table, by check."
     )
@@ -174,52 +151,38 @@ class KeyedJob(_Described):
         )
         return spec.replace_attributes(freshness_policy=policy)
 
-    def declared(self, stream: streams.Stream) -> contract.KeyedJob:
+    def declared(self, find: Callable[[str], streams.Stream]) -> contract.KeyedJob:
         """Return the job.
+
+        Args:
+            find: returns the stream at a path.
 
         Raises:
             KeyfoldError: an aggregate or an argument is not one of the operator.
         """
-        where = f"{JOB_TAG} {self.name}"
-        of = {name: _aggregate(text, f"{where}: aggregates: {name}") for name, text in self.aggregates.items()}
-        source = inputs.Input(stream, delay=self.delay)
-        try:
-            return getattr(operators, self.operator)(
-                self.name, source, of, key=self.key, description=self.description, **self.arguments
-            )
-        except TypeError as error:
-            raise Misconfigured(f"{where}: arguments: {error}") from error
+        where, read = f"{JOB_TAG} {self.name}", Arguments(find)
+        source = read.call(f"{where}: input", inputs.Input, {"stream": self.stream, "delay": self.delay, **self.input})
+        own = {"of": self.aggregates, "key": self.key}
+        given = {name: value for name, value in own.items() if value} | self.arguments
+        settings = {"description": self.description}
+        return read.call(f"{where}: arguments", OPERATORS[self.operator], given, self.name, source, **settings)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Build the job's definitions."""
-        job, translator = self.declared(self._source(context)), self._translator()
+        job, translator = self.declared(lambda path: self._stream_at(context, path)), self._translator()
         suites: Any = {self.name: self.checks}
         return dg.Definitions(
             assets=keyfold_assets(jobs=[job], suites=suites if self.checks else {}, translator=translator),
             schedules=[advance_schedule(job, translator=translator)],
         )
 
-    def _source(self, context: dg.ComponentLoadContext) -> streams.Stream:
-        module, separator, name = self.stream.partition(":")
+    def _stream_at(self, context: dg.ComponentLoadContext, path: str) -> streams.Stream:
+        module, separator, name = path.partition(":")
         if separator:
             return getattr(import_module(module), name)
         # Dagster 1.12 has another name for it.
         load: Any = getattr(context, "load_component", None) or context.load_component_at_path  # pyright: ignore
-        found = load(self.stream)
+        found = load(path)
         if not isinstance(found, Stream):
-            raise KeyfoldError(f"{JOB_TAG} {self.name}: stream {self.stream} is a {type(found).__name__}, not a stream")
+            raise KeyfoldError(f"{JOB_TAG} {self.name}: stream {path} is a {type(found).__name__}, not a stream")
         return found.declared()
-
-
-def _aggregate(text: str, where: str) -> operators.Aggregate:
-    found = _CALL.fullmatch(text.strip())
-    if found is None or found[1] not in _AGGREGATES:
-        raise Misconfigured(f"{where} is {text!r}; give one of {', '.join(_AGGREGATES)}, such as count or sum(cents)")
-    function, value = getattr(operators, found[1]), (found[2] or "").strip()
-    if not value:
-        return function()
-    try:
-        # SQL would not find a column in its own case.
-        return function(pl.col(value) if _NAME.fullmatch(value) else sql_expression(where, value))
-    except pl.exceptions.PolarsError as error:
-        raise Misconfigured(f"{where}: {value!r} is no SQL of Polars: {error}") from None

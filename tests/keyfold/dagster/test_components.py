@@ -126,7 +126,10 @@ def test_the_types_are_listed_and_scaffolded(project):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"aggregates": {"n": "median(cents)"}}, "keyfold/job j: aggregates: n is 'median.*give one of collect"),
+        (
+            {"aggregates": {"n": "median(cents)"}},
+            "keyfold/job j: arguments: of: n is 'median.*give one of between, collect",
+        ),
         ({"aggregates": {"n": "sum(cents +)"}}, "is no SQL of Polars"),
         ({"aggregates": {"n": "sum(cents + (SELECT z FROM read_csv('/etc/passwd')))"}}, "SELECT is not allowed"),
         ({"arguments": {"length": "1h", "lenght": "1h"}}, "keyfold/job j: arguments: .*lenght"),
@@ -143,4 +146,4 @@ def test_a_wrong_attribute_is_told_with_its_place(changes, message):
     columns += [components.Column(name="cents", type="int64")]
     stream = components.Stream(name="s", group=None, columns=columns, event_time="at").declared()
     with pytest.raises(KeyfoldError, match=message):
-        components.keyfold_assets(jobs=[job.declared(stream)], translator=job._translator())
+        components.keyfold_assets(jobs=[job.declared(lambda _: stream)], translator=job._translator())

@@ -1,0 +1,158 @@
+"""Every operator can be written in YAML, and makes the job that Python makes of the same arguments."""
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, get_args
+
+import polars as pl
+import pyarrow as pa
+import pytest
+import yaml
+from polars.testing import assert_frame_equal
+
+from keyfold import Append, Input, Lookup, Stream, TestHarness, operators
+from keyfold.dagster.arguments import OPERATORS
+from keyfold.dagster.components import KeyedJob
+from keyfold.keyed.job.timeouts import Timeout
+from keyfold.operators import FollowedBy, Held, Times, Without, count, first, last, mean, quantile, sum
+from keyfold.stream import TIMESTAMP
+
+USER = pa.field("user", pa.string(), nullable=False)
+AT = pa.field("at", TIMESTAMP, nullable=False)
+STREAMS = {
+    "clicks": Stream(
+        "clicks", pa.schema([USER, AT, ("page", pa.string()), pa.field("cents", pa.int64(), False)]), event_time="at"
+    ),
+    "sales": Stream(
+        "sales", pa.schema([USER, pa.field("sold_at", TIMESTAMP, False), ("price", pa.int64())]), event_time="sold_at"
+    ),
+}
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+MINUTES = (0, 1, 7, 9, 20, 58, 61, 62, 130)
+CLICKS = pl.DataFrame(
+    [
+        (user, NOON + timedelta(minutes=minutes), "bye" if number % 4 == 3 else "hello", number * 7 % 11)
+        for user in ("ann", "bob")
+        for number, minutes in enumerate(MINUTES)
+    ],
+    schema={"user": pl.String, "at": pl.Datetime("us", "UTC"), "page": pl.String, "cents": pl.Int64},
+    orient="row",
+)
+CLICKS = CLICKS.with_columns(ingested_at="at")
+SALES = CLICKS.select("user", sold_at=pl.col("at") + timedelta(seconds=30), price=pl.col("cents") * 2)
+PLACES = Lookup("places.csv", pa.schema([USER, ("city", pa.string())]), ("user",))
+HOUR, M = timedelta(hours=1), timedelta(minutes=1)
+CENTS, PAGE = pl.col("cents"), pl.col("page")
+CLICK, SALE = Input(STREAMS["clicks"], delay="5m"), Input(STREAMS["sales"], columns=["user", "sold_at", "price"])
+N = pa.schema([USER, pa.field("n", pa.int64())])
+
+
+def rest(name: str):
+    return Append({"user": pa.string(), "n": pa.int64()}, name=name, events=pl.col("n").sum())
+
+
+SAID: dict[str, tuple[str, Any]] = {
+    "alert": (
+        "{conditions: {RICH: {Held: {begins: cents > 8, ends: cents < 3}}}, "
+        "output: [{name: user, type: string, required: true}, {name: change, type: string}]}",
+        {"conditions": {"RICH": Held(CENTS > 8, CENTS < 3)}, "output": pa.schema([USER, ("change", pa.string())])},
+    ),
+    "as_of_join": (
+        "{right: {stream: sales, columns: [user, sold_at, price]}, within: 1h, how: inner}",
+        {"right": SALE, "within": "1h", "how": "inner"},
+    ),
+    "interval_join": (
+        "{right: [sold, {stream: sales, columns: [user, sold_at, price]}], earliest: 0s, latest: 10m}",
+        {"right": ("sold", SALE), "earliest": 0 * M, "latest": 10 * M},
+    ),
+    "window_join": (
+        "{right: {stream: sales, columns: [user, sold_at, price]}, length: 30m}", {"right": SALE, "length": "30m"}
+    ),
+    "lookup_join": (
+        "{lookup: [places, {path: places.csv, key: [user], columns: [{name: user, type: string, required: true}, "
+        "{name: city, type: string}]}]}",
+        {"lookup": ("places", PLACES)},
+    ),
+    "last_n": (
+        "{n: 2, of: {n: count, mean: mean(cents)}, silence: {after: 1h}, output: [{name: user, type: string, required: true}, "
+        "{name: mean, type: double}], sessions: {name: rest, columns: {user: string, n: int64}, events: sum(n)}}",
+        {"n": 2, "of": {"n": count(), "mean": mean("cents")}, "silence": Timeout(HOUR), "sessions": rest("rest"),
+         "output": pa.schema([USER, ("mean", pa.float64())])},
+    ),
+    "last_rows": ("{ties: [cents, page]}", {"ties": ("cents", "page")}),
+    "top_rows": ("{n: 2, highest: cents}", {"n": 2, "highest": "cents"}),
+    "pattern_job": (
+        "{patterns: {left: {Without: {a: page = 'hello', b: page = 'bye', for_: 15m}}, twice: {Times: {n: 2, a: cents > 5, "
+        "within: 1h}}, gone: {FollowedBy: {a: page = 'hello', b: page = 'bye', within: 10m, where: cents > first_cents}}}, "
+        "keep: [cents]}",
+        {"patterns": {
+            "left": Without(PAGE == "hello", PAGE == "bye", 15 * M), "twice": Times(2, CENTS > 5, HOUR),
+            "gone": FollowedBy(PAGE == "hello", PAGE == "bye", 10 * M, where=pl.col("first_cents") < CENTS)},
+         "keep": ["cents"]},
+    ),
+    "running": (
+        "{of: {n: count(page = 'hello'), spent: sum(cents)}, then: {left: spent - n}, expiry: {after: 30m, in_: event_time}}",
+        {"of": {"n": count(PAGE == "hello"), "spent": sum("cents")}, "then": {"left": pl.col("spent") - pl.col("n")},
+         "expiry": Timeout(30 * M)},
+    ),
+    "sessions": ("{of: {n: count}, gap: 5m}", {"of": {"n": count()}, "gap": "5m"}),
+    "sessions_until": (
+        "{of: {since: first(at), n: count}, until: page = 'bye', silence: {after: 30m}, closed_for: 1h}",
+        {"of": {"since": first("at"), "n": count()}, "until": PAGE == "bye", "silence": Timeout(30 * M), "closed_for": "1h"},
+    ),
+    "sessions_while": (
+        "{of: {since: first(at), until: last(at), n: count}, while_: page = 'hello', pause: 5m, silence: {after: 1h}, output: "
+        "[{name: user, type: string, required: true}, {name: n, type: int64}], "
+        "between: {name: rest, columns: {user: string, n: int64}, events: sum(n)}}",
+        {"of": {"since": first("at"), "until": last("at"), "n": count()}, "while_": PAGE == "hello", "pause": "5m",
+         "silence": Timeout(HOUR), "output": N, "between": rest("rest")},
+    ),
+    "top_of_windows": (
+        "{n: 1, of: {cents: sum(cents)}, by: page, highest: cents, length: 1h, output: {page: string, cents: int64}, "
+        "whole: {name: hours, columns: {window_start: timestamp, n_events: int64}, events: sum(n_events)}}",
+        {"n": 1, "of": {"cents": sum("cents")}, "by": "page", "highest": "cents", "length": "1h",
+         "output": pa.schema([("page", pa.string()), ("cents", pa.int64())]),
+         "whole": Append({"window_start": TIMESTAMP, "n_events": pa.int64()}, name="hours", events=pl.col("n_events").sum())},
+    ),
+    "totals": (
+        "{of: {n: count, most: 'quantile(cents * 2, 0.9)'}, key_groups: 8}",
+        {"of": {"n": count(), "most": quantile(CENTS * 2, 0.9)}, "key_groups": 8},
+    ),
+    "windows": ("{of: {n: count}, length: 1h, every: 30m}", {"of": {"n": count()}, "length": "1h", "every": "30m"}),
+}  # fmt: skip
+
+
+def in_yaml(operator: str, arguments: Any, **others: Any):
+    """The job of a component."""
+    key = {} if operator in ("top_of_windows", "lookup_join") else {"key": "user"}
+    attributes = {"name": "job", "stream": "clicks", "operator": operator, "delay": "5m", "arguments": arguments}
+    return KeyedJob.model_validate(attributes | key | others).declared(STREAMS.__getitem__)
+
+
+def played(job: Any):
+    """What a job writes and keeps, of three batches."""
+    harness = TestHarness(job)
+    for since in (0, 4, 7):
+        came = {"clicks": CLICKS, "sales": SALES}
+        given = {name: came[one.stream.name].slice(since, 6) for name, one in job.inputs.items()}
+        for name in job.lookups:
+            given[name] = pl.DataFrame({"user": ["ann"], "city": ["Oslo"]})
+        harness.batch(given, advance_to=NOON + MINUTES[since] * M)
+    return SimpleNamespace(written=harness.written, state=harness.state)
+
+
+def test_every_operator_is_a_choice_and_has_a_case():
+    assert set(get_args(KeyedJob.model_fields["operator"].annotation)) == set(OPERATORS) == set(SAID)
+
+
+@pytest.mark.parametrize("operator", SAID)
+def test_yaml_makes_the_job_that_python_makes(operator):
+    text, arguments = SAID[operator]
+    key = {} if operator in ("top_of_windows", "lookup_join") else {"key": "user"}
+    declared = getattr(operators, operator)("job", CLICK, **key, **arguments)
+    ours, theirs = played(in_yaml(operator, yaml.safe_load(text))), played(declared)
+    assert ours.written.keys() == theirs.written.keys()
+    assert any(frame.height for frame in theirs.written.values())
+    for name, frame in theirs.written.items():
+        assert_frame_equal(ours.written[name], frame, check_row_order=False)
+    assert_frame_equal(ours.state, theirs.state, check_row_order=False)
