@@ -8,6 +8,7 @@
 # make examples             run property-based tests with all examples; make test runs 5 % of them
 # make cluster-tests        run cluster tests, and the other Spark tests on two workers (ONLY=folder; HOMES=bucket: in a bucket)
 # make release-check [OLDEST=1]  build the sdist and the wheel, and run README's lines from it in an empty environment; OLDEST=1: tests with the oldest versions
+# make image-in-a-root      run the steps of deploy/Dockerfile, and the image's commands, in a clean root of Debian; as root, by debootstrap
 # make dagster-versions     add Keyfold to a guest's code location with the oldest and the newest supported Dagster
 # make docs                 regenerate the tables of the pages from the code, and build the site in site/
 # make bench                run the benchmarks behind the figures in docs/
@@ -32,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_PYLANCE_VERSION
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo faults ui test browser-for-tests kafka-for-tests nginx-for-tests azurite-for-tests fake-gcs-for-tests chaos examples browser-tests slow-tests cluster-tests dagster-versions lint release-check docs bench nexmark clean reset
+.PHONY: help setup demo faults ui test browser-for-tests kafka-for-tests nginx-for-tests postgres-for-tests azurite-for-tests fake-gcs-for-tests chaos examples browser-tests slow-tests cluster-tests dagster-versions image-in-a-root lint release-check docs bench nexmark clean reset
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -70,6 +71,9 @@ kafka-for-tests: setup
 nginx-for-tests: setup
 	@scripts/nginx >/dev/null
 
+postgres-for-tests: setup
+	@scripts/postgres >/dev/null
+
 azurite-for-tests: setup
 	@scripts/azurite >/dev/null
 
@@ -87,7 +91,7 @@ examples: setup
 browser-tests: setup browser-for-tests
 	.venv/bin/python -m pytest -m browser
 
-slow-tests: setup azurite-for-tests fake-gcs-for-tests
+slow-tests: setup postgres-for-tests azurite-for-tests fake-gcs-for-tests
 	.venv/bin/python -m pytest -n $(WORKERS) -m slow
 
 cluster-tests: setup kafka-for-tests
@@ -99,6 +103,9 @@ release-check: setup
 
 dagster-versions: setup
 	@scripts/dagster_versions
+
+image-in-a-root:
+	@scripts/image_in_a_root.py
 
 docs: setup
 	.venv/bin/python scripts/docs_columns.py
