@@ -1,6 +1,8 @@
 """What is called in a process before it works, by name: faults that come at a named moment, and code that was changed."""
 
+import itertools
 import os
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -13,10 +15,11 @@ import pyarrow as pa
 
 from keyfold.journal import journal
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.lakehouse import fail_points
-from keyfold.storage import lease
+from keyfold.lakehouse import carrying, commits, fail_points, row_erasure
+from keyfold.storage import bucket, lease
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
+from tests.waiting import lives, wait_until
 
 
 def lose_a_landing_file() -> None:
@@ -32,6 +35,30 @@ def lose_a_landing_file() -> None:
 def short_leases() -> None:
     """A lease lasts two seconds, so that a test need not wait for long."""
     lease.LASTS = timedelta(seconds=2)
+
+
+def freeze_behind_look() -> None:
+    """Stop between the look at a lease whose number FREEZE says and the write after it."""
+    wanted, looks = int(os.environ["FREEZE"]), itertools.count()
+
+    def look() -> None:
+        lease.check_held()
+        if next(looks) == wanted:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    for module in (bucket, commits, carrying, row_erasure):
+        setattr(module, "check_held", look)  # noqa: B010 - each has it by name
+
+
+def thaw_amid_planning() -> None:
+    """Have the process of THAW go on to its end once one of several plans is written."""
+
+    def act(point: str) -> None:
+        if point == "plan: one of several":
+            os.kill(int(os.environ["THAW"]), signal.SIGCONT)
+            wait_until(lambda: not lives(int(os.environ["THAW"])))
+
+    fail_points.act = act
 
 
 def keep_records() -> None:

@@ -1,19 +1,24 @@
 """A home in an object store that answers 503, is slow, breaks off or loses answers; and a run that stands still too long."""
 
-import random
+import itertools
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.chaos.conftest import TRIES
-from tests.chaos.launcher import Command, Launcher
+from keyfold.lakehouse import fail_points
+from keyfold.storage.place import to_place
+from tests.chaos.conftest import TRIES, in_short
+from tests.chaos.launcher import Command, Launcher, Run
 from tests.chaos.story import END, INGEST, TOTALS, WINDOWS, Homes, expected, found
+from tests.chaos.tally import Tally
 from tests.faulty_store import Fault, FaultyStore, faulty_store
+from tests.folders import copy_folder
 from tests.object_store import ObjectStore
+from tests.waiting import wait_until
 
 PROMISE = (
     "A home in an object store: each row once, whatever answers are lost, and whoever stood still beyond its lease."
@@ -22,6 +27,16 @@ PROMISE = (
 REFUSALS = (Fault.DENIED, Fault.SKEWED)
 
 SHORT = ["tests.chaos.hooks:short_leases"]
+LEASE_IS_OVER = 4.5
+"""Seconds after which a lease of two seconds is surely over."""
+
+POINTS = [
+    point
+    for point in fail_points.POINTS
+    if point.startswith(("plan", "work", "state", "done", "commit", "merge", "generation"))
+]
+SOME_OR_ALL = pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.chaos)])
+"""`make test` stops a run at each sixth place, `make chaos` at each one."""
 
 
 @pytest.fixture
@@ -55,7 +70,7 @@ def test_requests_that_fail_lose_and_double_nothing(
         assert fault not in REFUSALS or not re.search("damaged|rebuild|full-refresh|restore", run.said), run.said
         if code:
             # A run that may not write any more cannot give its lease back; the next one has to outwait it.
-            time.sleep(4.5)
+            time.sleep(LEASE_IS_OVER)
         code, run = launcher.run(home, *work, END, environment=object_store.environment(), hooks=SHORT)
         assert code == 0, run.said
         came = behind.count(fault) > before
@@ -72,32 +87,119 @@ def failing(fault: Fault, every: int):
     return lambda request: fault if request.number % every == every - 1 else None
 
 
-# `tests/keyfold/keyed/test_on_an_object_store.py` freezes and thaws drivers in `make test`.
-@pytest.mark.chaos
-@pytest.mark.parametrize("tries", [TRIES])
-def test_a_run_that_stands_still_beyond_its_lease_and_goes_on_writes_nothing_twice(
-    launcher: Launcher, homes: Homes, tally, object_store: ObjectStore, bucket: str, tries: int
-):
-    told, moments = tally("S3: the holder of a lease is frozen, and thawed after another run"), random.Random(2031)
-    environment = object_store.environment()
-    for number in range(tries):
-        home, work = f"s3a://{bucket}/frozen-{number}", from_folder(homes.fresh)
-        frozen = launcher.start(home, *work, environment=environment, hooks=SHORT)
-        time.sleep(moments.uniform(0.3, 4))
-        frozen.signal(signal.SIGSTOP)
-        try:
-            time.sleep(4.5)
-            attempts = tuple(command for command in work for _ in range(2))
-            code, run = launcher.run(home, environment=environment, hooks=SHORT, attempts=attempts)
-            assert code == 0, run.said
-        finally:
-            frozen.signal(signal.SIGCONT)
-        code = frozen.wait()
-        assert code in (0, 1), frozen.said
-        assert "Traceback" not in frozen.said, frozen.said
-        code, run = launcher.run(home, *work, END, environment=environment, hooks=SHORT)
+@pytest.fixture
+def landed(homes: Homes) -> Path:
+    """Where clicks of four files have landed."""
+    return homes.copy(homes.running)
+
+
+@pytest.fixture
+def on_store(launcher: Launcher, object_store: ObjectStore, bucket: str, landed: Path) -> Callable[[], str]:
+    """Makes homes in a bucket where both jobs have run on two files, and ingest on two more."""
+    made, numbers = f"s3a://{bucket}/made", itertools.count()
+    ingest, *jobs = from_folder(landed)
+    later = [file.rename(landed / file.name) for file in sorted((landed / "landing" / "clicks").iterdir())[2:]]
+    code, run = launcher.run(made, ingest, *jobs, environment=object_store.environment())
+    assert code == 0, run.said
+    for file in later:
+        file.rename(landed / "landing" / "clicks" / file.name)
+    code, run = launcher.run(made, ingest, environment=object_store.environment())
+    assert code == 0, run.said
+
+    def copy() -> str:
+        home = f"s3a://{bucket}/home-{next(numbers)}"
+        copy_folder(to_place(made), to_place(home))
+        return home
+
+    return copy
+
+
+@pytest.fixture
+def mend(launcher: Launcher, object_store: ObjectStore, landed: Path) -> Callable[[Tally, str, str], None]:
+    """Ends all work on a home whose leases are over, and counts."""
+
+    def mend(told: Tally, home: str, what: str) -> None:
+        code, run = launcher.run(home, TOTALS, WINDOWS, END, environment=object_store.environment(), hooks=SHORT)
         assert code == 0, run.said
-        told.count(expected(homes.fresh), found(home), f"try {number}: {frozen.said}")
+        told.count(expected(landed), found(home), what)
+
+    return mend
+
+
+@SOME_OR_ALL
+def test_a_run_that_is_killed_at_any_point_is_made_good_once_its_lease_is_over(
+    launcher: Launcher, object_store: ObjectStore, on_store, mend, tally, every: int
+):
+    told, environment, killed = tally("S3: killed at each named point"), object_store.environment(), []
+    for point in POINTS[::every]:
+        home, more = on_store(), ("--full-refresh",) if point.startswith("generation") else ()
+        killed.append((home, point))
+        kill = environment | {fail_points.VARIABLE: f"{point}#1"}
+        code, run = launcher.run(home, (*TOTALS, *more), environment=kill, hooks=SHORT)
+        assert code == -signal.SIGKILL, f"{point}: {run.said}"
+    # Its lease is known by who holds it, until it ends.
+    code, other = launcher.run(killed[-1][0], TOTALS, environment=environment, hooks=SHORT)
+    assert code == 1, other.said
+    assert re.search(f"job totals is already running on .* process {run.pid}, lease renewed", other.said)
+    time.sleep(LEASE_IS_OVER)
+    for home, point in killed:
+        mend(told, home, point)
+
+
+@SOME_OR_ALL
+@pytest.mark.parametrize("command", in_short([TOTALS], [TOTALS, (*TOTALS, "--full-refresh")]))
+def test_a_run_that_is_frozen_before_any_of_its_writes_and_thawed_behind_another_harms_nothing(
+    launcher: Launcher, object_store: ObjectStore, on_store, mend, tally, command: Command, every: int
+):
+    told = tally(f"S3: frozen before each write of a run ({command[-1]})")
+    frozen: list[tuple[int, str, Run]] = []
+    for number in itertools.count(step=every):
+        home = on_store()
+        run = freeze(launcher, object_store, home, command, number)
+        if run is None:
+            break
+        frozen.append((number, home, run))
+    assert len(frozen) >= 10 // every
+    time.sleep(LEASE_IS_OVER)
+    for number, home, run in frozen:
+        code, other = launcher.run(home, command, environment=object_store.environment(), hooks=SHORT)
+        assert code == 0, other.said
+        run.signal(signal.SIGCONT)
+        code = run.wait()
+        # The last two are the clock and the checksums: behind the clock there may be nothing left to write, and so no look.
+        assert code == 1 or number >= frozen[-1][0] - 1, (number, run.said)
+        assert code == 0 or "job totals: this run has lost its lease" in run.said, run.said
+        mend(told, home, f"frozen before write {number}: {run.said}")
+
+
+def freeze(launcher: Launcher, store: ObjectStore, home: str, command: Command, number: int) -> Run | None:
+    """A run that is frozen before its write of a number; none where it ends well before that."""
+    environment = store.environment() | {"FREEZE": str(number)}
+    run = launcher.start(home, command, environment=environment, hooks=[*SHORT, "tests.chaos.hooks:freeze_behind_look"])
+    is_frozen = wait_until(lambda: state_of(run.pid) in "TZ" and state_of(run.pid)) == "T"
+    assert is_frozen or run.wait() == 0, run.said
+    return run if is_frozen else None
+
+
+def state_of(process: int) -> str:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_a_run_that_is_frozen_and_thawed_amid_the_planning_of_another_harms_nothing(
+    launcher: Launcher, object_store: ObjectStore, on_store, mend, tally
+):
+    """The first is frozen before it writes its last plan; the other comes in between, and both are refused or done."""
+    home = on_store()
+    run = freeze(launcher, object_store, home, TOTALS, 1)
+    assert run is not None
+    time.sleep(LEASE_IS_OVER)
+    environment = object_store.environment() | {"THAW": str(run.pid)}
+    code, other = launcher.run(
+        home, TOTALS, environment=environment, hooks=[*SHORT, "tests.chaos.hooks:thaw_amid_planning"]
+    )
+    assert code in (0, 1), other.said
+    assert run.wait() in (0, 1), run.said
+    mend(tally("S3: thawed amid another run's planning"), home, f"plans of two runs: {run.said} {other.said}")
 
 
 def test_two_runs_on_a_home_in_an_object_store_do_the_work_once(
