@@ -1,20 +1,23 @@
 """Any file of a lakehouse deleted, cut short or emptied, and any part of it restored from an older day."""
 
+import json
 import random
 import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
+from deltalake import DeltaTable
 
-from tests.chaos.conftest import TRIES, in_short
+from tests.chaos.conftest import TRIES
 from tests.chaos.launcher import Launcher
 from tests.chaos.remedies import work_through
 from tests.chaos.scenes import FULL_REFRESH
 from tests.chaos.story import INGEST, TO_THE_END, WORK, Homes, expected, found, land, unreadable
 from tests.chaos.tally import Tally
-from tests.damages import cut_short, delete, empty
+from tests.damages import cut_short, delete, empty, restore, write
 
 PROMISE = (
     "What was damaged, lost or restored is refused with a remedy that works, or matters to nobody; nothing is skipped."
@@ -51,37 +54,95 @@ def test_an_emptied_entry_of_a_table_s_log_is_no_commit_that_did_nothing(
     damage(launcher, homes, tally("an entry of a table's log is emptied"), "a file is emptied", entries[chosen])
 
 
-PARTS = [
-    "ingest/clicks",
-    "ingest/clicks/journal",
-    "ingest/clicks/ids",
-    "events/clicks",
-    "quarantine/clicks",
-    "jobs/totals",
-    "jobs/totals/generation-0001/journal",
-    "jobs/totals/generation-0001/state",
-    "tables",
-    "tables/totals",
-    "jobs/windows/generation-0001",
-    "jobs/windows/generation-0001/state",
-    "tables/windows",
+def changed_record(**changes: Any) -> Callable[[Path], None]:
+    """The record of a birth, of ingest's or of a generation's, with other values."""
+
+    def change(path: Path) -> None:
+        record = json.loads(path.read_text())
+        fixed = record["fixed"] | changes.get("fixed", {})
+        path.write_text(json.dumps({**record, **changes, "fixed": fixed}))
+
+    return change
+
+
+def another_table(path: Path) -> None:
+    """One of the same columns, and without rows."""
+    schema = DeltaTable(str(path)).schema()
+    delete(path)
+    DeltaTable.create(str(path), schema)
+
+
+def like_the_oldest(path: Path) -> None:
+    """Put the oldest file of its folder in its place: names, numbers and the journal agree."""
+    path.write_bytes(min(path.parent.iterdir()).read_bytes())
+
+
+JOB = "jobs/totals"
+LIVE = f"{JOB}/generation-0001"
+OF_ANOTHER_VERSION = "is damaged, or another version of Keyfold wrote it"
+LOG = "events/clicks/_delta_log/*.json"
+RECORD = "ingest/clicks/ingest.json"
+DAMAGED: list[tuple[list[str], Callable[[Path], None] | Literal["older"], str]] = [
+    # Paths below the home, what becomes of them, and what the error says; `older` is as of the first run.
+    (["live.json"], delete, r"live\.json is lost, while generation-0001 exists"),
+    (["live.json"], cut_short, r"live\.json is damaged, while generation-0001 exists"),
+    ([LIVE], delete, "names generation-0001 of job totals, which is gone"),
+    ([f"{LIVE}/generation.json"], cut_short, r"generation\.json is damaged"),
+    ([f"{LIVE}/generation.json"], changed_record(format=1), "was made by an earlier version of Keyfold"),
+    (
+        [f"{LIVE}/generation.json"],
+        changed_record(fixed={"inputs": {"clicks": {"stream": "clicks", "delay": 1.0}}}),
+        r"was born with inputs .*1\.0",
+    ),
+    ([f"{LIVE}/journal/*.done.json"], write("{}"), OF_ANOTHER_VERSION),
+    ([f"{LIVE}/journal/clock.json"], write("{"), OF_ANOTHER_VERSION),
+    ([f"{LIVE}/journal"], "older", "the journal is older than the table"),
+    ([f"{LIVE}/journal", f"{LIVE}/state"], "older", "the journal is older than the table"),
+    (["tables/totals"], delete, "its table totals is gone"),
+    (["tables/totals/_delta_log/*.json"], cut_short, "the log of its table totals in .* is damaged"),
+    (["tables"], "older", "the table is older than the journal"),
+    (["tables/changes"], "older", r"table changes has taken batch \d at last, but its journal"),
+    ([f"{LIVE}/state", "tables"], "older", "the table is older than the journal"),
+    ([f"{LIVE}/state"], "older", "manifests of the state, is gone"),
+    ([f"{LIVE}/state"], delete, "manifests of the state, is gone"),
+    ([f"{LIVE}/state/manifests/*"], delete, "manifests of the state, is gone"),
+    ([f"{LIVE}/state/manifests/*"], empty, "manifests of the state, is damaged"),
+    ([f"{LIVE}/state/manifests/*"], cut_short, "manifests of the state, is damaged"),
+    (["tables/totals"], another_table, "table totals has taken nothing, but its journal"),
+    (["tables/changes/*.parquet"], delete, r"its table changes .*\.parquet"),
+    ([f"{LIVE}/state/manifests/*"], like_the_oldest, "manifests of the state, is damaged"),
+    (["events/clicks"], delete, "its table events is gone"),
+    (["events/clicks"], "older", "the table is older than the journal"),
+    ([LOG], cut_short, "the log of its table events in"),
+    (["quarantine/clicks"], delete, "its table quarantine is gone"),
+    (["ingest/clicks"], delete, "has no record of the files they came from"),
+    (["ingest/clicks"], "older", "the journal is older than the table"),
+    ([RECORD], cut_short, "ingest.json is damaged"),
+    ([RECORD], changed_record(format=99), "is of another version of Keyfold"),
+    ([RECORD], changed_record(fixed={"event_id": [["user", "string"]]}), "began with event_id"),
+    (["events/clicks"], another_table, "is not the table it wrote to, but another one"),
+    (["ingest/clicks/journal/*.done.json"], write("{}"), OF_ANOTHER_VERSION),
 ]
+"""Of a home: paths, of which the newest is damaged, what becomes of it, and what is said; `older` is as of an earlier run."""
 
 
-@pytest.mark.parametrize("change", ["is restored older", "is gone"])
-@pytest.mark.parametrize("part", in_short(["jobs/totals/generation-0001/state"], PARTS))
-def test_a_part_that_is_older_than_the_rest_or_gone_is_refused_with_a_remedy(
-    launcher: Launcher, homes: Homes, tally, part: str, change: str
+@pytest.mark.parametrize(("patterns", "damage", "told"), DAMAGED)
+def test_a_part_that_is_damaged_older_or_gone_is_refused_with_a_remedy(
+    launcher: Launcher, homes: Homes, tally, patterns: list[str], damage, told: str
 ):
-    told = tally(f"a part of the lakehouse {change}")
     older = homes.after(homes.running, INGEST)
-    older = homes.after(homes.running) if part.startswith(("ingest", "events", "quarantine")) else older
     home = homes.copy(homes.after(homes.running, *WORK))
-    shutil.rmtree(home / part)
-    if change == "is restored older":
-        shutil.copytree(older / part, home / part)
+    for pattern in patterns:
+        path = max(home.glob(pattern))
+        if damage == "older":
+            is_of_ingest = pattern.startswith(("ingest", "events", "quarantine"))
+            restore(path, (homes.running if is_of_ingest else older) / path.relative_to(home))
+        else:
+            damage(path)
     land(home, 4, 2)
-    mend_and_count(launcher, told, home, f"{part} {change}")
+    counted = tally("a part of the lakehouse is damaged, older or gone")
+    refusals = mend_and_count(launcher, counted, home, f"{patterns}, {damage}")
+    assert any(re.search(told, refusal) for refusal in refusals), refusals
 
 
 @pytest.mark.parametrize("tries", [pytest.param(TRIES, marks=pytest.mark.chaos)])
@@ -111,8 +172,8 @@ def damage(launcher: Launcher, homes: Homes, told: Tally, fault: str, files: lis
         shutil.rmtree(home)
 
 
-def mend_and_count(launcher: Launcher, told: Tally, home: Path, what: str) -> None:
-    """Go on as a person would: do what refusals say, and what the docs say of a table that cannot be read."""
+def mend_and_count(launcher: Launcher, told: Tally, home: Path, what: str) -> list[str]:
+    """Go on as a person would: do what refusals say, and what the docs say of a table that cannot be read; gives what was said."""
     try:
         refusals = work_through(launcher, home, TO_THE_END)
         # Nothing that a run needs was damaged: who reads the table is told, and docs/reference/errors.md says what to do.
@@ -126,5 +187,6 @@ def mend_and_count(launcher: Launcher, told: Tally, home: Path, what: str) -> No
     except AssertionError as error:
         told.counts.update({"tried": 1, "came": 1})
         told.fail(f"{what}: {error}")
-        return
+        return []
     told.count(expected(home), there, f"{what} (refused: {refusals})", refused=bool(refusals))
+    return refusals

@@ -23,10 +23,9 @@ from tests.chaos.conftest import TRIES
 from tests.chaos.launcher import REPOSITORY, Launcher, Run, build, why_not
 from tests.chaos.scenes import SCENES
 from tests.chaos.story import Homes
-from tests.chaos.test_disk import fill, is_said
+from tests.chaos.test_disk import fill, is_said, mounted
 from tests.chaos.test_kills import SCENE_OF
 from tests.chaos.test_readers import kill_amid_readings
-from tests.small_disk import mounted
 from tests.standalone_cluster import standalone_cluster
 from tests.waiting import lives
 

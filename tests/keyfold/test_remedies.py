@@ -5,6 +5,7 @@ job that failed. Without Spark.
 """
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -23,7 +24,7 @@ from keyfold.lakehouse.paths import Lakehouse
 from keyfold.stream import Stream
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
-from tests.damages import cut_short, delete, empty, restore, write
+from tests.damages import cut_short, delete
 from tests.keyfold.keyed.toy_jobs import CLICK, totals
 from tests.keyfold.keyed.without_spark import SPARK
 from tests.lake import Lake
@@ -44,7 +45,6 @@ class House:
         self.lakehouse = Lakehouse(folder / "my home")
         self.landing = self.lakehouse.landing("clicks")
         self._landed = 0
-        self.older = folder / "older"
         self._monkeypatch = monkeypatch
 
     def land(self, *clicks, folder=None):
@@ -124,27 +124,8 @@ def house(tmp_path, monkeypatch, without_spark):
         house.land(click)
         house.ingest()
         house.run()
-        if not house.older.exists():
-            shutil.copytree(str(house.lakehouse.home), house.older)
     assert house.totals() == {"ann": 2, "bob": 1}
     return house
-
-
-def another_table(house):
-    schema = DeltaTable(str(house.live.table("totals"))).schema()
-    shutil.rmtree(house.live.table("totals"))
-    DeltaTable.create(str(house.live.table("totals")), schema)
-
-
-def changed_record(**changes):
-    """The record of a birth, of ingest's or of the live generation's, with other values."""
-
-    def change(path):
-        record = json.loads(path.read_text())
-        record["fixed"] |= changes.pop("fixed", {})
-        path.write_text(json.dumps({**record, **changes}))
-
-    return change
 
 
 def changed_events(house):
@@ -162,58 +143,12 @@ def cleaned_log(house):
         entry.unlink()
 
 
-JOB = "jobs/totals"
-LIVE = f"{JOB}/generation-0001"
-OF_ANOTHER_VERSION = "is damaged, or another version of Keyfold wrote it"
-DAMAGED_JOB = [
-    # Paths below the home, what becomes of them, and what the error says; `older` is as of the first run.
-    (["live.json"], delete, r"live\.json is lost, while generation-0001 exists"),
-    (["live.json"], cut_short, r"live\.json is damaged, while generation-0001 exists"),
-    ([LIVE], delete, "names generation-0001 of job totals, which is gone"),
-    ([f"{LIVE}/generation.json"], cut_short, r"generation\.json is damaged"),
-    ([f"{LIVE}/generation.json"], changed_record(format=1), "was made by an earlier version of Keyfold"),
-    (
-        [f"{LIVE}/generation.json"],
-        changed_record(fixed={"inputs": {"clicks": {"stream": "clicks", "delay": 1.0}}}),
-        r"was born with inputs .*1\.0",
-    ),
-    ([f"{LIVE}/journal/*.done.json"], write("{}"), OF_ANOTHER_VERSION),
-    ([f"{LIVE}/journal/clock.json"], write("{"), OF_ANOTHER_VERSION),
-    ([f"{LIVE}/journal"], "older", "the journal is older than the table"),
-    ([f"{LIVE}/journal", f"{LIVE}/state"], "older", "the journal is older than the table"),
-    (["tables/totals"], delete, "its table totals is gone"),
-    (["tables/totals/_delta_log/*.json"], cut_short, "the log of its table totals in .* is damaged"),
-    (["tables"], "older", "the table is older than the journal"),
-    (["tables/changes"], "older", "table changes has taken batch 0 at last, but its journal"),
-    ([f"{LIVE}/state", "tables"], "older", "the table is older than the journal"),
-    ([f"{LIVE}/state"], "older", "manifests of the state, is gone"),
-    ([f"{LIVE}/state"], delete, "manifests of the state, is gone"),
-    ([f"{LIVE}/state/manifests/*"], delete, "manifests of the state, is gone"),
-    ([f"{LIVE}/state/manifests/*"], empty, "manifests of the state, is damaged"),
-    ([f"{LIVE}/state/manifests/*"], cut_short, "manifests of the state, is damaged"),
-]
-
-
-def break_home(house, patterns, damage):
-    """Damage the newest of what each pattern finds below the home."""
-    for pattern in patterns:
-        path = max(house.lakehouse.home.glob(pattern))
-        if damage == "older":
-            restore(path, house.older / path.relative_to(house.lakehouse.home))
-        else:
-            damage(path)
-
-
-@pytest.mark.parametrize(("patterns", "damage", "told"), DAMAGED_JOB)
-def test_a_job_that_lost_a_part_goes_on_once_what_its_error_says_is_done(house, patterns, damage, told):
-    break_home(house, patterns, damage)
-    mend_and_go_on(house, told, {"ann": 2, "bob": 1})
+LOG = "events/clicks/_delta_log/*.json"
 
 
 @pytest.mark.parametrize(
     ("fault", "told", "clicks"),
     [
-        (another_table, "table totals has taken nothing, but its journal", {"ann": 2, "bob": 1}),
         (changed_events, "were changed or deleted after", {"ann": 2}),
         (cleaned_log, r"cannot tell what is new in events\.clicks", {"ann": 2, "bob": 3}),
     ],
@@ -259,12 +194,6 @@ def lose_events(house):
     shutil.rmtree(house.lakehouse.events("clicks"))
 
 
-def another_event_table(house):
-    schema = DeltaTable(str(house.lakehouse.events("clicks"))).schema()
-    lose_events(house)
-    DeltaTable.create(str(house.lakehouse.events("clicks")), schema)
-
-
 def other_columns(house):
     stream = STREAMS["clicks"]
     house._monkeypatch.setitem(
@@ -274,55 +203,15 @@ def other_columns(house):
     )
 
 
-LOG = "events/clicks/_delta_log/*.json"
-RECORD = "ingest/clicks/ingest.json"
-DAMAGED_INGEST = [
-    (["events/clicks"], delete, "its table events is gone"),
-    (["events/clicks"], "older", "the table is older than the journal"),
-    ([LOG], cut_short, "the log of its table events in"),
-    (["quarantine/clicks"], delete, "its table quarantine is gone"),
-    (["ingest/clicks"], delete, "has no record of the files they came from"),
-    (["ingest/clicks"], "older", "the journal is older than the table"),
-    ([RECORD], cut_short, "ingest.json is damaged"),
-    ([RECORD], changed_record(format=99), "is of another version of Keyfold"),
-    ([RECORD], changed_record(fixed={"event_id": [["user", "string"]]}), "began with event_id"),
-]
-
-
-@pytest.mark.parametrize(("patterns", "damage", "told"), DAMAGED_INGEST)
-def test_an_ingest_that_lost_a_part_is_rebuilt_by_the_command_that_its_error_names(house, patterns, damage, told):
-    break_home(house, patterns, damage)
-    rebuild_and_go_on(house, told)
-
-
-@pytest.mark.parametrize(
-    ("fault", "told"),
-    [
-        (another_event_table, "is not the table it wrote to, but another one"),
-        (other_columns, "clicks is only in the table"),
-    ],
-)
-def test_an_ingest_that_cannot_go_on_is_rebuilt_by_the_command_that_its_error_names(house, fault, told):
-    fault(house)
-    rebuild_and_go_on(house, told)
-
-
-def rebuild_and_go_on(house, told):
+def test_an_ingest_whose_table_has_more_columns_is_rebuilt_by_the_command_that_its_error_names(house):
+    other_columns(house)
     message = house.refused("ingest", "clicks")
-    assert told in message
+    assert "clicks is only in the table" in message
     house.do(message)
     assert house.events() == ["ann", "ann", "bob"]
     house.land(("eve", 9), ("eve", 9))
     assert "1 accepted, 0 quarantined, 1 duplicates" in house.ingest()
     assert "0 rows from 0 files" in house.ingest()
-
-
-def test_a_damaged_journal_of_ingest_is_rebuilt_by_the_command_that_its_error_names(house):
-    break_home(house, ["ingest/clicks/journal/*.done.json"], write("{}"))
-    message = house.refused("ingest", "clicks")
-    said = house.do(message)
-    assert "it is not known which landing folders were read before" in said
-    assert house.events() == ["ann", "ann", "bob"]
 
 
 def test_a_lost_event_table_comes_back_from_all_of_its_landing_folders_and_its_jobs_go_on(house, tmp_path):
@@ -342,7 +231,7 @@ def test_a_lost_event_table_comes_back_from_all_of_its_landing_folders_and_its_j
 
 
 def damage_event_log(house):
-    break_home(house, [LOG], cut_short)
+    cut_short(max(house.lakehouse.home.glob(LOG)))
 
 
 def damage_new_events(house):
@@ -387,9 +276,7 @@ def test_nothing_is_moved_where_no_landing_folder_is_left(house):
     assert house.events() == ["ann", "ann", "bob"]
 
 
-@pytest.mark.parametrize(
-    "point", ["rebuild: one table moved", "rebuild: moved", "done: after", "commit: one table", "work: before"]
-)
+@pytest.mark.parametrize("point", ["rebuild: one table moved", "work: before"])
 def test_a_rebuild_that_broke_off_is_finished_by_the_same_command(house, cut_power, point):
     def rebuild():
         ended = house.attempt("ingest", "clicks", "--settle", "0", "--rebuild")
@@ -407,12 +294,19 @@ def test_a_rebuild_that_broke_off_is_finished_by_the_same_command(house, cut_pow
 
 
 def test_a_lost_index_of_files_is_rebuilt_by_the_command_that_its_error_names(house, monkeypatch):
+    assert known.BATCHES_BETWEEN < journal.KEPT
     # So that the journal's own records soon name all files no longer.
     monkeypatch.setattr(journal, "KEPT", 2)
     monkeypatch.setattr(known, "BATCHES_BETWEEN", 1)
     for number in range(10, 16):
         house.land(("eve", number))
         house.ingest()
+    # Every file is known, however many batches ago it was read, and one that is touched too; so it is beside a killed write.
+    oldest = min(house.landing.iterdir())
+    for _ in range(2):
+        os.utime(oldest, (1, 1))
+        assert "0 rows from 0 files" in house.ingest()
+        (house.lakehouse.ingest("clicks") / "files" / ".aside-xyz").write_bytes(b"half a table")
     shutil.rmtree(house.lakehouse.ingest("clicks") / "files")
     message = house.refused("ingest", "clicks")
     assert "it is not known which files were read" in message

@@ -5,7 +5,7 @@ import os
 import threading
 import time
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,10 +15,7 @@ from deltalake import DeltaTable
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest, known_files, split_reader
 from keyfold.ingestion.admission import Admission, select_files
-from keyfold.ingestion.ingest_records import AdmittedFile, IngestCounts, IngestDone, IngestPlan
-from keyfold.ingestion.known import BATCHES_BETWEEN, KnownFiles
-from keyfold.journal import Journal
-from keyfold.journal.journal import KEPT
+from keyfold.ingestion.ingest_records import AdmittedFile
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
 from keyfold.storage.place import Place
@@ -248,68 +245,5 @@ def test_a_file_that_changes_while_it_is_read_counts_for_nothing_and_is_read_by_
     assert values(lakehouse) == [("a", 1), ("b", 2), ("b", 3)]
 
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-Pair = tuple[Journal[IngestPlan, IngestDone], KnownFiles]
-
-
-def ingest_folder(folder: Path) -> Pair:
-    journal = Journal(folder / "journal", IngestPlan, IngestDone)
-    return journal, KnownFiles(folder, journal, "ingest of clicks")
-
-
 def admitted(path: str, size: int = 1) -> AdmittedFile:
     return AdmittedFile(path=path, size=size, modified_at=size, changed_at=size, fingerprint=f"{size}")
-
-
-def batch(pair: Pair, number: int, *files: AdmittedFile, source: str = "landing/clicks", deferred: tuple = ()) -> None:
-    journal, known = pair
-    plan = IngestPlan(batch=number, run=number, batches=1, planned_at=NOW, source=source, files=files)
-    journal.write_plans([plan])
-    done = IngestDone(
-        batch=number,
-        run=number,
-        finished_at=NOW,
-        seconds=1,
-        tables={},
-        last_written={},
-        last_files={},
-        counts=IngestCounts(),
-        totals=IngestCounts(),
-        deferred=deferred,
-    )
-    journal.write_done(done)
-    known.keep()
-    journal.compact()
-
-
-def test_every_file_is_known_however_many_batches_ago_it_was_read(tmp_path):
-    pair = ingest_folder(tmp_path)
-    count = 3 * KEPT
-    for number in range(count):
-        batch(pair, number, admitted(f"{number}"))
-        if number % 60 == 0:
-            assert len(pair[1].of("landing/clicks")) == number + 1
-    assert sorted(map(int, pair[1].of("landing/clicks"))) == list(range(count))
-    assert len(list((tmp_path / "files").iterdir())) == 1
-    assert len(list((tmp_path / "journal").iterdir())) < 5 * KEPT
-
-
-def test_a_touched_file_is_noted_and_what_a_crash_leaves_of_the_table_changes_nothing(tmp_path):
-    pair = ingest_folder(tmp_path)
-    batch(pair, 0, admitted("a"), admitted("b"))
-    pair[1].note("landing/clicks", {"a": admitted("a", 5)})
-    assert {path: file.size for path, file in pair[1].of("landing/clicks").items()} == {"a": 5, "b": 1}
-    (tmp_path / "files" / ".aside-xyz").write_bytes(b"half a table")
-    batch(pair, 1, admitted("c"))
-    assert {path: file.size for path, file in pair[1].of("landing/clicks").items()} == {"a": 5, "b": 1, "c": 1}
-
-
-def test_what_is_not_known_any_more_is_refused_and_never_guessed(tmp_path):
-    pair = ingest_folder(tmp_path)
-    for number in range(2 * KEPT + 1):
-        batch(pair, number, admitted(f"{number}"))
-    for table in (tmp_path / "files").iterdir():
-        table.unlink()
-    with pytest.raises(KeyfoldError, match="it is not known which files were read"):
-        pair[1].of("landing/clicks")
-    assert BATCHES_BETWEEN < KEPT

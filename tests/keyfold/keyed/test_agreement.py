@@ -108,17 +108,6 @@ def test_a_data_file_that_is_gone_or_of_another_size_is_named_with_its_remedy(
         check_conservation(lakehouse, totals())
 
 
-def test_state_of_an_older_version_over_a_newer_one_is_refused(without_spark, lakehouse, rows, land, ran_thrice):
-    """Names, numbers and the journal agree; what the state adds up to is another time's."""
-    oldest, *_, newest = sorted(live(lakehouse).manifests.iterdir())
-    newest.write_bytes(oldest.read_bytes())
-    land(("eve", 9))
-    with pytest.raises(KeyfoldError, match=rf"{newest.name}, manifests of the state, is damaged .*--full-refresh"):
-        run_job(lakehouse, totals(), runners=without_spark)
-    run_job(lakehouse, totals(), FullRefresh(), runners=without_spark)
-    assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
-
-
 @pytest.mark.parametrize("parts", [("journal", "state", "tables"), ("journal", "tables")])
 def test_a_generation_that_was_restored_goes_on_from_where_it_stood(
     without_spark, lakehouse, rows, land, ran_thrice, parts

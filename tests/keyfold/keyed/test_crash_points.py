@@ -1,9 +1,7 @@
-"""A run that dies at any named point, or on a full disk, leaves tables as an unbroken run's once it is run again.
+"""A run that dies at any named point leaves tables as an unbroken run's once it is run again.
 
-Processes that are killed there are `tests/chaos/test_kills.py`'s.
+Processes that are killed there are `tests/chaos/test_kills.py`'s, and full disks `test_disk.py`'s.
 """
-
-import shutil
 
 import polars as pl
 import pytest
@@ -12,10 +10,9 @@ from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.inputs import STEP_DECIDES
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.runner import RunOptions, run_job
-from keyfold.lakehouse import Lakehouse, fail_points
-from tests.keyfold.keyed.toy_jobs import START, clicks, totals, windows, windows_step
+from keyfold.lakehouse import fail_points
+from tests.keyfold.keyed.toy_jobs import START, totals, windows, windows_step
 from tests.lake import Lake
-from tests.small_disk import mounted
 
 OF_A_BATCH = [
     point for point in fail_points.POINTS if point.startswith(("plan", "work", "state", "done", "commit", "merge"))
@@ -129,34 +126,3 @@ def test_a_service_that_answers_otherwise_after_a_crash_changes_no_row(
 
 
 # a full disk
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    with mounted(tmp_path, megabytes=4) as disk:
-        yield disk
-
-
-@pytest.mark.on_disk("a bucket has no room that ends")
-@pytest.mark.parametrize("room_left", range(0, 30_000, 2_000))
-def test_a_disk_that_is_full_at_any_moment_of_a_batch_stops_no_later_run(
-    without_spark, small_disk, lakehouse, rows, room_left
-):
-    on_disk = Lakehouse(small_disk / "home")
-    events = on_disk.events("clicks")
-    events.parent.mkdir(parents=True)
-    clicks(("ann", 0), ("bob", 1)).write_delta(str(events))
-    clicks(("ann", 2), ("eve", 3)).write_delta(str(events), mode="append")
-    ballast = small_disk / "ballast"
-    free = shutil.disk_usage(small_disk).free
-    ballast.write_bytes(b"\0" * max(0, free - 4096 - room_left * 4))
-    failed: Exception | None = None
-    try:
-        run_job(on_disk, totals(), runners=without_spark)
-    except Exception as error:
-        failed = error
-    assert failed is None or "space" in str(failed) or "disk" in str(failed)
-    ballast.unlink()
-    run_job(on_disk, totals(), runners=without_spark)
-    found = sorted(pl.read_delta(str(on_disk.table("totals"))).rows())
-    assert found == [("ann", 2), ("bob", 1), ("eve", 1)]
