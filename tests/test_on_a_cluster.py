@@ -36,10 +36,14 @@ def cluster(tmp_path_factory):
 def driven(cluster, tmp_path_factory):
     """What a driver's process tells, and its folder; it stands outside the repository, as a user would."""
     folder = tmp_path_factory.mktemp("driver")
+    return drive(cluster, folder), folder
+
+
+def drive(cluster, folder, *more):
     # -P: else the folder of that file comes first, and tests/keyfold is found for keyfold.
-    command = [sys.executable, "-P", ROOT / "tests" / "cluster_driver.py", folder]
+    command = [sys.executable, "-P", ROOT / "tests" / "cluster_driver.py", folder, *more]
     done = ended_well(*command, folder=folder, environment=os.environ | cluster.environment)
-    return json.loads(done.stdout.splitlines()[-1]), folder
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def test_both_workers_run_our_code_from_the_zip_with_the_driver_s_variables(driven, cluster):
@@ -80,8 +84,9 @@ def test_a_folder_that_each_node_has_for_itself_is_told_with_the_node(driven):
     assert told["left"] == list((folder / "mine").iterdir()) == []
 
 
-def test_a_cluster_that_gives_no_executor_and_a_node_without_our_python_are_told(driven):
-    told = driven[0]
+@pytest.mark.cluster
+def test_a_cluster_that_gives_no_executor_and_a_node_without_our_python_are_told(cluster, tmp_path):
+    told = drive(cluster, tmp_path, "be refused")
     assert "gave this application no executor within 2 s. It asks for executors of 900g" in told["too much"]
     assert "has no Python at /no/such/python" in told["no python"]
 

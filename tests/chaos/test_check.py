@@ -99,7 +99,7 @@ def test_nothing_is_found_after_whatever_changes_a_home(launcher: Launcher, home
 def test_nothing_is_found_while_runs_go_on(launcher: Launcher, homes: Homes, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(checking, "_TRIES", 3)
     home = homes.copy(homes.after(homes.running, *WORK))
-    land(home, 4, 20)
+    land(home, 4, 8)
     with ThreadPoolExecutor(1) as beside:
         run = beside.submit(launcher.run, home, *TO_THE_END)
         while not run.done():

@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Callable
-from datetime import date, timedelta
+from datetime import date
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,24 +13,17 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generation.run_mode import FullRefresh
-from keyfold.keyed.runner import RunOptions, run_job
-from keyfold.lakehouse import Lakehouse, commits, exclusive
+from keyfold.lakehouse import Lakehouse, commits
 from keyfold.lakehouse.checksums import checksum_in_name
 from keyfold.lakehouse.commits import replace_files
 from keyfold.lakehouse.data_files import STAGED, WrittenFile, write_data_file
 from keyfold.lakehouse.log_changes import changes_since, snapshot
-from keyfold.lakehouse.paths import create_table, table_id
+from keyfold.lakehouse.paths import create_table
 from keyfold.lakehouse.positions import Position, position_at
 from keyfold.lakehouse.reading import data_file_paths
 from keyfold.maintenance import Maintained, MaintainedTable, maintain
-from keyfold.maintenance.backup import _Copier, back_up
 from keyfold.maintenance.checking import Seen
-from keyfold.maintenance.readers import Reader, readers
-from keyfold.maintenance.recording import trim_log
-from tests.keyfold.keyed.toy_jobs import CLICK, clicks, totals, windows
-from tests.lake import Lake
-from tests.made_generations import plan_of, put_done, put_generation
+from tests.keyfold.keyed.toy_jobs import CLICK, clicks
 
 DAY = 86_400
 EVENTS = "events.clicks"
@@ -44,11 +37,6 @@ def table(lakehouse: Lakehouse) -> Path:
 
 def care(lakehouse: Lakehouse, table: Path, **settings) -> Maintained:
     return maintain(lakehouse, MaintainedTable(EVENTS, table, **{"time": "at", **settings}))
-
-
-def read_to(table: Path, version: int) -> dict[str, Position]:
-    """What a job has read, as its commit record says it."""
-    return {EVENTS: position_at(table, version)}
 
 
 def append(table: Path, *minutes: int) -> None:
@@ -94,13 +82,6 @@ def rows(table: Path) -> list[int]:
     return sorted(pl.read_delta(str(table))["at"].dt.minute().to_list())
 
 
-def generation(lakehouse: Lakehouse, name: str = "generation-0001", *, live: bool = True):
-    """A generation that reads the table and has no batch yet."""
-    return put_generation(
-        lakehouse, "windows", name, live=live, input_ids={EVENTS: table_id(lakehouse.events("clicks"))}
-    )
-
-
 def test_small_files_are_joined_and_kept_for_the_retention(lakehouse, table):
     append(table, 1, 2, 3)
     done = care(lakehouse, table)
@@ -113,12 +94,6 @@ def test_small_files_are_joined_and_kept_for_the_retention(lakehouse, table):
     later = care(lakehouse, table)
     assert (later.deleted, data_files(table), rows(table)) == (3, 1, [1, 2, 3])
     assert later.bytes_after < later.bytes_before
-
-
-def test_a_table_without_a_time_is_joined_too(lakehouse, table):
-    append(table, 1, 2, 3)
-    done = care(lakehouse, table, time=None)
-    assert (done.files_before, done.files_after, rows(table)) == (3, 1, [1, 2, 3])
 
 
 @pytest.mark.parametrize("time", ["at", None])
@@ -302,189 +277,3 @@ def test_rows_that_waited_to_be_merged_are_deleted_once_no_done_record_is_kept_o
     assert care(lakehouse, table, **kept).deleted == 1
     assert [path.name for path in (table / STAGED).iterdir()] == [Path(merged.path).name]
     assert not (table / failed.path).exists()
-
-
-def test_files_are_kept_back_to_what_the_last_reader_has_yet_to_read(lakehouse, table):
-    append(table, 1, 2)
-    grow_old(table, days=10)
-    append(table, 3)  # version 2, which the job has not read
-    grow_old(table, days=30)
-    care(lakehouse, table)
-    grow_old(table, days=8)
-    put_done(generation(lakehouse), 0, positions=read_to(table, 1))
-    done = care(lakehouse, table)
-    assert done.deleted == 0
-    assert done.kept_for == "job windows, generation-0001"
-    assert timedelta(days=38) < done.retention < timedelta(days=39)
-
-
-def test_a_promotion_that_was_cut_off_keeps_the_files_that_it_has_yet_to_read(lakehouse, table):
-    append(table, 1, 2)
-    put_done(generation(lakehouse), 0, positions=read_to(table, 1))
-    promoted = put_generation(
-        lakehouse, "windows", "generation-0002", live=False, input_ids={EVENTS: table_id(table)}, branch="later"
-    )
-    put_done(promoted, 0, positions=read_to(table, 0))
-    care(lakehouse, table)
-    grow_old(table, days=30)
-    done = care(lakehouse, table)
-    assert (done.deleted, done.kept_for) == (0, "job windows, generation-0002")
-
-
-def test_nothing_is_deleted_while_a_backup_runs_which_may_have_listed_it(lakehouse, table, tmp_path, monkeypatch):
-    append(table, 1, 2)
-    care(lakehouse, table)
-    grow_old(table, days=8)
-    copy, amid = _Copier.copy, []
-
-    def copy_and_care(copier, name, cut):
-        amid.append(care(lakehouse, table))
-        with pytest.raises(KeyfoldError, match=r"a backup of .* is running"):
-            trim_log(lakehouse, EVENTS, table, kept=1)
-        return copy(copier, name, cut)
-
-    monkeypatch.setattr(_Copier, "copy", copy_and_care)
-    back_up(lakehouse, tmp_path / "backups")
-    assert {(done.deleted, "a backup" in (done.not_deleted or "")) for done in amid} == {(0, True)}
-    assert care(lakehouse, table).deleted == 2
-
-
-@pytest.mark.parametrize("position", [1, 2])
-def test_a_reader_that_has_caught_up_holds_nothing_back(lakehouse, table, position):
-    append(table, 1, 2)
-    care(lakehouse, table)  # version 2, which is nothing new to a reader that was here before
-    put_done(generation(lakehouse), 0, positions=read_to(table, position))
-    grow_old(table, days=8)
-    done = care(lakehouse, table)
-    assert (done.deleted, done.kept_for) == (2, None)
-
-
-@pytest.mark.parametrize(("reading", "deleted"), [(True, 0), (False, 2)])
-def test_a_reader_within_its_first_run_keeps_that_version_whole(lakehouse, table, reading, deleted):
-    append(table, 1, 2)
-    if reading:
-        plans = [plan_of(batch, EVENTS, 1, run=0, batches=2) for batch in (0, 1)]
-        generation(lakehouse).journal.write_plans(plans)
-        put_done(generation(lakehouse), 0, run=0)
-    care(lakehouse, table)
-    grow_old(table, days=60)
-    # Removals so long ago are forgotten by a checkpoint of the log: the files look like those of a killed write.
-    DeltaTable(str(table)).create_checkpoint()
-    for file in table.glob("*.parquet"):
-        touch(file, time.time() - 90 * DAY)
-    assert care(lakehouse, table).deleted == deleted
-
-
-def test_a_generation_before_the_live_one_and_a_refresh_that_died_hold_nothing_back(lakehouse, table):
-    append(table, *range(6))
-    put_done(generation(lakehouse), 0, positions=read_to(table, 0))
-    put_done(generation(lakehouse, "generation-0002"), 0, positions=read_to(table, 4))
-    put_done(generation(lakehouse, "generation-0003", live=False), 0, positions=read_to(table, 1))
-    live = Reader("job windows, generation-0002", 5, 4)
-    assert list(readers(lakehouse, EVENTS, table)) == [live]
-    with exclusive(lakehouse.job("windows"), "job windows"):
-        assert list(readers(lakehouse, EVENTS, table)) == [live, Reader("job windows, generation-0003", 2, 1)]
-
-
-@pytest.mark.parametrize(
-    ("position", "version"),
-    [
-        (None, None),  # has not begun: reads the table as it will be
-        (4, 5),
-    ],
-)
-def test_the_first_version_needed_is_where_the_next_batch_begins(lakehouse, table, position, version):
-    append(table, *range(6))
-    job = generation(lakehouse)
-    if position is not None:
-        put_done(job, 0, positions=read_to(table, 2))
-        job.journal.write_plans([plan_of(1, EVENTS, position)])
-        put_done(job, 1, positions=read_to(table, position))
-    assert [reader.version for reader in readers(lakehouse, EVENTS, table)] == ([] if version is None else [version])
-
-
-def test_a_plan_that_is_not_done_keeps_what_was_new_when_its_run_began(lakehouse, table):
-    append(table, *range(10))
-    job = generation(lakehouse)
-    put_done(job, 0, positions=read_to(table, 2))
-    job.journal.write_plans([plan_of(batch, EVENTS, 9, run=1, batches=2) for batch in (1, 2)])
-    put_done(job, 1, run=1, positions=read_to(table, 2))
-    assert list(readers(lakehouse, EVENTS, table)) == [Reader("job windows, generation-0001", 3, 2)]
-
-
-def test_readers_of_other_tables_of_a_table_that_was_here_before_and_of_an_older_form_hold_nothing_back(
-    lakehouse, table
-):
-    append(table, 1)
-    put_done(put_generation(lakehouse, "windows", input_ids={EVENTS: "another"}), 0, positions=read_to(table, 0))
-    put_done(put_generation(lakehouse, "older", format=1), 0, positions=read_to(table, 0))
-    assert list(readers(lakehouse, EVENTS, table)) == []
-    put_done(generation(lakehouse), 1, positions=read_to(table, 0))
-    (lakehouse.events("other")).mkdir()
-    append(lakehouse.events("other"), 1)
-    assert list(readers(lakehouse, "events.other", lakehouse.events("other"))) == []
-
-
-def test_where_it_cannot_be_told_how_far_a_reader_has_come_nothing_is_deleted(lakehouse, table):
-    append(table, 1, 2)
-    care(lakehouse, table)
-    grow_old(table, days=60)
-    job = generation(lakehouse)
-    put_done(job, 0, positions=read_to(table, 0))
-    record = job.folder / "journal" / "000000000.done.json"
-    good = record.read_text()
-    record.write_text('{"batch": 0}')
-    done = care(lakehouse, table)
-    assert done.deleted == 0
-    assert "is damaged" in (done.not_deleted or "")
-    record.write_text(good)
-    DeltaTable(str(table)).create_checkpoint()
-    (table / "_delta_log" / f"{1:020d}.json").unlink()
-    done = care(lakehouse, table)
-    assert done.deleted == 0
-    assert "has no entry of version 1" in (done.not_deleted or "")
-
-
-def test_a_reader_meets_joined_files_once_and_finds_what_it_has_yet_to_read(without_spark, lakehouse, table):
-    job, file_by_file = windows(), RunOptions(max_bytes_per_batch=1)
-    append(table, 0, 1, 2)
-    run_job(lakehouse, job, runners=without_spark)
-    append(table, 20, 21, 22)
-    grow_old(table, days=30)
-    assert care(lakehouse, table).files_after == 1
-    grow_old(table, days=10)
-    # The three files that the job read are replaced by one and 10 days past that; the three that it has not are too.
-    kept = care(lakehouse, table)
-    assert kept.kept_for == "job windows, generation-0001"
-    summary = run_job(lakehouse, job, options=file_by_file, runners=without_spark)
-    assert (summary.counts.events, summary.totals.events) == (3, 6)
-    assert care(lakehouse, table).deleted == 6
-    assert run_job(lakehouse, job, runners=without_spark).counts.events == 0
-    append(table, 40)
-    assert run_job(lakehouse, job, runners=without_spark).counts.events == 1
-    afresh = run_job(lakehouse, job, FullRefresh(), runners=without_spark)
-    assert afresh.totals.events == 7
-    assert afresh.totals.rows["late.windows"] == 0
-
-
-def test_a_run_that_was_cut_off_finds_its_files_and_its_rows_after_maintenance(
-    without_spark, lakehouse, table, cut_power
-):
-    append(table, *range(30))
-    run_job(lakehouse, totals(), runners=without_spark)
-    append(table, *range(30, 60))
-    # Once for the last batch's commits, which were made, and once for this one's.
-    assert cut_power("commit: before", lambda: run_job(lakehouse, totals(), runners=without_spark), 2)
-    live = Lake(lakehouse).live("totals")
-    for path in (table, live.table("totals"), live.table("changes")):
-        grow_old(Path(str(path)), days=20)
-    assert care(lakehouse, table).files_after == 1
-    grow_old(table, days=20)
-    # The batch is committed: no run reads its files again.
-    assert care(lakehouse, table).deleted == 60
-    for name in ("totals", "changes"):
-        written = [done.tables.get(name, ()) for done in live.journal.recent()]
-        assert maintain(lakehouse, MaintainedTable(name, live.table(name), written)).deleted == 0
-    assert run_job(lakehouse, totals(), runners=without_spark).totals.events == 60
-    assert pl.read_delta(str(live.table("totals"))).rows() == [("ann", 60)]
-    assert pl.read_delta(str(live.table("changes")))["clicks"].sum() == 60

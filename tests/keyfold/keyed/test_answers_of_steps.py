@@ -1,5 +1,6 @@
 """What a step may return: a `Step` of frames in the declared columns, and every event in one of them."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -19,6 +20,8 @@ from tests.examples import examples
 from tests.keyfold.keyed.toy_jobs import clicks, notes, totals, windows, windows_per_key
 
 NOTHING: Any = None
+NO_KEY = "the step's state has no value in the key's column user"
+EMPTY = pl.DataFrame(schema={"user": pl.String, "clicks": pl.Int64})
 
 
 def of_handler(*, state=(), output=(), side=None):
@@ -26,6 +29,21 @@ def of_handler(*, state=(), output=(), side=None):
         return KeyAnswer(state=state, output=output, side=side or {})
 
     return totals(step=per_key(handler))
+
+
+def that_gives(**changes):
+    """The job with a step that gives back something else in place of some of its frames."""
+    kept = totals().function
+
+    def step(state, events, clock):
+        answer = kept(state, events, clock)
+        return replace(answer, **{name: change(getattr(answer, name)) for name, change in changes.items()})
+
+    return totals(step=step)
+
+
+def without_state(**changes):
+    return that_gives(state=lambda _: pl.DataFrame(), **changes)
 
 
 @pytest.mark.parametrize(
@@ -45,6 +63,23 @@ def of_handler(*, state=(), output=(), side=None):
         (totals(step=lambda state, events, clock: None), "returned None, not a Step"),
         (totals(step=lambda state, events, clock: Step(state, NOTHING)), "returned None as output, not a DataFrame"),
         (totals(step=lambda state, events, clock: Step(state.lazy(), state)), "returned a LazyFrame as state"),
+        (that_gives(output=lambda rows: rows.drop("clicks")), "step's output misses clicks"),
+        (that_gives(output=lambda rows: rows.with_columns(mood=pl.lit("good"))), "output has mood besides its columns"),
+        (that_gives(output=lambda rows: rows.with_columns(clicks=pl.lit("x"))), "output clicks is String, not Int64"),
+        (that_gives(state=lambda rows: rows.drop("clicks")), "step's state misses clicks"),
+        (that_gives(state=lambda rows: rows.with_columns(user=pl.lit(None, pl.String))), NO_KEY),
+        (that_gives(late=lambda _: clicks(("ann", 0)).drop("at")), "step's late events misses at"),
+        (that_gives(side=lambda _: {"changes": EMPTY.drop("clicks")}), "step's output changes misses clicks"),
+        (that_gives(side=lambda tables: {**tables, "moods": EMPTY}), "writes moods, which the job does not declare"),
+        (that_gives(add=lambda _: EMPTY), "step returned state and add: state has all rows of its keys, add and drop"),
+        (without_state(), "step's state misses user, "),
+        (without_state(add=lambda _: EMPTY.with_columns(clicks=pl.lit("x"))), "step's add clicks is String, not Int64"),
+        (without_state(drop=lambda _: pl.DataFrame({"person": ["ann"]})), "drop misses user; has person besides its"),
+        (
+            without_state(drop=lambda _: pl.DataFrame({"user": ["bob"]})),
+            r"1 rows of keys \(user\) that it was not given",
+        ),
+        (without_state(drop=lambda _: pl.DataFrame({"user": [None]})), NO_KEY),
     ],
 )
 def test_an_answer_in_another_shape_is_refused_with_what_to_return(without_spark, lakehouse, land, job, message):

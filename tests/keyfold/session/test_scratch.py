@@ -94,7 +94,7 @@ def test_local_folders_that_somebody_has_chosen_stay(monkeypatch):
         assert "SPARK_LOCAL_DIRS" not in os.environ
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_killed_driver_s_spark_leaves_nothing_that_the_next_one_does_not_sweep(temporary):
     program = (
         "import os, signal\nfrom keyfold.session import build_session\n"
