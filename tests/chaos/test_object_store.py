@@ -130,19 +130,21 @@ def mend(launcher: Launcher, object_store: ObjectStore, landed: Path) -> Callabl
 def test_a_run_that_is_killed_at_any_point_is_made_good_once_its_lease_is_over(
     launcher: Launcher, object_store: ObjectStore, on_store, mend, tally, every: int
 ):
-    told, environment, killed = tally("S3: killed at each named point"), object_store.environment(), []
+    told, environment = tally("S3: killed at each named point"), object_store.environment()
+    killed: list[tuple[str, str, int]] = []
     for point in POINTS[::every]:
         home, more = on_store(), ("--full-refresh",) if point.startswith("generation") else ()
-        killed.append((home, point))
         kill = environment | {fail_points.VARIABLE: f"{point}#1"}
         code, run = launcher.run(home, (*TOTALS, *more), environment=kill, hooks=SHORT)
         assert code == -signal.SIGKILL, f"{point}: {run.said}"
+        killed.append((home, point, run.pid))
     # Its lease is known by who holds it, until it ends.
-    code, other = launcher.run(killed[-1][0], TOTALS, environment=environment, hooks=SHORT)
+    home, _, holder = killed[-1]
+    code, other = launcher.run(home, TOTALS, environment=environment, hooks=SHORT)
     assert code == 1, other.said
-    assert re.search(f"job totals is already running on .* process {run.pid}, lease renewed", other.said)
+    assert re.search(f"job totals is already running on .* process {holder}, lease renewed", other.said)
     time.sleep(LEASE_IS_OVER)
-    for home, point in killed:
+    for home, point, _ in killed:
         mend(told, home, point)
 
 

@@ -13,7 +13,6 @@ from keyfold.columns import column, describe, lineage_of, passed_on, unit_of
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.tables import Append
-from keyfold.keyed.runner import run_job
 from tests.keyfold.keyed.toy_jobs import CLICK, TOTAL, totals, windows
 
 
@@ -85,16 +84,14 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("setting", CHANGES)
-def test_a_changed_column_is_refused_with_the_remedy_and_the_tables_are_as_they_were(
-    without_spark, lakehouse, land, setting
-):
-    land(("ann", 0), ("bob", 1))
-    run_job(lakehouse, totals(), runners=without_spark)
-    land(("ann", 2))
+def test_a_changed_column_is_refused_with_the_remedy_and_the_tables_are_as_they_were(lake, lakehouse, setting):
+    lake.click(("ann", 0), ("bob", 1))
+    lake.run(totals())
+    lake.click(("ann", 2))
     with pytest.raises(KeyfoldError, match=rf"was born with {setting} .* start a new generation with --full-refresh"):
-        run_job(lakehouse, CHANGES[setting](), runners=without_spark)
+        lake.run(CHANGES[setting]())
     assert sorted(pl.read_delta(str(lakehouse.table("totals"))).rows()) == [("ann", 1), ("bob", 1)]
-    assert run_job(lakehouse, totals(), runners=without_spark).counts.events == 1
+    assert lake.run(totals()).counts.events == 1
 
 
 def spoken(schema, words):
@@ -104,34 +101,34 @@ def spoken(schema, words):
     )
 
 
-def test_words_about_columns_may_change_while_a_generation_lives(without_spark, lakehouse, land):
+def test_words_about_columns_may_change_while_a_generation_lives(lake, lakehouse):
     """Also those of an upsert table, whose rows are replaced, and of what waits in state."""
-    land(("ann", 0), ("bob", 1))
+    lake.click(("ann", 0), ("bob", 1))
     before = totals(output=spoken(TOTAL, "once"), state=spoken(TOTAL, "once"), columns=spoken(CLICK, "once"))
-    run_job(lakehouse, before, runners=without_spark)
-    land(("ann", 2))
+    lake.run(before)
+    lake.click(("ann", 2))
     after = totals(output=spoken(TOTAL, "now"), state=spoken(TOTAL, "now"), columns=spoken(CLICK, "now"))
-    assert run_job(lakehouse, after, runners=without_spark).counts.events == 1
+    assert lake.run(after).counts.events == 1
     table = DeltaTable(str(lakehouse.table("totals")))
     assert sorted(pl.read_delta(table).rows()) == [("ann", 2), ("bob", 1)]
     assert table.schema().fields[0].metadata == {"comment": "once user, clicks"}
 
 
-def test_the_remedy_works_for_a_new_column_of_an_upsert_table(without_spark, lakehouse, land):
-    land(("ann", 0), ("ann", 1))
-    run_job(lakehouse, totals(), runners=without_spark)
-    run_job(lakehouse, CHANGES["columns of totals"](), FullRefresh(), runners=without_spark)
+def test_the_remedy_works_for_a_new_column_of_an_upsert_table(lake, lakehouse):
+    lake.click(("ann", 0), ("ann", 1))
+    lake.run(totals())
+    lake.run(CHANGES["columns of totals"](), FullRefresh())
     assert pl.read_delta(str(lakehouse.table("totals"))).rows() == [("ann", 2, "new")]
 
 
-def test_the_remedy_works_for_a_new_column_of_events_down_to_the_late_table(without_spark, lakehouse, land):
+def test_the_remedy_works_for_a_new_column_of_events_down_to_the_late_table(lake, lakehouse):
     with_place = CLICK.append(pa.field("place", pa.string()))
-    land(("ann", 0), ("ann", 60))
-    run_job(lakehouse, windows(), runners=without_spark)
+    lake.click(("ann", 0), ("ann", 60))
+    lake.run(windows())
     with pytest.raises(KeyfoldError, match="columns of events"):
-        run_job(lakehouse, windows(columns=with_place), runners=without_spark)
-    run_job(lakehouse, windows(columns=with_place), FullRefresh(), runners=without_spark)
-    land(("bob", 1))
-    assert run_job(lakehouse, windows(columns=with_place), runners=without_spark).counts.rows["late.windows"] == 1
+        lake.run(windows(columns=with_place))
+    lake.run(windows(columns=with_place), FullRefresh())
+    lake.click(("bob", 1))
+    assert lake.run(windows(columns=with_place)).counts.rows["late.windows"] == 1
     late = pl.read_delta(str(lakehouse.table("late.windows")))
     assert late.select("user", "place").rows() == [("bob", None)]

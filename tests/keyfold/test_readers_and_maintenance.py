@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import FullRefresh
-from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.keyed.runner import RunOptions
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.lakehouse.paths import table_id
 from keyfold.lakehouse.positions import Position, position_at
@@ -20,7 +20,6 @@ from keyfold.maintenance.readers import Reader, readers
 from keyfold.maintenance.recording import trim_log
 from tests.keyfold.keyed.toy_jobs import totals, windows
 from tests.keyfold.test_maintenance import DAY, EVENTS, append, care, grow_old, table, touch
-from tests.lake import Lake
 from tests.made_generations import plan_of, put_done, put_generation
 
 __all__ = ["table"]
@@ -165,10 +164,10 @@ def test_where_it_cannot_be_told_how_far_a_reader_has_come_nothing_is_deleted(la
     assert "has no entry of version 1" in (done.not_deleted or "")
 
 
-def test_a_reader_meets_joined_files_once_and_finds_what_it_has_yet_to_read(without_spark, lakehouse, table):
+def test_a_reader_meets_joined_files_once_and_finds_what_it_has_yet_to_read(lake, lakehouse, table):
     job, file_by_file = windows(), RunOptions(max_bytes_per_batch=1)
     append(table, 0, 1, 2)
-    run_job(lakehouse, job, runners=without_spark)
+    lake.run(job)
     append(table, 20, 21, 22)
     grow_old(table, days=30)
     assert care(lakehouse, table).files_after == 1
@@ -176,26 +175,24 @@ def test_a_reader_meets_joined_files_once_and_finds_what_it_has_yet_to_read(with
     # The three files that the job read are replaced by one and 10 days past that; the three that it has not are too.
     kept = care(lakehouse, table)
     assert kept.kept_for == "job windows, generation-0001"
-    summary = run_job(lakehouse, job, options=file_by_file, runners=without_spark)
+    summary = lake.run(job, options=file_by_file)
     assert (summary.counts.events, summary.totals.events) == (3, 6)
     assert care(lakehouse, table).deleted == 6
-    assert run_job(lakehouse, job, runners=without_spark).counts.events == 0
+    assert lake.run(job).counts.events == 0
     append(table, 40)
-    assert run_job(lakehouse, job, runners=without_spark).counts.events == 1
-    afresh = run_job(lakehouse, job, FullRefresh(), runners=without_spark)
+    assert lake.run(job).counts.events == 1
+    afresh = lake.run(job, FullRefresh())
     assert afresh.totals.events == 7
     assert afresh.totals.rows["late.windows"] == 0
 
 
-def test_a_run_that_was_cut_off_finds_its_files_and_its_rows_after_maintenance(
-    without_spark, lakehouse, table, cut_power
-):
+def test_a_run_that_was_cut_off_finds_its_files_and_its_rows_after_maintenance(lake, lakehouse, table, cut_power):
     append(table, *range(30))
-    run_job(lakehouse, totals(), runners=without_spark)
+    lake.run(totals())
     append(table, *range(30, 60))
     # Once for the last batch's commits, which were made, and once for this one's.
-    assert cut_power("commit: before", lambda: run_job(lakehouse, totals(), runners=without_spark), 2)
-    live = Lake(lakehouse).live("totals")
+    assert cut_power("commit: before", lambda: lake.run(totals()), 2)
+    live = lake.live("totals")
     for path in (table, live.table("totals"), live.table("changes")):
         grow_old(Path(str(path)), days=20)
     assert care(lakehouse, table).files_after == 1
@@ -205,6 +202,6 @@ def test_a_run_that_was_cut_off_finds_its_files_and_its_rows_after_maintenance(
     for name in ("totals", "changes"):
         written = [done.tables.get(name, ()) for done in live.journal.recent()]
         assert maintain(lakehouse, MaintainedTable(name, live.table(name), written)).deleted == 0
-    assert run_job(lakehouse, totals(), runners=without_spark).totals.events == 60
+    assert lake.run(totals()).totals.events == 60
     assert pl.read_delta(str(live.table("totals"))).rows() == [("ann", 60)]
     assert pl.read_delta(str(live.table("changes")))["clicks"].sum() == 60

@@ -109,7 +109,7 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path, monkeypatch, without_spark):
+def house(tmp_path, monkeypatch):
     @contextmanager
     def session(*_):
         yield SESSION

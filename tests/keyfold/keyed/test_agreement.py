@@ -54,84 +54,80 @@ def restore(generation, backup, *parts):
 
 @pytest.mark.parametrize("table", ["totals", "changes"])
 def test_a_table_of_another_history_that_has_taken_the_same_batch_is_refused_and_a_refresh_mends_it(
-    without_spark, lakehouse, rows, land, ran_thrice, table
+    lake, lakehouse, ran_thrice, table
 ):
     generation = live(lakehouse)
     other = lakehouse.home.with_name("other")
     copy_folder(generation.table(table), other)
     restore(generation, ran_thrice, "journal", "state", "tables")
     # What is new comes in one batch now, and another one makes the numbers equal.
-    run_job(lakehouse, totals(), runners=without_spark)
-    land(("eve", 9))
-    run_job(lakehouse, totals(), runners=without_spark)
-    run_job(lakehouse, totals(), runners=without_spark)
+    lake.run(totals())
+    lake.click(("eve", 9))
+    lake.run(totals())
+    lake.run(totals())
     remove_folder(generation.table(table))
     copy_folder(other, generation.table(table))
     with pytest.raises(
         Damaged, match=rf"batch 2 that table {table} .* is not the one in its journal: .*--full-refresh"
     ):
-        run_job(lakehouse, totals(), runners=without_spark)
+        lake.run(totals())
     assert not check(lakehouse).is_whole
-    run_job(lakehouse, totals(), FullRefresh(), runners=without_spark)
-    assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
+    lake.run(totals(), FullRefresh())
+    assert lake.rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
 
 
-def test_a_record_without_a_digest_of_its_files_which_an_older_keyfold_wrote_is_taken(
-    without_spark, lakehouse, rows, land, ran_thrice
-):
+def test_a_record_without_a_digest_of_its_files_which_an_older_keyfold_wrote_is_taken(lake, lakehouse, ran_thrice):
     for record in live(lakehouse).folder.glob("journal/*.done.json"):
         told = json.loads(record.read_bytes())
         del told["last_files"]
         record.write_text(json.dumps(told))
-    land(("eve", 9))
-    run_job(lakehouse, totals(), runners=without_spark)
-    assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
+    lake.click(("eve", 9))
+    lake.run(totals())
+    assert lake.rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
 
 
 @pytest.mark.parametrize("damage", ["deleted", "cut short"])
 @pytest.mark.parametrize("whose", ["changes", "events.clicks"])
 def test_a_data_file_that_is_gone_or_of_another_size_is_named_with_its_remedy(
-    without_spark, lakehouse, rows, land, ran_thrice, whose, damage
+    lake, lakehouse, ran_thrice, whose, damage
 ):
     file = data_file_paths(lakehouse.table(whose))[0]
     file.unlink() if damage == "deleted" else file.write_bytes(file.read_bytes()[:-1])
     if whose == "events.clicks":
         # Nothing new is to be read: no run looks at that file.
-        land(("eve", 9))
-        run_job(lakehouse, totals(), runners=without_spark)
+        lake.click(("eve", 9))
+        lake.run(totals())
         remedy = "--rebuild"
     else:
         with pytest.raises(KeyfoldError, match=f"its table changes .*{file.name}.*--full-refresh"):
-            run_job(lakehouse, totals(), runners=without_spark)
+            lake.run(totals())
         remedy = "--full-refresh"
     with pytest.raises(KeyfoldError, match=f"{whose} .*{file.name}.*{remedy}"):
         check_conservation(lakehouse, totals())
 
 
 @pytest.mark.parametrize("parts", [("journal", "state", "tables"), ("journal", "tables")])
-def test_a_generation_that_was_restored_goes_on_from_where_it_stood(
-    without_spark, lakehouse, rows, land, ran_thrice, parts
-):
+def test_a_generation_that_was_restored_goes_on_from_where_it_stood(lake, lakehouse, ran_thrice, parts):
     """Also with newer state, which no record of the restored journal names."""
     restore(live(lakehouse), ran_thrice, *parts)
-    land(("eve", 9))
-    run_job(lakehouse, totals(), runners=without_spark)
-    assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
+    lake.click(("eve", 9))
+    lake.run(totals())
+    assert lake.rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
 
 
-def test_an_event_table_that_is_older_than_the_job_or_another_one_is_refused(without_spark, lakehouse, rows, land):
+def test_an_event_table_that_is_older_than_the_job_or_another_one_is_refused(lake, lakehouse):
     old = lakehouse.home.with_name("old")
-    land(("ann", 0))
+    lake.click(("ann", 0))
     copy_folder(lakehouse.events("clicks"), old)
-    land(("bob", 1))
-    run_job(lakehouse, totals(), runners=without_spark)
+    lake.click(("bob", 1))
+    lake.run(totals())
     remove_folder(lakehouse.events("clicks"))
     copy_folder(old, lakehouse.events("clicks"))
     with pytest.raises(KeyfoldError, match=r"is at version 0, yet its version 1 was read.*--full-refresh"):
-        run_job(lakehouse, totals(), runners=without_spark)
+        lake.run(totals())
     remove_folder(lakehouse.events("clicks"))
-    land(("eve", 1))
+    lake.click(("eve", 1))
     with pytest.raises(KeyfoldError, match=r"events.clicks is not the table that it has read.*--full-refresh"):
-        run_job(lakehouse, totals(), runners=without_spark)
-    run_job(lakehouse, totals(), FullRefresh(), runners=without_spark)
-    assert rows("totals") == [("eve", 1)]
+        lake.run(totals())
+    lake.run(totals(), FullRefresh())
+    assert lake.rows("totals") == [("eve", 1)]

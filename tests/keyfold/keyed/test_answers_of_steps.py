@@ -15,7 +15,6 @@ from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.job.per_key import KeyAnswer, column_of, per_key
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.rows.codec import AnswerError
-from keyfold.keyed.runner import run_job
 from tests.examples import examples
 from tests.keyfold.keyed.toy_jobs import clicks, notes, totals, windows, windows_per_key
 
@@ -82,13 +81,13 @@ def without_state(**changes):
         (without_state(drop=lambda _: pl.DataFrame({"user": [None]})), NO_KEY),
     ],
 )
-def test_an_answer_in_another_shape_is_refused_with_what_to_return(without_spark, lakehouse, land, job, message):
+def test_an_answer_in_another_shape_is_refused_with_what_to_return(lake, job, message):
     with pytest.raises(ValueError, match=message) as raised:
         TestHarness(job).batch(clicks(("ann", 0)))
     assert raised.value.__notes__ == ["job totals"]
-    land(("ann", 0))
+    lake.click(("ann", 0))
     with pytest.raises(KeyfoldError, match=f"job totals.*{message}"):
-        run_job(lakehouse, job, runners=without_spark)
+        lake.run(job)
 
 
 def test_the_harness_fails_a_step_that_drops_events_or_counts_some_twice():

@@ -9,10 +9,9 @@ import pytest
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.inputs import STEP_DECIDES
 from keyfold.keyed.job.step import Step
-from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.keyed.runner import RunOptions
 from keyfold.lakehouse import fail_points
 from tests.keyfold.keyed.toy_jobs import START, totals, windows, windows_step
-from tests.lake import Lake
 
 OF_A_BATCH = [
     point for point in fail_points.POINTS if point.startswith(("plan", "work", "state", "done", "commit", "merge"))
@@ -22,58 +21,52 @@ DECIDED = OF_A_GENERATION[OF_A_GENERATION.index("generation: live") :]
 FILE_BY_FILE = RunOptions(max_bytes_per_batch=1)
 
 
-def as_unbroken(rows, lakehouse):
-    assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
-    assert rows("changes") == [("ann", 1), ("ann", 1), ("bob", 1), ("eve", 1)]
-    done = Lake(lakehouse).done("totals")
+def as_unbroken(lake):
+    assert lake.rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
+    assert lake.rows("changes") == [("ann", 1), ("ann", 1), ("bob", 1), ("eve", 1)]
+    done = lake.done("totals")
     assert (done.total_events, done.total_rows) == (4, {"totals": 4, "changes": 4, "late.totals": 0})
 
 
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("point", OF_A_BATCH)
-def test_a_power_cut_at_any_point_of_a_batch_loses_and_doubles_nothing(
-    without_spark, lakehouse, land, rows, cut_power, point, count
-):
-    land(("ann", 0), ("bob", 1))
-    run_job(lakehouse, totals(), runners=without_spark)
-    land(("ann", 2))
-    land(("eve", 3))
-    came_to_it = cut_power(
-        point, lambda: run_job(lakehouse, totals(), options=FILE_BY_FILE, runners=without_spark), count
-    )
+def test_a_power_cut_at_any_point_of_a_batch_loses_and_doubles_nothing(lake, cut_power, point, count):
+    lake.click(("ann", 0), ("bob", 1))
+    lake.run(totals())
+    lake.click(("ann", 2))
+    lake.click(("eve", 3))
+    came_to_it = cut_power(point, lambda: lake.run(totals(), options=FILE_BY_FILE), count)
     assert came_to_it or count == 2
-    summary = run_job(lakehouse, totals(), options=FILE_BY_FILE, runners=without_spark)
-    as_unbroken(rows, lakehouse)
+    summary = lake.run(totals(), options=FILE_BY_FILE)
+    as_unbroken(lake)
     assert summary.totals.events == 4
-    assert run_job(lakehouse, totals(), runners=without_spark).counts.events == 0
+    assert lake.run(totals()).counts.events == 0
 
 
 @pytest.mark.parametrize("point", OF_A_BATCH)
-def test_a_power_cut_in_the_first_batch_of_all_stops_no_later_run(
-    without_spark, lakehouse, land, rows, cut_power, point
-):
-    land(("ann", 0), ("ann", 2))
-    land(("bob", 1), ("eve", 3))
-    cut_power(point, lambda: run_job(lakehouse, totals(), runners=without_spark))
-    run_job(lakehouse, totals(), runners=without_spark)
-    assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
+def test_a_power_cut_in_the_first_batch_of_all_stops_no_later_run(lake, cut_power, point):
+    lake.click(("ann", 0), ("ann", 2))
+    lake.click(("bob", 1), ("eve", 3))
+    cut_power(point, lambda: lake.run(totals()))
+    lake.run(totals())
+    assert lake.rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
 
 
 @pytest.mark.parametrize("point", OF_A_GENERATION)
 def test_a_power_cut_at_any_point_of_a_full_refresh_leaves_the_old_tables_or_the_new_ones(
-    without_spark, lakehouse, land, rows, cut_power, point, minutes
+    lake, lakehouse, cut_power, point, minutes
 ):
     def doubled(state, events, clock):
         return windows_step(state, events.with_columns(clicks=pl.col("clicks") * 2), clock)
 
-    land(("ann", 0), ("bob", 60))
-    run_job(lakehouse, windows(), runners=without_spark)
-    assert cut_power(point, lambda: run_job(lakehouse, windows(step=doubled), FullRefresh(), runners=without_spark))
+    lake.click(("ann", 0), ("bob", 60))
+    lake.run(windows())
+    assert cut_power(point, lambda: lake.run(windows(step=doubled), FullRefresh()))
     step = doubled if point in DECIDED else windows_step
-    run_job(lakehouse, windows(step=step), runners=without_spark)
-    assert rows("windows") == [("ann", START, 2 if point in DECIDED else 1)]
-    run_job(lakehouse, windows(step=doubled), FullRefresh(), runners=without_spark)
-    assert rows("windows") == [("ann", START, 2)]
+    lake.run(windows(step=step))
+    assert lake.rows("windows") == [("ann", START, 2 if point in DECIDED else 1)]
+    lake.run(windows(step=doubled), FullRefresh())
+    assert lake.rows("windows") == [("ann", START, 2)]
     # The live one, its forerunner, and no half-made one.
     names = sorted(folder.name for folder in lakehouse.job("windows").glob("generation-*"))
     assert all((lakehouse.job("windows") / name / "generation.json").exists() for name in names)
@@ -81,18 +74,14 @@ def test_a_power_cut_at_any_point_of_a_full_refresh_leaves_the_old_tables_or_the
 
 
 @pytest.mark.parametrize("point", [point for point in OF_A_GENERATION if point.startswith("generation")])
-def test_a_power_cut_while_the_first_generation_is_born_stops_no_later_run(
-    without_spark, lakehouse, land, rows, cut_power, point
-):
-    land(("ann", 0), ("bob", 60))
-    assert cut_power(point, lambda: run_job(lakehouse, windows(), runners=without_spark))
-    run_job(lakehouse, windows(), runners=without_spark)
-    assert rows("windows") == [("ann", START, 1)]
+def test_a_power_cut_while_the_first_generation_is_born_stops_no_later_run(lake, cut_power, point):
+    lake.click(("ann", 0), ("bob", 60))
+    assert cut_power(point, lambda: lake.run(windows()))
+    lake.run(windows())
+    assert lake.rows("windows") == [("ann", START, 1)]
 
 
-def test_a_service_that_answers_otherwise_after_a_crash_changes_no_row(
-    without_spark, lakehouse, land, rows, cut_power, tmp_path
-):
+def test_a_service_that_answers_otherwise_after_a_crash_changes_no_row(lake, cut_power, tmp_path):
     log = tmp_path / "asked"
     log.touch()
 
@@ -112,16 +101,16 @@ def test_a_service_that_answers_otherwise_after_a_crash_changes_no_row(
         )
         return Step(state=state.clear(), output=told, side={"changes": told})
 
-    land(("ann", 0), ("bob", 1), ("eve", 2))
+    lake.click(("ann", 0), ("bob", 1), ("eve", 2))
     job = totals(step=ask, final_at=STEP_DECIDES)
     for point in ("work: after", "done: after", "commit: one table"):
-        assert cut_power(point, lambda: run_job(lakehouse, job, runners=without_spark))
-    run_job(lakehouse, job, runners=without_spark)
+        assert cut_power(point, lambda: lake.run(job))
+    lake.run(job)
     told = sorted((user, asked().index(user) + 1) for user in ("ann", "bob", "eve"))
-    assert rows("totals") == rows("changes") == told
+    assert lake.rows("totals") == lake.rows("changes") == told
     assert len(asked()) == 3
-    land(("ann", 3))
-    run_job(lakehouse, job, runners=without_spark)
+    lake.click(("ann", 3))
+    lake.run(job)
     assert len(asked()) == 4
 
 

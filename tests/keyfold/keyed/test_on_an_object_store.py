@@ -4,11 +4,9 @@ import boto3
 import pytest
 
 from keyfold.keyed.generation.run_mode import FullRefresh
-from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.files import files_below
 from tests.keyfold.keyed.toy_jobs import totals
-from tests.lake import Lake
 from tests.object_store import REGION
 
 
@@ -17,21 +15,21 @@ def lakehouse(bucket):
     return Lakehouse(f"s3a://{bucket}/home")
 
 
-def test_the_folder_of_a_dead_generation_is_no_other_one_s(without_spark, lakehouse, cut_power):
+def test_the_folder_of_a_dead_generation_is_no_other_one_s(lake, lakehouse, cut_power):
     """A run that lost its lease may still write there."""
-    Lake(lakehouse).click(("ann", 0))
-    run_job(lakehouse, totals(), runners=without_spark)
+    lake.click(("ann", 0))
+    lake.run(totals())
     names = []
     for _ in range(3):
-        assert cut_power("done: before", lambda: run_job(lakehouse, totals(), FullRefresh(), runners=without_spark))
+        assert cut_power("done: before", lambda: lake.run(totals(), FullRefresh()))
         names.append([folder.name for folder in lakehouse.job("totals").glob("generation-*")])
     assert names == [["generation-0001", f"generation-{number:04d}"] for number in (2, 3, 4)]
-    assert Lake(lakehouse).rows("totals") == [("ann", 1)]
+    assert lake.rows("totals") == [("ann", 1)]
 
 
-def test_uploads_that_a_killed_writer_never_ended_are_in_nobody_s_way(object_store, bucket, without_spark, lakehouse):
-    Lake(lakehouse).click(("ann", 0), ("bob", 1))
-    run_job(lakehouse, totals(), runners=without_spark)
+def test_uploads_that_a_killed_writer_never_ended_are_in_nobody_s_way(object_store, bucket, lake, lakehouse):
+    lake.click(("ann", 0), ("bob", 1))
+    lake.run(totals())
     before = [str(file.path) for file in files_below(lakehouse.home)]
     written = [path for path in before if path.endswith((".parquet", ".done.json"))]
     store = boto3.client("s3", endpoint_url=object_store.endpoint, region_name=REGION)
@@ -42,7 +40,7 @@ def test_uploads_that_a_killed_writer_never_ended_are_in_nobody_s_way(object_sto
         store.upload_part(**name, UploadId=upload, PartNumber=1, Body=bytes(5 << 20))
     assert written
     assert [str(file.path) for file in files_below(lakehouse.home)] == before
-    Lake(lakehouse).click(("ann", 2))
-    run_job(lakehouse, totals(), runners=without_spark)
-    run_job(lakehouse, totals(), FullRefresh(), runners=without_spark)
-    assert Lake(lakehouse).rows("totals") == [("ann", 2), ("bob", 1)]
+    lake.click(("ann", 2))
+    lake.run(totals())
+    lake.run(totals(), FullRefresh())
+    assert lake.rows("totals") == [("ann", 2), ("bob", 1)]

@@ -8,12 +8,10 @@ from deltalake import DeltaTable
 from keyfold.errors import Damaged
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.parts.part_rows import Sizes
-from keyfold.keyed.runner import run_job
 from keyfold.keyed.running import batches, operator
 from keyfold.maintenance.checking import check
 from tests.keyfold.keyed.toy_jobs import windows
 from tests.keyfold.state.local_state import frames_of_state, manifests_after
-from tests.lake import Lake
 
 USERS = [f"user-{number}" for number in range(9)]
 
@@ -24,16 +22,14 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(operator, "SIZES", Sizes(rows_a_group=2, rows_a_segment=4, inline_bytes=0, small_bytes=0))
 
 
-def test_files_of_an_attempt_that_was_cut_off_are_removed_by_the_next_run(
-    lakehouse, without_spark, cut_power, small_parts
-):
-    Lake(lakehouse).click(*[(user, 1) for user in USERS])
-    run_job(lakehouse, windows(), runners=without_spark)
-    Lake(lakehouse).click(*[(user, 2) for user in USERS])
-    assert cut_power("work: after", lambda: run_job(lakehouse, windows(), runners=without_spark))
-    left = {path.name for path in Lake(lakehouse).live("windows").parts.iterdir()}
-    run_job(lakehouse, windows(), runners=without_spark)
-    generation = Lake(lakehouse).live("windows")
+def test_files_of_an_attempt_that_was_cut_off_are_removed_by_the_next_run(lake, cut_power, small_parts):
+    lake.click(*[(user, 1) for user in USERS])
+    lake.run(windows())
+    lake.click(*[(user, 2) for user in USERS])
+    assert cut_power("work: after", lambda: lake.run(windows()))
+    left = {path.name for path in lake.live("windows").parts.iterdir()}
+    lake.run(windows())
+    generation = lake.live("windows")
     named = {
         name
         for batch in (0, 1)
@@ -45,13 +41,13 @@ def test_files_of_an_attempt_that_was_cut_off_are_removed_by_the_next_run(
     assert left - there
 
 
-def test_files_that_no_retained_batch_needs_are_deleted(lakehouse, without_spark, monkeypatch, small_parts):
+def test_files_that_no_retained_batch_needs_are_deleted(lake, monkeypatch, small_parts):
     monkeypatch.setattr(batches, "RETAINED_BATCHES", 2)
     chance = random.Random(1)
     for _ in range(12):
-        Lake(lakehouse).click(*[(user, 1) for user in chance.sample(USERS, 4)])
-        run_job(lakehouse, windows(), runners=without_spark)
-    generation = Lake(lakehouse).live("windows")
+        lake.click(*[(user, 1) for user in chance.sample(USERS, 4)])
+        lake.run(windows())
+    generation = lake.live("windows")
     for batch in (10, 11):
         assert sum(frame["clicks"].sum() for frame in frames_of_state(generation, batch)) == 4 * (batch + 1)
     with pytest.raises(Damaged, match="is gone"):
@@ -65,27 +61,25 @@ def test_files_that_no_retained_batch_needs_are_deleted(lakehouse, without_spark
     assert {path.name for path in generation.parts.iterdir()} <= named
 
 
-def test_a_part_that_is_damaged_behind_the_checks_of_a_start_is_found_by_the_worker(
-    lakehouse, without_spark, small_parts
-):
-    Lake(lakehouse).click(*[(user, 1) for user in USERS])
-    run_job(lakehouse, windows(), runners=without_spark)
-    generation = Lake(lakehouse).live("windows")
+def test_a_part_that_is_damaged_behind_the_checks_of_a_start_is_found_by_the_worker(lake, small_parts):
+    lake.click(*[(user, 1) for user in USERS])
+    lake.run(windows())
+    generation = lake.live("windows")
     # Nothing was recorded of it, as after a crash before the record.
     (generation.folder / "journal" / "checksums.json").unlink()
     max(generation.parts.iterdir()).unlink()
-    Lake(lakehouse).click(*[(user, 2) for user in USERS])
+    lake.click(*[(user, 2) for user in USERS])
     with pytest.raises(Damaged, match="a part of the state, cannot be used: it is missing; restore it from a backup"):
-        run_job(lakehouse, windows(), runners=without_spark)
+        lake.run(windows())
     assert DeltaTable(str(generation.table("windows"))).version() <= 1
 
 
-def test_a_check_of_the_lakehouse_names_a_part_that_is_damaged_or_gone(lakehouse, without_spark, small_parts):
-    Lake(lakehouse).click(*[(user, 1) for user in USERS])
-    run_job(lakehouse, windows(), runners=without_spark)
+def test_a_check_of_the_lakehouse_names_a_part_that_is_damaged_or_gone(lake, lakehouse, small_parts):
+    lake.click(*[(user, 1) for user in USERS])
+    lake.run(windows())
     before = {finding.path for finding in check(lakehouse).findings}
     assert not any("/state/" in path for path in before)
-    first, *_, last = sorted(Lake(lakehouse).live("windows").parts.iterdir())
+    first, *_, last = sorted(lake.live("windows").parts.iterdir())
     content = bytearray(first.read_bytes())
     content[len(content) // 2] ^= 1
     first.write_bytes(bytes(content))

@@ -9,7 +9,6 @@ import pytest
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.rows.exact_sums import summed
-from keyfold.keyed.runner import run_job
 from keyfold.stream import Stream
 from tests.keyfold.keyed.toy_jobs import CLICK, TIME, windows
 
@@ -40,15 +39,15 @@ def fault(request):
 
 
 @pytest.fixture
-def failure(without_spark, lakehouse, land, fault):
+def failure(lake, fault):
     """Run a job with a fault over a click of somebody, whose name is private or not; gives its error."""
 
     def failure(*private):
         schema = pa.schema([pa.field("user", pa.string()), ("at", TIME), ("clicks", pa.int64())])
         stream = Stream("clicks", schema, event_time="at", private=private)
-        land((NAME, 0))
+        lake.click((NAME, 0))
         with pytest.raises(KeyfoldError) as caught:
-            run_job(lakehouse, windows(stream=stream, **fault), runners=without_spark)
+            lake.run(windows(stream=stream, **fault))
         return caught.value
 
     return failure

@@ -24,7 +24,7 @@ from keyfold.keyed.job.inputs import STEP_DECIDES
 from keyfold.keyed.plans import inputs
 from keyfold.keyed.reporting.conservation import Conservation, check_conservation
 from keyfold.keyed.runner import RunOptions, run_continuously, run_job
-from keyfold.lakehouse import Lakehouse, exclusive
+from keyfold.lakehouse import exclusive
 from keyfold.maintenance.compaction import compact
 from keyfold.runners import Runners
 from keyfold.runners.local_runner import LocalRunner
@@ -55,44 +55,42 @@ def hours_later(monkeypatch):
     return pass_by
 
 
-def test_a_run_in_which_nothing_came_and_nothing_is_due_makes_no_batch_and_time_goes_on(
-    without_spark, lakehouse, land, hours_later, minutes
-):
+def test_a_run_in_which_nothing_came_and_nothing_is_due_makes_no_batch_and_time_goes_on(lake, hours_later, minutes):
     job = windows(idle_timeout=timedelta(minutes=3))
-    land(("ann", 0), ("ann", 60))
-    first = run_job(lakehouse, job, runners=without_spark)
+    lake.click(("ann", 0), ("ann", 60))
+    first = lake.run(job)
     hours_later(4 / 60)
-    again = run_job(lakehouse, job, runners=without_spark)
+    again = lake.run(job)
     assert (len(first.batch_seconds), len(again.batch_seconds)) == (1, 0)
     assert again.watermark is not None
     assert minutes(60 - 5 + 4) <= again.watermark < minutes(60 - 5 + 5)
 
 
-def test_an_idle_timeout_that_is_shorter_than_the_usual_gap_is_warned_of(without_spark, lakehouse, land, hours_later):
+def test_an_idle_timeout_that_is_shorter_than_the_usual_gap_is_warned_of(lake, hours_later):
     job = windows(idle_timeout=timedelta(minutes=10))
     warned: list[str] = []
     for hour in range(5):
         hours_later(hour)
-        land(("ann", hour * 60))
-        warned = [*run_job(lakehouse, job, runners=without_spark).warnings]
+        lake.click(("ann", hour * 60))
+        warned = [*lake.run(job).warnings]
     # Give or take the seconds that the runs themselves take, from a bucket and on a busy machine.
     assert re.search(r"events usually come every 1:00:0\d, and idle_timeout is 0:10:00", warned[0])
 
 
-def test_a_combined_batch_reaches_the_step_with_fewer_rows(without_spark, lakehouse, land, rows, minutes):
-    land(*[("ann", 0)] * 50)
-    summary = run_job(lakehouse, windows(combine=sum_clicks), runners=without_spark)
+def test_a_combined_batch_reaches_the_step_with_fewer_rows(lake, minutes):
+    lake.click(*[("ann", 0)] * 50)
+    summary = lake.run(windows(combine=sum_clicks))
     assert summary.counts.events == 1
-    run_job(lakehouse, windows(combine=sum_clicks), Incremental(advance_to=minutes(60)), runners=without_spark)
-    assert rows("windows") == [("ann", START, 50)]
+    lake.run(windows(combine=sum_clicks), Incremental(advance_to=minutes(60)))
+    assert lake.rows("windows") == [("ann", START, 50)]
 
 
-def test_progress_says_how_much_is_done_of_all(without_spark, lakehouse, land):
+def test_progress_says_how_much_is_done_of_all(lake):
     told = []
     for start in range(0, len(BUSY), 2):
-        land(*BUSY[start : start + 2])
+        lake.click(*BUSY[start : start + 2])
     options = RunOptions(max_bytes_per_batch=1, on_batch=lambda progress, _: told.append(progress))
-    run_job(lakehouse, windows(), options=options, runners=without_spark)
+    lake.run(windows(), options=options)
     assert [one.batch for one in told] == list(range(1, told[0].batches + 1))
     assert [one.total for one in told] == [len(BUSY)] * len(told)
     assert told[-1].done == len(BUSY)
@@ -111,10 +109,10 @@ def test_on_spark_a_step_that_raises_names_job_key_group_and_a_key_and_the_next_
     assert run_job(lakehouse, windows(), runners=spark).totals.events == 1
 
 
-def test_a_row_without_a_key_is_refused_with_its_file(without_spark, lakehouse, land):
-    land(("ann", 0), (None, 1))
+def test_a_row_without_a_key_is_refused_with_its_file(lake):
+    lake.click(("ann", 0), (None, 1))
     with pytest.raises(KeyfoldError, match=r"events/clicks/.*parquet has rows without a value in user"):
-        run_job(lakehouse, windows(), runners=without_spark)
+        lake.run(windows())
 
 
 @pytest.mark.parametrize(
@@ -127,24 +125,24 @@ def test_a_row_without_a_key_is_refused_with_its_file(without_spark, lakehouse, 
         ({"final_at": STEP_DECIDES}, "now runs with {'clicks': {'final_at': 'None'}}"),
     ],
 )
-def test_a_setting_that_differs_from_birth_is_refused_with_the_remedy(without_spark, lakehouse, land, change, named):
-    land(("ann", 0))
-    run_job(lakehouse, windows(), runners=without_spark)
+def test_a_setting_that_differs_from_birth_is_refused_with_the_remedy(lake, change, named):
+    lake.click(("ann", 0))
+    lake.run(windows())
     with pytest.raises(KeyfoldError, match=f"{re.escape(named)}.*--full-refresh"):
-        run_job(lakehouse, windows(**change), runners=without_spark)
-    assert run_job(lakehouse, windows(**change), FullRefresh(), runners=without_spark).generation == "generation-0002"
-    assert run_job(lakehouse, windows(**change), runners=without_spark).counts.events == 0
+        lake.run(windows(**change))
+    assert lake.run(windows(**change), FullRefresh()).generation == "generation-0002"
+    assert lake.run(windows(**change)).counts.events == 0
 
 
-def test_two_runs_never_share_a_journal(without_spark, lakehouse, land):
-    land(("ann", 0))
+def test_two_runs_never_share_a_journal(lake, lakehouse):
+    lake.click(("ann", 0))
     with exclusive(lakehouse.job("windows"), "job windows"), pytest.raises(KeyfoldError, match="already running"):
-        run_job(lakehouse, windows(), runners=without_spark)
+        lake.run(windows())
 
 
-def test_a_lost_row_or_a_doubled_one_breaks_conservation(without_spark, lakehouse, land):
-    land(("ann", 0), ("bob", 60))
-    run_job(lakehouse, windows(), runners=without_spark)
+def test_a_lost_row_or_a_doubled_one_breaks_conservation(lake, lakehouse):
+    lake.click(("ann", 0), ("bob", 60))
+    lake.run(windows())
     assert check_conservation(lakehouse, windows()).balanced
     output = str(lakehouse.table("windows"))
     pl.read_delta(output).write_delta(output, mode="append")
@@ -153,11 +151,11 @@ def test_a_lost_row_or_a_doubled_one_breaks_conservation(without_spark, lakehous
     assert not check_conservation(lakehouse, windows()).balanced
 
 
-def test_state_is_counted_in_a_folder_of_any_name(without_spark, tmp_path):
-    lakehouse = Lakehouse(tmp_path / "a home, 100% é")
-    Lake(lakehouse).click(("ann", 0), ("bob", 30))
-    run_job(lakehouse, windows(), runners=without_spark)
-    assert check_conservation(lakehouse, windows()) == Conservation(2, 1, 1, 0, 2)
+def test_state_is_counted_in_a_folder_of_any_name(tmp_path):
+    lake = Lake(tmp_path / "a home, 100% é")
+    lake.click(("ann", 0), ("bob", 30))
+    lake.run(windows())
+    assert check_conservation(lake.lakehouse, windows()) == Conservation(2, 1, 1, 0, 2)
 
 
 def test_inputs_that_are_counted_apart_are_something_to_compare():
@@ -165,10 +163,10 @@ def test_inputs_that_are_counted_apart_are_something_to_compare():
     assert not Conservation(0, 0, 0, 0, 0, by_input={"clicks": (3, 3)}).is_empty
 
 
-def test_events_before_1970_are_not_late_and_are_counted(without_spark, lakehouse, land, rows, minutes):
+def test_events_before_1970_are_not_late_and_are_counted(lake, lakehouse, minutes):
     sixty_years = 60 * 365 * 24 * 60
-    land(("ann", -sixty_years), ("bob", 60 - sixty_years))
-    summary = run_job(lakehouse, windows(), runners=without_spark)
+    lake.click(("ann", -sixty_years), ("bob", 60 - sixty_years))
+    summary = lake.run(windows())
     assert (summary.counts.rows["windows"], summary.counts.rows["late.windows"]) == (1, 0)
     found = check_conservation(lakehouse, windows())
     assert (found.events_read, found.in_outputs, found.open_events) == (2, 1, 1)
@@ -195,18 +193,16 @@ def test_on_spark_a_continuous_run_takes_what_comes_sees_silence_and_ends_when_t
     assert len(batches) <= 4
 
 
-def test_a_continuous_run_plans_no_more_often_after_a_commit_without_rows(
-    without_spark, lakehouse, land, rows, monkeypatch
-):
-    land(("ann", 0))
-    land(("ann", 1))
+def test_a_continuous_run_plans_no_more_often_after_a_commit_without_rows(lake, lakehouse, monkeypatch):
+    lake.click(("ann", 0))
+    lake.click(("ann", 1))
     planned, plan_run = [], runner.plan_run
     monkeypatch.setattr(runner, "plan_run", lambda *given: planned.append(given) or plan_run(*given))
     monkeypatch.setattr(inputs, "LONGEST_WAIT", timedelta(hours=1))
     stop = threading.Event()
     every = timedelta(milliseconds=10)
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(run_continuously, lakehouse, windows(), runners=without_spark, every=every, stop=stop)
+        running = pool.submit(run_continuously, lakehouse, windows(), runners=lake.session, every=every, stop=stop)
         try:
             wait_for(lambda: events_read(lakehouse) == 2)
             before = DeltaTable(str(lakehouse.events("clicks"))).version()
@@ -216,7 +212,7 @@ def test_a_continuous_run_plans_no_more_often_after_a_commit_without_rows(
             time.sleep(0.5)
             # One for the rows, and one that finds the compaction; another if it looked for rows in between.
             assert len(planned) <= 3
-            land(("eve", 60))
+            lake.click(("eve", 60))
             wait_for(lambda: events_read(lakehouse) == 3)
         finally:
             stop.set()
@@ -228,11 +224,9 @@ class WithJava(LocalRunner):
         check_java()
 
 
-def test_a_continuous_run_to_which_nothing_comes_notices_that_its_java_is_gone(
-    without_spark, lakehouse, land, rows, monkeypatch
-):
-    land(("ann", 0), ("ann", 30))
-    run_job(lakehouse, windows(), runners=without_spark)
+def test_a_continuous_run_to_which_nothing_comes_notices_that_its_java_is_gone(lake, lakehouse, monkeypatch):
+    lake.click(("ann", 0), ("ann", 30))
+    lake.run(windows())
     java = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
     runners, stop = Runners("spark"), threading.Event()
@@ -243,7 +237,7 @@ def test_a_continuous_run_to_which_nothing_comes_notices_that_its_java_is_gone(
             run_continuously, lakehouse, windows(), every=timedelta(hours=1), stop=stop, runners=runners
         )
         try:
-            land(("eve", 60))
+            lake.click(("eve", 60))
             wait_for(lambda: events_read(lakehouse) == 3)
             assert not running.done()
             java.kill()
@@ -254,8 +248,8 @@ def test_a_continuous_run_to_which_nothing_comes_notices_that_its_java_is_gone(
             java.kill()
             java.communicate()
     # The job is free again, and nothing is lost.
-    land(("bob", 90))
-    assert run_job(lakehouse, windows(), runners=without_spark).totals.events == 4
+    lake.click(("bob", 90))
+    assert lake.run(windows()).totals.events == 4
 
 
 def events_read(lakehouse):
@@ -277,9 +271,7 @@ def wait_for(is_so):
     wait_until(found)
 
 
-def test_a_clock_that_is_set_amid_a_continuous_run_is_said_and_not_followed(
-    without_spark, lakehouse, land, monkeypatch
-):
+def test_a_clock_that_is_set_amid_a_continuous_run_is_said_and_not_followed(lake, lakehouse, monkeypatch):
     set_by = timedelta(0)
 
     def clock():
@@ -288,13 +280,13 @@ def test_a_clock_that_is_set_amid_a_continuous_run_is_said_and_not_followed(
 
     monkeypatch.setattr(runner, "read_clock", clock)
     stop, job = threading.Event(), windows(idle_timeout=timedelta(hours=1))
-    land(("ann", 0))
+    lake.click(("ann", 0))
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(run_continuously, lakehouse, job, stop=stop, runners=without_spark)
+        running = pool.submit(run_continuously, lakehouse, job, stop=stop, runners=lake.session)
         try:
             for count, by in enumerate([timedelta(0), timedelta(hours=-1), timedelta(hours=3)], 1):
                 set_by = by
-                land(("bob", count))
+                lake.click(("bob", count))
                 wait_for(lambda count=count: events_read(lakehouse) == count + 1)
         finally:
             stop.set()

@@ -14,14 +14,12 @@ from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.job.tables import Append
 from keyfold.keyed.reporting.conservation import check_conservation
-from keyfold.keyed.runner import run_job
 from keyfold.runs.erasing import Erasure, erase
 from keyfold.state.changing.audit import Author
 from keyfold.state.changing.moving import plan_change
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.stream import Stream
 from tests.keyfold.keyed.toy_jobs import CLICK, START, windows
-from tests.lake import Lake
 
 KINDS = pa.schema([*CLICK, ("kind", pa.string())])
 CLICKS = Stream("clicks", KINDS, event_time="at")
@@ -44,28 +42,20 @@ def of_kinds(*rows) -> pl.DataFrame:
 
 
 @pytest.fixture
-def land(lakehouse):
+def land(lake):
     """Put clicks into the event table, one file a call; of some there is no column `kind` yet."""
-
-    def land(*rows, old=False):
-        lakehouse.events("clicks").parent.mkdir(parents=True, exist_ok=True)
-        frame = of_kinds(*rows)
-        options = {"schema_mode": "merge"}
-        frame.drop(["kind"] if old else []).write_delta(
-            str(lakehouse.events("clicks")), mode="append", delta_write_options=options
-        )
-
-    return land
+    options = {"delta_write_options": {"schema_mode": "merge"}}
+    return lambda *rows, old=False: lake.put(of_kinds(*rows).drop(["kind"] if old else []), **options)
 
 
-def test_rows_that_a_condition_leaves_out_reach_no_step_and_move_event_time(without_spark, lakehouse, land, rows):
+def test_rows_that_a_condition_leaves_out_reach_no_step_and_move_event_time(lake, land):
     land(("ann", 0, "buy"), old=True)
     land(("ann", 1, "buy"), ("ann", 2, "look"), ("ann", 3, None), ("bob", 4, "look"), ("cid", 40, "look"))
-    summary = run_job(lakehouse, buys(), runners=without_spark)
+    summary = lake.run(buys())
     # Of the old file nothing is known, so the condition is NULL; and nobody bought at 00:40, which closes the window.
-    assert rows("windows") == [("ann", START, 1)]
+    assert lake.rows("windows") == [("ann", START, 1)]
     assert summary.counts.events == 1
-    assert rows("late.windows") == []
+    assert lake.rows("late.windows") == []
 
 
 def two_inputs(**conditions) -> KeyedJob:
@@ -86,25 +76,24 @@ def two_inputs(**conditions) -> KeyedJob:
     return KeyedJob("steps", inputs, "user", state, step, Append(output), key_groups=2)
 
 
-def test_two_inputs_may_be_parts_of_one_stream(without_spark, lakehouse, land, rows):
+def test_two_inputs_may_be_parts_of_one_stream(lake, land):
     land(("ann", 0, "look"), ("ann", 1, "buy"), ("bob", 2, "look"), ("cid", 3, None))
-    run_job(lakehouse, two_inputs(), runners=without_spark)
-    assert rows("steps") == [("ann", "buy"), ("ann", "look"), ("bob", "look")]
-    done = Lake(lakehouse).done("steps")
+    lake.run(two_inputs())
+    assert lake.rows("steps") == [("ann", "buy"), ("ann", "look"), ("bob", "look")]
+    done = lake.done("steps")
     assert (done.total_events, done.total_by_input) == (3, {"look": 2, "buy": 1})
 
 
-def test_a_condition_goes_before_the_copies_of_an_event(without_spark, lakehouse, rows, minutes):
+def test_a_condition_goes_before_the_copies_of_an_event(lake, lakehouse, minutes):
     names = pa.field("names", pa.list_(pa.string()))
     stream = Stream("clicks", pa.schema([*KINDS, names]), event_time="at")
     # A list that has no key, which a run would refuse, is left out.
     came = of_kinds(("-", 0, "buy"), ("-", 1, "look"), ("-", 2, "buy")).drop("user")
     came = came.with_columns(names=pl.Series([["ann", "bob"], None, ["ann"]]))
-    lakehouse.events("clicks").parent.mkdir(parents=True)
-    came.write_delta(str(lakehouse.events("clicks")))
+    lake.put(came)
     job = buys(stream=stream, explode=Explode("user", pl.col("names")))
-    run_job(lakehouse, job, Incremental(advance_to=minutes(60)), runners=without_spark)
-    assert rows("windows") == [("ann", START, 2), ("bob", START, 1)]
+    lake.run(job, Incremental(advance_to=minutes(60)))
+    assert lake.rows("windows") == [("ann", START, 2), ("bob", START, 1)]
     assert came.select(job.inputs["clicks"].taken).item() == 3
 
 
@@ -124,14 +113,14 @@ def test_what_is_no_condition_on_the_table_is_refused_where_the_job_is_made(wher
         two_inputs(buy=where)
 
 
-def test_another_condition_needs_a_refresh(without_spark, lakehouse, land, rows):
+def test_another_condition_needs_a_refresh(lake, lakehouse, land):
     land(("ann", 0, "buy"), ("bob", 1, "look"), ("cid", 40, "look"))
-    run_job(lakehouse, buys(), runners=without_spark)
+    lake.run(buys())
     with pytest.raises(KeyfoldError, match=r"was born with inputs .*buy.* and now runs with .*look.*--full-refresh"):
-        run_job(lakehouse, buys(pl.col("kind") == "look"), runners=without_spark)
+        lake.run(buys(pl.col("kind") == "look"))
     assert plan_change(lakehouse, buys(None)).verdict == "refresh"
-    run_job(lakehouse, buys(None), FullRefresh(), runners=without_spark)
-    assert rows("windows") == [("ann", START, 1), ("bob", START, 1)]
+    lake.run(buys(None), FullRefresh())
+    assert lake.rows("windows") == [("ann", START, 1), ("bob", START, 1)]
 
 
 def test_an_error_quotes_no_private_column_that_a_condition_asks_for():
@@ -139,10 +128,10 @@ def test_an_error_quotes_no_private_column_that_a_condition_asks_for():
     assert windows(stream=private, where=BUY).private == {"kind"}
 
 
-def test_what_a_condition_leaves_out_is_counted_and_a_lost_event_shows(without_spark, lakehouse, land, rows, tmp_path):
+def test_what_a_condition_leaves_out_is_counted_and_a_lost_event_shows(lake, lakehouse, land, tmp_path):
     land(("ann", 0, "buy"), ("ann", 2, "look"), ("eva", 3, None), ("eva", 4, "buy"))
     land(("cid", 40, "look"), ("cid", 41, "buy"))
-    run_job(lakehouse, buys(), runners=without_spark)
+    lake.run(buys())
     # Not read yet: the job knows nothing of it.
     land(("dan", 50, "buy"), ("dan", 51, "look"))
     found = check_conservation(lakehouse, buys())
@@ -155,22 +144,22 @@ def test_what_a_condition_leaves_out_is_counted_and_a_lost_event_shows(without_s
         CLICKS,
         [buys()],
         Erasure({"user": ["eva"]}, Author("dpo@example.org", "request 17")),
-        runners=without_spark,
+        runners=lake.session,
     )
     found = check_conservation(lakehouse, buys())
     assert found.balanced
     # The erasure's replay has read what had come since.
     assert (found.events_read, found.left_out) == (3, 3)
-    run_job(lakehouse, buys(), runners=without_spark)
+    lake.run(buys())
     assert check_conservation(lakehouse, buys()).balanced
     pl.DataFrame({"user": ["ann"], "window": [START], "clicks": [5], "deadline": [START]}).write_parquet(
         tmp_path / "state.parquet"
     )
     told = bootstrap(
-        lakehouse, buys(), Bootstrap(str(tmp_path / "state.parquet"), read_from="latest"), runners=without_spark
+        lakehouse, buys(), Bootstrap(str(tmp_path / "state.parquet"), read_from="latest"), runners=lake.session
     )
-    live = Lake(lakehouse).live("windows")
+    live = lake.live("windows")
     assert live.origin is not None
     assert (live.origin.events_skipped, told.new_rows) == (3, 0)
-    run_job(lakehouse, buys(), runners=without_spark)
+    lake.run(buys())
     assert check_conservation(lakehouse, buys()).balanced

@@ -11,19 +11,17 @@ from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.fingerprint import check_generation
-from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Explode
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.reporting.conservation import Conservation, check_conservation
-from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.keyed.runner import RunOptions
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.reading.reader import read_state
 from keyfold.stream import Stream
 from tests.examples import examples
 from tests.keyfold.keyed.toy_jobs import START, TIME, job_of
-from tests.lake import Lake
 
 TAG = pa.field("tag", pa.string(), nullable=False)
 POST = {"user": pl.String, "at": pl.Datetime("us", "UTC"), "tags": pl.List(pl.String)}
@@ -84,31 +82,26 @@ def posts(*rows) -> pl.DataFrame:
 
 
 @pytest.fixture
-def land(lakehouse):
+def land(lake):
     """Put posts into the event table, one file a call."""
-
-    def land(*rows):
-        lakehouse.events("posts").parent.mkdir(parents=True, exist_ok=True)
-        posts(*rows).write_delta(str(lakehouse.events("posts")), mode="append")
-
-    return land
+    return lambda *rows: lake.put(posts(*rows), "posts")
 
 
-def test_an_event_may_be_late_for_one_of_its_keys_and_not_for_another(without_spark, lakehouse, land, rows, minutes):
+def test_an_event_may_be_late_for_one_of_its_keys_and_not_for_another(lake, land, minutes):
     land((0, ["a"]), (30, ["b"]))
-    run_job(lakehouse, tags(), runners=without_spark)
-    assert rows("tags") == [("a", 1)]
+    lake.run(tags())
+    assert lake.rows("tags") == [("a", 1)]
     land((21, ["a", "b"]))
-    run_job(lakehouse, tags(), Incremental(advance_to=minutes(60)), runners=without_spark)
-    assert rows("tags") == [("a", 1), ("b", 2)]
-    assert rows("late.tags") == [("a", minutes(21), 1)]
+    lake.run(tags(), Incremental(advance_to=minutes(60)))
+    assert lake.rows("tags") == [("a", 1), ("b", 2)]
+    assert lake.rows("late.tags") == [("a", minutes(21), 1)]
 
 
-def test_where_no_key_may_be_missing_an_event_without_one_is_refused_with_what_to_say(without_spark, lakehouse, land):
+def test_where_no_key_may_be_missing_an_event_without_one_is_refused_with_what_to_say(lake, land):
     job = tags(explode=Explode("tag", pl.col("tags")))
     land((0, ["a"]), (1, []))
     with pytest.raises(KeyfoldError, match=r"without a value in tag, .* key of an event without a tag \(`otherwise`\)"):
-        run_job(lakehouse, job, runners=without_spark)
+        lake.run(job)
 
 
 def test_what_is_no_column_of_the_key_or_is_derived_already_is_refused():
@@ -120,20 +113,18 @@ def test_what_is_no_column_of_the_key_or_is_derived_already_is_refused():
             tags(**changes)
 
 
-def test_other_keys_need_a_new_generation(without_spark, lakehouse, land):
+def test_other_keys_need_a_new_generation(lake, land):
     land((0, ["a"]))
-    run_job(lakehouse, tags(), runners=without_spark)
-    live = Lake(lakehouse).live("tags")
+    lake.run(tags())
+    live = lake.live("tags")
     check_generation(live, tags(explode=Explode("tag", pl.col("tags"), otherwise=UNTAGGED)))
     for other in (
         Explode("tag", pl.col("tags"), otherwise="none"),
         Explode("tag", pl.col("tags").list.head(1), UNTAGGED),
     ):
         with pytest.raises(KeyfoldError, match=r"was born with inputs .*tag of .*--full-refresh"):
-            run_job(lakehouse, tags(explode=other), runners=without_spark)
-    run_job(
-        lakehouse, tags(explode=Explode("tag", pl.col("tags"), otherwise="none")), FullRefresh(), runners=without_spark
-    )
+            lake.run(tags(explode=other))
+    lake.run(tags(explode=Explode("tag", pl.col("tags"), otherwise="none")), FullRefresh())
 
 
 LISTS = st.none() | st.lists(st.sampled_from(["a", "b", "c", None]), max_size=4)
@@ -155,29 +146,29 @@ def test_copies_are_those_of_plain_python_and_are_counted_without_making_any(lis
 
 
 def test_state_is_read_and_seeded_and_what_it_begins_behind_is_counted_in_copies(
-    without_spark, lakehouse, land, tmp_path, minutes
+    lake, lakehouse, land, tmp_path, minutes
 ):
     land((0, ["a", "b"]), (1, ["b"]))
-    run_job(lakehouse, tags(), runners=without_spark)
+    lake.run(tags())
     state = read_state(lakehouse, tags()).polars()
     assert sorted(state.select("tag", "posts").rows()) == [("a", 1), ("b", 2)]
     state.write_parquet(tmp_path / "state.parquet")
     land((2, ["c", "a"]), (3, []))
-    told = bootstrap(lakehouse, tags(), Bootstrap(str(tmp_path / "state.parquet")), runners=without_spark)
-    origin = live_generation(lakehouse, "tags").origin  # type: ignore[union-attr]
+    told = bootstrap(lakehouse, tags(), Bootstrap(str(tmp_path / "state.parquet")), runners=lake.session)
+    origin = lake.live("tags").origin
     assert origin is not None
     assert (origin.events_skipped, origin.events_seeded, told.new_rows) == (3, 3, 3)
 
 
-def test_copies_are_conserved_and_a_lost_one_shows(without_spark, lakehouse, land, rows, minutes):
+def test_copies_are_conserved_and_a_lost_one_shows(lake, lakehouse, land, minutes):
     job = tags(combine=joined)
     land((0, ["a", "b"]), (1, ["b", "b", None]))
     land((2, []), (40, ["c", "d", "e"]))
-    run_job(lakehouse, job, options=FILE_BY_FILE, runners=without_spark)
-    assert rows("tags") == [(UNTAGGED, 1), ("a", 1), ("b", 2)]
+    lake.run(job, options=FILE_BY_FILE)
+    assert lake.rows("tags") == [(UNTAGGED, 1), ("a", 1), ("b", 2)]
     land((3, ["a", "e"]))
-    run_job(lakehouse, job, runners=without_spark)
-    assert rows("late.tags") == [("a", minutes(3), 1), ("e", minutes(3), 1)]
+    lake.run(job)
+    assert lake.rows("late.tags") == [("a", minutes(3), 1), ("e", minutes(3), 1)]
     # Not read yet: the job knows nothing of it.
     land((50, ["a", "b", "c", "d"]))
     assert check_conservation(lakehouse, job) == Conservation(9, 4, 3, 2, 9, rows_read=5)

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.runner import run_job
 from keyfold.keyed.running.failing_event import failing_event
 from keyfold.state.rows.keys import wanted_keys
 from keyfold.stream import Stream
@@ -34,10 +33,10 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_event_is_named_with_the_command_that_takes_it_out(without_spark, lakehouse, land, fault):
-    land(*((f"user-{number}", number) for number in range(30)))
+def test_the_event_is_named_with_the_command_that_takes_it_out(lake, fault):
+    lake.click(*((f"user-{number}", number) for number in range(30)))
     with pytest.raises(KeyfoldError) as refused:
-        run_job(lakehouse, windows(stream=CLICKS, **FAULTS[fault]), runners=without_spark)
+        lake.run(windows(stream=CLICKS, **FAULTS[fault]))
     told = str(refused.value)
     assert "it fails on the event of events.clicks with user=user-13, at=2026-01-01 00:13:00" in told
     named = re.search(r"keyfold quarantine clicks '(\{.*\})'", told)
@@ -48,11 +47,11 @@ def test_the_event_is_named_with_the_command_that_takes_it_out(without_spark, la
     assert "and on others" not in told
 
 
-def test_an_event_with_a_private_id_is_not_quoted(without_spark, lakehouse, land):
+def test_an_event_with_a_private_id_is_not_quoted(lake):
     private = Stream("clicks", CLICK, event_time="at", event_id=("user", "at"), private=("user",))
-    land(("ann", 1), ("bob", 13))
+    lake.click(("ann", 1), ("bob", 13))
     with pytest.raises(KeyfoldError) as refused:
-        run_job(lakehouse, windows(stream=private, step=unlucky), runners=without_spark)
+        lake.run(windows(stream=private, step=unlucky))
     assert "bob" not in str(refused.value)
     assert "at=2026-01-01 00:13:00" in str(refused.value)
 

@@ -8,7 +8,7 @@ from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.generations import live_generation
-from keyfold.keyed.runner import run_continuously, run_job
+from keyfold.keyed.runner import run_continuously
 from keyfold.keyed.running import settled as module
 from keyfold.keyed.running.settled import Settled, settled
 from keyfold.lakehouse import exclusive
@@ -22,10 +22,10 @@ JOB = windows()
 
 
 @pytest.fixture
-def done(lakehouse, without_spark):
+def done(lake, lakehouse):
     """The job has run once."""
-    Lake(lakehouse).click(("ann", 0), ("bob", 30))
-    run_job(lakehouse, JOB, runners=SPARK)
+    lake.click(("ann", 0), ("bob", 30))
+    lake.run(JOB)
     return live_generation(lakehouse, JOB.name)
 
 

@@ -160,8 +160,8 @@ def always(events):
     return Step(state=one, output=one)
 
 
-def test_changes_go_on_after_the_state_was_moved(tmp_path, without_spark):
-    site = Site(tmp_path, without_spark)
+def test_changes_go_on_after_the_state_was_moved(tmp_path):
+    site = Site(tmp_path)
     site.click(("ann", 0))
     site.run(TOTALS)
     moved = replace(TOTALS, key_groups=9)
