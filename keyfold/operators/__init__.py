@@ -7,6 +7,7 @@
 | `running`, `last_n` | a row per event: aggregates of all events of the key up to it, or of its last n |
 | `totals`, `top_rows`, `first_rows`, `last_rows` | the totals, the highest rows, the first or the last row of each key |
 | `alert`, `pattern` | a row when a condition begins or ends, or for each match of a pattern |
+| `buffer` | what a function makes of the events of a key, many at a time |
 | `as_of_join`, `interval_join`, `lookup_join`, `window_join` | rows of two inputs that belong together |
 
 Each says what becomes of late events, of ties and of silent keys, and what its state is. Common to all: a restart or a replay
@@ -44,6 +45,7 @@ from keyfold.operators.aggregation.sessions_while import sessions_while
 from keyfold.operators.aggregation.top_of_windows import top_of_windows
 from keyfold.operators.aggregation.windows import TimeZone, windows
 from keyfold.operators.alerts import Held, Listed, alert
+from keyfold.operators.buffers import buffer
 from keyfold.operators.joins.as_of_join import as_of_join
 from keyfold.operators.joins.interval_join import interval_join
 from keyfold.operators.joins.lookup_join import lookup_join
@@ -53,7 +55,7 @@ from keyfold.operators.patterns.vocabulary import Next, Pattern, Then, Without
 
 __all__ = [
     "Aggregate", "Held", "Listed", "Next", "Pattern", "Then", "TimeZone", "Without", "alert", "as_of_join", "between",
-    "collect", "count", "count_distinct", "distinct", "divided", "falls", "first", "first_rows", "interval_join", "last", "last_n", "last_rows", "lookup_join",
+    "buffer", "collect", "count", "count_distinct", "distinct", "divided", "falls", "first", "first_rows", "interval_join", "last", "last_n", "last_rows", "lookup_join",
     "max", "mean", "min", "pattern", "quantile", "running", "sessions", "sessions_until", "sessions_while", "sum",
     "top_of_windows", "top_rows", "totals", "window_join", "windows",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ from expectations import (
 )
 from expectations.event_index import expectations_for
 from keyfold.keyed.job.building import build_job
-from spark_jobs.jobs.batched_enrichment.job import dead_letter_schema, enriched_schema
+from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
 from spark_jobs.jobs.batched_enrichment.protocol import MAX_EVENTS
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.registry import JOBS
@@ -58,7 +58,7 @@ def jump(number, **changes):
 
 EVENT: Row = {"key": "cpu", "timestamp": NOON}
 KEY = "0123456789abcdef" * 4
-ENRICHED, DEAD = (schema(METRICS, METRICS.event_time) for schema in (enriched_schema, dead_letter_schema))
+ENRICHED, DEAD, _ = (table.schema for table in build_job(BATCHED_ENRICHMENT, {"stream": METRICS.name}).tables)
 FAILED = "nothing_failed_for_good"
 
 

@@ -1,10 +1,7 @@
 """Buffer events, and enrich them by calls to an external service with many events per call.
 
-State has the waiting events, by shard. Only the events and the clock decide which events form a batch:
-
-- In order of event time (then id, then the other columns), each `max_size` events form a batch.
-- The rest of a shard is sent when one of its events has waited for `max_wait` of event time (`deadline`) or `stale_after` of
-  processing time (`processing_deadline`). So a shard never keeps `max_size` events or more.
+State has the waiting events, by shard. Full batches of a shard are sent at once, and its rest when one of its events has waited for
+`max_wait` of event time or `stale_after` of processing time (`buffer`). So the events and the clock alone decide which events form a batch.
 
 A micro-batch that is repeated after a crash therefore makes the same calls with the same idempotency keys, and a service that
 follows the protocol (`protocol.py`) does its work once. Each answer is stored before it is used (`Clock.responses`): calls that
@@ -26,14 +23,12 @@ import pyarrow as pa
 from pydantic import Field
 
 from keyfold import (
-    STEP_DECIDES,
     Append,
     Clock,
     Input,
     JobParameters,
     KeyedJob,
     KeyfoldError,
-    Step,
     Stream,
     column,
     parameter,
@@ -41,12 +36,13 @@ from keyfold import (
     with_parameters,
 )
 from keyfold.columns import passed_on
-from keyfold.keyed.job import DEADLINE, PROCESSING_DEADLINE, Delay, Duration
+from keyfold.keyed.job import Delay, Duration
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.rows.hashing import PartOf
 from keyfold.keyed.rows.response_cache import ResponseCache
+from keyfold.operators.buffers import BATCH, buffer
 from keyfold.stream import TIMESTAMP
-from keyfold.times import ISO_FORMAT, shifted
+from keyfold.times import ISO_FORMAT
 from spark_jobs.jobs.batched_enrichment.client import ClientSettings, EnrichmentClient
 from spark_jobs.jobs.batched_enrichment.protocol import MAX_EVENTS, Batch, Call, Outcome
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE, find_service
@@ -56,14 +52,12 @@ NAME = "batched_enrichment"
 DEAD_LETTERS = "batched_enrichment_dead_letters"
 SHARD = "shard"
 
-_ENRICHED, _KEY = "enrichment", "idempotency_key"
 _FAILED = (
     column("attempts", pa.int32(), "Number of calls that contained the event"),
     column("status", pa.int32(), "HTTP status of the last answer; NULL without an answer"),
     column("answer", pa.string(), "The last answer, or why there was none; at most 1,000 characters"),
     column("failed_at", TIMESTAMP, "Processing time at which the event was given up (UTC)"),
 )
-_WAITING = (pa.field(DEADLINE, TIMESTAMP), pa.field(PROCESSING_DEADLINE, TIMESTAMP))
 
 
 class BatchedEnrichmentParameters(JobParameters):
@@ -114,7 +108,7 @@ Connect = Callable[[], AbstractAsyncContextManager[Call]]
 
 
 def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = None) -> KeyedJob:
-    """Every event with the answer of an external service, which is called in batches.
+    """Events with the answers of an external service, which is called with many events at a time.
 
     Args:
         connect: opens a client in place of the HTTP client.
@@ -122,7 +116,11 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
     Raises:
         KeyfoldError: the stream is unknown or has a column with a reserved name, or the service is not configured.
     """
-    stream = _stream(parameters.stream)
+    if parameters.stream not in STREAMS:
+        raise KeyfoldError(
+            f"job {NAME}: no stream {parameters.stream!r}; parameter stream takes one of {', '.join(STREAMS)}"
+        )
+    stream = STREAMS[parameters.stream]
     settings = ClientSettings(
         service=find_service(parameters.service),
         timeout=parameters.timeout.total_seconds(),
@@ -131,99 +129,69 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
         first_pause=parameters.first_pause.total_seconds(),
         max_pause=parameters.max_pause.total_seconds(),
     )
-    id_columns = stream.event_id or tuple(stream.schema.names)
-    time = parameters.time_of(stream)
-    events = pa.schema([_shard(id_columns), *stream.schema_by(time)])
+    ids, time = stream.event_id or tuple(stream.schema.names), parameters.time_of(stream)
+    columns = stream.schema_by(time)
+    shard = required(SHARD, pa.int64(), "Part of the stream that it is buffered with", lineage=ids)
+    enrichment = column(
+        "enrichment", pa.string(), "The service's answer for the event, as JSON", lineage=stream.schema.names
+    )
+    batch_key = column("idempotency_key", pa.string(), "Key of the event's batch: SHA-256 in hexadecimal", lineage=ids)
+    enriched = pa.schema([*passed_on(columns), enrichment, batch_key])
+    dead = pa.schema([*passed_on(columns), batch_key, *_FAILED])
 
-    def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        return enrich(state, events, clock, parameters, connect or (lambda: EnrichmentClient(settings)))
+    def send(events: pl.DataFrame, clock: Clock) -> dict[str, pl.DataFrame]:
+        # All calls are decided before the first one is made.
+        texts = events.with_columns(_json(stream.schema.names, stream).alias("#event"), _json(ids, stream).alias("#id"))
+        batches = [
+            Batch(f"{NAME}/{stream.name}/{part[SHARD][0]}", part["#id"], part["#event"])
+            for part in texts.partition_by(BATCH, maintain_order=True)
+        ]
+        opened = connect or (lambda: EnrichmentClient(settings))
+        found = asyncio.run(call_all(batches, opened, settings.max_in_flight, clock.responses)) if batches else []
+        keys = [batch.idempotency_key for batch in batches for _ in range(len(batch))]
+        outcomes = pl.DataFrame(
+            [(*outcome, key) for outcome, key in zip(chain.from_iterable(found), keys, strict=True)],
+            schema={
+                "enrichment": pl.String, "attempts": pl.Int32, "status": pl.Int32, "answer": pl.String, "idempotency_key": pl.String
+            },
+            orient="row",
+        )  # fmt: skip
+        now = pl.lit(clock.processing_time, pl.Datetime("us", "UTC")).alias("failed_at")
+        answered = pl.concat([events, outcomes], how="horizontal").with_columns(now)
+        is_dead = pl.col("enrichment").is_null()
+        return {
+            NAME: answered.filter(~is_dead).select(enriched.names),
+            DEAD_LETTERS: answered.filter(is_dead).select(dead.names),
+        }
 
-    return KeyedJob(
+    return buffer(
         NAME,
         Input(
             stream,
             at=time,
             delay=parameters.watermark_delay,
-            # Every event is sent, however late it arrives.
-            final_at=STEP_DECIDES,
-            columns=events,
-            derive={SHARD: PartOf(id_columns, parameters.shards)},
+            columns=pa.schema([shard, *columns]),
+            derive={SHARD: PartOf(ids, parameters.shards)},
         ),
-        key=SHARD,
-        parameters=parameters,
-        closes_in_order=True,
-        state=pa.schema([*events, *_WAITING]),
-        step=step,
-        tables=[
-            Append(enriched_schema(stream, time)),
+        parameters.max_size,
+        send,
+        [
+            Append(enriched),
             Append(
-                dead_letter_schema(stream, time),
+                dead,
                 name=DEAD_LETTERS,
                 events=pl.len(),
                 description="Events that the service refused or that could not be sent, with the last answer.",
             ),
         ],
+        key=SHARD,
+        wait=parameters.max_wait,
+        processing_wait=parameters.stale_after,
+        parameters=parameters,
     )
 
 
-def enriched_schema(stream: Stream, time: str) -> pa.Schema:
-    """Return the columns of the main table: the event's, the service's answer as JSON, and the key of its batch."""
-    enrichment = column(
-        _ENRICHED, pa.string(), "The service's answer for the event, as JSON", lineage=stream.schema.names
-    )
-    return pa.schema([*passed_on(stream.schema_by(time)), enrichment, _batch_key(stream)])
-
-
-def dead_letter_schema(stream: Stream, time: str) -> pa.Schema:
-    """Return the columns of the dead letters: the event's, and how and when it failed."""
-    return pa.schema([*passed_on(stream.schema_by(time)), _batch_key(stream), *_FAILED])
-
-
-def _shard(id_columns: Sequence[str]) -> pa.Field:
-    return required(SHARD, pa.int64(), "Part of the stream that it is buffered with", lineage=id_columns)
-
-
-def _batch_key(stream: Stream) -> pa.Field:
-    meaning = "Key of the event's batch: SHA-256 in hexadecimal"
-    return column(_KEY, pa.string(), meaning, lineage=stream.event_id or stream.schema.names)
-
-
-def enrich(
-    state: pl.DataFrame,
-    events: pl.DataFrame,
-    clock: Clock,
-    parameters: BatchedEnrichmentParameters,
-    connect: Connect,
-) -> Step:
-    """Run the step. It is pure except for the calls, all of which are decided before the first one is made."""
-    stream = STREAMS[parameters.stream]
-    time = parameters.time_of(stream)
-    waiting = events.with_columns(
-        (pl.col(time) + parameters.max_wait).alias(DEADLINE),
-        pl.lit(shifted(clock.processing_time, parameters.stale_after), dtype=pl.Datetime("us", "UTC")).alias(
-            PROCESSING_DEADLINE
-        ),
-    )
-    goes, stays = _part(_in_order(pl.concat([state, waiting]), stream, time), clock, parameters.max_size)
-    batches = _batches(goes, stream)
-    answered = _ask(goes, batches, parameters.max_in_flight, connect, clock.responses)
-    failed = pl.col("enrichment").is_null()
-    dead = answered.filter(failed).with_columns(failed_at=pl.lit(clock.processing_time, dtype=pl.Datetime("us", "UTC")))
-    return Step(
-        state=stays.select(state.columns),
-        output=answered.filter(~failed).select(enriched_schema(stream, time).names),
-        side={DEAD_LETTERS: dead.select(dead_letter_schema(stream, time).names)},
-    )
-
-
-def _in_order(waiting: pl.DataFrame, stream: Stream, time: str) -> pl.DataFrame:
-    """Order events by shard and this time, ties by all columns, and add `#event` and `#id` as JSON."""
-    texts = [_json(stream.schema.names, stream).alias("#event")]
-    texts.append(_json(stream.event_id, stream).alias("#id") if stream.event_id else texts[0].alias("#id"))
-    return waiting.with_columns(texts).sort(SHARD, time, *stream.event_id, "#event")
-
-
-def _json(columns: tuple[str, ...] | list[str], stream: Stream) -> pl.Expr:
+def _json(columns: Sequence[str], stream: Stream) -> pl.Expr:
     """Convert columns to JSON objects; times in ISO 8601 with microseconds, NaN and infinity as null."""
     types = polars_schema(stream.schema)
     values = [
@@ -231,39 +199,6 @@ def _json(columns: tuple[str, ...] | list[str], stream: Stream) -> pl.Expr:
         for name in columns
     ]
     return pl.struct(values).struct.json_encode()
-
-
-def _part(ordered: pl.DataFrame, clock: Clock, max_size: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Split the events that are sent now, each with the number of its `#batch`, from those that stay."""
-    place, size = pl.int_range(pl.len()).over(SHARD), pl.len().cast(pl.Int64).over(SHARD)
-    is_full = place < size - size % max_size
-    is_due = (pl.col(DEADLINE) <= clock.watermark) | (pl.col(PROCESSING_DEADLINE) <= clock.processing_time)
-    # If one event of a shard's rest is due, all of it is sent: a call costs the same for one event as for many.
-    goes = is_full | (is_due & ~is_full).any().over(SHARD)
-    marked = ordered.with_columns(goes.alias("#goes"), (place // max_size).alias("#place"))
-    going = marked.filter("#goes").with_columns(pl.struct(SHARD, "#place").rle_id().alias("#batch"))
-    return going, marked.filter(~pl.col("#goes"))
-
-
-def _batches(goes: pl.DataFrame, stream: Stream) -> list[Batch]:
-    parts = goes.partition_by("#batch", maintain_order=True)
-    return [Batch(f"{NAME}/{stream.name}/{part[SHARD][0]}", part["#id"], part["#event"]) for part in parts]
-
-
-def _ask(
-    goes: pl.DataFrame, batches: list[Batch], max_in_flight: int, connect: Connect, cache: ResponseCache
-) -> pl.DataFrame:
-    """Send the events, and return them with their outcomes."""
-    answered = asyncio.run(call_all(batches, connect, max_in_flight, cache)) if batches else []
-    outcomes = list(chain.from_iterable(answered))
-    keys = chain.from_iterable([batch.idempotency_key] * len(batch) for batch in batches)
-    return goes.with_columns(
-        pl.Series("enrichment", [outcome.enrichment for outcome in outcomes], pl.String),
-        pl.Series("idempotency_key", list(keys), pl.String),
-        pl.Series("attempts", [outcome.attempts for outcome in outcomes], pl.Int32),
-        pl.Series("status", [outcome.status for outcome in outcomes], pl.Int32),
-        pl.Series("answer", [outcome.answer for outcome in outcomes], pl.String),
-    )
 
 
 async def call_all(
@@ -302,16 +237,6 @@ async def call_all(
         found = await asyncio.gather(*(outcomes_of(call, key, batch) for key, batch in asked.items()))
     by_key = dict(zip(asked, found, strict=True))
     return [by_key[batch.idempotency_key] for batch in batches]
-
-
-def _stream(name: str) -> Stream:
-    if name not in STREAMS:
-        raise KeyfoldError(f"job {NAME}: no stream {name!r}; parameter stream takes one of {', '.join(STREAMS)}")
-    stream = STREAMS[name]
-    own = {SHARD, _ENRICHED, _KEY, *(field.name for field in (*_FAILED, *_WAITING))}
-    if taken := own.intersection(stream.schema.names):
-        raise KeyfoldError(f"job {NAME}: stream {name} has {', '.join(sorted(taken))}, which the job's tables need")
-    return stream
 
 
 BATCHED_ENRICHMENT = with_parameters(build)

@@ -1,4 +1,4 @@
-"""The step of batched enrichment, without Spark or HTTP, against an oracle in plain Python."""
+"""The step of batched enrichment, without Spark or HTTP. Which events are a batch is tested with `buffer`."""
 
 import json
 import threading
@@ -20,7 +20,6 @@ from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.rows.hashing import PartOf
 from keyfold.keyed.rows.response_cache import ResponsesInFiles, ResponsesInMemory
-from keyfold.testing import accounted_for, restart
 from spark_jobs.jobs.batched_enrichment.job import (
     BATCHED_ENRICHMENT,
     DEAD_LETTERS,
@@ -32,7 +31,6 @@ from spark_jobs.jobs.batched_enrichment.protocol import Outcome
 from spark_jobs.streams import STREAMS
 from tests.examples import examples
 from tests.on_a_grid import many_of, on_grid
-from tests.spark_jobs.jobs.batched_enrichment.enrichment_oracle import Oracle
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
@@ -104,24 +102,6 @@ def play_points(*batches, end=None, **parameters):
     return service, harness
 
 
-def ids(*numbers, shard=0):
-    return shard, tuple(("a", number) for number in numbers)
-
-
-def test_a_full_buffer_goes_at_once_and_the_rest_waits():
-    service, harness = play_points([point(number, number) for number in range(7)])
-    assert service.calls() == [ids(0, 1, 2), ids(3, 4, 5)]
-    assert harness.state["point_idx"].to_list() == [6]
-
-
-def test_the_rest_goes_when_its_oldest_has_waited_in_event_time():
-    one_second_short = NOON + timedelta(minutes=9, seconds=59)
-    assert play_points([point(0), point(1, 300)], end=one_second_short)[0].calls() == []
-    service, harness = play_points([point(0), point(1, 300)], end=NOON + timedelta(minutes=10))
-    assert service.calls() == [ids(0, 1)]
-    assert harness.state.height == 0
-
-
 def test_a_row_is_its_event_with_the_answer_and_the_key_of_its_batch():
     service, harness = play_points([point(number, number) for number in range(3)])
     rows = harness.written[NAME].to_dicts()
@@ -188,25 +168,6 @@ def points_in_batches(draw):
     points = draw(st.permutations(points))
     cuts = sorted(draw(st.lists(st.integers(0, len(points)), max_size=5)))
     return [points[a:b] for a, b in zip([0, *cuts], [*cuts, len(points)], strict=True)]
-
-
-@examples(100)
-@given(points_in_batches(), st.lists(on_grid(10, 5), min_size=7, max_size=7), st.integers(1, 5))
-def test_the_same_events_go_together_as_by_the_oracle_and_none_is_lost(batches, minutes, max_size):
-    service = Service()
-    job = job_with(service, **{**SMALL, "max_size": max_size})
-    harness, oracle = TestHarness(job), Oracle(max_size, timedelta(minutes=10), timedelta(minutes=5))
-    read, now, expected = 0, NOW, []
-    for batch, gone_by in zip([*batches, []], minutes, strict=False):
-        now += timedelta(minutes=gone_by)
-        harness.batch(frame(batch, job), now)
-        expected += oracle.batch(batch, harness.watermark, now)
-        restart(harness)
-        read += len(batch)
-        assert accounted_for(job, harness) == read
-        assert harness.state.height == oracle.open_events
-        assert harness.state.group_by("shard").len().filter(pl.col("len") >= max_size).is_empty()
-    assert service.calls() == sorted(expected)
 
 
 @examples(100)
@@ -298,9 +259,6 @@ def test_a_crash_between_two_calls_keeps_what_was_answered_and_asks_the_rest(tmp
     assert sorted(rows["point_idx"]) == list(range(12))
     # The first answers stand, as they were given before the crash.
     assert second.tables[NAME].filter(enrichment="0")["idempotency_key"].n_unique() == calls
-
-
-CUTS = st.lists(MINUTES.map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=5)
 
 
 @pytest.mark.parametrize("name", list(STREAMS))
