@@ -9,7 +9,7 @@ import typer
 from keyfold.cli.known_names import require_known
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, given_values
 from keyfold.cli.state_jobs import build_live_job, require_lakehouse
-from keyfold.cli.state_tools import DryRun, Who, Why, author_of, working
+from keyfold.cli.state_tools import DryRun, Who, Why, author_of, compared, working
 from keyfold.cli.terminal import failures, report
 from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.job.contract import KeyedJob
@@ -82,7 +82,7 @@ def correct(
         ),
     ],
     who: Who = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Replace them; without it, only show what differs.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Replace them; without it, only show what would differ.")] = False,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
@@ -93,16 +93,12 @@ def correct(
         lakehouse, jobs = _opened(home)
         with working(home, stream) as how:
             done = correct_events(lakehouse, project_streams()[stream], jobs, source, author, dry_run=not yes, **how)
-        summary = {
-            "events": done.events,
-            "replaced": done.replaced,
-            "before": done.before,
-            "after": done.after,
-            "tables": {name: {"gone": gone, "new": new} for name, (gone, new) in done.tables.items()},
-            "dry_run": not yes,
-        }
+        tables, lines = compared({name: (one.key, one.counts, one.rows) for name, one in done.tables.items()})
+        lines = [*_correct_lines(done, dry_run=not yes), *(lines if tables else [])]
+        counts = {name: getattr(done, name) for name in ("events", "replaced", "before", "after")}
+        summary = {**counts, "tables": tables, "dry_run": not yes}
         end = "" if yes else "nothing changed: give --yes to replace them"
-        _report(stream, summary, _correct_lines(done, dry_run=not yes), done.jobs, done.runs, end, as_json)
+        _report(stream, summary, lines, done.jobs, done.runs, end, as_json)
 
 
 def quarantine(
@@ -158,7 +154,6 @@ def _correct_lines(corrected: Corrected, *, dry_run: bool) -> Iterator[str]:
     yield from (f"after:  {line}" for line in json_lines(corrected.after, (), "jsonl"))
     what = f"{corrected.replaced:,} of {corrected.events:,} events {'differ' if dry_run else 'were replaced'}"
     yield f"{what} in events.{corrected.stream}"
-    yield from (f"{name}: {gone:,} rows are gone, {new:,} are new" for name, (gone, new) in corrected.tables.items())
 
 
 def _erase_lines(erased: Erased, *, removed: bool, dry_run: bool) -> Iterator[str]:

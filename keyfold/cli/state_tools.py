@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Annotated, Any, cast
 
+import polars as pl
 import typer
 
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, Parameters, given_pairs
@@ -26,7 +27,7 @@ from keyfold.state.changing.moving import ChangePlan, plan_change
 from keyfold.state.changing.moving import move as move_state
 from keyfold.state.changing.trying import redrive as replay_late_events
 from keyfold.state.changing.trying import try_job
-from keyfold.state.differences import Difference
+from keyfold.state.differences import Counts, Difference
 from keyfold.state.making.bootstrap import Bootstrap, Bootstrapped, ReadFrom
 from keyfold.state.making.bootstrap import bootstrap as seed_state
 from keyfold.state.rows.lines import json_lines
@@ -266,17 +267,22 @@ def _version(text: str | None) -> ReadFrom | None:
 
 
 def _compared(tables: Mapping[str, Difference]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the counts of comparisons with the live tables, and text."""
-    found = {name: (one, one.summary(), one.first_rows(_SHOWN)) for name, one in tables.items()}
+    return compared({name: (one.key, one.summary(), one.first_rows(_SHOWN)) for name, one in tables.items()})
+
+
+def compared(
+    found: Mapping[str, tuple[tuple[str, ...], Counts, pl.DataFrame]],
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return comparisons with live tables, by their names, and as text: the key, counts, and the first rows that differ."""
     columns = ("keys_before", "keys_after", "unchanged", "added", "removed", "changed")
     rows = [("table", *(name.removeprefix("keys_") for name in columns))]
     rows += [(name, *(f"{getattr(counts, one):,}" for one in columns)) for name, (_, counts, _) in found.items()]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["".join(f" {cell:<{width}} " for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    for name, (one, counts, shown) in found.items():
-        lines += [f"{name} by {', '.join(one.key)}"] * bool(shown.height)
+    for name, (key, counts, shown) in found.items():
+        lines += [f"{name} by {', '.join(key)}"] * bool(shown.height)
         lines += [f"{name}.{column} differs in {count:,} keys" for column, count in counts.columns.items()]
-        lines += [f"  {line}" for line in json_lines(shown, one.key, "jsonl")]
+        lines += [f"  {line}" for line in json_lines(shown, key, "jsonl")]
     return [{"table": name, **asdict(counts), "samples": shown} for name, (_, counts, shown) in found.items()], lines
 
 

@@ -8,6 +8,7 @@ HOME/quarantine/<stream>/                    Delta, append
 HOME/monitoring/<table>/                     Delta: what runs did
 HOME/ingest/<stream>/                        ingest.json, journal/, files/ (files read), ids/ (event ids seen)
 HOME/aside/<stream>-<time>/                  the old tables of a rebuilt stream: delete them yourself
+HOME/aside/<stream>-corrected/               corrected events, while `keyfold correct` shows what would differ
 HOME/backup/                                 the lock of a running backup
 HOME/live.json                               which generation of each job is live (`live_record`)
 HOME/tables/<table>/                         Delta: the live tables of jobs
@@ -36,6 +37,7 @@ class Lakehouse:
     Attributes:
         home: the lakehouse directory.
         ahead: generations of jobs to use instead of the live ones (`seeing`).
+        beside: event tables to use instead of the streams' own.
 
     Example:
         >>> Lakehouse("s3a://lake/home").events("rides")
@@ -44,6 +46,7 @@ class Lakehouse:
 
     home: Place
     ahead: Mapping[str, str] = field(default_factory=dict, hash=False)
+    beside: Mapping[str, Place] = field(default_factory=dict, hash=False)
 
     def __init__(self, home: Place | str) -> None:
         """Check the lakehouse directory.
@@ -57,11 +60,13 @@ class Lakehouse:
         # The dataclass is frozen, so its own __init__ must bypass the check.
         object.__setattr__(self, "home", _home_of(home))
         object.__setattr__(self, "ahead", {})
+        object.__setattr__(self, "beside", {})
 
-    def seeing(self, generations: Mapping[str, str]) -> "Lakehouse":
-        """Return a copy that uses these generations of jobs as the live ones, to build on generations that are not live yet."""
+    def seeing(self, generations: Mapping[str, str], events: Mapping[str, Place] | None = None) -> "Lakehouse":
+        """Return a copy that uses these generations of jobs as the live ones, and these tables as the event tables of streams."""
         copy = Lakehouse(self.home)
         object.__setattr__(copy, "ahead", dict(generations))
+        object.__setattr__(copy, "beside", dict(self.beside if events is None else events))
         return copy
 
     def landing(self, stream: str) -> Place:
@@ -70,7 +75,7 @@ class Lakehouse:
 
     def events(self, stream: str) -> Place:
         """Return the Delta table of a stream's accepted events."""
-        return self.home / "events" / stream
+        return self.beside.get(stream) or self.home / "events" / stream
 
     def quarantine(self, stream: str) -> Place:
         """Return the Delta table of a stream's rejected rows and files."""

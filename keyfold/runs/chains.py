@@ -54,8 +54,10 @@ def refresh_with_consumers(
     """
     mode, options, runners = mode or FullRefresh(), options or RunOptions(), runners or Runners.from_environment()
     with held(lakehouse, [job.name, *(one.name for one in consumers)]):
-        first = fill_beside(lakehouse, job, mode, options, runners=runners)
-        summaries = [first[1], *_go_live(runners, lakehouse, [first[0]], consumers, options)]
+        generation, summary = fill_beside(lakehouse, job, mode, options, runners=runners)
+        made, summaries = fill_together(runners, lakehouse, [generation], consumers, options)
+        go_live(lakehouse, *made)
+        summaries = [summary, *summaries]
     return published_runs(lakehouse, [job, *consumers], summaries)
 
 
@@ -71,7 +73,9 @@ def refresh_together(
     Raises:
         KeyfoldError: as `run`, for any of the jobs; all live generations stay as they are.
     """
-    return _go_live(runners or Runners.from_environment(), lakehouse, [], jobs, options or RunOptions())
+    made, summaries = fill_together(runners or Runners.from_environment(), lakehouse, [], jobs, options)
+    go_live(lakehouse, *made)
+    return summaries
 
 
 def promote_with_consumers(
@@ -95,9 +99,10 @@ def promote_with_consumers(
             for one in consumers:
                 finish_going_live(lakehouse, one.name)
             return generation, []
-        summaries = _go_live(
-            runners or Runners.from_environment(), lakehouse, [generation], consumers, options or RunOptions()
+        made, summaries = fill_together(
+            runners or Runners.from_environment(), lakehouse, [generation], consumers, options
         )
+        go_live(lakehouse, *made)
     return generation, published_runs(lakehouse, consumers, summaries)
 
 
@@ -106,24 +111,28 @@ def published_runs(lakehouse: Lakehouse, jobs: Sequence[KeyedJob], summaries: Se
     return [published(summary, Publisher(lakehouse, job)) for job, summary in zip(jobs, summaries, strict=True)]
 
 
-def _go_live(
+def fill_together(
     runners: Runners,
     lakehouse: Lakehouse,
     filled: Sequence[Generation],
     jobs: Sequence[KeyedJob],
-    options: RunOptions,
-) -> list[RunSummary]:
-    """Fill a new generation of each job from the new generations of its producers, and make these and `filled` live."""
+    options: RunOptions | None,
+) -> tuple[list[Generation], list[RunSummary]]:
+    """Fill a new generation of each job from the new generations of its producers; returns `filled` and these, and their runs.
+
+    None of them is live then. The caller must hold the jobs' locks.
+
+    Raises:
+        KeyfoldError: as `run`, for any of the jobs.
+    """
     made, summaries = list(filled), list[RunSummary]()
     for job in jobs:
         # To this view of the lakehouse, the new generations are the live ones.
         ahead = lakehouse.seeing({one.record["job"]: one.name for one in made})
-        generation, summary = fill_beside(ahead, job, FullRefresh(), options, runners=runners)
+        generation, summary = fill_beside(ahead, job, FullRefresh(), options or RunOptions(), runners=runners)
         made.append(generation)
         summaries.append(summary)
-    if made:
-        go_live(lakehouse, *made)
-    return summaries
+    return made, summaries
 
 
 @contextmanager

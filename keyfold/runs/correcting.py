@@ -1,34 +1,56 @@
 """Correct events: replace them by id in the event table, and compute everything that jobs have made of them again.
 
-The event table keeps its older version in its history. All jobs that read the stream, directly or through other jobs, read all
-events into new generations, which go live in one step. The same call completes a correction that was cut off: until then, a job
-that has read a replaced event refuses to run.
+All jobs that read the stream, directly or through other jobs, read all events into new generations, whose tables are compared with
+the live ones. A dry run does this on a second event table of the same files, and removes what it made. Otherwise the event table
+is changed first, which keeps its older version in its history, and the new generations go live in one step. The same call completes
+a correction that was cut off: until then, a job that has read a replaced event refuses to run.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import polars as pl
-from deltalake import DeltaTable
 
 from keyfold.errors import InvalidData
+from keyfold.keyed.generation.generations import next_folder
+from keyfold.keyed.generation.going_live import go_live
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import RunOptions, RunSummary
-from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse import Lakehouse, carrying
+from keyfold.lakehouse.files import remove_tree
 from keyfold.lakehouse.reading import scan_table
 from keyfold.lakehouse.row_erasure import differing_rows, replace_rows
 from keyfold.privacy import masked
 from keyfold.runners import Runners
-from keyfold.runs.chains import published_runs, refresh_together
-from keyfold.runs.changing_events import check_can_be_replayed, check_has_ids, check_is_ingested, locked, readers_of
+from keyfold.runs.chains import fill_together, published_runs
+from keyfold.runs.changing_events import (
+    check_can_be_replayed,
+    check_has_ids,
+    check_is_ingested,
+    live_one,
+    locked,
+    readers_of,
+)
 from keyfold.runs.jobs import JobRun
 from keyfold.state.changing.audit import Author, record_edit
+from keyfold.state.changing.trying import diff_generations
+from keyfold.state.differences import Counts, Difference
 from keyfold.state.making.sources import fitted, open_source, reading
 from keyfold.stream import Stream
 
 _SHOWN = 3
+
+
+@dataclass(frozen=True)
+class TableChange:
+    """How a correction changes a table: its key, the counts, and the first rows that differ, none if a column is private."""
+
+    key: tuple[str, ...]
+    counts: Counts
+    rows: pl.DataFrame
 
 
 @dataclass(frozen=True)
@@ -41,7 +63,7 @@ class Corrected:
         replaced: number of those that differ from the event table.
         before, after: the first replaced events as they were, and as they are now, with private values masked.
         jobs: the jobs that are computed again, each after all jobs that it reads.
-        tables: by table of these jobs, the number of its rows that are gone and that are new; empty for a dry run.
+        tables: by table of these jobs, how it differs from the live one before.
         runs: the refreshes; none of a dry run.
     """
 
@@ -51,7 +73,7 @@ class Corrected:
     before: pl.DataFrame
     after: pl.DataFrame
     jobs: tuple[str, ...]
-    tables: dict[str, tuple[int, int]]
+    tables: Mapping[str, TableChange]
     runs: tuple[JobRun, ...]
 
 
@@ -73,7 +95,7 @@ def correct(
         jobs: every job of the project that has run, with the parameters of its live generation.
         source: Parquet, CSV or JSON lines, a folder of such files or a Delta table, with all columns of the stream.
         author: who corrects them, and why.
-        dry_run: only compare.
+        dry_run: only compare events and tables.
 
     Raises:
         KeyfoldError: the stream has no ids; a row lacks a value or has one that does not fit, breaks a rule of the stream, or has
@@ -82,15 +104,16 @@ def correct(
 
     Example:
         >>> by = Author("ann", "the till counted cups twice")  # doctest: +SKIP
-        >>> correct(lakehouse, SALES, [purchase_totals()], "right.csv", by).tables  # doctest: +SKIP
-        {'purchase_totals': (1, 1)}
+        >>> done = correct(lakehouse, SALES, [purchase_totals()], "right.csv", by)  # doctest: +SKIP
+        >>> done.tables["purchase_totals"].counts.changed  # doctest: +SKIP
+        1
     """
     events, table, jobs = (
         _events(lakehouse, stream, source),
         lakehouse.events(stream.name),
         readers_of(lakehouse, stream, jobs),
     )
-    tables, summaries, runs = dict[str, tuple[int, int]](), list[RunSummary](), list[JobRun]()
+    tables, summaries, runs = dict[str, TableChange](), list[RunSummary](), list[JobRun]()
     with locked(lakehouse, stream, jobs):
         check_is_ingested(lakehouse, stream)
         check_can_be_replayed(lakehouse, jobs)
@@ -100,13 +123,14 @@ def correct(
         before = scan_table(table).join(changed.lazy(), on=stream.event_id, how="semi").select(events.columns)
         before = before.head(_SHOWN).collect().sort(stream.event_id)
         after = events.join(before.select(stream.event_id), on=stream.event_id, how="semi").sort(stream.event_id)
-        if not dry_run:
-            replace_rows(table, events, stream.event_id)
-            versions = {
-                one.name: DeltaTable(str(lakehouse.table(one.name))).version() for job in jobs for one in job.tables
-            }
-            summaries = refresh_together(lakehouse, jobs, options, runners)
-            tables = {name: _difference(lakehouse, name, version) for name, version in versions.items()}
+        with _beside(lakehouse, stream, jobs) if dry_run else nullcontext(lakehouse) as view:
+            replace_rows(view.events(stream.name), events, stream.event_id)
+            made, summaries = fill_together(runners or Runners.from_environment(), view, [], jobs, options)
+            for job, generation in zip(jobs, made, strict=True):
+                found = diff_generations(job, live_one(lakehouse, job), generation)
+                tables |= {name: _change(job, one) for name, one in found.items()}
+            if not dry_run:
+                go_live(lakehouse, *made)
     if not dry_run:
         runs = published_runs(lakehouse, jobs, summaries)
         keys = json.dumps(masked(changed, frozenset(stream.private)).head(1000).to_dicts(), default=str)
@@ -163,18 +187,20 @@ def _check_ids(stream: Stream, source: str, events: pl.DataFrame, there: pl.Data
             )
 
 
-def _difference(lakehouse: Lakehouse, name: str, version: int) -> tuple[int, int]:
-    """Count the rows of a table that are gone since a version, and those that are new."""
-    table = lakehouse.table(name)
-    old = pl.from_arrow(DeltaTable(str(table), version=version).to_pyarrow_table())
-    assert isinstance(old, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union of frame and series
-    new = scan_table(table).collect()
-    names = [column for column in new.columns if column in old.columns]
-    counts = pl.concat(
-        [
-            old.select(*names, pl.lit(-1).alias("#count")),
-            new.select(*(pl.col(column).cast(old.schema[column]) for column in names), pl.lit(1).alias("#count")),
-        ]
-    )
-    sums = counts.group_by(names).agg(pl.col("#count").sum())["#count"]
-    return int(-sums.filter(sums < 0).sum()), int(sums.filter(sums > 0).sum())
+@contextmanager
+def _beside(lakehouse: Lakehouse, stream: Stream, jobs: Sequence[KeyedJob]) -> Iterator[Lakehouse]:
+    """Yield a view of the lakehouse with a second event table of the same files, and remove what was made beside the live ones."""
+    aside = lakehouse.home / "aside" / f"{stream.name}-corrected"
+    # Of a dry run that was cut off.
+    remove_tree(aside, missing_ok=True)
+    try:
+        carrying.replace_rows(lakehouse.events(stream.name), aside, {}, None)
+        yield lakehouse.seeing({}, {stream.name: aside})
+    finally:
+        for job in jobs:
+            next_folder(lakehouse, job.name)  # removes generations that are not live
+        remove_tree(aside, missing_ok=True)
+
+
+def _change(job: KeyedJob, found: Difference) -> TableChange:
+    return TableChange(found.key, found.summary(), found.first_rows(0 if job.private else _SHOWN))

@@ -68,13 +68,13 @@ def try_job(
     live = _live(lakehouse, job)
     run = run_job(lakehouse, job, Replay(branch, since, until), options=options, runners=runners)
     tried = _branch(lakehouse, job, branch)
-    tables = {
-        table.name: diff_tables(
-            live.table(table.name), tried.table(table.name), table.key or (*job.key, job.event_time)
-        )
-        for table in job.tables
-    }
-    return Trial(job.name, branch, live.name, run, tables)
+    return Trial(job.name, branch, live.name, run, diff_generations(job, live, tried))
+
+
+def diff_generations(job: KeyedJob, before: Generation, after: Generation) -> dict[str, Difference]:
+    """Compare the tables of two generations of a job; returns the comparisons by name of the table."""
+    keys = {table.name: table.key or (*job.key, job.event_time) for table in job.tables}
+    return {name: diff_tables(before.table(name), after.table(name), key) for name, key in keys.items()}
 
 
 def redrive(
