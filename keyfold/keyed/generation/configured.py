@@ -34,7 +34,11 @@ def configured_job(
     if declared.model is not None:
         default = declared.model().model_dump(mode="json")
         built_with = {name: value for name, value in declared.parameters.items() if value != default.get(name)}
-    return build_job(declared, {**built_with, **(given or {})}, live_parameters(lakehouse, declared.name, mode))
+    live = live_parameters(lakehouse, declared.name, mode)
+    # A job that was built with these parameters, as the command does, is not built again.
+    if not given and (live is None or {**live, **built_with} == dict(declared.parameters)):
+        return declared
+    return build_job(declared, {**built_with, **(given or {})}, live)
 
 
 def live_parameters(lakehouse: Lakehouse, job: str, mode: RunMode = NEW_EVENTS) -> Mapping[str, Any] | None:

@@ -5,6 +5,7 @@ import pytest
 
 import keyfold
 from keyfold import Append, Input, JobParameters, KeyedJob, Misconfigured, Runners, Step, build_job, parameter, required
+from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.inputs import STEP_DECIDES
@@ -60,6 +61,14 @@ def test_a_bare_job_runs_with_the_parameters_of_its_live_generation(run):
     assert run(parameters={"most": 5}) == (5, 0)
     assert run() == (5, 0)
     assert run(JOB, FullRefresh()) == (10, 0)
+
+
+def test_a_job_that_has_the_parameters_of_its_run_is_not_built_again(run, lake):
+    assert configured_job(lake.lakehouse, JOB) is JOB
+    assert run(parameters={"most": 5}) == (5, 0)
+    assert configured_job(lake.lakehouse, JOB) is not JOB
+    assert configured_job(lake.lakehouse, built := build_job(JOB, {"most": 5})) is built
+    assert configured_job(lake.lakehouse, JOB, FullRefresh()) is JOB
 
 
 def test_what_a_job_was_built_with_counts_as_given(run):
