@@ -14,10 +14,8 @@ import pytest
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
 from keyfold.session import SparkSettings, build_session
-from tests.azure_store import AzureStore, running_azure_store
-from tests.chaos.table import lines_of
-from tests.chaos.tally import Tally
-from tests.google_store import GoogleStore, running_google_store
+from tests.chaos.tally import Tally, lines_of
+from tests.emulators import Emulator, running_azure_store, running_google_store
 from tests.inherited_signals import hear_signals
 from tests.java_for_tests import long_lived_java, use_fast_starts
 from tests.keyfold.keyed.without_spark import cut_power, without_spark
@@ -203,13 +201,13 @@ def bucket(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture(scope="session")
-def azure_store() -> Iterator[AzureStore]:
+def azure_store() -> Iterator[Emulator]:
     with running_azure_store() as store:
         yield store
 
 
 @pytest.fixture(scope="session")
-def google_store() -> Iterator[GoogleStore]:
+def google_store() -> Iterator[Emulator]:
     with running_google_store() as store:
         yield store
 

@@ -4,8 +4,6 @@ The same page attacks Dagster's web server without the gate too, where it change
 """
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -17,7 +15,7 @@ from dagster import DagsterInstance
 from playwright.sync_api import Page, expect
 
 from tests.browser.other_sites import serving
-from tests.ports import free_port, wait_for_port
+from tests.ports import free_port, listening
 from tests.served_dagster import ServedDagster, served_dagster
 
 pytestmark = [pytest.mark.long, pytest.mark.browser]
@@ -77,24 +75,9 @@ def open_to_all(chromium, tmp_path_factory) -> Iterator[tuple[str, Path]]:
     """The address of Dagster's own web server, and its DAGSTER_HOME."""
     home, port = tmp_path_factory.mktemp("open"), free_port()
     (home / "dagster.yaml").write_text(SETTINGS)
-    command = [
-        sys.executable,
-        "-m",
-        "dagster_webserver",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        "--empty-workspace",
-    ]
-    with (home / "told.txt").open("wb") as out:
-        server = subprocess.Popen(command, env={**os.environ, "DAGSTER_HOME": str(home)}, stdout=out, stderr=out)
-    try:
-        wait_for_port(port, server, home / "told.txt", 120)
+    command = [sys.executable, "-m", "dagster_webserver", "--host", "127.0.0.1", "--port", str(port)]
+    with listening([*command, "--empty-workspace"], port, home, 120, DAGSTER_HOME=str(home)):
         yield f"http://127.0.0.1:{port}", home
-    finally:
-        server.terminate()
-        server.wait(timeout=60)
 
 
 def evil_page(target: str) -> AbstractContextManager[tuple[int, list[str]]]:

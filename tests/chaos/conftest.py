@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.launcher import Launcher, build, why_not
+from tests.chaos.launcher import REPOSITORY, Launcher, build, why_not
 from tests.chaos.story import Homes
 
 TRIES = int(os.environ.get("TRIES", "10"))
@@ -25,6 +25,18 @@ def launcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
         pytest.skip(reason)
     folder = tmp_path_factory.mktemp("chaos")
     launcher = Launcher(build(folder), folder)
+    yield launcher
+    launcher.close()
+
+
+@pytest.fixture(scope="session")
+def with_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
+    """Starts runs that each have a Spark of their own."""
+    if reason := why_not():
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("with-spark")
+    environment = {"KEYFOLD_RUNNER": "spark", "KEYFOLD_SPARK_MASTER": "local[2]", "PYTHONPATH": str(REPOSITORY)}
+    launcher = Launcher(build(folder), folder, environment)
     yield launcher
     launcher.close()
 

@@ -1,8 +1,12 @@
 """What a fault is counted in: how often it was tried, came, was survived, and what was lost and doubled by it."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
+
+WIDTH = 66
+"""Of the first column of the table at the end of a run of tests."""
 
 Rows = Counter[tuple[Any, ...]]
 """How often each row is there."""
@@ -65,3 +69,28 @@ class Tally:
 
 def _few(rows: Rows) -> str:
     return ", ".join(f"{count} x {row}" for row, count in sorted(rows.items(), key=repr)[:5]) or "nothing"
+
+
+def lines_of(told: Iterable[tuple[str, str, tuple[int, ...]]]) -> list[str]:
+    """The table's lines, from (promise, fault, numbers): a promise, and below it its faults; at the end the sums.
+
+    Faults of one name count together, wherever they were tried.
+    """
+    kinds: dict[str, dict[str, Counter[str]]] = {}
+    for promise, fault, numbers in told:
+        counts = kinds.setdefault(promise, {}).setdefault(fault, Counter())
+        counts.update(dict(zip(COLUMNS, numbers, strict=True)))
+    if not kinds:
+        return []
+    lines = [f"{'':{WIDTH}}" + "".join(f"{name:>14}" for name in COLUMNS)]
+    everything: Counter[str] = Counter()
+    for promise, faults in sorted(kinds.items()):
+        lines += ["", promise]
+        for fault, counts in faults.items():
+            lines.append(_line(f"  {fault}", counts))
+            everything.update(counts)
+    return [*lines, "", _line("all", everything)]
+
+
+def _line(name: str, counts: Counter[str]) -> str:
+    return f"{name:{WIDTH}}" + "".join(f"{counts[column]:14,}" for column in COLUMNS)

@@ -1,6 +1,7 @@
 """A home in an object store that answers 503, is slow, breaks off or loses answers; and a run that stands still too long."""
 
 import itertools
+import os
 import re
 import signal
 import time
@@ -13,7 +14,7 @@ from keyfold.lakehouse import fail_points
 from keyfold.storage.place import to_place
 from tests.chaos.conftest import TRIES, in_short
 from tests.chaos.launcher import Command, Launcher, Run
-from tests.chaos.story import END, INGEST, TOTALS, WINDOWS, Homes, expected, found
+from tests.chaos.story import END, INGEST, TOTALS, WINDOWS, WORK, Homes, expected, found
 from tests.chaos.tally import Tally
 from tests.faulty_store import Fault, FaultyStore, faulty_store
 from tests.folders import copy_folder
@@ -27,6 +28,7 @@ PROMISE = (
 REFUSALS = (Fault.DENIED, Fault.SKEWED)
 
 SHORT = ["tests.chaos.hooks:short_leases"]
+BROKEN_OFF = {fail_points.VARIABLE: "work: after"}
 LEASE_IS_OVER = 4.5
 """Seconds after which a lease of two seconds is surely over."""
 
@@ -216,3 +218,25 @@ def test_two_runs_on_a_home_in_an_object_store_do_the_work_once(
     code, run = launcher.run(home, *work, END, environment=environment, hooks=SHORT)
     assert code == 0, run.said
     told.count(expected(homes.fresh), found(home), " ".join(run.said for run in runs))
+
+
+@pytest.mark.long
+@pytest.mark.one_machine
+def test_a_home_at_each_provider_is_worked_on_run_by_run_and_after_one_that_broke_off(
+    homes: Homes, tally, bucket_url: str, request: pytest.FixtureRequest
+):
+    """On S3 with Spark, at other providers without."""
+    launcher: Launcher = request.getfixturevalue("with_spark" if bucket_url.startswith("s3a") else "launcher")
+    told, home, landed = tally("a run on a bucket breaks off"), f"{bucket_url}/lake/home", homes.copy(homes.running)
+    environment = {name: value for name, value in os.environ.items() if name.startswith(("AWS_", "AZUR", "GOOGLE_"))}
+    files = sorted((landed / "landing" / "clicks").iterdir())
+    for some, then in ((files[:2], ()), (files[2:], (END, ("check",)))):
+        for file in some:
+            (to_place(home) / "landing" / "clicks" / file.name).write_bytes(file.read_bytes())
+        code, run = launcher.run(home, *WORK, environment=environment | BROKEN_OFF, hooks=SHORT)
+        assert code, run.said
+        time.sleep(LEASE_IS_OVER)
+        code, run = launcher.run(home, *WORK, *then, environment=environment, hooks=SHORT)
+        assert code == 0, run.said
+    assert "nothing is damaged" in run.said
+    told.count(expected(landed), found(home), bucket_url)

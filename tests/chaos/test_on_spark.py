@@ -20,7 +20,7 @@ from keyfold.lakehouse import fail_points
 from keyfold.session import SparkSettings
 from keyfold.session.settings import spark_conf
 from tests.chaos.conftest import TRIES
-from tests.chaos.launcher import REPOSITORY, Launcher, Run, build, why_not
+from tests.chaos.launcher import Launcher, Run
 from tests.chaos.scenes import SCENES
 from tests.chaos.story import Homes
 from tests.chaos.test_disk import fill, is_said, mounted
@@ -46,17 +46,6 @@ PROCESSES = {
     "a Python worker": spark_conf(SparkSettings())["spark.python.daemon.module"],
 }
 """What the command of each has in it."""
-
-
-@pytest.fixture(scope="module")
-def with_spark(tmp_path_factory) -> Iterator[Launcher]:
-    if reason := why_not():
-        pytest.skip(reason)
-    folder = tmp_path_factory.mktemp("with-spark")
-    environment = {"KEYFOLD_RUNNER": "spark", "KEYFOLD_SPARK_MASTER": "local[2]", "PYTHONPATH": str(REPOSITORY)}
-    launcher = Launcher(build(folder), folder, environment)
-    yield launcher
-    launcher.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])

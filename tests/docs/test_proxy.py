@@ -17,7 +17,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from tests.ports import free_port, wait_for_port
+from tests.ports import free_port, listening
 from tests.served_dagster import served_dagster
 
 ROOT = Path(__file__).parents[2]
@@ -50,31 +50,14 @@ def site(tmp_path_factory) -> Iterator[Site]:
         pages.mkdir(parents=True)
         (pages / "page.html").write_text("what a check found")
         (folder / "keyfold-token.conf").write_text(f'proxy_set_header Authorization "Bearer {served.token}";\n')
-        log = folder / "nginx.log"
         # Its workers could not read this test's folder, which is root's alone.
         user = "user root;" if os.geteuid() == 0 else ""
-        proxy = subprocess.Popen(
-            [
-                *(
-                    FOUND.stdout.strip(),
-                    "-p",
-                    str(folder),
-                    "-c",
-                    str(configured(folder, port, served.url)),
-                    "-e",
-                    str(log),
-                ),
-                *("-g", f"daemon off; worker_processes 1; pid {folder}/nginx.pid; {user}"),
-            ]
-        )
-        try:
-            wait_for_port(port, proxy, log, 60)
+        command = [FOUND.stdout.strip(), "-p", folder, "-c", configured(folder, port, served.url), "-e", "stderr"]
+        command += ["-g", f"daemon off; worker_processes 1; pid {folder}/nginx.pid; {user}"]
+        with listening(command, port, folder):
             url, headers = f"https://127.0.0.1:{port}", {"Host": NAME}
             with httpx.Client(base_url=url, verify=False, auth=LOGIN, timeout=30, headers=headers) as call:  # noqa: S501
                 yield Site(url, f"https://{NAME}", call)
-        finally:
-            proxy.terminate()
-            proxy.wait(timeout=30)
 
 
 def configured(folder: Path, port: int, pages: str) -> Path:

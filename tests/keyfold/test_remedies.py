@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 from keyfold.cli.app import app
-from keyfold.ingestion import known
+from keyfold.ingestion import known, known_files
 from keyfold.journal import journal
 from keyfold.lakehouse.paths import Lakehouse
 from keyfold.stream import Stream
@@ -306,6 +306,7 @@ def test_a_lost_index_of_files_is_rebuilt_by_the_command_that_its_error_names(ho
     for _ in range(2):
         os.utime(oldest, (1, 1))
         assert "0 rows from 0 files" in house.ingest()
+        assert known_files(house.lakehouse, "clicks", house.landing)[oldest.name].modified_at == 1_000_000_000
         (house.lakehouse.ingest("clicks") / "files" / ".aside-xyz").write_bytes(b"half a table")
     shutil.rmtree(house.lakehouse.ingest("clicks") / "files")
     message = house.refused("ingest", "clicks")

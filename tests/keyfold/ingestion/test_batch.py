@@ -1,21 +1,18 @@
-"""Batches and splits: however files are split, and wherever a run breaks off, the tables hold what plain Python says."""
+"""Batches and splits: files of which all rows are copies, disks that are full, and what is told; any split and crash: `test_window.py`."""
 
 import errno
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from hypothesis import given
-from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import IngestSummary, batch, ingest, ingest_journal, ingest_totals, is_unfinished, split_writer
@@ -26,24 +23,12 @@ from keyfold.lakehouse.log_changes import snapshot
 from keyfold.lakehouse.reading import data_file_paths
 from keyfold.runners import Runners
 from keyfold.storage.place import Place
-from keyfold.stream import INGESTED_AT, Stream
+from keyfold.stream import INGESTED_AT
 from keyfold.times import micros
-from tests.examples import examples
 from tests.keyfold.ingestion.test_run import EVENTS, START, Crash, check_counts, event, land
 
 CRASHES = [point for point in POINTS if point.partition(":")[0] in ("plan", "work", "done", "commit")]
 WINDOW_HOURS = EVENTS.duplicate_window / timedelta(hours=1)
-
-LINE = st.one_of(
-    st.tuples(
-        st.sampled_from(["u", "v"]),
-        st.sampled_from([1, 2, None]),
-        st.sampled_from([0, 1, 20, 25, 30, 49, -24]),
-        st.sampled_from(["a", "a", None]),
-    ),
-    st.none(),
-)
-"""An event's user, number, hours and note; None is a line that is no event."""
 
 
 @contextmanager
@@ -87,36 +72,6 @@ def stored(lakehouse: Lakehouse) -> list[tuple[Any, ...]]:
     return sorted(events, key=repr)
 
 
-@dataclass(frozen=True)
-class BrokenRuns:
-    """Files that are ingested in some runs, of which each crash breaks one off.
-
-    Attributes:
-        files: the lines of each.
-        runs: among how many runs the files are divided.
-        parallelism: how many tasks would run at a time.
-        max_bytes: of a batch.
-        rows_a_file: of a data file.
-        crashes: points, and at the how-manieth time of each.
-    """
-
-    files: list[list[Any]]
-    runs: int
-    parallelism: int
-    max_bytes: int
-    rows_a_file: int
-    crashes: list[tuple[str, int]]
-
-    def play(self, lakehouse: Lakehouse, stream: Stream, land_file: Callable[[str, list[Any]], object]) -> None:
-        """Land the files by their names, and ingest them."""
-        left, a_run, spark = list(self.crashes), -(-len(self.files) // self.runs), no_spark(self.parallelism)
-        with changed(batch, _SPLIT_BYTES=1), changed(split_writer, ROWS_A_FILE=self.rows_a_file):
-            for number, lines in enumerate(self.files):
-                land_file(f"{number}.json", lines)
-                if (number + 1) % a_run == 0 or number == len(self.files) - 1:
-                    ingest_after_crashes(left, lakehouse, stream, max_bytes_per_batch=self.max_bytes, runners=spark)
-
-
 def ingest_after_crashes(left: list[tuple[str, int]], *given: Any, **named: Any) -> IngestSummary:
     """Ingest to the end, after runs that crash: as long as one comes to its point, of those that are left."""
     while left:
@@ -127,41 +82,6 @@ def ingest_after_crashes(left: list[tuple[str, int]], *given: Any, **named: Any)
                 continue
             break
     return ingest(*given, **named)
-
-
-def broken_runs(line: st.SearchStrategy[Any]) -> st.SearchStrategy[BrokenRuns]:
-    """Of files that have such lines."""
-    return st.builds(
-        BrokenRuns,
-        st.lists(st.lists(line, max_size=6), min_size=1, max_size=6),
-        st.integers(1, 5),
-        st.integers(1, 5),
-        st.sampled_from([1, 500, 1 << 20]),
-        st.integers(1, 4),
-        st.lists(st.tuples(st.sampled_from(CRASHES), st.integers(1, 4)), max_size=4),
-    )
-
-
-@examples(60)
-@given(broken_runs(LINE))
-def test_any_split_and_any_crash_leaves_the_events_that_stand(broken: BrokenRuns):
-    def land_file(name: str, lines: list[Any]) -> None:
-        good = [event(*line) for line in lines if line is not None]
-        land(lakehouse.landing("clicks") / name, good, *["rubbish"] * (len(lines) - len(good)))
-
-    with TemporaryDirectory() as folder:
-        lakehouse, files = Lakehouse(Path(folder) / "home"), broken.files
-        broken.play(lakehouse, EVENTS, land_file)
-        check_counts(lakehouse, ingest(lakehouse, EVENTS, runners=no_spark(1)))
-        totals = ingest_totals(lakehouse, EVENTS)
-        standing, conflicts = kept(files)
-        assert stored(lakehouse) == standing
-        assert totals.rows_read == sum(map(len, files))
-        assert totals.quarantined - sum(line is None for lines in files for line in lines) in conflicts
-        assert totals.files == len(files)
-        for table in (lakehouse.events("clicks"), lakehouse.ingest("clicks") / "ids"):
-            assert not list(table.glob("*.places.npy"))
-        check_arrivals(lakehouse)
 
 
 def check_arrivals(lakehouse: Lakehouse) -> None:

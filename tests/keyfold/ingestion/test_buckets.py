@@ -17,7 +17,7 @@ from keyfold.ingestion import IngestCounts, ingest, ingest_totals, is_unfinished
 from keyfold.ingestion import arrays as arrays_module
 from keyfold.ingestion.arrays import open_array, write_array
 from keyfold.ingestion.listing import list_files
-from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import scan_table
 from keyfold.runners import Runners
 from keyfold.storage import object_path
@@ -176,30 +176,6 @@ def test_a_store_that_is_gone_quarantines_no_file_and_the_next_run_goes_on(
         assert ingest(there, CLICKS, runners=DRIVER).accepted == 1
         assert scan_table(there.quarantine("clicks")).collect().is_empty()
     fresh_connections()
-
-
-def test_a_rebuild_puts_aside_what_was_there_and_goes_on_where_it_broke_off(there, monkeypatch):
-    landing = there.landing("clicks")
-    (landing / "a.ndjson").write_bytes(text(click(1), click(2)))
-    ingest(there, CLICKS, runners=DRIVER)
-    before = scan_table(there.events("clicks")).collect()
-    moved: list[str] = []
-
-    def stop(here: str) -> None:
-        if here == "rebuild: one table moved" and not moved:
-            moved.append(here)
-            raise RuntimeError(here)
-
-    monkeypatch.setattr(fail_points, "act", stop)
-    with pytest.raises(RuntimeError, match="one table moved"):
-        rebuild(there, CLICKS, runners=DRIVER)
-    with pytest.raises(KeyfoldError, match="a rebuild of its tables is unfinished"):
-        ingest(there, CLICKS, runners=DRIVER)
-    summary = rebuild(there, CLICKS, runners=DRIVER)
-    assert (summary.accepted, seqs(there)) == (2, [1, 2])
-    (aside,) = (there.home / "aside").iterdir()
-    assert scan_table(aside / "events").collect().equals(before)
-    assert (aside / "ingest" / "ingest.json").is_file()
 
 
 def test_numbers_of_a_bucket_are_kept_on_disk_within_a_bound_and_read_when_their_copy_is_gone(

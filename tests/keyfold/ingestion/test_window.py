@@ -21,15 +21,20 @@ from keyfold.maintenance.checking import check
 from keyfold.stream import INGESTED_AT, Stream
 from keyfold.times import micros
 from tests.examples import examples
-from tests.keyfold.ingestion.test_batch import CRASHES, changed, ingest_after_crashes, no_spark, stored
+from tests.keyfold.ingestion.test_batch import CRASHES, changed, check_arrivals, ingest_after_crashes, no_spark, stored
 from tests.keyfold.ingestion.test_run import EVENTS, START, check_counts, event, land
 
 DAY = timedelta(days=1)
 WINDOWED = replace(EVENTS, max_age=2 * DAY)
 
-LINE = st.tuples(
-    st.sampled_from(["u", "v"]), st.sampled_from([1, None]), st.sampled_from([-70, 0, 23, 24, 25, 47, 72, 73, 120, 121])
+LINE = st.none() | st.tuples(
+    st.sampled_from(["u", "v"]),
+    st.sampled_from([1, 2, None]),
+    st.sampled_from([-70, -24, 0, 1, 23, 24, 25, 30, 47, 72, 73, 120, 121]),
+    st.sampled_from(["a", "a", None]),
 )
+"""An event's user, number, hours and note; None is a line that is no event."""
+
 RUN = st.tuples(
     st.lists(st.lists(LINE, max_size=5), min_size=1, max_size=3),
     st.sampled_from([DAY, 2 * DAY, 3 * DAY, None]),
@@ -41,17 +46,17 @@ RUN = st.tuples(
 
 def told(lakehouse: Lakehouse) -> tuple[list[Any], list[str]]:
     table = DeltaTable(str(lakehouse.quarantine("clicks"))).to_pyarrow_table()
-    return [row[:3] for row in stored(lakehouse)], table.column("reason").to_pylist()
+    return stored(lakehouse), table.column("reason").to_pylist()
 
 
 @example(
-    runs=[([[("v", 1, 0), ("v", 1, 23), ("v", 1, 23)]], None, DAY, False)],
+    runs=[([[("v", 1, 0, None), ("v", 1, 23, None), ("v", 1, 23, None)]], None, DAY, False)],
     parallelism=1,
     max_bytes=1,
     rows_a_file=3,
     crashes=[],
 )
-@examples(80)
+@examples(140)
 @given(
     st.lists(RUN, min_size=1, max_size=5),
     st.integers(1, 4),
@@ -67,7 +72,7 @@ def test_any_runs_splits_and_crashes_refuse_what_is_too_old_and_find_every_other
     crashes: list[tuple[str, int]],
 ):
     accepted: list[tuple[Any, ...]] = []
-    too_old = copies = least = most = number = 0
+    too_old = copies = least = most = number = rubbish = read = 0
     with TemporaryDirectory() as folder, changed(batch, _SPLIT_BYTES=1), changed(split_writer, ROWS_A_FILE=rows_a_file):
         lakehouse, left, spark = Lakehouse(Path(folder) / "home"), list(crashes), no_spark(parallelism)
         for files, max_age, duplicate_window, is_lost in runs:
@@ -77,9 +82,11 @@ def test_any_runs_splits_and_crashes_refuse_what_is_too_old_and_find_every_other
                     path.unlink()
             bound = None if max_age is None or not accepted else max(line[2] for line in accepted) - max_age / DAY * 24
             for lines in files:
-                land(lakehouse.landing("clicks") / f"{number:02}.json", [event(*line) for line in lines])
-                number += 1
-                for line in lines:
+                good = [line for line in lines if line is not None]
+                more = ["rubbish"] * (len(lines) - len(good))
+                land(lakehouse.landing("clicks") / f"{number:02}.json", [event(*line) for line in good], *more)
+                number, rubbish, read = number + 1, rubbish + len(more), read + len(lines)
+                for line in good:
                     if bound is not None and line[2] < bound:
                         too_old += 1
                         continue
@@ -95,9 +102,13 @@ def test_any_runs_splits_and_crashes_refuse_what_is_too_old_and_find_every_other
             summary = ingest_after_crashes(left, lakehouse, stream, max_bytes_per_batch=max_bytes, runners=spark)
             check_counts(lakehouse, summary)
             assert told(lakehouse)[0] == sorted(accepted, key=repr)
-            assert summary.totals.quarantined + summary.totals.duplicates == too_old + copies
-            assert least <= summary.totals.quarantined - too_old <= most
+            assert (summary.totals.files, summary.totals.rows_read) == (number, read)
+            assert summary.totals.quarantined + summary.totals.duplicates == too_old + copies + rubbish
+            assert least <= summary.totals.quarantined - too_old - rubbish <= most
             check_index(lakehouse, bound, duplicate_window)
+        for table in (lakehouse.events("clicks"), lakehouse.ingest("clicks") / "ids"):
+            assert not list(table.glob("*.places.npy"))
+        check_arrivals(lakehouse)
 
 
 def check_index(lakehouse: Lakehouse, bound: float | None, duplicate_window: timedelta) -> None:
@@ -127,7 +138,7 @@ def lakehouse_with(tmp_path: Path, *hours: float, stream: Stream = WINDOWED) -> 
 def test_an_event_at_the_bound_is_accepted_and_one_before_it_says_why_it_is_not(tmp_path: Path):
     lakehouse = lakehouse_with(tmp_path, 100, 52, 51.5)
     events, reasons = told(lakehouse)
-    assert [hours for _, _, hours in events] == [100, 52]
+    assert [hours for _, _, hours, _ in events] == [100, 52]
     assert reasons == ["at is too old, before 2016-06-23T21:00:00.000000Z (max_age): 2016-06-23T20:30:00.000000Z"]
 
 

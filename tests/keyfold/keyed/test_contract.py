@@ -30,6 +30,8 @@ from keyfold.keyed.running import operator
 from keyfold.lakehouse import create_table, fail_points
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file
+from keyfold.maintenance.compaction import compact
+from keyfold.storage.place import Place
 from keyfold.stream import INGESTED_AT
 from tests.examples import examples
 from tests.keyfold.keyed.toy_jobs import CLICK, LENGTH, TIME, clicks, notes, windows, windows_per_key
@@ -201,6 +203,12 @@ SIZES = st.sampled_from(
 )
 
 
+JOINS = st.sampled_from(
+    [None, lambda table: DeltaTable(str(table)).optimize.compact(), lambda table: compact(table, "at")]
+)
+"""Who joins files before a refresh: nobody, another program, or maintenance."""
+
+
 class Played:
     """A job that runs beside its oracle and the harness."""
 
@@ -286,8 +294,8 @@ def frame_of(came: Clicks) -> pl.DataFrame:
 
 @pytest.mark.parametrize("name", CASES)
 @examples(60)
-@given(runs=RUNS, delay=moments(10, 5), sizes=SIZES, is_joined=st.booleans())
-def test_any_history_gives_the_rows_the_state_and_the_watermark_of_plain_python(name, runs, delay, sizes, is_joined):
+@given(runs=RUNS, delay=moments(10, 5), sizes=SIZES, joins=JOINS)
+def test_any_history_gives_the_rows_the_state_and_the_watermark_of_plain_python(name, runs, delay, sizes, joins):
     case = CASES[name]
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(operator, "SIZES", sizes)
@@ -296,16 +304,16 @@ def test_any_history_gives_the_rows_the_state_and_the_watermark_of_plain_python(
             played.run(run)
         played.check_tables()
         if not case.by_batch:
-            refresh(played, runs, is_joined=is_joined)
+            refresh(played, runs, joins)
 
 
-def refresh(played: Played, runs: list[Run], *, is_joined: bool) -> None:
+def refresh(played: Played, runs: list[Run], joins: Callable[[Place], object] | None) -> None:
     """A refresh reads the same events as one run, whatever files they lie in by then: none is late."""
     job, came = played.job(), [(user, minutes(at)) for run in runs for user, at in run.events]
     if played.case.by_arrival:
         came = [(user, played.arrival(number)) for number, (user, _) in enumerate(came)]
-    if is_joined:
-        DeltaTable(str(played.lake.lakehouse.events("clicks"))).optimize.compact()
+    if joins:
+        joins(played.lake.lakehouse.events("clicks"))
         assert played.lake.run(job).counts.events == 0
     played.lake.run(job, FullRefresh(), options=RunOptions(max_bytes_per_batch=runs[0].batch_bytes))
     played.oracle, played.harness = played.case.oracle(), TestHarness(job)

@@ -1,4 +1,4 @@
-"""Google Cloud Storage for tests: fake-gcs-server on loopback, behind a proxy for what it lacks.
+"""A proxy before fake-gcs-server, for what that lacks: `python -m tests.google_proxy PORT`, with the server's port.
 
 The client takes Google's XML interface, of which the server has no plain PUT, no conditions, no copies and no lists from a name
 on. So the proxy makes a PUT an upload with a signed URL, checks `x-goog-if-generation-match` itself, one write after the other,
@@ -6,92 +6,11 @@ copies by the server's JSON interface, and leaves earlier names out of lists.
 """
 
 import http.client
-import json
 import re
-import subprocess
 import sys
-import tempfile
 import threading
-import urllib.request
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from urllib.parse import parse_qs, quote, unquote, urlsplit
-
-import pytest
-
-from tests.object_store import process_with_port
-from tests.ports import free_port, wait_for_port
-
-_REPOSITORY = Path(__file__).parent.parent
-
-
-@dataclass(frozen=True)
-class GoogleStore:
-    """A server that runs.
-
-    Attributes:
-        endpoint: the URL of its proxy.
-    """
-
-    endpoint: str
-
-    def new_bucket(self) -> str:
-        """Make a bucket of a name that none has."""
-        name = f"g-{uuid.uuid4().hex[:12]}"
-        content = json.dumps({"name": name}).encode()
-        with urllib.request.urlopen(f"{self.endpoint}/storage/v1/b?project=tests", content, timeout=30):  # noqa: S310
-            return name
-
-    def environment(self) -> dict[str, str]:
-        """What a process must have in its environment to reach it."""
-        account = {"gcs_base_url": self.endpoint, "disable_oauth": True}
-        account |= dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
-        return {
-            "GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps(account),
-            "GOOGLE_BASE_URL": self.endpoint,
-            "GOOGLE_ALLOW_HTTP": "true",
-        }
-
-
-@contextmanager
-def running_google_store() -> Iterator[GoogleStore]:
-    """Start the server and its proxy, and stop them. Skip the test if the server is not installed."""
-    found = subprocess.run(
-        [_REPOSITORY / "scripts" / "fake-gcs", "find"], stdout=subprocess.PIPE, text=True, check=False
-    )
-    if found.returncode != 0:
-        pytest.skip("fake-gcs-server is not installed; run scripts/fake-gcs")
-    port = free_port()
-    # The proxy is a process of its own: a client that waits for an answer may let no other thread of Python run.
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        process_with_port([sys.executable, "-m", "tests.google_store", str(port)]) as (_, at),
-    ):
-        endpoint, log = f"http://127.0.0.1:{at}", Path(folder) / "log"
-        command = [
-            found.stdout.strip(),
-            "-backend",
-            "memory",
-            "-scheme",
-            "http",
-            "-host",
-            "127.0.0.1",
-            "-port",
-            str(port),
-        ]
-        command += ["-public-host", f"127.0.0.1:{at}", "-external-url", endpoint]
-        with log.open("wb") as output:
-            process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output)
-        try:
-            wait_for_port(port, process, log, 60)
-            yield GoogleStore(endpoint)
-        finally:
-            process.kill()
-            process.wait()
 
 
 def main(port: str) -> None:
