@@ -11,6 +11,10 @@ _TYPES = {
     "string": pa.string(),
     "strings": pa.list_(pa.string()),
     "time": TIMESTAMP,
+    "date": pa.date32(),
+    "price": pa.decimal128(10, 2),
+    "numbers": pa.list_(pa.int64()),
+    "pair": pa.struct([("n", pa.int64()), ("on", pa.date32())]),
 }
 
 

@@ -194,10 +194,12 @@ def _contents(stream: Stream, events: pl.DataFrame) -> Hashes:
 
 
 def _numbers(column: pl.Series) -> Hashes:
-    """Return a number of 64 bits for each value: those of a number or time, or the hash of a text; any for NULL."""
+    """Return a number of 64 bits for each value: those of a number or time, or the hash of a text or a decimal; any for NULL."""
     frame = column.alias("value").to_frame()
     if column.dtype.is_nested():
         frame = frame.select(pl.struct("value").struct.json_encode().alias("value"))
+    elif column.dtype.is_decimal():
+        frame = frame.cast(pl.String)
     if frame["value"].dtype == pl.String:
         return frame.select(ph.col("value").nchash.xxhash64().fill_null(0)).to_series().to_numpy()  # pyright: ignore[reportAttributeAccessIssue]
     numbers = frame.select(_as_integer(pl.col("value"), column.dtype).fill_null(0)).to_series()

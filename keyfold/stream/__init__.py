@@ -1,6 +1,6 @@
 """Declare streams: columns, their sources, and what makes an event valid."""
 
-from keyfold.stream.source import TIME_UNITS, Source
-from keyfold.stream.stream import INGESTED_AT, TIMESTAMP, Rule, Stream
+from keyfold.stream.source import INGESTED_AT, TIME_UNITS, TIMESTAMP, Source
+from keyfold.stream.stream import Rule, Stream
 
 __all__ = ["INGESTED_AT", "TIMESTAMP", "TIME_UNITS", "Rule", "Source", "Stream"]

@@ -23,6 +23,11 @@ from functools import lru_cache
 import pyarrow as pa
 from pyarrow import types
 
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+
+INGESTED_AT = "ingested_at"
+"""The column of every event table with the time of arrival. Keyfold fills it; no stream declares it."""
+
 TIME_UNITS = ("s", "ms", "us", "ns")
 """Units of numbers that count from 1970."""
 

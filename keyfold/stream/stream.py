@@ -9,13 +9,9 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.columns import required
-from keyfold.errors import Misconfigured
-from keyfold.stream.source import EACH, TIME_UNITS, Path, Source, list_of, name_of, path_of, read_schema
-
-TIMESTAMP = pa.timestamp("us", tz="UTC")
-
-INGESTED_AT = "ingested_at"
-"""The column of every event table with the time of arrival. Keyfold fills it; no stream declares it."""
+from keyfold.schemas import names_of, stored_schema
+from keyfold.stream.checks import check_stream
+from keyfold.stream.source import INGESTED_AT, TIMESTAMP, Path, Source, list_of, read_schema
 
 
 @dataclass(frozen=True)
@@ -40,8 +36,10 @@ class Stream:
 
     Attributes:
         name: names the landing folder and the tables `events.<name>` and `quarantine.<name>`.
-        schema: columns of an event (`keyfold.columns`); a column that is not nullable needs a value. The event table has
-            one more column, `ingested_at` (`event_schema`).
+        schema: columns of an event (`keyfold.columns`), also as a list of them or a dict of names and types; a column that is not
+            nullable needs a value, as do those of `event_time` and `event_id` in a dict. They are text, numbers, decimals, true
+            or false, times (UTC, microseconds), dates, or lists or objects of them. The event table has one more column,
+            `ingested_at` (`event_schema`).
         event_time: the column with the event's time (UTC); `INGESTED_AT` if messages have no time, so that the time of
             arrival is the event time.
         missing_time: how to treat a message without a time: it goes to `quarantine`, or its `arrival` is taken as its event
@@ -101,43 +99,11 @@ class Stream:
     max_file_bytes: int = 8 << 30
 
     def __post_init__(self) -> None:
-        if INGESTED_AT in self.schema.names:
-            raise Misconfigured(
-                f"stream {self.name}: its schema has a column {INGESTED_AT}, a name that Keyfold needs for the time at which "
-                f"events arrive; call it otherwise, such as `received_at`, with sources={{'received_at': "
-                f"Source(('{INGESTED_AT}',))}}"
-            )
-        named = {
-            "event_time": () if self.event_time == INGESTED_AT else (self.event_time,),
-            "event_id": self.event_id,
-            "sources": tuple(self.sources),
-            "private": self.private,
-        }
-        for what, columns in named.items():
-            if strangers := [column for column in columns if column not in self.schema.names]:
-                raise Misconfigured(
-                    f"stream {self.name}: {what} names {', '.join(strangers)}, which its schema does not have; it has "
-                    f"{', '.join(self.schema.names)}"
-                )
-        if self.missing_time == "arrival" and self.event_time == INGESTED_AT:
-            raise Misconfigured(
-                f"stream {self.name}: its event time is the arrival, which no message lacks: leave missing_time out"
-            )
-        if self.missing_time == "arrival" and self.event_time in self.event_id:
-            raise Misconfigured(
-                f"stream {self.name}: event_id names {self.event_time}, and missing_time lets the arrival stand in for it: two "
-                "messages without a time that arrive together would be copies; leave it out of event_id, or leave event_id "
-                "empty to keep all"
-            )
-        _check_age(self)
-        for name, source in self.sources.items():
-            if source.time and (self.schema.field(name).type != TIMESTAMP or not _is_time_shape(source.time)):
-                raise Misconfigured(
-                    f"stream {self.name}: the source of {name} says that its times are written as {source.time!r}; that is "
-                    f"for a column of type {TIMESTAMP}, and one of {', '.join(TIME_UNITS)} or a format such as "
-                    "%d/%m/%Y %H:%M"
-                )
-        _check_paths(self)
+        for name in ("event_id", "private", "ignored", "missing"):
+            object.__setattr__(self, name, names_of(getattr(self, name)))
+        never_null = (self.event_time, *self.event_id)
+        object.__setattr__(self, "schema", stored_schema(f"stream {self.name}: schema", self.schema, never_null))
+        check_stream(self)
 
     def source(self, column: str) -> Source:
         """Return the source of a column."""
@@ -180,85 +146,6 @@ class Stream:
 _ARRIVAL = required(
     INGESTED_AT, TIMESTAMP, "Arrival: when the file, or the message, that the event came in was admitted (UTC)"
 )
-
-
-def _is_time_shape(shape: str) -> bool:
-    return shape in TIME_UNITS or "%" in shape
-
-
-def _check_age(stream: Stream) -> None:
-    """Check that current events can never be older than `max_age`.
-
-    Raises:
-        Misconfigured: they can.
-    """
-    age = stream.max_age
-    if age is None:
-        return
-    if age <= timedelta(0) or age < stream.future_bound:
-        raise Misconfigured(
-            f"stream {stream.name}: max_age is {age}, and future_bound {stream.future_bound}: one event from that far ahead "
-            "would make all events of now too old; give a longer max_age, or a shorter future_bound"
-        )
-    if stream.missing_time == "arrival":
-        raise Misconfigured(
-            f"stream {stream.name}: max_age is measured from the newest event time, and missing_time lets the arrival stand in "
-            "for it: older events would then be too old; leave one of them out"
-        )
-
-
-def _check_paths(stream: Stream) -> None:
-    """Check the sources that read nested data.
-
-    Raises:
-        Misconfigured: a source is invalid, or sources do not go together.
-    """
-    where = f"stream {stream.name}"
-    try:
-        elements = stream.list_path
-    except ValueError as error:
-        raise Misconfigured(f"{where}: {error}; the elements of one list alone become events") from None
-    placed = {name for name, source in stream.sources.items() if source.place}
-    as_json = {name: source for name, source in stream.sources.items() if source.json}
-    for name in (*placed, *as_json):
-        source, wanted = stream.sources[name], pa.int64() if name in placed else pa.string()
-        what = "place" if name in placed else "json"
-        if stream.schema.field(name).type != wanted or source.time or (source.place and (source.json or source.names)):
-            raise Misconfigured(
-                f"{where}: the source of {name} has {what}=True, which is for a column of type {wanted}"
-            )
-    if placed and elements is None:
-        raise Misconfigured(
-            f"{where}: the source of {', '.join(sorted(placed))} has place=True, and no other leads into the elements of a "
-            "list, such as Source('readings[].value')"
-        )
-    for name, source in as_json.items():
-        if strange := [one for one in source.names if not all(isinstance(step, str) for step in path_of(one))]:
-            raise Misconfigured(
-                f"{where}: the source of {name} has json=True, which keeps what keys of objects lead to, and "
-                f"{', '.join(strange)} leads into a list"
-            )
-        # The text of an object contains the values below it, and so those of private columns.
-        tops = [path_of(one) for one in source.names] or [()]
-        inside = [
-            column
-            for column in stream.private
-            if any(path_of(one)[: len(top)] == top for one in stream.source(column).names for top in tops)
-        ]
-        if inside and name not in stream.private:
-            raise Misconfigured(
-                f"{where}: {name} keeps the text that the private {', '.join(inside)} is taken from; name it in private too"
-            )
-    ids = [stream.source(name) for name in stream.event_id]
-    if elements is not None and ids and not any(_tells_elements_apart(one) for one in ids):
-        raise Misconfigured(
-            f"{where}: event_id has no column of the elements of {name_of(elements)}, so that all elements of a list would be "
-            "copies; add a column of the element, or its place: Source(place=True)"
-        )
-
-
-def _tells_elements_apart(source: Source) -> bool:
-    return source.place or any(EACH in path_of(name) for name in source.names)
 
 
 def outside(column: str, low: float, high: float) -> pl.Expr:

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
+from keyfold.exact_cast import exact_cast
 from keyfold.ingestion.parsing.mapping import parse_times
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.making.sources import open_source, reading
-from keyfold.state.rows.exact_cast import exact_cast
 from keyfold.state.rows.lines import json_lines
 from keyfold.stream import TIMESTAMP, Source, Stream
 from keyfold.times import exact_times, from_micros, micros, parse_time, to_micros, to_times

@@ -13,7 +13,7 @@ import pyarrow as pa
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from keyfold.cli.new.names import bracketed, quoted
-from keyfold.cli.new.sample import Column, Proposal, fields_of
+from keyfold.cli.new.sample import Column, Proposal
 from keyfold.errors import KeyfoldError
 from keyfold.stream import INGESTED_AT, TIMESTAMP, Stream
 
@@ -26,7 +26,7 @@ _KINDS: dict[pa.DataType | None, tuple[str, str]] = {
     pa.int64(): ("pa.int64()", "1"),
     pa.float64(): ("pa.float64()", "1.5"),
     pa.bool_(): ("pa.bool_()", "True"),
-    pa.list_(pa.string()): ("pa.list_(pa.string())", '["a"]'),
+    pa.date32(): ("pa.date32()", f'"{_MOMENT:%Y-%m-%d}"'),
     TIMESTAMP: ("TIMESTAMP", f'"{_MOMENT:%Y-%m-%dT%H:%M:%SZ}"'),
 }
 """How each type is written, and an example of a raw value."""
@@ -141,11 +141,16 @@ def _declaration(column: Column, proposal: Proposal) -> str:
 
 def _written(kind: pa.DataType | None) -> tuple[str, str]:
     """Return how a type is written, and an example of a raw value."""
-    inside = [(quoted(field.name), *_KINDS[field.type]) for field in fields_of(kind)]
-    if not inside:
-        return _KINDS[kind]
-    fields = ", ".join(f"({name}, {written})" for name, written, _ in inside)
-    return f"pa.list_(pa.struct([{fields}]))", f"[{{{', '.join(f'{name}: {value}' for name, _, value in inside)}}}]"
+    if kind is not None and pa.types.is_list(kind):
+        written, value = _written(kind.value_type)
+        return f"pa.list_({written})", f"[{value}]"
+    if kind is not None and pa.types.is_struct(kind):
+        inside = [(quoted(field.name), *_written(field.type)) for field in kind]
+        fields = ", ".join(f"({name}, {written})" for name, written, _ in inside)
+        return f"pa.struct([{fields}])", f"{{{', '.join(f'{name}: {value}' for name, _, value in inside)}}}"
+    if kind is not None and pa.types.is_decimal(kind):
+        return f"pa.decimal128({kind.precision}, {kind.scale})", "0"
+    return _KINDS[kind]
 
 
 def _title(name: str) -> str:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from keyfold.cli.new.names import column_names, words
 from keyfold.errors import KeyfoldError
+from keyfold.exact_cast import exact_cast
 from keyfold.ingestion.parsing import UnreadableFileError
 from keyfold.ingestion.parsing.casting import cast_columns
 from keyfold.ingestion.parsing.mapping import parse_times
@@ -218,17 +219,31 @@ def _has_fixed_fields(values: pl.Series) -> bool:
 
 def _kind(values: pl.Series) -> pa.DataType | None:
     kind = values.dtype
-    if kind == pl.String and values.null_count() < len(values) and not _iso_times(values.drop_nulls()).null_count():
-        return TIMESTAMP
-    if kind in (pl.Int128, pl.UInt128):
-        return None
+    if kind == pl.String:
+        return _kind_of_texts(values.drop_nulls())
     if isinstance(kind, pl.List):
-        return pa.list_(pa.string()) if kind.inner == pl.String else _kind_of_objects(values.explode().drop_nulls())
-    if kind.is_numeric():
+        return _kind_of_lists(values.explode().drop_nulls())
+    if isinstance(kind, pl.Decimal):
+        return pa.decimal128(kind.precision, kind.scale)
+    if kind.is_numeric() and kind not in (pl.Int128, pl.UInt128):
         return pa.int64() if kind.is_integer() else pa.float64()
-    texts = dict.fromkeys((pl.String, pl.Categorical, pl.Enum, pl.Null), pa.string())
-    known = {pl.Boolean: pa.bool_(), pl.Datetime: TIMESTAMP, **texts}
+    texts = dict.fromkeys((pl.Categorical, pl.Enum, pl.Null), pa.string())
+    known = {pl.Boolean: pa.bool_(), pl.Datetime: TIMESTAMP, pl.Date: pa.date32(), **texts}
     return known.get(kind.base_type())
+
+
+def _kind_of_texts(texts: pl.Series) -> pa.DataType:
+    if len(texts) and not _iso_times(texts).null_count():
+        return TIMESTAMP
+    return pa.date32() if len(texts) and not exact_cast(texts, pl.Date()).null_count() else pa.string()
+
+
+def _kind_of_lists(elements: pl.Series) -> pa.DataType | None:
+    """Return the type of lists of plain values, or of objects; None for other lists."""
+    if elements.dtype == pl.String:
+        return pa.list_(pa.string())
+    kind = None if elements.dtype.is_nested() or elements.dtype == pl.Null else _kind(elements)
+    return _kind_of_objects(elements) if kind is None else pa.list_(kind)
 
 
 def _kind_of_objects(objects: pl.Series) -> pa.DataType | None:

@@ -4,14 +4,15 @@ Nothing is guessed: a number is not text; text is a number only in formats witho
 time, since its unit is not known.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 from pyarrow import types
 
-from keyfold.errors import Misconfigured
+from keyfold.exact_cast import exact_cast
 from keyfold.stream import TIMESTAMP
 from keyfold.times import CALENDAR, are_finer, exact_times
 from keyfold.whole_numbers import whole_numbers
@@ -36,8 +37,6 @@ def cast_columns(
         The typed table, with NULL for values that cannot be cast; and the reason for the first such value of each row, or
         NULL.
 
-    Raises:
-        KeyfoldError: the schema has an unsupported type.
     """
     typed: list[pa.ChunkedArray | pa.Array] = []
     wrong = pl.repeat(None, rows, dtype=pl.String, eager=True)
@@ -73,12 +72,12 @@ def to_series(column: pa.ChunkedArray | pa.Array) -> pl.Series:
 def _cast_with_reasons(column: pa.ChunkedArray, field: pa.Field) -> tuple[pl.Series, pl.Series, pl.Series]:
     """Return the typed values, the reasons for values that cannot be cast, and which rows have a value."""
     given = to_series(column)
-    is_given = given.is_not_null()
-    if given.dtype.is_float():
-        is_given &= given.is_not_nan()  # NaN means a missing value, as in pandas
-    values = _cast(given, field)
+    is_given = _is_given(given)
+    values = _cast(given, field.type)
     # `to_series` has made a wide decimal text, but it must not pass as text.
-    if types.is_decimal256(column.type) and not (types.is_integer(field.type) or types.is_floating(field.type)):
+    if types.is_decimal256(column.type) and not (
+        types.is_integer(field.type) or types.is_floating(field.type) or types.is_decimal(field.type)
+    ):
         values = values.clear(len(values))
     reason = pl.repeat(None, len(given), dtype=pl.String, eager=True)
     failed = (values.is_null() & is_given).arg_true()
@@ -100,9 +99,7 @@ def _reasons(wrong: pl.Series, field: pa.Field) -> pl.Series:
 
 def _quick(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray | None:
     """Cast by Arrow's kernels, if every value can be cast; else None."""
-    # Not for floats with NaN or infinities, or times out of the calendar, which need checks of each value, nor for objects,
-    # which may have some.
-    if column.type == target and not types.is_floating(target) and target != TIMESTAMP and not _has_objects(target):
+    if column.type == target and _all_values_are_valid(target):
         return column
     if column.type == target == pa.float64():
         return column if pl.Series(pl.from_arrow(column)).is_finite().all() else None
@@ -115,27 +112,31 @@ def _quick(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray | No
     return None
 
 
-def _cast(given: pl.Series, field: pa.Field) -> pl.Series:
-    """Cast one column; NULL for values that cannot be cast."""
-    target = field.type
-    if types.is_timestamp(target):
-        return exact_times(given)
-    if types.is_string(target):
-        return _as_text(given)
-    if types.is_boolean(target):
-        return _as_bool(given)
-    if types.is_integer(target):
-        return whole_numbers(given, pl.Series(pl.from_arrow(pa.array([], target))).dtype)
-    if types.is_floating(target):
-        return _as_float(given)
-    if types.is_list(target) and (types.is_string(target.value_type) or _has_objects(target)):
-        return _as_objects(given, target) if _has_objects(target) else _as_texts(given)
-    raise Misconfigured(
-        f"column {field.name} has type {target}, which ingest cannot read; use text, numbers, times, or lists of texts or of objects with such fields"
-    )
+def _all_values_are_valid(target: pa.DataType) -> bool:
+    """Whether every value of a type is valid: not if some are infinite, out of the calendar, or beyond the digits."""
+    if types.is_list(target):
+        return _all_values_are_valid(target.value_type)
+    if types.is_struct(target):
+        return all(_all_values_are_valid(one.type) for one in target)
+    return types.is_string(target) or types.is_boolean(target) or types.is_integer(target)
 
 
-def _as_text(given: pl.Series) -> pl.Series:
+def _cast(given: pl.Series, target: pa.DataType) -> pl.Series:
+    """Cast values; NULL for those that cannot be cast."""
+    cast = next(cast for is_kind, cast, _ in _KINDS if is_kind(target))
+    return cast(given, target)
+
+
+def _is_given(values: pl.Series) -> pl.Series:
+    # NaN means a missing value, as in pandas.
+    return values.is_not_null() & values.is_not_nan() if values.dtype.is_float() else values.is_not_null()
+
+
+def _dtype(target: pa.DataType) -> pl.DataType:
+    return pl.Series(pl.from_arrow(pa.array([], target))).dtype
+
+
+def _as_text(given: pl.Series, _: pa.DataType) -> pl.Series:
     if given.dtype in (pl.String, pl.Categorical, pl.Enum):
         return given.cast(pl.String)
     return _nulls(given, pl.String())
@@ -149,40 +150,59 @@ def _as_texts(given: pl.Series) -> pl.Series:
         is_text = given.dtype.inner in (pl.String, pl.Categorical, pl.Enum, pl.Null)
         return given.cast(_TEXTS) if is_text else _nulls(given, _TEXTS)
     # Some producers leave out the brackets if there is only one value.
-    alone = _as_text(given)
+    alone = _as_text(given, pa.string())
     return alone.to_frame("text").select(pl.concat_list("text")).to_series().set(alone.is_null(), None)
 
 
-def _has_objects(target: pa.DataType) -> bool:
-    return types.is_list(target) and types.is_struct(target.value_type)
-
-
-def _as_objects(given: pl.Series, target: pa.ListType) -> pl.Series:
-    """Cast the fields of the objects in lists; a list with a value that does not fit becomes NULL as a whole."""
+def _as_lists(given: pl.Series, target: pa.ListType) -> pl.Series:
+    """Cast the elements of lists; a list with an element that does not fit becomes NULL as a whole."""
+    if types.is_string(target.value_type):
+        return _as_texts(given)
     if isinstance(given.dtype, pl.Array):
         given = given.arr.to_list()
-    dtype = pl.Series(pl.from_arrow(pa.array([], target))).dtype
-    if not isinstance(given.dtype, pl.List) or not isinstance(given.dtype.inner, pl.Struct | pl.Null):
-        return _nulls(given, dtype)
+    if not isinstance(given.dtype, pl.List):
+        return _nulls(given, _dtype(target))
     lists = given.rechunk().to_arrow()
-    objects = pl.Series(pl.from_arrow(lists.values))
-    there = {} if objects.dtype == pl.Null else {one.name: one for one in objects.struct.unnest()}
-    is_wrong = np.zeros(len(objects), np.bool_)
-    fields: list[pa.Array] = []
-    for field in target.value_type:
-        values = there.get(field.name, pl.repeat(None, len(objects), eager=True))
-        is_given = values.is_not_null() & (values.is_not_nan() if values.dtype.is_float() else True)
-        typed = _cast(values, field)
-        is_wrong |= (typed.is_null() & is_given).to_numpy()
-        fields.append(typed.to_arrow().cast(field.type))
-    made = pa.StructArray.from_arrays(fields, fields=list(target.value_type), mask=objects.is_null().to_arrow())
+    elements = pl.Series(pl.from_arrow(lists.values))
+    typed = _cast(elements, target.value_type)
+    is_wrong = (typed.is_null() & _is_given(elements)).to_numpy()
     offsets = lists.offsets.to_numpy()
     before = np.concatenate([[0], np.cumsum(is_wrong)])
     is_absent = given.is_null().to_numpy() | (before[offsets[1:]] > before[offsets[:-1]])
+    made = typed.to_arrow().cast(target.value_type)
     return pl.Series(pl.from_arrow(pa.LargeListArray.from_arrays(lists.offsets, made, mask=pa.array(is_absent))))
 
 
-def _as_bool(given: pl.Series) -> pl.Series:
+def _as_objects(given: pl.Series, target: pa.StructType) -> pl.Series:
+    """Cast the fields of objects; an object with a field that does not fit becomes NULL as a whole."""
+    if not isinstance(given.dtype, pl.Struct):
+        return _nulls(given, _dtype(target))
+    there = {one.name: one for one in given.struct.unnest()}
+    is_absent = given.is_null()
+    fields: list[pa.Array] = []
+    for field in target:
+        values = there.get(field.name, pl.repeat(None, len(given), eager=True))
+        typed = _cast(values, field.type)
+        is_absent |= typed.is_null() & _is_given(values)
+        fields.append(typed.to_arrow().cast(field.type))
+    return pl.Series(pl.from_arrow(pa.StructArray.from_arrays(fields, fields=list(target), mask=is_absent.to_arrow())))
+
+
+def _as_date(given: pl.Series, _: pa.DataType) -> pl.Series:
+    if given.dtype.is_numeric() or given.dtype == pl.Boolean:
+        return _nulls(given, pl.Date())
+    # Of texts `%Y-%m-%d` alone, and of times those at midnight UTC.
+    dates = exact_cast(exact_times(given) if isinstance(given.dtype, pl.Datetime) else given, pl.Date())
+    return dates.set(~dates.dt.year().is_between(1, 9999), None)
+
+
+def _as_decimal(given: pl.Series, target: pa.Decimal128Type) -> pl.Series:
+    wanted = pl.Decimal(target.precision, target.scale)
+    decimals = exact_cast(given, wanted) if given.dtype != pl.Boolean else _nulls(given, wanted)
+    return decimals.set(decimals.abs() >= 10 ** (target.precision - target.scale), None)
+
+
+def _as_bool(given: pl.Series, _: pa.DataType) -> pl.Series:
     if given.dtype == pl.Boolean:
         return given
     if given.dtype == pl.String:
@@ -191,7 +211,7 @@ def _as_bool(given: pl.Series) -> pl.Series:
     return _nulls(given, pl.Boolean())
 
 
-def _as_float(given: pl.Series) -> pl.Series:
+def _as_float(given: pl.Series, _: pa.DataType) -> pl.Series:
     if given.dtype == pl.String:
         given = given.str.strip_chars()
     elif not given.dtype.is_numeric():
@@ -206,17 +226,18 @@ def _nulls(given: pl.Series, dtype: pl.DataType) -> pl.Series:
 
 def named(target: pa.DataType) -> str:
     """Return the name of a type in reasons."""
-    if types.is_timestamp(target):
-        return "an ISO 8601 time"
-    if types.is_integer(target):
-        return f"an integer of {target.bit_width} bits"
-    if types.is_floating(target):
-        return "a finite number"
-    if _has_objects(target):
-        return f"a list of objects ({', '.join(f'{one.name}: {named(one.type)}' for one in target.value_type)})"
-    if types.is_list(target):
+    return next(name(target) for is_kind, _, name in _KINDS if is_kind(target))
+
+
+def _named_list(target: pa.ListType) -> str:
+    if types.is_string(target.value_type):
         return "a text or a list of texts"
-    return "true or false" if types.is_boolean(target) else "text"
+    inner = named(target.value_type)
+    return (
+        f"a list of objects{inner.removeprefix('an object')}"
+        if types.is_struct(target.value_type)
+        else f"a list, each {inner}"
+    )
 
 
 def _shown(given: pl.Series) -> pl.Series:
@@ -227,3 +248,31 @@ def _shown(given: pl.Series) -> pl.Series:
     if given.dtype.is_temporal() and given.dtype != pl.Date:
         given = given.to_physical()  # a wrong time is out of the calendar and cannot be formatted
     return given.cast(pl.String).str.head(SHOWN)
+
+
+_KINDS: tuple[
+    tuple[Callable[[pa.DataType], bool], Callable[[pl.Series, Any], pl.Series], Callable[[Any], str]], ...
+] = (
+    (types.is_list, _as_lists, _named_list),
+    (
+        types.is_struct,
+        _as_objects,
+        lambda kind: f"an object ({', '.join(f'{one.name}: {named(one.type)}' for one in kind)})",
+    ),
+    (types.is_timestamp, lambda given, _: exact_times(given), lambda _: "an ISO 8601 time"),
+    (types.is_date, _as_date, lambda _: "a date such as 2026-01-31"),
+    (types.is_boolean, _as_bool, lambda _: "true or false"),
+    (
+        types.is_integer,
+        lambda given, kind: whole_numbers(given, _dtype(kind)),
+        lambda kind: f"an integer of {kind.bit_width} bits",
+    ),
+    (types.is_floating, _as_float, lambda _: "a finite number"),
+    (
+        types.is_decimal,
+        _as_decimal,
+        lambda kind: f"a number of at most {kind.precision} digits, {kind.scale} of them after the point",
+    ),
+    (types.is_string, _as_text, lambda _: "text"),
+)
+"""The types that columns of streams may have : how values are cast, and the name of the type in reasons."""

@@ -6,12 +6,14 @@ It is slow, and used for the few lines that Arrow's reader rejects (`json_lines`
 import json
 import re
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import types
 
+from keyfold.exact_cast import exact_decimal
 from keyfold.ingestion.parsing.casting import SHOWN, named
 from keyfold.stream.source import is_each
 from keyfold.whole_numbers import whole_number
@@ -58,8 +60,8 @@ def is_deep(value: bytes) -> bool:
 
 
 def is_text(target: pa.DataType) -> bool:
-    """Whether values of a type are text in JSON: texts, and times."""
-    return types.is_string(target) or types.is_timestamp(target)
+    """Whether values of a type are text in JSON: texts, times and dates."""
+    return types.is_string(target) or types.is_timestamp(target) or types.is_date(target)
 
 
 class _MisfitError(Exception):
@@ -151,9 +153,19 @@ def _typed(given: Any, target: pa.DataType) -> Any:
         fits = isinstance(given, str) and _is_unicode(given)
     elif types.is_boolean(target):
         fits = isinstance(given, bool)
+    elif types.is_decimal(target):
+        return _typed_decimal(given, target)
     else:
         return _typed_number(given, target)
     return given if fits else None
+
+
+def _typed_decimal(given: Any, target: pa.Decimal128Type) -> Decimal | None:
+    """Convert a number, or a text with one: producers write decimals as text, since many readers make floats of numbers."""
+    if isinstance(given, bool) or not isinstance(given, int | float | str):
+        return None
+    text = given.text if isinstance(given, _Real) else str(given)
+    return exact_decimal(text, target.precision, target.scale)
 
 
 def _typed_number(given: Any, target: pa.DataType) -> int | float | None:

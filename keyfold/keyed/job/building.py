@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.schemas import nearest
+from keyfold.schemas import nearest
 
 
 def with_parameters(build: Callable[[Any], KeyedJob]) -> KeyedJob:

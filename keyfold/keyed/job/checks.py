@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.inputs import Input
-from keyfold.keyed.job.schemas import field_of, type_of
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
 from keyfold.keyed.job.tables import require_columns, require_timestamp
 from keyfold.keyed.rows.hashing import check_hashable
+from keyfold.schemas import field_of, type_of
 from keyfold.stream import TIMESTAMP
 
 if TYPE_CHECKING:

@@ -37,11 +37,11 @@ from keyfold.keyed.job.event_frames import joined_schema
 from keyfold.keyed.job.inputs import EVENT_TIME, INPUT, Input, JobTable, Source, as_input
 from keyfold.keyed.job.lookups import Lookup
 from keyfold.keyed.job.parameters import JobParameters, changed_by
-from keyfold.keyed.job.schemas import Columns
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import BoundStep, StepFunction
 from keyfold.keyed.job.tables import OutputTable, changes_of, name_of_changes, names_of
 from keyfold.privacy import private_columns
+from keyfold.schemas import Columns, require
 from keyfold.stream import Stream
 
 
@@ -139,12 +139,12 @@ class KeyedJob:
             of_inputs, key_groups = parameters.of_inputs, parameters.key_groups
         if isinstance(parameters, BaseModel):
             model, parameters = type(parameters), parameters.model_dump(mode="json")
-        named = inputs if isinstance(inputs, Mapping) else {_name(name, inputs): inputs}
+        named = inputs if isinstance(inputs, Mapping) else {as_input(inputs).stream.name: inputs}
         of_key = names_of(key)
         self._set(
             name=name,
             inputs={
-                one: _input(name, one, how).with_defaults(**of_inputs)
+                one: as_input(how).with_defaults(**of_inputs)
                 for one, how in named.items()
                 if not isinstance(how, Lookup)
             },
@@ -158,6 +158,8 @@ class KeyedJob:
             model=model,
             build=build,
         )
+        if not callable(step) and not hasattr(step, "bound"):
+            raise Misconfigured(f"job {name}: step is {step!r}; it must be a function (state, events, clock) -> Step")
         check_inputs(name, of_key, self.inputs)
         self._set(columns=joined_schema(of_key, self.inputs))
         key_fields = [self.columns.field(one) for one in of_key]
@@ -263,6 +265,8 @@ class KeyedJob:
     def _all_tables(self, given: Sequence[OutputTable]) -> tuple[OutputTable, ...]:
         """Return the declared tables, the changes of upsert tables, and the late table."""
         # A copy of a job (`dataclasses.replace`) is made with all of its tables.
+        for one in given:
+            require(f"job {self.name}: a table", one, OutputTable, "Append(…) or Upsert(…)")
         declared = [one for one in given if "." not in one.name]
         if not declared:
             raise Misconfigured(f"job {self.name}: tables is empty; give its main table, Append(...) or Upsert(...)")
@@ -338,18 +342,3 @@ class KeyedJob:
     def late_table(self) -> str:
         """Name of the table of late events."""
         return f"late.{self.name}"
-
-
-def _name(job: str, one: Source) -> str:
-    source = one.stream if isinstance(one, Input) else one
-    if not isinstance(source, Stream | JobTable):
-        raise Misconfigured(f"job {job}: the stream is {source!r}; it must be the Stream itself, and not its name")
-    return source.name
-
-
-def _input(job: str, name: str, one: Source) -> Input:
-    one = as_input(one)
-    if not isinstance(one, Input) or not isinstance(one.stream, Stream | JobTable):
-        what = getattr(one, "stream", one)
-        raise Misconfigured(f"job {job}: input {name} is of {what!r}; it must be the Stream itself, and not its name")
-    return one

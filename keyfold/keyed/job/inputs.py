@@ -12,8 +12,8 @@ import pyarrow as pa
 from keyfold.columns import column
 from keyfold.durations import as_duration
 from keyfold.errors import Misconfigured
-from keyfold.keyed.job.schemas import Columns, arrow_type, declared_schema, field_of, type_of
 from keyfold.keyed.rows.hashing import PartOf
+from keyfold.schemas import Columns, arrow_type, declared_schema, field_of, require, type_of
 from keyfold.stream import INGESTED_AT, Stream
 
 INPUT = "input"
@@ -162,6 +162,23 @@ class Input:
     events: pl.Expr = field(default_factory=pl.len)
     time_from: str = ""
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.stream, Stream | JobTable):
+            raise Misconfigured(
+                f"an input is of {self.stream!r}; give the Stream itself, or a table of a job, and not its name"
+            )
+        where, condition = f"input {self.stream.name}", "an expression, such as pl.col('amount') > 3"
+        require(f"{where}: where", self.where, pl.Expr | None, condition)
+        require(f"{where}: explode", self.explode, Explode | None, "Explode(column, values)")
+        require(
+            f"{where}: final_at", self.final_at, pl.Expr | str | None, "a column's name, an expression, or STEP_DECIDES"
+        )
+        for name, how in self.derive.items():
+            require(f"{where}: {name} of derive", how, pl.Expr | PartOf, "an expression, such as pl.col('amount') * 2")
+        for name, length in (("delay", self.delay), ("idle_timeout", self.idle_timeout)):
+            if length is not None:
+                as_duration(f"{where}: {name}", length)
+
     @property
     def event_time(self) -> str:
         """The column of the table with the event's time (`at`)."""
@@ -246,8 +263,12 @@ Source = Input | Stream | JobTable
 
 
 def as_input(source: Source) -> Input:
-    """Return the input that a stream or a table of a job stands for."""
-    return Input(source) if isinstance(source, Stream | JobTable) else source
+    """Return the input that a stream or a table of a job stands for.
+
+    Raises:
+        Misconfigured: it is none.
+    """
+    return source if isinstance(source, Input) else Input(source)
 
 
 def roots_of(how: pl.Expr | PartOf) -> list[str]:

@@ -7,7 +7,7 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.errors import Misconfigured
-from keyfold.keyed.job.schemas import Columns, declared_schema
+from keyfold.schemas import Columns, declared_schema
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Declare the tables that a job writes, and the columns of changes of upsert tables."""
 
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -10,11 +9,10 @@ import pyarrow as pa
 
 from keyfold.columns import column, lineage_of, required
 from keyfold.errors import Misconfigured
-from keyfold.keyed.job.schemas import Columns, declared_schema
+from keyfold.schemas import Columns, check_name, names_of, stored_schema
 from keyfold.stream import TIMESTAMP
 
 # Prefixes of the tables that Keyfold adds to those of the job.
-_TABLE_NAME = re.compile(r"((late|changes)\.)?[a-z][a-z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -48,8 +46,7 @@ class OutputTable:
         Raises:
             Misconfigured: it is no name of a table.
         """
-        if not _TABLE_NAME.fullmatch(name):
-            raise Misconfigured(f"table name {name!r} must be lower-case letters, digits and underscores")
+        check_name("table", name.removeprefix("late.").removeprefix("changes."))
         return replace(self, name=name)
 
 
@@ -67,9 +64,7 @@ def Append(columns: Columns, *, name: str = "", events: pl.Expr | None = None, d
         >>> Append({"user": pl.String, "clicks": pl.Int64}, name="long_visits").schema.names
         ['user', 'clicks']
     """
-    return OutputTable(
-        declared_schema(f"table {name}".rstrip(), columns), name, (), _counted(name, events), description
-    )
+    return OutputTable(stored_schema(f"table {name}".rstrip(), columns), name, (), _counted(name, events), description)
 
 
 def Upsert(
@@ -96,7 +91,7 @@ def Upsert(
         ('user',)
     """
     of_key, where = names_of(key), f"table {name}".rstrip()
-    schema = declared_schema(where, columns, never_null=of_key)
+    schema = stored_schema(where, columns, never_null=of_key)
     if not of_key:
         raise Misconfigured(f"{where}: key is empty; an upsert table has one row per key")
     require_columns(f"{where}: key", of_key, schema)
@@ -111,16 +106,6 @@ def _counted(name: str, events: pl.Expr | None) -> pl.Expr:
     if events is not None:
         return events
     return pl.lit(0) if name else pl.len()
-
-
-def names_of(given: str | Sequence[str]) -> tuple[str, ...]:
-    """Return names of columns that are given as a sequence, or as one text.
-
-    Example:
-        >>> names_of("user")
-        ('user',)
-    """
-    return (given,) if isinstance(given, str) else tuple(given)
 
 
 CHANGED_AT, CHANGE, IS_NEW = "changed_at", "change", "is_new"

@@ -12,7 +12,6 @@ from keyfold.columns import column
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Input
-from keyfold.keyed.job.schemas import arrow_type, type_of
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import StepFunction
 from keyfold.keyed.job.tables import OutputTable
@@ -27,6 +26,7 @@ from keyfold.operators.aggregation.parts import (
     kept_values,
     plain,
 )
+from keyfold.schemas import arrow_type, type_of
 from keyfold.stream import TIMESTAMP
 
 COUNTED = "n_events"

@@ -8,16 +8,23 @@ import pyarrow as pa
 from keyfold.columns import column, lineage_of, passed_on
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.inputs import Input
-from keyfold.keyed.job.schemas import arrow_type, field_of, type_of
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate
+from keyfold.schemas import arrow_type, declared_schema, field_of, type_of
 from keyfold.stream import TIMESTAMP
 
 _INTEGERS, _FLOATS = ("between", "falls", "count_distinct"), ("mean", "quantile")
 
 
 def counted_by(of: Mapping[str, Aggregate], counted: str) -> str:
-    """Return the column with the number of events: the one that is named, or the first `count()`, or `n_events`."""
+    """Return the column with the number of events: the one that is named, or the first `count()`, or `n_events`.
+
+    Raises:
+        Misconfigured: a value of `of` is no aggregate.
+    """
+    for name, one in of.items():
+        if not isinstance(one, Aggregate):
+            raise Misconfigured(f"{name} is {one!r}; give an aggregate, such as count() or sum('cents')")
     return counted or next((name for name, one in of.items() if one.counts), COUNTED)
 
 
@@ -58,7 +65,7 @@ def inferred_output(
     if counted and counted not in of:
         fields.append(column(counted, pa.int64(), "How many events", lineage=(source.event_time,), nullable=False))
     fields += more
-    known = polars_schema(pa.schema(fields))
+    known = polars_schema(declared_schema(f"job {job}: output", fields))
     for name, how in (then or {}).items():
         made = _type_of(f"job {job}: then: {name}", how, known)
         roots = list(dict.fromkeys(how.meta.root_names()))

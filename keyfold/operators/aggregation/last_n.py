@@ -12,7 +12,6 @@ from keyfold.columns import column
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
-from keyfold.keyed.job.schemas import Columns, declared_schema
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable, names_of
@@ -22,6 +21,7 @@ from keyfold.operators.aggregation.aggregates import Aggregate
 from keyfold.operators.aggregation.inference import inferred_output
 from keyfold.operators.aggregation.trailing_means import Floats, Positions, trailing_means
 from keyfold.operators.ordering import in_order
+from keyfold.schemas import Columns, stored_schema
 from keyfold.stream import TIMESTAMP
 from keyfold.times import micros, to_micros, to_times
 
@@ -104,7 +104,7 @@ def last_n(
     if output is None:
         reason = column(REASON, pa.string(), "WINDOW_FULL, WINDOW_FILLING or TIMEOUT", lineage=(event_time,))
         output = inferred_output(name, source, of, by=key, more=[reason])
-    table = declared_schema(f"job {name}: output", output, key)
+    table = stored_schema(f"job {name}: output", output, key)
     state = [pa.field(SESSION_START, TIMESTAMP), pa.field(N_EVENTS, pa.int64(), nullable=False)]
     ties = [one for one in events.names if one not in (*key, event_time)]
     window = _LastN(of, key, event_time, ties, n, n if from_n is None else from_n, silence, table, latest, sessions)

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from keyfold.columns import column
 from keyfold.errors import Misconfigured
-from keyfold.keyed.job.schemas import arrow_type
 from keyfold.privacy import MaskableError
+from keyfold.schemas import arrow_type
 from keyfold.stream import TIMESTAMP
 
 _BITS, _LOWEST, _NOT_FINITE = 32, -31, 32

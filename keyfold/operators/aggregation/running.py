@@ -14,7 +14,6 @@ from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Explode, Input, Source, as_input
 from keyfold.keyed.job.parameters import WindowShape
-from keyfold.keyed.job.schemas import Columns, declared_schema
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable, names_of
@@ -24,6 +23,7 @@ from keyfold.operators.aggregation.aggregates import Aggregate
 from keyfold.operators.aggregation.inference import inferred_output
 from keyfold.operators.aggregation.lifetimes import cut_lifetimes
 from keyfold.operators.ordering import Ordered, in_order
+from keyfold.schemas import Columns, stored_schema
 from keyfold.stream import TIMESTAMP
 from keyfold.times import period_start, period_starts, to_times
 
@@ -107,7 +107,7 @@ def running(
         source = _in_windows(source, events, window)
     if output is None:
         output = inferred_output(name, source, of, by=events.names, then=computed)
-    table = declared_schema(f"job {name}: output", output, key)
+    table = stored_schema(f"job {name}: output", output, key)
     kept = {column: one.column or column for column, one in of.items()}
     shared = {one: events.field(one) for one in kept.values() if one in events.names}
     own = [pa.field(one, pa.int64()) for one in kept.values() if one not in shared]

@@ -8,12 +8,12 @@ import pyarrow as pa
 
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Source, as_input
-from keyfold.keyed.job.schemas import Columns, declared_schema
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import Clock, Step
 from keyfold.keyed.job.tables import Upsert, names_of
 from keyfold.operators.aggregation.aggregates import Aggregate, Aggregates, counting_job, newest
 from keyfold.operators.aggregation.inference import counted_by, inferred_output
+from keyfold.schemas import Columns, stored_schema
 
 
 def totals(
@@ -68,7 +68,7 @@ def totals(
     if output is None:
         times = [latest] if latest else []
         output = inferred_output(name, source, of, by=key, times=times, counted=counted, then=then)
-    table = declared_schema(f"job {name}: output", output, key)
+    table = stored_schema(f"job {name}: output", output, key)
     sums, by, last = (
         Aggregates(name, of, counted, source, table),
         list(key),

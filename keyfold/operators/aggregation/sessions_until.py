@@ -13,7 +13,6 @@ from keyfold.durations import as_duration
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
-from keyfold.keyed.job.schemas import Columns, declared_schema
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step, StepFunction
 from keyfold.keyed.job.tables import Append, OutputTable, names_of
@@ -22,6 +21,7 @@ from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import Aggregate
 from keyfold.operators.aggregation.inference import inferred_output
 from keyfold.operators.aggregation.spans import Rows, Spans, count_and_start, kept_fields, ranges
+from keyfold.schemas import Columns, stored_schema
 from keyfold.stream import TIMESTAMP
 from keyfold.times import micros, to_micros, to_times
 
@@ -93,7 +93,7 @@ def sessions_until(
     events, event_time = source.schema, source.event_time
     if output is None:
         output = inferred_output(name, source, of, by=key, then=then)
-    table = declared_schema(f"job {name}: output", output, key)
+    table = stored_schema(f"job {name}: output", output, key)
     counted, start = count_and_start(name, of, event_time)
     for column, one in of.items():
         if one.joined not in ("first", "last", "between") and not one.counts:

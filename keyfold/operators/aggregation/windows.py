@@ -15,12 +15,12 @@ from keyfold.durations import as_duration
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Source, as_input
-from keyfold.keyed.job.schemas import Columns, declared_schema
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, Upsert, names_of
 from keyfold.operators.aggregation.aggregates import Aggregate, Aggregates, counting_job, newest
 from keyfold.operators.aggregation.inference import counted_by, inferred_output
+from keyfold.schemas import Columns, stored_schema
 from keyfold.stream import TIMESTAMP
 from keyfold.times import EPOCH, micros, period_start
 
@@ -172,7 +172,7 @@ def windows(
             name, source, of, by=(*key, *by), times=("window_start", "window_end"), counted=counted, then=then,
             more=is_open if while_open else (),
         )  # fmt: skip
-    table = declared_schema(f"job {name}: output", output, (*key, *by))
+    table = stored_schema(f"job {name}: output", output, (*key, *by))
     if counted not in table.names:
         raise Misconfigured(f"job {name}: output has no column {counted}, by which events are counted (`counted`)")
     if while_open and (overlaps or most):

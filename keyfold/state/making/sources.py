@@ -12,11 +12,11 @@ from polars.datatypes import DataTypeClass
 from polars.io.plugins import register_io_source
 
 from keyfold.errors import InvalidData, NotFound
+from keyfold.exact_cast import exact_cast
 from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.files import open_for_reading
 from keyfold.lakehouse.foreign import check_files_are_inside, check_no_link_leads_out, finer_time, int96_columns
 from keyfold.lakehouse.reading import scan_parquet
-from keyfold.state.rows.exact_cast import exact_cast
 from keyfold.state.rows.lines import is_keyed, keyed_rows
 from keyfold.storage.place import Place, as_source, to_place
 

@@ -11,10 +11,10 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.errors import InvalidData
+from keyfold.exact_cast import exact_cast
 from keyfold.keyed.calling.slots import Slots, slot_expression
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.rows.hashing import HASH
-from keyfold.state.rows.exact_cast import exact_cast
 from keyfold.times import parse_time
 
 Key = Any

@@ -199,6 +199,7 @@ def test_what_ingest_does_not_read_is_left_out(tmp_path):
         "small": pa.array([1, 2], pa.int8()),
         "price": pa.array([Decimal("1.50"), Decimal("2.25")]),
         "day": pa.array([START.date()] * 2),
+        "counts": pa.array([[1, 2], []]),
         "blob": pa.array([b"a", b"b"]),
     }
     path = tmp_path / "sample.parquet"
@@ -208,12 +209,13 @@ def test_what_ingest_does_not_read_is_left_out(tmp_path):
         "at": TIME,
         "kind": "string",
         "small": "int64",
-        "price": "double",
-        "day": "None",
+        "price": "decimal128(3, 2)",
+        "day": "date32[day]",
+        "counts": "list<item: int64>",
         "blob": "None",
     }
     assert accepted(proposal, path) == 2
-    assert stream_of(stream_files("trips", proposal, "new"), "trips").ignored == ("day", "blob")
+    assert stream_of(stream_files("trips", proposal, "new"), "trips").ignored == ("blob",)
     large = propose(json_of(tmp_path, {"at": times(1)[0], "key": "a", "n": 1 << 70}))
     assert kinds(large) == {"at": TIME, "key": "string", "n": "None"}
 

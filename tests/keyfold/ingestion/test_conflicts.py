@@ -118,3 +118,30 @@ def test_a_changed_file_that_is_read_again_tells_which_rows_have_changed(lakehou
     land(path, [event("u", 1), event("u", 2, note="new"), event("u", 3)])
     assert read(lakehouse, reread_changed=True) == (1, 1, 1)
     assert refused(lakehouse) == [("a.json", 2, 'note is "new" and was NULL')]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.decimal128(10, 2), ["2.20", "2.21"]),
+        (pa.date32(), ['"2026-01-31"', '"2026-02-01"']),
+        (pa.float64(), ["2.20", "2.21"]),
+        (pa.bool_(), ["true", "false"]),
+        (pa.list_(pa.int64()), ["[1]", "[1, null]"]),
+        (pa.list_(pa.decimal128(10, 2)), ["[2.20]", "[2.21]"]),
+        (pa.struct([("on", pa.date32())]), ['{"on": "2026-01-31"}', '{"on": "2026-02-01"}']),
+    ],
+    ids=str,
+)
+def test_a_value_of_any_type_that_differs_is_another_content(
+    lakehouse: Lakehouse, kind: pa.DataType, values: list[str]
+):
+    stream = replace(EVENTS, schema=[*EVENTS.schema, pa.field("value", kind)])
+    lines = [f'{{"user":"u","seq":1,"at":"2016-06-21T17:00:00Z","value":{value}}}' for value in (*values, values[0])]
+    landing = lakehouse.landing("clicks")
+    landing.mkdir(parents=True)
+    (landing / "a.json").write_text("\n".join(lines))
+    assert read(lakehouse, stream) == (1, 1, 1)
+    ((_, line, what),) = refused(lakehouse)
+    assert line == 2
+    assert what.startswith("value is ")

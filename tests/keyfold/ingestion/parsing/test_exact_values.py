@@ -49,6 +49,62 @@ def test_distinct_ids_stay_distinct_in_every_format_and_spelling(tmp_path_factor
         assert read_parquet(folder / "a.parquet", "id", pa.array(numbers, kind)) == ids
 
 
+KINDS = Stream("kinds", schema_of("at time, price price, day date, counts numbers, pair pair"), "at", "arrival")
+CENTS = st.integers(-(10**10) + 1, 10**10 - 1)
+DAYS = st.dates(date(1, 1, 1), date(9999, 12, 31))
+
+
+@examples(60)
+@given(st.lists(st.tuples(CENTS, DAYS), min_size=1, max_size=10))
+def test_decimals_and_dates_are_what_they_were_in_every_format_and_spelling(tmp_path_factory, values):
+    folder = tmp_path_factory.mktemp("kinds")
+    expected = [(Decimal(cents).scaleb(-2), day) for cents, day in values]
+    for spelling in ("{}", "{}000", "{:.3e}"):
+        spelt = [(spelling.format(price), day) for price, day in expected]
+        kept = [one for one, (text, _) in zip(expected, spelt, strict=True) if Decimal(text) == one[0]]
+        spelt = [one for one, (price, _) in zip(spelt, expected, strict=True) if Decimal(one[0]) == price]
+        (folder / "a.csv").write_text("price,day\n" + "".join(f"{price},{day}\n" for price, day in spelt))
+        (folder / "a.json").write_text(
+            "".join(
+                f'{{"price": {price}, "day": "{day}"}}\n{{"price": "{price}", "day": "{day}"}}\n'
+                for price, day in spelt
+            )
+        )
+        assert [(row["price"], row["day"]) for row in file_rows(KINDS, folder / "a.csv", ARRIVED)] == kept
+        twice = [one for one in kept for _ in range(2)]
+        assert [(row["price"], row["day"]) for row in file_rows(KINDS, folder / "a.json", ARRIVED)] == twice
+    prices, days = zip(*expected, strict=True)
+    for kind in (pa.decimal128(10, 2), pa.decimal128(38, 20), pa.decimal256(60, 5)):
+        pq.write_table(pa.table({"price": pa.array(prices, kind), "day": list(days)}), folder / "a.parquet")
+        assert [(row["price"], row["day"]) for row in file_rows(KINDS, folder / "a.parquet", ARRIVED)] == expected
+
+
+@pytest.mark.parametrize(
+    ("field", "reason"),
+    [
+        ('"price": 1.505', "price is not a number of at most 10 digits, 2 of them after the point: 1.505"),
+        ('"price": 123456789', "price is not a number of at most 10 digits, 2 of them after the point: 123456789"),
+        ('"price": true', "price is not a number of at most 10 digits, 2 of them after the point: true"),
+        ('"day": "2026-02-30"', "day is not a date such as 2026-01-31: 2026-02-30"),
+        ('"day": "2026-01-31T10:00:00Z"', "day is not a date such as 2026-01-31: 2026-01-31T10:00:00Z"),
+        ('"day": 20260131', "day is not a date such as 2026-01-31: 20260131"),
+        ('"counts": [1, 2.5]', "counts[1] is not an integer of 64 bits: 2.5"),
+        ('"counts": 7', "counts is not a list: 7"),
+        ('"pair": {"n": "x"}', "pair.n is not an integer of 64 bits: x"),
+        ('"pair": {"on": "soon"}', "pair is not an object (n: an integer of 64 bits, on: a date such as 2026-01-31)"),
+        ('"pair": [1]', "pair is not an object: [1]"),
+    ],
+)
+def test_a_value_of_another_type_is_quarantined_and_the_lines_beside_it_are_read(tmp_path, field, reason):
+    good = '{"price": 1.5, "day": "2026-01-31", "counts": [1, null], "pair": {"n": 1, "on": "2026-01-31"}}'
+    (tmp_path / "a.json").write_text(f"{good}\n{{{field}}}\n{good}\n")
+    first, bad, last = file_rows(KINDS, tmp_path / "a.json", ARRIVED)
+    assert bad["reason"].startswith(reason)
+    for row in (first, last):
+        assert (row["price"], row["day"], row["counts"]) == (Decimal("1.50"), date(2026, 1, 31), [1, None])
+        assert row["pair"] == {"n": 1, "on": date(2026, 1, 31)}
+
+
 def test_a_float_that_stands_for_several_whole_numbers_is_quarantined_also_beside_another_source(tmp_path):
     pq.write_table(pa.table({"id": pa.array([None, 5]), "number": [2.0**61, 7.0]}), tmp_path / "a.parquet")
     reason = "id is a float too large to stand for one whole number alone: 2.305843009213694e+18"

@@ -22,7 +22,10 @@ from tests.schemas import schema_of
 ARRIVED = datetime(2026, 1, 1, tzinfo=UTC)
 STREAM = Stream(
     name="any",
-    schema=schema_of("whole int64, real float64, text string, texts strings, time time, micros time"),
+    schema=schema_of(
+        "whole int64, real float64, text string, texts strings, time time, micros time, price price, day date, counts numbers, "
+        "pair pair"
+    ),
     event_time="time",
     missing_time="arrival",
     sources={"micros": Source(("micros",), time="us")},
@@ -37,6 +40,9 @@ JSON_VALUE = st.sampled_from(
         *['["a", null]', "[null]", '["a", 1]'],
         *['"2025-12-01"', '"2025-12-01T00Z"', '"2025-12-01 10:00:00.1234567Z"', '"0000-01-01T00:00:00Z"'],
         *('"2025-12-01T23:59:60Z"', "1" * 400, "1" * 5000, DEEP),
+        *["1.50", "1.500", "1.505", "123456789", "12345678.90", '"1.5"', '"1e1"', '"+1"', '"1_0"', '" 1"', '""', ".5"],
+        *['"2025-02-30"', '"2025-2-3"', "[1, 2]", "[1, null]", "[1.0]", "[1.5]", '[1, "x"]', "[[1]]"],
+        *['{"n": 1, "on": "2025-12-01"}', '{"n": 1.0}', '{"n": "x"}', '{"on": 5}', '{"n": null, "more": [1]}'],
     ]
 )
 JSON_FIELD = st.builds(

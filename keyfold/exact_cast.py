@@ -121,6 +121,17 @@ def _as_decimal(given: pl.Series, wanted: pl.DataType) -> pl.Series:
     return _one_by_one(texts, made, is_sure, lambda number: _rounded(number, wanted.precision, wanted.scale))
 
 
+def exact_decimal(text: str, precision: int, scale: int) -> Decimal | None:
+    """Parse a decimal number; None if it is none, or has more digits in all or after its point.
+
+    Example:
+        >>> exact_decimal("1.50", 10, 1), exact_decimal("1.55", 10, 1)
+        (Decimal('1.5'), None)
+    """
+    number = _number(text)
+    return None if number is None else _rounded(number, precision, scale)
+
+
 def _rounded(number: Decimal, precision: int, scale: int) -> Decimal | None:
     """Return the number with `scale` digits after its point; None if it has more."""
     context = Context(prec=precision, traps=[InvalidOperation, Inexact])

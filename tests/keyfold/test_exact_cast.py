@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import InvalidData
+from keyfold.exact_cast import exact_cast
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.state.making.sources import fitted
 from keyfold.state.making.staging import check_rows
-from keyfold.state.rows.exact_cast import exact_cast
 from keyfold.state.rows.keys import wanted_keys
 from tests.examples import examples
 from tests.keyfold.keyed.toy_jobs import windows

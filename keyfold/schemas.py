@@ -1,0 +1,201 @@
+"""Declare columns in short: a dict of names and types in place of an Arrow schema; and check them when they are declared."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+from pyarrow import types
+
+from keyfold.errors import Misconfigured
+
+Columns = pa.Schema | Mapping[str, "pa.DataType | type[pl.DataType] | pl.DataType"] | Sequence[pa.Field]
+"""Columns of a table or of state: an Arrow schema, a dict of names and types (of Arrow or Polars), or a list of
+`keyfold.column(...)`."""
+
+
+def declared_schema(where: str, columns: Columns, never_null: Iterable[str] = ()) -> pa.Schema:
+    """Return an Arrow schema of declared columns.
+
+    Args:
+        where: what the columns are of, for errors.
+        columns: the declaration.
+        never_null: columns of a dict that are never NULL, such as those of the key.
+
+    Raises:
+        Misconfigured: a type is none of Arrow or Polars; or a name is there twice.
+
+    Example:
+        >>> declared_schema("state", {"user": pl.String, "clicks": pa.int64()}, never_null=["user"])
+        user: string not null
+        clicks: int64
+    """
+    fields: list[pa.Field]
+    if isinstance(columns, Mapping):
+        keys = set(never_null)
+        fields = [
+            pa.field(name, arrow_type(kind, f"{where}: {name}"), nullable=name not in keys)
+            for name, kind in columns.items()
+        ]
+    else:
+        fields = list(columns)
+    schema = pa.schema(fields)
+    if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
+        raise Misconfigured(f"{where}: {', '.join(twice)} is there twice")
+    return schema
+
+
+def stored_schema(where: str, columns: Columns, never_null: Iterable[str] = ()) -> pa.Schema:
+    """As `declared_schema`, for columns of a Delta table.
+
+    Raises:
+        Misconfigured: as there; or Delta has no such type, or no column of this name.
+
+    Example:
+        >>> stored_schema("table visits", {"user": pl.String, "clicks": pl.UInt32})
+        Traceback (most recent call last):
+        keyfold.errors.Misconfigured: table visits: clicks is uint32, which a Delta table cannot hold: take int64
+    """
+    schema = declared_schema(where, columns, never_null)
+    for name in schema.names:
+        if name.startswith("#") or _NOT_IN_NAMES.search(name) or not name:
+            raise Misconfigured(
+                f"{where}: a column cannot be called {name!r}: leave out blanks, commas, semicolons, brackets, equals signs, "
+                "and a number sign at the beginning"
+            )
+        if alike := [one for one in schema.names if one != name and one.lower() == name.lower()]:
+            raise Misconfigured(f"{where}: {name} and {alike[0]} differ in case alone, which Delta ignores; rename one")
+    for field in schema:
+        if remedy := _remedy_of(field.type):
+            raise Misconfigured(f"{where}: {field.name} is {field.type}, which a Delta table cannot hold: {remedy}")
+    return schema
+
+
+def _remedy_of(kind: pa.DataType) -> str | None:
+    """Return what to take in place of a type that Delta lacks; None for a type that it has."""
+    if types.is_struct(kind):
+        return next((remedy for one in kind if (remedy := _remedy_of(one.type))), None)
+    if types.is_list(kind) or types.is_large_list(kind):
+        return _remedy_of(kind.value_type)
+    return next((remedy for is_kind, remedy in _NOT_IN_DELTA if is_kind(kind)), None)
+
+
+def arrow_type(kind: object, where: str = "a column") -> pa.DataType:
+    """Return the Arrow type of a type of Arrow or Polars.
+
+    Raises:
+        Misconfigured: it is none.
+
+    Example:
+        >>> arrow_type(pl.Datetime("us", "UTC"))
+        TimestampType(timestamp[us, tz=UTC])
+    """
+    if isinstance(kind, pa.DataType):
+        return kind
+    if isinstance(kind, pl.DataType) or (isinstance(kind, type) and issubclass(kind, pl.DataType)):
+        return _with_short_offsets(pl.Series([], dtype=kind).to_arrow().type)
+    raise Misconfigured(f"{where} has type {kind!r}; give a type of Polars (pl.Int64) or Arrow (pa.int64())")
+
+
+def type_of(how: pl.Expr, columns: Mapping[str, pl.DataType] | pl.Schema) -> pl.DataType:
+    """Return the type of an expression over columns, without evaluating it.
+
+    So that modules of jobs can be imported in a process that forks: Polars' threads, which an evaluation starts, do not outlive it.
+
+    Raises:
+        polars.exceptions.PolarsError: it does not fit the columns.
+
+    Example:
+        >>> type_of(pl.col("at").dt.hour(), {"at": pl.Datetime("us", "UTC")})
+        Int8
+    """
+    return pl.LazyFrame(schema=dict(columns)).select(value=how).collect_schema()["value"]
+
+
+def field_of(where: str, name: str, schema: pa.Schema) -> pa.Field:
+    """Return a column of a schema.
+
+    Raises:
+        Misconfigured: there is none of this name; names the nearest one, and all.
+    """
+    if name not in schema.names:
+        raise Misconfigured(f"{where}: there is no column {name}{nearest(name, schema.names)}")
+    return schema.field(name)
+
+
+def names_of(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Return names of columns that are given as a sequence, or as one text.
+
+    Example:
+        >>> names_of("user")
+        ('user',)
+    """
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def check_name(what: str, name: str) -> None:
+    """Check the name of a stream or a table, which names folders too.
+
+    Raises:
+        Misconfigured: it has other characters than lower-case letters, digits and underscores.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise Misconfigured(
+            f"{what}: the name {name!r} must be lower-case letters, digits and underscores, with a letter first"
+        )
+
+
+def require(where: str, given: object, kinds: Any, wanted: str) -> None:
+    """Check the type of what is declared.
+
+    Raises:
+        Misconfigured: it has another type; says what is wanted.
+
+    Example:
+        >>> require("input clicks: where", "n > 3", pl.Expr, "an expression")
+        Traceback (most recent call last):
+        keyfold.errors.Misconfigured: input clicks: where is 'n > 3'; it must be an expression
+    """
+    if not isinstance(given, kinds):
+        raise Misconfigured(f"{where} is {given!r}; it must be {wanted}")
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """Return the end of an error about an unknown name: the nearest known one, and all of them.
+
+    Example:
+        >>> nearest("timout", ["timeout", "delay"])
+        '; did you mean timeout? There are timeout, delay'
+    """
+    close = get_close_matches(name, known, n=1)
+    return f"; {f'did you mean {close[0]}? ' if close else ''}{'T' if close else 't'}here are {', '.join(known)}"
+
+
+def _with_short_offsets(kind: pa.DataType) -> pa.DataType:
+    """Return a type as tables declare it: Polars has 64-bit offsets in texts and lists."""
+    if types.is_large_string(kind):
+        return pa.string()
+    if types.is_large_binary(kind):
+        return pa.binary()
+    if types.is_large_list(kind):
+        return pa.list_(_with_short_offsets(kind.value_type))
+    if types.is_struct(kind):
+        return pa.struct([one.with_type(_with_short_offsets(one.type)) for one in kind])
+    return kind
+
+
+_NOT_IN_NAMES = re.compile(r"[ ,;{}()=\s]")
+_NOT_IN_DELTA: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (types.is_unsigned_integer, "take int64"),
+    (types.is_duration, "take int64, with its unit in the name"),
+    (types.is_time, "take text, or int64 of microseconds since midnight"),
+    (types.is_float16, "take float32"),
+    (types.is_null, "cast it to a type, such as text"),
+    (types.is_dictionary, "take text"),
+    (lambda kind: types.is_timestamp(kind) and kind.unit != "us", 'take pa.timestamp("us", tz="UTC")'),
+    (lambda kind: types.is_timestamp(kind) and kind.tz not in (None, "UTC"), 'take pa.timestamp("us", tz="UTC")'),
+    (lambda kind: types.is_decimal(kind) and kind.bit_width > 128, "take at most 38 digits"),
+)
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
