@@ -10,9 +10,13 @@
 | `buffer` | what a function makes of the events of a key, many at a time |
 | `as_of_join`, `interval_join`, `lookup_join`, `window_join` | rows of two inputs that belong together |
 
-Each says what becomes of late events, of ties and of silent keys, and what its state is. Common to all: a restart or a replay
-changes no row, and a batch boundary only where a docstring says so; on a stream that is silent as a whole, open rows close when
-`idle_timeout` lets event time go on.
+Each says what becomes of late events and of silent keys, and what its state is. Common to all:
+
+- **Order**: the events of a key are in order of event time. Simultaneous ones are in order of the columns that the job reads, in
+  the stream's order, missing values first; those that are equal in all of them are interchangeable. So an answer does not depend
+  on the order of arrival.
+- A restart or a replay changes no row, and a batch boundary only where a docstring says so.
+- On a stream that is silent as a whole, open rows close when `idle_timeout` lets event time go on.
 
 Their aggregates are the functions in lower case that take a value: `count`, `sum`, `mean`, `first`, …
 """

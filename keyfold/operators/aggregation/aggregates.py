@@ -111,12 +111,12 @@ def mean(value: str | pl.Expr) -> Aggregate:
 
 
 def first(value: str | pl.Expr) -> Aggregate:
-    """Take the value of the first event in event time; of simultaneous ones, in order of the stream's event id as text."""
+    """Take the value of the first event in event time, NULL too; simultaneous ones are ordered as in `keyfold.operators`."""
     return Aggregate(_value(value), "first")
 
 
 def last(value: str | pl.Expr) -> Aggregate:
-    """Take the value of the last event in event time; of simultaneous ones, in order of the stream's event id as text."""
+    """Take the value of the last event in event time, NULL too; simultaneous ones are ordered as in `keyfold.operators`."""
     return Aggregate(_value(value), "last")
 
 
@@ -182,10 +182,12 @@ class Aggregates:
 
     def __init__(self, job: str, of: Mapping[str, Aggregate], counted: str, source: Input, output: pa.Schema) -> None:
         self._of = {**of, counted: count()}
+        read = {root for one in of.values() for root in one.value.meta.root_names()} or {source.event_time}
+        ties = pa.schema([one for one in source.stream.event_schema if one.name in read])
         self._parts = {
             name: plain(name, one.value, "sum", number_of_events(counted, source.event_time))
             if name == counted and counted not in output.names
-            else _parts_of(job, name, one, source, output)
+            else _parts_of(job, name, one, source, output, ties)
             for name, one in self._of.items()
         }
         self.fields = [field for parts in self._parts.values() for field in parts.columns]
@@ -244,7 +246,7 @@ class Aggregates:
             return rows
 
 
-def _parts_of(job: str, name: str, one: Aggregate, source: Input, output: pa.Schema) -> Parts:
+def _parts_of(job: str, name: str, one: Aggregate, source: Input, output: pa.Schema, ties: pa.Schema) -> Parts:
     where, lineage = f"job {job}: {name}", list(dict.fromkeys(one.value.meta.root_names()))
     value = _type_of(where, name, one, source, output)
     if one.joined in ("sum", "mean"):
@@ -255,8 +257,7 @@ def _parts_of(job: str, name: str, one: Aggregate, source: Input, output: pa.Sch
         kind = pa.decimal128(38, value.scale) if isinstance(value, pl.Decimal) else pa.int64()
         return exact_mean(name, one.value, kind, lineage)
     if one.joined in ("first", "last"):
-        kind, ids = arrow_type(value), getattr(source.stream, "event_id", ())
-        return first_or_last(name, one.value, one.joined, kind, source.event_time, ids, lineage)
+        return first_or_last(name, one.value, one.joined, arrow_type(value), source.event_time, ties, lineage)
     if one.joined in ("count_distinct", "quantile", "collect"):
         return kept_values(name, one.value, one.joined, value, source.event_time, lineage, one.at_most, one.q)
     if one.joined not in ("sum", "min", "max"):

@@ -97,7 +97,6 @@ def top_rows(
         key,
         counted,
         output,
-        output,
         (*key, RANK),
         step,
         lambda rows: top(rows).drop(RANK),
@@ -109,20 +108,17 @@ def last_rows(
     name: str,
     source: Source,
     *,
-    ties: tuple[str, ...] | None = None,
     key: str | Sequence[str],
     counted: str = COUNTED,
     **settings: Any,
 ) -> KeyedJob:
     """Make a job that keeps the last row of each key by event time, and upserts it when a later one arrives.
 
-    The job also de-duplicates a stream by its key. Keys never close, so no event is late. State has the key, the event time and
-    `ties`.
+    The job also de-duplicates a stream by its key. Keys never close, so no event is late. State is one row per key.
 
     Args:
         name: the job's name.
         source: the stream, or its `Input`, whose columns the table has.
-        ties: columns that order rows of equal time; if two rows are equal in all of these, either may be kept. By default all.
         key: the key columns.
         counted: the column of events and state with the number of events that a row stands for.
         settings: other arguments of `KeyedJob`.
@@ -142,11 +138,11 @@ def last_rows(
     """
     source, key = as_input(source), names_of(key)
     events, event_time = source.schema, source.event_time
-    compared = [one for one in events.names if one not in (*key, event_time)] if ties is None else list(ties)
     columns = events.names
+    ties = [one for one in columns if one not in (*key, event_time)]
 
     def last(rows: pl.DataFrame) -> pl.DataFrame:
-        ordered = in_order(rows, key, event_time, compared)
+        ordered = in_order(rows, key, event_time, ties)
         # Differences of one running sum give the number of events of each key without a group-by.
         numbers = ordered.events[counted].cum_sum()
         upto = numbers.gather(ordered.lasts)
@@ -159,8 +155,7 @@ def last_rows(
         changed = rows.filter(pl.col("#known").is_null())
         return Step(state=rows.select(state.columns), output=changed.select(columns))
 
-    kept = pa.schema([events.field(one) for one in (*key, event_time, *compared)])
-    return _kept(name, source, key, counted, kept, events, key, step, last, settings)
+    return _kept(name, source, key, counted, events, key, step, last, settings)
 
 
 def _kept(
@@ -168,7 +163,6 @@ def _kept(
     source: Input,
     key: tuple[str, ...],
     counted: str,
-    state: pa.Schema,
     output: pa.Schema,
     output_key: tuple[str, ...],
     step: StepFunction,
@@ -185,7 +179,7 @@ def _kept(
         columns=source.schema.append(number),
         combine=combine,
         key=key,
-        state=State(state.append(number), events=pl.col(counted).sum()),
+        state=State(output.append(number), events=pl.col(counted).sum()),
         step=step,
         # State keeps the number of all events of its keys, so the conservation check must not count them in the table too.
         tables=[Upsert(output, output_key, events=pl.lit(0))],

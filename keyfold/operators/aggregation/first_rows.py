@@ -32,8 +32,7 @@ def first_rows(
     """Make a job that writes the first row of each key by event time; those that follow it are duplicates.
 
     - **Order**: an event waits until the watermark has passed it, so that a row is written once and never taken back: the table
-      is one that rows are appended to. Of simultaneous rows, the lowest by all other columns is the first, missing values before
-      others. Neither arrival nor batch boundaries change a row.
+      is one that rows are appended to. Neither arrival nor batch boundaries change a row.
     - **With `expires`**, an event that comes so long after the row that was written is a first one again. Duplicates do not
       renew the time.
     - **Late events**: those at or behind the watermark, unless they repeat a row that has been written and has not expired.

@@ -48,8 +48,8 @@ def last_n(
     - **Sessions**: a window has events of one session, which are at most `silence` apart. After a longer silence the key
       starts with an empty window. In processing time a session ends when no run has brought an event for `silence`; waiting
       events are taken first.
-    - **Order**: an event waits until the watermark has passed it, and is taken in order of event time, ties by all other
-      columns. So arrival within the delay and batch boundaries change no row, to the last bit.
+    - **Order**: an event waits until the watermark has passed it, and is taken in order. So arrival within the
+      delay and batch boundaries change no row, to the last bit.
     - **Late events**: those at or behind the watermark, whatever the state of their key.
     - **Silent keys**: when the watermark, or processing time, has reached the end of its silence, a session has its row in
       `sessions`. A session that never had `from_n` events has one row of those that it had.

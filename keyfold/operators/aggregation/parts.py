@@ -5,7 +5,7 @@
 | sum of whole numbers and decimals, count, min, max | itself |
 | sum of floats | a scale and three whole numbers, see `_float_sum` |
 | mean | the parts of the sum, and the number of values |
-| first, last | the value, and the event time and the id of its event |
+| first, last | the value, and the event time of its event and the columns that order simultaneous ones |
 | count_distinct, quantile, collect | the values, up to a bound |
 """
 
@@ -169,26 +169,23 @@ def first_or_last(
     joined: str,
     kind: pa.DataType,
     event_time: str,
-    ids: Sequence[str],
+    ties: pa.Schema,
     lineage: Collection[str],
 ) -> Parts:
-    """The value of the first or last event; of simultaneous ones by the stream's event id as text, then by the value."""
-    at, tie = f"{name}_at", f"{name}_id"
-    # As text, so that ids of any types are one column.
-    identity = pl.concat_str([pl.col(one).cast(pl.String) for one in ids], separator="\0") if ids else pl.lit("")
-    order = [pl.col(one) for one in (at, tie, name)]
-    joins = {
-        one: getattr(pl.col(one).sort_by(order, nulls_last=True, maintain_order=True), joined)()
-        for one in (name, at, tie)
-    }
+    """The value of the first or last event; of simultaneous ones in order of `ties`, missing values first.
+
+    Events that are equal in all of these must have the same value.
+    """
+    at, tie = f"{name}_at", f"{name}_ties"
+    order = [pl.col(one) for one in (at, tie)]
     return Parts(
         [
             column(name, kind, f"The {joined} value", lineage=list(lineage), nullable=True),
             column(at, TIMESTAMP, f"Event time of the {joined} value (UTC)", lineage=[event_time], nullable=True),
-            column(tie, pa.string(), f"Id of the event of the {joined} value", lineage=list(ids), nullable=True),
+            column(tie, pa.struct(list(ties)), "What orders simultaneous events", lineage=ties.names, nullable=True),
         ],
-        {name: value, at: pl.col(event_time), tie: identity},
-        joined=joins,
+        {name: value, at: pl.col(event_time), tie: pl.struct(ties.names)},
+        joined={one: getattr(pl.col(one).sort_by(order, nulls_last=False), joined)() for one in (name, at, tie)},
     )
 
 

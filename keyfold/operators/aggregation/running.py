@@ -53,9 +53,8 @@ def running(
 ) -> KeyedJob:
     """Make a job that writes a row per event with the aggregates of its key's events up to and with it.
 
-    - **Order**: an event waits until the watermark has passed it. The events of a key are then taken in order of event time,
-      ties by all other columns, so neither arrival nor batch boundaries change a row. With `at_once`, the events of a batch
-      are taken in that order, after those of earlier batches.
+    - **Order**: an event waits until the watermark has passed it. The events of a key are then taken in order, so neither
+      arrival nor batch boundaries change a row. With `at_once`, the events of a batch are taken after those of earlier ones.
     - **Late events**: none without `window`; an event behind the watermark is taken at once, after those before it. With
       `window`, an event is late if its window ended before it arrived.
     - **Silent keys**: kept for ever, or until `expiry`; the next event starts anew. In event time the silence is between two

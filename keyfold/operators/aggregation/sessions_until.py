@@ -50,7 +50,7 @@ def sessions_until(
       is from the run that brought the last event; events that wait are taken first.
     - **Late events**: those at or behind the watermark, and those of a key whose session has closed, until `closed_for` after
       the close. Then the key may have another session. After a silence in processing time it may have one at once.
-    - **Order**: by event time, ties by all other columns. Without `at_once`, neither arrival nor batch boundaries change a row.
+    - **Order**: without `at_once`, neither arrival nor batch boundaries change a row.
     - **State**: of an open session one row that sums up what the watermark has passed, and the events ahead of the watermark. Of
       a closed one, one row for `closed_for`.
 

@@ -52,7 +52,7 @@ def sessions_while(
     - **The event that ends it**, the first of what follows without a silence, counts in all aggregates except the count.
     - **Written** when the watermark has passed the end: `pause` after the event that ends a session, or the silence.
     - **Late events**: those at or behind the watermark.
-    - **Order**: an event waits until the watermark has passed it; then events go by event time, ties by all other columns.
+    - **Order**: an event waits until the watermark has passed it; then events are taken in order.
     - **State**: per key one row that sums up what the watermark has passed, the events that may be a pause, and those ahead of
       the watermark.
 

@@ -78,10 +78,11 @@ def readings(rows):
 def by_hand(rows):
     """The aggregates of each room, by plain Python."""
     rooms, found = defaultdict(list), {}
-    for number, row in enumerate(rows):
-        rooms[row[0]].append((row[1], str(number), *row[2:]))
+    for row in rows:
+        rooms[row[0]].append(row)
     for room, events in rooms.items():
-        events.sort(key=lambda one: one[:2])
+        # Simultaneous events by the columns that the job reads, missing values first.
+        events.sort(key=lambda one: (one[1], *((value is not None, value or 0) for value in one[2:])))
         heats = [one[2] for one in events if one[2] is not None]
         people = [one[3] for one in events if one[3] is not None]
         total, ordered = Fraction(0), sorted(people)
@@ -97,7 +98,7 @@ def by_hand(rows):
             "people_last": events[-1][3],
             "crowds": len({*people}),
             "median": math.fsum(halves) / len(halves) if halves else None,
-            "all_people": [one[3] for one in sorted(events, key=lambda one: (one[0], one[3] is not None, one[3] or 0))],
+            "all_people": [one[3] for one in sorted(events, key=lambda one: (one[1], one[3] is not None, one[3] or 0))],
         }
     return found
 
