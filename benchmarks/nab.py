@@ -126,13 +126,9 @@ def _by_category(corpus: Sequence[LabelledSeries], scored: Sequence[ScoredSeries
 
 def _by_rate(scored: Sequence[ScoredSeries]) -> Table:
     """The standard profile's score by the requested number of alarms per week."""
-    half_at = find_model(DEFAULT_MODEL).half_at
     table = Table("alarms a week", "standard", title=DEFAULT_MODEL)
-    if half_at is None:
-        return table
     for rate in RATES:
-        days = 7.0 / rate
-        result = result_at(float(np.nextafter(days / (days + half_at), 1.0)), scored, STANDARD)
+        result = result_at(float(np.nextafter(2 / (2 + rate), 1.0)), scored, STANDARD)
         table.add_row(f"{rate:g}", f"{result.normalised:.1f}")
     return table
 

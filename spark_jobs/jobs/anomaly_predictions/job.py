@@ -23,8 +23,7 @@ The table has the first prediction of each key, and those that differ enough fro
 a score that differs by more than `min_change`.
 
 A model without events for `forget_after` of event time moves from state to the table `retired_models`; if its key returns, a
-new model starts. With `timeout_in=processing_time`, the silence is measured from the batch that brought the key's last event; the
-key's waiting events are predicted and learned first (`keyed.timeouts`).
+new model starts.
 """
 
 from datetime import timedelta
@@ -43,10 +42,9 @@ from keyfold import (
     parameter,
     with_parameters,
 )
-from keyfold.keyed.job import Duration, Timeout
+from keyfold.keyed.job import Duration, EventTimeParameters
 from spark_jobs.jobs.anomaly_predictions.learning import at_a_refresh, complete_windows, every_event, every_interval
 from spark_jobs.jobs.anomaly_predictions.models import MODELS, find_model
-from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
 from spark_jobs.jobs.anomaly_predictions.step import AnomalyStep
 from spark_jobs.jobs.anomaly_predictions.tables import (
     ANOMALY_PREDICTION,
@@ -57,7 +55,6 @@ from spark_jobs.jobs.anomaly_predictions.tables import (
     WAITING,
     state_schema,
 )
-from spark_jobs.jobs.silence import SilentParameters
 from spark_jobs.streams import METRICS
 
 STATE_VERSION = 1
@@ -69,7 +66,7 @@ else:
     ModelName = Literal[tuple(MODELS)]
 
 
-class AnomalyPredictionParameters(SilentParameters):
+class AnomalyPredictionParameters(EventTimeParameters):
     """Parameters of `anomaly_predictions`."""
 
     model: ModelName = Field(
@@ -122,20 +119,11 @@ class AnomalyPredictionParameters(SilentParameters):
         description="Difference of scores above which a prediction with the same label is emitted",
         change="migrate",
     )
-    alarms_per_week: float | None = parameter(
-        None,
-        ge=1 / 8,
-        le=3,
-        description="Accepted alarms per week and metric: rarer values are anomalous. Only for rarity, whose score counts "
-        "days, and not together with threshold. The model distinguishes frequencies from three times a week to once in eight weeks",
-        change="migrate",
-    )
     threshold: float | None = parameter(
         None,
         ge=0,
         le=1,
-        description="Score above which a value is anomalous; default: that of alarms_per_week, else the model's, for rarity "
-        "two alarms a week",
+        description="Score above which a value is anomalous; default: the model's, for rarity that of two alarms a week",
         change="migrate",
     )
     min_events: int = parameter(
@@ -157,16 +145,6 @@ class AnomalyPredictionParameters(SilentParameters):
             )
         return self
 
-    @model_validator(mode="after")
-    def _alarms_are_counted_one_way(self) -> Self:
-        if self.alarms_per_week is not None and self.threshold is not None:
-            raise ValueError("give either alarms_per_week or threshold, not both")
-        if self.alarms_per_week is not None and find_model(self.model).half_at is None:
-            raise ValueError(
-                f"the score of {self.model} does not count days; give a threshold instead of alarms_per_week"
-            )
-        return self
-
 
 def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
     """Anomaly scores of each metric's values by an online model; a row when the prediction changes."""
@@ -183,10 +161,10 @@ def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
         at_arrival=parameters.order == "arrival",
         window=parameters.window if parameters.learn == "complete_window" else None,
         refresh_after=parameters.refresh_after if parameters.learn == "refresh" else None,
-        threshold=_threshold(model, parameters),
+        threshold=model.threshold if parameters.threshold is None else parameters.threshold,
         min_events=parameters.min_events,
         min_change=parameters.min_change if parameters.emit == "changes" else None,
-        forget=Timeout(parameters.forget_after, parameters.timeout_in),
+        forget_after=parameters.forget_after,
     )
     return KeyedJob(
         "anomaly_predictions",
@@ -218,14 +196,6 @@ def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
             ),
         ],
     )
-
-
-def _threshold(model: Model, parameters: AnomalyPredictionParameters) -> float:
-    """Return the score above which a value is anomalous."""
-    if parameters.alarms_per_week is not None and model.half_at is not None:
-        days = 7.0 / parameters.alarms_per_week
-        return days / (days + model.half_at)
-    return model.threshold if parameters.threshold is None else parameters.threshold
 
 
 ANOMALY_PREDICTIONS = with_parameters(build)

@@ -24,7 +24,6 @@ from spark_jobs.jobs.anomaly_predictions.tables import (
     LABELS,
     LATEST_PREDICTION,
     RETIRED_MODEL,
-    UNLEARNED,
     WAITING,
     state_schema,
 )
@@ -41,15 +40,6 @@ class _Processed(NamedTuple):
     kept: Kept
 
 
-class _Turn(NamedTuple):
-    """The rows of state and of the tables for some keys in a batch."""
-
-    state: pl.DataFrame
-    output: pl.DataFrame
-    latest: pl.DataFrame
-    retired: pl.DataFrame
-
-
 @dataclass(frozen=True)
 class AnomalyStep:
     """The step for one model, one order and one way to learn.
@@ -62,7 +52,7 @@ class AnomalyStep:
         threshold: score above which a value is anomalous.
         min_events: number of events that a model must have learned; until then scores are 0.
         min_change: difference of scores above which a prediction is emitted; None: all are emitted.
-        forget: the timeout after which a model retires.
+        forget_after: silence in event time after which a model retires.
     """
 
     model: Model
@@ -73,56 +63,22 @@ class AnomalyStep:
     threshold: float
     min_events: int
     min_change: float | None
-    forget: Timeout
+    forget_after: timedelta
 
     def __call__(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
         is_late = events.select((pl.col("timestamp") <= clock.previous_watermark) & (not self.at_arrival)).to_series()
         # Negative zero becomes zero: they are equal, and would otherwise keep their order of arrival.
         value = pl.col("value")
         on_time = events.filter(~is_late).with_columns(pl.when(value == 0).then(0.0).otherwise(value).alias("value"))
-        # Models that retire are called without events; others of this call have values that are due at their refresh.
-        over, going_on = self._parted(state, clock)
-        turns = [self._turn(over, on_time.clear(), clock, _forgotten_at(over))] if over.height else []
-        turns.append(self._turn(going_on, on_time, clock))
-        return Step(
-            state=self._renewed(turns[-1].state, going_on, on_time, clock),
-            output=pl.concat([turn.output for turn in turns]),
-            late=events.filter(is_late),
-            side={
-                "latest_predictions": pl.concat([turn.latest for turn in turns]),
-                "retired_models": pl.concat([turn.retired for turn in turns]),
-            },
-        )
-
-    def _parted(self, state: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Separate the rows of keys that retire, in processing time, from those of the others."""
-        retire = _but_unlearned(state)
-        if not self.forget.has_run_out(retire, clock):
-            return state.clear(), state
-        keys = retire.filter(self.forget.is_due(clock))["key"].unique().implode()
-        return state.filter(pl.col("key").is_in(keys)), state.filter(~pl.col("key").is_in(keys))
-
-    def _renewed(self, rows: pl.DataFrame, before: pl.DataFrame, heard: pl.DataFrame, clock: Clock) -> pl.DataFrame:
-        """Return the rows of state with the processing time at which their keys retire."""
-        if self.forget.in_event_time:
-            return rows
-        is_unlearned = rows["role"] == UNLEARNED
-        renewed = self.forget.renew(rows.filter(~is_unlearned), _but_unlearned(before), heard, _KEY, clock)
-        return pl.concat([renewed, rows.filter(is_unlearned)])
-
-    def _turn(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock, over: pl.DataFrame | None = None) -> _Turn:
-        """Predict and learn the due events; for keys that are `over`, process all waiting events and retire their models."""
-        waiting = pl.concat([state.filter(role=WAITING).select(METRICS.schema.names), events])
+        waiting = pl.concat([state.filter(role=WAITING).select(METRICS.schema.names), on_time])
         waiting = waiting.with_columns(deadline=self._due())
         # Includes events that waited for the watermark before the job was moved to this order.
-        is_due = waiting.select(
-            (pl.col("deadline") <= clock.watermark) | self.at_arrival | (over is not None)
-        ).to_series()
+        is_due = waiting.select((pl.col("deadline") <= clock.watermark) | self.at_arrival).to_series()
         due = waiting.filter(is_due).select("key", "value", event_time="timestamp")
         ready = in_order(due, _KEY, "event_time")
         waiting = waiting.filter(~is_due)
 
-        kept = self._refreshed(Kept.of(state, self.model), clock, over)
+        kept = self._refreshed(Kept.of(state, self.model), clock)
         kept = kept.with_new(self.model, _keys(ready.events))
         output, latest, retired = [empty(ANOMALY_PREDICTION)], [empty(LATEST_PREDICTION)], []
         # The first lifetime continues the models; before each later one, the models of its keys retire.
@@ -135,12 +91,12 @@ class AnomalyStep:
             output.append(done.output)
             latest.append(done.latest)
             kept = done.kept
-        kept, gone = self._retire(kept, self._is_silent(kept.models, waiting, clock) | (over is not None), over)
-        return _Turn(
+        kept, gone = self._retire(kept, self._is_silent(kept.models, waiting, clock))
+        return Step(
             state=self._state(kept.refreshed_where_many_wait(self.model), waiting, clock),
             output=pl.concat(output),
-            latest=pl.concat(latest),
-            retired=pl.concat([*retired, gone]),
+            late=events.filter(is_late),
+            side={"latest_predictions": pl.concat(latest), "retired_models": pl.concat([*retired, gone])},
         )
 
     def _due(self) -> pl.Expr:
@@ -148,29 +104,22 @@ class AnomalyStep:
         time = pl.col("timestamp")
         return time if self.window is None else period_start(time, self.window) + self.window
 
-    def _refreshed(self, kept: Kept, clock: Clock, over: pl.DataFrame | None) -> Kept:
+    def _refreshed(self, kept: Kept, clock: Clock) -> Kept:
         """Let models learn values whose refresh is due, before they predict new events or retire."""
         waits = kept.unlearned
-        if not waits.height:
-            return kept
         if self.refresh_after is not None:
-            # For a key that was over earlier, only until then, so that results do not depend on how often jobs run.
-            until = None if over is None else waits.join(over, on=_KEY, how="left", maintain_order="left")["over_at"]
-            waits = waits.filter(pl.col(PROCESSING_DEADLINE) <= (clock.processing_time if until is None else until))
+            waits = waits.filter(pl.col(PROCESSING_DEADLINE) <= clock.processing_time)
         return kept.refreshed(self.model, waits["key"].unique())
 
     def _lifetimes(self, models: pl.DataFrame, ordered: Ordered) -> Iterator[tuple[int, pl.DataFrame]]:
-        """Split events by the lifetime of their key: 0 continues the key's state, and each silence starts the next.
-
-        A silence in processing time is between batches, never between two events of one batch.
-        """
+        """Split events by the lifetime of their key: 0 continues the key's state, and each silence starts the next."""
         if not ordered.events.height:
             return
         keys = ordered.events.select(_KEY)[ordered.starts]
         last = keys.join(models.select("key", "last_event_time"), on=_KEY, how="left", maintain_order="left")[
             "last_event_time"
         ]
-        cut = cut_lifetimes(ordered, "event_time", last + self.forget.after, self.forget)
+        cut = cut_lifetimes(ordered, "event_time", last + self.forget_after, Timeout(self.forget_after))
         first = np.searchsorted(cut.key_number, cut.key_number)
         life = np.arange(len(first)) - first + np.where(cut.goes_on[first], 0, 1)
         lives = pl.Series(life[cut.ordered.key_number])
@@ -228,8 +177,8 @@ class AnomalyStep:
 
     def _is_silent(self, models: pl.DataFrame, waiting: pl.DataFrame, clock: Clock) -> pl.Series:
         """Return whether a model has been silent for its timeout, and no waiting event arrived in time to continue it."""
-        silent_at = pl.col("last_event_time") + self.forget.after
-        is_silent = models.select((silent_at <= clock.watermark) & self.forget.in_event_time).to_series()
+        silent_at = pl.col("last_event_time") + self.forget_after
+        is_silent = models.select(silent_at <= clock.watermark).to_series()
         if not is_silent.any():
             return is_silent
         first = waiting.group_by("key").agg(pl.col("timestamp").min().alias("next"))
@@ -237,44 +186,24 @@ class AnomalyStep:
         joined = models.join(first, on="key", how="left", maintain_order="left")
         return is_silent & ~joined.select(goes_on).to_series()
 
-    def _retire(self, kept: Kept, where: pl.Series, over: pl.DataFrame | None = None) -> tuple[Kept, pl.DataFrame]:
-        """Remove models that have learned all their values; return the state and their rows of `retired_models`.
-
-        Args:
-            kept: the state.
-            where: for each model, whether it retires.
-            over: when keys were over; None: by their last event.
-        """
+    def _retire(self, kept: Kept, where: pl.Series) -> tuple[Kept, pl.DataFrame]:
+        """Remove these models, which have learned all their values; return the state and their rows of `retired_models`."""
         if not where.any():
             return kept, empty(RETIRED_MODEL)
         keys = kept.models["key"].filter(where)
         kept = kept.refreshed(self.model, keys)
         is_gone = kept.models["key"].is_in(keys.implode())
-        gone = kept.models.filter(is_gone)
-        if over is None:
-            gone = gone.with_columns(retired_at=pl.col("last_event_time") + self.forget.after)
-        else:
-            gone = gone.join(over, on=_KEY, how="left", maintain_order="left").rename({"over_at": "retired_at"})
+        gone = kept.models.filter(is_gone).with_columns(retired_at=pl.col("last_event_time") + self.forget_after)
         return kept.without(is_gone), gone.select(RETIRED_MODEL.names)
 
     def _state(self, kept: Kept, waiting: pl.DataFrame, clock: Clock) -> pl.DataFrame:
         # A model that is overdue because an event waits is examined again when that event is due.
-        silent_at = pl.col("last_event_time") + self.forget.after
+        silent_at = pl.col("last_event_time") + self.forget_after
         rows = [
-            kept.rows(pl.when((silent_at > clock.watermark) & self.forget.in_event_time).then(silent_at)),
+            kept.rows(pl.when(silent_at > clock.watermark).then(silent_at)),
             waiting.with_columns(role=pl.lit(WAITING)),
         ]
         return pl.concat(rows, how="diagonal").select(state_schema(self.model).names)
-
-
-def _forgotten_at(over: pl.DataFrame) -> pl.DataFrame:
-    """Return when each key that is over was due to retire."""
-    return _but_unlearned(over).group_by(_KEY).agg(over_at=pl.col(PROCESSING_DEADLINE).max())
-
-
-def _but_unlearned(state: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows whose `processing_deadline` is when their key retires; for unlearned values it is when they are learned."""
-    return state.filter(pl.col("role") != UNLEARNED)
 
 
 def _named(rows: pl.DataFrame) -> pl.DataFrame:

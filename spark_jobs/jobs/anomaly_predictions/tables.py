@@ -48,9 +48,7 @@ RETIRED_MODEL = pa.schema(
         required("key", pa.string(), "Series of the model", lineage="key"),
         required("events_learned", pa.int64(), "Number of values that it had learned", lineage="timestamp"),
         required("last_event_time", TIMESTAMP, "When the last of them was measured (UTC)", lineage="timestamp"),
-        required(
-            "retired_at", TIMESTAMP, "When it retired (UTC), in the time that `timeout_in` selects", lineage="timestamp"
-        ),
+        required("retired_at", TIMESTAMP, "When it retired (UTC)", lineage="timestamp"),
     ]
 )
 

@@ -43,11 +43,9 @@ MEANING = {
         "window": ("3h", "move"),
         "emit": ("all", "move"),
         "min_change": (0.5, "move"),
-        "alarms_per_week": (1, "move"),
         "threshold": (0.8, "move"),
         "min_events": (2, "move"),
         "forget_after": ("3h", "move"),
-        "timeout_in": ("processing_time", "move"),
     },
     "vehicle_trips": {
         **ENGINE,

@@ -64,8 +64,6 @@ EVERY = [
     Silent("ride_summaries", {"timeout": "30s"}),
     Silent("ride_summaries", {"timeout": "30s", "close": "complete"}),
     Silent("vehicle_trips", {"silence": "30s"}),
-    Silent("anomaly_predictions", {"forget_after": "30s", "emit": "all"}),
-    Silent("anomaly_predictions", {"forget_after": "30s", "emit": "all", "learn": "refresh", "refresh_after": "40s"}),
     Silent("purchase_totals", {"expire_after": "30s", "order": "event_time"}),
     Silent("event_index", {"expire_after": "30s"}),
 ]

@@ -44,7 +44,6 @@ class Ewma:
     name = "ewma"
     version = 1
     threshold = _SEVEN_DEVIATIONS
-    half_at = None
     state = pa.schema([pa.field("n", pa.int64()), pa.field("level", pa.float64()), pa.field("spread", pa.float64())])
     """Number of values learned; decaying sum of values; decaying sum of squared errors (of all values but the first)."""
 

@@ -46,8 +46,6 @@ class Model(Protocol):
         version: increase it when the same events would give other state or predictions; a change of parameters or of the
             threshold counts too.
         threshold: the recommended score above which a value is an anomaly.
-        half_at: the days between alarms at which the score is one half: the score is `days / (days + half_at)`. None if
-            scores do not express how often they occur.
         state: the columns of `models` except `key`. The names `key`, `timestamp`, `value`, `deadline`, `processing_deadline`, `role`,
             `events_learned`, `last_event_time`, `interval`, `label` and `score` are reserved for the job's own columns.
     """
@@ -60,9 +58,6 @@ class Model(Protocol):
 
     @property
     def threshold(self) -> float: ...
-
-    @property
-    def half_at(self) -> float | None: ...
 
     @property
     def state(self) -> pa.Schema: ...

@@ -48,7 +48,6 @@ class Rarity:
     name = "rarity"
     version = 2
     threshold = 0.5
-    half_at = HALF_AT
     state = pa.schema(
         [
             *plain_columns(pa.int64(), "known", "began", "newest"),

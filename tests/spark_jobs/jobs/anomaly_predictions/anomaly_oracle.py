@@ -45,7 +45,6 @@ class Settings:
     threshold: float = 0.9
     min_events: int = 0
     forget_after: timedelta = timedelta(days=30)
-    timeout_in: str = "event_time"
 
 
 @dataclass
@@ -159,24 +158,12 @@ class Answers(Answer):
 def answer_in_batches(batches, settings, order, refresh_after=None):
     """The same of jobs whose answers depend on what came together, and when; `refresh_after` None: learned at once."""
     result, keys, waiting, previous_watermark = Answers(), {}, [], BEGINNING
-    heard_at, by_events = {}, settings.timeout_in == "event_time"
     for batch in batches:
-        due = []
-        for key in [key for key, at in heard_at.items() if at + settings.forget_after <= batch.processing_time]:
-            over_at = heard_at.pop(key) + settings.forget_after
-            known = keys.setdefault(key, _Key())
-            if known.refresh_at is not None and known.refresh_at <= over_at:
-                known.refresh()
-            for one in sorted(one for one in waiting if one[0] == key):
-                _hear(known, one, settings, result, refresh_after, batch.processing_time)
-            waiting = [one for one in waiting if one[0] != key]
-            _retire(key, keys, over_at, result)
         for event in batch.events:
             if order == "event_time" and event["timestamp"] <= previous_watermark:
                 result.late.append(event)
             else:
                 waiting.append((event["key"], event["timestamp"], event["value"] + 0.0))
-                heard_at |= {} if by_events else {event["key"]: batch.processing_time}
         previous_watermark = batch.watermark
         for known in keys.values():
             if known.refresh_at is not None and known.refresh_at <= batch.processing_time:
@@ -185,14 +172,14 @@ def answer_in_batches(batches, settings, order, refresh_after=None):
         waiting = [one for one in waiting if one not in due]
         for key, time, value in due:
             known = keys.get(key)
-            if by_events and known is not None and time - known.last > settings.forget_after:
+            if known is not None and time - known.last > settings.forget_after:
                 _retire(key, keys, known.last + settings.forget_after, result)
             known = keys.setdefault(key, _Key())
             _hear(known, (key, time, value), settings, result, refresh_after, batch.processing_time)
         for key, known in list(keys.items()):
             silent_at = known.last + settings.forget_after
             goes_on = any(one[0] == key and one[1] <= silent_at for one in waiting)
-            if by_events and silent_at <= batch.watermark and not goes_on:
+            if silent_at <= batch.watermark and not goes_on:
                 _retire(key, keys, silent_at, result)
     result.waiting = len(waiting)
     result.in_models = sum(known.model.n for known in keys.values())

@@ -16,7 +16,6 @@ from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import assert_same, play
 from spark_jobs.jobs.anomaly_predictions.job import ANOMALY_PREDICTIONS, AnomalyPredictionParameters
 from spark_jobs.jobs.anomaly_predictions.models import MODELS
-from spark_jobs.jobs.anomaly_predictions.step import AnomalyStep
 from spark_jobs.streams import METRICS
 from tests.examples import examples
 from tests.on_a_grid import assert_nothing_is_due, many_of, moments, on_grid
@@ -130,31 +129,6 @@ def test_the_threshold_is_the_models_own_unless_another_is_given():
     assert latest(play_readings(anomaly_job(threshold=0.5), [events]))["label"].item() == "anomalous"
 
 
-def threshold_of(job):
-    assert isinstance(job.step, AnomalyStep)
-    return job.step.threshold
-
-
-def test_fewer_alarms_a_week_are_a_higher_threshold():
-    thresholds = [threshold_of(anomaly_job(model="rarity", alarms_per_week=rate)) for rate in (3, 2, 1, 0.5, 0.125)]
-    assert thresholds == sorted(thresholds)
-    for rate, threshold in zip((3, 2, 1, 0.5, 0.125), thresholds, strict=True):
-        days = threshold / (1 - threshold) * 3.5
-        assert days == pytest.approx(7 / rate)
-
-
-def test_the_default_is_two_alarms_a_week():
-    two_a_week = build_job(ANOMALY_PREDICTIONS, {"alarms_per_week": 2})
-    assert threshold_of(build_job(ANOMALY_PREDICTIONS)) == threshold_of(two_a_week)
-
-
-def test_alarms_a_week_are_refused_beside_a_threshold_and_by_models_that_do_not_count_days():
-    with pytest.raises(KeyfoldError, match="give either alarms_per_week or threshold"):
-        anomaly_job(model="rarity", alarms_per_week=1, threshold=0.5)
-    with pytest.raises(KeyfoldError, match="the score of ewma does not count days; give a threshold"):
-        anomaly_job(model="ewma", alarms_per_week=1)
-
-
 def test_a_generation_of_another_model_or_version_is_told_apart(monkeypatch):
     ewma = anomaly_job(model="ewma")
     assert ewma.parameters["model"] == "ewma"
@@ -169,8 +143,6 @@ def test_parameters_are_checked_when_they_are_given():
         {"learn": "never"},
         {"min_change": 2},
         {"threshold": -1},
-        {"alarms_per_week": 0},
-        {"alarms_per_week": 7},
         {"forget_after": "0s"},
     ):
         with pytest.raises(KeyfoldError, match=f"job anomaly_predictions: {next(iter(wrong))}"):
