@@ -8,7 +8,7 @@
 | a duration | text: `1h` |
 | columns | a list such as `{name: shop, type: string, required: true}`, or a mapping of names to types |
 | a table | `{name: closed, columns: {shop: string}}`, with `key: shop` if it is updated in place |
-| another value | its arguments: `silence: {after: 1h}`; where there are several kinds, its kind too: `{FollowedBy: {a: …, b: …}}` |
+| another value | its arguments: `silence: {after: 1h}`; where there are several kinds, its kind too: `{Next: {condition: …}}` |
 """
 
 import inspect
@@ -46,7 +46,13 @@ _FUNCTIONS = {
     name: getattr(operators, name) for name in operators.__all__ if inspect.isfunction(getattr(operators, name))
 }
 AGGREGATES = {name: one for name, one in _FUNCTIONS.items() if get_type_hints(one)["return"] is Aggregate}
-OPERATORS = {name: one for name, one in _FUNCTIONS.items() if get_type_hints(one)["return"] is KeyedJob}
+_JOBS = {name: hints for name, one in _FUNCTIONS.items() if (hints := get_type_hints(one))["return"] is KeyedJob}
+OPERATORS = {
+    name: _FUNCTIONS[name]
+    for name, hints in _JOBS.items()
+    # What takes a function is for Python.
+    if all(get_origin(hint) is not Callable for hint in hints.values())
+}
 
 _CALL = re.compile(r"(\w+)(?:\((.*)\))?", re.DOTALL)
 _WITH_NUMBER = re.compile(r"(.*),\s*(\d+(?:\.\d+)?)\s*", re.DOTALL)

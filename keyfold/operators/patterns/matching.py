@@ -71,7 +71,7 @@ def find(
         watermark: the watermark, in microseconds since 1970.
         columns: returns the columns that are kept of the event of a step; the first is `<step>_time`.
     """
-    (first, beginning), *others = pattern.steps.items()
+    (first, beginning), *others = pattern.then.items()
     events = passed.ordered.events
     rows = np.flatnonzero(_holds(beginning.condition, events))
     new = _chosen(events, [*map(pl.col, passed.key), *columns(first)], rows)
@@ -81,8 +81,8 @@ def find(
     for place, (name, step) in enumerate(others, start=1):
         known = begun.filter(n_steps == place).select(reached.columns.columns)
         reached = _with_earlier(reached, _placed(known, passed, first))
-        may_wait = reached.start + micros(pattern.within) > watermark
-        answer, is_open = _first_that_fits(step, reached, passed, micros(pattern.within))
+        may_wait = reached.start + micros(pattern.time) > watermark
+        answer, is_open = _first_that_fits(step, reached, passed, micros(pattern.time))
         still_open.append(reached.columns.filter(is_open & may_wait))
         if isinstance(step, Without):
             return Found(reached.columns.filter(is_open & ~may_wait), pl.concat(still_open, how="diagonal"))

@@ -147,7 +147,7 @@ class _PatternStep:
             found = find(one, passed, known, micros(clock.watermark), self._columns_of)
             in_table = [one for one in self.output if one in found.matches.columns]
             matches.append(found.matches.select(*in_table, pl.lit(name).alias(PATTERN)))
-            ends = pl.col(f"{next(iter(one.steps))}_{TIME}") + one.within
+            ends = pl.col(f"{next(iter(one.steps))}_{TIME}") + one.time
             begun.append(found.begun.with_columns(pl.lit(name).alias(PATTERN), ends.alias(DEADLINE)))
         # The empty frame gives `state` its columns, in their order; other frames lack some.
         return Step(
@@ -175,7 +175,7 @@ def _columns(
     own = {step: {f"{step}_{name}": name for name in keep} for one in patterns.values() for step in one.events}
     taken = {step: {f"{step}_{TIME}": source.event_time, **kept} for step, kept in own.items()}
     for title, one in patterns.items():
-        for place, step in enumerate(one.steps.values()):
+        for place, step in enumerate(one.then.values()):
             used = [*step.condition.meta.root_names()]
             for name in [] if step.where is None else step.where.meta.root_names():
                 # `paid_x` is the column x of the event of the step `paid`, unless the stream has a column of that very name.

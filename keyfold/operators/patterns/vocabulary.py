@@ -18,7 +18,7 @@ Their exact meaning:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import polars as pl
@@ -52,13 +52,16 @@ class Without(Then):
     """A last step: no such event comes until the time is over (Flink CEP: `notFollowedBy` at the end of a pattern)."""
 
 
+@dataclass(frozen=True)
 class Pattern:
     """Steps that follow each other within a time.
 
-    Args:
+    Attributes:
         steps: the steps in order, by name: the condition of the first, then `Then`, `Next`, and `Without` as the last. A condition
             alone stands for `Then`.
         within: longest time from the first to the last event, inclusive.
+        then: the steps, of which conditions alone are `Then`.
+        time: `within` as a duration.
 
     Raises:
         Misconfigured: `within` is no time, or not positive; there are less than two steps; the first is none; or `Without` is
@@ -82,22 +85,28 @@ class Pattern:
         >>> leak = Pattern({"one": is_read, "next": Next(is_read, where=pl.col("one_level") - level > 5)}, within="5m")
     """
 
-    def __init__(self, steps: Mapping[str, pl.Expr | Then], within: timedelta | str) -> None:
-        self.steps = {name: step if isinstance(step, Then) else Then(step) for name, step in steps.items()}
-        self.within = as_duration("Pattern: within", within)
-        if self.within <= timedelta(0):
-            raise Misconfigured(f"Pattern: within is {self.within}; it must be more than nothing")
-        if len(self.steps) < 2:
+    steps: Mapping[str, pl.Expr | Then | Next | Without]
+    within: timedelta | str
+    then: Mapping[str, Then] = field(init=False, repr=False)
+    time: timedelta = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        then = {name: step if isinstance(step, Then) else Then(step) for name, step in self.steps.items()}
+        object.__setattr__(self, "then", then)
+        object.__setattr__(self, "time", as_duration("Pattern: within", self.within))
+        if self.time <= timedelta(0):
+            raise Misconfigured(f"Pattern: within is {self.time}; it must be more than nothing")
+        if len(then) < 2:
             raise Misconfigured(
-                f"Pattern: there must be 2 steps at least, not {len(self.steps)}: a condition alone is a filter"
+                f"Pattern: there must be 2 steps at least, not {len(then)}: a condition alone is a filter"
             )
-        first, *others = self.steps
-        if type(self.steps[first]) is not Then or self.steps[first].where is not None:
+        first, *others = then
+        if type(then[first]) is not Then or then[first].where is not None:
             raise Misconfigured(f"Pattern: {first} is the first step, which is a condition alone: none is before it")
-        if early := [name for name in others[:-1] if isinstance(self.steps[name], Without)]:
+        if early := [name for name in others[:-1] if isinstance(then[name], Without)]:
             raise Misconfigured(f"Pattern: {early[0]} is a Without, which must be the last step")
 
     @property
     def events(self) -> list[str]:
         """The steps that have an event in a match: all but `Without`."""
-        return [name for name, step in self.steps.items() if not isinstance(step, Without)]
+        return [name for name, step in self.then.items() if not isinstance(step, Without)]

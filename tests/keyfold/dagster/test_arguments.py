@@ -14,7 +14,7 @@ from keyfold import Append, Input, Lookup, Stream, TestHarness, operators
 from keyfold.dagster.arguments import OPERATORS
 from keyfold.dagster.components import KeyedJob
 from keyfold.keyed.job.timeouts import Timeout
-from keyfold.operators import FollowedBy, Held, Times, Without, count, first, last, mean, quantile, sum
+from keyfold.operators import Held, Next, Pattern, Then, Without, count, first, last, mean, quantile, sum
 from keyfold.stream import TIMESTAMP
 
 USER = pa.field("user", pa.string(), nullable=False)
@@ -79,15 +79,19 @@ SAID: dict[str, tuple[str, Any]] = {
         {"n": 2, "of": {"n": count(), "mean": mean("cents")}, "silence": Timeout(HOUR), "sessions": rest("rest"),
          "output": pa.schema([USER, ("mean", pa.float64())])},
     ),
+    "first_rows": ("{}", {}),
     "last_rows": ("{ties: [cents, page]}", {"ties": ("cents", "page")}),
     "top_rows": ("{n: 2, highest: cents}", {"n": 2, "highest": "cents"}),
-    "pattern_job": (
-        "{patterns: {left: {Without: {a: page = 'hello', b: page = 'bye', for_: 15m}}, twice: {Times: {n: 2, a: cents > 5, "
-        "within: 1h}}, gone: {FollowedBy: {a: page = 'hello', b: page = 'bye', within: 10m, where: cents > first_cents}}}, "
-        "keep: [cents]}",
+    "pattern": (
+        "{patterns: {left: {steps: {came: page = 'hello', went: {Without: {condition: page = 'bye'}}}, within: 15m}, "
+        "gone: {steps: {came: page = 'hello', went: {Then: {condition: page = 'bye', where: cents > came_cents}}}, "
+        "within: 10m}, twice: {steps: {came: cents > 5, again: {Next: {condition: cents > 5}}}, within: 1h}}, keep: [cents]}",
         {"patterns": {
-            "left": Without(PAGE == "hello", PAGE == "bye", 15 * M), "twice": Times(2, CENTS > 5, HOUR),
-            "gone": FollowedBy(PAGE == "hello", PAGE == "bye", 10 * M, where=pl.col("first_cents") < CENTS)},
+            "left": Pattern({"came": PAGE == "hello", "went": Without(PAGE == "bye")}, "15m"),
+            "gone": Pattern(
+                {"came": PAGE == "hello", "went": Then(PAGE == "bye", where=pl.col("came_cents") < CENTS)}, within="10m"
+            ),
+            "twice": Pattern({"came": CENTS > 5, "again": Next(CENTS > 5)}, within=HOUR)},
          "keep": ["cents"]},
     ),
     "running": (

@@ -143,7 +143,7 @@ def expected(sales, names=PATTERNS, end=END):
             (item, name, *((match[at][column] if at < len(match) else None) for column in TOLD for at in range(4)))
             for name in names
             for item, told in in_order(events, "item", "time", ALL.columns.names).items()
-            for match in matches(PATTERNS[name][1], PATTERNS[name][0].within, told, "time", end)
+            for match in matches(PATTERNS[name][1], PATTERNS[name][0].time, told, "time", end)
         ),
         key=repr,
     )
