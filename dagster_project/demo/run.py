@@ -45,6 +45,9 @@ FIRST_RIDES = 1_000
 FIRST_HOURS = 12
 """Hours of rides in the first demo; more than the time between a ride and its weather."""
 
+WITH_A_BROKEN_FILE = "sales"
+"""The stream with an archive that cannot be read, of which one check warns."""
+
 SIZES = {"weather": 30}
 """Number of weather stations; the other streams have the simulator's default sizes."""
 
@@ -96,7 +99,14 @@ def _land(lakehouse: Lakehouse, folder: Path | None) -> str:
         is_first = stream == RIDE_POINTS.name and not earlier
         size = SIZES.get(stream) or (FIRST_RIDES if is_first else None)
         # A new seed each time, so that events differ; the simulator continues in time by itself.
-        made = simulate(stream, landing, size=size, seed=earlier, hours=FIRST_HOURS if is_first else None)
+        made = simulate(
+            stream,
+            landing,
+            size=size,
+            seed=earlier,
+            hours=FIRST_HOURS if is_first else None,
+            cut_short=stream == WITH_A_BROKEN_FILE,
+        )
         rows, files = rows + made.rows, files + made.files + made.unreadable_files
     if not (products := home / PRODUCTS_AT).exists():
         # Written once, so that a user's changes are kept.

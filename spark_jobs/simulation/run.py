@@ -104,6 +104,7 @@ def simulate(
     start: datetime | None = None,
     hours: float | None = None,
     files: int | None = None,
+    cut_short: bool = True,
 ) -> SimulationSummary:
     """Write events of a stream with faults, as files into a landing folder.
 
@@ -120,6 +121,7 @@ def simulate(
         start: the earliest event time, with an offset.
         hours: span of event time.
         files: number of readable files, at least four.
+        cut_short: whether an archive that cannot be read is written beside them.
 
     Returns:
         The counts of what was written.
@@ -147,9 +149,11 @@ def simulate(
         text = (header + "".join(f"{line}\n" for line in part["line"])).encode()
         stem = f"{stream}-{begin:%Y%m%dT%H%M%SZ}-{end:%Y%m%dT%H%M%SZ}-seed{seed}-{number:04}"
         write_whole(to / f"{stem}.{simulator.ending}.gz", _zipped(text))
-        if number == files // 2:
+        if cut_short and number == files // 2:
             write_whole(to / f"{stem}-cut-short.{simulator.ending}.gz", _zipped(text)[: len(_zipped(text)) // 2])
-    return SimulationSummary(stream=stream, size=size, files=files, unreadable_files=1, start=begin, end=end, **counts)
+    return SimulationSummary(
+        stream=stream, size=size, files=files, unreadable_files=int(cut_short), start=begin, end=end, **counts
+    )
 
 
 def _check(simulator: Simulator, size: int, hours: float, files: int, start: datetime | None) -> None:
