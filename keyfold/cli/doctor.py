@@ -7,7 +7,8 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import metadata
+from importlib import import_module, metadata
+from pathlib import Path
 
 import typer
 
@@ -33,7 +34,7 @@ class Finding:
     """What the check of one part of a configuration found.
 
     Attributes:
-        part: `versions`, `project`, `home`, `clock`, `runner`, `kafka` or `registry`.
+        part: `versions`, `project`, `home`, `clock`, `runner`, `dagster`, `kafka` or `registry`.
         is_well: whether runs can work with it.
         detail: what is there, or what is wrong and what to do.
     """
@@ -44,7 +45,7 @@ class Finding:
 
 
 def doctor(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
-    """Check a configuration before anything runs: versions, project, storage, clocks, Java, Kafka and its registry.
+    """Check a configuration before anything runs: versions, project, storage, clocks, Java, Dagster, Kafka and its registry.
 
     In the lakehouse directory, which is made if it is missing, a small file is written and removed. The exit code is 1 if
     anything is not well.
@@ -68,6 +69,7 @@ def findings(home: str) -> Iterator[Finding]:
         "home": lambda: _home(home),
         "clock": lambda: _clock(home),
         "runner": _runner,
+        "dagster": _dagster,
         "kafka": _kafka,
         "registry": _registry,
     }
@@ -187,6 +189,25 @@ def _runner() -> str:
     if runners.choice == "spark":
         return f"{where}, which is not started here"
     return f"below {runners.local_below / 2**20:g} MiB a run this process, else {where}, which is not started here"
+
+
+def _dagster() -> str:
+    """Open DAGSTER_HOME, as `make ui`, runs and the reports of continuous runs do, and the database that it names."""
+    if not (home := os.environ.get("DAGSTER_HOME")):
+        return ""
+    if not Path(home, "dagster.yaml").is_file():
+        return f"DAGSTER_HOME {home} has no dagster.yaml: `python -m keyfold.dagster.serving` puts Keyfold's there"
+    # By their names: Keyfold needs no Dagster.
+    try:
+        reporting, serving = (import_module(f"keyfold.dagster.{name}") for name in ("reporting", "serving"))
+    except ModuleNotFoundError as error:
+        raise Misconfigured(
+            f"DAGSTER_HOME is set, and {error.name} is missing: install keyfold[dagster], or unset it"
+        ) from None
+    reporting.translator_of_project()
+    with serving.open_dagster_home(Path(home)) as instance:
+        runs = instance.get_runs_count()
+    return f"{home} and its storage can be used; it has {runs:,} runs"
 
 
 def _kafka() -> str:

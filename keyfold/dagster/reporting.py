@@ -26,7 +26,7 @@ class DagsterReports:
     """Reports to the Dagster instance of DAGSTER_HOME, by the asset keys of the project's translator."""
 
     def __init__(self) -> None:
-        self._translator = _translator_of_project()
+        self._translator = translator_of_project()
         self._instance = dg.DagsterInstance.get()
 
     def report(self, written: Written) -> None:
@@ -49,7 +49,12 @@ def is_left_to_continuous_run(context: dg.AssetExecutionContext, lock: Place) ->
     return True
 
 
-def _translator_of_project() -> KeyfoldTranslator:
+def translator_of_project() -> KeyfoldTranslator:
+    """Return the translator of the project of this process: the default one, unless it names another.
+
+    Raises:
+        KeyfoldError: what it names is no translator, or cannot be imported.
+    """
     try:
         project = current_project()
     except NotFound:

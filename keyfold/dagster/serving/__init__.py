@@ -1,5 +1,6 @@
 """Serve Dagster's pages and run its daemon (`make ui`): `__main__` is the command, `gate` admits users with the link."""
 
+import re
 from pathlib import Path
 
 import dagster as dg
@@ -7,6 +8,7 @@ import dagster as dg
 from keyfold.errors import KeyfoldError, first_line
 from keyfold.lakehouse.files import write_whole
 
+_UNSET = re.compile(r'environment variable "(\w+)" which is not set')
 _OURS = Path(__file__).parents[1] / "dagster.yaml"
 
 
@@ -29,7 +31,9 @@ def open_dagster_home(home: Path) -> dg.DagsterInstance:
         return dg.DagsterInstance.from_config(str(home))
     except Exception as error:
         # Of a database's error the driver's, which does not quote the statement.
-        reason = first_line(getattr(error, "orig", error))
+        cause = error.__cause__ or error
+        unset = sorted(set(_UNSET.findall(str(error))))
+        reason = f"{', '.join(unset)} not set" if unset else first_line(getattr(cause, "orig", cause))
         raise KeyfoldError(
             f"DAGSTER_HOME {home} cannot be used: {reason}; check its dagster.yaml, and that its disk has free space and this "
             "user may write there"

@@ -23,6 +23,7 @@ def found(keyfold, monkeypatch):
     """Gives the findings of a configuration by part, after checking that the exit code says whether all are well."""
     monkeypatch.setattr(module, "free_bytes", lambda _: 50 * 2**30)
     monkeypatch.setenv("KEYFOLD_RUNNER", "local")
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
 
     def ask(*arguments):
         answer = keyfold("doctor", *arguments, "--json")
@@ -112,6 +113,25 @@ def test_a_version_out_of_its_range_is_a_fault(found, monkeypatch):
 def test_every_requirement_of_the_package_is_read_as_a_range():
     needed = [one for one in module.metadata.requires("keyfold") or () if "dev" not in one and "keyfold[" not in one]
     assert [one for one in needed if not module._RANGE.match(module._in_order(one.partition(";")[0]))] == []
+
+
+def test_a_dagster_whose_database_cannot_be_used_is_a_fault_without_its_secrets(found, monkeypatch, tmp_path):
+    home = tmp_path / "dagster"
+    home.mkdir()
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    assert "has no dagster.yaml" in found()["dagster"]["detail"]
+    assert list(home.iterdir()) == []
+    (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    assert "can be used; it has 0 runs" in found()["dagster"]["detail"]
+    settings = (ROOT / "deploy" / "postgres.yaml").read_text()
+    (home / "dagster.yaml").write_text(settings.replace("port: 5432", f"port: {free_port()}"))
+    unset = "cannot be used: POSTGRES_DB, POSTGRES_HOST, POSTGRES_PASSWORD, POSTGRES_USER not set"
+    assert unset in fault(found(), "dagster")
+    for name, value in {"HOST": "127.0.0.1", "USER": "ann", "PASSWORD": "hunter22", "DB": "dagster"}.items():
+        monkeypatch.setenv(f"POSTGRES_{name}", value)
+    detail = fault(found(), "dagster")
+    assert "Connection refused" in detail
+    assert "hunter22" not in detail
 
 
 def test_a_kafka_that_does_not_answer_is_a_fault_without_its_secrets(found, monkeypatch):
