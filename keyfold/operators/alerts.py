@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from keyfold.columns import plain_columns
+from keyfold.columns import column, passed_on, plain_columns
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
 from keyfold.keyed.job.state import State
@@ -17,6 +18,7 @@ from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, names_of
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.ordering import Ordered, in_order
+from keyfold.schemas import Columns, stored_schema
 from keyfold.stream import TIMESTAMP
 from keyfold.times import to_micros
 
@@ -58,7 +60,7 @@ def alert(
     conditions: Mapping[str, Held | Listed],
     *,
     key: str | Sequence[str],
-    output: pa.Schema,
+    output: Columns | None = None,
     named: str = "alert",
     subject: str = "subject",
     **settings: Any,
@@ -79,7 +81,8 @@ def alert(
         source: the stream, or its `Input`.
         conditions: the conditions by name.
         key: the key columns.
-        output: columns of the table: columns of the events, `named`, `subject`, `change` (`BEGAN` or `ENDED`) and `began_at`.
+        output: columns of the table: columns of the events, `named`, `subject`, `change` (`BEGAN` or `ENDED`) and `began_at`; by
+            default all, and `subject` only with a `Listed`.
         named: the column with the name of the condition.
         subject: the column with the subject of a `Listed` condition; NULL of others.
         settings: other arguments of `KeyedJob`.
@@ -92,16 +95,18 @@ def alert(
         >>> job = alert(
         ...     "warm_rooms", Input(Stream("readings", read, event_time="at"), columns=read),
         ...     {"WARM": Held(pl.col("celsius") > 30, pl.col("celsius") < 25)}, key="room",
-        ...     output=pa.schema([room, ("celsius", pa.float64()), ("change", pa.string())]),
         ... )
         >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
         >>> times = [noon + timedelta(minutes=minutes) for minutes in range(4)]
         >>> came = pl.DataFrame({"room": ["hall"] * 4, "at": times, "celsius": [31.0, 28.0, 32.0, 20.0]})
-        >>> harness.batch(came).tables["warm_rooms"].rows()
-        [('hall', 31.0, 'BEGAN'), ('hall', 20.0, 'ENDED')]
+        >>> harness.batch(came).tables["warm_rooms"].select("room", "celsius", "alert", "change").rows()
+        [('hall', 31.0, 'WARM', 'BEGAN'), ('hall', 20.0, 'WARM', 'ENDED')]
     """
     source, key = as_input(source), names_of(key)
     events, event_time = source.schema, source.event_time
+    if output is None:
+        output = [*passed_on(events), *_columns(conditions, event_time, named, subject)]
+    table = stored_schema(f"job {name}: output", output)
     optional = [one.with_nullable(True) for one in events if one.name not in key]
     state = pa.schema(
         [
@@ -120,11 +125,22 @@ def alert(
         key,
         # Most events give no row, so state counts those that were evaluated.
         State(state, events=pl.col(N_POINTS).sum(), one_per_key=pl.col(ROLE) == "judged"),
-        _Alerts(conditions, key, event_time, events, state, output, named, subject).step,
-        Append(output, events=pl.lit(0)),
+        _Alerts(conditions, key, event_time, events, state, table, named, subject).step,
+        Append(table, events=pl.lit(0)),
         closes_in_order=True,
         **settings,
     )
+
+
+def _columns(conditions: Mapping[str, Held | Listed], event_time: str, named: str, subject: str) -> list[pa.Field]:
+    of = partial(column, lineage=(event_time,))
+    listed = any(isinstance(one, Listed) for one in conditions.values())
+    return [
+        of(named, pa.string(), "The condition", nullable=False),
+        *([of(subject, pa.string(), "What it holds for; NULL of a condition without subjects")] if listed else []),
+        of(CHANGE, pa.string(), f"{BEGAN} or {ENDED}", nullable=False),
+        of(BEGAN_AT, TIMESTAMP, "When it began (UTC)", nullable=False),
+    ]
 
 
 class _Judged(NamedTuple):

@@ -17,6 +17,8 @@ from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable, names_of
 from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, Aggregates, counting_job, newest
 from keyfold.operators.aggregation.chosen_rows import RANK
+from keyfold.operators.aggregation.inference import inferred_output
+from keyfold.schemas import Columns, stored_schema
 from keyfold.stream import TIMESTAMP
 from keyfold.times import period_start
 
@@ -32,8 +34,8 @@ def top_of_windows(
     by: str | Sequence[str],
     highest: str,
     length: timedelta | str,
-    output: pa.Schema,
-    whole: OutputTable,
+    output: Columns | None = None,
+    whole: OutputTable | None = None,
     latest: OutputTable | None = None,
     then: Mapping[str, pl.Expr] | None = None,
     counted: str = COUNTED,
@@ -55,9 +57,9 @@ def top_of_windows(
         by: the columns of a group.
         highest: the aggregate that ranks groups.
         length: length of a window.
-        output: columns of the table: `window_start`, `window_end`, `rank`, and any of `by`, `of` and `then`.
-        whole: a table with one row per ended window, the aggregates of all its groups, and `n_groups`, their number. It must
-            count the events (`Append(events=…)`).
+        output: columns of the table: `window_start`, `window_end`, `rank`, and any of `by`, `of` and `then`; by default all.
+        whole: the table with one row per ended window, the aggregates of all its groups, and `n_groups`, their number; by default
+            `<name>_windows`. One that is given must count the events (`Append(events=…)`).
         latest: a table to upsert with the ranks of windows with new events, open ones too (`is_open`).
         then: columns computed from the others.
         counted: the column of events and state with the number of events.
@@ -71,22 +73,29 @@ def top_of_windows(
         >>> from keyfold import Append, Stream, TestHarness
         >>> from keyfold.operators import sum
         >>> sale = pa.schema([("item", pa.string()), pa.field("at", TIMESTAMP, nullable=False), ("pieces", pa.int64())])
-        >>> hours = Append({START: TIMESTAMP, COUNTED: pa.int64()}, name="hours", events=pl.col(COUNTED).sum())
         >>> job = top_of_windows(
         ...     "best", Stream("sales", sale, event_time="at"), 1, {"pieces": sum("pieces")},
-        ...     by="item", highest="pieces", length="1h", whole=hours,
-        ...     output=pa.schema([("item", pa.string()), ("pieces", pa.int64())]),
+        ...     by="item", highest="pieces", length="1h",
         ... )
         >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
         >>> sold = pl.DataFrame({"item": ["tea", "cup"], "at": [noon] * 2, "pieces": [3, 5]})
-        >>> harness.batch(sold, advance_to=noon + timedelta(hours=1)).tables["best"].rows()
-        [('cup', 5)]
+        >>> best = harness.batch(sold, advance_to=noon + timedelta(hours=1)).tables
+        >>> best["best"].select("rank", "item", "pieces").rows(), best["best_windows"].select("pieces", "n_groups").rows()
+        ([(1, 'cup', 5)], [(8, 2)])
     """
     if n < 1:
         raise Misconfigured(f"job {name}: n is {n}; it must be 1 or more")
     source, by, length = as_input(source), names_of(by), as_duration(f"job {name}: length", length)
     event_time = source.event_time
-    sums, groups, end = Aggregates(name, of, counted, source, output), [START, *by], pl.col(START) + length
+    place = column(RANK, pa.int64(), "Place among the groups of the window, from 1", lineage=(highest,), nullable=False)
+    if output is None:
+        output = inferred_output(name, source, of, by=by, times=(START, END), more=[place], then=then)
+    table = stored_schema(f"job {name}: output", output)
+    if whole is None:
+        number = column(GROUPS, pa.int64(), "How many groups", lineage=by, nullable=False)
+        totals_of = inferred_output(name, source, of, by=(), times=(START, END), counted=counted, more=[number])
+        whole = Append(totals_of, name=f"{name}_windows", events=pl.col(counted).sum())
+    sums, groups, end = Aggregates(name, of, counted, source, table), [START, *by], pl.col(START) + length
 
     def combine(rows: pl.DataFrame) -> pl.DataFrame:
         return sums.combined(rows, groups, pl.col(event_time).max())
@@ -109,7 +118,7 @@ def top_of_windows(
             side[latest.name] = pl.concat([shown(part, latest.schema) for part in parts])
         return Step(
             state=still_open.with_columns(end.alias(DEADLINE)).select(state.columns),
-            output=shown(final, output),
+            output=shown(final, table),
             late=events.filter(was_over),
             side=side,
         )
@@ -141,6 +150,6 @@ def top_of_windows(
         key=(START,),
         state=State(pa.schema([*keyed, *kept, deadline]), events=pl.col(counted).sum()),
         step=step,
-        tables=[Append(output, events=pl.lit(0)), *(one for one in (latest, whole) if one is not None)],
+        tables=[Append(table, events=pl.lit(0)), *(one for one in (latest, whole) if one is not None)],
         settings=settings,
     )
