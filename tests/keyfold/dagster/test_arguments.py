@@ -80,7 +80,7 @@ SAID: dict[str, tuple[str, Any]] = {
          "output": pa.schema([USER, ("mean", pa.float64())])},
     ),
     "first_rows": ("{}", {}),
-    "last_rows": ("{ties: [cents, page]}", {"ties": ("cents", "page")}),
+    "last_rows": ("{}", {}),
     "top_rows": ("{n: 2, highest: cents}", {"n": 2, "highest": "cents"}),
     "pattern": (
         "{patterns: {left: {steps: {came: page = 'hello', went: {Without: {condition: page = 'bye'}}}, within: 15m}, "
