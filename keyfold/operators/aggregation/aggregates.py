@@ -1,6 +1,6 @@
 """Aggregate functions: count, sum, mean, first, quantile, …; and those of a job whose rows of state stand for many events."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -73,6 +73,11 @@ class Aggregate:
         return names[0] if len(names) == 1 and self.value.meta.eq(pl.col(names[0])) else ""
 
     @property
+    def kind_of(self) -> str:
+        """The name of the function that makes it."""
+        return "count" if self.counts else self.joined
+
+    @property
     def counts(self) -> bool:
         """Whether it counts all events."""
         return self.joined == "sum" and not self.value.meta.root_names()
@@ -88,7 +93,7 @@ def sum(value: str | pl.Expr, kind: pa.DataType | None = None) -> Aggregate:
     """Sum numbers; 0 if there are no values. The sum does not depend on the order of events.
 
     Of whole numbers and decimals it is exact, and one that overflows its column raises an error. Of floats it is rounded once, at
-    the end, by `windows`, `sessions`, `totals` and `top_of_windows`; the other operators do not sum floats.
+    the end; `running`, `sessions_until` and `sessions_while` do not sum floats.
 
     `kind` is the sum's type if it is not that of the table's column of its name, such as a decimal that is shown as a float.
     """
@@ -163,6 +168,23 @@ def distinct(value: str | pl.Expr, ignored: tuple[Any, ...] = ()) -> Aggregate:
     return Aggregate(_value(value), "distinct", ignored)
 
 
+IN_PARTS = ("count", "sum", "min", "max", "mean", "first", "last", "count_distinct", "quantile", "collect")
+"""The aggregates that are kept in parts, in any order: of `windows`, `sessions`, `totals` and `top_of_windows`."""
+
+
+def require_known(
+    job: str, of: Mapping[str, Aggregate], known: Collection[str], operator: str = "this operator"
+) -> None:
+    """Check that an operator has these aggregates.
+
+    Raises:
+        Misconfigured: it lacks one.
+    """
+    for name, one in of.items():
+        if one.kind_of not in known:
+            raise Misconfigured(f"job {job}: {name} is a {one.kind_of}; {operator} has {', '.join(known)}")
+
+
 class Aggregates:
     """The aggregates of a job by column, including the number of events.
 
@@ -181,6 +203,7 @@ class Aggregates:
     """
 
     def __init__(self, job: str, of: Mapping[str, Aggregate], counted: str, source: Input, output: pa.Schema) -> None:
+        require_known(job, of, IN_PARTS)
         self._of = {**of, counted: count()}
         read = {root for one in of.values() for root in one.value.meta.root_names()} or {source.event_time}
         ties = pa.schema([one for one in source.stream.event_schema if one.name in read])
@@ -235,6 +258,11 @@ class Aggregates:
             **{name: parts.made for name, parts in self._parts.items() if parts.made is not None}
         )
 
+    def of_events(self, events: pl.DataFrame, group: pl.Series) -> pl.DataFrame:
+        """Aggregate events of the event table by the number of their group; return the groups in order."""
+        values = {name: value for parts in self._parts.values() for name, value in parts.values.items()}
+        return self.finished(self.joined(events.select(group, **values), [group.name])).sort(group.name)
+
     def combined(self, rows: pl.DataFrame, by: list[str], *more: pl.Expr) -> pl.DataFrame:
         """Aggregate before the shuffle; return the rows unchanged if a sum overflows.
 
@@ -260,10 +288,6 @@ def _parts_of(job: str, name: str, one: Aggregate, source: Input, output: pa.Sch
         return first_or_last(name, one.value, one.joined, arrow_type(value), source.event_time, ties, lineage)
     if one.joined in ("count_distinct", "quantile", "collect"):
         return kept_values(name, one.value, one.joined, value, source.event_time, lineage, one.at_most, one.q)
-    if one.joined not in ("sum", "min", "max"):
-        raise Misconfigured(
-            f"{where}: {one.joined} is for sessions_until, sessions_while or running, not for this operator"
-        )
     field = column(
         name, one.kind or pa.int64(), f"{name} of these events", lineage=lineage, nullable=one.kind is not None
     )

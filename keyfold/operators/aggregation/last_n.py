@@ -17,8 +17,9 @@ from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable, names_of
 from keyfold.keyed.job.timeouts import Timeout
 from keyfold.keyed.rows.codec import empty
-from keyfold.operators.aggregation.aggregates import Aggregate
+from keyfold.operators.aggregation.aggregates import IN_PARTS, Aggregate, Aggregates, require_known
 from keyfold.operators.aggregation.inference import inferred_output
+from keyfold.operators.aggregation.spans import ranges
 from keyfold.operators.aggregation.trailing_means import Floats, Positions, trailing_means
 from keyfold.operators.ordering import in_order
 from keyfold.schemas import Columns, stored_schema
@@ -27,6 +28,9 @@ from keyfold.times import micros, to_micros, to_times
 
 REASON = "reason"
 SESSION_START, N_EVENTS = "session_start", "n_events"
+_COUNTED, _IN_PLACE = "#events", ("mean", "first", "last")
+_AT_ONCE = 1_000_000
+"""Number of events of windows that are aggregated at a time; each event is in up to `n` windows."""
 
 
 def last_n(
@@ -62,8 +66,7 @@ def last_n(
         name: the job's name.
         source: the stream, or its `Input`.
         n: number of events in a full window.
-        of: the aggregates by column: `count`, `mean`, `first`, `last`. A mean is NULL if no event has a value; NaN counts as
-            missing.
+        of: the aggregates by column, as those of `windows`. A mean is NULL if no event has a value; NaN counts as missing.
         key: the key columns.
         silence: the longest silence of a session.
         from_n: number of events from which a session gives rows; by default `n`.
@@ -74,7 +77,7 @@ def last_n(
         settings: other arguments of `KeyedJob`.
 
     Raises:
-        Misconfigured: `n` is less than 1, or an aggregate is none of the four.
+        Misconfigured: `n` is less than 1, or an aggregate is none of these.
 
     Example:
         >>> from datetime import UTC, datetime, timedelta
@@ -96,9 +99,7 @@ def last_n(
     """
     if n < 1:
         raise Misconfigured(f"job {name}: n is {n}; it must be 1 or more")
-    for name_of, one in of.items():
-        if one.joined not in ("mean", "first", "last") and not one.counts:
-            raise Misconfigured(f"job {name}: {name_of} is a {one.joined}; last_n has count, mean, first and last")
+    require_known(name, of, IN_PARTS, "last_n")
     source, key = as_input(source), names_of(key)
     events, event_time = source.schema, source.event_time
     if output is None:
@@ -107,7 +108,12 @@ def last_n(
     table = stored_schema(f"job {name}: output", output, key)
     state = [pa.field(SESSION_START, TIMESTAMP), pa.field(N_EVENTS, pa.int64(), nullable=False)]
     ties = [one for one in events.names if one not in (*key, event_time)]
-    window = _LastN(of, key, event_time, ties, n, n if from_n is None else from_n, silence, table, latest, sessions)
+    by_hand = {one: how for one, how in of.items() if how.counts or how.joined in _IN_PLACE}
+    others = {one: how for one, how in of.items() if one not in by_hand}
+    sums = Aggregates(name, others, _COUNTED, source, table) if others else None
+    window = _LastN(
+        by_hand, sums, key, event_time, ties, n, n if from_n is None else from_n, silence, table, latest, sessions
+    )
     columns = silence.add_column(pa.schema([*events, *state, pa.field(DEADLINE, TIMESTAMP)]))
     # A key has one open session, whose last event has the session's count.
     open_session = pl.col(SESSION_START).is_not_null() & (pl.col(N_EVENTS) > 0)
@@ -132,6 +138,7 @@ class _LastN:
     """
 
     of: Mapping[str, Aggregate]
+    sums: Aggregates | None
     key: tuple[str, ...]
     event_time: str
     ties: list[str]
@@ -213,6 +220,8 @@ class _Sessions:
         counted = np.minimum(count[rows], window.n)
         found = {one: self._events[one].gather(rows) for one in window.key}
         found |= {name: self._aggregate(one, rows, counted) for name, one in window.of.items()}
+        if window.sums is not None:
+            found |= self._of_events(window.sums, rows, counted).to_dict()
         number = pl.Series(counted)
         reason = (
             pl.when(number == window.n)
@@ -231,6 +240,14 @@ class _Sessions:
             means: Floats = trailing_means(values.cast(pl.Float64).to_numpy(), self._position, self._window.n)
             return pl.Series(means[rows]).fill_nan(None)
         return values.gather(rows if one.joined == "last" else rows - counted + 1)
+
+    def _of_events(self, sums: Aggregates, rows: Positions, counted: Positions) -> pl.DataFrame:
+        found, step = list[pl.DataFrame](), _AT_ONCE // self._window.n + 1
+        for start in range(0, max(rows.size, 1), step):
+            last = rows[start : start + step]
+            number, events = ranges(last - counted[start : start + step] + 1, last)
+            found.append(sums.of_events(self._events[events], pl.Series("#window", number)))
+        return pl.concat(found)
 
     def state(self) -> pl.DataFrame:
         """Return the events of open sessions that later windows need."""

@@ -18,16 +18,18 @@ from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable, names_of
 from keyfold.keyed.job.timeouts import Timeout
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.rows.exact_sums import in_int64
-from keyfold.operators.aggregation.aggregates import Aggregate
+from keyfold.operators.aggregation.aggregates import Aggregate, require_known
 from keyfold.operators.aggregation.inference import inferred_output
 from keyfold.operators.aggregation.lifetimes import cut_lifetimes
 from keyfold.operators.ordering import Ordered, in_order
-from keyfold.schemas import Columns, stored_schema
+from keyfold.schemas import Columns, arrow_type, stored_schema, type_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import period_start, period_starts, to_times
 
 WINDOW_START, WINDOW_END = "window_start", "window_end"
+_HIGHEST = {"min": pl.min_horizontal, "max": pl.max_horizontal}
 
 
 class _Added(NamedTuple):
@@ -59,13 +61,13 @@ def running(
       `window`, an event is late if its window ended before it arrived.
     - **Silent keys**: kept for ever, or until `expiry`; the next event starts anew. In event time the silence is between two
       events. In processing time it is from the run that brought the last event; waiting events are taken first.
-    - **State**: one row per key, and the waiting events. An aggregate of a plain column is kept in that column, so that total
+    - **State**: one row per key, and the waiting events. A sum or set of a plain column is kept in that column, so that total
       and waiting events share it; a row with an event time is a waiting event.
 
     Args:
         name: the job's name.
         source: the stream, or its `Input`.
-        of: the aggregates by column: `count`, `sum` of integers, or `distinct`.
+        of: the aggregates by column: `count`, `sum` of integers, `min`, `max`, or `distinct`.
         key: the key columns. With `window`, `window_start` is added to them.
         output: columns of the table: columns of the events, of `of` and of `then`; with `window` also `window_start` and
             `window_end`. By default all of them.
@@ -77,7 +79,7 @@ def running(
         settings: other arguments of `KeyedJob`.
 
     Raises:
-        Misconfigured: an aggregate is none of the three.
+        Misconfigured: an aggregate is none of these (a mean is one of `then`), or two need one column of state.
 
     Example:
         >>> from datetime import UTC, datetime, timedelta
@@ -94,9 +96,7 @@ def running(
         >>> harness.batch(sales).tables["spent"].select("user", "n", "in_all").rows()
         [('ann', 1, 4), ('ann', 2, 7)]
     """
-    for column, one in of.items():
-        if one.joined not in ("sum", "distinct"):
-            raise Misconfigured(f"job {name}: {column} is a {one.joined}; running has count, sum and distinct")
+    require_known(name, of, ("count", "sum", "min", "max", "distinct"), "running")
     source, key = as_input(source), names_of(key)
     events, event_time = source.schema, source.event_time
     computed, length = dict(then or {}), None
@@ -107,9 +107,16 @@ def running(
     if output is None:
         output = inferred_output(name, source, of, by=events.names, then=computed)
     table = stored_schema(f"job {name}: output", output, key)
-    kept = {column: one.column or column for column, one in of.items()}
+    kept = {column: "" if one.joined in _HIGHEST else one.column for column, one in of.items()}
+    kept = {column: one or column for column, one in kept.items()}
     shared = {one: events.field(one) for one in kept.values() if one in events.names}
-    own = [pa.field(one, pa.int64()) for one in kept.values() if one not in shared]
+    for column, one in of.items():
+        others = [other for other in of if kept[other] == kept[column] and of[other].joined != one.joined]
+        if others or (one.joined in _HIGHEST and column in shared):
+            raise Misconfigured(f"job {name}: {column} would be kept in {kept[column]}, as another value is; rename it")
+    kinds = {column: one.value for column, one in of.items() if one.joined in _HIGHEST}
+    kinds = {column: arrow_type(type_of(value, polars_schema(events))) for column, value in kinds.items()}
+    own = [pa.field(one, kinds.get(one, pa.int64())) for one in kept.values() if one not in shared]
     rest = [one.with_nullable(True) for one in events if one.name not in (*key, *shared)]
     state = pa.schema([*map(events.field, key), *shared.values(), *own, *rest, pa.field(DEADLINE, TIMESTAMP)])
     upserts = () if latest is None else (latest,)
@@ -224,6 +231,11 @@ def _running(one: Aggregate, before: pl.Series, ordered: Ordered) -> pl.Series:
         # Every event counts: its place, from 1.
         first = before.fill_null(0).to_numpy() + 1 - ordered.starts
         return pl.Series(np.arange(events.height) + first[number])
+    if one.joined in _HIGHEST:
+        values = events.with_columns(one.value.alias("#value"), pl.Series("#number", number))
+        so_far = getattr(pl.col("#value"), f"cum_{one.joined}")().forward_fill().over("#number")
+        both = values.select(so_far, before.gather(number).alias("#before"))
+        return both.select(_HIGHEST[one.joined](both.columns)).to_series()
     # In 128 bits, since running sums of 64 bits wrap around.
     delta = events.select(one.value).to_series().fill_null(0).cast(pl.Int128)
     running = delta.cum_sum()

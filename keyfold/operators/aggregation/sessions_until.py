@@ -10,7 +10,6 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.durations import as_duration
-from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
 from keyfold.keyed.job.state import State
@@ -18,7 +17,7 @@ from keyfold.keyed.job.step import DEADLINE, Clock, Step, StepFunction
 from keyfold.keyed.job.tables import Append, OutputTable, names_of
 from keyfold.keyed.job.timeouts import Timeout
 from keyfold.keyed.rows.codec import empty
-from keyfold.operators.aggregation.aggregates import Aggregate
+from keyfold.operators.aggregation.aggregates import Aggregate, require_known
 from keyfold.operators.aggregation.inference import inferred_output
 from keyfold.operators.aggregation.spans import Rows, Spans, count_and_start, kept_fields, ranges
 from keyfold.schemas import Columns, stored_schema
@@ -26,6 +25,7 @@ from keyfold.stream import TIMESTAMP
 from keyfold.times import micros, to_micros, to_times
 
 CLOSED_AT = "closed_at"
+SESSION_AGGREGATES = ("count", "first", "last", "sum", "min", "max", "between")
 
 
 def sessions_until(
@@ -57,7 +57,8 @@ def sessions_until(
     Args:
         name: the job's name.
         source: the stream, or its `Input`.
-        of: the aggregates by column: `first`, `last`, `between`, and one `count`. One is the first event time.
+        of: the aggregates by column: one `count`, and `first`, `last`, `sum`, `min`, `max` and `between`. One is the first
+            event time.
         until: condition on an event that ends its session; NULL is false.
         key: the key columns.
         output: columns of the table: the key, any of `of`, and those of `then`; by default all.
@@ -95,11 +96,9 @@ def sessions_until(
         output = inferred_output(name, source, of, by=key, then=then)
     table = stored_schema(f"job {name}: output", output, key)
     counted, start = count_and_start(name, of, event_time)
-    for column, one in of.items():
-        if one.joined not in ("first", "last", "between") and not one.counts:
-            raise Misconfigured(f"job {name}: {column} is a {one.joined}; sessions have count, first, last and between")
+    require_known(name, of, SESSION_AGGREGATES, "sessions_until")
     others = [one.with_nullable(True) for one in events if one.name not in key]
-    stretch = pa.schema([*map(events.field, key), *kept_fields(of, events), *others])
+    stretch = pa.schema([*map(events.field, key), *kept_fields(name, of, events), *others])
     state = pa.schema([*stretch, pa.field(CLOSED_AT, TIMESTAMP), pa.field(DEADLINE, TIMESTAMP)])
     rides = _Sessions(
         name, of, until, key, event_time, counted, start, stretch, silence.add_column(state), events, table,
@@ -254,7 +253,10 @@ class _Ordered:
         ordered = self._spans.ordered
         self._rows, self._starts, self._lasts = ordered.events, ordered.starts, ordered.lasts
         self._time = to_micros(self._rows[sessions.event_time])
-        self._ends_it = self._rows.select(sessions.until.fill_null(value=False)).to_series().to_numpy()
+        # Not by `select`, which makes one row of a condition that is constant.
+        self._ends_it = self._rows.with_columns(sessions.until.fill_null(value=False).alias("#ends"))[
+            "#ends"
+        ].to_numpy()
         is_end = self._ends_it.copy()
         if rules.gap is not None:
             is_end[:-1] |= np.diff(self._time) > micros(rules.gap)

@@ -18,7 +18,8 @@ from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable, names_of
 from keyfold.keyed.job.timeouts import Timeout
 from keyfold.keyed.rows.codec import empty
-from keyfold.operators.aggregation.aggregates import Aggregate
+from keyfold.operators.aggregation.aggregates import Aggregate, require_known
+from keyfold.operators.aggregation.sessions_until import SESSION_AGGREGATES
 from keyfold.operators.aggregation.spans import Rows, Spans, count_and_start, kept_fields, ranges
 from keyfold.stream import TIMESTAMP
 from keyfold.times import micros, to_micros, to_times
@@ -73,7 +74,7 @@ def sessions_while(
         settings: other arguments of `KeyedJob`.
 
     Raises:
-        Misconfigured: there is not one count and one first event time.
+        Misconfigured: `of` has another aggregate, not one count, or no first event time.
 
     Example:
         >>> from datetime import UTC, datetime
@@ -96,9 +97,10 @@ def sessions_while(
     """
     source, key, pause = as_input(source), names_of(key), as_duration(f"job {name}: pause", pause)
     events, event_time = source.schema, source.event_time
+    require_known(name, of, (*SESSION_AGGREGATES, "falls"), "sessions_while")
     counted, start = count_and_start(name, of, event_time)
     others = [one.with_nullable(True) for one in events if one.name not in key]
-    rows = [*map(events.field, key), *kept_fields(of, events), *others]
+    rows = [*map(events.field, key), *kept_fields(name, of, events), *others]
     state = pa.schema([*rows, pa.field(HOLDS, pa.bool_()), pa.field(DEADLINE, TIMESTAMP)])
     number = pl.col(counted).sum()
     journeys = _While(
@@ -176,7 +178,7 @@ class _Cut:
         self._spans = Spans(job.of, rows, job.key, job.event_time, job.events.names, job.start)
         self._rows, begins_key = self._spans.ordered.events, self._spans.ordered.begins_key
         time, watermark, pause = to_micros(self._rows[job.event_time]), micros(clock.watermark), micros(job.pause)
-        holds = self._rows.select(job.while_).to_series().to_numpy().copy()
+        holds = self._rows.with_columns(job.while_.alias(HOLDS))[HOLDS].to_numpy().copy()
         firsts = self._spans.whole(self._spans.ordered.starts)[HOLDS]
         known = firsts.is_not_null().to_numpy()
         holds[self._spans.ordered.starts[known]] = firsts.drop_nulls().to_numpy()

@@ -6,20 +6,36 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import types
 
 from keyfold.errors import Misconfigured
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.rows.exact_sums import in_int64, sums_from
 from keyfold.operators.aggregation.aggregates import Aggregate
 from keyfold.operators.ordering import in_order
+from keyfold.schemas import arrow_type, field_of, type_of
 
 Rows = NDArray[np.intp]
 
 
-def kept_fields(of: Mapping[str, Aggregate], events: pa.Schema) -> list[pa.Field]:
-    """Return the columns of the aggregates in a row that stands for several events; its event columns are of the last event."""
-    own = {one for one in of if of[one].joined in ("first", "min", "max") and of[one].column}
-    typed = {one: events.field(of[one].column).type for one in own}
-    return [pa.field(one, typed.get(one, pa.int64())) for one in of if of[one].joined != "last"]
+def kept_fields(job: str, of: Mapping[str, Aggregate], events: pa.Schema) -> list[pa.Field]:
+    """Return the columns of the aggregates in a row that stands for several events; its event columns are of the last event.
+
+    Raises:
+        Misconfigured: a value is of a column that events lack, or a sum is not of whole numbers.
+    """
+    found = list[pa.Field]()
+    for name, one in of.items():
+        kind = pa.int64()
+        if one.column:
+            kind = field_of(f"job {job}: {name}", one.column, events).type
+        elif one.joined in ("first", "min", "max"):
+            kind = arrow_type(type_of(one.value, polars_schema(events)))
+        if one.joined == "sum" and not types.is_integer(kind):
+            raise Misconfigured(f"job {job}: {name} is a sum of {kind}; here sums are of whole numbers, such as cents")
+        if one.joined != "last":
+            found.append(pa.field(name, kind if one.joined in ("first", "min", "max") else pa.int64()))
+    return found
 
 
 def count_and_start(job: str, of: Mapping[str, Aggregate], event_time: str) -> tuple[str, str]:

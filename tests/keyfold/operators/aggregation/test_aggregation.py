@@ -368,7 +368,10 @@ def test_days_agree_with_the_clocks_of_the_zone_also_where_midnight_does_not_exi
             lambda: windows("w", SCORED, {}, length=MINUTE, allowed_lateness="1s", most="n_events", key="who"),
             "allowed_lateness is 0:00:01; it is longer than nothing, and without most",
         ),
-        (lambda: running("r", SCORED, {"x": min("points")}, output=GOAL, key="who"), "x is a min; running has"),
+        (
+            lambda: running("r", SCORED, {"x": sum("points"), "points": max("points")}, output=GOAL, key="who"),
+            "x would be kept in points, as another value is",
+        ),
         (
             lambda: last_n(
                 "l", SCORED, 0, {}, output=GOAL, silence=Timeout(MINUTE), sessions=Append(GOAL, name="s"), key="who"

@@ -5,23 +5,35 @@ from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold import Misconfigured, Stream
+from keyfold import Append, Input, Misconfigured, Stream
+from keyfold.keyed.job import Timeout
 from keyfold.operators import (
     between,
     collect,
+    count,
     count_distinct,
+    distinct,
+    falls,
     first,
     last,
+    last_n,
+    max,
     mean,
+    min,
     quantile,
+    running,
     sessions,
+    sessions_until,
+    sessions_while,
     sum,
+    top_of_windows,
     totals,
     windows,
 )
@@ -119,7 +131,7 @@ def test_aggregates_are_those_of_all_values_in_any_order_and_split(data, rows, o
     expected = by_hand(rows)
     for row in written[0].to_dicts():
         wanted = expected[row["room"]]
-        largest = max((abs(one[2]) for one in rows if one[0] == row["room"] and one[2] is not None), default=0)
+        largest = float(np.max([abs(one[2]) for one in rows if one[0] == row["room"] and one[2] is not None] or [0]))
         for name in OF:
             got, right = row[name], wanted[name]
             if name in ("heat_sum", "heat_mean") and right is not None:
@@ -156,12 +168,128 @@ def test_more_values_than_are_kept_are_an_error_with_what_to_do():
         play(job, [three, readings([("a", NOON, None, 7)])], NOON + 2 * HOUR, 1, [])
 
 
+ROOM, N = READ.field("room"), pa.field("n", pa.int64(), nullable=False)
+FACT = pa.schema([*READ, ("tags", pa.list_(pa.string()))])
+FACTS = Input(Stream("facts", FACT, event_time="at"), columns=FACT)
+SILENCE = Timeout(timedelta(hours=9))
+# What each is of events in order: of whole numbers that may be missing, ids, and lists of texts.
+AGGREGATES = {
+    "count": (count(), pa.int64(), len),
+    "sum": (sum("people"), pa.int64(), lambda rows: np.sum(known(rows))),
+    "min": (min("people"), pa.int64(), lambda rows: np.min(known(rows))),
+    "max": (max("people"), pa.int64(), lambda rows: np.max(known(rows))),
+    "mean": (mean("people"), pa.float64(), lambda rows: np.mean(known(rows))),
+    "first": (first("people"), pa.int64(), lambda rows: rows[0]["people"]),
+    "last": (last(pl.col("people") * 2), pa.int64(), lambda rows: rows[-1]["people"] and rows[-1]["people"] * 2),
+    "count_distinct": (count_distinct("people"), pa.int64(), lambda rows: len({*known(rows)})),
+    "quantile": (quantile("people", 0.25), pa.float64(), lambda rows: np.quantile(known(rows), 0.25)),
+    "collect": (collect("id"), pa.list_(pa.int64()), lambda rows: [row["id"] for row in rows]),
+    "distinct": (
+        distinct("tags"),
+        FACT.field("tags").type,
+        lambda rows: sorted({*rows[0]["tags"]}.union(*(row["tags"] for row in rows))),
+    ),
+    "between": (
+        between((pl.col("id") - pl.col("id").shift()).abs()),
+        pa.int64(),
+        lambda rows: np.sum(np.abs(np.diff([row["id"] for row in rows]))),
+    ),
+    "falls": (falls(pl.col("people")), pa.int64(), lambda rows: np.sum(np.maximum(-np.diff(known(rows)), 0))),
+}
+IN_PARTS = {"count", "sum", "min", "max", "mean", "first", "last", "count_distinct", "quantile", "collect"}
+OF_SESSIONS = {"count", "first", "last", "sum", "min", "max", "between"}
+# The id is read, by which simultaneous events are ordered before other columns.
+NEWEST, SINCE = {"newest": max("id")}, {"since": first("at")}
+COUNTED = pl.col("n").sum()
+# A job, the last row of which is of all events; what it needs besides; and the aggregates that the operator has.
+HAVE = {
+    "windows": (lambda of, _: windows("w", FACTS, of, key="room", length="1d"), NEWEST, IN_PARTS),
+    "overlapping": (lambda of, _: windows("w", FACTS, of, key="room", length="1d", every="12h"), NEWEST, IN_PARTS),
+    "sessions": (lambda of, _: sessions("w", FACTS, of, key="room", gap="10h"), NEWEST, IN_PARTS),
+    "totals": (lambda of, _: totals("w", FACTS, of, key="room"), NEWEST, IN_PARTS),
+    "top_of_windows": (
+        lambda of, output: top_of_windows(
+            "w", FACTS, 1, of, by="room", highest="n", length="1d", output=output, counted="n",
+            whole=Append(pa.schema([N]), name="all", events=COUNTED),
+        ),
+        NEWEST,
+        IN_PARTS,
+    ),
+    "last_n": (
+        lambda of, _: last_n(
+            "w", FACTS, 50, of, key="room", silence=SILENCE, from_n=1,
+            sessions=Append(pa.schema([ROOM, N]), name="ended", events=COUNTED),
+        ),
+        {},
+        IN_PARTS,
+    ),
+    "running": (lambda of, _: running("w", FACTS, of, key="room"), {}, {"count", "sum", "min", "max", "distinct"}),
+    "sessions_until": (
+        lambda of, _: sessions_until(
+            "w", FACTS, of, until=pl.lit(value=False), key="room", silence=SILENCE, closed_for="1m"
+        ),
+        SINCE,
+        OF_SESSIONS,
+    ),
+    "sessions_while": (
+        lambda of, output: sessions_while(
+            "w", FACTS, of, while_=pl.lit(value=True), pause="1m", key="room", silence=SILENCE, output=output,
+            between=Append(pa.schema([N]), name="between", events=COUNTED),
+        ),
+        SINCE,
+        OF_SESSIONS | {"falls"},
+    ),
+}  # fmt: skip
+
+
+def known(rows):
+    return [row["people"] for row in rows if row["people"] is not None]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("operator", list(HAVE))
+def test_an_operator_gives_what_an_aggregate_is_or_says_which_it_has(operator, seed):
+    draw = np.random.default_rng(seed)
+    facts = [
+        {
+            "id": number,
+            "room": "a",
+            "at": NOON - int(draw.integers(1, 10)) * timedelta(minutes=5),
+            "heat": None,
+            "people": None if draw.random() < 0.2 else int(draw.integers(0, 5)),
+            "tags": [*map(str, draw.choice([*"xyz"], 2))],
+        }
+        for number in draw.permutation(30).tolist()
+    ]
+    came, in_order = pl.DataFrame(facts, schema=pl.Schema(FACT)), sorted(facts, key=lambda row: (row["at"], row["id"]))
+    # The second run is of what is not late: the newest time.
+    is_new = came["at"] == came["at"].max()
+    make, more, has = HAVE[operator]
+    for name, (aggregate, kind, told) in AGGREGATES.items():
+        of, output = {"n": count(), **more}, pa.schema([ROOM, N])
+        if name != "count":
+            of["x"], output = aggregate, output.append(pa.field("x", kind))
+        if name not in has:
+            with pytest.raises(Misconfigured, match=f"job w: x is a {name}; .* has count, "):
+                make(of, output)
+            continue
+        harness = play(make(of, output), [came.filter(~is_new), came.filter(is_new)], NOON + timedelta(days=2), 2, [])
+        rows = (
+            harness.written["w"].filter(pl.col("n") == len(facts))
+            if operator in ("running", "last_n")
+            else harness.written["w"]
+        )
+        assert rows.height, name
+        got = rows["n" if name == "count" else "x"].to_list()[-1 if operator != "overlapping" else 0]
+        assert got == told(in_order), name
+
+
 @pytest.mark.parametrize(
     ("of", "told"),
     [
         ({"x": mean("room")}, "job w: x: String is no number"),
         ({"x": mean("heet")}, "job w: x.*heet"),
-        ({"x": between(pl.col("people"))}, "job w: x: between is for sessions_until"),
+        ({"x": between(pl.col("people"))}, "job w: x is a between; this operator has count, sum"),
         ({"x": mean("heat"), "x_n": sum("people")}, "job w: x_n: two aggregates need a column of this name"),
     ],
 )
