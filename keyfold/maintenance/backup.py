@@ -213,7 +213,8 @@ def _parts(lakehouse: Lakehouse) -> Iterator[tuple[str, _Cut]]:
         yield f"jobs/{folder.name}", partial(_job, lakehouse, folder)
     for folder in sorted(lakehouse.home.glob("ingest/*")):
         yield f"ingest/{folder.name}", partial(_ingest, lakehouse, folder)
-    for table in sorted(lakehouse.home.glob("monitoring/*")):
+    # Hidden: the lock of those who write there.
+    for table in sorted(lakehouse.home.glob("monitoring/[!.]*")):
         yield f"monitoring/{table.name}", partial(_table, table, "", -1)
     for name in ("aside", "landing"):
         yield name, lambda _, name=name: files_below(lakehouse.home / name)

@@ -12,6 +12,8 @@ from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.maintenance.backup import back_up, restore
+from keyfold.maintenance.checking import check
 from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.differences import diff_states
@@ -63,7 +65,7 @@ def test_a_correction_reads_no_file(lakehouse, without_spark):
         edit_state(lakehouse, windows(), edit, runners=without_spark)
 
 
-def test_a_key_s_state_is_corrected_and_what_was_done_is_written_down(without_spark, lake, minutes):
+def test_a_key_s_state_is_corrected_and_what_was_done_is_written_down(without_spark, lake, minutes, tmp_path):
     lake.click(("ann", 1), ("bob", 2))
     lake.run(windows())
     edit = Edit(("ann",), {"clicks": "clicks + 41"}, BY)
@@ -78,6 +80,11 @@ def test_a_key_s_state_is_corrected_and_what_was_done_is_written_down(without_sp
     )
     assert diff_states(then, now).summary().columns == {"clicks": 1}
     assert assert_nothing_lost(lake.lakehouse, windows()).open_events == 43
+    # Of the stream nothing is known: its events were not ingested.
+    assert [one for one in check(lake.lakehouse).findings if "/ingest/" not in one.path] == []
+    back_up(lake.lakehouse, tmp_path / "backups")
+    restore(tmp_path / "backups", Lakehouse(tmp_path / "restored"))
+    assert read_state(Lakehouse(tmp_path / "restored"), windows(), keys=["ann"]).polars()["clicks"].to_list() == [42]
     lake.run(windows(), Incremental(advance_to=minutes(90)))
     assert lake.rows("windows") == [("ann", minutes(0), 42), ("bob", minutes(0), 1)]
     audited = pl.read_delta(str(lake.lakehouse.monitoring("edits"))).row(0, named=True)
