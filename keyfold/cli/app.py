@@ -89,10 +89,6 @@ GROUPS: dict[str, dict[str, LazyCommand]] = {
             "keyfold.cli.state_tools:try_",
             "Run a changed job over history into a branch, and compare its tables with the live ones.",
         ),
-        "redrive": LazyCommand(
-            "keyfold.cli.state_tools:redrive",
-            "Replay a job into a branch with its late events in time, and compare its tables with the live ones.",
-        ),
         "promote": LazyCommand(
             "keyfold.cli.state_tools:promote", "Make a branch the live generation; the next run continues from it."
         ),

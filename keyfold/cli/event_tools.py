@@ -1,6 +1,7 @@
 """`keyfold erase|correct|quarantine`: change events of a stream by hand, and compute the jobs again that read it."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -22,12 +23,13 @@ from keyfold.runs.erasing import erase as erase_rows
 from keyfold.runs.jobs import JobRun, run_summary, run_text
 from keyfold.runs.quarantining import quarantine as quarantine_events
 from keyfold.state.rows.lines import json_lines
+from keyfold.stream import Stream
 
-Stream = Annotated[str, typer.Argument(help=f"One of: {', '.join(project_streams())}.")]
+StreamName = Annotated[str, typer.Argument(help=f"One of: {', '.join(project_streams())}.")]
 
 
 def erase(
-    stream: Stream,
+    stream: StreamName,
     why: Why,
     where: Annotated[
         list[str],
@@ -49,29 +51,21 @@ def erase(
     as_json: AsJson = False,
 ) -> None:
     """Erase rows of a stream from its events, quarantine and history, and compute all jobs that read it again."""
-    require_known("stream", stream, project_streams())
     erasure = Erasure(given_values("--where", where), author_of(who, why), remove_unsearchable)
     if not dry_run and confirm != stream:
         raise typer.BadParameter(
             f"erased rows cannot be restored, not even from the table's history: try with --dry-run, then give --confirm {stream}"
         )
-    with failures():
-        lakehouse, jobs = _opened(home)
-        with working(home, stream) as how:
-            erased = erase_rows(lakehouse, project_streams()[stream], jobs, erasure, dry_run=dry_run, **how)
-        summary = {
-            "rows": erased.rows,
-            "unsearchable": asdict(erased.unsearchable),
-            "files_deleted": erased.files_deleted,
-            "not_searched": erased.not_searched,
-            "dry_run": dry_run,
-        }
-        lines = _erase_lines(erased, removed=remove_unsearchable, dry_run=dry_run)
-        _report(stream, summary, lines, erased.jobs, erased.runs, "", as_json)
+    with _tool(home, stream) as (what, how):
+        erased = erase_rows(*what, erasure, dry_run=dry_run, **how)
+    counts = {name: getattr(erased, name) for name in ("rows", "files_deleted", "not_searched")}
+    summary = {**counts, "unsearchable": asdict(erased.unsearchable), "dry_run": dry_run}
+    lines = _erase_lines(erased, removed=remove_unsearchable, dry_run=dry_run)
+    _report(stream, summary, lines, erased.jobs, erased.runs, "", as_json)
 
 
 def correct(
-    stream: Stream,
+    stream: StreamName,
     why: Why,
     source: Annotated[
         str,
@@ -87,22 +81,19 @@ def correct(
     as_json: AsJson = False,
 ) -> None:
     """Replace events by id, and compute all jobs that read their stream again."""
-    require_known("stream", stream, project_streams())
     author = author_of(who, why)
-    with failures():
-        lakehouse, jobs = _opened(home)
-        with working(home, stream) as how:
-            done = correct_events(lakehouse, project_streams()[stream], jobs, source, author, dry_run=not yes, **how)
-        tables, lines = compared({name: (one.key, one.counts, one.rows) for name, one in done.tables.items()})
-        lines = [*_correct_lines(done, dry_run=not yes), *(lines if tables else [])]
-        counts = {name: getattr(done, name) for name in ("events", "replaced", "before", "after")}
-        summary = {**counts, "tables": tables, "dry_run": not yes}
-        end = "" if yes else "nothing changed: give --yes to replace them"
-        _report(stream, summary, lines, done.jobs, done.runs, end, as_json)
+    with _tool(home, stream) as (what, how):
+        done = correct_events(*what, source, author, dry_run=not yes, **how)
+    tables, lines = compared({name: (one.key, one.counts, one.rows) for name, one in done.tables.items()})
+    lines = [*_correct_lines(done, dry_run=not yes), *(lines if tables else [])]
+    counts = {name: getattr(done, name) for name in ("events", "replaced", "before", "after")}
+    summary = {**counts, "tables": tables, "dry_run": not yes}
+    end = "" if yes else "nothing changed: give --yes to replace them"
+    _report(stream, summary, lines, done.jobs, done.runs, end, as_json)
 
 
 def quarantine(
-    stream: Stream,
+    stream: StreamName,
     ids: Annotated[list[str], typer.Argument(help="The event's id; a JSON object if it has several columns.")],
     why: Why,
     who: Who = None,
@@ -111,26 +102,26 @@ def quarantine(
     as_json: AsJson = False,
 ) -> None:
     """Move events by id from the event table to quarantine, so that a job which fails on them can go on."""
-    require_known("stream", stream, project_streams())
     author = author_of(who, why)
+    with _tool(home, stream) as (what, how):
+        moved = quarantine_events(*what, ids, author, dry_run=not yes, **how)
+    said = f"{moved.events.height:,} of events.{stream} {'was' if yes else 'would be'} moved to quarantine.{stream}"
+    lines, end = json_lines(moved.events, (), "jsonl"), "" if yes else "nothing changed: give --yes to move them"
+    summary = {"events": moved.events, "dry_run": not yes}
+    _report(stream, summary, [*lines, said], moved.jobs, moved.runs, end, as_json)
+
+
+@contextmanager
+def _tool(home: str, name: str) -> Iterator[tuple[tuple[Lakehouse, Stream, list[KeyedJob]], dict[str, Any]]]:
+    """Yield what a tool works on, with all jobs that have a live generation, and its options. Its errors are printed."""
+    require_known("stream", name, project_streams())
     with failures():
-        lakehouse, jobs = _opened(home)
-        with working(home, stream) as how:
-            moved = quarantine_events(lakehouse, project_streams()[stream], jobs, ids, author, dry_run=not yes, **how)
-        what = "was moved to" if yes else "would be moved to"
-        said = f"{moved.events.height:,} of events.{stream} {what} quarantine.{stream}"
-        lines, end = json_lines(moved.events, (), "jsonl"), "" if yes else "nothing changed: give --yes to move them"
-        summary = {"events": moved.events, "dry_run": not yes}
-        _report(stream, summary, [*lines, said], moved.jobs, moved.runs, end, as_json)
-
-
-def _opened(home: str) -> tuple[Lakehouse, list[KeyedJob]]:
-    """Return the lakehouse, and the jobs that have a live generation."""
-    lakehouse = Lakehouse(home)
-    names = [name for name in project_jobs() if live_generation_name(lakehouse, name) is not None]
-    jobs = [build_live_job(lakehouse, name, {}) for name in names]
-    require_lakehouse(lakehouse)
-    return lakehouse, jobs
+        lakehouse = Lakehouse(home)
+        names = [job for job in project_jobs() if live_generation_name(lakehouse, job) is not None]
+        jobs = [build_live_job(lakehouse, job, {}) for job in names]
+        require_lakehouse(lakehouse)
+        with working(home, name) as how:
+            yield (lakehouse, project_streams()[name], jobs), how
 
 
 def _report(

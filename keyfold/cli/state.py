@@ -41,7 +41,7 @@ def diff(
     after: Annotated[str, typer.Argument(help="The same, `live`, or `table:` and a table's name or path.")] = LIVE,
     rows: Annotated[int, typer.Option(min=0, help="Print this many differing keys, before and after.")] = 0,
     to: Annotated[str | None, typer.Option(metavar="PATH", help="Write all differing keys to this path.")] = None,
-    style: Annotated[Format, typer.Option("--format", help="Format of --to: jsonl, parquet or delta.")] = "delta",
+    style: Annotated[Format, typer.Option("--format", help="Format of --to.")] = "parquet",
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:

@@ -24,10 +24,6 @@ Generation = Annotated[
     str | None, typer.Option("--generation", metavar="G", help="A generation or a branch [default: the live one].")
 ]
 Batch = Annotated[int | None, typer.Option("--batch", min=0, help="A retained batch [default: the last].")]
-Checkpoint = Annotated[
-    str | None,
-    typer.Option("--checkpoint", metavar="PATH", help="The checkpoint of any Spark query, instead of a job."),
-]
 
 
 def read(
@@ -43,7 +39,10 @@ def read(
     ] = None,
     style: Annotated[Format, typer.Option("--format", help="How to write the rows.")] = "jsonl",
     limit: Annotated[int | None, typer.Option(min=0, help="Print at most this many lines.")] = None,
-    checkpoint: Checkpoint = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option("--checkpoint", metavar="PATH", help="The checkpoint of any Spark query, instead of a job."),
+    ] = None,
     part: Annotated[
         str | None,
         typer.Option(help="With --checkpoint: a state variable, `timers`, `left`, `right`, or the name of a store."),
@@ -91,24 +90,11 @@ def read(
 
 def listing(
     job: Annotated[str | None, typer.Argument(help="Only this job.")] = None,
-    checkpoint: Checkpoint = None,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
-    """List jobs with their generations, branches and retained batches, or the parts of a checkpoint's state."""
+    """List jobs with their generations, branches and retained batches."""
     with failures():
-        if checkpoint is not None:
-            from keyfold.session.spark_checkpoint import checkpoint_parts  # noqa: PLC0415 - imports pyspark
-
-            with runners_for(None, home) as runners:
-                parts = checkpoint_parts(runners.session, checkpoint)
-            lines = [
-                f"{one.name}: {one.kind} of operator {one.operator} ({one.operator_name}), {one.partitions} partitions, "
-                f"batches {one.first_batch} to {one.last_batch}"
-                for one in parts
-            ]
-            report({"checkpoint": checkpoint, "parts": [asdict(one) for one in parts]}, as_json, "\n".join(lines))
-            return
         lakehouse = Lakehouse(home)
         names = [job] if job else jobs_with_state(lakehouse)
         generations = [one for name in names for one in list_state(lakehouse, name)]

@@ -1,4 +1,4 @@
-"""`keyfold state bootstrap|move|edit` and `keyfold plan|try|promote|redrive`: the tools that change the state of a job."""
+"""`keyfold state bootstrap|move|edit` and `keyfold plan|try|promote`: the tools that change the state of a job."""
 
 import getpass
 from collections.abc import Iterator, Mapping
@@ -25,9 +25,8 @@ from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, Edited, edit_state
 from keyfold.state.changing.moving import ChangePlan, plan_change
 from keyfold.state.changing.moving import move as move_state
-from keyfold.state.changing.trying import redrive as replay_late_events
 from keyfold.state.changing.trying import try_job
-from keyfold.state.differences import Counts, Difference
+from keyfold.state.differences import Counts
 from keyfold.state.making.bootstrap import Bootstrap, Bootstrapped, ReadFrom
 from keyfold.state.making.bootstrap import bootstrap as seed_state
 from keyfold.state.rows.lines import json_lines
@@ -189,41 +188,16 @@ def try_(
         lakehouse, keyed_job = _opened(home, job, param)
         with working(home, job) as how:
             trial = try_job(lakehouse, keyed_job, branch, **span, **how)
-            tables, lines = _compared(trial.tables)
+            found = {name: (one.key, one.summary(), one.first_rows(_SHOWN)) for name, one in trial.tables.items()}
+            tables, lines = compared(found)
         summary = {"job": job, "branch": branch, "live": trial.live, "tables": tables}
         begin = f"{job}: branch {branch} beside {trial.live}, {trial.run.counts.events:,} events"
         report(summary, as_json, "\n".join([begin, *lines, f"make it live: `keyfold promote {job} {branch}`"]))
 
 
-def redrive(
-    job: Job,
-    branch: Annotated[str, typer.Option(help="A name for the branch.")] = "redrive",
-    since: Annotated[
-        str | None, typer.Option(metavar="ISO_TIME", help="Include late events from this time on.")
-    ] = None,
-    promote: Annotated[bool, typer.Option("--promote", help="Make the branch the live generation at the end.")] = False,
-    home: Home = DEFAULT_HOME,
-    as_json: AsJson = False,
-) -> None:
-    """Replay a job into a branch with its late events in time, and compare its tables with the live ones."""
-    with usage_faults():
-        after = parse_time("--since", since)
-    with failures():
-        lakehouse, keyed_job = _opened(home, job)
-        with working(home, job) as how:
-            found = replay_late_events(lakehouse, keyed_job, branch, since=after, **how)
-            live = promoting.promote(lakehouse, job, branch).name if promote else None
-            tables, lines = _compared(found.trial.tables)
-        late = {"late_before": found.late_before, "late_after": found.late_after}
-        begin = f"{job}: {found.late_before:,} late events, {found.late_after:,} still late in {branch}"
-        end = f"{live} is live now" if live else f"make it live: `keyfold promote {job} {branch}`"
-        summary = {"job": job, "branch": branch, **late, "live": live, "tables": tables}
-        report(summary, as_json, "\n".join([begin, *lines, end]))
-
-
 def promote(
     job: Job,
-    branch: Annotated[str, typer.Argument(help="A branch that `keyfold try`, `redrive` or a replay wrote.")],
+    branch: Annotated[str, typer.Argument(help="A branch that `keyfold try` or a replay wrote.")],
     with_consumers: Annotated[
         bool,
         typer.Option(
@@ -264,10 +238,6 @@ def _version(text: str | None) -> ReadFrom | None:
     if not text.isdigit():
         raise Misconfigured(f"--from-version is {text!r}; give a version's number, live, latest or start")
     return int(text)
-
-
-def _compared(tables: Mapping[str, Difference]) -> tuple[list[dict[str, Any]], list[str]]:
-    return compared({name: (one.key, one.summary(), one.first_rows(_SHOWN)) for name, one in tables.items()})
 
 
 def compared(

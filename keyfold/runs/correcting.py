@@ -6,7 +6,6 @@ is changed first, which keeps its older version in its history, and the new gene
 a correction that was cut off: until then, a job that has read a replaced event refuses to run.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -108,11 +107,12 @@ def correct(
         >>> done.tables["purchase_totals"].counts.changed  # doctest: +SKIP
         1
     """
-    events, table, jobs = (
+    events, table, private = (
         _events(lakehouse, stream, source),
         lakehouse.events(stream.name),
-        readers_of(lakehouse, stream, jobs),
+        frozenset(stream.private),
     )
+    jobs = readers_of(lakehouse, stream, jobs)
     tables, summaries, runs = dict[str, TableChange](), list[RunSummary](), list[JobRun]()
     with locked(lakehouse, stream, jobs):
         check_is_ingested(lakehouse, stream)
@@ -133,10 +133,8 @@ def correct(
                 go_live(lakehouse, *made)
     if not dry_run:
         runs = published_runs(lakehouse, jobs, summaries)
-        keys = json.dumps(masked(changed, frozenset(stream.private)).head(1000).to_dicts(), default=str)
-        rows = json.dumps({f"events.{stream.name}": changed.height})
-        record_edit(lakehouse, author, what="corrected", of=stream.name, generation=None, keys=keys, rows=rows)
-    private = frozenset(stream.private)
+        keys, rows = masked(changed.head(1000), private).to_dicts(), {f"events.{stream.name}": changed.height}
+        record_edit(lakehouse, author, "corrected", stream.name, keys, rows)
     return Corrected(
         stream=stream.name,
         events=events.height,

@@ -131,9 +131,7 @@ def erase(
             deleted += forget_in_ingest(lakehouse, stream)
     if not dry_run:
         runs = published_runs(lakehouse, jobs, summaries)
-        described = _described(stream, erasure.values)
-        author, of = erasure.author, stream.name
-        record_edit(lakehouse, author, what="erased", of=of, generation=None, keys=described, rows=json.dumps(rows))
+        record_edit(lakehouse, erasure.author, "erased", stream.name, _described(stream, erasure.values), rows)
     return Erased(
         stream=stream.name,
         rows=rows,
@@ -165,11 +163,11 @@ def _values(stream: Stream, values: Mapping[str, Sequence[str]]) -> Values:
     return typed_values(stream, values)
 
 
-def _described(stream: Stream, values: Mapping[str, Sequence[str]]) -> str:
+def _described(stream: Stream, values: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """Describe what was erased by digests: the values themselves must not be recorded."""
-    return json.dumps(
-        {name: MASK if name in stream.private else digest(json.dumps(sorted(texts))) for name, texts in values.items()}
-    )
+    return {
+        name: MASK if name in stream.private else digest(json.dumps(sorted(texts))) for name, texts in values.items()
+    }
 
 
 def _reads_stream(lakehouse: Lakehouse, stream: Stream) -> dict[str, bool]:
@@ -196,8 +194,6 @@ def _not_searched(
     for job in jobs:
         for name, lookup in job.lookups.items():
             yield f"{lookup.path}, which job {job.name} reads as {name}: remove the rows there; the job reads it again"
-    if (former := lakehouse.home / "open").is_dir():
-        yield f"{former}: tables of open keys of an earlier version of Keyfold, which nothing reads; remove the folder"
     if entries := texts_that_hold(lakehouse, values):
         yield f"the columns who and why of monitoring.edits: {entries} entries contain such a value as a word"
     yield f"files that landed in {lakehouse.landing(stream.name)} or elsewhere: a rebuild would read them again"

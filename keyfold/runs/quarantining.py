@@ -112,16 +112,7 @@ def quarantine(
     if not dry_run:
         runs = published_runs(lakehouse, behind, summaries)
         keys, rows = shown.select(stream.event_id).to_dicts(), {f"events.{stream.name}": events.height}
-        described = json.dumps(keys, default=str)
-        record_edit(
-            lakehouse,
-            author,
-            what="quarantined",
-            of=stream.name,
-            generation=None,
-            keys=described,
-            rows=json.dumps(rows),
-        )
+        record_edit(lakehouse, author, "quarantined", stream.name, keys, rows)
     return Quarantined(stream.name, shown, tuple(job.name for job in behind), tuple(runs))
 
 

@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
-from urllib.parse import quote
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -42,21 +41,16 @@ def view_of(spark: SparkSession, checkpoint: Place | str) -> "TemporaryDirectory
     checkpoint in a bucket, it has a copy.
 
     Raises:
-        KeyfoldError: there is no checkpoint, it is not as Spark writes it, its query keeps no state, or other machines read it
-            and cannot see it.
+        KeyfoldError: there is no checkpoint, it is not as Spark writes it, its query keeps no state, or Spark runs on a cluster.
     """
-    place, is_shared = to_place(str(checkpoint)), not str(spark.conf.get("spark.master")).startswith("local")
+    if not str(spark.conf.get("spark.master")).startswith("local"):
+        raise Misconfigured("a checkpoint is read by Spark on this machine: set KEYFOLD_SPARK_MASTER=local[*]")
+    place = to_place(str(checkpoint))
     if not (place / "commits").is_dir():
         raise NotFound(f"{checkpoint} is no checkpoint of a Spark query, or one that has finished no batch yet")
     if not (place / "state").is_dir():
         raise NotFound(f"checkpoint {checkpoint} holds no state: its query keeps none")
-    local = local_path(place)
-    if is_shared and (local is None or quote(str(local.resolve())) != str(local.resolve())):
-        raise Misconfigured(
-            f"Spark's workers cannot read the state in {checkpoint}: on a cluster it must be in a folder that all see, whose "
-            "path is of letters, digits and -._~ alone; copy it there"
-        )
-    view = TemporaryDirectory(prefix=".keyfold-view-", dir=local.resolve().parent if local and is_shared else None)
+    local, view = local_path(place), TemporaryDirectory(prefix="keyfold-view-")
     root = Path(view.name)
     if local is None:
         for file in place.rglob("*"):

@@ -6,9 +6,9 @@ join (`left`, `right`), or the store of an aggregation or a de-duplication (`def
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import polars as pl
 import pyarrow as pa
@@ -22,30 +22,22 @@ from keyfold.storage.place import Place
 
 TIMERS = "timers"
 _TTL = "ttlExpirationMs"
-_DESCRIBED = ("operatorId", "operatorName", "numPartitions", "minBatchId", "maxBatchId")
 
 
-@dataclass(frozen=True)
-class CheckpointPart:
-    """A part of a checkpoint's state.
-
-    Attributes:
-        operator, operator_name: the stateful operator.
-        name: name of the part.
-        kind: `ValueState`, `ListState`, `MapState`, `TimerState`, `join side` or `store`.
-        partitions: number of state partitions.
-        first_batch, last_batch: the first and the last batch that are retained.
-        options: options of Spark's data source to read it.
-    """
+class _Part(NamedTuple):
+    """A part of a checkpoint's state: its operator, name and kind, the batches that are retained, and options to read it."""
 
     operator: int
     operator_name: str
     name: str
     kind: str
-    partitions: int
-    first_batch: int
-    last_batch: int
-    options: Mapping[str, str] = field(default_factory=dict)
+    first: int
+    last: int
+    options: Mapping[str, str]
+
+    def describe(self) -> str:
+        where = f"{self.kind} of operator {self.operator}, {self.operator_name}"
+        return f"{self.name} ({where}, batches {self.first} to {self.last})"
 
 
 @dataclass(frozen=True)
@@ -82,16 +74,6 @@ class CheckpointRows:
         return pl.concat([cast(pl.DataFrame, pl.from_arrow(self.schema.empty_table())), *self.frames()])
 
 
-def checkpoint_parts(spark: SparkSession, checkpoint: Place | str) -> list[CheckpointPart]:
-    """Return the parts of a checkpoint's state.
-
-    Raises:
-        KeyfoldError: there is no checkpoint, it cannot be read, or its query has no state.
-    """
-    with view_of(spark, checkpoint) as view:
-        return _parts(spark, checkpoint, view)
-
-
 def read_checkpoint(
     spark: SparkSession,
     checkpoint: Place | str,
@@ -121,22 +103,22 @@ def read_checkpoint(
     if len(having) != 1:
         of = "" if operator is None else f" of operator {operator}"
         what = f"no state {part or ''}{of}" if not having else f"several parts of state {part or ''}{of}: name one"
-        there = "; ".join(f"{one.name} ({one.kind} of operator {one.operator}, {one.operator_name})" for one in parts)
-        raise NotFound(f"{where} has {what}; it has {there}")
+        raise NotFound(f"{where} has {what}; it has {'; '.join(one.describe() for one in parts)}")
     return CheckpointRows(where, (), _flat(_read(spark, where, view.name, having[0], batch), having[0].operator), view)
 
 
-def _parts(spark: SparkSession, checkpoint: Place | str, view: str) -> list[CheckpointPart]:
+def _parts(spark: SparkSession, checkpoint: Place | str, view: str) -> list[_Part]:
     with explained(f"checkpoint {checkpoint}"):
         stores = spark.read.format("state-metadata").load(view).collect()
     if not stores:
         raise NotFound(f"checkpoint {checkpoint} holds no state: its query keeps none")
-    parts: dict[tuple[int, str], CheckpointPart] = {}
+    parts: dict[tuple[int, str], _Part] = {}
     for store in stores:
+        operator, called = store["operatorId"], store["operatorName"]
         for name, kind, options in _named(store):
-            operator, called, partitions, first, last = (store[one] for one in _DESCRIBED)
-            parts[operator, name] = CheckpointPart(operator, called, name, kind, partitions, first, last, options)
-    return sorted(parts.values(), key=lambda part: (part.operator, part.name))
+            part = _Part(operator, called, name, kind, store["minBatchId"], store["maxBatchId"], options)
+            parts[operator, name] = part
+    return [parts[one] for one in sorted(parts)]
 
 
 def _named(store: Any) -> list[tuple[str, str, dict[str, str]]]:
@@ -157,9 +139,9 @@ def _named(store: Any) -> list[tuple[str, str, dict[str, str]]]:
     return parts
 
 
-def _read(spark: SparkSession, where: str, view: str, part: CheckpointPart, batch: int | None) -> DataFrame:
-    if batch is not None and not part.first_batch <= batch <= part.last_batch:
-        raise NotFound(f"{where} has no state of batch {batch}; retained: {part.first_batch} to {part.last_batch}")
+def _read(spark: SparkSession, where: str, view: str, part: _Part, batch: int | None) -> DataFrame:
+    if batch is not None and not part.first <= batch <= part.last:
+        raise NotFound(f"{where} has no state of batch {batch}; retained: {part.first} to {part.last}")
     # This starts the coordinator of state stores, which reading tasks need.
     _ = spark.streams
     given = {"operatorId": str(part.operator), **part.options}

@@ -75,15 +75,15 @@ def typed_values(stream: Stream, texts: Mapping[str, Sequence[str]]) -> Values:
 
 
 def check_nothing_is_aside(lakehouse: Lakehouse, stream: Stream) -> None:
-    """Check that no rebuild of a stream has left tables aside, which an erasure does not change.
+    """Check that no rebuild or correction of a stream has left tables aside, which an erasure does not change.
 
     Raises:
         KeyfoldError: there are some.
     """
-    pattern = re.compile(rf"{re.escape(stream.name)}-\d{{8}}T\d+")
+    pattern = re.compile(rf"{re.escape(stream.name)}-(\d{{8}}T\d+|corrected)")
     if old := sorted(str(one) for one in (lakehouse.home / "aside").glob("*") if pattern.fullmatch(one.name)):
         raise KeyfoldError(
-            f"{', '.join(old)}: tables of {stream.name} from before a rebuild, which an erasure does not change; delete them first"
+            f"{', '.join(old)}: older tables of {stream.name}, which an erasure does not change; delete them first"
         )
 
 

@@ -58,9 +58,15 @@ class Author:
 
 
 def record_edit(
-    lakehouse: Lakehouse, author: Author, *, what: str, of: str, generation: str | None, keys: str, rows: str
+    lakehouse: Lakehouse,
+    author: Author,
+    what: str,
+    of: str,
+    keys: Sequence[Mapping[str, object]] | Mapping[str, str],
+    rows: Mapping[str, int],
+    generation: str | None = None,
 ) -> None:
-    """Add an entry to `monitoring.edits`."""
+    """Add an entry to `monitoring.edits`, whose columns say what the arguments are."""
     table = lakehouse.monitoring("edits")
     # Wait for the lock: other jobs may be committing an entry.
     with exclusive(table.parent, "monitoring", patience=timedelta(seconds=30)):
@@ -72,8 +78,8 @@ def record_edit(
             "what": what,
             "of": of,
             "generation": generation,
-            "keys": keys,
-            "rows": rows,
+            "keys": json.dumps(keys, default=str),
+            "rows": json.dumps(rows),
         }
         frame = pl.DataFrame([entry], schema_overrides={"at": pl.Datetime("us", "UTC"), "generation": pl.String})
         # A transaction needs a number that grows: count in the table, under its lock.

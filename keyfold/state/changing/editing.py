@@ -4,7 +4,6 @@ An edit is a batch of the live generation's journal that reads no events and wri
 commit record names the manifests of the changed state partitions. So the state before it stays readable as any other batch's.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -114,10 +113,9 @@ def edit_state(lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, dry_run: bool
         exchange = partial(_exchange, job, live, change, slots)
         Batches(runners, lakehouse, job, live, lambda: None, exchange=exchange).work()
         live.record_checksums()
-    keys = json.dumps(masked(changed, private_in_state(job)).to_dicts(), default=str)
-    rows = json.dumps({"state": before.height})
+    keys = masked(changed, private_in_state(job)).to_dicts()
     # Outside of the job's lock: the table of edits has a lock of its own.
-    record_edit(lakehouse, edit.author, what=what, of=job.name, generation=live.name, keys=keys, rows=rows)
+    record_edit(lakehouse, edit.author, what, job.name, keys, {"state": before.height}, live.name)
     return Edited(job.name, plan.batch, before, after)
 
 

@@ -1,6 +1,5 @@
-"""Write state to files and tables."""
+"""Write state to files."""
 
-import json
 import os
 import shutil
 import uuid
@@ -9,19 +8,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 import polars as pl
-import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable
-from deltalake.transaction import AddAction, RemoveAction
 
-from keyfold.errors import InvalidData, Misconfigured
+from keyfold.errors import Misconfigured
 from keyfold.lakehouse.data_files import WrittenFile, write_data_file
 from keyfold.lakehouse.files import new_file, sync_folder
-from keyfold.lakehouse.paths import create_table, is_table
 from keyfold.state.reading.state_rows import RowSource
 from keyfold.state.rows.lines import LineFormat, json_lines
-from keyfold.storage.place import Place, as_source, local_path, to_place
+from keyfold.storage.place import Place, local_path, to_place
 
-Format = Literal["jsonl", "parquet", "delta", "keyed-json"]
+Format = Literal["jsonl", "parquet", "keyed-json"]
 
 _ROWS_A_FILE = 1_000_000
 _BYTES_A_FILE = 128 << 20
@@ -32,7 +27,7 @@ class Export:
     """The result of an export.
 
     Attributes:
-        to: the folder or table.
+        to: the folder.
         format: its format.
         rows: number of rows.
         files, bytes: number and size of the files.
@@ -46,18 +41,17 @@ class Export:
 
 
 def write_state(rows: RowSource, to: Place | str, style: Format) -> Export:
-    """Write rows of state to a folder, or as a new version of a Delta table.
+    """Write rows of state to a folder.
 
     A folder on a disk appears when it is complete. In a bucket, files appear one after the other.
 
     Args:
         rows: rows of a job's state, of a difference, or of a checkpoint.
-        to: a new folder, also in a bucket (`s3a://`); or an existing Delta table with the same columns, whose rows are
-            replaced (format `delta`).
-        style: `jsonl`, `keyed-json` (see `lines.json_lines`), `parquet` or `delta`.
+        to: a new folder, also in a bucket (`s3a://`).
+        style: `jsonl`, `keyed-json` (see `lines.json_lines`) or `parquet`.
 
     Raises:
-        KeyfoldError: the folder has other files, the table has other columns, or the state is damaged; nothing was changed.
+        KeyfoldError: the folder has other files, or the state is damaged; nothing was changed.
 
     Example:
         >>> write_state(read_state(lakehouse, "purchase_totals"), "totals", "keyed-json")  # doctest: +SKIP
@@ -65,8 +59,6 @@ def write_state(rows: RowSource, to: Place | str, style: Format) -> Export:
     place = to_place(to)
     local = local_path(place)
     target = place if local is None else local.expanduser().resolve()
-    if style == "delta":
-        return _write_table(rows, target)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise Misconfigured(f"{target} exists already: name a new folder, or an empty one")
     if (folder := local_path(target)) is None:
@@ -85,34 +77,10 @@ def write_state(rows: RowSource, to: Place | str, style: Format) -> Export:
     return _export(target, style, written)
 
 
-def _write_table(rows: RowSource, table: Place) -> Export:
-    """Write the rows as a new version of a Delta table, whose rows they replace."""
-    schema = rows.schema
-    if not is_table(table) and table.exists() and any(table.iterdir()):
-        raise InvalidData(f"{table} exists and is no Delta table: name another folder")
-    create_table(table, schema)
-    delta = DeltaTable(as_source(table))
-    there = pa.schema(delta.schema().to_arrow())
-    # Types, and not texts: those of lists differ in a name that has no meaning.
-    if (there.names, there.types) != (schema.names, schema.types):
-        raise InvalidData(
-            f"{table} has the columns {', '.join(_columns(there))}, the rows have {', '.join(_columns(schema))}: "
-            "name another table"
-        )
-    written = list(_files(rows, table, "delta"))
-    adds: list[AddAction | RemoveAction] = [
-        AddAction(one.path, one.bytes, {}, _now(table / one.path), True, _statistics(one)) for one in written
-    ]
-    properties = CommitProperties(custom_metadata={"keyfold": f"state of {rows.where}"})
-    # One commit replaces all rows: a reader finds the old version or the new one.
-    delta.create_write_transaction(adds, mode="overwrite", schema=delta.schema(), commit_properties=properties)
-    return _export(table, "delta", written)
-
-
 def _files(rows: RowSource, folder: Place, style: Format) -> Iterator[WrittenFile]:
     """Write files of bounded size, and yield each."""
     for frame in _of_bounded_size(rows.frames()):
-        if style in ("parquet", "delta"):
+        if style == "parquet":
             yield write_data_file(frame, folder, rows.schema)
         else:
             yield _write_lines(frame, folder, rows.key, style)
@@ -140,15 +108,3 @@ def _write_lines(frame: pl.DataFrame, folder: Place, key: tuple[str, ...], style
 
 def _export(to: Place, style: Format, written: list[WrittenFile]) -> Export:
     return Export(str(to), style, sum(file.rows for file in written), len(written), sum(file.bytes for file in written))
-
-
-def _statistics(file: WrittenFile) -> str:
-    return json.dumps({"numRecords": file.rows, "minValues": file.first, "maxValues": file.last, "nullCount": {}})
-
-
-def _columns(schema: pa.Schema) -> list[str]:
-    return [f"{field.name} {field.type}" for field in schema]
-
-
-def _now(path: Place) -> int:
-    return path.stat().st_mtime_ns // 1_000_000

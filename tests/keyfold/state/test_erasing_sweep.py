@@ -140,7 +140,7 @@ def test_no_file_holds_what_was_erased(spark, tmp_path_factory, key, is_private,
             compact(table)
         erasure = Erasure({"user": [key]}, BY, remove_unsearchable=removed)
         assert check(lakehouse).findings == ()
-        with pytest.raises(KeyfoldError, match=r"aside/clicks-.* from before a rebuild.*delete them first"):
+        with pytest.raises(KeyfoldError, match=r"aside/clicks-.*: older tables of clicks.*delete them first"):
             erase(lakehouse, stream, [job], erasure, runners=spark)
         shutil.rmtree(str(lakehouse.home / "aside"))
         counted = erase(lakehouse, stream, [job], erasure, dry_run=True, runners=spark)

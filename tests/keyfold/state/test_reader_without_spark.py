@@ -106,7 +106,7 @@ def test_a_generation_that_committed_no_batch_keeps_nothing(lakehouse, without_s
     assert rows.polars().columns == windows().state.schema.names
 
 
-@pytest.mark.parametrize("style", ["jsonl", "keyed-json", "parquet", "delta"])
+@pytest.mark.parametrize("style", ["jsonl", "keyed-json", "parquet"])
 def test_files_hold_the_rows_whatever_their_form(tmp_path, lakehouse, without_spark, land, style):
     batch = [("ann", 1), ("ann", 14), ("bob", 2), ("cat", 3)]
     land(*batch)
@@ -114,9 +114,7 @@ def test_files_hold_the_rows_whatever_their_form(tmp_path, lakehouse, without_sp
     made = write_state(read_state(lakehouse, windows()), tmp_path / "out", style)
     (expected,) = played(windows(), [batch])
     assert made.rows == expected.height == 4
-    if style == "delta":
-        assert same(pl.read_delta(str(tmp_path / "out")), expected)
-    elif style == "parquet":
+    if style == "parquet":
         assert same(pl.read_parquet(tmp_path / "out" / "*.parquet"), expected)
     else:
         seed = open_source(lakehouse, str(tmp_path / "out"), windows().key)
@@ -149,26 +147,14 @@ def test_columns_are_chosen_and_renamed(lakehouse, without_spark, land):
         rows.select({"clicks": "user", "user": "user"})
 
 
-def test_a_delta_table_takes_a_new_version_and_no_other_folder_is_written_into(
-    tmp_path, lakehouse, without_spark, land
-):
-    job, to = windows(), tmp_path / "out"
-    for batch in ([("ann", 1)], [("bob", 40)]):
-        land(*batch)
-        run_job(lakehouse, job, runners=without_spark)
-        write_state(read_state(lakehouse, job), to, "delta")
-    assert same(pl.read_delta(str(to)), played(job, [[("ann", 1)], [("bob", 40)]])[-1])
-    rows = read_state(lakehouse, job)
-    with pytest.raises(KeyfoldError, match="exists already"):
-        write_state(rows, to, "parquet")
+def test_no_folder_with_other_files_is_written_into(tmp_path, lakehouse, without_spark, land):
+    land(("ann", 1))
+    run_job(lakehouse, windows(), runners=without_spark)
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "mine.txt").write_text("keep")
-    with pytest.raises(KeyfoldError, match="no Delta table"):
-        write_state(rows, tmp_path / "notes", "delta")
+    with pytest.raises(KeyfoldError, match="exists already"):
+        write_state(read_state(lakehouse, windows()), tmp_path / "notes", "parquet")
     assert (tmp_path / "notes" / "mine.txt").read_text() == "keep"
-    pl.DataFrame({"else": [1]}).write_delta(str(tmp_path / "other"))
-    with pytest.raises(KeyfoldError, match="has the columns else"):
-        write_state(rows, tmp_path / "other", "delta")
 
 
 def test_a_failure_leaves_no_half_of_a_folder(tmp_path, lakehouse, without_spark, land):

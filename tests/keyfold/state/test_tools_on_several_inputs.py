@@ -20,7 +20,7 @@ from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
 from keyfold.state.changing.promoting import promote
-from keyfold.state.changing.trying import redrive
+from keyfold.state.changing.trying import try_job
 from keyfold.state.differences import diff_states
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.reading.reader import read_state
@@ -51,7 +51,7 @@ def counted(home):
 
 # `reading/test_reader.py` reads and compares in `make test`, and `test_round_trip.py` moves.
 @pytest.mark.slow
-def test_state_is_read_compared_redriven_corrected_and_moved(spark, tmp_path):
+def test_state_is_read_compared_replayed_corrected_and_moved(spark, tmp_path):
     home = Home(tmp_path, spark=spark)
     home.land(ORDERS, orders(("a", 0, "tea"), ("b", 70, "jam")))
     home.land(PAYMENTS, payments(("a", 5, 4), ("b", 80, 9)))
@@ -64,9 +64,9 @@ def test_state_is_read_compared_redriven_corrected_and_moved(spark, tmp_path):
     now = read_state(home.lakehouse, home.job)
     told = diff_states(read_state(home.lakehouse, home.job, batch=first.batch), now).summary()
     assert (told.added, told.changed, told.unchanged) == (1, 1, 0)
-    found = redrive(home.lakehouse, home.job, runners=spark)
-    assert (found.late_before, found.late_after) == (1, 0)
-    promote(home.lakehouse, "hours", "redrive")
+    trial = try_job(home.lakehouse, home.job, "in_time", runners=spark)
+    assert trial.tables["late.hours"].summary().removed == 1
+    promote(home.lakehouse, "hours", "in_time")
     assert counted(home) == [("a", NOON, 1, 2, 4)]
     edit_state(home.lakehouse, home.job, Edit(("b",), {"amount": "amount + 1"}, BY), runners=spark)
     home.job = replace(home.job, key_groups=3)

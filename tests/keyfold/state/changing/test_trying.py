@@ -3,15 +3,12 @@
 import polars as pl
 import pytest
 
-from keyfold.errors import KeyfoldError
-from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import create_table
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file
 from keyfold.state import differences
-from keyfold.state.changing.trying import redrive
 from keyfold.state.differences import diff_tables
-from tests.keyfold.keyed.toy_jobs import CLICK, clicks, windows
+from tests.keyfold.keyed.toy_jobs import CLICK, clicks
 
 
 def table_of(folder, *events):
@@ -48,14 +45,3 @@ def test_tables_are_compared_key_by_key_however_often_a_row_is_there(tmp_path, m
     pl.read_delta(str(after)).with_columns(pl.col("clicks").cast(pl.String)).write_delta(str(tmp_path / "texts"))
     texts = diff_tables(after, tmp_path / "texts", ("user",)).summary()
     assert (texts.unchanged, texts.not_compared) == (4, ("clicks",))
-
-
-def test_where_no_event_was_late_there_is_nothing_to_redrive(spark, lakehouse, land, minutes):
-    land(("ann", 1), ("bob", 25))
-    run_job(lakehouse, windows(), runners=spark)
-    with pytest.raises(KeyfoldError, match="no event was late"):
-        redrive(lakehouse, windows(), runners=spark)
-    land(("ann", 2), ("eve", 3))
-    run_job(lakehouse, windows(), runners=spark)
-    with pytest.raises(KeyfoldError, match="no event was late since 2026-01-01 00:10"):
-        redrive(lakehouse, windows(), since=minutes(10), runners=spark)
