@@ -29,6 +29,7 @@ def top_rows(
     ties: tuple[str, ...] = (),
     key: str | Sequence[str],
     counted: str = COUNTED,
+    changes: bool = False,
     **settings: Any,
 ) -> KeyedJob:
     """Make a job that keeps the `n` rows with the highest values of each key, and upserts a row when its rank changes.
@@ -44,6 +45,7 @@ def top_rows(
         ties: columns that rank rows with equal values, ascending; the remaining columns follow.
         key: the key columns.
         counted: the column of events and state with the number of events of a key.
+        changes: whether what changes is written to `changes.<name>`, for other jobs (`KeyedJob.changes`).
         settings: other arguments of `KeyedJob`.
 
     Raises:
@@ -101,6 +103,7 @@ def top_rows(
         step,
         lambda rows: top(rows).drop(RANK),
         settings,
+        changes=changes,
     )
 
 
@@ -110,6 +113,7 @@ def last_rows(
     *,
     key: str | Sequence[str],
     counted: str = COUNTED,
+    changes: bool = False,
     **settings: Any,
 ) -> KeyedJob:
     """Make a job that keeps the last row of each key by event time, and upserts it when a later one arrives.
@@ -121,6 +125,7 @@ def last_rows(
         source: the stream, or its `Input`, whose columns the table has.
         key: the key columns.
         counted: the column of events and state with the number of events that a row stands for.
+        changes: whether what changes is written to `changes.<name>`, for other jobs (`KeyedJob.changes`).
         settings: other arguments of `KeyedJob`.
 
     Example:
@@ -155,7 +160,7 @@ def last_rows(
         changed = rows.filter(pl.col("#known").is_null())
         return Step(state=rows.select(state.columns), output=changed.select(columns))
 
-    return _kept(name, source, key, counted, events, key, step, last, settings)
+    return _kept(name, source, key, counted, events, key, step, last, settings, changes=changes)
 
 
 def _kept(
@@ -168,6 +173,8 @@ def _kept(
     step: StepFunction,
     combine: Callable[[pl.DataFrame], pl.DataFrame],
     settings: Mapping[str, Any],
+    *,
+    changes: bool,
 ) -> KeyedJob:
     """Make a job that never drops keys; one row of each key has the number of events of all its rows."""
     number = number_of_events(counted, source.event_time)
@@ -182,6 +189,6 @@ def _kept(
         state=State(output.append(number), events=pl.col(counted).sum()),
         step=step,
         # State keeps the number of all events of its keys, so the conservation check must not count them in the table too.
-        tables=[Upsert(output, output_key, events=pl.lit(0))],
+        tables=[Upsert(output, output_key, events=pl.lit(0), changes=changes)],
         settings=settings,
     )

@@ -27,6 +27,7 @@ def totals(
     latest: str = "",
     counted: str = "",
     events: pa.Schema | None = None,
+    changes: bool = False,
     **settings: Any,
 ) -> KeyedJob:
     """Make a job that aggregates all events of each key, and upserts the key's row when it changes.
@@ -41,6 +42,7 @@ def totals(
         latest: the column with the time of the newest event; none by default.
         counted: the column with the number of events; by default the first `count()`, or `n_events`.
         events: columns of the late table; by default the key, the event time, the aggregates and `counted`.
+        changes: whether what changes is written to `changes.<name>`, for other jobs (`KeyedJob.changes`).
 
     Raises:
         Misconfigured: a sum is over floats, or a column is not declared.
@@ -98,6 +100,6 @@ def totals(
         # True for all rows: each key has one.
         state=State(pa.schema(kept), events=number, one_per_key=pl.col(counted).is_not_null()),
         step=step,
-        tables=[Upsert(table, key, events=pl.lit(0))],
+        tables=[Upsert(table, key, events=pl.lit(0), changes=changes)],
         settings=settings,
     )

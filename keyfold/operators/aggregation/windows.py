@@ -110,6 +110,7 @@ def windows(
     most: str = "",
     while_open: bool = False,
     allowed_lateness: timedelta | str | None = None,
+    changes: bool = False,
     then: Mapping[str, pl.Expr] | None = None,
     output: Columns | None = None,
     counted: str = "",
@@ -138,6 +139,8 @@ def windows(
             overlap. Key, `by` and `window_start` are the table's key.
         allowed_lateness: how long after its end a window takes events: each batch that has some upserts the corrected row. The
             table's key is as with `while_open`.
+        changes: whether what changes is written to `changes.<name>`, for other jobs (`KeyedJob.changes`);
+            with `while_open` or `allowed_lateness`.
         then: columns computed from the others.
         output: columns of the table: the key, `by`, `window_start` or `window_end`, any of `of` and `then`, and `counted`. By
             default all of them.
@@ -147,7 +150,8 @@ def windows(
 
     Raises:
         Misconfigured: `length` is not a multiple of `every`, there is not one of `length` and `days_of`, `output` lacks
-            `counted`, `while_open` is of windows that overlap, or rows that are upserts are asked for with `most`.
+            `counted`, `while_open` is of windows that overlap, or rows are upserted with `most`, or not
+            with `changes`.
 
     Example:
         >>> from datetime import UTC, datetime
@@ -180,6 +184,8 @@ def windows(
     lateness = None if allowed_lateness is None else as_duration(f"job {name}: allowed_lateness", allowed_lateness)
     if lateness is not None and (most or lateness <= timedelta(0)):
         raise Misconfigured(f"job {name}: allowed_lateness is {lateness}; it is longer than nothing, and without most")
+    if changes and not while_open and lateness is None:
+        raise Misconfigured(f"job {name}: without while_open or allowed_lateness no row changes (`changes`)")
     sums, groups = Aggregates(name, of, counted, source, table), [*key, *by]
     made = _Windows(
         shape, sums, [*key], groups, event_time, counted, most, lateness, while_open, then or {}, table.names
@@ -199,7 +205,7 @@ def windows(
         # Events of windows that have not ended are counted in state, all others in the table.
         in_state = number if lateness is None else pl.col(counted).filter(pl.col(DEADLINE) <= made.end).sum()
         closed = pl.col(counted).filter(~pl.col(IS_OPEN)).sum() if while_open else number
-        written_to = Upsert(table, (*groups, "window_start"), events=closed)
+        written_to = Upsert(table, (*groups, "window_start"), events=closed, changes=changes)
     return counting_job(
         name,
         source,

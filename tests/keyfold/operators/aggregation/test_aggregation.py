@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold import Misconfigured, Stream, TestHarness
+from keyfold import Misconfigured, Stream, TestHarness, assert_nothing_lost
+from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job import Timeout
 from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.job.tables import Append
@@ -37,6 +38,7 @@ from keyfold.operators.aggregation.windows import Days
 from keyfold.testing import assert_same, merged, play, verify
 from keyfold.times import micros, to_times
 from tests.examples import examples
+from tests.lake import Lake
 from tests.on_a_grid import many_of, moments, on_grid
 
 TIME = pa.timestamp("us", tz="UTC")
@@ -153,6 +155,33 @@ def test_a_row_is_corrected_until_its_window_is_final_and_every_goal_counts_once
 def test_corrected_windows_are_the_same_in_files(every):
     job = windows("w", SCORED, {"points": sum("points")}, key="who", length="20m", every=every, allowed_lateness="15m")
     assert verify(job, rounds=2) is None
+
+
+def test_a_job_on_corrected_windows_adds_up_what_changes(tmp_path):
+    hours = windows(
+        "hours",
+        SCORED,
+        {"points": sum("points")},
+        key="who",
+        length="1h",
+        every="30m",
+        allowed_lateness="3h",
+        changes=True,
+    )
+    more = pl.col("points") - pl.col("points_before").fill_null(0)
+    in_all = totals("in_all", Input(hours.changes(), "changed_at"), {"points": sum(more)}, key="who", changes=True)
+    lake = Lake(tmp_path)
+    for run in ([("a", 0, "x", 1), ("b", 95, "x", 2)], [("a", 10, "x", 4), ("a", 212, "x", 8)], [("a", 9, "x", 16)]):
+        lake.put(goals(run), "goals")
+        for job in (hours, in_all):
+            lake.run(job)
+            assert_nothing_lost(lake.lakehouse, job)
+    lake.run(hours, Incremental(END))
+    lake.run(in_all, Incremental(END))
+    # The last goal, at 12:09, comes at 15:32: of its two windows, that of 11:30 has been final since 15:30.
+    told = {"a": 2 * (1 + 4 + 8) + 16, "b": 2 * 2}
+    assert dict(lake.rows("in_all", "who", "points")) == told
+    assert in_all.changes().name == "changes.in_all"
 
 
 @examples(60)
@@ -363,6 +392,10 @@ def test_days_agree_with_the_clocks_of_the_zone_also_where_midnight_does_not_exi
         (
             lambda: windows("w", SCORED, {}, length=MINUTE, allowed_lateness="0s", key="who"),
             "allowed_lateness is 0:00:00",
+        ),
+        (
+            lambda: windows("w", SCORED, {}, length=MINUTE, changes=True, key="who"),
+            "without while_open or allowed_lateness no row changes",
         ),
         (
             lambda: windows("w", SCORED, {}, length=MINUTE, allowed_lateness="1s", most="n_events", key="who"),
