@@ -122,6 +122,8 @@ class Arguments:
     def _read_many(self, where: str, origin: Any, of: Sequence[Any], value: Any) -> Any:
         if origin is Mapping:
             return {name: self._read(f"{where}: {name}", of[1], one) for name, one in _a(dict, where, value).items()}
+        if origin is Callable:
+            raise Misconfigured(f"{where} is a function, which YAML does not have: write the job in Python")
         if origin not in (tuple, Sequence):
             return value
         if origin is tuple and of[-1] is not ...:
@@ -195,9 +197,10 @@ def _aggregate(where: str, text: str) -> Aggregate:
     with_number = _WITH_NUMBER.fullmatch(value)
     if with_number and hints[1] in (int, float):
         value, others = with_number[1].strip(), [hints[1](with_number[2])]
+    values = [_expression(where, value), *others] if value else []
     try:
-        return function(_expression(where, value), *others) if value else function()
-    except (TypeError, ValueError) as error:
+        return function(*values)
+    except (TypeError, ValueError, Misconfigured) as error:
         raise Misconfigured(f"{where}: {error}") from error
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from polars.testing import assert_frame_equal
 
-from keyfold import Append, Input, Lookup, Stream, TestHarness, operators
+from keyfold import Append, Input, KeyfoldError, Lookup, Stream, TestHarness, operators
 from keyfold.dagster.arguments import OPERATORS
 from keyfold.dagster.components import KeyedJob
 from keyfold.keyed.job.timeouts import Timeout
@@ -160,3 +160,34 @@ def test_yaml_makes_the_job_that_python_makes(operator):
     for name, frame in theirs.written.items():
         assert_frame_equal(ours.written[name], frame, check_row_order=False)
     assert_frame_equal(ours.state, theirs.state, check_row_order=False)
+
+
+@pytest.mark.parametrize(
+    ("operator", "arguments", "message"),
+    [
+        (
+            "alert",
+            {"conditions": {"A": {"Listed": {"find": "areas"}}}},
+            "A: find is a function, which YAML does not have",
+        ),
+        ("pattern", {"patterns": {"p": {"steps": {"b": {"Nxt": {}}}}}}, "steps: b is {'Nxt': {}}; name one of .*Next"),
+        ("sessions_until", {"silence": "30m"}, "silence is '30m'; give a mapping"),
+        ("sessions_until", {"silence": {"after": "soon"}}, "silence: after .*write a number and s, m, h or d"),
+        ("running", {"of": {"n": "count"}, "output": [{"name": "user", "type": "text"}]}, "output: 1 validation error"),
+        (
+            "last_n",
+            {"sessions": {"name": "a", "columns": {"n": "number"}}},
+            "columns: n is 'number'; give one of string",
+        ),
+        ("totals", {"of": {"n": "quantile(cents, 7)"}}, "of: n: .*7"),
+        ("windows", {"of": {"n": "count"}, "length": "1h", "input": 1}, "windows.*input|unexpected"),
+        (
+            "interval_join",
+            {"right": {"stream": "sales", "wher": "price > 1"}},
+            "right: .*unexpected keyword argument 'wher'",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(operator, arguments, message):
+    with pytest.raises(KeyfoldError, match=message):
+        in_yaml(operator, arguments)
