@@ -22,6 +22,7 @@ from typing import Literal
 import polars as pl
 import pyarrow as pa
 
+from keyfold.durations import as_duration
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock
 from keyfold.times import shifted
@@ -137,3 +138,20 @@ class Timeout:
         return rows.select(state.columns if PROCESSING_DEADLINE in state.columns else rows.columns).with_columns(
             pl.col(PROCESSING_DEADLINE).fill_null(due)
         )
+
+
+Silence = Timeout | timedelta | str
+"""How a silence is given: a timeout, or a length of event time, also as text (`"30m"`)."""
+
+
+def as_timeout(where: str, given: Silence) -> Timeout:
+    """Return the timeout that a length of event time stands for.
+
+    Raises:
+        Misconfigured: it is no length of time, or nothing.
+
+    Example:
+        >>> as_timeout("job visits: silence", "30m").after
+        datetime.timedelta(seconds=1800)
+    """
+    return given if isinstance(given, Timeout) else Timeout(as_duration(where, given))

@@ -1,6 +1,7 @@
 """Sum whole numbers and decimals exactly, or refuse the batch: sums of Polars and NumPy wrap around without an error."""
 
 from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,21 @@ def in_int64(totals: pl.Series, column: str, keys: pl.Series) -> NDArray[np.int6
         row = int(narrow.is_null().arg_max() or 0)
         raise TotalTooLargeError(column, {keys.name: keys[row]}, totals[row])
     return narrow.to_numpy()
+
+
+def in_decimals(totals: pl.Series, scale: int, column: str, keys: pl.Series) -> pl.Series:
+    """Convert totals in units of the last digit, each with its key, to decimals of 38 digits.
+
+    Raises:
+        TotalTooLargeError: a total does not fit; names column, key and total.
+    """
+    whole = totals.cast(pl.Decimal(38, 0), strict=False)
+    if whole.has_nulls():
+        row = int(whole.is_null().arg_max() or 0)
+        raise TotalTooLargeError(
+            column, {keys.name: keys[row]}, f"{totals[row] / 10**scale:.6g}", "a decimal of 38 digits"
+        )
+    return whole * pl.Series([Decimal(1).scaleb(-scale)], dtype=pl.Decimal(38, scale))
 
 
 def _fits(column: str, kind: Any) -> pl.Expr:

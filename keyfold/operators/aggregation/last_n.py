@@ -2,20 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from keyfold.columns import column
+from keyfold.columns import column, passed_on, required
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable, names_of
-from keyfold.keyed.job.timeouts import Timeout
+from keyfold.keyed.job.timeouts import Silence, Timeout, as_timeout
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import IN_PARTS, Aggregate, Aggregates, require_known
 from keyfold.operators.aggregation.inference import inferred_output
@@ -27,7 +28,7 @@ from keyfold.stream import TIMESTAMP
 from keyfold.times import micros, to_micros, to_times
 
 REASON = "reason"
-SESSION_START, N_EVENTS = "session_start", "n_events"
+SESSION_START, SESSION_END, N_EVENTS = "session_start", "session_end", "n_events"
 _COUNTED, _IN_PLACE = "#events", ("mean", "first", "last")
 _AT_ONCE = 1_000_000
 """Number of events of windows that are aggregated at a time; each event is in up to `n` windows."""
@@ -40,10 +41,10 @@ def last_n(
     of: Mapping[str, Aggregate],
     *,
     key: str | Sequence[str],
-    silence: Timeout,
+    silence: Silence,
     from_n: int | None = None,
     latest: OutputTable | None = None,
-    sessions: OutputTable,
+    sessions: OutputTable | None = None,
     output: Columns | None = None,
     **settings: Any,
 ) -> KeyedJob:
@@ -68,11 +69,12 @@ def last_n(
         n: number of events in a full window.
         of: the aggregates by column, as those of `windows`. A mean is NULL if no event has a value; NaN counts as missing.
         key: the key columns.
-        silence: the longest silence of a session.
+        silence: the longest silence of a session, in event time (`"2h"`), or a `Timeout` in processing time.
         from_n: number of events from which a session gives rows; by default `n`.
         latest: a table to upsert with the last row of each key.
-        sessions: a table with a row per ended session: the key, `reason`, and those of `of` that are a count, or the first or
-            last event time. It must count the session's events (`Append(events=…)`).
+        sessions: the table with a row per ended session; by default `<name>_sessions`, with the key, `session_start`,
+            `session_end` and `n_events`. One that is given has any of these, `reason`, and those of `of` that are a count, or the
+            first or last event time; it must count the session's events (`Append(events=…)`).
         output: columns of the table: the key, any of `of`, and `reason`; by default all of them.
         settings: other arguments of `KeyedJob`.
 
@@ -81,27 +83,25 @@ def last_n(
 
     Example:
         >>> from datetime import UTC, datetime, timedelta
-        >>> from keyfold import Append, Input, Stream, TestHarness
-        >>> from keyfold.operators import count, mean
-        >>> user = pa.field("user", pa.string(), nullable=False)
-        >>> paid = pa.schema([user, pa.field("at", TIMESTAMP, nullable=False), ("amount", pa.float64())])
-        >>> visits = Append({"user": pa.string(), "n": pa.int64()}, name="visits", events=pl.col("n").sum())
-        >>> job = last_n(
-        ...     "means", Input(Stream("payments", paid, event_time="at"), columns=paid), 2,
-        ...     {"n": count(), "mean": mean("amount")}, key="user", sessions=visits,
-        ...     silence=Timeout(timedelta(hours=1)), output=pa.schema([user, ("mean", pa.float64())]),
-        ... )
+        >>> from keyfold import Input, Stream, TestHarness, required
+        >>> from keyfold.operators import mean
+        >>> user, at = required("user", pa.string(), "Who"), required("at", TIMESTAMP, "When")
+        >>> payments = Stream("payments", pa.schema([user, at, ("amount", pa.float64())]), event_time="at")
+        >>> paid = Input(payments, columns=("user", "at", "amount"))
+        >>> job = last_n("means", paid, 2, {"mean": mean("amount")}, key="user", silence="1h")
         >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
         >>> times = [noon + timedelta(minutes=minutes) for minutes in (20, 0, 40)]
         >>> came = pl.DataFrame({"user": ["ann"] * 3, "at": times, "amount": [2.0, 1.0, 6.0]})
-        >>> harness.batch(came).tables["means"].rows()
+        >>> harness.batch(came).tables["means"].select("user", "mean").rows()
         [('ann', 1.5), ('ann', 4.0)]
     """
     if n < 1:
         raise Misconfigured(f"job {name}: n is {n}; it must be 1 or more")
     require_known(name, of, IN_PARTS, "last_n")
-    source, key = as_input(source), names_of(key)
+    source, key, timeout = as_input(source), names_of(key), as_timeout(f"job {name}: silence", silence)
     events, event_time = source.schema, source.event_time
+    if sessions is None:
+        sessions = _sessions_table(name, events, key, event_time)
     if output is None:
         reason = column(REASON, pa.string(), "WINDOW_FULL, WINDOW_FILLING or TIMEOUT", lineage=(event_time,))
         output = inferred_output(name, source, of, by=key, more=[reason])
@@ -112,9 +112,9 @@ def last_n(
     others = {one: how for one, how in of.items() if one not in by_hand}
     sums = Aggregates(name, others, _COUNTED, source, table) if others else None
     window = _LastN(
-        by_hand, sums, key, event_time, ties, n, n if from_n is None else from_n, silence, table, latest, sessions
+        by_hand, sums, key, event_time, ties, n, n if from_n is None else from_n, timeout, table, latest, sessions
     )
-    columns = silence.add_column(pa.schema([*events, *state, pa.field(DEADLINE, TIMESTAMP)]))
+    columns = timeout.add_column(pa.schema([*events, *state, pa.field(DEADLINE, TIMESTAMP)]))
     # A key has one open session, whose last event has the session's count.
     open_session = pl.col(SESSION_START).is_not_null() & (pl.col(N_EVENTS) > 0)
     return KeyedJob(
@@ -127,6 +127,17 @@ def last_n(
         closes_in_order=True,
         **settings,
     )
+
+
+def _sessions_table(job: str, events: pa.Schema, key: tuple[str, ...], event_time: str) -> OutputTable:
+    of = partial(required, lineage=(event_time,))
+    columns = [
+        *passed_on(pa.schema(map(events.field, key))),
+        of(SESSION_START, TIMESTAMP, "Event time of the session's first event (UTC)"),
+        of(SESSION_END, TIMESTAMP, "Event time of its last event (UTC)"),
+        of(N_EVENTS, pa.int64(), "How many events"),
+    ]
+    return Append(columns, name=f"{job}_sessions", events=pl.col(N_EVENTS).sum())
 
 
 @dataclass(frozen=True)
@@ -266,6 +277,11 @@ class _Sessions:
         """Return one row per ended session."""
         window, closed = self._window, self._last[self._closed]
         schema, found = window.sessions.schema, {one: self._events[one].gather(closed) for one in window.key}
+        found[SESSION_END] = self._events[window.event_time].gather(closed)
+        found[SESSION_START], found[N_EVENTS] = (
+            self._starts.filter(pl.Series(self._closed)),
+            pl.Series(self._n_events[self._closed]),
+        )
         for name in schema.names:
             if (one := window.of.get(name)) is not None:
                 whole = pl.Series(self._n_events) if one.counts else self._starts

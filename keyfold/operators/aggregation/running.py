@@ -19,7 +19,7 @@ from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable, names_of
 from keyfold.keyed.job.timeouts import Timeout
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.keyed.rows.exact_sums import in_int64
+from keyfold.keyed.rows.exact_sums import in_decimals, in_int64
 from keyfold.operators.aggregation.aggregates import Aggregate, require_known
 from keyfold.operators.aggregation.inference import inferred_output
 from keyfold.operators.aggregation.lifetimes import cut_lifetimes
@@ -107,16 +107,14 @@ def running(
     if output is None:
         output = inferred_output(name, source, of, by=events.names, then=computed)
     table = stored_schema(f"job {name}: output", output, key)
-    kept = {column: "" if one.joined in _HIGHEST else one.column for column, one in of.items()}
-    kept = {column: one or column for column, one in kept.items()}
+    own_kinds = _own_kinds(of, events)
+    kept = {column: column if column in own_kinds else one.column or column for column, one in of.items()}
     shared = {one: events.field(one) for one in kept.values() if one in events.names}
     for column, one in of.items():
         others = [other for other in of if kept[other] == kept[column] and of[other].joined != one.joined]
-        if others or (one.joined in _HIGHEST and column in shared):
+        if others or (column in own_kinds and column in shared):
             raise Misconfigured(f"job {name}: {column} would be kept in {kept[column]}, as another value is; rename it")
-    kinds = {column: one.value for column, one in of.items() if one.joined in _HIGHEST}
-    kinds = {column: arrow_type(type_of(value, polars_schema(events))) for column, value in kinds.items()}
-    own = [pa.field(one, kinds.get(one, pa.int64())) for one in kept.values() if one not in shared]
+    own = [pa.field(one, own_kinds.get(one, pa.int64())) for one in kept.values() if one not in shared]
     rest = [one.with_nullable(True) for one in events if one.name not in (*key, *shared)]
     state = pa.schema([*map(events.field, key), *shared.values(), *own, *rest, pa.field(DEADLINE, TIMESTAMP)])
     upserts = () if latest is None else (latest,)
@@ -208,6 +206,18 @@ class _Running:
         return (self._add(known, held).totals if held.height else known).select(table.schema.names)
 
 
+def _own_kinds(of: Mapping[str, Aggregate], events: pa.Schema) -> dict[str, pa.DataType]:
+    """Return the types of the aggregates that need a column of state of their own: one of events would not hold them."""
+    kinds: dict[str, pa.DataType] = {}
+    for column, one in of.items():
+        kind = type_of(one.value, polars_schema(events))
+        if one.joined in _HIGHEST:
+            kinds[column] = arrow_type(kind)
+        elif one.joined == "sum" and isinstance(kind, pl.Decimal):
+            kinds[column] = pa.decimal128(38, kind.scale)
+    return kinds
+
+
 def _window_start(event_time: str) -> pa.Field:
     return required(WINDOW_START, TIMESTAMP, "Start of the window (UTC)", lineage=(event_time,))
 
@@ -237,11 +247,19 @@ def _running(one: Aggregate, before: pl.Series, ordered: Ordered) -> pl.Series:
         both = values.select(so_far, before.gather(number).alias("#before"))
         return both.select(_HIGHEST[one.joined](both.columns)).to_series()
     # In 128 bits, since running sums of 64 bits wrap around.
-    delta = events.select(one.value).to_series().fill_null(0).cast(pl.Int128)
+    delta, before_first = _in_units(events.select(one.value).to_series()), _in_units(before)
     running = delta.cum_sum()
     # A running sum over all keys, less its value before each key's first event.
-    began = before.fill_null(0).cast(pl.Int128) - (running - delta).gather(ordered.starts)
-    return pl.Series(in_int64(running + began.gather(number), before.name, events.to_series()))
+    began = before_first - (running - delta).gather(ordered.starts)
+    totals = running + began.gather(number)
+    if isinstance(before.dtype, pl.Decimal):
+        return in_decimals(totals, before.dtype.scale, before.name, events.to_series())
+    return pl.Series(in_int64(totals, before.name, events.to_series()))
+
+
+def _in_units(values: pl.Series) -> pl.Series:
+    """Return whole numbers, or decimals as whole numbers of their last digit, in 128 bits; 0 for NULL."""
+    return (values.to_physical() if values.dtype.is_decimal() else values).cast(pl.Int128).fill_null(0)
 
 
 def _running_sets(before: pl.Series, lists: pl.Series, ignored: tuple[Any, ...], ordered: Ordered) -> pl.Series:

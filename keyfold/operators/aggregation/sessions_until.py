@@ -15,7 +15,7 @@ from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step, StepFunction
 from keyfold.keyed.job.tables import Append, OutputTable, names_of
-from keyfold.keyed.job.timeouts import Timeout
+from keyfold.keyed.job.timeouts import Silence, Timeout, as_timeout
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import Aggregate, require_known
 from keyfold.operators.aggregation.inference import inferred_output
@@ -35,7 +35,7 @@ def sessions_until(
     *,
     until: pl.Expr,
     key: str | Sequence[str],
-    silence: Timeout,
+    silence: Silence,
     closed_for: timedelta | str,
     at_once: bool = False,
     then: Mapping[str, pl.Expr] | None = None,
@@ -62,7 +62,7 @@ def sessions_until(
         until: condition on an event that ends its session; NULL is false.
         key: the key columns.
         output: columns of the table: the key, any of `of`, and those of `then`; by default all.
-        silence: the silence that ends a session.
+        silence: the silence that ends a session, in event time (`"30m"`), or a `Timeout` in processing time.
         closed_for: event time for which a closed session is remembered.
         at_once: whether an event that ends a session does so when it arrives.
         then: columns computed from the aggregates.
@@ -81,7 +81,7 @@ def sessions_until(
         >>> job = sessions_until(
         ...     "visits", Input(Stream("clicks", click, event_time="at"), columns=click),
         ...     {"since": first("at"), "until": last("page"), "clicks": count()}, until=pl.col("page") == "bye",
-        ...     key="user", silence=Timeout(timedelta(minutes=30)), closed_for="1h",
+        ...     key="user", silence="30m", closed_for="1h",
         ...     output=pa.schema([user, ("until", pa.string()), ("clicks", pa.int64())]),
         ... )
         >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -90,6 +90,7 @@ def sessions_until(
         >>> harness.batch(clicks).tables["visits"].rows()
         [('ann', 'bye', 2)]
     """
+    timeout = as_timeout(f"job {name}: silence", silence)
     source, key, closed_for = as_input(source), names_of(key), as_duration(f"job {name}: closed_for", closed_for)
     events, event_time = source.schema, source.event_time
     if output is None:
@@ -101,8 +102,8 @@ def sessions_until(
     stretch = pa.schema([*map(events.field, key), *kept_fields(name, of, events), *others])
     state = pa.schema([*stretch, pa.field(CLOSED_AT, TIMESTAMP), pa.field(DEADLINE, TIMESTAMP)])
     rides = _Sessions(
-        name, of, until, key, event_time, counted, start, stretch, silence.add_column(state), events, table,
-        silence, closed_for, at_once, then or {}, selected,
+        name, of, until, key, event_time, counted, start, stretch, timeout.add_column(state), events, table,
+        timeout, closed_for, at_once, then or {}, selected,
     )  # fmt: skip
     number = pl.col(counted).sum()
     return KeyedJob(

@@ -16,11 +16,13 @@ from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable, names_of
-from keyfold.keyed.job.timeouts import Timeout
+from keyfold.keyed.job.timeouts import Silence, Timeout, as_timeout
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import Aggregate, require_known
+from keyfold.operators.aggregation.inference import inferred_output
 from keyfold.operators.aggregation.sessions_until import SESSION_AGGREGATES
 from keyfold.operators.aggregation.spans import Rows, Spans, count_and_start, kept_fields, ranges
+from keyfold.schemas import Columns, stored_schema
 from keyfold.stream import TIMESTAMP
 from keyfold.times import micros, to_micros, to_times
 
@@ -38,9 +40,9 @@ def sessions_while(
     while_: pl.Expr,
     pause: timedelta | str,
     key: str | Sequence[str],
-    output: pa.Schema,
-    silence: Timeout,
-    between: OutputTable,
+    output: Columns | None = None,
+    silence: Silence,
+    between: OutputTable | None = None,
     then: Mapping[str, pl.Expr] | None = None,
     **settings: Any,
 ) -> KeyedJob:
@@ -67,9 +69,9 @@ def sessions_while(
         while_: the condition of an event; never NULL.
         pause: event time without the condition that ends a session.
         key: the key columns.
-        output: columns of the table of sessions: the key, any of `of`, and of `then`.
-        silence: the longest silence.
-        between: the table of the time between sessions, of the same columns.
+        output: columns of the table of sessions: the key, any of `of`, and of `then`; by default all.
+        silence: the longest silence, in event time (`"30m"`), or a `Timeout` in processing time.
+        between: the table of the time between sessions, of the same columns; by default `<name>_between`.
         then: columns computed from the aggregates, `holds` (whether it is a session) and `ended` (by an event, not a silence).
         settings: other arguments of `KeyedJob`.
 
@@ -78,16 +80,14 @@ def sessions_while(
 
     Example:
         >>> from datetime import UTC, datetime
-        >>> from keyfold import Append, Input, Stream, TestHarness
+        >>> from keyfold import Input, Stream, TestHarness
         >>> from keyfold.operators import count, first, last
         >>> pump = pa.field("pump", pa.string(), nullable=False)
         >>> read = pa.schema([pump, pa.field("at", TIMESTAMP, nullable=False), ("watts", pa.int64())])
-        >>> output = pa.schema([pump, ("until", TIMESTAMP), ("n", pa.int64())])
         >>> job = sessions_while(
         ...     "pumping", Input(Stream("readings", read, event_time="at"), columns=read),
         ...     {"since": first("at"), "until": last("at"), "n": count()}, while_=pl.col("watts") > 0,
-        ...     pause="5m", key="pump", output=output, silence=Timeout(timedelta(hours=1)),
-        ...     between=Append(output, name="resting", events=pl.col("n").sum()),
+        ...     pause="5m", key="pump", silence="1h",
         ... )
         >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
         >>> times = [noon + timedelta(minutes=minutes) for minutes in (0, 2, 4, 6, 11)]
@@ -95,25 +95,34 @@ def sessions_while(
         >>> harness.batch(came).tables["pumping"].select("until", "n").rows() == [(times[3], 3)]
         True
     """
+    timeout = as_timeout(f"job {name}: silence", silence)
     source, key, pause = as_input(source), names_of(key), as_duration(f"job {name}: pause", pause)
     events, event_time = source.schema, source.event_time
     require_known(name, of, (*SESSION_AGGREGATES, "falls"), "sessions_while")
     counted, start = count_and_start(name, of, event_time)
+    number = pl.col(counted).sum()
+    if output is None:
+        # `then` may use these, and the table need not have them.
+        known = [pa.field(HOLDS, pa.bool_()), pa.field(ENDED, pa.bool_())]
+        made = inferred_output(name, source, of, by=key, more=known, then=then)
+        output = [one for one in made if one.name not in {HOLDS, ENDED} - set(then or {})]
+    table = stored_schema(f"job {name}: output", output, key)
+    if between is None:
+        between = Append(table, name=f"{name}_between", events=number)
     others = [one.with_nullable(True) for one in events if one.name not in key]
     rows = [*map(events.field, key), *kept_fields(name, of, events), *others]
     state = pa.schema([*rows, pa.field(HOLDS, pa.bool_()), pa.field(DEADLINE, TIMESTAMP)])
-    number = pl.col(counted).sum()
     journeys = _While(
-        of, while_, pause, key, event_time, counted, start, events, state, output, silence, between, then or {}
+        of, while_, pause, key, event_time, counted, start, events, state, table, timeout, between, then or {}
     )
     return KeyedJob(
         name,
         replace(source, final_at=STEP_DECIDES),
         key,
         # A key has one row of what has passed, beside any number of events.
-        State(silence.add_column(state), events=number, one_per_key=pl.col(start).is_not_null()),
+        State(timeout.add_column(state), events=number, one_per_key=pl.col(start).is_not_null()),
         journeys.step,
-        [Append(output, events=number), between],
+        [Append(table, events=number), between],
         closes_in_order=True,
         **settings,
     )

@@ -1,8 +1,10 @@
 """Aggregates that are kept in parts are those of all values of a group, in any order, any split into runs, slices and parts."""
 
+import builtins
 import math
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -298,3 +300,31 @@ def test_an_aggregate_that_does_not_fit_is_refused_where_the_job_is_made(of, tol
         windows("w", READINGS, of, key="room", length="1h")
     with pytest.raises(Misconfigured, match="a quantile is from 0 to 1"):
         quantile("heat", 50)
+
+
+PRICE = pa.field("price", pa.decimal128(10, 2))
+PRICES = [Decimal(text) for text in ("0.10", "-99999999.99", "12345678.90", "99999999.99", "99999999.99")]
+
+
+@pytest.mark.parametrize("operator", [one for one, (_, _, has) in HAVE.items() if "sum" in has])
+def test_a_sum_of_decimals_is_exact_and_may_be_larger_than_a_value_can_be(monkeypatch, operator):
+    columns = pa.schema([*FACT, PRICE])
+    monkeypatch.setitem(globals(), "FACTS", Input(Stream("facts", columns, event_time="at"), columns=columns))
+    make, more, _ = HAVE[operator]
+    total = pa.field("x", pa.decimal128(38, 2))
+    of, output = {"n": count(), **more, "x": sum("price")}, pa.schema([ROOM, N, total])
+    if operator in ("sessions_until", "sessions_while"):
+        with pytest.raises(
+            Misconfigured, match=r"job w: x is a sum of decimal128\(10, 2\); here sums are of whole numbers"
+        ):
+            make(of, output)
+        return
+    job = make(of, output)
+    rows = [
+        {"id": number, "room": "a", "at": NOON - (9 - number) * timedelta(minutes=1), "price": price}
+        for number, price in enumerate([*PRICES, None])
+    ]
+    came = pl.DataFrame(rows, schema=pl.Schema(columns))
+    harness = play(job, [came[:3], came[3:]], NOON + timedelta(days=2), 2, [])
+    found = harness.written["w"].filter(pl.col("n") == len(rows))["x"].to_list()
+    assert found[0] == builtins.sum(PRICES) == Decimal("112345678.99")
