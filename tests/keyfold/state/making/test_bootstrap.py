@@ -42,7 +42,7 @@ def open_windows(*users):
 MAPPING = {"user": "who", "window": "began"}
 
 
-def test_a_dry_run_tells_and_leaves_everything_as_it_was(lakehouse, without_spark, land, minutes, tmp_path):
+def test_a_dry_run_leaves_everything_as_it_was_and_the_journal_says_what_was_seeded(lakehouse, without_spark, land, minutes, tmp_path):
     land(("ann", 1))
     path = tmp_path / "seed.jsonl"
     path.write_text('{"user": "ann", "window": "2026-01-01T00:00:00Z", "clicks": 2}\n')
@@ -52,6 +52,10 @@ def test_a_dry_run_tells_and_leaves_everything_as_it_was(lakehouse, without_spar
     assert told.sample["user"].to_list() == ["ann"]
     assert live_generation(lakehouse, "windows") is None
     assert not lakehouse.job("windows").exists()
+    bootstrap(lakehouse, windows(), Bootstrap(str(path), read_from="start"), runners=without_spark)
+    live = live_generation(lakehouse, "windows")
+    assert live is not None
+    assert live.journal.history(9)[0].read.startswith(f"bootstrap of {path}: 1 rows of state; ")
 
 
 @pytest.mark.parametrize(
