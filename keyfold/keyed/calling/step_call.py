@@ -4,6 +4,7 @@ The operator on Spark and the harness in memory both use it, so that a job behav
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple, NoReturn
 
 import polars as pl
@@ -66,12 +67,24 @@ def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: C
     if expired is None:
         return _call(job, state, events, clock)
     before = state.join(expired, on=job.key, how="semi", maintain_order="left")
-    first = _call(job, before, events.clear(), clock)
-    renewed = first.state_after(job, before).join(events.select(job.key), on=job.key, how="semi", maintain_order="left")
+    heard = before.join(events.select(job.key), on=job.key, how="semi", maintain_order="left")
+    if job.closes_in_order and heard.height:
+        # By its events the step sees what event time has ended: until then, it closes by processing time alone.
+        due, early = heard, replace(clock, watermark=clock.previous_watermark)
+        first = _call(job, due, events.clear(), early)
+        heard = first.state_after(job, due)
+        silent = before.join(events.select(job.key), on=job.key, how="anti", maintain_order="left")
+        if silent.height:
+            first = _both(job, first, due, _call(job, silent, events.clear(), clock), silent.select(job.key))
+    else:
+        first = _call(job, before, events.clear(), clock)
+        heard = first.state_after(job, before).join(
+            events.select(job.key), on=job.key, how="semi", maintain_order="left"
+        )
     others = state.join(expired, on=job.key, how="anti", maintain_order="left")
     if not events.height and not others.height:
         return first
-    rest = pl.concat([others, renewed])
+    rest = pl.concat([others, heard])
     return _both(
         job, first, before, _call(job, rest, events, clock), pl.concat([rest.select(job.key), _keys(job, events)])
     )

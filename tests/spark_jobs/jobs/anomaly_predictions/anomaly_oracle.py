@@ -2,10 +2,8 @@
 
 import copy
 import math
-from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 
 BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -52,92 +50,10 @@ class Answer:
     output: list = field(default_factory=list)
     latest: dict = field(default_factory=dict)
     retired: list = field(default_factory=list)
+    late: list = field(default_factory=list)
     in_models: int = 0
     waiting: int = 0
-
-
-def answer(events, watermark, settings):
-    """What the tables and the state are once the watermark is there; events are those that were not late."""
-    result = Answer()
-    by_key = defaultdict(list)
-    for event in events:
-        by_key[event["key"]].append((event["timestamp"], event["value"]))
-    for key, values in sorted(by_key.items()):
-        for life in _lives(sorted(values), settings.forget_after):
-            _live(key, life, watermark, settings, result)
-    return result
-
-
-def _lives(values, forget_after):
-    lives = [[values[0]]]
-    for before, value in pairwise(values):
-        if value[0] - before[0] > forget_after:
-            lives.append([])
-        lives[-1].append(value)
-    return lives
-
-
-def _period(time, length):
-    return (time - EPOCH) // length
-
-
-def _live(key, values, watermark, settings, result):
-    looks_back = settings.learn == "complete_window"
-    if looks_back:
-        ready = [v for v in values if EPOCH + (_period(v[0], settings.period) + 1) * settings.period <= watermark]
-    else:
-        ready = [v for v in values if v[0] <= watermark]
-    result.waiting += len(values) - len(ready)
-    model, frozen, now, emitted = Ewma(), Ewma(), None, None
-    for place, (time, value) in enumerate(ready):
-        period = _period(time, settings.period)
-        if looks_back and period != now:
-            for later, number in ready[place:]:
-                if _period(later, settings.period) == period:
-                    model.learn(number)
-        if period != now:
-            frozen = copy.copy(model)
-        now = period
-        by = model if settings.learn == "every_event" else frozen
-        expected, score = by.predict(value)
-        if by.n < settings.min_events:
-            score = 0.0
-        row = {"key": key, "event_time": time, "value": value, "expected": expected, "score": score}
-        row["label"] = "anomalous" if score > settings.threshold else "normal"
-        row["events_learned"] = by.n
-        result.latest[key] = row
-        changes = emitted is None or (
-            row["label"] != emitted["label"] or abs(score - emitted["score"]) > settings.min_change
-        )
-        if changes or settings.emit == "all":
-            result.output.append({**row, "previous_label": emitted and emitted["label"]})
-            emitted = row
-        if not looks_back:
-            model.learn(value)
-    if not ready:
-        return
-    last = ready[-1][0]
-    goes_on = len(ready) < len(values)
-    if last + settings.forget_after <= watermark and not goes_on:
-        result.retired.append((key, model.n, last, last + settings.forget_after))
-    else:
-        result.in_models += model.n
-
-
-@dataclass
-class _Key:
-    """What is known of a key in the course of batches."""
-
-    model: Ewma = field(default_factory=Ewma)
-    last: datetime | None = None
-    emitted: dict | None = None
-    unlearned: list = field(default_factory=list)
-    refresh_at: datetime | None = None
-
-    def refresh(self):
-        for _, value in sorted(self.unlearned):
-            self.model.learn(value)
-        self.unlearned, self.refresh_at = [], None
+    unlearned: int = 0
 
 
 @dataclass
@@ -150,14 +66,38 @@ class Batch:
 
 
 @dataclass
-class Answers(Answer):
-    late: list = field(default_factory=list)
-    unlearned: int = 0
+class _Key:
+    """What is known of a key in the course of batches; `frozen` is the model of the present period."""
+
+    model: Ewma = field(default_factory=Ewma)
+    frozen: Ewma = field(default_factory=Ewma)
+    period: int | None = None
+    last: datetime | None = None
+    emitted: dict | None = None
+    unlearned: list = field(default_factory=list)
+    refresh_at: datetime | None = None
+
+    def refresh(self):
+        for _, value in sorted(self.unlearned):
+            self.model.learn(value)
+        self.unlearned, self.refresh_at = [], None
 
 
-def answer_in_batches(batches, settings, order, refresh_after=None):
-    """The same of jobs whose answers depend on what came together, and when; `refresh_after` None: learned at once."""
-    result, keys, waiting, previous_watermark = Answers(), {}, [], BEGINNING
+def answer(events, watermark, settings):
+    """What the tables and the state are once the watermark is there; events are those that were not late."""
+    return answer_in_batches([Batch(events, EPOCH, watermark)], settings)
+
+
+def answer_in_batches(batches, settings, order="event_time", refresh_after=None):
+    """The same after each batch, of jobs too whose answers depend on what came together, and when.
+
+    Args:
+        batches: the batches.
+        settings: the settings; their way to learn is by event time.
+        order: `event_time`, or `arrival`, in which nothing waits and nothing is late.
+        refresh_after: how long values wait until they are learned; None: they are learned at once.
+    """
+    result, keys, waiting, previous_watermark = Answer(), {}, [], BEGINNING
     for batch in batches:
         for event in batch.events:
             if order == "event_time" and event["timestamp"] <= previous_watermark:
@@ -168,14 +108,20 @@ def answer_in_batches(batches, settings, order, refresh_after=None):
         for known in keys.values():
             if known.refresh_at is not None and known.refresh_at <= batch.processing_time:
                 known.refresh()
-        due = sorted(one for one in waiting if order == "arrival" or one[1] <= batch.watermark)
+        due = sorted(one for one in waiting if order == "arrival" or _due(one[1], settings) <= batch.watermark)
         waiting = [one for one in waiting if one not in due]
-        for key, time, value in due:
+        for place, (key, time, value) in enumerate(due):
             known = keys.get(key)
             if known is not None and time - known.last > settings.forget_after:
                 _retire(key, keys, known.last + settings.forget_after, result)
             known = keys.setdefault(key, _Key())
-            _hear(known, (key, time, value), settings, result, refresh_after, batch.processing_time)
+            _begin_period(known, due[place:], settings)
+            _judge(known, key, time, value, settings, result)
+            if refresh_after is not None:
+                known.unlearned.append((time, value))
+                known.refresh_at = known.refresh_at or batch.processing_time + refresh_after
+            elif settings.learn != "complete_window":
+                known.model.learn(value)
         for key, known in list(keys.items()):
             silent_at = known.last + settings.forget_after
             goes_on = any(one[0] == key and one[1] <= silent_at for one in waiting)
@@ -187,23 +133,37 @@ def answer_in_batches(batches, settings, order, refresh_after=None):
     return result
 
 
-def _hear(known, event, settings, result, refresh_after, now):
-    key, time, value = event
-    _judge(known, key, time, value, settings, result)
-    if refresh_after is None:
-        known.model.learn(value)
-    else:
-        known.unlearned.append((time, value))
-        known.refresh_at = known.refresh_at or now + refresh_after
+def _period(time, settings):
+    return (time - EPOCH) // settings.period
+
+
+def _due(time, settings):
+    looks_back = settings.learn == "complete_window"
+    return EPOCH + (_period(time, settings) + 1) * settings.period if looks_back else time
+
+
+def _begin_period(known, due, settings):
+    """Freeze the model where the first of these values begins a period; a complete window is learned before."""
+    key, time, _ = due[0]
+    period = _period(time, settings)
+    if period == known.period:
+        return
+    for one in due if settings.learn == "complete_window" else ():
+        if one[0] != key or _period(one[1], settings) != period or one[1] - time > settings.forget_after:
+            break
+        time = one[1]
+        known.model.learn(one[2])
+    known.period, known.frozen = period, copy.copy(known.model)
 
 
 def _judge(known, key, time, value, settings, result):
-    expected, score = known.model.predict(value)
-    if known.model.n < settings.min_events:
+    by = known.model if settings.learn == "every_event" else known.frozen
+    expected, score = by.predict(value)
+    if by.n < settings.min_events:
         score = 0.0
     row = {"key": key, "event_time": time, "value": value, "expected": expected, "score": score}
     row["label"] = "anomalous" if score > settings.threshold else "normal"
-    row["events_learned"] = known.model.n
+    row["events_learned"] = by.n
     before = known.emitted
     changes = before is None or row["label"] != before["label"] or abs(score - before["score"]) > settings.min_change
     if changes or settings.emit == "all":

@@ -63,6 +63,13 @@ def test_the_refresh_is_due_in_processing_time_though_nothing_comes():
     assert harness.state["processing_deadline"].null_count() == harness.state.height
 
 
+def test_a_refresh_that_is_due_with_a_value_that_comes_just_in_time_retires_no_model():
+    job = job_of(order="arrival", learn="refresh", refresh_after="1s", forget_after="30m", watermark_delay="0s")
+    harness = play(job, [[reading("a", 0, 1)], [reading("a", 30, 2)]])
+    assert harness.written["retired_models"].is_empty()
+    assert harness.state.filter(role="learning")["events_learned"].to_list() == [1]
+
+
 def test_more_values_of_a_key_than_may_wait_are_learned_with_their_batch():
     job = job_of(order="arrival", learn="refresh", refresh_after="1h")
     many = [reading("a", minute, minute % 5) for minute in range(MOST_UNLEARNED + 1)]
