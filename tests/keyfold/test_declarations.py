@@ -9,7 +9,8 @@ import pytest
 
 from keyfold import STEP_DECIDES, Append, Input, KeyedJob, Stream, Upsert, required
 from keyfold.errors import Misconfigured
-from keyfold.operators import count, windows
+from keyfold.operators import collect, count, quantile, windows
+from keyfold.operators import max as greatest
 from keyfold.operators import sum as sum_of
 from keyfold.stream import TIMESTAMP, Rule
 
@@ -99,6 +100,13 @@ FAULTS: dict[str, tuple[Callable[[], object], str]] = {
     "an aggregate of an unknown column": (
         lambda: per_hour(of={"n": sum_of("cent")}),
         "no column cent; did you mean cents",
+    ),
+    "an aggregate of a number": (lambda: sum_of(3), "the value of sum is 3; it must be a column's name"),  # type: ignore[arg-type]
+    "a list of no values": (lambda: collect("cents", 0), "collect: at_most is 0; it must be 1 or more"),
+    "a quantile of texts": (lambda: per_hour(of={"n": quantile("user", 0.5)}), "job hourly: n: String is no number"),
+    "the greatest of lists": (
+        lambda: per_hour(of={"n": greatest(pl.col("user").str.split(" "))}),
+        r"job hourly: n: List\(String\) has no order",
     ),
     "an aggregate called as the key": (
         lambda: per_hour(of={"user": count()}),

@@ -26,7 +26,7 @@ from keyfold.operators.aggregation.parts import (
     kept_values,
     plain,
 )
-from keyfold.schemas import arrow_type, type_of
+from keyfold.schemas import arrow_type, require, type_of
 from keyfold.stream import TIMESTAMP
 
 COUNTED = "n_events"
@@ -65,6 +65,11 @@ class Aggregate:
     kind: pa.DataType | None = None
     at_most: int = 0
     q: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(f"the value of {self.joined}", self.value, pl.Expr, "a column's name or an expression")
+        if self.joined in ("count_distinct", "quantile", "collect") and self.at_most < 1:
+            raise Misconfigured(f"{self.joined}: at_most is {self.at_most}; it must be 1 or more")
 
     @property
     def column(self) -> str:
@@ -277,10 +282,12 @@ class Aggregates:
 def _parts_of(job: str, name: str, one: Aggregate, source: Input, output: pa.Schema, ties: pa.Schema) -> Parts:
     where, lineage = f"job {job}: {name}", list(dict.fromkeys(one.value.meta.root_names()))
     value = _type_of(where, name, one, source, output)
-    if one.joined in ("sum", "mean"):
+    if one.joined in ("sum", "mean", "quantile"):
         check_is_number(where, value)
-        if value.is_float():
-            return float_sum(name, one.value, lineage, mean=one.joined == "mean")
+    if one.joined in ("min", "max", "count_distinct") and value.is_nested():
+        raise Misconfigured(f"{where}: {value} has no order; give a field of it, or another plain value")
+    if one.joined in ("sum", "mean") and value.is_float():
+        return float_sum(name, one.value, lineage, mean=one.joined == "mean")
     if one.joined == "mean":
         kind = pa.decimal128(38, value.scale) if isinstance(value, pl.Decimal) else pa.int64()
         return exact_mean(name, one.value, kind, lineage)
