@@ -158,3 +158,13 @@ def copied(lakehouse, name):
 def test_who_and_why_are_asked_for():
     with pytest.raises(KeyfoldError, match="--why is empty"):
         Author("me", " ")
+
+
+def test_parts_that_an_edit_replaces_are_deleted_once_no_retained_batch_needs_them(without_spark, lake):
+    users = [f"user-{number * 2654435761 % 2**32:08x}" for number in range(40_000)]
+    lake.click(*((user, 1) for user in users))
+    lake.run(windows())
+    parts = {path.name for path in lake.live("windows").parts.iterdir()}
+    assert parts, "the state is too large for a manifest"
+    edit_state(lake.lakehouse, windows(), Edit(tuple(users), {"clicks": "2"}, BY), runners=without_spark)
+    assert set(lake.done("windows").dropped_parts) == parts

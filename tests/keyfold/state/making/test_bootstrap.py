@@ -42,7 +42,9 @@ def open_windows(*users):
 MAPPING = {"user": "who", "window": "began"}
 
 
-def test_a_dry_run_leaves_everything_as_it_was_and_the_journal_says_what_was_seeded(lakehouse, without_spark, land, minutes, tmp_path):
+def test_a_dry_run_leaves_everything_as_it_was_and_the_journal_says_what_was_seeded(
+    lakehouse, without_spark, land, minutes, tmp_path
+):
     land(("ann", 1))
     path = tmp_path / "seed.jsonl"
     path.write_text('{"user": "ann", "window": "2026-01-01T00:00:00Z", "clicks": 2}\n')
