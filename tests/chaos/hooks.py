@@ -13,8 +13,12 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
+from keyfold.cli import ingest as ingest_command
+from keyfold.cli import run as run_command
+from keyfold.ingestion import ingest
 from keyfold.journal import journal
 from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.runner import RunOptions
 from keyfold.lakehouse import carrying, commits, fail_points, row_erasure
 from keyfold.storage import bucket, lease
 from spark_jobs.jobs.registry import JOBS
@@ -59,6 +63,11 @@ def thaw_amid_planning() -> None:
             wait_until(lambda: not lives(int(os.environ["THAW"])))
 
     fail_points.act = act
+
+
+def whole_runs() -> None:
+    """A run has one batch, whatever came."""
+    run_command.RunOptions, ingest_command.ingest_files = RunOptions, ingest
 
 
 def keep_records() -> None:

@@ -80,6 +80,12 @@ class Run:
         return " ".join(self.log.read_text(errors="replace").split())
 
     @property
+    def done(self) -> int:
+        """How many of its commands ended well."""
+        told = self.log.with_suffix(".done")
+        return int(told.read_text()) if told.exists() else 0
+
+    @property
     def writes(self) -> int:
         """How many writes below the folder came; of one that was killed it is not known."""
         return int(self.log.with_suffix(".writes").read_text())

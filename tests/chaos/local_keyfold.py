@@ -16,6 +16,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import pyarrow.parquet as pq
 import typer
 from deltalake.exceptions import DeltaError
 
@@ -35,6 +37,9 @@ from keyfold.stream import Stream
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
 from tests.keyfold.keyed.toy_jobs import CLICK, totals, windows
+
+IMPORTED = (pd, pq)
+"""Once: Arrow would import them in each process, which takes most of a small run's time."""
 
 CLICKS = Stream(
     name="clicks",
@@ -149,10 +154,11 @@ def _run(order: dict[str, Any]) -> None:
         for command in order["attempts"]:
             type_command(command, order["home"])
         code = 0
-        for command in order["commands"]:
+        for number, command in enumerate(order["commands"], 1):
             code = type_command(command, order["home"])
             if code:
                 break
+            Path(order["log"]).with_suffix(".done").write_text(str(number))
         if order["writes"]:
             Path(order["log"]).with_suffix(".writes").write_text(str(calls.writes_counted()))
     except BaseException:

@@ -35,10 +35,10 @@ def work_through(
     refusals: list[str] = []
     left = list(commands)
     while left:
-        code, run = launcher.run(home, left[0], hooks=hooks)
+        code, run = launcher.run(home, *left, hooks=hooks)
+        left = left[run.done :]
         if code == 0:
-            left.pop(0)
-            continue
+            break
         said = run.said
         assert code == 1, f"{left[0]} ended with {code}: {said}"
         assert "Traceback" not in said, said
@@ -48,10 +48,8 @@ def work_through(
         assert len(refusals) <= rounds, f"refused again and again: {refusals}"
         remedies = commands_of(message, left[0])
         assert remedies, f"no remedy in: {message}"
-        for remedy in remedies:
-            # One that is refused names another one, which is the next round's.
-            if launcher.run(home, remedy, hooks=hooks)[0]:
-                break
+        # One that is refused names another one, which is the next round's.
+        launcher.run(home, *remedies, hooks=hooks)
     return refusals
 
 

@@ -4,7 +4,7 @@ import json
 import random
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -141,7 +141,7 @@ def test_a_part_that_is_damaged_older_or_gone_is_refused_with_a_remedy(
             damage(path)
     land(home, 4, 2)
     counted = tally("a part of the lakehouse is damaged, older or gone")
-    refusals = mend_and_count(launcher, counted, home, f"{patterns}, {damage}")
+    refusals = mend_and_count(launcher, counted, home, f"{patterns}, {damage}", ["tests.chaos.hooks:whole_runs"])
     assert any(re.search(told, refusal) for refusal in refusals), refusals
 
 
@@ -172,10 +172,10 @@ def damage(launcher: Launcher, homes: Homes, told: Tally, fault: str, files: lis
         shutil.rmtree(home)
 
 
-def mend_and_count(launcher: Launcher, told: Tally, home: Path, what: str) -> list[str]:
+def mend_and_count(launcher: Launcher, told: Tally, home: Path, what: str, hooks: Sequence[str] = ()) -> list[str]:
     """Go on as a person would: do what refusals say, and what the docs say of a table that cannot be read; gives what was said."""
     try:
-        refusals = work_through(launcher, home, TO_THE_END)
+        refusals = work_through(launcher, home, TO_THE_END, hooks=hooks)
         # Nothing that a run needs was damaged: who reads the table is told, and docs/reference/errors.md says what to do.
         for owner in unreadable(home):
             refusals.append(f"a table of {owner} cannot be read")

@@ -53,15 +53,12 @@ def failure(lake, fault):
     return failure
 
 
-def test_of_a_private_column_no_error_quotes_a_value_nor_do_its_causes(failure):
+def test_of_a_private_column_no_error_quotes_a_value_nor_do_its_causes_and_its_place_is_told(failure):
     error = failure("user")
     assert NAME not in "".join(traceback.format_exception(error))
     assert "its message is hidden: it may quote values of" in str(error)
     assert "user" in str(error)
-
-
-def test_the_place_of_a_hidden_error_is_told(failure):
-    assert re.search(r"(ValueError|InvalidOperationError) at \w+\.py:\d+ in \w+", str(failure("user")))
+    assert re.search(r"(ValueError|InvalidOperationError) at \w+\.py:\d+ in \w+", str(error))
 
 
 def test_of_a_column_that_is_not_private_the_error_says_what_it_said(failure):

@@ -17,6 +17,7 @@ from keyfold.lakehouse.log_changes import changes_since, next_change, snapshot
 from keyfold.lakehouse.positions import position_at
 from keyfold.lakehouse.presence import empty_entries, take_back
 from keyfold.lakehouse.reading import count_rows, data_file_paths, read_batches, read_parquet, scan_table
+from keyfold.runners import Runners
 from keyfold.stream import INGESTED_AT, TIMESTAMP, Stream
 
 TRIPS = pa.schema(
@@ -77,18 +78,18 @@ def clicks() -> Stream:
     )
 
 
-def test_a_column_that_a_stream_gains_comes_with_its_comment(spark, lakehouse, clicks):
+def test_a_column_that_a_stream_gains_comes_with_its_comment(lakehouse, clicks):
     landing = lakehouse.landing("clicks")
     landing.mkdir(parents=True)
     (landing / "a.json").write_text('{"user": "ann", "time": "2026-01-01T12:00:00Z"}\n')
-    ingest(lakehouse, clicks, settle=timedelta(0), runners=spark)
+    ingest(lakehouse, clicks, settle=timedelta(0), runners=Runners("local"))
     wider = Stream(
         name="clicks",
         schema=pa.schema([*clicks.schema, column("dwell", pa.float64(), "Time spent", unit="seconds")]),
         event_time="time",
     )
     (landing / "b.json").write_text('{"user": "bob", "time": "2026-01-01T12:01:00Z", "dwell": 2.5}\n')
-    ingest(lakehouse, wider, settle=timedelta(0), runners=spark)
+    ingest(lakehouse, wider, settle=timedelta(0), runners=Runners("local"))
     assert comments(lakehouse.events("clicks")) == {
         "user": "Who clicked",
         "time": "When (UTC)",
@@ -110,25 +111,26 @@ def entry(table, version):
     return table / "_delta_log" / f"{version:020d}.json"
 
 
-def test_a_table_as_it_is_written_has_none(table):
-    assert empty_entries(table, 3) == []
-
-
-def test_all_are_found_in_order_where_delta_itself_reads_on(table):
-    for version in (3, 1):
+@pytest.mark.parametrize(
+    ("checkpointed", "emptied", "up_to", "found", "read_on"),
+    [
+        (False, (), 3, [], 4),
+        (False, (3, 1), 3, [1, 3], 2),
+        (False, (3, 1), 2, [1], 2),
+        # What a checkpoint holds does not count.
+        (True, (1, 3, 4), 4, [4], 4),
+    ],
+)
+def test_empty_entries_are_found_in_order_where_delta_itself_reads_on(
+    table, checkpointed, emptied, up_to, found, read_on
+):
+    if checkpointed:
+        DeltaTable(str(table)).create_checkpoint()
+        write_deltalake(str(table), pl.DataFrame({"at": [4]}), mode="append")
+    for version in emptied:
         entry(table, version).write_bytes(b"")
-    assert empty_entries(table, 3) == [1, 3]
-    assert empty_entries(table, 2) == [1]
-    assert DeltaTable(str(table)).count() == 2
-
-
-def test_those_that_a_checkpoint_holds_do_not_count(table):
-    DeltaTable(str(table)).create_checkpoint()
-    write_deltalake(str(table), pl.DataFrame({"at": [4]}), mode="append")
-    for version in (1, 3, 4):
-        entry(table, version).write_bytes(b"")
-    assert empty_entries(table, 4) == [4]
-    assert DeltaTable(str(table)).count() == 4
+    assert empty_entries(table, up_to) == found
+    assert DeltaTable(str(table)).count() == read_on
 
 
 def test_where_nothing_says_which_checkpoint_is_the_newest_all_that_is_there_is_looked_at(table):
