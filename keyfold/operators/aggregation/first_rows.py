@@ -140,10 +140,10 @@ class _FirstRows:
     def _are_late(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> pl.Series:
         is_late = events[self.event_time] <= clock.previous_watermark
         if is_late.any():
-            written = state.filter(~self.waits).select(*self.key, pl.col(self.event_time).alias("#since"), DEADLINE)
+            # A written row is in state for as long as an event behind the watermark can repeat it.
+            written = state.filter(~self.waits).select(*self.key, pl.col(self.event_time).alias("#since"))
             known = events.join(written, on=self.key, how="left", maintain_order="left")
-            repeats = known["#since"] <= known[self.event_time], known[self.event_time] < known[DEADLINE]
-            is_late &= ~(repeats[0].fill_null(value=False) & repeats[1].fill_null(value=True))
+            is_late &= (known["#since"] > known[self.event_time]).fill_null(value=True)
         return is_late
 
     def _firsts(self, ordered: Ordered) -> NDArray[np.intp]:
