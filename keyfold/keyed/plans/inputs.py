@@ -24,7 +24,7 @@ REMEDY = "start a new generation with --full-refresh"
 
 
 class OtherTableError(Damaged):
-    """An input table is not the one that was read: its producer was refreshed, moved, edited or promoted, or it was made anew."""
+    """An input table is not the one that was read: its producer was refreshed, moved or promoted, or it was made anew."""
 
 
 def check_inputs(lakehouse: Lakehouse, generation: Generation, where: str, remedy: str = REMEDY) -> None:
@@ -43,7 +43,7 @@ def check_inputs(lakehouse: Lakehouse, generation: Generation, where: str, remed
     for name, born in generation.record["input_ids"].items():
         producer = None if name.startswith("events.") else born.partition("/")[0]
         if input_id(lakehouse, name, producer) != born:
-            made_anew = "" if producer is None else " (its job was refreshed, moved, edited or promoted)"
+            made_anew = "" if producer is None else " (its job was refreshed, moved or promoted)"
             raise OtherTableError(
                 f"{where}: {name} is not the table that it has read, but another one{made_anew}; {remedy}"
             )

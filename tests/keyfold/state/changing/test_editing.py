@@ -18,6 +18,7 @@ from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.differences import diff_states
 from keyfold.state.reading.reader import read_state
+from tests.keyfold.keyed.test_jobs_on_jobs import DAILY, HOURLY, NOON, Site
 from tests.keyfold.keyed.toy_jobs import START, clicks, windows
 from tests.keyfold.state.local_state import frames_of_state
 from tests.lake import Lake
@@ -168,3 +169,16 @@ def test_parts_that_an_edit_replaces_are_deleted_once_no_retained_batch_needs_th
     assert parts, "the state is too large for a manifest"
     edit_state(lake.lakehouse, windows(), Edit(tuple(users), {"clicks": "2"}, BY), runners=without_spark)
     assert set(lake.done("windows").dropped_parts) == parts
+
+
+def test_a_job_that_reads_the_tables_of_an_edited_one_goes_on(tmp_path):
+    site = Site(tmp_path / "home")
+    site.click(("ann", 0), ("bob", 70))
+    site.run(HOURLY)
+    site.run(DAILY)
+    edit_state(site.lakehouse, HOURLY, Edit(("bob",), {"clicks": "5"}, BY), runners=site.spark)
+    assert site.run(DAILY).counts.events == 0
+    site.run(HOURLY, Incremental(NOON + timedelta(days=2)))
+    site.run(DAILY)
+    assert site.table("daily") == [(user, NOON.replace(hour=0), clicks) for user, clicks in (("ann", 1), ("bob", 5))]
+    assert_nothing_lost(site.lakehouse, DAILY)
