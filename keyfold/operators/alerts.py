@@ -15,10 +15,10 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
-from keyfold.keyed.job.tables import Append, names_of
+from keyfold.keyed.job.tables import Append
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.ordering import Ordered, in_order
-from keyfold.schemas import Columns, stored_schema
+from keyfold.schemas import Columns, names_of, stored_schema
 from keyfold.stream import TIMESTAMP
 from keyfold.times import to_micros
 

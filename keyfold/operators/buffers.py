@@ -14,8 +14,9 @@ from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock, Step
-from keyfold.keyed.job.tables import OutputTable, names_of
+from keyfold.keyed.job.tables import OutputTable
 from keyfold.operators.ordering import in_order
+from keyfold.schemas import names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import shifted
 

@@ -39,9 +39,9 @@ from keyfold.keyed.job.lookups import Lookup
 from keyfold.keyed.job.parameters import JobParameters, changed_by
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import BoundStep, StepFunction
-from keyfold.keyed.job.tables import OutputTable, changes_of, name_of_changes, names_of
+from keyfold.keyed.job.tables import OutputTable, changes_of, name_of_changes
 from keyfold.privacy import private_columns
-from keyfold.schemas import Columns, require
+from keyfold.schemas import Columns, names_of, require
 from keyfold.stream import Stream
 
 

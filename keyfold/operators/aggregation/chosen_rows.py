@@ -12,9 +12,10 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Input, Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import Clock, Step, StepFunction
-from keyfold.keyed.job.tables import Upsert, names_of
+from keyfold.keyed.job.tables import Upsert
 from keyfold.operators.aggregation.aggregates import COUNTED, counting_job, number_of_events
 from keyfold.operators.ordering import in_order
+from keyfold.schemas import names_of
 
 RANK = "rank"
 """Output column: the rank of a row within its key, from 1."""

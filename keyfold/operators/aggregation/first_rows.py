@@ -17,8 +17,9 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
-from keyfold.keyed.job.tables import Append, OutputTable, names_of
+from keyfold.keyed.job.tables import Append, OutputTable
 from keyfold.operators.ordering import Ordered, in_order
+from keyfold.schemas import names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import micros, to_micros
 

@@ -16,7 +16,7 @@ from keyfold.keyed.job.inputs import STEP_DECIDES, Explode, Input, Source, as_in
 from keyfold.keyed.job.parameters import WindowShape
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
-from keyfold.keyed.job.tables import Append, OutputTable, names_of
+from keyfold.keyed.job.tables import Append, OutputTable
 from keyfold.keyed.job.timeouts import Timeout
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.rows.exact_sums import in_decimals, in_int64
@@ -24,7 +24,7 @@ from keyfold.operators.aggregation.aggregates import Aggregate, require_known
 from keyfold.operators.aggregation.inference import inferred_output
 from keyfold.operators.aggregation.lifetimes import cut_lifetimes
 from keyfold.operators.ordering import Ordered, in_order
-from keyfold.schemas import Columns, arrow_type, stored_schema, type_of
+from keyfold.schemas import Columns, arrow_type, names_of, stored_schema, type_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import period_start, period_starts, to_times
 

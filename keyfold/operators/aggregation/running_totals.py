@@ -10,10 +10,10 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import Clock, Step
-from keyfold.keyed.job.tables import Upsert, names_of
+from keyfold.keyed.job.tables import Upsert
 from keyfold.operators.aggregation.aggregates import Aggregate, Aggregates, counting_job, newest
 from keyfold.operators.aggregation.inference import counted_by, inferred_output
-from keyfold.schemas import Columns, stored_schema
+from keyfold.schemas import Columns, names_of, stored_schema
 
 
 def totals(

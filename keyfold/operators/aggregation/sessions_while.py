@@ -15,14 +15,14 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
-from keyfold.keyed.job.tables import Append, OutputTable, names_of
+from keyfold.keyed.job.tables import Append, OutputTable
 from keyfold.keyed.job.timeouts import Silence, Timeout, as_timeout
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import Aggregate, require_known
 from keyfold.operators.aggregation.inference import inferred_output
 from keyfold.operators.aggregation.sessions_until import SESSION_AGGREGATES
 from keyfold.operators.aggregation.spans import Rows, Spans, count_and_start, kept_fields, ranges
-from keyfold.schemas import Columns, stored_schema
+from keyfold.schemas import Columns, names_of, stored_schema
 from keyfold.stream import TIMESTAMP
 from keyfold.times import micros, to_micros, to_times
 

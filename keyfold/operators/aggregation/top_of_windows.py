@@ -14,11 +14,11 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
-from keyfold.keyed.job.tables import Append, OutputTable, names_of
+from keyfold.keyed.job.tables import Append, OutputTable
 from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, Aggregates, counting_job, newest
 from keyfold.operators.aggregation.chosen_rows import RANK
 from keyfold.operators.aggregation.inference import inferred_output
-from keyfold.schemas import Columns, stored_schema
+from keyfold.schemas import Columns, names_of, stored_schema
 from keyfold.stream import TIMESTAMP
 from keyfold.times import period_start
 

@@ -13,8 +13,9 @@ from keyfold.keyed.job.event_frames import joined_schema, tagged
 from keyfold.keyed.job.inputs import EVENT_TIME, INPUT, STEP_DECIDES, Input, Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, StepFunction
-from keyfold.keyed.job.tables import Append, names_of
+from keyfold.keyed.job.tables import Append
 from keyfold.keyed.rows.codec import polars_schema
+from keyfold.schemas import names_of
 from keyfold.stream import TIMESTAMP
 
 How = Literal["inner", "left", "outer"]

@@ -21,10 +21,11 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Input, Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock, Step
-from keyfold.keyed.job.tables import Append, names_of
+from keyfold.keyed.job.tables import Append
 from keyfold.operators.ordering import in_order
 from keyfold.operators.patterns.matching import Passed, find
 from keyfold.operators.patterns.vocabulary import Pattern
+from keyfold.schemas import names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import micros, to_micros
 
