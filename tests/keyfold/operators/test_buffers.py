@@ -81,6 +81,14 @@ def test_the_rest_leaves_when_its_oldest_has_waited_and_not_a_microsecond_before
         assert harness.state.height == (0 if expected else 2)
 
 
+def test_the_rest_leaves_after_its_time_in_runs_and_not_a_microsecond_before():
+    for short, expected in ((timedelta(microseconds=1), 0), (timedelta(0), 1)):
+        harness = TestHarness(job_of(processing_wait="10m"))
+        harness.batch(frame([("a", NOON, 1)]), NOW)
+        harness.batch(None, NOW + 10 * MINUTE - short)
+        assert harness.state.is_empty() == (expected == 1)
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [

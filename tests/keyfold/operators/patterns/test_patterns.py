@@ -225,6 +225,13 @@ def test_an_event_is_searched_when_the_watermark_has_reached_it():
     assert play(job_of("returned"), [sales], NOON + 5 * MINUTE).written["found"].height == 1
 
 
+def test_an_event_at_the_watermark_is_late():
+    job = job_of("returned", watermark_delay=timedelta(0))
+    found = play(job, [frame([sale("cup", 1, 0), sale("hat", 1, 3)]), frame([sale("cup", -1, 3)])], END).written
+    assert found["late.found"].height == 1
+    assert found["found"].is_empty()
+
+
 def test_without_is_told_when_the_watermark_reaches_the_end_of_its_time_and_not_before():
     job, sales = job_of("kept"), frame([sale("cup", 1, 0)])
     before = play(job, [sales], NOON + 5 * MINUTE - timedelta(microseconds=1))
