@@ -171,7 +171,7 @@ def test_yaml_makes_the_job_that_python_makes(operator):
             "A: find is a function, which YAML does not have",
         ),
         ("pattern", {"patterns": {"p": {"steps": {"b": {"Nxt": {}}}}}}, "steps: b is {'Nxt': {}}; name one of .*Next"),
-        ("sessions_until", {"silence": "30m"}, "silence is '30m'; give a mapping"),
+        ("totals", {"of": "count"}, "of is 'count'; give a mapping"),
         ("sessions_until", {"silence": {"after": "soon"}}, "silence: after .*write a number and s, m, h or d"),
         ("running", {"of": {"n": "count"}, "output": [{"name": "user", "type": "text"}]}, "output: 1 validation error"),
         (
