@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from pyarrow import types
 
 from keyfold.columns import required
 from keyfold.errors import Misconfigured
@@ -210,10 +211,14 @@ def _own_kinds(of: Mapping[str, Aggregate], events: pa.Schema) -> dict[str, pa.D
     """Return the types of the aggregates that need a column of state of their own: one of events would not hold them."""
     kinds: dict[str, pa.DataType] = {}
     for column, one in of.items():
-        kind = type_of(one.value, polars_schema(events))
+        if one.counts or one.joined not in ("sum", *_HIGHEST):
+            continue
+        # Polars is asked only where the events do not say it: its threads do not outlive a fork.
+        known = one.column in events.names
+        kind = events.field(one.column).type if known else arrow_type(type_of(one.value, polars_schema(events)))
         if one.joined in _HIGHEST:
-            kinds[column] = arrow_type(kind)
-        elif one.joined == "sum" and isinstance(kind, pl.Decimal):
+            kinds[column] = kind
+        elif types.is_decimal(kind):
             kinds[column] = pa.decimal128(38, kind.scale)
     return kinds
 
