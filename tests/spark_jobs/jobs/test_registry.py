@@ -1,5 +1,9 @@
 """Jobs are modules of their package, and their tables say what they hold."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 import spark_jobs.jobs
@@ -19,6 +23,7 @@ def build(parameters: EventIndexParameters):
 
 NUMBERS = with_parameters(build)
 """
+ROOT = Path(__file__).parents[3]
 _TABLES = [(job, table) for job in map(build_job, JOBS.values()) for table in job.tables]
 
 
@@ -60,3 +65,12 @@ def test_every_column_of_a_table_is_made_of_something_but_for_what_no_stream_kno
     dead = {("batched_enrichment_dead_letters", name) for name in ("attempts", "status", "answer", "failed_at")}
     of_products = {("sales_with_products", name) for name in ("product_name", "category", "list_price")}
     assert told - late == dead | of_products
+
+
+def test_the_import_of_all_jobs_starts_no_threads_of_polars_that_a_fork_would_lack():
+    threads = 'import os; print({open(f"/proc/self/task/{one}/comm").read().strip() for one in os.listdir("/proc/self/task")})'
+    code = f"import spark_jobs.jobs.registry; {threads}"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert "python" in told
+    assert "tokio" not in told
+    assert "polars-0" not in told
