@@ -44,7 +44,7 @@ GROUPS: dict[str, dict[str, LazyCommand]] = {
         ),
         "doctor": LazyCommand(
             "keyfold.cli.doctor:doctor",
-            "Check a configuration before anything runs: versions, project, storage, clocks, Java, Kafka and its registry.",
+            "Check a configuration before anything runs: versions, project, storage, clocks, Java, Dagster, Kafka and its registry.",
         ),
         "health": LazyCommand(
             "keyfold.cli.health:health",

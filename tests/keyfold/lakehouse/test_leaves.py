@@ -74,7 +74,7 @@ class Divided(Table):
 def histories(draw) -> tuple[pa.Schema, list[tuple[Rows, str]]]:
     """A table's columns, and batches of rows by key, each with what happens after it."""
     kinds = draw(st.lists(st.sampled_from(HASHABLE), min_size=1, max_size=2))
-    schema = pa.schema([*((f"key {at}", kind) for at, kind in enumerate(kinds)), *VALUES])
+    schema = pa.schema([*((f"key_{at}", kind) for at, kind in enumerate(kinds)), *VALUES])
     of_kind = {**KEYS, pa.int64(): st.integers(0, 40) | KEYS[pa.int64()]}
     batch = st.dictionaries(st.tuples(*(of_kind[kind] for kind in kinds)), VALUE, max_size=20)
     then = st.sampled_from(["", "", "joined", "compacted", "cut off", "as before"])
@@ -215,7 +215,7 @@ def test_spark_s_workers_divide_and_shorten_and_four_readers_read_the_same_rows(
     ],
 )
 def test_tables_with_a_time_in_their_key_are_not_divided(kinds: list[pa.DataType], is_divided: bool):
-    names = tuple(f"key {at}" for at in range(len(kinds)))
+    names = tuple(f"key_{at}" for at in range(len(kinds)))
     schema = pa.schema([pa.field(name, kind, nullable=False) for name, kind in zip(names, kinds, strict=True)])
     assert (hash_of(Upsert(schema, names, name="t")) is not None) == is_divided
 
