@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
@@ -10,7 +11,7 @@ from keyfold.storage.place import Place
 
 
 class LocalRunner:
-    """Executes functions in this process, one task after the other: Polars uses all cores in each."""
+    """Executes functions in this process. The tasks of an exchange are threads: most of their time is spent outside of Python."""
 
     parallelism = 2
     """Number of tasks; more than one, so that a function that relies on being called once fails here as on Spark."""
@@ -24,16 +25,18 @@ class LocalRunner:
     ) -> pa.Table:
         """As `Runner.exchange`."""
         rows: dict[int, list[pa.RecordBatch]] = defaultdict(list)
-        for task in range(self.parallelism):
-            share = pa.record_batch([pa.array(numbers[task :: self.parallelism], pa.int64())], names=["id"])
-            for batch in read(iter([share])):
+        shares = [numbers[task :: self.parallelism] for task in range(self.parallelism)]
+        asked = [pa.record_batch([pa.array(share, pa.int64())], names=["id"]) for share in shares]
+        with ThreadPoolExecutor(self.parallelism) as pool:
+            for batches in pool.map(lambda one: list(read(iter([one]))), asked):
                 # A slice copies nothing.
-                for row, label in enumerate(batch.column(PARTITION).to_pylist()):
-                    rows[label].append(batch.slice(row, 1))
-        labels = sorted(rows)
-        shares = (labels[task :: self.parallelism] for task in range(self.parallelism))
-        results = [made_ for share in shares for made_ in work(one for label in share for one in rows.pop(label))]
-        return pa.Table.from_batches(results, made)
+                for batch in batches:
+                    for row, label in enumerate(batch.column(PARTITION).to_pylist()):
+                        rows[label].append(batch.slice(row, 1))
+            labels = sorted(rows)
+            mine = [labels[task :: self.parallelism] for task in range(self.parallelism)]
+            worked = pool.map(lambda share: list(work(one for label in share for one in rows.pop(label))), mine)
+            return pa.Table.from_batches([one for results in worked for one in results], made)
 
     def check_shared(self, folder: Place, *, writable: bool = True) -> None:
         """Do nothing: tasks run in this process."""
