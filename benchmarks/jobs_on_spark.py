@@ -4,6 +4,7 @@ All read the same event table; Spark writes Parquet, in turn, in one warm sessio
 run's fixed costs (starting a stream, planning) are in both times and cancel out.
 """
 
+import itertools
 import sys
 from collections.abc import Callable
 from datetime import datetime
@@ -12,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from benchmarks.runs import START, by_turns, ride_points, spark_and_folder
 from keyfold import Lakehouse, build_job
@@ -22,6 +24,7 @@ from spark_jobs.streams import RIDE_POINTS, SALES, WEATHER
 
 SMALL, LARGE, REPEAT = 2_000_000, 8_000_000, 2
 _MICROS = 1_000_000
+_STORES = "org.apache.spark.sql.execution.streaming.state"
 
 NATIVE = {
     # Without the distance, and without what ends a ride.
@@ -97,12 +100,13 @@ def main() -> None:
 def race(spark: Runners, folder: Path, name: str) -> None:
     """Print the seconds of a job with each runner and of the query, at both sizes and by the slope between them."""
     small, large = (measure(spark, folder, name, rows) for rows in (SMALL, LARGE))
-    for runner in ("spark", "local"):
-        ratios = [size["native"] / size[runner] for size in (small, large)]
-        slopes = [large[one] - small[one] for one in ("native", runner)]
+    others = [one for one in small if one not in ("spark", "local")]
+    for runner, other in itertools.product(("spark", "local"), others):
+        ratios = [size[other] / size[runner] for size in (small, large)]
+        slopes = [large[one] - small[one] for one in (other, runner)]
         print(
-            f"{name}, {runner} runner: {SMALL:,} events {small[runner]:.2f} s, {LARGE:,} events {large[runner]:.2f} s; Spark SQL "
-            f"{small['native']:.2f} and {large['native']:.2f} s; faster by {ratios[0]:.2f} and {ratios[1]:.2f}, by the slope "
+            f"{name}, {runner} runner: {SMALL:,} events {small[runner]:.2f} s, {LARGE:,} events {large[runner]:.2f} s; {other} "
+            f"{small[other]:.2f} and {large[other]:.2f} s; faster by {ratios[0]:.2f} and {ratios[1]:.2f}, by the slope "
             f"{slopes[0] / slopes[1]:.2f} (best of {REPEAT}, by turns)",
             flush=True,
         )
@@ -126,7 +130,22 @@ def measure(spark: Runners, folder: Path, name: str, rows: int) -> dict[str, flo
     def native(home: Path) -> None:
         spark.session.sql(NATIVE[name]).write.format("parquet").save(f"{home}/native")
 
-    contestants = {"spark": with_runner(spark), "local": with_runner(Runners("local")), "native": native}
+    def streaming(home: Path) -> None:
+        session = spark.session.newSession()
+        session.conf.set("spark.sql.shuffle.partitions", "2")
+        session.conf.set("spark.sql.streaming.stateStore.providerClass", f"{_STORES}.RocksDBStateStoreProvider")
+        stream = session.readStream.schema(session.read.parquet(str(table)).schema).parquet(str(table))
+        stream.withWatermark("timestamp", "10 minutes").createOrReplaceTempView("events")
+
+        def write(changes: DataFrame, _: int) -> None:
+            changes.write.mode("append").parquet(f"{home}/streaming")
+
+        writer = session.sql(NATIVE[name]).writeStream.outputMode("update").trigger(availableNow=True)
+        writer.option("checkpointLocation", f"{home}/checkpoint").foreachBatch(write).start().awaitTermination()
+
+    contestants = {"spark": with_runner(spark), "local": with_runner(Runners("local")), "Spark SQL": native}
+    if name == "ride_summaries":
+        contestants["Spark's streaming aggregation"] = streaming
     return {one: figures.best for one, figures in by_turns(contestants, folder, REPEAT).items()}
 
 
