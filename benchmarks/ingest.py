@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from benchmarks.runs import by_turns, listed, print_table, ride_files, spark_and_folder
+from benchmarks.runs import by_turns, listed, print_table, ride_files, runners_and_folder
 from keyfold import Lakehouse, ingest
 from keyfold.ingestion import KafkaTopic
 from keyfold.runners import Runners
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--large", type=int, default=2_000_000, help="rows of the large set")
     parser.add_argument("--repeat", type=int, default=5, help="warm runs of each size")
     arguments = parser.parse_args()
-    with spark_and_folder() as (spark, folder):
+    with runners_and_folder() as (spark, folder):
         against_spark(spark, folder, arguments.small, arguments.large, arguments.repeat)
 
 

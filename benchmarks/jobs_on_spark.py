@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from benchmarks.runs import START, by_turns, ride_points, spark_and_folder
+from benchmarks.runs import START, by_turns, ride_points, runners_and_folder
 from keyfold import Lakehouse, build_job
 from keyfold.keyed.runner import run_job
 from keyfold.runners import Runners
@@ -92,7 +92,7 @@ def main() -> None:
     wanted = sys.argv[1:] or list(NATIVE)
     if unknown := set(wanted) - set(NATIVE):
         sys.exit(f"no benchmark of {', '.join(sorted(unknown))}; there are: {', '.join(NATIVE)}")
-    with spark_and_folder() as (spark, folder):
+    with runners_and_folder() as (spark, folder):
         for name in wanted:
             race(spark, folder, name)
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import polars as pl
 from rich.console import Console
@@ -26,14 +26,15 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @contextmanager
-def spark_and_folder() -> Iterator[tuple[Runners, Path]]:
-    """Start Spark by the environment's settings, and create a temporary folder; both end with the context."""
-    spark = build_session(SparkSettings.from_environment())
+def runners_and_folder(runner: Literal["spark", "local"] = "spark") -> Iterator[tuple[Runners, Path]]:
+    """Start Spark by the environment's settings, if it is the runner, and create a temporary folder; both end with the context."""
+    session = build_session(SparkSettings.from_environment()) if runner == "spark" else None
     try:
         with tempfile.TemporaryDirectory(prefix="keyfold-bench-", ignore_cleanup_errors=True) as folder:
-            yield Runners("spark", spark), Path(folder)
+            yield Runners(runner, session), Path(folder)
     finally:
-        spark.stop()
+        if session is not None:
+            session.stop()
 
 
 def ride_points(rows: int, seed: int = 1) -> pl.DataFrame:

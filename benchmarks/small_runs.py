@@ -6,14 +6,10 @@ The N-th run is compared with the tenth run of a new job in the same minute, sin
 import argparse
 import resource
 import statistics
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 
-from benchmarks.runs import POINTS_A_RIDE, START, spark_and_folder
+from benchmarks.runs import POINTS_A_RIDE, START, runners_and_folder
 from keyfold import Lakehouse, build_job
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import create_table
@@ -33,7 +29,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1_000, help="runs of the job that grows old")
     parser.add_argument("--runner", default="spark", choices=["spark", "local"])
     arguments = parser.parse_args()
-    with _runners_and_folder(arguments.runner) as (runners, folder):
+    with runners_and_folder(arguments.runner) as (runners, folder):
         old = Lakehouse(folder / "old")
         young = [_timed(runners, old, number) for number in range(2 * _SAMPLE)][_SAMPLE:]
         for number in range(2 * _SAMPLE, arguments.runs - _SAMPLE):
@@ -54,16 +50,6 @@ def main() -> None:
     print(f"old against new, in the same minute: {statistics.median(aged) / statistics.median(fresh):.2f}")
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     print(f"files of the journal: {files}, of the state: {state}; peak memory of this process: {memory} MiB")
-
-
-@contextmanager
-def _runners_and_folder(runner: str) -> Iterator[tuple[Runners, Path]]:
-    if runner == "spark":
-        with spark_and_folder() as found:
-            yield found
-        return
-    with tempfile.TemporaryDirectory(prefix="keyfold-bench-") as folder:
-        yield Runners("local"), Path(folder)
 
 
 def _timed(runners: Runners, lakehouse: Lakehouse, number: int | None) -> float:
