@@ -86,6 +86,9 @@ def _told(folder: Path, port: int, bodies: list[bytes]) -> Story:
         parts = file.relative_to(folder).parts
         if file.is_file() and file != output and not (parts[0] == "home" and parts[1] in TABLES):
             place = parts[1] if parts[0] == "home" else parts[0]
+            if "compute_logs" in parts:
+                # What a run prints: Dagster copies it to the console by `tail`, which it ends before the last lines came.
+                place = "output"
             # With its name: that is seen too.
             story.texts.setdefault(place, []).append(os.fsencode(str(file)) + file.read_bytes())
     return story
