@@ -16,9 +16,14 @@ the documentation come from it. Schemas are compared by names and types only, so
 import json
 from collections.abc import Sequence
 
+import polars as pl
 import pyarrow as pa
 
 from keyfold.errors import Misconfigured
+from keyfold.schemas import arrow_type
+
+Kind = pa.DataType | pl.DataType | type[pl.DataType]
+"""A type of Arrow or of Polars."""
 
 COMMENT = b"comment"
 """Key of a field's metadata that Delta, and so Spark's `DESCRIBE`, reads as the column's comment."""
@@ -28,7 +33,7 @@ _MEANING, _UNIT, _LINEAGE = b"keyfold.meaning", b"keyfold.unit", b"keyfold.linea
 
 def column(
     name: str,
-    kind: pa.DataType,
+    kind: Kind,
     meaning: str,
     *,
     unit: str = "",
@@ -39,7 +44,7 @@ def column(
 
     Args:
         name: the column's name.
-        kind: its type.
+        kind: its type, of Arrow or of Polars.
         meaning: one line that says what a value means; text after a semicolon is about special values.
         unit: unit of the values: `metres`, `km/h`.
         lineage: columns of the job's stream that a value depends on, as a sequence or as text separated by blanks; empty for
@@ -47,7 +52,7 @@ def column(
         nullable: whether values may be NULL.
 
     Raises:
-        Misconfigured: `meaning` is empty.
+        Misconfigured: `meaning` is empty, or `kind` is no type.
 
     Example:
         >>> fare = column("fare", pa.float64(), "Fare of the ride; NULL without a meter", unit="dollars")
@@ -57,12 +62,15 @@ def column(
     if not meaning.strip():
         raise Misconfigured(f"column {name}: say what it means; people read it wherever the table is shown")
     names = lineage.split() if isinstance(lineage, str) else list(lineage)
-    return pa.field(name, kind, nullable, {_MEANING: meaning, _UNIT: unit, _LINEAGE: json.dumps(names)})
+    return pa.field(
+        name,
+        arrow_type(kind, f"column {name}"),
+        nullable,
+        {_MEANING: meaning, _UNIT: unit, _LINEAGE: json.dumps(names)},
+    )
 
 
-def required(
-    name: str, kind: pa.DataType, meaning: str, *, unit: str = "", lineage: str | Sequence[str] = ()
-) -> pa.Field:
+def required(name: str, kind: Kind, meaning: str, *, unit: str = "", lineage: str | Sequence[str] = ()) -> pa.Field:
     """Declare a column without NULL: `column` with `nullable=False`.
 
     Example:

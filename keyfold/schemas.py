@@ -51,7 +51,7 @@ def stored_schema(where: str, columns: Columns, never_null: Iterable[str] = ()) 
     """As `declared_schema`, for columns of a Delta table.
 
     Raises:
-        Misconfigured: as there; or Delta has no such type, or no column of this name.
+        Misconfigured: as there; or there is no column, or Delta has no such type, or no column of this name.
 
     Example:
         >>> stored_schema("table visits", {"user": pl.String, "clicks": pl.UInt32})
@@ -59,6 +59,8 @@ def stored_schema(where: str, columns: Columns, never_null: Iterable[str] = ()) 
         keyfold.errors.Misconfigured: table visits: clicks is uint32, which a Delta table cannot hold: take int64
     """
     schema = declared_schema(where, columns, never_null)
+    if not schema.names:
+        raise Misconfigured(f"{where}: declare at least one column")
     for name in schema.names:
         if name.startswith("#") or _NOT_IN_NAMES.search(name) or not name:
             raise Misconfigured(

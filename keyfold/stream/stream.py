@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.columns import required
+from keyfold.durations import as_duration
 from keyfold.schemas import names_of, stored_schema
 from keyfold.stream.checks import check_stream
 from keyfold.stream.source import INGESTED_AT, TIMESTAMP, Path, Source, list_of, read_schema
@@ -50,7 +51,8 @@ class Stream:
         missing: texts that mean a missing value, in any column.
         event_id: columns that together identify an event; empty keeps every row.
         rules: validity rules on the typed columns.
-        duplicate_window: greatest distance in event time at which two copies of an event are recognised.
+        duplicate_window: greatest distance in event time at which two copies of an event are recognised; this and the next two
+            also as text, such as `"7d"`.
         future_bound: how far after the admission of its file an event's time may be.
         max_age: how much older than the newest event of earlier runs an event may be; an older one goes to quarantine, and
             ids are kept for this window only (`ingestion.planning`). None accepts events of any age, and keeps all ids.
@@ -101,6 +103,9 @@ class Stream:
     def __post_init__(self) -> None:
         for name in ("event_id", "private", "ignored", "missing"):
             object.__setattr__(self, name, names_of(getattr(self, name)))
+        for name in ("duplicate_window", "future_bound", "max_age"):
+            if (given := getattr(self, name)) is not None:
+                object.__setattr__(self, name, as_duration(f"stream {self.name}: {name}", given))
         never_null = (self.event_time, *self.event_id)
         object.__setattr__(self, "schema", stored_schema(f"stream {self.name}: schema", self.schema, never_null))
         check_stream(self)

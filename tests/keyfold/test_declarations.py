@@ -1,6 +1,7 @@
 """What is wrong in a declaration is said when it is made, by its place, with what is there and what to do."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import polars as pl
@@ -66,6 +67,18 @@ FAULTS: dict[str, tuple[Callable[[], object], str]] = {
         lambda: Stream("clicks", {"at": TIMESTAMP, "user": str}, event_time="at"),  # type: ignore[dict-item]
         "schema: user has type <class 'str'>; give a type of Polars",
     ),
+    "a column of a type of Python": (
+        lambda: required("user", str, "Who"),  # type: ignore[arg-type]
+        "column user has type <class 'str'>; give a type of Polars",
+    ),
+    "a window of copies that is no length": (
+        lambda: Stream("clicks", CLICK, event_time="at", duplicate_window="a week"),  # type: ignore[arg-type]
+        "stream clicks: duplicate_window is 'a week': write a number and s, m, h or d",
+    ),
+    "a stream without columns": (
+        lambda: Stream("clicks", {}, event_time="at"),  # type: ignore[arg-type]
+        "stream clicks: schema: declare at least one column",
+    ),
     "an id of a column that is not there": (
         lambda: Stream("clicks", CLICK, event_time="at", event_id="click_id"),  # type: ignore[arg-type]
         "event_id names click_id, which its schema does not have",
@@ -73,6 +86,10 @@ FAULTS: dict[str, tuple[Callable[[], object], str]] = {
     "a rule that is text": (
         lambda: Stream("clicks", CLICK, event_time="at", rules=(Rule("free", "cents < 0"),)),  # type: ignore[arg-type]
         "is no rule; give Rule",
+    ),
+    "a job of two words": (
+        lambda: windows("two words", CLICKS, {}, key="user", length="1h"),
+        "job two words: the name .two words. must be lower-case",
     ),
     "a stream by its name": (lambda: per_hour("clicks"), "an input is of 'clicks'; give the Stream itself"),
     "a condition that is text": (
@@ -147,3 +164,10 @@ def test_a_schema_is_a_dict_or_a_list_and_names_may_be_one_text():
         [pa.field("id", pa.int64(), nullable=False), pa.field("at", TIMESTAMP, nullable=False), ("on", pa.date32())]
     )
     assert stream.event_id == ("id",)
+
+
+def test_types_of_polars_and_lengths_as_text_say_the_same_as_types_of_arrow_and_lengths():
+    of_polars = [required("user", pl.String, "Who"), required("at", pl.Datetime("us", "UTC"), "When"), CLICK[2]]
+    assert Stream("clicks", of_polars, event_time="at", max_age="30d", future_bound="12h") == Stream(  # type: ignore[arg-type]
+        "clicks", CLICK, event_time="at", max_age=timedelta(days=30), future_bound=timedelta(hours=12)
+    )

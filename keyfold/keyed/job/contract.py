@@ -41,7 +41,7 @@ from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import BoundStep, StepFunction
 from keyfold.keyed.job.tables import OutputTable, changes_of, name_of_changes
 from keyfold.privacy import private_columns
-from keyfold.schemas import Columns, names_of, require
+from keyfold.schemas import Columns, check_name, names_of, require
 from keyfold.stream import Stream
 
 
@@ -139,6 +139,7 @@ class KeyedJob:
             of_inputs, key_groups = parameters.of_inputs, parameters.key_groups
         if isinstance(parameters, BaseModel):
             model, parameters = type(parameters), parameters.model_dump(mode="json")
+        check_name(f"job {name}", name)
         named = inputs if isinstance(inputs, Mapping) else {as_input(inputs).stream.name: inputs}
         of_key = names_of(key)
         self._set(
