@@ -77,7 +77,6 @@ def test_the_metadata_names_the_extras_the_license_and_ranges(metadata):
         "buckets",
         "dagster",
         "dev",
-        "http",
         "kafka",
         "lineage",
         "registry",

@@ -98,9 +98,9 @@ def _state(lakehouse: Lakehouse, job: str, text: str) -> StateRows:
 
 def _text(found: Counts, to: str | None) -> str:
     lines = [
-        f"before: {found.before}: {found.keys_before:,} keys",
-        f"after:  {found.after}: {found.keys_after:,} keys",
-        f"{found.added:,} keys added, {found.removed:,} removed, {found.changed:,} changed, {found.unchanged:,} unchanged",
+        f"before: {found.before}",
+        f"after:  {found.after}",
+        f"{found.added:,} keys added, {found.removed:,} removed, {found.changed:,} changed",
         *(f"  {column}: differs in {count:,} keys" for column, count in found.columns.items()),
     ]
     if found.not_compared:

@@ -244,8 +244,8 @@ def compared(
     found: Mapping[str, tuple[tuple[str, ...], Counts, pl.DataFrame]],
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return comparisons with live tables, by their names, and as text: the key, counts, and the first rows that differ."""
-    columns = ("keys_before", "keys_after", "unchanged", "added", "removed", "changed")
-    rows = [("table", *(name.removeprefix("keys_") for name in columns))]
+    columns = ("added", "removed", "changed")
+    rows = [("table", *columns)]
     rows += [(name, *(f"{getattr(counts, one):,}" for one in columns)) for name, (_, counts, _) in found.items()]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["".join(f" {cell:<{width}} " for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -15,7 +15,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from keyfold.errors import InvalidData
-from keyfold.keyed.parts.differences import differences
+from keyfold.keyed.calling.slots import NO_SLOTS, SLOT, distinct, union
+from keyfold.keyed.parts.folding import Layers
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.rows.codec import empty, polars_schema
 from keyfold.keyed.rows.hashing import key_hash
@@ -28,12 +29,12 @@ from keyfold.state.reading.state_rows import StateRows, unreadable
 from keyfold.state.rows.lines import json_lines
 from keyfold.storage.place import Place
 
-Piece = tuple[pl.DataFrame, pl.DataFrame, int]
-"""All rows of some keys before and after, and a number of other keys that are equal."""
+Piece = tuple[pl.DataFrame, pl.DataFrame]
+"""All rows of some keys before and after."""
 
 _BYTES_A_PASS = 256 << 20
 _CHANGE, _ROWS, _AFTER, _TEXT = "#change", "#rows", "#after", "#text"
-_COUNTS = ("keys_before", "keys_after", "added", "removed", "changed", "unchanged")
+_KINDS = ("added", "removed", "changed")
 
 
 @dataclass(frozen=True)
@@ -42,21 +43,16 @@ class Counts:
 
     Attributes:
         before, after: descriptions of what is compared.
-        keys_before, keys_after: number of keys of each.
-        added, removed, changed, unchanged: number of keys only in the second, only in the first, in both with other rows, and
-            in both with the same rows.
+        added, removed, changed: number of keys only in the second, only in the first, and in both with other rows.
         columns: number of changed keys in which each column differs; columns without differences are left out.
         not_compared: columns that only one of them has, or that have different types.
     """
 
     before: str
     after: str
-    keys_before: int
-    keys_after: int
     added: int
     removed: int
     changed: int
-    unchanged: int
     columns: dict[str, int]
     not_compared: tuple[str, ...]
 
@@ -84,7 +80,7 @@ class Difference:
     columns: tuple[str, ...]
     not_compared: tuple[str, ...]
     schema: pa.Schema
-    _pieces: Callable[[bool], Iterator[Piece]]
+    _pieces: Callable[[], Iterator[Piece]]
 
     @property
     def where(self) -> str:
@@ -92,19 +88,17 @@ class Difference:
         return f"{self.before} against {self.after}"
 
     def summary(self) -> Counts:
-        """Count added, removed, changed and unchanged keys.
+        """Count added, removed and changed keys.
 
         Raises:
             KeyfoldError: one of the two cannot be read.
         """
         counts = Counter[str]()
-        for before, after, equal in self._pieces(True):
-            counts.update(dict.fromkeys(("keys_before", "keys_after", "unchanged"), equal))
-            if before.height or after.height:
-                counts.update(count_changes(before, after, self.key, self.columns))
+        for before, after in self._pieces():
+            counts.update(count_changes(before, after, self.key, self.columns))
         columns = {name: counts[f"column {name}"] for name in self.columns if counts[f"column {name}"]}
-        keys: dict[str, int] = {name: counts[name] for name in _COUNTS}
-        return Counts(self.before, self.after, **keys, columns=columns, not_compared=self.not_compared)
+        kinds: dict[str, int] = {kind: counts[kind] for kind in _KINDS}
+        return Counts(self.before, self.after, **kinds, columns=columns, not_compared=self.not_compared)
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """Yield a row for each key that differs, in the columns of `schema`.
@@ -113,9 +107,9 @@ class Difference:
             KeyfoldError: one of the two cannot be read.
         """
         inner = pl.struct(self.columns) if self.columns else pl.struct(pl.lit(value=True).alias("there"))
-        for before, after, _ in self._pieces(False):
-            differs, change = pl.col(_CHANGE) != "unchanged", pl.col(_CHANGE).alias("change")
-            keys = _joined(before, after, self.key, self.columns).filter(differs).select(*self.key, change)
+        for before, after in self._pieces():
+            changed = _changed(before, after, self.key, self.columns)
+            keys = changed.select(*self.key, pl.col(_CHANGE).alias("change"))
             for name, rows in (("before", before), ("after", after)):
                 theirs = rows.group_by(self.key).agg(inner.alias(name))
                 keys = keys.join(theirs, on=self.key, how="left", nulls_equal=True, maintain_order="left")
@@ -225,16 +219,16 @@ def _diff(
     key: Sequence[str],
     before: _Side,
     after: _Side,
-    pieces: Callable[[bool], Iterator[Piece]] | None = None,
+    pieces: Callable[[], Iterator[Piece]] | None = None,
 ) -> Difference:
     columns = [name for name, kind in before.kinds.items() if after.kinds.get(name) == kind and name not in key]
     not_compared = tuple(name for name in {**before.kinds, **after.kinds} if name not in columns and name not in key)
     passes = 1 + (before.bytes + after.bytes) // _BYTES_A_PASS
 
-    def all_rows(_: bool) -> Iterator[Piece]:
+    def all_rows() -> Iterator[Piece]:
         for number in range(passes):
             condition = key_hash(tuple(key)) % passes == number
-            yield before.matching(condition), after.matching(condition), 0
+            yield before.matching(condition), after.matching(condition)
 
     compared = [schema.field(name) for name in columns] or [pa.field("there", pa.bool_())]
     rows = pa.list_(pa.struct(compared))
@@ -243,7 +237,7 @@ def _diff(
     return Difference(before.where, after.where, tuple(key), tuple(columns), not_compared, shown, pieces or all_rows)
 
 
-def _unshared(before: StateRows, after: StateRows, count: bool) -> Iterator[Piece]:
+def _unshared(before: StateRows, after: StateRows) -> Iterator[Piece]:
     none = empty(before.schema)
     with unreadable(f"{before.where} and {after.where}"):
         for label in sorted(before.manifests.keys() | after.manifests.keys()):
@@ -251,33 +245,50 @@ def _unshared(before: StateRows, after: StateRows, count: bool) -> Iterator[Piec
                 Manifest.unpack(one.manifests[label]) if label in one.manifests else Manifest(0)
                 for one in (before, after)
             )
-            for one in differences(was, now, before.parts, before.key, count=count):
-                yield one.before if one.before.width else none, one.after if one.after.width else none, one.equal_keys
+            for old, new in rows_of_unshared_parts(was, now, before.parts):
+                yield none if old is None else old.drop(SLOT), none if new is None else new.drop(SLOT)
+
+
+def rows_of_unshared_parts(
+    before: Manifest, after: Manifest, folder: Place
+) -> Iterator[tuple[pl.DataFrame | None, pl.DataFrame | None]]:
+    """Yield all rows, before and after, of the slots in parts of a partition that only one of two manifests has.
+
+    The rows of all other slots are equal, since shared parts are in the same order in both.
+    """
+    known = [{part.file or part.payload for part in one.parts} for one in (before, after)]
+    unshared = [
+        part for part in (*before.parts, *after.parts) if not all((part.file or part.payload) in one for one in known)
+    ]
+    marks, was, now = Layers(Manifest(0, 0, (), tuple(unshared)), folder), Layers(before, folder), Layers(after, folder)
+    for begin, end in marks.ranges():
+        wanted = NO_SLOTS
+        for source in marks.sources:
+            wanted = union(wanted, distinct(source.between(begin, end, [SLOT])[SLOT].to_numpy()))
+        if wanted.size:
+            yield was.of(wanted), now.of(wanted)
 
 
 def count_changes(
     before: pl.DataFrame, after: pl.DataFrame, key: Sequence[str], columns: Sequence[str]
 ) -> dict[str, int]:
-    """Count added, removed, changed and unchanged keys of whole keys' rows, and as `column NAME` the changed keys by column."""
-    joined, change = _joined(before, after, key, columns), pl.col(_CHANGE)
-    counts = {
-        "keys_before": change != "added",
-        "keys_after": change != "removed",
-        **{kind: change == kind for kind in ("added", "removed", "changed", "unchanged")},
-        **{f"column {name}": (change == "changed") & _differs(name) for name in columns},
-    }
-    return joined.select(condition.sum().alias(name) for name, condition in counts.items()).row(0, named=True)
+    """Count added, removed and changed keys of whole keys' rows, and as `column NAME` the changed keys by column."""
+    change = pl.col(_CHANGE)
+    counts = {kind: change == kind for kind in _KINDS}
+    counts |= {f"column {name}": (change == "changed") & _differs(name) for name in columns}
+    changed = _changed(before, after, key, columns)
+    return changed.select(condition.sum().alias(name) for name, condition in counts.items()).row(0, named=True)
 
 
-def _joined(before: pl.DataFrame, after: pl.DataFrame, key: Sequence[str], columns: Sequence[str]) -> pl.DataFrame:
-    """Return a row for each key, with its change. NaN equals NaN, and NULL equals NULL; the rows of a key have no order."""
+def _changed(before: pl.DataFrame, after: pl.DataFrame, key: Sequence[str], columns: Sequence[str]) -> pl.DataFrame:
+    """Return a row for each key that differs, with its change. NaN equals NaN, and NULL equals NULL; a key's rows have no order."""
     was, now = (_by_key(rows, list(key), list(columns)) for rows in (before, after))
     joined = was.join(now, on=list(key), how="full", nulls_equal=True, coalesce=True, suffix=_AFTER)
-    changed = pl.any_horizontal(_differs(name) for name in (_ROWS, *columns))
     change = pl.when(pl.col(_ROWS).is_null()).then(pl.lit("added"))
-    change = change.when(pl.col(f"{_ROWS}{_AFTER}").is_null()).then(pl.lit("removed"))
-    change = change.when(changed).then(pl.lit("changed")).otherwise(pl.lit("unchanged"))
-    return joined.with_columns(change.alias(_CHANGE))
+    change = change.when(pl.col(f"{_ROWS}{_AFTER}").is_null()).then(pl.lit("removed")).otherwise(pl.lit("changed"))
+    return joined.filter(pl.any_horizontal(_differs(name) for name in (_ROWS, *columns))).with_columns(
+        change.alias(_CHANGE)
+    )
 
 
 def _by_key(rows: pl.DataFrame, key: list[str], columns: list[str]) -> pl.DataFrame:

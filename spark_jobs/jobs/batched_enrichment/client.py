@@ -4,6 +4,10 @@ Between two tries of a batch, the client pauses: exponential backoff with full j
 Jitter", AWS Architecture Blog, 2015) plus the service's `Retry-After`, at most `max_pause`. Events with a final result are not
 sent again.
 
+HTTP clients limit each wait for bytes, so a service that sends one byte per second is never timed out. Here a whole call, from the name
+lookup to the last byte, is cancelled when its time is over. Redirects and proxies of the environment are not followed, since another
+host would get events and token.
+
 The client raises only for a wrong setting. The token is used only in the request's header.
 """
 
@@ -12,21 +16,22 @@ import json
 import os
 import random
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Annotated, Any, NamedTuple, NoReturn
+from typing import Annotated, Any, NamedTuple, NoReturn, Self
 
+import httpx
 from pydantic import BaseModel, Field, ValidationError
 
 from keyfold import KeyfoldError
-from keyfold.exchange import Exchanges
 from spark_jobs.jobs.batched_enrichment.protocol import KEY_HEADER, Batch, Outcome
 from spark_jobs.jobs.batched_enrichment.services import Service
 
 ANSWER_CHARACTERS = 1000
 """Number of characters of an answer that a dead letter contains."""
+
+MAX_ANSWER_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ class ClientSettings:
     max_pause: float = 30.0
 
 
-class EnrichmentClient(AsyncExitStack):
+class EnrichmentClient:
     """Calls the service; an asynchronous context manager."""
 
     def __init__(
@@ -60,17 +65,23 @@ class EnrichmentClient(AsyncExitStack):
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        super().__init__()
         self._settings, self._sleep, self._chance = settings, sleep, chance
-        self._token = _token(settings.service)
-        self._exchanges = Exchanges(
-            settings.service.url,
-            {"Content-Type": "application/json", "User-Agent": "keyfold"}
-            | ({"Authorization": f"Bearer {self._token}"} if self._token else {}),
-            timeout=settings.timeout,
-            max_connections=settings.max_in_flight,
+        self._token, self._url = _token(settings.service), httpx.URL(settings.service.url)
+        self._headers = {"Content-Type": "application/json", "User-Agent": "keyfold"}
+        if self._token:
+            self._headers["Authorization"] = f"Bearer {self._token}"
+        # A transport and not a client, since a client logs URLs, which may have secrets.
+        self._transport = httpx.AsyncHTTPTransport(
+            verify=httpx.create_ssl_context() if self._url.scheme == "https" else False,
+            limits=httpx.Limits(max_connections=settings.max_in_flight),
+            trust_env=False,
         )
-        self.push_async_exit(self._exchanges)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._transport.aclose()
 
     async def __call__(self, batch: Batch) -> list[Outcome]:
         """Call until every event has a final result or its tries are used up."""
@@ -97,12 +108,17 @@ class EnrichmentClient(AsyncExitStack):
         return min(longest, retry_after + backoff)
 
     async def _post(self, batch: Batch) -> "_Reply":
+        request = httpx.Request(
+            "POST",
+            self._url,
+            headers={**self._headers, KEY_HEADER: batch.idempotency_key},
+            content=batch.body(),
+        )
         try:
-            answer = await self._exchanges.post(batch.body(), {KEY_HEADER: batch.idempotency_key})
+            async with asyncio.timeout(self._settings.timeout):
+                answer = await _whole(await self._transport.handle_async_request(request))
         except TimeoutError:
             return self._failed(batch, None, f"no answer within {self._settings.timeout:g} s")
-        except ConnectionError as error:
-            return self._failed(batch, None, str(error))
         # Any exception: a failed call is an outcome, and must not fail the run.
         except Exception as error:
             return self._failed(batch, None, f"{type(error).__name__}: {error}")
@@ -132,6 +148,20 @@ class EnrichmentClient(AsyncExitStack):
 
     def _redacted(self, text: str) -> str:
         return text.replace(self._token, "[token]") if self._token else text
+
+
+async def _whole(response: httpx.Response) -> httpx.Response:
+    body = bytearray()
+    try:
+        async for part in response.aiter_raw():
+            body += part
+            if len(body) > MAX_ANSWER_BYTES:
+                raise ValueError(f"the answer has more than {MAX_ANSWER_BYTES:,} bytes")
+    finally:
+        await response.aclose()
+    # As it came: a body that is said to be compressed is not decompressed, which would need a limit of its own.
+    headers = [(name, value) for name, value in response.headers.multi_items() if name != "content-encoding"]
+    return httpx.Response(response.status_code, headers=headers, content=bytes(body))
 
 
 class _Reply(NamedTuple):

@@ -16,6 +16,7 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
+from functools import partial
 from itertools import chain
 
 import polars as pl
@@ -43,9 +44,8 @@ from keyfold.keyed.rows.response_cache import ResponseCache
 from keyfold.operators.buffers import BATCH, buffer
 from keyfold.stream import TIMESTAMP
 from keyfold.times import ISO_FORMAT
-from spark_jobs.jobs.batched_enrichment.client import ClientSettings, EnrichmentClient
 from spark_jobs.jobs.batched_enrichment.protocol import MAX_EVENTS, Batch, Call, Outcome
-from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE, find_service
+from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE, Service, find_service
 from spark_jobs.streams import RIDE_POINTS, STREAMS
 
 NAME = "batched_enrichment"
@@ -121,14 +121,7 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
             f"job {NAME}: no stream {parameters.stream!r}; parameter stream takes one of {', '.join(STREAMS)}"
         )
     stream = STREAMS[parameters.stream]
-    settings = ClientSettings(
-        service=find_service(parameters.service),
-        timeout=parameters.timeout.total_seconds(),
-        max_attempts=parameters.max_attempts,
-        max_in_flight=parameters.max_in_flight,
-        first_pause=parameters.first_pause.total_seconds(),
-        max_pause=parameters.max_pause.total_seconds(),
-    )
+    service = find_service(parameters.service)
     ids, time = stream.event_id or tuple(stream.schema.names), parameters.time_of(stream)
     columns = stream.schema_by(time)
     shard = required(SHARD, pa.int64(), "Part of the stream that it is buffered with", lineage=ids)
@@ -146,8 +139,8 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
             Batch(f"{NAME}/{stream.name}/{part[SHARD][0]}", part["#id"], part["#event"])
             for part in texts.partition_by(BATCH, maintain_order=True)
         ]
-        opened = connect or (lambda: EnrichmentClient(settings))
-        found = asyncio.run(call_all(batches, opened, settings.max_in_flight, clock.responses)) if batches else []
+        opened = connect or partial(_client, service, parameters)
+        found = asyncio.run(call_all(batches, opened, parameters.max_in_flight, clock.responses)) if batches else []
         keys = [batch.idempotency_key for batch in batches for _ in range(len(batch))]
         outcomes = pl.DataFrame(
             [(*outcome, key) for outcome, key in zip(chain.from_iterable(found), keys, strict=True)],
@@ -188,6 +181,22 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
         wait=parameters.max_wait,
         processing_wait=parameters.stale_after,
         parameters=parameters,
+    )
+
+
+def _client(service: Service, parameters: BatchedEnrichmentParameters) -> AbstractAsyncContextManager[Call]:
+    # Imported here, since Dagster's definitions load this module, and importing httpx takes 0.1 s.
+    from spark_jobs.jobs.batched_enrichment.client import ClientSettings, EnrichmentClient  # noqa: PLC0415
+
+    return EnrichmentClient(
+        ClientSettings(
+            service=service,
+            timeout=parameters.timeout.total_seconds(),
+            max_attempts=parameters.max_attempts,
+            max_in_flight=parameters.max_in_flight,
+            first_pause=parameters.first_pause.total_seconds(),
+            max_pause=parameters.max_pause.total_seconds(),
+        )
     )
 
 

@@ -1,13 +1,16 @@
-"""Changed keys are counted as plain Python counts them."""
+"""Changed keys are counted as plain Python counts them, and parts that two states share are not read."""
 
 import math
 
 import polars as pl
-from hypothesis import given
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from keyfold.state.differences import count_changes
+from keyfold.keyed.parts.manifest import Manifest
+from keyfold.keyed.parts.part_rows import Sizes
+from keyfold.state.differences import count_changes, rows_of_unshared_parts
 from tests.examples import examples
+from tests.keyfold.keyed.parts.test_partition_state import ADDING, BATCH, SIZES, Played, row_groups_read, rows_by_user
 
 SCHEMA = {"user": pl.String, "day": pl.Date, "change": pl.Int64, "amount": pl.Float64}
 VALUES = st.tuples(st.sampled_from([None, 1, 2]), st.sampled_from([None, 0.0, -0.0, 1.5, math.nan, math.inf]))
@@ -37,12 +40,9 @@ def test_keys_and_columns_that_differ_are_counted_whatever_the_order_of_rows(bef
     both = was.keys() & now.keys()
     changed = {user for user in both if was[user] != now[user]}
     assert counts == {
-        "keys_before": len(was),
-        "keys_after": len(now),
         "added": len(now.keys() - was.keys()),
         "removed": len(was.keys() - now.keys()),
         "changed": len(changed),
-        "unchanged": len(both - changed),
         **{
             f"column {name}": sum([row[n] for row in was[user]] != [row[n] for row in now[user]] for user in changed)
             for n, name in enumerate(("change", "amount"))
@@ -53,12 +53,48 @@ def test_keys_and_columns_that_differ_are_counted_whatever_the_order_of_rows(bef
 def test_rows_of_keys_alone_are_counted():
     before, after = pl.DataFrame({"user": ["ann", "bob"]}), pl.DataFrame({"user": ["ann", "ann", "bob"]})
     counts = count_changes(before, after, ["user"], [])
-    assert (counts["changed"], counts["unchanged"]) == (1, 1)
+    assert counts == {"added": 0, "removed": 0, "changed": 1}
 
 
 def test_rows_with_lists_and_structs_have_no_order_either():
     rows = pl.DataFrame({"user": ["ann"] * 2, "at": [[1], [2, None]], "of": [{"x": [1.5]}, {"x": None}]})
     other = rows.with_columns(at=pl.col("at").list.reverse())
-    assert count_changes(rows, rows.reverse(), ["user"], ["at", "of"])["unchanged"] == 1
+    assert not any(count_changes(rows, rows.reverse(), ["user"], ["at", "of"]).values())
     counts = count_changes(rows, other, ["user"], ["at", "of"])
     assert (counts["changed"], counts["column at"], counts["column of"]) == (1, 1, 0)
+
+
+@examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(batches=st.lists(st.tuples(BATCH, ADDING), min_size=1, max_size=8), sizes=SIZES, data=st.data())
+def test_any_two_batches_differ_as_dictionaries_do(tmp_path_factory, batches, sizes, data):
+    played, states = Played(tmp_path_factory.mktemp("state"), sizes), [(Manifest(1), {})]
+    for changes, adding in batches:
+        played.play(changes, 0, adding)
+        manifest = Manifest.unpack(played.packed) if played.packed else Manifest(1)
+        states.append((manifest, played.rows(played.expected)))
+    (one, before), (other, after) = data.draw(st.sampled_from(states)), data.draw(st.sampled_from(states))
+    was, now = {}, {}
+    for rows in rows_of_unshared_parts(one, other, played.folder):
+        old, new = (rows_by_user([] if side is None else [side]) for side in rows)
+        was, now = was | old, now | new
+    # A key that is shown has all of its rows; one that is not is the same in both.
+    assert all(before[user] == rows for user, rows in was.items())
+    assert all(after[user] == rows for user, rows in now.items())
+    assert {user: before[user] for user in before if user not in was} == {
+        user: after[user] for user in after if user not in now
+    }
+
+
+def test_of_neighbouring_batches_only_the_parts_that_differ_are_read(tmp_path, monkeypatch):
+    played = Played(tmp_path, Sizes(rows_a_group=16, rows_a_segment=1 << 20, inline_bytes=0, small_bytes=0))
+    played.play({f"user-{number}": [None] for number in range(2_000)}, 0)
+    before = Manifest.unpack(played.packed)
+    played.play({"user-7": [1]}, 0)
+    after = Manifest.unpack(played.packed)
+    read = row_groups_read(monkeypatch)
+    ((was, now),) = rows_of_unshared_parts(before, after, played.folder)
+    assert (was["user"].to_list(), now["user"].to_list()) == (["user-7"], ["user-7"])
+    assert len(read) <= 6
+    del read[:]
+    assert list(rows_of_unshared_parts(after, after, played.folder)) == []
+    assert read == []

@@ -81,8 +81,6 @@ def test_two_batches_differ_as_plain_python_says(made):
     assert (summary.added, summary.removed, summary.changed) == tuple(
         counts[one] for one in ("added", "removed", "changed")
     )
-    assert summary.keys_before == first["user"].n_unique() == summary.removed + summary.changed + summary.unchanged
-    assert summary.keys_after == second["user"].n_unique()
     assert not summary.is_equal
     rows = found.first_rows(100)
     assert dict(rows.select("user", "change").rows()) == expected
@@ -160,9 +158,9 @@ def test_the_command_that_compares_prints_and_writes_how_two_batches_differ(keyf
 def test_the_command_compares_a_generation_with_its_branch(keyfold):
     # All at once, nothing is late: eve's third click counts, in a window that is over by now.
     printed = keyfold("diff", "windows", "all-at-once").splitlines()
-    assert printed[0].startswith("before: job windows, all-at-once, batch 0: ")
-    assert printed[1].startswith("after:  job windows, generation-0001, batch 2: ")
-    assert printed[2].startswith("0 keys added, 0 removed, 0 changed, ")
+    assert printed[0].startswith("before: job windows, all-at-once, batch 0")
+    assert printed[1].startswith("after:  job windows, generation-0001, batch 2")
+    assert printed[2].startswith("0 keys added, 0 removed, 0 changed")
 
 
 def test_the_commands_say_what_is_wrong(keyfold):

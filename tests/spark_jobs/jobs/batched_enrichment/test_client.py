@@ -179,7 +179,7 @@ def test_an_answer_that_drips_does_not_hold_the_call():
 
 
 def test_an_answer_without_end_is_refused(monkeypatch):
-    monkeypatch.setattr("keyfold.exchange.MAX_ANSWER_BYTES", 1000)
+    monkeypatch.setattr("spark_jobs.jobs.batched_enrichment.client.MAX_ANSWER_BYTES", 1000)
     with scripted_service(Answer(body=b"[" + b"0," * 5000 + b"0]")) as service:
         (outcome,) = set(ask(service.url, max_attempts=1))
     assert "more than 1,000 bytes" in (outcome.answer or "")
