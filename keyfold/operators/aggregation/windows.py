@@ -1,9 +1,9 @@
-"""Make jobs that aggregate the events of each key by tumbling or hopping windows of event time, or by calendar days."""
+"""Make jobs that aggregate the events of each key by tumbling or hopping windows of event time, or by the calendar."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import polars as pl
@@ -37,7 +37,7 @@ def _known_zone(name: str) -> str:
     try:
         ZoneInfo(name)
         # Polars lacks a few: `localtime`, `Factory`.
-        pl.select(Days(name).end(pl.lit(EPOCH).cast(pl.Datetime("us", "UTC"))))
+        pl.select(Calendar("day", name).end(pl.lit(EPOCH).cast(pl.Datetime("us", "UTC"))))
     except (ZoneInfoNotFoundError, ValueError, OSError, pl.exceptions.PolarsError):
         raise ValueError("not a time zone of the IANA database; give one such as UTC or Europe/Berlin") from None
     return name
@@ -71,20 +71,31 @@ class _Spans:
         return pl.max_horizontal(pane + self.every, period_start(watermark, self.every) + self.every)
 
 
-@dataclass(frozen=True)
-class Days:
-    """Days of a time zone, each a pane and a window. They have 23 or 25 hours when clocks are set."""
+Period = Literal["day", "week", "month", "quarter", "year"]
+_PERIODS: dict[Period, str] = {"day": "1d", "week": "1w", "month": "1mo", "quarter": "1q", "year": "1y"}
 
+
+@dataclass(frozen=True)
+class Calendar:
+    """Periods of the calendar in a time zone, each a pane and a window. Weeks begin on Monday.
+
+    A day has 23 or 25 hours when clocks are set.
+    """
+
+    period: Period
     zone: str
 
     def start(self, time: pl.Expr) -> pl.Expr:
-        return self._begin(time.dt.convert_time_zone(self.zone).dt.date())
+        return self._begin(self._first_day(time))
 
     def end(self, pane: pl.Expr) -> pl.Expr:
-        return self._begin(pane.dt.convert_time_zone(self.zone).dt.date().dt.offset_by("1d"))
+        return self._begin(self._first_day(pane).dt.offset_by(_PERIODS[self.period]))
 
     def next_end(self, pane: pl.Expr, watermark: pl.Expr) -> pl.Expr:
         return self.end(pane)
+
+    def _first_day(self, time: pl.Expr) -> pl.Expr:
+        return time.dt.convert_time_zone(self.zone).dt.date().dt.truncate(_PERIODS[self.period])
 
     def _begin(self, day: pl.Expr) -> pl.Expr:
         midnight, hour_before = (
@@ -105,7 +116,8 @@ def windows(
     key: str | Sequence[str],
     length: timedelta | str | None = None,
     every: timedelta | str | None = None,
-    days_of: str = "",
+    calendar: Period | None = None,
+    zone: str = "UTC",
     by: tuple[str, ...] = (),
     most: str = "",
     while_open: bool = False,
@@ -131,7 +143,8 @@ def windows(
         of: the aggregates by column.
         key: the key columns.
         length: length of a window.
-        days_of: in place of `length`: a time zone whose calendar days are the windows.
+        calendar: in place of `length`: the windows are days, weeks from Monday, months, quarters or years.
+        zone: the time zone of `calendar`, by its IANA name.
         every: time between two window starts, a divisor of `length`; by default `length`, so that windows do not overlap.
         by: further grouping columns within a window of a key.
         most: write only the rows with the greatest value of this column in each window of a key, including ties.
@@ -149,8 +162,8 @@ def windows(
         settings: other arguments of `KeyedJob`.
 
     Raises:
-        Misconfigured: `length` is not a multiple of `every`, there is not one of `length` and `days_of`, `output` lacks
-            `counted`, `while_open` is of windows that overlap, or rows are upserted with `most`, or not
+        Misconfigured: `length` is not a multiple of `every`, there is not one of `length` and `calendar`, `zone` is none, `output`
+            lacks `counted`, `while_open` is of windows that overlap, or rows are upserted with `most`, or not
             with `changes`.
 
     Example:
@@ -167,7 +180,7 @@ def windows(
     """
     source, key = as_input(source), names_of(key)
     event_time = source.event_time
-    shape = _shape(name, length, every, days_of)
+    shape = _shape(name, length, every, calendar, zone)
     overlaps = isinstance(shape, _Spans) and shape.overlaps
     counted = counted_by({} if overlaps or most else of, counted)
     if output is None:
@@ -228,7 +241,7 @@ class _Windows:
     The deadline of a pane is the end of its next window that is not written; or, if all are, when the last is final.
     """
 
-    shape: _Spans | Days
+    shape: _Spans | Calendar
     sums: Aggregates
     key: list[str]
     groups: list[str]
@@ -320,16 +333,25 @@ class _Windows:
         return rows.with_columns((pl.col("window_end") - shape.length).alias(PANE))
 
 
-def _shape(job: str, length: timedelta | str | None, every: timedelta | str | None, days_of: str) -> "_Spans | Days":
+def _shape(
+    job: str, length: timedelta | str | None, every: timedelta | str | None, calendar: Period | None, zone: str
+) -> _Spans | Calendar:
     """Return the panes and windows of a job.
 
     Raises:
-        Misconfigured: there is not one of length and days_of, or windows leave gaps.
+        Misconfigured: there is not one of length and calendar, a name is unknown, or windows leave gaps.
     """
-    if (length is None) == (not days_of):
-        raise Misconfigured(f"job {job}: give one of length and days_of")
+    if (length is None) == (calendar is None):
+        raise Misconfigured(f"job {job}: give one of length and calendar")
     if length is None:
-        return Days(days_of)
+        if calendar not in _PERIODS or every is not None:
+            raise Misconfigured(
+                f"job {job}: calendar is {calendar!r}; it must be one of {', '.join(_PERIODS)}, without every"
+            )
+        try:
+            return Calendar(calendar, _known_zone(zone))
+        except ValueError as error:
+            raise Misconfigured(f"job {job}: zone is {zone!r}: {error}") from None
     length = as_duration(f"job {job}: length", length)
     every = length if every is None else as_duration(f"job {job}: every", every)
     if not timedelta(0) < every <= length or length % every:

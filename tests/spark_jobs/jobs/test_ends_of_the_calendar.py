@@ -12,7 +12,7 @@ from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.calling.step_call import within_calendar
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.operators.aggregation.windows import Days
+from keyfold.operators.aggregation.windows import Calendar
 from keyfold.testing import accounted_for, restart
 from keyfold.times import BEGINNING, END, period_starts, to_iso
 from spark_jobs.jobs.event_index import EVENT_INDEX
@@ -74,12 +74,16 @@ def some_events(job, times):
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "America/Los_Angeles"])
-def test_days_of_a_zone_reach_to_the_ends_of_the_calendar(zone):
-    times, days = pl.Series([BEGINNING, END]).cast(pl.Datetime("us", "UTC")), Days(zone)
-    since = pl.select(days.start(pl.lit(times))).to_series()
-    until = pl.select(days.end(pl.lit(since))).to_series()
+@pytest.mark.parametrize(
+    ("period", "days"), [("day", [1, 1]), ("week", [7, 7]), ("quarter", [90, 92]), ("year", [365, 365])]
+)
+def test_periods_of_a_zone_reach_to_the_ends_of_the_calendar(period, days, zone):
+    times, periods = pl.Series([BEGINNING, END]).cast(pl.Datetime("us", "UTC")), Calendar(period, zone)
+    since = pl.select(periods.start(pl.lit(times))).to_series()
+    until = pl.select(periods.end(pl.lit(since))).to_series()
     assert ((since.to_physical() <= times.to_physical()) & (times.to_physical() < until.to_physical())).all()
-    assert (until.to_physical() - since.to_physical()).to_list() == [24 * 3600 * 1_000_000] * 2
+    if zone == "UTC":
+        assert (until.to_physical() - since.to_physical()).to_list() == [24 * 3600 * 1_000_000 * one for one in days]
 
 
 def test_times_before_the_year_1000_are_written_in_four_digits():

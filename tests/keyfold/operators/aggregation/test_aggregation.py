@@ -1,7 +1,8 @@
 """Aggregations give what DuckDB, or plain Python, gives over all events, in any order, any split into runs, slices and parts."""
 
 from collections import defaultdict
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -34,7 +35,7 @@ from keyfold.operators import (
     totals,
     windows,
 )
-from keyfold.operators.aggregation.windows import Days
+from keyfold.operators.aggregation.windows import Calendar
 from keyfold.testing import assert_same, merged, play, verify
 from keyfold.times import micros, to_times
 from tests.examples import examples
@@ -130,11 +131,11 @@ def test_windows_have_the_events_that_came_before_they_were_final(runs, cuts, pa
 
 
 @pytest.mark.parametrize(
-    "shape", [{"length": "1d"}, {"days_of": "Europe/Berlin"}, {"length": "1d", "while_open": True}]
+    "shape", [{"length": "1d"}, {"calendar": "day", "zone": "Europe/Berlin"}, {"length": "1d", "while_open": True}]
 )
 def test_a_row_is_corrected_until_its_window_is_final_and_every_goal_counts_once(shape):
     job = windows("w", SCORED, {"goals": count()}, key="who", allowed_lateness="2h", **shape)
-    harness, started = TestHarness(job), NOON.replace(hour=0) - timedelta(hours="days_of" in shape)
+    harness, started = TestHarness(job), NOON.replace(hour=0) - timedelta(hours="calendar" in shape)
     written, state = [], []
     for minute, hour in ((0, 24), (1, 25), (None, 25.5), (2, 26), (3, 26)):
         came = None if minute is None else goals([("a", minute, "x", 0)])
@@ -352,18 +353,32 @@ def test_first_rows_are_the_same_in_files(expires):
     assert verify(first_rows("firsts", SCORED, key="who", expires=expires), rounds=2) is None
 
 
+FIRST_DAYS: dict[Any, Callable[[date], date]] = {
+    "day": lambda day: day,
+    "week": lambda day: day - timedelta(days=day.weekday()),
+    "month": lambda day: day.replace(day=1),
+    "quarter": lambda day: day.replace(month=(day.month - 1) // 3 * 3 + 1, day=1),
+    "year": lambda day: day.replace(month=1, day=1),
+}
+
+
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/Sao_Paulo", "Asia/Kathmandu", "Africa/Cairo"])
-def test_days_agree_with_the_clocks_of_the_zone_also_where_midnight_does_not_exist(zone):
+@pytest.mark.parametrize("period", FIRST_DAYS)
+def test_periods_agree_with_the_clocks_of_the_zone_also_where_midnight_does_not_exist(period: Any, zone: str):
     since, until = (datetime(year, 1, 1, tzinfo=UTC) for year in (1990, 2026))
     times = to_times(np.random.default_rng(1).integers(micros(since), micros(until), 3000))
-    days, on = Days(zone), pl.col("start").dt.convert_time_zone(zone).dt.date()
-    found = pl.DataFrame({"time": times}).with_columns(start=days.start(pl.col("time")))
-    found = found.with_columns(end=days.end(pl.col("start")), day=on, following=days.start(days.end(pl.col("start"))))
-    assert found["day"].to_list() == [time.astimezone(ZoneInfo(zone)).date() for time in times]
+    periods, on = Calendar(period, zone), pl.col("start").dt.convert_time_zone(zone).dt.date()
+    found = pl.DataFrame({"time": times}).with_columns(start=periods.start(pl.col("time")))
+    end = periods.end(pl.col("start"))
+    found = found.with_columns(end=end, day=on, following=periods.start(end))
+    assert found["day"].to_list() == [FIRST_DAYS[period](time.astimezone(ZoneInfo(zone)).date()) for time in times]
     assert found.select(((pl.col("start") <= pl.col("time")) & (pl.col("time") < pl.col("end"))).all()).item()
     assert found["following"].equals(found["end"])
-    before = found.with_columns(start=days.start(pl.col("start") - timedelta(microseconds=1))).select(on).to_series()
-    assert (found["day"] - before == timedelta(days=1)).all()
+    # The moment before is of the period that ends on the day before.
+    before = found.with_columns(start=pl.col("start") - timedelta(microseconds=1)).select(on).to_series()
+    assert [FIRST_DAYS[period](day) for day in before] == found.with_columns(
+        start=periods.start(pl.col("start") - timedelta(microseconds=1))
+    ).select(on).to_series().to_list()
 
 
 @pytest.mark.parametrize(
@@ -374,7 +389,16 @@ def test_days_agree_with_the_clocks_of_the_zone_also_where_midnight_does_not_exi
             lambda: windows("w", SCORED, {}, length=MINUTE, every=40 * MINUTE / 60, output=GOAL, key="who"),
             "every is 0:00:40",
         ),
-        (lambda: windows("w", SCORED, {}, output=GOAL, key="who"), "give one of length and days_of"),
+        (lambda: windows("w", SCORED, {}, output=GOAL, key="who"), "give one of length and calendar"),
+        (lambda: windows("w", SCORED, {}, calendar="day", length="1d", key="who"), "give one of length and calendar"),
+        (
+            lambda: windows("w", SCORED, {}, calendar="moon", key="who"),
+            "calendar is 'moon'; it must be one of day, week",
+        ),
+        (
+            lambda: windows("w", SCORED, {}, calendar="week", zone="Europe/Berln", key="who"),
+            "zone is 'Europe/Berln': not a",
+        ),
         (
             lambda: windows(
                 "w",
