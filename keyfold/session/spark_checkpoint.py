@@ -2,26 +2,33 @@
 
 A *part* of state has rows with the same columns: a variable of `transformWithState`, its `timers`, a side of a stream-stream
 join (`left`, `right`), or the store of an aggregation or a de-duplication (`default`).
+
+As any application of Spark, this trusts a checkpoint: its metadata names the local files to which Spark copies RocksDB's.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, cast
 
 import polars as pl
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from keyfold.errors import NotFound
-from keyfold.session.checkpoint_view import explained, view_of
-from keyfold.storage.place import Place
+from keyfold.errors import Damaged, Misconfigured, NotFound, error_in
+from keyfold.storage.place import Place, local_path, to_place
 
 TIMERS = "timers"
 _TTL = "ttlExpirationMs"
+_SCHEMA_FILE = re.compile(r'"(file:[^"]*?)/state/(\d+/_stateSchema/[^"]*)"')
 
 
 class _Part(NamedTuple):
@@ -105,6 +112,72 @@ def read_checkpoint(
         what = f"no state {part or ''}{of}" if not having else f"several parts of state {part or ''}{of}: name one"
         raise NotFound(f"{where} has {what}; it has {'; '.join(one.describe() for one in parts)}")
     return CheckpointRows(where, (), _flat(_read(spark, where, view.name, having[0], batch), having[0].operator), view)
+
+
+def view_of(spark: SparkSession, checkpoint: Place | str) -> "TemporaryDirectory[str]":
+    """Return a folder, as long as the result lives, by which Spark can read a checkpoint.
+
+    Spark's reader does not decode escaped characters in paths, such as %20, and it looks for state schemas at the absolute
+    paths where they were written. So the folder has links, and corrected copies of the files that have those paths; of a
+    checkpoint in a bucket, it has a copy.
+
+    Raises:
+        KeyfoldError: there is no checkpoint, its query keeps no state, or Spark runs on a cluster.
+    """
+    if not str(spark.conf.get("spark.master")).startswith("local"):
+        raise Misconfigured("a checkpoint is read by Spark on this machine: set KEYFOLD_SPARK_MASTER=local[*]")
+    place = to_place(str(checkpoint))
+    if not (place / "commits").is_dir():
+        raise NotFound(f"{checkpoint} is no checkpoint of a Spark query, or one that has finished no batch yet")
+    if not (place / "state").is_dir():
+        raise NotFound(f"checkpoint {checkpoint} holds no state: its query keeps none")
+    local, view = local_path(place), TemporaryDirectory(prefix="keyfold-view-")
+    root = Path(view.name)
+    if local is None:
+        for file in place.rglob("*"):
+            copy = root / "copy" / str(file).removeprefix(f"{place}/")
+            if not file.is_dir() and copy.resolve().is_relative_to(root.resolve()):
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.write_bytes(file.read_bytes())
+    source = local.resolve() if local else root / "copy"
+    for entry in source.iterdir():
+        if entry.name != "state":
+            (root / entry.name).symlink_to(entry)
+    for entry in source.glob("state/*/*"):
+        here = root / entry.relative_to(source)
+        here.parent.mkdir(parents=True, exist_ok=True)
+        if entry.name != "_metadata":
+            here.symlink_to(entry)
+            continue
+        # Without the checksum files beside them, which do not fit the copies.
+        for file in entry.rglob("[!.]*"):
+            if file.is_file():
+                (copy := here / file.relative_to(entry)).parent.mkdir(parents=True, exist_ok=True)
+                text = file.read_text(encoding="utf-8")
+                copy.write_text(_SCHEMA_FILE.sub(rf'"file:{root}/state/\2"', text), encoding="utf-8")
+    return view
+
+
+@contextmanager
+def explained(where: str) -> Iterator[None]:
+    """Replace errors of Spark by errors with a cause and a remedy.
+
+    Raises:
+        KeyfoldError: the worker's error, or an error with Spark's innermost cause.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        text = str(error)
+        if raised := error_in(text):
+            raise raised from error
+        # The innermost cause names the file; the outer ones only say that a stage failed.
+        causes = re.findall(r"^\s*Caused by: [\w.$]+: (.*)", text, re.MULTILINE)
+        first = next((line for line in text.splitlines() if line.strip()), "")
+        raise Damaged(
+            f"{where}: its state cannot be read: {causes[-1] if causes else first}; nothing was changed; read another batch, "
+            "or copy it again from its source"
+        ) from error
 
 
 def _parts(spark: SparkSession, checkpoint: Place | str, view: str) -> list[_Part]:

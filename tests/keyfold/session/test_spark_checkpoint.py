@@ -6,6 +6,7 @@ import shutil
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import polars as pl
@@ -22,7 +23,7 @@ from keyfold.cli import state_reading, state_tools
 from keyfold.cli.app import app
 from keyfold.errors import KeyfoldError
 from keyfold.runners import Runners
-from keyfold.session.spark_checkpoint import read_checkpoint
+from keyfold.session.spark_checkpoint import read_checkpoint, view_of
 from keyfold.state.reading.export import write_state
 
 HOW_TO = Path(__file__).parents[3] / "docs" / "how-to" / "read-a-spark-checkpoint.md"
@@ -288,3 +289,17 @@ def test_the_commands_take_a_stock_checkpoint_to_a_job_that_goes_on_from_it(keyf
     latest = pl.read_delta(str(lakehouse.table("latest_purchase_totals")))
     seen = {row["item"]: (row["quantity"], row["models"]) for row in latest.to_dicts()}
     assert seen == {item: (total, sorted(models[item])) for item, total in totals.items()}
+
+
+def test_a_moved_checkpoint_is_read_on_this_machine_by_links_and_corrected_paths(tmp_path):
+    metadata, snapshot = Path("state/0/_metadata/v2/0"), Path("state/0/0/1.zip")
+    moved = tmp_path / "50% more"
+    for path, text in ((metadata, 'v1\n["file:/was/here/state/0/_stateSchema/default/0_a"]'), (snapshot, "rows")):
+        (moved / path).parent.mkdir(parents=True)
+        (moved / path).write_text(text)
+    (moved / "commits").mkdir()
+    with pytest.raises(KeyfoldError, match=r"set KEYFOLD_SPARK_MASTER=local\[\*\]"):
+        view_of(SimpleNamespace(conf={"spark.master": "spark://host:7077"}), moved)  # type: ignore[arg-type]
+    view = view_of(SimpleNamespace(conf={"spark.master": "local[2]"}), moved)  # type: ignore[arg-type]
+    assert f'"file:{view.name}/state/0/_stateSchema/default/0_a"' in (Path(view.name) / metadata).read_text()
+    assert (Path(view.name) / snapshot).read_text() == "rows"
