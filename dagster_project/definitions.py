@@ -4,7 +4,6 @@ import dagster as dg
 
 from dagster_project.project import PROJECT
 from keyfold.dagster import KeyfoldResource, alert_sensors
-from keyfold.dagster.assets.health import run_statistics_asset
 from keyfold.dagster.maintenance import lakehouse_check
 from keyfold.discovery import import_modules
 
@@ -13,7 +12,6 @@ _check, _weekly = lakehouse_check()
 defs = dg.Definitions.merge(
     *(module.GROUP for module in import_modules(PROJECT.groups_in) if hasattr(module, "GROUP")),
     dg.Definitions(
-        assets=[run_statistics_asset(list(PROJECT.jobs))],
         jobs=[_check],
         schedules=[_weekly],
         sensors=alert_sensors(),

@@ -1,13 +1,11 @@
 """`keyfold doctor`: check a configuration before anything runs; each line says what is well, or what to do."""
 
 import os
-import re
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 
 import typer
@@ -26,15 +24,13 @@ from keyfold.storage.reachable import check_conditions, check_reachable
 LARGEST_SKEW = 30
 """Seconds by which the clocks of this machine and of its storage may differ; journals and leases have times of both."""
 
-_RANGE = re.compile(r"^([\w.-]+?)(?:\[[\w,.-]+\])?>=([\d.]+),<([\d.]+)")
-
 
 @dataclass(frozen=True)
 class Finding:
     """What the check of one part of a configuration found.
 
     Attributes:
-        part: `versions`, `project`, `home`, `clock`, `runner`, `dagster`, `kafka` or `registry`.
+        part: `project`, `home`, `clock`, `runner`, `dagster`, `kafka` or `registry`.
         is_well: whether runs can work with it.
         detail: what is there, or what is wrong and what to do.
     """
@@ -45,7 +41,7 @@ class Finding:
 
 
 def doctor(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
-    """Check a configuration before anything runs: versions, project, storage, clocks, Java, Dagster, Kafka and its registry.
+    """Check a configuration before anything runs: project, storage, clocks, Java, Dagster, Kafka and its registry.
 
     In the lakehouse directory, which is made if it is missing, a small file is written and removed. The exit code is 1 if
     anything is not well.
@@ -64,7 +60,6 @@ def doctor(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
 def findings(home: str) -> Iterator[Finding]:
     """Check each part of the configuration; a part that is not configured has no finding."""
     parts: dict[str, Callable[[], str]] = {
-        "versions": _versions,
         "project": _project,
         "home": lambda: _home(home),
         "clock": lambda: _clock(home),
@@ -85,41 +80,6 @@ def findings(home: str) -> Iterator[Finding]:
         else:
             if detail:
                 yield Finding(part, True, detail)
-
-
-def _versions() -> str:
-    """Compare what is installed with the ranges that Keyfold's own metadata declares, also those of extras that are in use."""
-    if not (3, 11) <= sys.version_info[:2] <= (3, 13):
-        raise Misconfigured(f"this is Python {sys.version.split()[0]}; use 3.11, 3.12 or 3.13")
-    shown, wrong = [f"keyfold {metadata.version('keyfold')}, Python {sys.version.split()[0]}"], list[str]()
-    for requirement in metadata.requires("keyfold") or ():
-        matched = _RANGE.match(_in_order(requirement.partition(";")[0]))
-        if matched is None:
-            continue
-        try:
-            version = metadata.version(matched[1])
-        except metadata.PackageNotFoundError:
-            if "extra" in requirement:
-                continue
-            wrong.append(f"{matched[1]} is missing")
-            continue
-        if not _numbers(matched[2]) <= _numbers(version) < _numbers(matched[3]):
-            wrong.append(f"{matched[1]} is {version}, not from {matched[2]} to below {matched[3]}")
-        elif matched[1] in ("polars", "deltalake", "pyspark", "dagster"):
-            shown.append(f"{matched[1]} {version}")
-    if wrong:
-        raise Misconfigured(f"{'; '.join(wrong)}: install Keyfold anew, in an environment of its own")
-    return ", ".join(shown)
-
-
-def _in_order(requirement: str) -> str:
-    """Metadata gives the bounds of a range in any order; return `name>=floor,<next`."""
-    name, extras, bounds = re.fullmatch(r"([\w.-]+)(\[.*\])?(.*)", requirement.replace(" ", "")).groups("")  # pyright: ignore
-    return name + extras + ",".join(sorted(filter(None, bounds.split(",")), reverse=True))
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 
 def _project() -> str:

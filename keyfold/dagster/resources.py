@@ -89,7 +89,7 @@ class KeyfoldResource(dg.ResourceDefinition):
             KeyfoldError: a variable has an invalid value, or the store answers that there is no such bucket or no access.
         """
         settings, home = SparkSettings.from_environment(environment), lakehouse_home(environment)
-        check_target(settings.master, settings.conf, home, environment)
+        check_target(settings.master, settings.conf, environment)
         runners = Runners.from_environment(environment=environment)
         check_home(home)
         return cls(str(home), runners.choice, spark=settings, local_below=runners.local_below)

@@ -17,7 +17,7 @@ from keyfold.dagster.translator import DEFAULT, KeyfoldTranslator
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.tables import OutputTable
-from keyfold.keyed.reporting.run_statistics import files_written
+from keyfold.keyed.reporting.written_files import files_written
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import scan_in_columns, scan_table
 from keyfold.storage.place import Place, local_path

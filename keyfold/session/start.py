@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -37,9 +36,8 @@ def build_session(settings: SparkSettings | None = None) -> SparkSession:
     `spark.pyspark.python` is set.
 
     Raises:
-        KeyfoldError: Java is missing or too old, packages cannot be fetched, Spark refuses a setting, a session with other
-            settings runs, or Python prints something when it starts. On a cluster: settings are missing, it gives no
-            executors, or its workers have other versions.
+        KeyfoldError: Java is missing or too old, packages cannot be fetched, Spark refuses a setting, or a session with
+            other settings runs. On a cluster: settings are missing, it gives no executors, or its workers have other versions.
 
     Example:
         >>> with build_session(SparkSettings(master="local[2]")) as spark:  # doctest: +SKIP
@@ -58,8 +56,7 @@ def build_session(settings: SparkSettings | None = None) -> SparkSession:
     # In the environment: with the session's setting alone, workers start with another Python.
     chosen = settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     os.environ["PYSPARK_PYTHON"] = sys.executable if settings.is_local else chosen or sys.executable
-    with _python_that_starts() as python, scratch_of_java(conf), launched(conf):
-        _check_silent(python)
+    with scratch_of_java(conf), launched(conf):
         builder = SparkSession.builder.appName(settings.app_name)
         for name, value in conf.items():
             builder = builder.config(name, value)
@@ -140,24 +137,6 @@ def _handlers_kept() -> Iterator[None]:
         # In other threads, Spark sets no handler. A handler set by C code (None here) cannot be restored.
         if current_thread() is main_thread() and before is not None:
             signal.signal(signal.SIGINT, before)
-
-
-def _python_that_starts() -> subprocess.Popen[bytes]:
-    """Start a Python that does nothing, in parallel with Java's start, which takes seconds."""
-    return subprocess.Popen([sys.executable, "-c", ""], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-
-
-def _check_silent(python: subprocess.Popen[bytes]) -> None:
-    """Check that Python prints nothing when it starts.
-
-    Java reads the port of Spark's workers from their first four bytes on stdout. Output of a sitecustomize or a .pth file
-    would be read instead, and every job would fail with "Bad data in pyspark.daemon's standard output".
-    """
-    if printed := python.communicate()[0].decode(errors="replace").strip():
-        raise Misconfigured(
-            f"Python prints {printed[:200]!r} when it starts, but Java must read the first output of Spark's workers: let "
-            "the sitecustomize, usercustomize or .pth file that prints it write to stderr"
-        )
 
 
 def _read_settings(session: SparkSession) -> None:

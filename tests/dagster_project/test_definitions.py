@@ -51,10 +51,9 @@ def test_the_asset_graph_is_the_one_we_mean():
         **{name: parents(job) for name, job in JOBS.items()},
         **{f"{name}_late": parents(job) for name, job in JOBS.items()},
         **{side: [job] for job, sides in SIDES.items() for side in sides},
-        "run_statistics": sorted(JOBS),
     }  # fmt: skip
     groups = {graph.get(key).group_name for key in graph.get_all_asset_keys()}
-    assert groups >= {"rides", "weather", "metrics", "fleet", "sales", "payments", "enrichment", "joined", "monitoring"}
+    assert groups >= {"rides", "weather", "metrics", "fleet", "sales", "payments", "enrichment", "joined"}
 
 
 def test_definitions_load_without_what_only_a_run_needs():
@@ -134,7 +133,7 @@ def test_nothing_starts_by_itself():
 
 
 def test_there_are_at_most_two_schedules_a_group_and_no_job_for_what_a_button_does():
-    groups = {spec.group_name for spec in defs.resolve_all_asset_specs()} - {"monitoring"}
+    groups = {spec.group_name for spec in defs.resolve_all_asset_specs()}
     schedules = {schedule.name for schedule in defs.schedules or []} - {"check_lakehouse"}
     assert schedules <= {f"{kind}_{group}" for kind in ("advance", "nightly") for group in groups}
     shown = [job.name for job in defs.get_repository_def().get_all_jobs() if not job.name.startswith("__")]
@@ -223,7 +222,6 @@ KUBERNETES = {
         ({"KEYFOLD_SPARK_MASTER": "locl"}, "KEYFOLD_SPARK_MASTER: 'locl' is not a Spark master"),
         ({"SPARK_REMOTE": "sc://one:15002"}, "unset them"),
         ({"KEYFOLD_SPARK_MASTER": "spark://one:7077"}, "needs more settings .*spark.driver.host"),
-        (KUBERNETES | {"KEYFOLD_HOME": "/data/home"}, "a volume that holds the lakehouse /data/home"),
         ({"KEYFOLD_SPARK_CONF": "spark.ui.enabled"}, "KEYFOLD_SPARK_CONF: part 1 of 1 has no '='"),
     ],
 )

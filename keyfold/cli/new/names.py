@@ -11,7 +11,7 @@ from keyfold.operators.aggregation.windows import PANE
 from keyfold.stream import INGESTED_AT
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,32}")
-_TAKEN_BY_DAGSTER = frozenset({"everything", "monitoring", "run_statistics"})
+_TAKEN_BY_DAGSTER = frozenset({"everything"})
 _TAKEN_BY_TABLES = frozenset({DEADLINE, PROCESSING_DEADLINE, INGESTED_AT, PANE, "window_start", "window_end", "events"})
 _LONGEST = 38
 _LINE = 120

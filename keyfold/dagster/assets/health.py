@@ -8,7 +8,6 @@ from statistics import median
 import dagster as dg
 import polars as pl
 
-from keyfold.dagster.assets.metadata import column_schema
 from keyfold.dagster.assets.previews import reasons_of
 from keyfold.dagster.resources import Keyfold
 from keyfold.dagster.translator import DEFAULT, KeyfoldTranslator
@@ -17,15 +16,12 @@ from keyfold.ingestion.ingest_records import IngestDone
 from keyfold.ingestion.landing import find_drift, landing_folder, newest_files
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.reporting.run_statistics import RUN_STATISTICS, collect_statistics
 from keyfold.keyed.runner import watermark
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.reading import count_rows, scan_table
+from keyfold.lakehouse.reading import scan_table
 from keyfold.runs.health import STALE
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
-
-GROUP = "monitoring"
 
 TRAILING_RUNS = 20
 _FEWEST_RUNS = 5
@@ -239,29 +235,6 @@ def _unknown(stream: Stream, names: Sequence[str]) -> str:
 def _plain(name: str) -> str:
     """Replace punctuation in a foreign name: Dagster's pages render descriptions as Markdown."""
     return re.sub(r"[^\w .-]", "�", name)[:_LONGEST_NAME]
-
-
-def run_statistics_asset(jobs: Sequence[str], translator: KeyfoldTranslator = DEFAULT) -> dg.AssetsDefinition:
-    """Build the asset of the table `monitoring.run_statistics`, of the jobs of these names."""
-
-    @dg.asset(
-        group_name=GROUP,
-        deps=[translator.get_asset_key(name) for name in jobs],
-        kinds={"deltalake"},
-        owners=["team:data-platform"],
-        description="Events read, rows written, and open state of every batch of every job.",
-        metadata={
-            "dagster/table_name": "monitoring.run_statistics",
-            "dagster/column_schema": column_schema(RUN_STATISTICS),
-        },
-    )
-    def run_statistics(keyfold: dg.ResourceParam[Keyfold]) -> dg.MaterializeResult:
-        """Collect the statistics of new batches."""
-        added = collect_statistics(keyfold.lakehouse, list(jobs))
-        table = keyfold.lakehouse.monitoring("run_statistics")
-        return dg.MaterializeResult(metadata={"rows_out": added, "dagster/row_count": count_rows(table)})
-
-    return run_statistics
 
 
 def _events_of_runs(instance: dg.DagsterInstance, asset: dg.AssetKey) -> list[int]:

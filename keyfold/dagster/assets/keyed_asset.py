@@ -36,7 +36,7 @@ from keyfold.keyed.generation.run_mode import FullRefresh, Replay
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.reporting.conservation import Conservation, check_conservation, input_differences
-from keyfold.keyed.reporting.run_statistics import last_batch
+from keyfold.keyed.reporting.written_files import last_batch
 from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs

@@ -1,7 +1,7 @@
 """Decide whether a source has new data for a run; `sensors` turns decisions into run requests.
 
 A file is new if ingest's journal does not have it, a message if ingest has not read its offset: clocks and cursors do not matter. The
-cursor only records the last request, so that a failed run is requested again, ever later and not for ever.
+cursor only records the requests since something was read, so that failed runs are requested again, ever later.
 """
 
 import getpass
@@ -27,9 +27,8 @@ _MOST_SEEN = 1_000
 """Bounds the cursor's size: it is a row in a database."""
 
 _MINUTE = 60_000_000_000
-_AGAIN_AFTER = (1 * _MINUTE, 5 * _MINUTE, 15 * _MINUTE, 60 * _MINUTE, 240 * _MINUTE)
-"""Waiting times after runs that read nothing. A short fault costs a minute; a lasting one does not start runs all night."""
-_TRIES = len(_AGAIN_AFTER) + 1
+_LONGEST = 240 * _MINUTE
+"""Longest wait after a run that read nothing. A short fault costs a minute; a lasting one does not start runs all night."""
 _UNDONE = "an interrupted run has left work"
 
 
@@ -40,7 +39,6 @@ class Decision:
     Attributes:
         cursor: the sensor's next cursor.
         new: number of new files or messages; a run starts unless it is 0.
-        attempt: number of this attempt since something was read.
         reason: why no run starts, for people.
         warnings: faults in a part of the source; the other parts are read.
         metadata: describes the new data, for the external asset of the source.
@@ -48,7 +46,6 @@ class Decision:
 
     cursor: str | None
     new: int = 0
-    attempt: int = 1
     reason: str = ""
     warnings: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -97,9 +94,8 @@ def decide_on_files(
 ) -> Decision:
     """Request a run for all new files that are whole, or if ingest was interrupted.
 
-    If nothing is read, the run is requested again after 1, 5, 15, 60 and 240 minutes, whatever lands meanwhile; after that only
-    for newer data, at most every 240 minutes. For files that have changed since they were read, one run is requested; it
-    reports what to do about them.
+    If nothing is read, the run is requested again 1, 2, 4, 8 … minutes after the first one, at last every 240 minutes, whatever lands
+    meanwhile. For files that have changed since they were read, one run is requested; it reports what to do about them.
 
     Args:
         found: the files in the folder.
@@ -123,11 +119,11 @@ def decide_on_files(
     warnings = tuple(f"the folder {path} cannot be read; its files wait" for path in found.unreadable)
     if new or unfinished:
         what = f"{'1 file is' if len(new) == 1 else f'{len(new)} files are'} new" if new else _UNDONE
-        asked, reason = _ask(before, what, _digest(new, str(unfinished)), len(known), now)
+        asked, reason = _ask(before, what, len(known), now)
         asked = replace(asked, changed=_digest(changed)) if not reason else asked
     elif changed and _digest(changed) != before.changed:
-        # 0 tries: a run for changed files reads nothing, and must not count as a failed attempt.
-        asked, reason = _Asked(at=now, changed=_digest(changed), seen=before.seen), ""
+        # Without a time: a run for changed files reads nothing, and must not hold up the next one.
+        asked, reason = _Asked(changed=_digest(changed), seen=before.seen), ""
     else:
         asked, reason = before, _nothing(folder, found, len(unread_files), len(changed))
     if reason:
@@ -137,7 +133,6 @@ def decide_on_files(
     return Decision(
         asked.text(),
         new=len(files) or 1,
-        attempt=max(asked.tries, 1),
         warnings=warnings,
         metadata={
             "dagster/uri": folder.as_uri(),
@@ -167,32 +162,27 @@ def decide_on_messages(
     before, lag = _Asked.read(cursor), unread(state, read)
     if not lag and not unfinished:
         return Decision(before.text(), reason=f"no new messages in topic {state.name}")
-    # The topic's id is part of it: a recreated topic may reach the same offsets.
-    digest = _digest((), f"{state.id}{sorted(state.end.items())}{unfinished}")
     what = f"{lag:,} messages of topic {state.name} are new" if lag else _UNDONE
-    asked, reason = _ask(before, what, digest, sum(read.next.values()) if read else 0, now)
+    asked, reason = _ask(before, what, sum(read.next.values()) if read else 0, now)
     if reason:
         return Decision(asked.text(), reason=reason)
     metadata = {"topic": state.name, "new_messages": lag, "partitions": len(state.end)}
-    return Decision(asked.text(), new=lag or 1, attempt=asked.tries, metadata=metadata)
+    return Decision(asked.text(), new=lag or 1, metadata=metadata)
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """The content of a sensor's cursor: the last request, and files with a change time in the future.
+    """The content of a sensor's cursor: the requests since something was read, and files with a change time in the future.
 
     Attributes:
-        files: a digest of the files or offsets of the last request.
-        tries: number of requests since something was read.
-        at: time of the last request, in nanoseconds since 1970.
+        since, at: times of the first and the last of these requests, in nanoseconds since 1970.
         changed: a digest of the files that have changed since they were read.
         seen: size and times of files whose change time is ahead of this machine's clock, by path. Such a file counts as whole
             if it is unchanged at the next tick; waiting for the clock could take for ever.
         known: number of read files, or sum of read offsets, at the last request.
     """
 
-    files: str = ""
-    tries: int = 0
+    since: int = 0
     at: int = 0
     changed: str = ""
     seen: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -211,30 +201,20 @@ class _Asked:
         return json.dumps(vars(self), separators=(",", ":"))
 
 
-def _ask(before: _Asked, what: str, digest: str, known: int, now: int) -> tuple[_Asked, str]:
+def _ask(before: _Asked, what: str, known: int, now: int) -> tuple[_Asked, str]:
     """Return a request with an empty text, or the last one with why no further one is made now.
 
-    Attempts are counted until something is read, whatever else comes: otherwise, where data comes all the time, a lasting fault would
-    start a run at every tick.
+    Requests are made ever later until something is read, whatever else comes: otherwise, where data comes all the time, a lasting
+    fault would start a run at every tick.
     """
     if known != before.known:
-        return _Asked(digest, 1, now, seen=before.seen, known=known), ""
-    is_last = before.tries >= _TRIES
-    ends = before.at + _AGAIN_AFTER[min(before.tries, len(_AGAIN_AFTER)) - 1]
+        return _Asked(now, now, seen=before.seen, known=known), ""
+    again = before.at + min(max(before.at - before.since, _MINUTE), _LONGEST)
     # If the clock was set back, do not wait for it.
-    waits = before.at <= now < ends
-    if not waits and not (is_last and digest == before.files):
-        return _Asked(digest, before.tries + 1, now, seen=before.seen, known=known), ""
-    times = "1 run" if before.tries == 1 else f"{before.tries} runs"
-    text = f"{what}, and {times} read nothing: see why the last run failed"
-    minutes = -(-(ends - now) // _MINUTE)
-    if not is_last:
-        return before, f"{text}; attempt {before.tries + 1} of {_TRIES} in {minutes} min"
-    later = f", in {minutes} min at the earliest" if waits else ""
-    return before, (
-        f"{text}; fix this, and start the job by hand or reset this sensor's cursor: further runs start only for newer "
-        f"data{later}"
-    )
+    if not before.at <= now < again:
+        return replace(before, at=now), ""
+    minutes = -(-(again - now) // _MINUTE)
+    return before, f"{what}, and the last run read nothing: see why it failed; another one starts in {minutes} min"
 
 
 def _has_seen(asked: _Asked, file: LandedFile) -> bool:
@@ -245,9 +225,9 @@ def _shape(file: LandedFile) -> list[int]:
     return [file.size, file.modified_at, file.changed_at]
 
 
-def _digest(files: Sequence[LandedFile], more: str = "") -> str:
+def _digest(files: Sequence[LandedFile]) -> str:
     # A digest instead of the names, since a folder may contain a million files.
-    content = blake2b(more.encode(), digest_size=8)
+    content = blake2b(digest_size=8)
     for file in files:
         content.update(f"{file.path}\0{_shape(file)}".encode())
     return content.hexdigest()

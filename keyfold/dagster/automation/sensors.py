@@ -110,9 +110,7 @@ def _sensor(
             return dg.SkipReason("; ".join((decision.reason, *decision.warnings)))
         # No run key: it would suppress the run that a reset cursor requests again.
         return dg.SensorResult(
-            run_requests=[
-                dg.RunRequest(tags={"keyfold/new": str(decision.new), "keyfold/attempt": str(decision.attempt)})
-            ],
+            run_requests=[dg.RunRequest(tags={"keyfold/new": str(decision.new)})],
             asset_events=[dg.AssetMaterialization(asset, metadata=decision.metadata)],
             cursor=decision.cursor,
         )

@@ -169,15 +169,6 @@ def test_errors_of_spark_stay_visible_and_nothing_else_does(refused_and_right):
     assert "ERROR test: this must be seen" in line
 
 
-def test_a_python_that_prints_when_it_starts_is_told_since_no_worker_could_speak_to_java(tmp_path):
-    (tmp_path / "sitecustomize.py").write_text("print('welcome to this machine')")
-    told, _ = run_python(
-        tmp_path, """tell["why"] = refused(SparkSettings(master="local[1]"))""", PYTHONPATH=str(tmp_path)
-    )
-    assert "Python prints 'welcome to this machine' when it starts" in told["why"]
-    assert "write to stderr" in told["why"]
-
-
 def a_java(folder: Path, says: str, code: int = 0) -> Path:
     """A script that answers `-version` as a Java would."""
     folder.mkdir(parents=True)

@@ -5,7 +5,6 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,7 +12,6 @@ import pytest
 from keyfold.dagster.assets import health
 from keyfold.dagster.resources import Keyfold
 from keyfold.ingestion import ingest
-from keyfold.keyed.reporting.run_statistics import collect_statistics
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
@@ -169,21 +167,6 @@ def test_of_a_stream_with_private_columns_unknown_ones_are_counted_and_not_named
     assert not passed
     assert "has 4 columns, unknown to sales" in text
     assert "Ada" not in text
-
-
-def test_statistics_are_collected_once_each(lakehouse):
-    assert collect_statistics(lakehouse, [JOB]) == 0
-    batches(lakehouse, (10, 1, 5), (20, 0, 6))
-    assert collect_statistics(lakehouse, [JOB]) == 2
-    batches(lakehouse, (30, 2, 7), first=2)
-    assert collect_statistics(lakehouse, [JOB]) == 1
-    assert collect_statistics(lakehouse, [JOB]) == 0
-    table = pl.read_delta(str(lakehouse.table("monitoring.run_statistics"))).sort("batch")
-    assert table.select("batch", "events", "late", "open_events").rows() == [
-        (0, 10, 1, 5),
-        (1, 20, 0, 6),
-        (2, 30, 2, 7),
-    ]
 
 
 def test_the_checks_of_a_job_run_in_dagster_and_only_warn(lakehouse):

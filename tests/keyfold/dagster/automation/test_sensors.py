@@ -4,7 +4,6 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -123,46 +122,31 @@ def asked_at(files_at, until: int, *, read=(), cursor: str | None = None, since:
         cursor = decision.cursor
         if decision.new:
             asked.append((now - since) // MINUTE)
-            assert decision.attempt == len(asked)
     return asked
 
 
-def test_files_that_no_run_reads_are_asked_for_six_times_ever_later_and_no_more():
-    files = [file("a", 10), file("b", 20)]
-    assert asked_at(lambda _: files, 60 * 24 * MINUTE) == [0, 1, 6, 21, 81, 321]
+LATER = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 496, 736, 976, 1216]
 
 
-def test_where_files_land_all_the_time_a_fault_starts_no_more_runs_than_one_in_four_hours():
-    asked = asked_at(lambda now: [file(str(n), n) for n in range(0, now - 60, 600)], 60 * 24 * MINUTE)
-    assert asked[:6] == [0, 1, 6, 21, 81, 321]
-    assert all(later - before >= 240 for before, later in pairwise(asked[5:]))
-    assert len(asked) > 7
+@pytest.mark.parametrize(
+    "files_at",
+    [lambda _: [file("a", 10), file("b", 20)], lambda now: [file(str(n), n) for n in range(0, now - 60, 600)]],
+    ids=["the same files", "files land all the time"],
+)
+def test_files_that_no_run_reads_are_asked_for_ever_later(files_at):
+    assert asked_at(files_at, 60 * 24 * MINUTE) == LATER
 
 
-def test_what_was_read_begins_the_count_anew():
+def test_what_was_read_ends_the_wait():
     first = decided([file("a", 10)])
     second = decided([file("a", 10), file("b", 20)], known(file("a", 10)), first.cursor, now=1_005)
-    assert (second.new, second.attempt) == (1, 1)
+    assert second.new == 1
     held = decided([file("a", 10), file("b", 20)], known(file("a", 10)), second.cursor, now=1_010)
     assert held.reason == (
-        "1 file is new, and 1 run read nothing: see why the last run failed; attempt 2 of 6 in 1 min"
+        "1 file is new, and the last run read nothing: see why it failed; another one starts in 1 min"
     )
-    third = decided([file("a", 10), file("b", 20)], known(file("a", 10)), held.cursor, now=1_066)
-    assert (third.new, third.attempt) == (1, 2)
-
-
-def test_after_the_last_attempt_the_reason_says_what_to_do():
-    cursor, now = None, 1_000
-    for wait in (1, 5, 15, 60, 240, 240):
-        cursor, now = decided([file("a", 10)], cursor=cursor, now=now).cursor, now + wait * MINUTE
-    over = decided([file("a", 10)], cursor=cursor, now=now)
-    assert over.reason == (
-        "1 file is new, and 6 runs read nothing: see why the last run failed; fix this, and start the job by "
-        "hand or reset this sensor's cursor: further runs start only for newer data"
-    )
-    assert decided([file("a", 10)], now=now).new, "the cursor was reset"
-    assert decided([file("a", 10), file("b", 20)], cursor=over.cursor, now=now).new, "something else has come"
-    assert not decided([file("a", 10)], known(file("a", 10)), over.cursor, now=now).new, "it was run by hand"
+    assert decided([file("a", 10), file("b", 20)], known(file("a", 10)), held.cursor, now=1_066).new == 1
+    assert not decided([file("a", 10)], known(file("a", 10)), held.cursor).new, "it was run by hand"
 
 
 def test_a_clock_that_goes_back_holds_no_attempt_up():
@@ -175,7 +159,7 @@ def test_a_run_that_broke_off_is_asked_for_again_though_no_file_is_new():
     decision = decided(read, known(*read), unfinished=True)
     assert decision.new == 1
     held = decided(read, known(*read), decision.cursor, unfinished=True, now=1_005)
-    assert held.reason.startswith("an interrupted run has left work, and 1 run read nothing")
+    assert held.reason.startswith("an interrupted run has left work, and the last run read nothing")
     again = decided(read, known(*read), decision.cursor, unfinished=True, now=1_060)
     assert again.new
     assert not decided(read, known(*read), again.cursor).new
@@ -309,13 +293,13 @@ def test_a_run_of_ingest_that_failed_is_asked_for_again_a_minute_later(instance,
         rides_like, status=dg.DagsterRunStatus.STARTED, tags={"dagster/sensor_name": "ride_points_landed"}
     )
     instance.report_run_failed(run)
-    assert "1 run read nothing" in str(tick(instance, lakehouse, first.cursor))
+    assert "the last run read nothing" in str(tick(instance, lakehouse, first.cursor))
     later = time.time_ns() + 61 * SECOND
     monkeypatch.setattr(time, "time_ns", lambda: later)
     again = tick(instance, lakehouse, first.cursor)
     assert isinstance(again, dg.SensorResult)
     assert again.run_requests is not None
-    assert again.run_requests[0].tags == {"keyfold/new": "1", "keyfold/attempt": "2"}
+    assert again.run_requests[0].tags == {"keyfold/new": "1"}
 
 
 def test_the_sensor_holds_back_while_a_run_is_not_over_and_keeps_its_cursor(instance, lakehouse):

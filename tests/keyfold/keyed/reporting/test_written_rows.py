@@ -3,7 +3,7 @@
 import polars as pl
 
 from keyfold.keyed.generation.run_mode import FullRefresh
-from keyfold.keyed.reporting.run_statistics import files_written, last_batch
+from keyfold.keyed.reporting.written_files import files_written, last_batch
 from keyfold.maintenance import MaintainedTable, maintain
 from tests.keyfold.keyed.toy_jobs import totals, windows
 
