@@ -17,7 +17,6 @@ from keyfold.errors import (
     Unreachable,
 )
 from keyfold.lazy_names import lazy_names
-from keyfold.shipped import check_worker
 
 if TYPE_CHECKING:
     from keyfold.columns import column, required
@@ -108,7 +107,10 @@ _MODULES = {
 __getattr__ = lazy_names(globals(), _MODULES)
 
 # At import, so that it runs in every worker: executors join and leave while an application runs.
-check_worker(__loader__)
+if type(__loader__).__name__ == "zipimporter":
+    from keyfold.session.shipped import check_worker
+
+    check_worker(__loader__)
 
 
 def __dir__() -> list[str]:

@@ -25,13 +25,15 @@ def plot_anomalies(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     band, which has learned from more values.
     """
     table = scan_table(lakehouse.table("anomaly_predictions"))
-    emitted = table.select("key", "event_time", "value", "label").top_k(_EMITTED, by="event_time").collect()
+    emitted = (
+        table.select("key", "event_time", "value", "label").top_k(_EMITTED, by="event_time").collect(engine="streaming")
+    )
     if not emitted.height:
         return {}
     counts = emitted.group_by("key").agg((pl.col("label") == "anomalous").sum().alias("anomalies"))
     key = counts.sort("anomalies", "key", descending=[True, False])["key"][0]
     metrics = scan_table(lakehouse.events("metrics")).filter(pl.col("key") == key)
-    values = metrics.top_k(_VALUES, by="timestamp").collect().sort("timestamp", "value")
+    values = metrics.top_k(_VALUES, by="timestamp").collect(engine="streaming").sort("timestamp", "value")
     figure, (panel,) = draw(width=9)
     _draw_series(panel, lakehouse, key, values)
     shown = emitted.filter(pl.col("key") == key, pl.col("event_time") >= values["timestamp"][0])

@@ -23,7 +23,11 @@ _CELLS = 40
 
 def plot_trips(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     """Plot a map of the last 100 trips, and the hot spots: points of the same period counted in a grid."""
-    trips = scan_table(lakehouse.table("vehicle_trips")).top_k(_TRIPS, by=["end_time", "vehicle_id"]).collect()
+    trips = (
+        scan_table(lakehouse.table("vehicle_trips"))
+        .top_k(_TRIPS, by=["end_time", "vehicle_id"])
+        .collect(engine="streaming")
+    )
     if not trips.height:
         return {}
     since: Any = trips["start_time"].min()
@@ -31,7 +35,7 @@ def plot_trips(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     points = scan_table(lakehouse.events("telemetry")).select("vehicle_id", "time", "longitude", "latitude")
     # If there are too many points, take the newest, not those that come first in the table's files.
     newest = points.filter(pl.col("time").is_between(since, until)).top_k(_POINTS, by=["time", "vehicle_id"])
-    seen = newest.collect().sort("vehicle_id", "time")
+    seen = newest.collect(engine="streaming").sort("vehicle_id", "time")
     figure, (map_of_trips, grid) = draw(2, height=4)
     # A degree of longitude is shorter than a degree of latitude.
     latitude: Any = trips["start_latitude"].mean()
@@ -50,7 +54,7 @@ def plot_days(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     """Plot kilometres, fuel and hours of the whole fleet on each of the last 31 days."""
     days = scan_table(lakehouse.table("fleet_days"))
     sums = pl.col("kilometres", "moving_seconds", "idle_seconds", "fuel_used").sum()
-    last = days.group_by("day").agg(sums).top_k(_DAYS, by="day").collect().sort("day")
+    last = days.group_by("day").agg(sums).top_k(_DAYS, by="day").collect(engine="streaming").sort("day")
     if not last.height:
         return {}
     figure, (driven, fuel, hours) = draw(3)
@@ -74,7 +78,7 @@ def plot_days(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
 def plot_warnings(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     """Plot where and when the last 2,000 warnings began."""
     began = scan_table(lakehouse.table("fleet_warnings")).filter(pl.col("change") == "BEGAN")
-    last = began.top_k(_WARNINGS, by="time").collect().sort("time")
+    last = began.top_k(_WARNINGS, by="time").collect(engine="streaming").sort("time")
     if not last.height:
         return {}
     figure, (place, when) = draw(2, height=3.6)

@@ -14,7 +14,7 @@ _PAIRS = 12
 def plot_two_cities(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     """Plot the last 20,000 matches by hour and by pair of cities: counts and cities, and no card numbers."""
     table = scan_table(lakehouse.table("card_in_two_cities")).select("last_time", "first_city", "last_city")
-    matches = table.top_k(_MATCHES, by="last_time").collect()
+    matches = table.top_k(_MATCHES, by="last_time").collect(engine="streaming")
     if not matches.height:
         return {}
     # Both directions between two cities count as one pair.

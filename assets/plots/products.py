@@ -14,13 +14,15 @@ _SALES = 50_000
 
 def plot_products(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     """Plot the top products of the newest closed window, and the revenue of the last 168 windows."""
-    windows = scan_table(lakehouse.table("sales_windows")).top_k(_WINDOWS, by="window_start").collect()
+    windows = (
+        scan_table(lakehouse.table("sales_windows")).top_k(_WINDOWS, by="window_start").collect(engine="streaming")
+    )
     if not windows.height:
         return {}
     windows = windows.sort("window_start")
     newest = windows["window_start"][-1]
     ranked = scan_table(lakehouse.table("top_products")).filter(pl.col("window_start") == newest)
-    best = ranked.collect().sort("rank", descending=True)
+    best = ranked.collect(engine="streaming").sort("rank", descending=True)
     figure, (top, revenue) = draw(2)
     top.barh(best["product"].to_list(), best["quantity"].to_list(), color=MAIN)
     top.set_title(f"best sold from {newest:%Y-%m-%d %H:%M} UTC, pieces")
@@ -32,7 +34,7 @@ def plot_products(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
 
 def plot_models(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     """Plot the best-selling models: pieces, and purchases that name the model."""
-    best = scan_table(lakehouse.table("model_totals")).top_k(_MODELS, by="quantity").collect()
+    best = scan_table(lakehouse.table("model_totals")).top_k(_MODELS, by="quantity").collect(engine="streaming")
     if not best.height:
         return {}
     best = best.sort("quantity", "model", descending=[False, True])
@@ -49,7 +51,7 @@ def plot_models(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
 def plot_categories(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     """Revenue of the last 50,000 sales by category."""
     sales = scan_table(lakehouse.table("sales_with_products")).select("time", "category", "quantity", "price")
-    last = sales.top_k(_SALES, by="time").collect()
+    last = sales.top_k(_SALES, by="time").collect(engine="streaming")
     if not last.height:
         return {}
     revenue = (pl.col("quantity") * pl.col("price")).sum().alias("revenue")

@@ -18,7 +18,7 @@ def plot_rides(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     """Durations of the last 5,000 rides by why they closed, and a map of the last 80."""
     summaries = scan_table(lakehouse.table("ride_summaries"))
     last = summaries.select("ride_id", "start_time", "end_time", "ride_duration_in_secs", "reason")
-    rides = last.top_k(_RIDES, by="end_time").collect()
+    rides = last.top_k(_RIDES, by="end_time").collect(engine="streaming")
     if not rides.height:
         return {}
     return {"durations": _durations(rides), "map": _map(lakehouse, rides.head(_TRACKS))}
@@ -28,7 +28,7 @@ def plot_meter_jumps(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     """By how much the last 5,000 meters that jumped did so, and when."""
     jumps = scan_table(lakehouse.table("ride_meter_jumps"))
     by = (pl.col("last_meter_reading") - pl.col("first_meter_reading")).alias("by")
-    last = jumps.top_k(_RIDES, by="last_time").select("last_time", by).collect()
+    last = jumps.top_k(_RIDES, by="last_time").select("last_time", by).collect(engine="streaming")
     if not last.height:
         return {}
     figure, (panel,) = draw()
@@ -64,7 +64,7 @@ def _map(lakehouse: Lakehouse, rides: pl.DataFrame) -> dg.MetadataValue:
     tracks = (
         points.filter(between & wanted)
         .top_k(_POINTS, by=["timestamp", "ride_id"])
-        .collect()
+        .collect(engine="streaming")
         .sort("ride_id", "timestamp")
     )
     figure, (panel,) = draw(width=6, height=5)

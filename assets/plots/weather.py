@@ -20,10 +20,10 @@ def plot_averages(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     averages = scan_table(lakehouse.table("moving_averages"))
     if "temp_avg" not in averages.collect_schema().names():
         return {}
-    latest = (
-        scan_table(lakehouse.table("latest_moving_averages")).collect().sort("end_time", "station_id", descending=True)
-    )
-    stations = latest["station_id"].head(_STATIONS).to_list()
+    order = ["end_time", "station_id"]
+    heard = scan_table(lakehouse.table("latest_moving_averages")).top_k(_STATIONS, by=order)
+    latest = heard.collect(engine="streaming").sort(order, descending=True)
+    stations = latest["station_id"].to_list()
     if not stations:
         return {}
     newest: Any = latest["end_time"].max()
@@ -32,9 +32,9 @@ def plot_averages(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     figure, panels = draw(len(stations))
     for station, panel in zip(stations, panels, strict=True):
         is_its = pl.col("station_id") == station
-        given = readings.filter(is_its).select("time", "temp").collect().sort("time")
-        mean = averages.filter(is_its, pl.col("end_time") >= since).select("end_time", "temp_avg").collect()
-        mean = mean.sort("end_time")
+        given = readings.filter(is_its).select("time", "temp").collect(engine="streaming").sort("time")
+        means = averages.filter(is_its, pl.col("end_time") >= since).select("end_time", "temp_avg")
+        mean = means.collect(engine="streaming").sort("end_time")
         panel.plot(given["time"].to_numpy(), given["temp"].to_numpy(), color=QUIET, label="reading")
         panel.plot(mean["end_time"].to_numpy(), mean["temp_avg"].to_numpy(), color=MAIN, label="moving average")
         panel.set_title(f"temperature at {station}, °F")
@@ -47,7 +47,7 @@ def plot_ride_weather(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     """Temperature at the start of the last 5,000 rides that have one, and how fast they were, dry and in rain."""
     rides = scan_table(lakehouse.table("ride_weather")).filter(pl.col("temp").is_not_null())
     columns = ("start_time", "temp", "precip", "distance_in_metres", "ride_duration_in_secs")
-    last = rides.select(columns).top_k(_RIDES, by="start_time").collect()
+    last = rides.select(columns).top_k(_RIDES, by="start_time").collect(engine="streaming")
     if not last.height:
         return {}
     speed = pl.col("distance_in_metres") / pl.col("ride_duration_in_secs").clip(1) * 3.6

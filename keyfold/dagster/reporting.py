@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 import dagster as dg
+from deltalake import DeltaTable
 
 from keyfold.dagster.assets.metadata import (
     BATCH,
@@ -14,7 +15,6 @@ from keyfold.dagster.assets.metadata import (
 from keyfold.dagster.translator import DEFAULT, KeyfoldTranslator
 from keyfold.errors import Misconfigured, NotFound
 from keyfold.lakehouse.files import is_held
-from keyfold.lakehouse.reading import count_rows
 from keyfold.project import current_project
 from keyfold.runs.reporting import Written
 from keyfold.storage.place import Place
@@ -31,10 +31,10 @@ class DagsterReports:
 
     def report(self, written: Written) -> None:
         """Report a materialization of each table, unless its last one is of the same batch."""
-        for table, path in written.tables.items():
-            key = self._translator.get_asset_key(table)
+        for name, table in written.tables.items():
+            key = self._translator.get_asset_key(name)
             before = last_materialization(self._instance, key)
-            if (metadata := _metadata(written, path, before)) is not None:
+            if (metadata := _metadata(written, table, before)) is not None:
                 self._instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata=metadata))
 
 
@@ -66,7 +66,7 @@ def translator_of_project() -> KeyfoldTranslator:
 
 
 def _metadata(
-    written: Written, path: Place, before: dg.AssetMaterialization | None
+    written: Written, table: DeltaTable, before: dg.AssetMaterialization | None
 ) -> dict[str, dg.MetadataValue] | None:
     """Return the metadata of a table's materialization; None if the batch was reported."""
     reported = {name: one.value for name, one in before.metadata.items()} if before is not None else {}
@@ -76,7 +76,7 @@ def _metadata(
     earlier = reported.get(EVENTS) if is_same else None
     metadata = {
         **batch_metadata(written.generation, written.batch, before),
-        "dagster/row_count": dg.MetadataValue.int(count_rows(path)),
+        "dagster/row_count": dg.MetadataValue.int(table.count()),
         EVENTS: dg.MetadataValue.int(written.events),
         "events_in": dg.MetadataValue.int(written.events - (earlier if isinstance(earlier, int) else 0)),
         "finished_at": dg.MetadataValue.timestamp(written.finished_at),

@@ -51,12 +51,14 @@ class SettledTables:
     """A state in which ingest's journal and tables agree.
 
     Attributes:
-        totals: the counts over all runs.
-        versions: the versions of the tables `events` and `quarantine` with exactly those rows.
+        done: the commit record of the batch.
+        tables: the tables `events` and `quarantine` with exactly its rows.
+        is_whole: whether they are: not after a run that was interrupted before it committed to both.
     """
 
-    totals: IngestCounts
-    versions: Mapping[str, int]
+    done: IngestDone
+    tables: Mapping[str, DeltaTable]
+    is_whole: bool
 
 
 def settled_tables(lakehouse: Lakehouse, stream: str) -> SettledTables | None:
@@ -79,7 +81,7 @@ def settled_tables(lakehouse: Lakehouse, stream: str) -> SettledTables | None:
         # Commits follow their commit record: without a later record, nothing was added since.
         is_whole = newest is not None and newest.batch == done.batch and not uncommitted(birth, done, opened)
         if is_whole or not goes_on or time.monotonic() > until:
-            return SettledTables(done.totals, {name: table.version() for name, table in opened.items()})
+            return SettledTables(done, opened, is_whole)
         time.sleep(_LOOK)
 
 

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from deltalake import DeltaTable
+
 from keyfold import ingestion
 from keyfold.errors import KeyfoldError, first_line
+from keyfold.journal.agreement import has_taken_all
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.lakehouse import Lakehouse
-from keyfold.storage.place import Place
 from keyfold.stream import Stream
 
 EVERY = 30.0
@@ -39,7 +41,7 @@ class Written:
         batch: the newest committed batch.
         finished_at: when it was committed, UTC.
         events: events read since the generation began, or rows read into the stream.
-        tables: the tables that it writes, by name.
+        tables: the tables that it writes, by name, with exactly the rows of these events.
         watermark: the job's watermark; None for a stream.
         open_events: events in the job's state; None for a stream.
     """
@@ -48,31 +50,32 @@ class Written:
     batch: int
     finished_at: datetime
     events: int
-    tables: Mapping[str, Place]
+    tables: Mapping[str, DeltaTable]
     watermark: datetime | None = None
     open_events: int | None = None
 
 
 def written_by_job(lakehouse: Lakehouse, job: str) -> Written | None:
-    """Read from its journal what a job has written; None before its first batch."""
+    """Read what a job has written; None before its first batch, and while its tables lack a batch that its journal has."""
     live = live_generation(lakehouse, job)
     done = live.journal.last_done() if live else None
     if live is None or done is None:
         return None
-    tables = {name: live.table(name) for name in done.total_rows}
+    tables = {name: DeltaTable(str(live.table(name))) for name in done.total_rows}
+    # Commits follow their commit record: without a newer record, the tables have nothing of a later batch.
+    newest = live.journal.last_done()
+    if newest is None or newest.batch != done.batch or not has_taken_all(live.journal, tables, live.identity):
+        return None
     return Written(live.name, done.batch, done.finished_at, done.total_events, tables, done.watermark, done.open_events)
 
 
 def written_by_ingest(lakehouse: Lakehouse, stream: Stream) -> Written | None:
-    """Read from its journal what ingest has written for a stream; None before its first batch."""
-    done = ingestion.ingest_journal(lakehouse, stream.name).last_done()
-    if done is None:
+    """Read what ingest has written for a stream; None before its first batch, and while its tables lack a part of it."""
+    found = ingestion.settled_tables(lakehouse, stream.name)
+    if found is None or not found.is_whole:
         return None
-    tables = {
-        f"events.{stream.name}": lakehouse.events(stream.name),
-        f"quarantine.{stream.name}": lakehouse.quarantine(stream.name),
-    }
-    return Written("", done.batch, done.finished_at, done.totals.rows_read, tables)
+    tables = {f"{name}.{stream.name}": table for name, table in found.tables.items()}
+    return Written("", found.done.batch, found.done.finished_at, found.done.totals.rows_read, tables)
 
 
 @contextmanager

@@ -1,16 +1,19 @@
 """Spark sessions: settings, and the Java process behind a session.
 
-`build_session` is imported when it is first used: settings are read without loading pyspark.
+Names are imported when they are first used: settings are read without loading pyspark, and a worker that checks its versions
+(`keyfold.session.shipped`) loads none of the libraries.
 """
 
 from typing import TYPE_CHECKING
 
 from keyfold.lazy_names import lazy_names
-from keyfold.session.settings import SparkSettings
 
 if TYPE_CHECKING:
+    from keyfold.session.settings import SparkSettings
     from keyfold.session.start import build_session
 
 __all__ = ["SparkSettings", "build_session"]
 
-__getattr__ = lazy_names(globals(), {"keyfold.session.start": ("build_session",)})
+__getattr__ = lazy_names(
+    globals(), {"keyfold.session.settings": ("SparkSettings",), "keyfold.session.start": ("build_session",)}
+)

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from keyfold.errors import Misconfigured
-from keyfold.shipped import MANIFEST, versions
+from keyfold.session.shipped import MANIFEST, versions
 
 _COMPILED = {".so", ".pyd", ".dylib"}
 _LEFT_OUT = {".pyc", ".pyo"}

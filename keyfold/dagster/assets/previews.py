@@ -45,7 +45,7 @@ def quarantine_metadata(path: Place, stream: Stream) -> dict[str, dg.MetadataVal
     """
     table = scan_table(path)
     newest = table.top_k(ROWS, by="batch").select("reason", pl.col("file").str.split("/").list.last(), "line", "raw")
-    rows = newest.collect()
+    rows = newest.collect(engine="streaming")
     if stream.private and rows.height:
         rows = masked(rows, {"raw"}).with_columns(pl.col("reason").str.replace(r"(?s): .*", f": {MASK}"))
     return {"reasons": _shown(reasons_of(table).head(ROWS)), "preview": _shown(rows)}

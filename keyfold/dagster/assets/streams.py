@@ -198,8 +198,8 @@ def stream_check(stream: Stream, translator: KeyfoldTranslator = DEFAULT) -> dg.
             _require(table)
         # All counts are of the same batch, since ingest may run meanwhile.
         found = ingestion.settled_tables(lakehouse, stream.name)
-        totals = found.totals if found else ingestion.IngestCounts()
-        versions = [found.versions[name] if found else None for name in ("events", "quarantine")]
+        totals = found.done.totals if found else ingestion.IngestCounts()
+        versions = [found.tables[name].version() if found else None for name in ("events", "quarantine")]
         accepted, quarantined = (_rows(table, version) for table, version in zip(tables, versions, strict=True))
         faults = [
             f"{there:,} rows are in {table}, but {counted:,} were counted"

@@ -17,19 +17,21 @@ from keyfold.dagster.assets.keyed_asset import JobAssets, keyed_assets
 from keyfold.dagster.assets.metadata import written_batches
 from keyfold.dagster.assets.streams import stream_assets
 from keyfold.dagster.resources import Keyfold
+from keyfold.ingestion import ingest
 from keyfold.keyed.runner import run_job
-from keyfold.lakehouse import exclusive
+from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.runs import reporting
-from keyfold.runs.reporting import reported, written_by_job
+from keyfold.runs.reporting import reported, written_by_ingest, written_by_job
 from spark_jobs.streams import METRICS
-from tests.keyfold.ingestion.test_run import event
+from tests.keyfold.ingestion.test_run import EVENTS, event
 from tests.keyfold.ingestion.test_run import land as land_file
 from tests.keyfold.keyed.toy_jobs import windows
 from tests.keyfold.keyed.without_spark import SPARK as RUNNER
-from tests.keyfold.runs.test_continuous_ingest import SPARK, going_on, landing
+from tests.keyfold.keyed.without_spark import cut_power
+from tests.keyfold.runs.test_continuous_ingest import NOW, SPARK, going_on, landing
 from tests.waiting import wait_until
 
-__all__ = ["landing"]
+__all__ = ["cut_power", "landing"]
 
 SECRET = "postgresql://keyfold:hunter2@db/dagster"  # noqa: S105
 
@@ -118,6 +120,44 @@ def test_a_job_reports_each_batch_once_with_its_watermark_while_it_runs(lakehous
         first.metadata["keyfold/batch"].value,
         second.metadata["keyfold/batch"].value,
     )
+
+
+@pytest.mark.parametrize("point", ["done: after", "commit: one table"])
+def test_a_batch_is_reported_with_all_of_its_rows_once_its_tables_have_them(
+    lakehouse, land, landing, instance, cut_power, point, tmp_path
+):
+    ingested = Lakehouse(tmp_path / "ingested")
+
+    def run():
+        run_job(lakehouse, windows(), runners=RUNNER)
+
+    def take_in():
+        ingest(ingested, EVENTS, landing, settle=NOW, runners=SPARK)
+
+    def report():
+        with (
+            reported(lambda: written_by_job(lakehouse, "windows")),
+            reported(lambda: written_by_ingest(ingested, EVENTS)),
+        ):
+            pass
+
+    land(("ann", 1), ("bob", 21))
+    run()
+    report()
+    land(("ann", 22), ("bob", 41))
+    land_file(landing / "a.ndjson", [event(seq=1), event(seq=2)])
+    (landing / "b.ndjson").write_text("no event\n")
+    assert cut_power(point, run)
+    assert cut_power(point, take_in)
+    report()
+    # The journals have a batch that the tables lack.
+    assert (len(reports(instance, "windows")), reports(instance, "clicks_events")) == (1, [])
+    run()
+    take_in()
+    report()
+    assert told(instance, "windows")["dagster/row_count"] == pl.read_delta(str(lakehouse.table("windows"))).height == 3
+    assert told(instance, "clicks_events")["dagster/row_count"] == 2
+    assert told(instance, "clicks_quarantine")["dagster/row_count"] == 1
 
 
 def test_after_a_run_of_dagster_only_what_came_since_is_reported(lakehouse, land, instance):

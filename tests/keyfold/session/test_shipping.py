@@ -14,9 +14,9 @@ import pytest
 from packaging.requirements import Requirement
 
 from keyfold.errors import KeyfoldError
+from keyfold.session.shipped import MANIFEST, NEEDED_BY_WORKERS, versions
 from keyfold.session.shipping import zip_packages
 from keyfold.session.workers import _explained
-from keyfold.shipped import MANIFEST, NEEDED_BY_WORKERS, versions
 
 ROOT = Path(__file__).parents[3]
 SITES = os.pathsep.join(path for path in sys.path if path.endswith("site-packages"))

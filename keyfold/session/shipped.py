@@ -1,9 +1,12 @@
 """Check that a cluster's worker has the library versions of the driver, which ships `keyfold` to it as a zip.
 
-`import keyfold` imports this module, which loads nothing unless `keyfold` comes from a zip.
+`import keyfold` imports this module from a zip. It loads none of these libraries before it has compared their versions.
 """
 
+import json
+import socket
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from keyfold.errors import Misconfigured
@@ -30,9 +33,7 @@ NEEDED_BY_WORKERS = (
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the distributions that workers need; "none" for one that is not installed."""
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - only needed here
-
-    import pyspark  # noqa: PLC0415
+    import pyspark  # noqa: PLC0415 - only when it ships or checks
 
     # On a worker, pyspark is part of Spark, and not an installed distribution.
     found = {"Python": f"{sys.version_info.major}.{sys.version_info.minor}", "pyspark": pyspark.__version__}
@@ -45,19 +46,14 @@ def versions() -> dict[str, str]:
 
 
 def check_worker(loader: Any) -> None:
-    """Check that this worker has the driver's versions; does nothing unless `keyfold` was shipped as a zip.
+    """Check that this worker has the driver's versions.
 
     Args:
-        loader: the loader of `keyfold`.
+        loader: the loader of `keyfold`, which was shipped as a zip.
 
     Raises:
         KeyfoldError: some versions differ; names this node and both versions of each.
     """
-    if type(loader).__name__ != "zipimporter":
-        return
-    import json  # noqa: PLC0415 - only on a worker
-    import socket  # noqa: PLC0415
-
     shipped = json.loads(loader.get_data(f"{loader.archive}/{MANIFEST}"))
     here = versions()
     others = [
