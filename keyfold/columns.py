@@ -92,7 +92,12 @@ def plain_columns(kind: pa.DataType, *names: str, nullable: bool = True) -> list
 
 def passed_on(schema: pa.Schema) -> list[pa.Field]:
     """Return the columns of a stream as columns of a job's table that are copied unchanged."""
-    return [field.with_metadata({**(field.metadata or {}), _LINEAGE: json.dumps([field.name])}) for field in schema]
+    return [with_lineage(field, [field.name]) for field in schema]
+
+
+def with_lineage(field: pa.Field, columns: Sequence[str]) -> pa.Field:
+    """Return a column that depends on these columns of the stream."""
+    return field.with_metadata({**(field.metadata or {}), _LINEAGE: json.dumps(list(columns))})
 
 
 def describe(field: pa.Field) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,15 +9,16 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from keyfold.columns import column, passed_on, plain_columns
+from keyfold.columns import column, plain_columns, required
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append
 from keyfold.keyed.rows.codec import empty
+from keyfold.operators.aggregation.inference import Columned
 from keyfold.operators.ordering import Ordered, in_order
-from keyfold.schemas import Columns, names_of, stored_schema
+from keyfold.schemas import Columns, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import to_micros
 
@@ -104,9 +104,10 @@ def alert(
     """
     source, key = as_input(source), names_of(key)
     events, event_time = source.schema, source.event_time
-    if output is None:
-        output = [*passed_on(events), *_columns(conditions, event_time, named, subject)]
-    table = stored_schema(f"job {name}: output", output)
+    made = _columns(conditions, named, subject)
+    looked_at = [one for one in events.names if one not in key]
+    columned = Columned(name, source, key, made={one.name: looked_at for one in made} | {subject: looked_at})
+    table = columned.output(output, by=events.names, more=made)
     optional = [one.with_nullable(True) for one in events if one.name not in key]
     state = pa.schema(
         [
@@ -132,14 +133,13 @@ def alert(
     )
 
 
-def _columns(conditions: Mapping[str, Held | Listed], event_time: str, named: str, subject: str) -> list[pa.Field]:
-    of = partial(column, lineage=(event_time,))
+def _columns(conditions: Mapping[str, Held | Listed], named: str, subject: str) -> list[pa.Field]:
     listed = any(isinstance(one, Listed) for one in conditions.values())
     return [
-        of(named, pa.string(), "The condition", nullable=False),
-        *([of(subject, pa.string(), "What it holds for; NULL of a condition without subjects")] if listed else []),
-        of(CHANGE, pa.string(), f"{BEGAN} or {ENDED}", nullable=False),
-        of(BEGAN_AT, TIMESTAMP, "When it began (UTC)", nullable=False),
+        required(named, pa.string(), "The condition"),
+        *([column(subject, pa.string(), "What it holds for; NULL of a condition without subjects")] if listed else []),
+        required(CHANGE, pa.string(), f"{BEGAN} or {ENDED}"),
+        required(BEGAN_AT, TIMESTAMP, "When it began (UTC)"),
     ]
 
 

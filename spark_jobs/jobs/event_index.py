@@ -16,14 +16,13 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from keyfold import Input, KeyedJob, KeyfoldError, Stream, required, with_parameters
-from keyfold.columns import passed_on
-from keyfold.keyed.job import DEADLINE, PROCESSING_DEADLINE, Names, Window
+from keyfold import Input, KeyedJob, required, with_parameters
+from keyfold.keyed.job import Names, Window
 from keyfold.operators import count, running
 from keyfold.operators.aggregation.running import WINDOW_END, WINDOW_START
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.silence import ExpiringParameters
-from spark_jobs.streams import STREAMS
+from spark_jobs.streams import STREAMS, find_stream
 
 INDEX = "event_index"
 NEXT_INDEX = "next_index"
@@ -51,54 +50,26 @@ def build(parameters: EventIndexParameters) -> KeyedJob:
     """Every event with its number among those of its key: from 0, without gaps, in order of event time.
 
     Raises:
-        KeyfoldError: the stream is unknown, or cannot have this key; the message lists possible key columns.
+        KeyfoldError: the stream is unknown, or cannot have this key.
     """
-    stream = _find_stream(parameters)
+    stream = find_stream("event_index", parameters.stream)
     time = parameters.time_of(stream)
-    columns = stream.schema_by(time)
-    within = "its key" if parameters.window is None else "its key and window"
+    columns, where = stream.schema_by(time), "its key" if parameters.window is None else "its key and window"
     times = (
-        required(WINDOW_START, TIMESTAMP, "Start of the window (UTC)", lineage=(time,)),
-        required(WINDOW_END, TIMESTAMP, "End of the window, exclusive (UTC)", lineage=(time,)),
+        required(WINDOW_START, TIMESTAMP, "Start of the window (UTC)"),
+        required(WINDOW_END, TIMESTAMP, "End of the window, exclusive (UTC)"),
     )
-    number = required(
-        INDEX,
-        pa.int64(),
-        f"Number of the event within {within}, from 0",
-        lineage=list(dict.fromkeys([*parameters.key, time])),
-    )
+    number = required(INDEX, pa.int64(), f"Number of the event within {where}, from 0", lineage=(*parameters.key, time))
     return running(
         "event_index",
         Input(stream, at=time, columns=columns),
         {NEXT_INDEX: count()},
         key=parameters.key,
-        output=pa.schema([*passed_on(columns), *(() if parameters.window is None else times), number]),
+        output=[*columns, *(() if parameters.window is None else times), number],
         then={INDEX: pl.col(NEXT_INDEX) - 1},
         expiry=parameters.expiry,
         window=parameters.window,
     )
-
-
-def _find_stream(parameters: EventIndexParameters) -> Stream:
-    """Return the stream of the parameters, checked to fit the key."""
-    stream = STREAMS.get(parameters.stream)
-    if stream is None:
-        raise KeyfoldError(f"job event_index: no stream {parameters.stream!r}; known streams: {', '.join(STREAMS)}")
-    where = f"job event_index: stream {stream.name}"
-    possible = [field.name for field in stream.schema if not field.nullable and field.name != stream.event_time]
-    unfit = [column for column in parameters.key if column not in possible or parameters.key.count(column) > 1]
-    if unfit:
-        raise KeyfoldError(
-            f"{where} cannot have the key column {', '.join(dict.fromkeys(unfit))}; a key column may not be NULL, given "
-            f"twice, or the event time; possible are {', '.join(possible)}"
-        )
-    names = {INDEX, NEXT_INDEX, DEADLINE, PROCESSING_DEADLINE} | (
-        {WINDOW_START, WINDOW_END} if parameters.window else set()
-    )
-    reserved = names & set(stream.schema.names)
-    if reserved:
-        raise KeyfoldError(f"{where} has a column {', '.join(sorted(reserved))}, a name that is reserved for the job")
-    return stream
 
 
 EVENT_INDEX = with_parameters(build)

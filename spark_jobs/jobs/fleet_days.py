@@ -21,21 +21,15 @@ from spark_jobs.jobs.vehicle_trips import VEHICLE_TRIPS
 
 FLEET_DAY = pa.schema(
     [
-        required("vehicle_id", pa.string(), "The vehicle", lineage="vehicle_id"),
-        required("day", pa.date32(), "The day, by the calendar of `timezone`", lineage="end_time"),
-        required("window_start", TIMESTAMP, "When the day begins (UTC)", lineage="end_time"),
-        required("kilometres", pa.float64(), "Distance of the trips", unit="km", lineage="distance_in_metres"),
-        required("trips", pa.int64(), "Trips that end on the day", lineage="end_time"),
-        required("moving_seconds", pa.float64(), "Moving time of the trips", unit="seconds", lineage="moving_seconds"),
-        required("idle_seconds", pa.float64(), "Time in pauses of the trips", unit="seconds", lineage="idle_seconds"),
-        column(
-            "fuel_used",
-            pa.float64(),
-            "Fuel that the trips used; NULL without a reading",
-            unit="litres",
-            lineage="fuel_used",
-        ),
-        required("is_open", pa.bool_(), "Whether more may come to it", lineage="end_time"),
+        required("vehicle_id", pa.string(), "The vehicle"),
+        required("day", pa.date32(), "The day, by the calendar of `timezone`"),
+        required("window_start", TIMESTAMP, "When the day begins (UTC)"),
+        required("kilometres", pa.float64(), "Distance of the trips", unit="km"),
+        required("trips", pa.int64(), "Trips that end on the day"),
+        required("moving_seconds", pa.float64(), "Moving time of the trips", unit="seconds"),
+        required("idle_seconds", pa.float64(), "Time in pauses of the trips", unit="seconds"),
+        column("fuel_used", pa.float64(), "Fuel that the trips used; NULL without a reading", unit="litres"),
+        required("is_open", pa.bool_(), "Whether more may come to it"),
     ]
 )
 

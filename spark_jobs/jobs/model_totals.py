@@ -19,31 +19,17 @@ from spark_jobs.streams import SALES
 NO_MODEL = ""
 """The key of purchases without a model."""
 
-MODEL_PURCHASE = pa.schema(
-    [
-        required("model", pa.string(), "The model; empty if none is named", lineage="models"),
-        required("time", TIMESTAMP, "Event time of the newest purchase (UTC)", lineage="time"),
-        required("quantity", pa.int64(), "Pieces bought less pieces returned", lineage="quantity"),
-        required("purchases", pa.int64(), "Number of purchases in the row", lineage="time"),
-    ]
-)
-"""A purchase for one of its models, or several purchases of a model that are added already."""
-
 MODEL_TOTAL = pa.schema(
     [
-        required("model", pa.string(), "The model; empty for the purchases that name none", lineage="models"),
-        required("quantity", pa.int64(), "Pieces bought less pieces returned, in all", lineage="quantity models"),
-        required("purchases", pa.int64(), "Purchases and returns that name it", lineage="models"),
-        required("latest", TIMESTAMP, "When it was last bought or returned (UTC)", lineage="time"),
+        required("model", pa.string(), "The model; empty for the purchases that name none"),
+        required("quantity", pa.int64(), "Pieces bought less pieces returned, in all"),
+        required("purchases", pa.int64(), "Purchases and returns that name it"),
+        required("latest", TIMESTAMP, "When it was last bought or returned (UTC)"),
     ]
 )
 
 
-class ModelTotalsParameters(JobParameters):
-    """Parameters of `model_totals`."""
-
-
-def build(parameters: ModelTotalsParameters) -> KeyedJob:
+def build(parameters: JobParameters) -> KeyedJob:
     """The pieces bought and the purchases of every model; a purchase of several models counts for each."""
     return totals(
         "model_totals",
@@ -51,7 +37,6 @@ def build(parameters: ModelTotalsParameters) -> KeyedJob:
         Input(SALES, explode=Explode("model", _named(pl.col("models")), otherwise=NO_MODEL)),
         {"quantity": sum("quantity")},
         key="model",
-        events=MODEL_PURCHASE,
         output=MODEL_TOTAL,
         counted="purchases",
         latest="latest",

@@ -32,11 +32,11 @@ NUMERIC_COLUMNS = tuple(
 
 STATION_SESSION = pa.schema(
     [
-        required("station_id", pa.string(), "Station that took the readings", lineage="station_id"),
-        required("start_time", TIMESTAMP, "Event time of the first reading (UTC)", lineage="time"),
-        required("end_time", TIMESTAMP, "Event time of the last reading (UTC)", lineage="time"),
-        required("n_readings", pa.int64(), "Readings in all", lineage="time"),
-        required("reason", pa.string(), "TIMEOUT: the station fell silent", lineage="time"),
+        required("station_id", pa.string(), "Station that took the readings"),
+        required("start_time", TIMESTAMP, "Event time of the first reading (UTC)"),
+        required("end_time", TIMESTAMP, "Event time of the last reading (UTC)"),
+        required("n_readings", pa.int64(), "Readings in all"),
+        required("reason", pa.string(), "TIMEOUT: the station fell silent"),
     ]
 )
 
@@ -118,15 +118,14 @@ def averages_schema(columns: tuple[str, ...]) -> pa.Schema:
     return pa.schema(
         [
             STATION_SESSION.field("station_id"),
-            required("start_time", TIMESTAMP, "Event time of the window's first reading (UTC)", lineage="time"),
-            required("end_time", TIMESTAMP, "Event time of its last reading (UTC)", lineage="time"),
+            required("start_time", TIMESTAMP, "Event time of the window's first reading (UTC)"),
+            required("end_time", TIMESTAMP, "Event time of its last reading (UTC)"),
             *(_average_of(WEATHER.schema.field(name)) for name in columns),
-            required("n_readings", pa.int64(), "Readings in the window", lineage="time"),
+            required("n_readings", pa.int64(), "Readings in the window"),
             required(
                 "reason",
                 pa.string(),
                 "WINDOW_FULL with N readings; WINDOW_FILLING before; TIMEOUT if the station fell silent before its first row",
-                lineage="time",
             ),
         ]
     )
@@ -134,7 +133,7 @@ def averages_schema(columns: tuple[str, ...]) -> pa.Schema:
 
 def _average_of(value: pa.Field) -> pa.Field:
     meaning = f"Mean `{value.name}` of the window's readings that have one; NULL if none has"
-    return column(f"{value.name}_avg", pa.float64(), meaning, unit=unit_of(value), lineage=(value.name, "time"))
+    return column(f"{value.name}_avg", pa.float64(), meaning, unit=unit_of(value))
 
 
 MOVING_AVERAGES = with_parameters(build)

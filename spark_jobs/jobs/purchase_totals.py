@@ -29,21 +29,19 @@ MODELS = pa.list_(pa.string())
 
 PURCHASE_TOTAL = pa.schema(
     [
-        required("item", pa.string(), "The item", lineage="item"),
-        required("delta_quantity", pa.int64(), "Pieces in this purchase; negative for a return", lineage="quantity"),
-        required(
-            "cumulative_quantity", pa.int64(), "Pieces of the item so far, with this purchase", lineage="quantity time"
-        ),
-        required("models", MODELS, "Variants of the item seen so far, sorted", lineage="models time"),
-        required("event_time", TIMESTAMP, "When it was bought (UTC)", lineage="time"),
+        required("item", pa.string(), "The item"),
+        required("delta_quantity", pa.int64(), "Pieces in this purchase; negative for a return"),
+        required("cumulative_quantity", pa.int64(), "Pieces of the item so far, with this purchase"),
+        required("models", MODELS, "Variants of the item seen so far, sorted"),
+        required("event_time", TIMESTAMP, "When it was bought (UTC)"),
     ]
 )
 
 LATEST_PURCHASE_TOTAL = pa.schema(
     [
         PURCHASE_TOTAL.field("item"),
-        required("quantity", pa.int64(), "Pieces bought less pieces returned, in all", lineage="quantity"),
-        required("models", MODELS, "Variants of the item seen, sorted", lineage="models"),
+        required("quantity", pa.int64(), "Pieces bought less pieces returned, in all"),
+        required("models", MODELS, "Variants of the item seen, sorted"),
     ]
 )
 

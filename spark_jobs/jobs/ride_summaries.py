@@ -38,36 +38,22 @@ _PLACE = ("latitude", "longitude")
 
 RIDE_SUMMARY = pa.schema(
     [
-        required("ride_id", pa.string(), "The ride", lineage="ride_id"),
-        required("start_time", TIMESTAMP, "Event time of its first point (UTC)", lineage="timestamp"),
-        required("end_time", TIMESTAMP, "Event time of its last point (UTC)", lineage="timestamp"),
-        required("start_status", pa.string(), "Status of its first point", lineage="ride_status timestamp"),
-        required("end_status", pa.string(), "Status of its last point", lineage="ride_status timestamp"),
-        required(
-            "ride_duration_in_secs", pa.float64(), "From first to last point", unit="seconds", lineage="timestamp"
-        ),
-        required(
-            "reason",
-            pa.string(),
-            "Why it closed: DROPOFF_SEEN, or GARBAGE_COLLECTION after a silence",
-            lineage="ride_status",
-        ),
-        required("n_points", pa.int64(), "Number of its points", lineage="point_idx"),
-        required(
-            "distance_in_metres",
-            pa.float64(),
-            "Sum of the great-circle legs between its points",
-            unit="metres",
-            lineage="latitude longitude timestamp",
-        ),
-        column("fare", pa.float64(), "Meter reading of its last point", lineage="meter_reading timestamp"),
+        required("ride_id", pa.string(), "The ride"),
+        required("start_time", TIMESTAMP, "Event time of its first point (UTC)"),
+        required("end_time", TIMESTAMP, "Event time of its last point (UTC)"),
+        required("start_status", pa.string(), "Status of its first point"),
+        required("end_status", pa.string(), "Status of its last point"),
+        required("ride_duration_in_secs", pa.float64(), "From first to last point", unit="seconds"),
+        required("reason", pa.string(), "Why it closed: DROPOFF_SEEN, or GARBAGE_COLLECTION after a silence"),
+        required("n_points", pa.int64(), "Number of its points"),
+        required("distance_in_metres", pa.float64(), "Sum of the great-circle legs between its points", unit="metres"),
+        column("fare", pa.float64(), "Meter reading of its last point"),
         *(
             column(
                 f"start_{name}",
                 pa.float64(),
                 f"{name.title()} of its first point; NULL if the ride was open when the column was added",
                 unit=f"degrees {towards}",
-                lineage=(name, "timestamp"),
             )
             for name, towards in (("latitude", "north"), ("longitude", "east"))
         ),

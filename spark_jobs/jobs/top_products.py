@@ -27,38 +27,22 @@ REVENUE = pa.decimal128(38, 9)
 
 TOP_PRODUCT = pa.schema(
     [
-        required("window_start", TIMESTAMP, "Start of the window (UTC)", lineage="time"),
-        required("window_end", TIMESTAMP, "End of the window, exclusive (UTC)", lineage="time"),
-        required(
-            "rank",
-            pa.int64(),
-            "Place among the window's products, from 1: by quantity, ties by product",
-            lineage="quantity item",
-        ),
-        required("product", pa.string(), "The item", lineage="item"),
-        required("quantity", pa.int64(), "Pieces sold less pieces returned", lineage="quantity"),
-        required(
-            "revenue",
-            pa.float64(),
-            "Sum of quantity times price",
-            unit="in the shop's currency",
-            lineage="quantity price",
-        ),
+        required("window_start", TIMESTAMP, "Start of the window (UTC)"),
+        required("window_end", TIMESTAMP, "End of the window, exclusive (UTC)"),
+        required("rank", pa.int64(), "Place among the window's products, from 1: by quantity, ties by product"),
+        required("product", pa.string(), "The item"),
+        required("quantity", pa.int64(), "Pieces sold less pieces returned"),
+        required("revenue", pa.float64(), "Sum of quantity times price", unit="in the shop's currency"),
     ]
 )
 
-LATEST_TOP_PRODUCT = pa.schema(
-    [
-        *TOP_PRODUCT,
-        required("is_open", pa.bool_(), "Whether the window may still change", lineage="time"),
-    ]
-)
+LATEST_TOP_PRODUCT = pa.schema([*TOP_PRODUCT, required("is_open", pa.bool_(), "Whether the window may still change")])
 
 SALES_WINDOW = pa.schema(
     [
         *map(TOP_PRODUCT.field, ("window_start", "window_end")),
-        required("n_sales", pa.int64(), "Sales and returns", lineage="time"),
-        required("n_products", pa.int64(), "Products among them", lineage="item"),
+        required("n_sales", pa.int64(), "Sales and returns"),
+        required("n_products", pa.int64(), "Products among them"),
         *map(TOP_PRODUCT.field, ("quantity", "revenue")),
     ]
 )

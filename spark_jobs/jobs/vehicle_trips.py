@@ -29,17 +29,7 @@ import pyarrow as pa
 
 from keyfold import Append, Input, KeyedJob, column, parameter, required, with_parameters
 from keyfold.keyed.job import Duration, Timeout
-from keyfold.operators import (
-    between,
-    count,
-    divided,
-    falls,
-    first,
-    last,
-    max,
-    sessions_while,
-    sum,
-)
+from keyfold.operators import between, count, divided, falls, first, last, max, sessions_while, sum
 from keyfold.stream import TIMESTAMP
 from keyfold.times import ISO_FORMAT
 from spark_jobs.jobs.motion import leg_in_micrometres
@@ -54,89 +44,64 @@ _ITS_POINTS = "of its points and its arrival"
 
 VEHICLE_TRIP = pa.schema(
     [
-        required("trip_id", pa.string(), "Vehicle and start time; the same in every replay", lineage="vehicle_id time"),
-        required("vehicle_id", pa.string(), "The vehicle", lineage="vehicle_id"),
-        required("start_time", TIMESTAMP, "Event time of the first point that moves (UTC)", lineage=_MOTION),
+        required("trip_id", pa.string(), "Vehicle and start time; the same in every replay"),
+        required("vehicle_id", pa.string(), "The vehicle"),
+        required("start_time", TIMESTAMP, "Event time of the first point that moves (UTC)"),
         required(
             "end_time",
             TIMESTAMP,
             "Event time of the arrival, the first point of the stop (UTC); of the last point, if the vehicle fell silent",
-            lineage=_MOTION,
         ),
-        required("start_latitude", pa.float64(), "Where it began", unit="degrees north", lineage=_PLACE),
-        required("start_longitude", pa.float64(), "Where it began", unit="degrees east", lineage=_PLACE),
-        required("end_latitude", pa.float64(), "Where it ended", unit="degrees north", lineage=_PLACE),
-        required("end_longitude", pa.float64(), "Where it ended", unit="degrees east", lineage=_PLACE),
-        required(
-            "distance_in_metres",
-            pa.float64(),
-            "Sum of the great-circle legs between its points",
-            unit="metres",
-            lineage=_PLACE,
-        ),
-        required("moving_seconds", pa.float64(), "Time after points that move", unit="seconds", lineage=_MOTION),
-        required(
-            "idle_seconds",
-            pa.float64(),
-            "Time in pauses of trips, shorter than `stop_after`",
-            unit="seconds",
-            lineage=_MOTION,
-        ),
+        required("start_latitude", pa.float64(), "Where it began", unit="degrees north"),
+        required("start_longitude", pa.float64(), "Where it began", unit="degrees east"),
+        required("end_latitude", pa.float64(), "Where it ended", unit="degrees north"),
+        required("end_longitude", pa.float64(), "Where it ended", unit="degrees east"),
+        required("distance_in_metres", pa.float64(), "Sum of the great-circle legs between its points", unit="metres"),
+        required("moving_seconds", pa.float64(), "Time after points that move", unit="seconds"),
+        required("idle_seconds", pa.float64(), "Time in pauses of trips, shorter than `stop_after`", unit="seconds"),
         column(
-            "average_speed",
-            pa.float64(),
-            "Distance divided by duration; NULL if the duration is zero",
-            unit="km/h",
-            lineage="latitude longitude time speed",
+            "average_speed", pa.float64(), "Distance divided by duration; NULL if the duration is zero", unit="km/h"
         ),
-        required("top_speed", pa.float64(), "Highest speed of its points", unit="km/h", lineage="speed"),
+        required("top_speed", pa.float64(), "Highest speed of its points", unit="km/h"),
         column(
             "fuel_used",
             pa.float64(),
             "Sum of falls between consecutive fuel readings; NULL without a reading",
             unit="litres",
-            lineage="fuel_level time",
         ),
         column(
             "litres_per_100_km",
             pa.float64(),
             "Fuel used divided by distance; NULL without a reading or a distance",
             unit="litres/100 km",
-            lineage=("fuel_level", *_PLACE),
         ),
         column(
             "harsh_braking",
             pa.int64(),
             f"Number {_ITS_POINTS} that brake by `harsh_braking` or more; NULL if none has an acceleration",
-            lineage="acceleration",
         ),
         column(
             "harsh_acceleration",
             pa.int64(),
             f"Number {_ITS_POINTS} that accelerate by `harsh_acceleration` or more; NULL if none has an acceleration",
-            lineage="acceleration",
         ),
         column(
-            "highest_engine_temperature",
-            pa.float64(),
-            f"Highest value {_ITS_POINTS}; NULL if none has one",
-            unit="°C",
-            lineage="engine_temperature",
+            "highest_engine_temperature", pa.float64(), f"Highest value {_ITS_POINTS}; NULL if none has one", unit="°C"
         ),
-        required("n_points", pa.int64(), "Points from the first to the last that moves", lineage="time"),
-        required("reason", pa.string(), "STOPPED, or FELL_SILENT", lineage=_MOTION),
+        required("n_points", pa.int64(), "Points from the first to the last that moves"),
+        required("reason", pa.string(), "STOPPED, or FELL_SILENT"),
     ]
 )
 
 VEHICLE_STOP = pa.schema(
     [
-        required("vehicle_id", pa.string(), "The vehicle", lineage="vehicle_id"),
-        required("start_time", TIMESTAMP, "When it stopped (UTC)", lineage=_MOTION),
-        required("end_time", TIMESTAMP, "When it moved on; or its last point before a silence (UTC)", lineage=_MOTION),
-        required("latitude", pa.float64(), "Where it stood", unit="degrees north", lineage="latitude"),
-        required("longitude", pa.float64(), "Where it stood", unit="degrees east", lineage="longitude"),
-        required("n_points", pa.int64(), "Standing points in it; none of them is counted in a trip", lineage="time"),
-        required("reason", pa.string(), "MOVED_ON, or FELL_SILENT", lineage=_MOTION),
+        required("vehicle_id", pa.string(), "The vehicle"),
+        required("start_time", TIMESTAMP, "When it stopped (UTC)"),
+        required("end_time", TIMESTAMP, "When it moved on; or its last point before a silence (UTC)"),
+        required("latitude", pa.float64(), "Where it stood", unit="degrees north"),
+        required("longitude", pa.float64(), "Where it stood", unit="degrees east"),
+        required("n_points", pa.int64(), "Standing points in it; none of them is counted in a trip"),
+        required("reason", pa.string(), "MOVED_ON, or FELL_SILENT"),
     ]
 )
 

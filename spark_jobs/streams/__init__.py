@@ -4,7 +4,7 @@ To add a stream, add a file `<name>.py` to this folder whose `STREAM` is a `Stre
 cannot be imported, or a name used twice, is an error that names the file.
 """
 
-from keyfold import Rule, Source, Stream
+from keyfold import KeyfoldError, Rule, Source, Stream
 from keyfold.discovery import declarations, import_modules
 from keyfold.stream import INGESTED_AT, TIMESTAMP
 from spark_jobs.streams.metrics import STREAM as METRICS
@@ -21,6 +21,18 @@ SHIPPED = ("ride_points", "weather", "metrics", "telemetry", "sales", "payments"
 STREAMS: dict[str, Stream] = declarations(import_modules(__name__), Stream, first=SHIPPED)
 """Every stream by name: first those in `SHIPPED`, then the others by name."""
 
+
+def find_stream(job: str, name: str) -> Stream:
+    """Find the stream that a job's parameter names.
+
+    Raises:
+        KeyfoldError: there is none of this name; the message lists the streams.
+    """
+    if name not in STREAMS:
+        raise KeyfoldError(f"job {job}: no stream {name!r}; parameter stream takes one of {', '.join(STREAMS)}")
+    return STREAMS[name]
+
+
 __all__ = [
     "INGESTED_AT",
     "METRICS",
@@ -36,4 +48,5 @@ __all__ = [
     "Rule",
     "Source",
     "Stream",
+    "find_stream",
 ]

@@ -4,9 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from keyfold.privacy import MASK, MaskableError
 
@@ -47,68 +45,44 @@ def summed(rows: pl.DataFrame, by: Sequence[str], columns: Sequence[str], *more:
         >>> summed(pl.DataFrame({"item": ["a", "a"], "quantity": [2**62, -5]}), ["item"], ["quantity"])["quantity"].to_list()
         [4611686018427387899]
     """
-    decimals = [name for name in columns if isinstance(rows.schema[name], pl.Decimal)]
-    wide = [(pl.col(name) if name in decimals else pl.col(name).cast(pl.Int128)).sum() for name in columns]
-    # A sum of decimals wraps at 128 bits. It did not if the sum of the values' upper halves fits into 64 bits.
-    upper = [(pl.col(name).to_physical() // 2**64).sum().alias(f"#{name}") for name in decimals]
-    exact = {name: pl.col(name).cast(pl.Int64, strict=False) for name in columns}
-    for name in decimals:
-        exact[name] = pl.when(_fits(f"#{name}", pl.Int64) & _fits(name, pl.Decimal(38, 0))).then(name)
-    totals = rows.group_by(by).agg(*more, *wide, *upper).with_columns(**exact).drop(f"#{name}" for name in decimals)
-    for name in columns:
-        if totals[name].has_nulls():
-            failed = rows.join(
-                totals.filter(pl.col(name).is_null()), on=by, how="semi", nulls_equal=True, maintain_order="left"
-            )
-            # The first key in order of the rows, which is the same each time.
-            raise _too_large(failed.join(failed[:1], on=by, how="semi", nulls_equal=True).select(*by, name))
-    return totals
+    about = [units(pl.col(name)).cast(pl.Float64).sum().alias(f"#{name}") for name in columns]
+    totals = rows.group_by(by).agg(*more, *(units(pl.col(name)).sum() for name in columns), *about)
+    keys = totals.select(by)
+    fitting = (fitted(totals[name], rows.schema[name], keys, totals[f"#{name}"]) for name in columns)
+    return totals.with_columns(fitting).drop(f"#{name}" for name in columns)
 
 
-def sums_from(first: NDArray[np.intp], values: NDArray[np.int64]) -> pl.Series:
-    """Sum the values from each of the first rows up to the next, in 128 bits, for `in_int64`."""
-    # Sums of halves of 32 bits fit into 64.
-    upper, lower = (pl.Series(np.add.reduceat(half, first)) for half in (values >> 32, values & (2**32 - 1)))
-    return upper.cast(pl.Int128) * pl.Series([2**32]) + lower
+def units(values: pl.Expr) -> pl.Expr:
+    """Return whole numbers, or decimals as whole numbers of their last digit, in 128 bits, in which 64-bit sums do not wrap."""
+    return values.to_physical().cast(pl.Int128)
 
 
-def in_int64(totals: pl.Series, column: str, keys: pl.Series) -> NDArray[np.int64]:
-    """Convert totals of 128 bits, each with its key; the name of `keys` is that of the key column.
+def fitted(totals: pl.Series, kind: pl.DataType, keys: pl.DataFrame, about: pl.Series | None = None) -> pl.Series:
+    """Convert totals of `units`, each with its key, to a column's type.
+
+    Args:
+        totals: the totals; their name is that of the column.
+        kind: int64, or a decimal of 38 digits.
+        keys: a row for each total.
+        about: the totals as sums of floats, which show where one of decimals has wrapped around at 128 bits.
 
     Raises:
-        TotalTooLargeError: a total does not fit; names column, key and total.
+        TotalTooLargeError: a total does not fit; names column, total, and the first key that has one.
     """
-    narrow = totals.cast(pl.Int64, strict=False)
-    if narrow.has_nulls():
-        row = int(narrow.is_null().arg_max() or 0)
-        raise TotalTooLargeError(column, {keys.name: keys[row]}, totals[row])
-    return narrow.to_numpy()
+    scale = kind.scale if isinstance(kind, pl.Decimal) else None
+    whole = totals.cast(pl.Int64 if scale is None else pl.Decimal(38, 0), strict=False)
+    unfit = whole.is_null() & totals.is_not_null()
+    if about is not None:
+        unfit |= (totals.cast(pl.Float64) - about).abs() > _WRAPPED
+    if unfit.any():
+        shown = totals if about is None or scale is None else about
+        *key, total = keys.hstack([shown.alias("#total")]).filter(unfit).sort(keys.columns, maintain_order=True).row(0)
+        named = dict(zip(keys.columns, key, strict=True))
+        if scale is None:
+            raise TotalTooLargeError(totals.name, named, total)
+        raise TotalTooLargeError(totals.name, named, f"{total / 10**scale:.6g}", "a decimal of 38 digits")
+    return whole if scale is None else whole * pl.Series([Decimal(1).scaleb(-scale)], dtype=pl.Decimal(38, scale))
 
 
-def in_decimals(totals: pl.Series, scale: int, column: str, keys: pl.Series) -> pl.Series:
-    """Convert totals in units of the last digit, each with its key, to decimals of 38 digits.
-
-    Raises:
-        TotalTooLargeError: a total does not fit; names column, key and total.
-    """
-    whole = totals.cast(pl.Decimal(38, 0), strict=False)
-    if whole.has_nulls():
-        row = int(whole.is_null().arg_max() or 0)
-        raise TotalTooLargeError(
-            column, {keys.name: keys[row]}, f"{totals[row] / 10**scale:.6g}", "a decimal of 38 digits"
-        )
-    return whole * pl.Series([Decimal(1).scaleb(-scale)], dtype=pl.Decimal(38, scale))
-
-
-def _fits(column: str, kind: Any) -> pl.Expr:
-    return pl.col(column).to_physical().cast(kind, strict=False).is_not_null()
-
-
-def _too_large(rows: pl.DataFrame) -> TotalTooLargeError:
-    """Build the error from the rows of one key; their last column is that of the total."""
-    *_, values = rows
-    total, kind = sum(values.drop_nulls().to_physical().to_list()), values.dtype
-    key = rows.drop(values.name).row(0, named=True)
-    if isinstance(kind, pl.Decimal):
-        return TotalTooLargeError(values.name, key, f"{total / 10**kind.scale:.6g}", "a decimal of 38 digits")
-    return TotalTooLargeError(values.name, key, total)
+_WRAPPED = 1e38
+"""A sum that wraps around differs from that of floats by 2**128, and any other by what floats round."""

@@ -281,7 +281,7 @@ class Aggregates:
 
 def _parts_of(job: str, name: str, one: Aggregate, source: Input, output: pa.Schema, ties: pa.Schema) -> Parts:
     where, lineage = f"job {job}: {name}", list(dict.fromkeys(one.value.meta.root_names()))
-    value = _type_of(where, name, one, source, output)
+    value = value_type(where, name, one, source, output)
     if one.joined in ("sum", "mean", "quantile"):
         check_is_number(where, value)
     if one.joined in ("min", "max", "count_distinct") and value.is_nested():
@@ -305,9 +305,13 @@ def _parts_of(job: str, name: str, one: Aggregate, source: Input, output: pa.Sch
     return plain(name, one.value, one.joined, field)
 
 
-def _type_of(where: str, name: str, one: Aggregate, source: Input, output: pa.Schema) -> pl.DataType:
-    # Polars is asked only where neither the event table nor the declared output says it: it answers with threads, which a process
-    # that forks after importing a job does not hand on.
+def value_type(where: str, name: str, one: Aggregate, source: Input, output: pa.Schema) -> pl.DataType:
+    """Return the type of the values of an aggregate: that of the column, or that of the table, or that of the expression.
+
+    Raises:
+        Misconfigured: a value is of a column that there is not.
+    """
+    # The event table and the declared output first: Polars starts threads, which a fork lacks.
     stream = source.stream.event_schema
     if one.column in stream.names and one.column not in source.derive:
         return polars_schema(stream)[one.column]
@@ -316,10 +320,26 @@ def _type_of(where: str, name: str, one: Aggregate, source: Input, output: pa.Sc
             output.field(name) if name in output.names and one.kind is None else pa.field(name, one.kind or pa.int64())
         )
         return polars_schema(pa.schema([field]))[name]
+    return type_in(where, one.value, readable(source))
+
+
+def readable(source: Input) -> pa.Schema:
+    """Return the columns that values may be of: those that the job reads, and all others of the table."""
     events = source.schema
-    known = polars_schema(pa.schema([*events, *(field for field in stream if field.name not in events.names)]))
+    return pa.schema([*events, *(one for one in source.stream.event_schema if one.name not in events.names)])
+
+
+def type_in(where: str, value: pl.Expr, columns: pa.Schema) -> pl.DataType:
+    """Return the type of a value.
+
+    Raises:
+        Misconfigured: the value does not fit the columns.
+    """
+    known, names = polars_schema(columns), value.meta.root_names()
+    if len(names) == 1 and names[0] in known and value.meta.eq(pl.col(names[0])):
+        return known[names[0]]
     try:
-        return type_of(one.value, known)
+        return type_of(value, known)
     except pl.exceptions.PolarsError as error:
         raise Misconfigured(f"{where}: {str(error).splitlines()[0]}; there are {', '.join(known)}") from None
 

@@ -1,19 +1,21 @@
-"""Infer the columns of an operator's table from its input and its aggregates."""
+"""Infer the columns of an operator's tables, and their lineage, from its input and its aggregates."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 import pyarrow as pa
 
-from keyfold.columns import column, lineage_of, passed_on
+from keyfold.columns import column, lineage_of, passed_on, with_lineage
 from keyfold.errors import Misconfigured
-from keyfold.keyed.job.inputs import Input
-from keyfold.keyed.rows.codec import polars_schema
-from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate
-from keyfold.schemas import arrow_type, declared_schema, field_of, type_of
+from keyfold.keyed.job.inputs import Input, roots_of
+from keyfold.keyed.job.tables import OutputTable
+from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, readable, type_in
+from keyfold.schemas import Columns, arrow_type, declared_schema, field_of, nearest, stored_schema
 from keyfold.stream import TIMESTAMP
 
 _INTEGERS, _FLOATS = ("between", "falls", "count_distinct"), ("mean", "quantile")
+_IN_ORDER = ("first", "last", "between", "falls", "collect")
 
 
 def counted_by(of: Mapping[str, Aggregate], counted: str) -> str:
@@ -28,59 +30,131 @@ def counted_by(of: Mapping[str, Aggregate], counted: str) -> str:
     return counted or next((name for name, one in of.items() if one.counts), COUNTED)
 
 
-def inferred_output(
-    job: str,
-    source: Input,
-    of: Mapping[str, Aggregate],
-    *,
-    by: Sequence[str],
-    times: Sequence[str] = (),
-    more: Sequence[pa.Field] = (),
-    counted: str = "",
-    then: Mapping[str, pl.Expr] | None = None,
-) -> pa.Schema:
-    """Return the columns of a table that its author has not declared.
+@dataclass(frozen=True)
+class Columned:
+    """What the columns of an operator's tables come from.
 
-    Args:
+    Attributes:
         job: the job's name, for errors.
         source: the input.
+        key: the key, and other columns that are never NULL in a table that is declared by a dict.
         of: the aggregates by column.
-        by: columns of the input that the table has: key and groups.
-        times: columns with times that the operator makes, such as `window_start`.
-        more: further columns of the operator.
-        counted: the column with the number of events.
         then: columns computed from the others.
+        made: other columns that the operator makes, by name: the columns of the input that they depend on; by default the event
+            time.
 
     Raises:
-        Misconfigured: an aggregate or a column of `then` does not fit the columns that it is of.
+        Misconfigured: a column of the key is of no column of the input, or the event time.
     """
-    events = source.schema
-    table = pa.schema([*events, *(one for one in source.stream.event_schema if one.name not in events.names)])
-    fields = passed_on(pa.schema([field_of(f"job {job}: key", name, events) for name in by]))
-    fields += [
-        column(name, TIMESTAMP, name.replace("_", " ").capitalize(), lineage=(source.event_time,), nullable=False)
-        for name in times
-    ]
-    fields += [_of_aggregate(job, name, one, table) for name, one in of.items()]
-    if counted and counted not in of:
-        fields.append(column(counted, pa.int64(), "How many events", lineage=(source.event_time,), nullable=False))
-    fields += more
-    known = polars_schema(declared_schema(f"job {job}: output", fields))
-    for name, how in (then or {}).items():
-        made = _type_of(f"job {job}: then: {name}", how, known)
-        roots = list(dict.fromkeys(how.meta.root_names()))
-        lineage = [source for one in fields if one.name in roots for source in lineage_of(one)]
-        what = f"Computed from {', '.join(roots) or 'a constant'}"
-        fields = [one for one in fields if one.name != name]
-        fields.append(column(name, arrow_type(made), what, lineage=list(dict.fromkeys(lineage))))
-    return pa.schema(fields)
+
+    job: str
+    source: Input
+    key: Sequence[str]
+    of: Mapping[str, Aggregate] = field(default_factory=dict)
+    then: Mapping[str, pl.Expr] = field(default_factory=dict)
+    made: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        one, where = self.source, f"job {self.job}: key"
+        made = [*one.derive, *([] if one.explode is None else [one.explode.column])]
+        known = [name for name in (*one.stream.event_schema.names, *made) if name != one.event_time]
+        for name in self.key:
+            if name == one.event_time:
+                raise Misconfigured(
+                    f"{where}: {name} is the event time, which orders the events of a key: leave it out"
+                )
+            if name not in known:
+                raise Misconfigured(f"{where}: there is no column {name}{nearest(name, known)}")
+
+    def table(self, one: OutputTable) -> OutputTable:
+        """Return a declared table with the lineage of all columns."""
+        return replace(one, schema=self._with_lineage(one.schema))
+
+    def output(
+        self,
+        declared: Columns | None,
+        *,
+        by: Sequence[str] | None = None,
+        times: Sequence[str] = (),
+        more: Sequence[pa.Field] = (),
+        counted: str = "",
+        hidden: Sequence[pa.Field] = (),
+    ) -> pa.Schema:
+        """Return the columns of the main table: those that its author has declared, or by default all there are.
+
+        Args:
+            declared: the declaration, in which columns may lack their lineage.
+            by: columns of the input that the table has; by default the key.
+            times: columns with times that the operator makes, such as `window_start`.
+            more: further columns of the operator.
+            counted: the column with the number of events.
+            hidden: columns that `then` may use, and that the table lacks.
+
+        Raises:
+            Misconfigured: an aggregate or a column of `then` does not fit the columns that it is of, or a table cannot hold one.
+        """
+        if declared is None:
+            declared = self._inferred(self.key if by is None else by, times, more, counted, hidden)
+        return self._with_lineage(stored_schema(f"job {self.job}: output", declared, self.key))
+
+    def aggregates_in(self, table: pa.Schema) -> pa.Schema:
+        """Return the columns of a table that are aggregates as they are, and not computed from them."""
+        return pa.schema([one for one in table if one.name in self.of and one.name not in self.then])
+
+    def _with_lineage(self, schema: pa.Schema) -> pa.Schema:
+        return pa.schema([one if lineage_of(one) else with_lineage(one, self._lineage(one.name)) for one in schema])
+
+    def _lineage(self, name: str) -> list[str]:
+        roots = self.then[name].meta.root_names() if name in self.then else [name]
+        found = [source for root in roots for source in self._sources(root)]
+        return list(dict.fromkeys(found)) or [self.source.event_time]
+
+    def _sources(self, name: str) -> Sequence[str]:
+        if (one := self.of.get(name)) is not None:
+            in_order = one.counts or one.joined in _IN_ORDER
+            roots = [*one.value.meta.root_names(), *([self.source.event_time] if in_order else [])]
+        else:
+            roots = self.made.get(name, [name])
+        return [source for root in roots for source in self._of_input(root)]
+
+    def _of_input(self, name: str) -> Sequence[str]:
+        source = self.source
+        if name in source.derive:
+            return roots_of(source.derive[name])
+        if source.explode is not None and name == source.explode.column:
+            return source.explode.values.meta.root_names()
+        return [name if name in source.stream.event_schema.names else source.event_time]
+
+    def _inferred(
+        self,
+        by: Sequence[str],
+        times: Sequence[str],
+        more: Sequence[pa.Field],
+        counted: str,
+        hidden: Sequence[pa.Field],
+    ) -> list[pa.Field]:
+        events = self.source.schema
+        table = readable(self.source)
+        fields = passed_on(pa.schema([field_of(f"job {self.job}: key", name, events) for name in by]))
+        fields += [column(name, TIMESTAMP, name.replace("_", " ").capitalize(), nullable=False) for name in times]
+        fields += [_of_aggregate(f"job {self.job}: {name}", name, one, table) for name, one in self.of.items()]
+        if counted and counted not in self.of:
+            fields.append(column(counted, pa.int64(), "How many events", nullable=False))
+        fields += more
+        known = declared_schema(f"job {self.job}: output", [*fields, *hidden])
+        for name, how in self.then.items():
+            made = type_in(f"job {self.job}: then: {name}", how, known)
+            what = f"Computed from {', '.join(dict.fromkeys(how.meta.root_names())) or 'a constant'}"
+            fields = [one for one in fields if one.name != name]
+            fields.append(column(name, arrow_type(made), what))
+        return fields
 
 
-def _of_aggregate(job: str, name: str, one: Aggregate, table: pa.Schema) -> pa.Field:
-    where, roots = f"job {job}: {name}", list(dict.fromkeys(one.value.meta.root_names()))
+def _of_aggregate(where: str, name: str, one: Aggregate, table: pa.Schema) -> pa.Field:
+    roots = list(dict.fromkeys(one.value.meta.root_names()))
     for root in roots:
         field_of(where, root, table)
-    value = _type_of(where, one.value, polars_schema(table))
+    value = type_in(where, one.value, table)
     kind = one.kind or arrow_type(value)
     if one.joined in _FLOATS:
         kind = pa.float64()
@@ -94,11 +168,4 @@ def _of_aggregate(job: str, name: str, one: Aggregate, table: pa.Schema) -> pa.F
         one.joined in ("first", "last") and roots and not table.field(roots[0]).nullable
     )
     what = "How many events" if one.counts else f"The {one.joined} of {', '.join(roots) or 'a constant'}"
-    return column(name, kind, what, lineage=roots, nullable=not never_null)
-
-
-def _type_of(where: str, how: pl.Expr, columns: Mapping[str, pl.DataType]) -> pl.DataType:
-    try:
-        return type_of(how, columns)
-    except pl.exceptions.PolarsError as error:
-        raise Misconfigured(f"{where}: {str(error).splitlines()[0]}; there are {', '.join(columns)}") from None
+    return column(name, kind, what, nullable=not never_null)

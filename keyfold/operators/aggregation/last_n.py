@@ -19,11 +19,11 @@ from keyfold.keyed.job.tables import Append, OutputTable
 from keyfold.keyed.job.timeouts import Silence, Timeout, as_timeout
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import IN_PARTS, Aggregate, Aggregates, require_known
-from keyfold.operators.aggregation.inference import inferred_output
+from keyfold.operators.aggregation.inference import Columned
 from keyfold.operators.aggregation.spans import ranges
 from keyfold.operators.aggregation.trailing_means import Floats, Positions, trailing_means
 from keyfold.operators.ordering import in_order
-from keyfold.schemas import Columns, names_of, stored_schema
+from keyfold.schemas import Columns, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import micros, to_micros, to_times
 
@@ -100,12 +100,10 @@ def last_n(
     require_known(name, of, IN_PARTS, "last_n")
     source, key, timeout = as_input(source), names_of(key), as_timeout(f"job {name}: silence", silence)
     events, event_time = source.schema, source.event_time
-    if sessions is None:
-        sessions = _sessions_table(name, events, key, event_time)
-    if output is None:
-        reason = column(REASON, pa.string(), "WINDOW_FULL, WINDOW_FILLING or TIMEOUT", lineage=(event_time,))
-        output = inferred_output(name, source, of, by=key, more=[reason])
-    table = stored_schema(f"job {name}: output", output, key)
+    columned = Columned(name, source, key, of)
+    table = columned.output(output, more=[column(REASON, pa.string(), "WINDOW_FULL, WINDOW_FILLING or TIMEOUT")])
+    sessions = columned.table(sessions or _sessions_table(name, events, key, event_time))
+    latest = None if latest is None else columned.table(latest)
     state = [pa.field(SESSION_START, TIMESTAMP), pa.field(N_EVENTS, pa.int64(), nullable=False)]
     ties = [one for one in events.names if one not in (*key, event_time)]
     by_hand = {one: how for one, how in of.items() if how.counts or how.joined in _IN_PLACE}

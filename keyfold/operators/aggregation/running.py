@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from pyarrow import types
 
 from keyfold.columns import required
 from keyfold.errors import Misconfigured
@@ -19,13 +18,13 @@ from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable
 from keyfold.keyed.job.timeouts import Timeout
-from keyfold.keyed.rows.codec import polars_schema
-from keyfold.keyed.rows.exact_sums import in_decimals, in_int64
-from keyfold.operators.aggregation.aggregates import Aggregate, require_known
-from keyfold.operators.aggregation.inference import inferred_output
+from keyfold.keyed.rows.exact_sums import fitted, units
+from keyfold.operators.aggregation.aggregates import Aggregate, require_known, value_type
+from keyfold.operators.aggregation.inference import Columned
 from keyfold.operators.aggregation.lifetimes import cut_lifetimes
+from keyfold.operators.aggregation.spans import sum_type
 from keyfold.operators.ordering import Ordered, in_order
-from keyfold.schemas import Columns, arrow_type, names_of, stored_schema, type_of
+from keyfold.schemas import Columns, arrow_type, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import period_start, period_starts, to_times
 
@@ -105,10 +104,9 @@ def running(
         length, computed[WINDOW_END] = window.length, pl.col(WINDOW_START) + window.length
         key, events = (*key, WINDOW_START), events.append(_window_start(event_time))
         source = _in_windows(source, events, window)
-    if output is None:
-        output = inferred_output(name, source, of, by=events.names, then=computed)
-    table = stored_schema(f"job {name}: output", output, key)
-    own_kinds = _own_kinds(of, events)
+    columned = Columned(name, source, key, of, computed)
+    table = columned.output(output, by=events.names)
+    own_kinds = _own_kinds(name, of, source, columned.aggregates_in(table))
     kept = {column: column if column in own_kinds else one.column or column for column, one in of.items()}
     shared = {one: events.field(one) for one in kept.values() if one in events.names}
     for column, one in of.items():
@@ -118,7 +116,7 @@ def running(
     own = [pa.field(one, own_kinds.get(one, pa.int64())) for one in kept.values() if one not in shared]
     rest = [one.with_nullable(True) for one in events if one.name not in (*key, *shared)]
     state = pa.schema([*map(events.field, key), *shared.values(), *own, *rest, pa.field(DEADLINE, TIMESTAMP)])
-    upserts = () if latest is None else (latest,)
+    upserts = () if latest is None else (columned.table(latest),)
     shown = [computed.get(one, pl.col(one)).alias(one) for one in table.names]
     step = _Running(of, kept, key, event_time, events.names, shown, upserts, at_once, expiry, length).step
     return KeyedJob(
@@ -207,19 +205,16 @@ class _Running:
         return (self._add(known, held).totals if held.height else known).select(table.schema.names)
 
 
-def _own_kinds(of: Mapping[str, Aggregate], events: pa.Schema) -> dict[str, pa.DataType]:
+def _own_kinds(job: str, of: Mapping[str, Aggregate], source: Input, output: pa.Schema) -> dict[str, pa.DataType]:
     """Return the types of the aggregates that need a column of state of their own: one of events would not hold them."""
     kinds: dict[str, pa.DataType] = {}
     for column, one in of.items():
         if one.counts or one.joined not in ("sum", *_HIGHEST):
             continue
-        # Polars is asked only where the events do not say it: its threads do not outlive a fork.
-        known = one.column in events.names
-        kind = events.field(one.column).type if known else arrow_type(type_of(one.value, polars_schema(events)))
-        if one.joined in _HIGHEST:
+        kind = arrow_type(value_type(f"job {job}: {column}", column, one, source, output))
+        kind = kind if one.joined in _HIGHEST else sum_type(f"job {job}: {column}", kind)
+        if kind != pa.int64() or one.joined in _HIGHEST:
             kinds[column] = kind
-        elif types.is_decimal(kind):
-            kinds[column] = pa.decimal128(38, kind.scale)
     return kinds
 
 
@@ -252,19 +247,15 @@ def _running(one: Aggregate, before: pl.Series, ordered: Ordered) -> pl.Series:
         both = values.select(so_far, before.gather(number).alias("#before"))
         return both.select(_HIGHEST[one.joined](both.columns)).to_series()
     # In 128 bits, since running sums of 64 bits wrap around.
-    delta, before_first = _in_units(events.select(one.value).to_series()), _in_units(before)
+    delta, before_first = (
+        rows.select(units(how).fill_null(0)).to_series()
+        for rows, how in ((events, one.value), (before.to_frame(), pl.all()))
+    )
     running = delta.cum_sum()
     # A running sum over all keys, less its value before each key's first event.
     began = before_first - (running - delta).gather(ordered.starts)
     totals = running + began.gather(number)
-    if isinstance(before.dtype, pl.Decimal):
-        return in_decimals(totals, before.dtype.scale, before.name, events.to_series())
-    return pl.Series(in_int64(totals, before.name, events.to_series()))
-
-
-def _in_units(values: pl.Series) -> pl.Series:
-    """Return whole numbers, or decimals as whole numbers of their last digit, in 128 bits; 0 for NULL."""
-    return (values.to_physical() if values.dtype.is_decimal() else values).cast(pl.Int128).fill_null(0)
+    return fitted(totals.alias(before.name), before.dtype, events[:, :1])
 
 
 def _running_sets(before: pl.Series, lists: pl.Series, ignored: tuple[Any, ...], ordered: Ordered) -> pl.Series:

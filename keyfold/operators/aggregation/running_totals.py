@@ -12,8 +12,8 @@ from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import Clock, Step
 from keyfold.keyed.job.tables import Upsert
 from keyfold.operators.aggregation.aggregates import Aggregate, Aggregates, counting_job, newest
-from keyfold.operators.aggregation.inference import counted_by, inferred_output
-from keyfold.schemas import Columns, names_of, stored_schema
+from keyfold.operators.aggregation.inference import Columned, counted_by
+from keyfold.schemas import Columns, field_of, names_of
 
 
 def totals(
@@ -26,7 +26,6 @@ def totals(
     then: Mapping[str, pl.Expr] | None = None,
     latest: str = "",
     counted: str = "",
-    events: pa.Schema | None = None,
     changes: bool = False,
     **settings: Any,
 ) -> KeyedJob:
@@ -41,7 +40,6 @@ def totals(
         then: columns computed from the others, such as an average.
         latest: the column with the time of the newest event; none by default.
         counted: the column with the number of events; by default the first `count()`, or `n_events`.
-        events: columns of the late table; by default the key, the event time, the aggregates and `counted`.
         changes: whether what changes is written to `changes.<name>`, for other jobs (`KeyedJob.changes`).
 
     Raises:
@@ -67,10 +65,8 @@ def totals(
     """
     source, key = as_input(source), names_of(key)
     event_time, counted = source.event_time, counted_by(of, counted)
-    if output is None:
-        times = [latest] if latest else []
-        output = inferred_output(name, source, of, by=key, times=times, counted=counted, then=then)
-    table = stored_schema(f"job {name}: output", output, key)
+    times = [latest] if latest else []
+    table = Columned(name, source, key, of, then or {}).output(output, times=times, counted=counted)
     sums, by, last = (
         Aggregates(name, of, counted, source, table),
         list(key),
@@ -94,7 +90,9 @@ def totals(
         source,
         counted,
         derive=sums.derived,
-        columns=events or pa.schema([*(table.field(one) for one in key), newest(event_time), *sums.fields]),
+        columns=pa.schema(
+            [*(field_of(f"job {name}: output", one, table) for one in key), newest(event_time), *sums.fields]
+        ),
         combine=combine,
         key=key,
         # True for all rows: each key has one.

@@ -16,8 +16,8 @@ from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append
 from keyfold.operators.aggregation.aggregates import Aggregate, Aggregates, counting_job, newest
-from keyfold.operators.aggregation.inference import counted_by, inferred_output
-from keyfold.schemas import Columns, names_of, stored_schema
+from keyfold.operators.aggregation.inference import Columned, counted_by
+from keyfold.schemas import Columns, field_of, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import period_start
 
@@ -70,9 +70,8 @@ def sessions(
     if gap <= timedelta(0):
         raise Misconfigured(f"job {name}: gap is {gap}; it must be longer than nothing")
     counted = counted_by(of, counted)
-    if output is None:
-        output = inferred_output(name, source, of, by=key, times=("window_start", "window_end"), counted=counted)
-    table = stored_schema(f"job {name}: output", output, key)
+    times = ("window_start", "window_end")
+    table = Columned(name, source, key, of).output(output, times=times, counted=counted)
     if counted not in table.names:
         raise Misconfigured(f"job {name}: output has no column {counted}, by which events are counted (`counted`)")
     sums, by = Aggregates(name, of, counted, source, table), list(key)
@@ -103,7 +102,7 @@ def sessions(
             late=rows.join(joined.filter(was_over), on="#session", how="semi").select(events.columns),
         )
 
-    keyed = [table.field(one) for one in key]
+    keyed = [field_of(f"job {name}: output", one, table) for one in key]
     first, deadline = (
         column(one, TIMESTAMP, what, lineage=(event_time,), nullable=False)
         for one, what in ((START, "Event time of the first of them (UTC)"), (DEADLINE, "End of the session (UTC)"))

@@ -18,9 +18,9 @@ from keyfold.keyed.job.tables import Append, OutputTable
 from keyfold.keyed.job.timeouts import Silence, Timeout, as_timeout
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import Aggregate, require_known
-from keyfold.operators.aggregation.inference import inferred_output
+from keyfold.operators.aggregation.inference import Columned
 from keyfold.operators.aggregation.spans import Rows, Spans, count_and_start, kept_fields, ranges
-from keyfold.schemas import Columns, names_of, stored_schema
+from keyfold.schemas import Columns, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import micros, to_micros, to_times
 
@@ -93,13 +93,15 @@ def sessions_until(
     timeout = as_timeout(f"job {name}: silence", silence)
     source, key, closed_for = as_input(source), names_of(key), as_duration(f"job {name}: closed_for", closed_for)
     events, event_time = source.schema, source.event_time
-    if output is None:
-        output = inferred_output(name, source, of, by=key, then=then)
-    table = stored_schema(f"job {name}: output", output, key)
+    columned = Columned(name, source, key, of, then or {})
+    table = columned.output(output)
+    selected = [(columned.table(one), where) for one, where in selected]
     counted, start = count_and_start(name, of, event_time)
     require_known(name, of, SESSION_AGGREGATES, "sessions_until")
     others = [one.with_nullable(True) for one in events if one.name not in key]
-    stretch = pa.schema([*map(events.field, key), *kept_fields(name, of, events), *others])
+    stretch = pa.schema(
+        [*map(events.field, key), *kept_fields(name, of, source, columned.aggregates_in(table)), *others]
+    )
     state = pa.schema([*stretch, pa.field(CLOSED_AT, TIMESTAMP), pa.field(DEADLINE, TIMESTAMP)])
     rides = _Sessions(
         name, of, until, key, event_time, counted, start, stretch, timeout.add_column(state), events, table,

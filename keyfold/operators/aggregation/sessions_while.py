@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from keyfold.columns import plain_columns
 from keyfold.durations import as_duration
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
@@ -19,10 +20,10 @@ from keyfold.keyed.job.tables import Append, OutputTable
 from keyfold.keyed.job.timeouts import Silence, Timeout, as_timeout
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import Aggregate, require_known
-from keyfold.operators.aggregation.inference import inferred_output
+from keyfold.operators.aggregation.inference import Columned
 from keyfold.operators.aggregation.sessions_until import SESSION_AGGREGATES
 from keyfold.operators.aggregation.spans import Rows, Spans, count_and_start, kept_fields, ranges
-from keyfold.schemas import Columns, names_of, stored_schema
+from keyfold.schemas import Columns, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import micros, to_micros, to_times
 
@@ -101,16 +102,12 @@ def sessions_while(
     require_known(name, of, (*SESSION_AGGREGATES, "falls"), "sessions_while")
     counted, start = count_and_start(name, of, event_time)
     number = pl.col(counted).sum()
-    if output is None:
-        # `then` may use these, and the table need not have them.
-        known = [pa.field(HOLDS, pa.bool_()), pa.field(ENDED, pa.bool_())]
-        made = inferred_output(name, source, of, by=key, more=known, then=then)
-        output = [one for one in made if one.name not in {HOLDS, ENDED} - set(then or {})]
-    table = stored_schema(f"job {name}: output", output, key)
-    if between is None:
-        between = Append(table, name=f"{name}_between", events=number)
+    decisive = [*while_.meta.root_names(), event_time]
+    columned = Columned(name, source, key, of, then or {}, {HOLDS: decisive, ENDED: decisive})
+    table = columned.output(output, hidden=plain_columns(pa.bool_(), HOLDS, ENDED))
+    between = columned.table(between or Append(table, name=f"{name}_between", events=number))
     others = [one.with_nullable(True) for one in events if one.name not in key]
-    rows = [*map(events.field, key), *kept_fields(name, of, events), *others]
+    rows = [*map(events.field, key), *kept_fields(name, of, source, columned.aggregates_in(table)), *others]
     state = pa.schema([*rows, pa.field(HOLDS, pa.bool_()), pa.field(DEADLINE, TIMESTAMP)])
     journeys = _While(
         of, while_, pause, key, event_time, counted, start, events, state, table, timeout, between, then or {}

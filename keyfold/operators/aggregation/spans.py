@@ -9,33 +9,46 @@ from numpy.typing import NDArray
 from pyarrow import types
 
 from keyfold.errors import Misconfigured
-from keyfold.keyed.rows.codec import polars_schema
-from keyfold.keyed.rows.exact_sums import in_int64, sums_from
-from keyfold.operators.aggregation.aggregates import Aggregate
+from keyfold.keyed.job.inputs import Input
+from keyfold.keyed.rows.exact_sums import fitted, units
+from keyfold.operators.aggregation.aggregates import Aggregate, value_type
 from keyfold.operators.ordering import in_order
-from keyfold.schemas import arrow_type, field_of, type_of
+from keyfold.schemas import arrow_type, field_of
 
 Rows = NDArray[np.intp]
 
 
-def kept_fields(job: str, of: Mapping[str, Aggregate], events: pa.Schema) -> list[pa.Field]:
+def kept_fields(job: str, of: Mapping[str, Aggregate], source: Input, output: pa.Schema) -> list[pa.Field]:
     """Return the columns of the aggregates in a row that stands for several events; its event columns are of the last event.
 
     Raises:
-        Misconfigured: a value is of a column that events lack, or a sum is not of whole numbers.
+        Misconfigured: a value is of a column that events lack, or a sum is not of whole numbers or decimals.
     """
     found = list[pa.Field]()
     for name, one in of.items():
-        kind = pa.int64()
-        if one.column:
-            kind = field_of(f"job {job}: {name}", one.column, events).type
-        elif one.joined in ("first", "min", "max"):
-            kind = arrow_type(type_of(one.value, polars_schema(events)))
-        if one.joined == "sum" and not types.is_integer(kind):
-            raise Misconfigured(f"job {job}: {name} is a sum of {kind}; here sums are of whole numbers, such as cents")
+        where, kind = f"job {job}: {name}", pa.int64()
+        for root in one.value.meta.root_names():
+            field_of(where, root, source.schema)
+        if one.joined in ("first", "min", "max", "sum") and not one.counts:
+            kind = arrow_type(value_type(where, name, one, source, output))
+        if one.joined == "sum":
+            kind = sum_type(where, kind)
         if one.joined != "last":
-            found.append(pa.field(name, kind if one.joined in ("first", "min", "max") else pa.int64()))
+            found.append(pa.field(name, kind))
     return found
+
+
+def sum_type(where: str, kind: pa.DataType) -> pa.DataType:
+    """Return the type of an exact sum of such values.
+
+    Raises:
+        Misconfigured: they are no whole numbers and no decimals.
+    """
+    if types.is_decimal(kind):
+        return pa.decimal128(38, kind.scale)
+    if not types.is_integer(kind):
+        raise Misconfigured(f"{where} is a sum of {kind}; here sums are of whole numbers and decimals, such as cents")
+    return pa.int64()
 
 
 def count_and_start(job: str, of: Mapping[str, Aggregate], event_time: str) -> tuple[str, str]:
@@ -83,12 +96,12 @@ class Spans:
         self._rows, self._at = self.ordered.events, self.ordered.events["#at"]
         self._counts = self._rows[self._counted].to_numpy()
         self._counts_until = np.cumsum(self._counts)
-        self._summed = {column: one for column, one in of.items() if one.joined in ("between", "falls")}
         self._grouped = {
-            column: one for column, one in of.items() if one.joined in ("sum", "min", "max") and not one.counts
+            column: one for column, one in of.items() if one.joined in (*_SUMS, "min", "max") and not one.counts
         }
-        used = [*self._summed.values(), *self._grouped.values()]
-        names = dict.fromkeys([start, *(name for one in used for name in one.value.meta.root_names())])
+        names = dict.fromkeys(
+            [start, *(name for one in self._grouped.values() for name in one.value.meta.root_names())]
+        )
         self._values = self._rows.select(list(names))
 
     def whole(self, rows: Rows) -> pl.DataFrame:
@@ -116,28 +129,8 @@ class Spans:
             }
         ).to_dict()
         values[self._counted] = pl.Series(self._counts_until[to] - self._counts_until[first] + self._counts[first])
-        summing, grouping = (
-            {column: one for column, one in some.items() if only is None or column in only}
-            for some in (self._summed, self._grouped)
-        )
-        if not (summing or grouping):
-            return values
-        longer = last > first
-        place, rows = ranges(first[longer], last[longer])
-        lengths, summed = (last - first + 1)[longer], np.flatnonzero(longer)
-        starts, here = np.cumsum(lengths) - lengths, self._values[rows]
-        for column, one in summing.items():
-            # Only the first row of a span contains a sum.
-            total = begins[column].fill_null(0).cast(pl.Int128)
-            if rows.size:
-                legs = here.select(one.value).to_series()
-                legs = _falls(legs, starts, place) if one.joined == "falls" else legs.fill_null(0).to_numpy().copy()
-                legs[starts] = 0
-                total = total.scatter(summed, total.gather(summed) + sums_from(starts, legs))
-            values[column] = pl.Series(in_int64(total, column, begins[self._key]))
-            if one.joined == "falls":
-                values[column] = values[column].set(self.last_known(one, first, last) < 0, None)
-        return values | self._groups(first, last, grouping, begins)
+        grouping = {column: one for column, one in self._grouped.items() if only is None or column in only}
+        return values | self._of_groups(first, last, grouping, begins)
 
     def last_known(self, one: Aggregate, first: Rows, last: Rows) -> pl.Series:
         """Return the last row of each span whose value is known; -1 if none is."""
@@ -151,43 +144,61 @@ class Spans:
             self._rows[last].select(**{c: one.value for c, one in self._of.items() if one.joined == "last"}).to_dict()
         )
 
-    def _groups(
-        self, first: Rows, last: Rows, grouping: Mapping[str, Aggregate], begins: pl.DataFrame
+    def _of_groups(
+        self, first: Rows, last: Rows, of: Mapping[str, Aggregate], begins: pl.DataFrame
     ) -> dict[str, pl.Series]:
-        if not grouping:
-            return {}
+        if not (of and first.size):
+            return {name: begins[name] for name in of}
         span, rows = ranges(first, last)
-        is_event = pl.col(self._start).is_null()
-        of_events = {column: pl.when(is_event).then(one.value) for column, one in grouping.items()}
-        grouped = (
-            self._values[rows].select(pl.Series("#span", span), **of_events).group_by("#span", maintain_order=True)
+        here, is_first = self._values[rows], np.append(True, np.diff(span) > 0)[: span.size]
+        is_event, follows = pl.col(self._start).is_null(), pl.Series(~is_first)
+        of_rows = {}
+        for column, one in of.items():
+            value = one.value
+            if one.joined == "falls":
+                value = pl.lit(_falls(here.select(value).to_series(), np.flatnonzero(is_first), span))
+            value = units(value) if one.joined in _SUMS else value
+            # Only the first row of a span may stand for several events; nothing is between it and what was before.
+            of_rows[column] = pl.when(follows if one.joined in _OF_TWO else is_event).then(value)
+        found = (
+            here.select(pl.Series("#span", span), **of_rows)
+            .group_by("#span", maintain_order=True)
+            .agg(
+                # NULL if no event has a value.
+                pl.when(pl.col(name).count() > 0).then(getattr(pl.col(name), _joined(one))())
+                for name, one in of.items()
+            )
         )
-        # NULL if no event has a value.
-        found = grouped.agg(
-            **{
-                column: pl.when(pl.col(column).count() > 0).then(getattr(pl.col(column), one.joined)())
-                for column, one in grouping.items()
-            }
-        )
-        # With what the first row stands for.
-        joined = {"sum": pl.sum_horizontal, "min": pl.min_horizontal, "max": pl.max_horizontal}
-        both = {column: (pl.col(column), pl.lit(begins[column])) for column in grouping}
-        is_known = {column: pl.any_horizontal(one.is_not_null() for one in pair) for column, pair in both.items()}
-        return found.select(
-            **{
-                column: pl.when(is_known[column]).then(joined[grouping[column].joined](pair))
-                for column, pair in both.items()
-            }
-        ).to_dict()
+        values = dict[str, pl.Series]()
+        for name, one in of.items():
+            known = pl.lit(begins[name])
+            pair = [pl.col(name), units(known) if one.joined in _SUMS else known]
+            is_known = pl.any_horizontal(value.is_not_null() for value in pair)
+            both = found.select(pl.when(is_known).then(_HORIZONTAL[_joined(one)](pair)).alias(name)).to_series()
+            if one.joined == "between":
+                both = both.fill_null(0)
+            if one.joined == "falls":
+                both = both.fill_null(0).set(self.last_known(one, first, last) < 0, None)
+            values[name] = fitted(both, begins[name].dtype, begins.select(self._key)) if one.joined in _SUMS else both
+        return values
 
 
-def _falls(values: pl.Series, starts: Rows, place: Rows) -> NDArray[np.int64]:
+_OF_TWO = ("between", "falls")
+_SUMS = ("sum", *_OF_TWO)
+_HORIZONTAL = {"sum": pl.sum_horizontal, "min": pl.min_horizontal, "max": pl.max_horizontal}
+
+
+def _joined(one: Aggregate) -> str:
+    return "sum" if one.joined in _SUMS else one.joined
+
+
+def _falls(values: pl.Series, starts: Rows, place: Rows) -> pl.Series:
     """Return how far each value is below the last known one of its span; 0 if it is not, or one of them is NULL."""
     is_known, index = values.is_not_null().to_numpy(), np.arange(values.len())
     known, level = np.maximum.accumulate(np.where(is_known, index, -1)), values.fill_null(0).to_numpy()
     before = np.append(-1, known[:-1])
     # Values are not negative, so that no difference overflows.
-    return np.where(is_known & (before >= starts[place]), np.maximum(level[before] - level, 0), 0)
+    return pl.Series(np.where(is_known & (before >= starts[place]), np.maximum(level[before] - level, 0), 0))
 
 
 def ranges(first: Rows, last: Rows) -> tuple[Rows, Rows]:

@@ -1,6 +1,7 @@
 """Make jobs that rank the rows of each window of event time: the best-selling products of an hour."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -17,8 +18,8 @@ from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable
 from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, Aggregates, counting_job, newest
 from keyfold.operators.aggregation.chosen_rows import RANK
-from keyfold.operators.aggregation.inference import inferred_output
-from keyfold.schemas import Columns, names_of, stored_schema
+from keyfold.operators.aggregation.inference import Columned
+from keyfold.schemas import Columns, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import period_start
 
@@ -87,14 +88,15 @@ def top_of_windows(
         raise Misconfigured(f"job {name}: n is {n}; it must be 1 or more")
     source, by, length = as_input(source), names_of(by), as_duration(f"job {name}: length", length)
     event_time = source.event_time
-    place = column(RANK, pa.int64(), "Place among the groups of the window, from 1", lineage=(highest,), nullable=False)
-    if output is None:
-        output = inferred_output(name, source, of, by=by, times=(START, END), more=[place], then=then)
-    table = stored_schema(f"job {name}: output", output)
+    ranking = of[highest].value.meta.root_names() if highest in of else []
+    columned = Columned(name, source, (), of, then or {}, {RANK: [*ranking, *by], GROUPS: by})
+    place = column(RANK, pa.int64(), "Place among the groups of the window, from 1", nullable=False)
+    table = columned.output(output, by=by, times=(START, END), more=[place])
     if whole is None:
-        number = column(GROUPS, pa.int64(), "How many groups", lineage=by, nullable=False)
-        totals_of = inferred_output(name, source, of, by=(), times=(START, END), counted=counted, more=[number])
-        whole = Append(totals_of, name=f"{name}_windows", events=pl.col(counted).sum())
+        number = column(GROUPS, pa.int64(), "How many groups", nullable=False)
+        all_of = replace(columned, then={}).output(None, by=(), times=(START, END), counted=counted, more=[number])
+        whole = Append(all_of, name=f"{name}_windows", events=pl.col(counted).sum())
+    whole, latest = columned.table(whole), None if latest is None else columned.table(latest)
     sums, groups, end = Aggregates(name, of, counted, source, table), [START, *by], pl.col(START) + length
 
     def combine(rows: pl.DataFrame) -> pl.DataFrame:

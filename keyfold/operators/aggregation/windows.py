@@ -19,8 +19,8 @@ from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, Upsert
 from keyfold.operators.aggregation.aggregates import Aggregate, Aggregates, counting_job, newest
-from keyfold.operators.aggregation.inference import counted_by, inferred_output
-from keyfold.schemas import Columns, names_of, stored_schema
+from keyfold.operators.aggregation.inference import Columned, counted_by
+from keyfold.schemas import Columns, field_of, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import EPOCH, micros, period_start
 
@@ -183,13 +183,10 @@ def windows(
     shape = _shape(name, length, every, calendar, zone)
     overlaps = isinstance(shape, _Spans) and shape.overlaps
     counted = counted_by({} if overlaps or most else of, counted)
-    if output is None:
-        is_open = [column(IS_OPEN, pa.bool_(), "Whether it may still change", lineage=(event_time,), nullable=False)]
-        output = inferred_output(
-            name, source, of, by=(*key, *by), times=("window_start", "window_end"), counted=counted, then=then,
-            more=is_open if while_open else (),
-        )  # fmt: skip
-    table = stored_schema(f"job {name}: output", output, (*key, *by))
+    is_open = [column(IS_OPEN, pa.bool_(), "Whether it may still change", nullable=False)] if while_open else []
+    table = Columned(name, source, (*key, *by), of, then or {}).output(
+        output, times=("window_start", "window_end"), counted=counted, more=is_open
+    )
     if counted not in table.names:
         raise Misconfigured(f"job {name}: output has no column {counted}, by which events are counted (`counted`)")
     if while_open and (overlaps or most):
@@ -203,7 +200,7 @@ def windows(
     made = _Windows(
         shape, sums, [*key], groups, event_time, counted, most, lateness, while_open, then or {}, table.names
     )
-    keyed = [table.field(one) for one in groups]
+    keyed = [field_of(f"job {name}: output", one, table) for one in groups]
     descriptions = (
         "Start of the span between two beginnings of windows (UTC)",
         "When the next window with this span is over, or the last is final (UTC)",

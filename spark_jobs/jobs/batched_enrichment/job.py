@@ -29,7 +29,6 @@ from keyfold import (
     Input,
     JobParameters,
     KeyedJob,
-    KeyfoldError,
     Stream,
     column,
     parameter,
@@ -46,7 +45,7 @@ from keyfold.stream import TIMESTAMP
 from keyfold.times import ISO_FORMAT
 from spark_jobs.jobs.batched_enrichment.protocol import MAX_EVENTS, Batch, Call, Outcome
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE, Service, find_service
-from spark_jobs.streams import RIDE_POINTS, STREAMS
+from spark_jobs.streams import RIDE_POINTS, STREAMS, find_stream
 
 NAME = "batched_enrichment"
 DEAD_LETTERS = "batched_enrichment_dead_letters"
@@ -116,11 +115,7 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
     Raises:
         KeyfoldError: the stream is unknown or has a column with a reserved name, or the service is not configured.
     """
-    if parameters.stream not in STREAMS:
-        raise KeyfoldError(
-            f"job {NAME}: no stream {parameters.stream!r}; parameter stream takes one of {', '.join(STREAMS)}"
-        )
-    stream = STREAMS[parameters.stream]
+    stream = find_stream(NAME, parameters.stream)
     service = find_service(parameters.service)
     ids, time = stream.event_id or tuple(stream.schema.names), parameters.time_of(stream)
     columns = stream.schema_by(time)

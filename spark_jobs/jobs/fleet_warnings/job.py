@@ -39,12 +39,12 @@ POINT = pa.schema([TELEMETRY.schema.field(name) for name in ("vehicle_id", "time
 
 FLEET_WARNING = pa.schema(
     [
-        required("vehicle_id", pa.string(), "The vehicle", lineage="vehicle_id"),
-        required("time", TIMESTAMP, "Event time of the point at which it began, or ended (UTC)", lineage="time"),
-        required("warning", pa.string(), "LOW_FUEL, ENGINE_TOO_HOT or IN_GEOFENCE", lineage=_READINGS),
-        required("change", pa.string(), "BEGAN, or ENDED", lineage=(*_READINGS, "time")),
-        column("geofence", pa.string(), "Name of the geofence; NULL of other warnings", lineage="latitude longitude"),
-        required("began_at", TIMESTAMP, "When it began (UTC)", lineage=(*_READINGS, "time")),
+        required("vehicle_id", pa.string(), "The vehicle"),
+        required("time", TIMESTAMP, "Event time of the point at which it began, or ended (UTC)"),
+        required("warning", pa.string(), "LOW_FUEL, ENGINE_TOO_HOT or IN_GEOFENCE"),
+        required("change", pa.string(), "BEGAN, or ENDED"),
+        column("geofence", pa.string(), "Name of the geofence; NULL of other warnings"),
+        required("began_at", TIMESTAMP, "When it began (UTC)"),
         *passed_on(pa.schema([TELEMETRY.schema.field(name) for name in _READINGS])),
     ]
 )

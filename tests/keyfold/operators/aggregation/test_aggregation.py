@@ -448,6 +448,10 @@ def test_periods_agree_with_the_clocks_of_the_zone_also_where_midnight_does_not_
             ),
             r"sessions need one count, and one first\('moment'\)",
         ),
+        (
+            lambda: totals("t", SCORED, {}, output=[POINTS], key="who"),
+            "output: there is no column who; there are points",
+        ),
         (lambda: sessions("s", SCORED, {}, gap=timedelta(0), output=GOAL, key="who"), "gap is 0:00:00"),
         (lambda: first_rows("f", SCORED, expires="0s", key="who"), "expires is 0:00:00"),
         (lambda: top_rows("t", SCORED, 0, highest="points", key="who"), "n is 0"),

@@ -14,9 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold import Append, Input, Misconfigured, Stream
+from keyfold import Append, Explode, Input, Misconfigured, Stream, required
+from keyfold.columns import lineage_of
 from keyfold.keyed.job import Timeout
+from keyfold.keyed.rows.exact_sums import TotalTooLargeError
 from keyfold.operators import (
+    Held,
+    alert,
     between,
     collect,
     count,
@@ -313,12 +317,6 @@ def test_a_sum_of_decimals_is_exact_and_may_be_larger_than_a_value_can_be(monkey
     make, more, _ = HAVE[operator]
     total = pa.field("x", pa.decimal128(38, 2))
     of, output = {"n": count(), **more, "x": sum("price")}, pa.schema([ROOM, N, total])
-    if operator in ("sessions_until", "sessions_while"):
-        with pytest.raises(
-            Misconfigured, match=r"job w: x is a sum of decimal128\(10, 2\); here sums are of whole numbers"
-        ):
-            make(of, output)
-        return
     job = make(of, output)
     rows = [
         {"id": number, "room": "a", "at": NOON - (9 - number) * timedelta(minutes=1), "price": price}
@@ -328,3 +326,67 @@ def test_a_sum_of_decimals_is_exact_and_may_be_larger_than_a_value_can_be(monkey
     harness = play(job, [came[:3], came[3:]], NOON + timedelta(days=2), 2, [])
     found = harness.written["w"].filter(pl.col("n") == len(rows))["x"].to_list()
     assert found[0] == builtins.sum(PRICES) == Decimal("112345678.99")
+
+
+@pytest.mark.parametrize("operator", [one for one, (_, _, has) in HAVE.items() if "sum" in has])
+def test_a_sum_that_its_column_does_not_hold_is_refused(operator):
+    make, more, _ = HAVE[operator]
+    job = make({"n": count(), **more, "x": sum("people")}, pa.schema([ROOM, N, ("x", pa.int64())]))
+    rows = [
+        {"id": 1, "room": "a", "at": NOON, "people": 2**62},
+        {"id": 2, "room": "a", "at": NOON + HOUR, "people": 2**62},
+    ]
+    came = pl.DataFrame(rows, schema=pl.Schema(FACT))
+    with pytest.raises(
+        TotalTooLargeError, match=f"the total of (x|people) for .* comes to {2**63}, which a 64-bit integer"
+    ):
+        play(job, [came[:1], came[1:]], NOON + timedelta(days=2), 2, [])
+
+
+def test_columns_are_of_the_events_that_they_come_from():
+    job = sessions_while(
+        "w", FACTS, {"since": first("at"), "n": count(), "crowd": sum("people"), "heated": last("heat")},
+        while_=pl.col("heat") > 0, pause="1m", key="room", silence="1h",
+        then={"share": pl.col("crowd") / pl.col("n"), "why": pl.col("ended"), "heated": pl.col("heated") * 2},
+    )  # fmt: skip
+    for table in job.own_tables:
+        assert {field.name: set(lineage_of(field)) for field in table.schema} == {
+            "room": {"room"},
+            "since": {"at"},
+            "n": {"at"},
+            "crowd": {"people"},
+            "heated": {"heat", "at"},
+            "share": {"people", "at"},
+            "why": {"heat", "at"},
+        }
+    number = required("n", pa.int64(), "Readings", lineage="id")
+    declared = totals("w", READINGS, {"n": count()}, key="room", output=[ROOM, number])
+    assert lineage_of(declared.main.schema.field("n")) == ("id",)
+    exploded = Input(FACTS.stream, explode=Explode("tag", pl.col("tags")))
+    of = totals("w", exploded, {"warmest": max("heat")}, key="tag").main.schema
+    assert {field.name: lineage_of(field) for field in of} == {
+        "tag": ("tags",),
+        "warmest": ("heat",),
+        "n_events": ("at",),
+    }
+
+
+BY_KEY = {
+    windows: {"of": {}, "length": "1h"},
+    sessions: {"of": {}, "gap": "1h"},
+    totals: {"of": {}},
+    last_n: {"n": 2, "of": {}, "silence": "1h"},
+    running: {"of": {}},
+    sessions_until: {"of": {"n": count(), **SINCE}, "until": pl.col("people") > 3, "silence": "1h", "closed_for": "1h"},
+    sessions_while: {"of": {"n": count(), **SINCE}, "while_": pl.col("people") > 3, "silence": "1h", "pause": "1m"},
+    alert: {"conditions": {"MANY": Held(pl.col("people") > 3, pl.col("people") < 2)}},
+}
+
+
+@pytest.mark.parametrize("operator", list(BY_KEY), ids=lambda operator: operator.__name__)
+@pytest.mark.parametrize(
+    ("key", "told"), [("rooom", "there is no column rooom; did you mean room"), ("at", "at is the event time")]
+)
+def test_a_key_that_cannot_be_is_refused_where_the_job_is_made(operator, key, told):
+    with pytest.raises(Misconfigured, match=f"job w: key: {told}"):
+        operator("w", FACTS, key=key, output=pa.schema([ROOM, N]), **BY_KEY[operator])
