@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 import pyarrow as pa
 
-from keyfold.columns import column, lineage_of, passed_on, with_lineage
+from keyfold.columns import column, lineage_of, with_lineage
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.inputs import Input, roots_of
 from keyfold.keyed.job.tables import OutputTable
@@ -135,7 +135,7 @@ class Columned:
     ) -> list[pa.Field]:
         events = self.source.schema
         table = readable(self.source)
-        fields = passed_on(pa.schema([field_of(f"job {self.job}: key", name, events) for name in by]))
+        fields = [with_lineage(field_of(f"job {self.job}: key", name, events), self._of_input(name)) for name in by]
         fields += [column(name, TIMESTAMP, name.replace("_", " ").capitalize(), nullable=False) for name in times]
         fields += [_of_aggregate(f"job {self.job}: {name}", name, one, table) for name, one in self.of.items()]
         if counted and counted not in self.of:

@@ -34,6 +34,9 @@ _SINCE = "#since"
 
 
 def _known_zone(name: str) -> str:
+    # Asking Polars starts threads, which a fork after an import lacks: not for the usual one.
+    if name == "UTC":
+        return name
     try:
         ZoneInfo(name)
         # Polars lacks a few: `localtime`, `Factory`.
