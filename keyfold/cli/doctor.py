@@ -5,10 +5,11 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import import_module
+from importlib import import_module, metadata
 from pathlib import Path
 
 import typer
+from packaging.requirements import Requirement
 
 from keyfold.cli.health import LEAST_FREE, free_bytes
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
@@ -30,7 +31,7 @@ class Finding:
     """What the check of one part of a configuration found.
 
     Attributes:
-        part: `project`, `home`, `clock`, `runner`, `dagster`, `kafka` or `registry`.
+        part: `versions`, `project`, `home`, `clock`, `runner`, `dagster`, `kafka` or `registry`.
         is_well: whether runs can work with it.
         detail: what is there, or what is wrong and what to do.
     """
@@ -41,7 +42,7 @@ class Finding:
 
 
 def doctor(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
-    """Check a configuration before anything runs: project, storage, clocks, Java, Dagster, Kafka and its registry.
+    """Check a configuration before anything runs: versions, project, storage, clocks, Java, Dagster, Kafka and its registry.
 
     In the lakehouse directory, which is made if it is missing, a small file is written and removed. The exit code is 1 if
     anything is not well.
@@ -60,6 +61,7 @@ def doctor(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
 def findings(home: str) -> Iterator[Finding]:
     """Check each part of the configuration; a part that is not configured has no finding."""
     parts: dict[str, Callable[[], str]] = {
+        "versions": _versions,
         "project": _project,
         "home": lambda: _home(home),
         "clock": lambda: _clock(home),
@@ -80,6 +82,26 @@ def findings(home: str) -> Iterator[Finding]:
         else:
             if detail:
                 yield Finding(part, True, detail)
+
+
+def _versions() -> str:
+    """Compare what is installed with the ranges that Keyfold's own metadata declares, also those of extras that are in use."""
+    shown, wrong = [f"keyfold {metadata.version('keyfold')}"], list[str]()
+    for requirement in map(Requirement, metadata.requires("keyfold") or ()):
+        name, of_extra = requirement.name, str(requirement.marker or "")
+        try:
+            version = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            wrong += [] if of_extra else [f"{name} is missing"]
+            continue
+        if not requirement.specifier.contains(version, prereleases=True):
+            # What is for this repository's own development does not matter to others.
+            wrong += [] if '"dev"' in of_extra else [f"{name} is {version}, not {requirement.specifier}"]
+        elif name in ("polars", "deltalake", "pyspark", "dagster"):
+            shown.append(f"{name} {version}")
+    if wrong:
+        raise Misconfigured(f"{'; '.join(wrong)}: install Keyfold anew, in an environment of its own")
+    return ", ".join(shown)
 
 
 def _project() -> str:

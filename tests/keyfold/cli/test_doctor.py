@@ -15,7 +15,7 @@ from tests.ports import free_port
 
 ROOT = Path(__file__).parents[3]
 
-WELL = {"project", "home", "clock", "runner"}
+WELL = {"versions", "project", "home", "clock", "runner"}
 
 
 @pytest.fixture
@@ -102,6 +102,12 @@ def test_without_a_project_of_its_own_an_environment_is_well(tmp_path):
     (project,) = [one for one in json.loads(done.stdout)["findings"] if one["part"] == "project"]
     assert project["is_well"]
     assert "no project in" in project["detail"]
+
+
+def test_a_version_out_of_its_range_is_a_fault(found, monkeypatch):
+    real = module.metadata.version
+    monkeypatch.setattr(module.metadata, "version", lambda name: "0.9.0" if name == "polars" else real(name))
+    assert "polars is 0.9.0, not <" in fault(found(), "versions")
 
 
 def test_a_dagster_whose_database_cannot_be_used_is_a_fault_without_its_secrets(found, monkeypatch, tmp_path):
