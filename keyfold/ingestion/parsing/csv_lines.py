@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.ingestion.parsing.rows import RawLines, Reject, Rows
-from keyfold.ingestion.parsing.text import UnreadableFileError
+from keyfold.ingestion.parsing.text import UnreadableFileError, line_ends
 
 MAX_ROW_LINES = 1000
 MAX_ROW_CHARACTERS = 16 << 20
@@ -40,15 +40,15 @@ def read_csv(schema: pa.Schema, text: Iterable[bytes]) -> Iterator[Rows]:
     for chunk, is_last in _with_last(text):
         # Skip a chunk of only blank lines, unless it is inside a quoted field.
         if not rest and header is not None and not chunk.strip(b"\n"):
-            line += chunk.count(b"\n")
+            line += line_ends(chunk)
             continue
         data = rest + chunk
         rest = b""
         # Without quotes, each line is a row, and Arrow reads the whole chunk. Two exceptions: for Arrow, a single CR ends a
         # line too, and a blank line is a row with one field.
-        is_plain = b'"' not in data and data.count(b"\r") == data.count(b"\r\n")
+        is_plain = b'"' not in data and (b"\r" not in data or data.count(b"\r") == data.count(b"\r\n"))
         if header is not None and len(header) > 1 and is_plain:
-            count = data.count(b"\n") + (not data.endswith(b"\n"))
+            count = line_ends(data) + (not data.endswith(b"\n"))
             table = _read(header, schema, data, count)
             if table is not None:
                 yield Rows(table, np.arange(line, line + count, dtype=np.int64), RawLines(data), header=header_text)

@@ -14,6 +14,7 @@ from pyarrow import types
 from keyfold.ingestion.parsing.json_texts import text_at
 from keyfold.ingestion.parsing.json_values import NOT_JSON, is_deep, is_text, read_object
 from keyfold.ingestion.parsing.rows import RawLines, Reject, Rows, line_text
+from keyfold.ingestion.parsing.text import line_ends
 from keyfold.stream.source import TEXT_OF, path_of
 
 _PARTS = 16
@@ -27,8 +28,9 @@ def read_json(schema: pa.Schema, text: Iterable[bytes], missing: tuple[str, ...]
     """Read chunks of JSON objects, one per line. The texts in `missing` mean no value."""
     line = 1
     for chunk in text:
-        ended = chunk.count(b"\n")
-        if not chunk.strip(_BLANK):
+        ended = line_ends(chunk)
+        # `isspace` stops at the first sign, where `strip` alone would copy the chunk.
+        if chunk.isspace() and not chunk.strip(_BLANK):
             line += ended
             continue
         # The last line of a file may lack its newline.
@@ -152,7 +154,11 @@ def _one_object_a_line(chunk: bytes, count: int) -> bool:
     If Arrow then reads `count` objects, each line is one object, since no object can continue over a closing brace at the end
     of a line and an opening one at the start of the next. The check also keeps Arrow from a bare null, which crashes it.
     """
-    return chunk.startswith(b"{") and chunk.endswith((b"}\n", b"}")) and chunk.count(b"}\n{") == count - 1
+    if not (chunk.startswith(b"{") and chunk.endswith((b"}\n", b"}"))):
+        return False
+    signs = np.frombuffer(chunk, np.uint8)
+    before = np.flatnonzero(signs[1:-1] == ord("\n"))
+    return np.count_nonzero((signs[before] == ord("}")) & (signs[before + 2] == ord("{"))) == count - 1
 
 
 def _read(text_schema: pa.Schema, text: bytes, count: int) -> pa.Table | None:
