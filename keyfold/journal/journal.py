@@ -1,6 +1,7 @@
 """Read and write a journal's folder: numbered plans and commit records, written durably. A bounded number is kept."""
 
 import json
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from keyfold.lakehouse.checksums import checksum_of_bytes
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import replace, sweep, sync_folder, tag_of, write_durably, write_once
 from keyfold.storage.lease import check_held
-from keyfold.storage.place import Place
+from keyfold.storage.place import Place, local_path
 from keyfold.times import to_iso
 
 KEPT = 100
@@ -255,7 +256,10 @@ class Journal(Generic[P, D]):
     def _numbers(self, kind: str) -> list[int]:
         suffix = _SUFFIX[kind]
         try:
-            return sorted(int(path.name[:9]) for path in self.folder.iterdir() if path.name.endswith(suffix))
+            # A run lists the journal ten times, so on a disk no `Path` is made of each name.
+            folder = local_path(self.folder)
+            names = [path.name for path in self.folder.iterdir()] if folder is None else os.listdir(folder)
+            return sorted(int(name[:9]) for name in names if name.endswith(suffix))
         except FileNotFoundError:
             return []
 

@@ -105,7 +105,7 @@ def replace_rows(source: Place, target: Place, taken: Mapping[str, int | None], 
             )
         except CommitFailedError:
             continue  # maintenance has committed: read the table again
-        make_durable(into, target, read)
+        make_durable(target, read)
         return
     raise Locked(f"{target}: not replaced, since other processes commit to it all the time; run again")
 

@@ -8,6 +8,8 @@ histories. The log entry is synced to disk before a commit returns.
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import count
 from urllib.parse import unquote
 
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
@@ -20,7 +22,7 @@ from keyfold.lakehouse.data_files import WrittenFile
 from keyfold.lakehouse.files import sync_file, sync_folder
 from keyfold.lakehouse.log_changes import DataFile
 from keyfold.storage.lease import check_held
-from keyfold.storage.place import Place
+from keyfold.storage.place import Place, local_path
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """For commits outside of runs: log checkpoints and log clean-up come with the commits of runs."""
@@ -108,7 +110,7 @@ def replace_files(table: Place, gone: Sequence[DataFile], files: Sequence[Writte
             )
         except CommitFailedError:
             continue  # perhaps an append, which does not conflict: read the table again
-        make_durable(delta, table, read)
+        make_durable(table, read)
         return
     raise Locked(f"{table}: not compacted, since other processes commit to it all the time; try again later")
 
@@ -155,7 +157,7 @@ def commit_once(
                 f"{table}: another process has written to it at the same time, and batch {batch} was not committed "
                 f"({error}); run again"
             ) from None
-    make_durable(delta, table, read)
+    make_durable(table, read)
 
 
 def has_taken(delta: DeltaTable, application: str, batch: int) -> bool:
@@ -180,16 +182,18 @@ def statistics_of(rows: int, first: Mapping[str, str], last: Mapping[str, str]) 
     return json.dumps({"numRecords": rows, "minValues": first, "maxValues": last, "nullCount": {}})
 
 
-def make_durable(delta: DeltaTable, table: Place, read: int) -> None:
-    """Sync the log entries of a commit, since the journal relies on them after a power cut.
+def make_durable(table: Place, read: int) -> None:
+    """Sync the log entries of a commit, since the journal relies on them after a power cut. Objects of a store are durable.
 
     Args:
-        delta: the table that was committed to.
-        table: its folder.
+        table: the folder of the table that was committed to.
         read: its version before. All later entries are synced, as others may have committed too.
     """
-    delta.update_incremental()
+    if local_path(table) is None:
+        return
     log = table / "_delta_log"
-    for version in range(read + 1, delta.version() + 1):
-        sync_file(log / f"{version:020d}.json")
+    # Up to the first that is not there: to ask Delta for the newest version would list the whole log.
+    with suppress(FileNotFoundError):
+        for version in count(read + 1):
+            sync_file(log / f"{version:020d}.json")
     sync_folder(log)

@@ -84,8 +84,10 @@ def merge_files(
         KeyfoldError: another process has written to the table meanwhile, or the table has features that cannot be merged
             into; it was not changed.
     """
+    if not any(file.rows for file in files):
+        return
     delta = DeltaTable(str(table))
-    if not any(file.rows for file in files) or has_taken(delta, application, batch):
+    if has_taken(delta, application, batch):
         return
     _check_plain(delta, table)
     schema = pa.schema(delta.schema().to_arrow())  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from keyfold.errors import Damaged, NotFound
-from keyfold.journal.agreement import check_tables
+from keyfold.journal.agreement import check_tables, has_taken_all
 from keyfold.keyed.generation.fingerprint import check_generation
 from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation, live_generation
 from keyfold.keyed.generation.going_live import finish_going_live, go_live
@@ -67,22 +67,25 @@ def generation_of_run(runners: Runners, lakehouse: Lakehouse, job: KeyedJob, mod
         generation = live
         # These checks come before any write: a run that is refused changes nothing.
         check_generation(generation, job)
-        _check_agreement(lakehouse, job, generation)
-        # A run may have crashed between its last commit record and the Delta commits. Commits that exist are skipped.
+        is_committed = _check_agreement(lakehouse, job, generation)
         if (done := generation.journal.last_done()) is not None:
-            commit(runners, job, generation, done)
+            # A run may have crashed between its last commit record and the Delta commits.
+            if not is_committed:
+                commit(runners, job, generation, done)
             forget(job, generation, done.batch, RETAINED_BATCHES)
             remove_strays(generation, done)
     yield generation
     generation.record_checksums()
 
 
-def _check_agreement(lakehouse: Lakehouse, job: KeyedJob, generation: Generation) -> None:
+def _check_agreement(lakehouse: Lakehouse, job: KeyedJob, generation: Generation) -> bool:
+    """Check that journal, state and tables agree; returns whether the tables have all commits of the last batch."""
     where = f"job {job.name}, {generation.name}"
     check_inputs(lakehouse, generation, where)
     tables = {table.name: generation.table(table.name) for table in job.tables}
-    check_tables(generation.journal, tables, generation.ids, generation.identity, where, REMEDY)
+    opened = check_tables(generation.journal, tables, generation.ids, generation.identity, where, REMEDY)
     try:
         read_manifests(generation.manifests, files_of(generation.journal.last_done()))
     except Damaged as error:
         raise Damaged(f"{where}: {error}; restore it from a backup, or {REMEDY}") from error
+    return has_taken_all(generation.journal, opened, generation.identity)
