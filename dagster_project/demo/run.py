@@ -28,7 +28,7 @@ from keyfold.cli.terminal import print_error
 from keyfold.dagster.resources import lakehouse_home
 from keyfold.dagster.serving import open_dagster_home, show_on_timeline
 from keyfold.ingestion.landing import LANDING_VARIABLE
-from keyfold.machine.private_files import keep_files_private
+from keyfold.machine import keep_files_private
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE
 from spark_jobs.jobs.registry import JOBS

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from keyfold.errors import KeyfoldError
-from keyfold.machine.private_files import keep_files_private
+from keyfold.machine import keep_files_private
 from keyfold.project import current_project
 
 
@@ -39,7 +39,7 @@ GROUPS: dict[str, dict[str, LazyCommand]] = {
             "keyfold.cli.journal:journal", "Print the last batches of a job or of a stream's ingest, one line each."
         ),
         "verify": LazyCommand(
-            "keyfold.cli.verify:verify",
+            "keyfold.cli.run:verify",
             "Play events to a job in any order, cut and in files; the exit code is 1 if it gives different answers.",
         ),
         "doctor": LazyCommand(
@@ -52,7 +52,7 @@ GROUPS: dict[str, dict[str, LazyCommand]] = {
         ),
     },
     "Tables": {
-        "tables": LazyCommand("keyfold.cli.catalogue:tables", "List the tables with their writers and row counts."),
+        "tables": LazyCommand("keyfold.cli.show:tables", "List the tables with their writers and row counts."),
         "show": LazyCommand("keyfold.cli.show:show", "Print the rows of a table."),
         "check": LazyCommand(
             "keyfold.cli.whole_lakehouse:check",
@@ -103,15 +103,15 @@ GROUPS: dict[str, dict[str, LazyCommand]] = {
             "Add a stream as in a sample file to the project, with its job, checks and tests.",
         ),
         "drift": LazyCommand(
-            "keyfold.cli.drift:drift",
+            "keyfold.cli.ingest:drift",
             "Show the columns that the newest landing files have and a stream does not.",
         ),
-        "jobs": LazyCommand("keyfold.cli.catalogue:jobs", "List the jobs with their streams, keys and descriptions."),
+        "jobs": LazyCommand("keyfold.cli.show:jobs", "List the jobs with their streams, keys and descriptions."),
         "streams": LazyCommand(
-            "keyfold.cli.catalogue:streams", "List the streams with their event times, event ids and descriptions."
+            "keyfold.cli.show:streams", "List the streams with their event times, event ids and descriptions."
         ),
         "params": LazyCommand(
-            "keyfold.cli.catalogue:params",
+            "keyfold.cli.show:params",
             "List the parameters of a job with types and defaults; `keyfold run JOB --param NAME=VALUE` sets one.",
         ),
     },

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from keyfold.cli.known_names import require_known
-from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, given_values
+from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, given_values, require_known
 from keyfold.cli.state_jobs import build_live_job, require_lakehouse
 from keyfold.cli.state_tools import DryRun, Who, Why, author_of, compared, working
 from keyfold.cli.terminal import failures, report

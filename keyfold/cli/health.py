@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from keyfold.cli.known_names import require_known
-from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
+from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, require_known
 from keyfold.cli.terminal import failures, print_rows, report
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest_journal

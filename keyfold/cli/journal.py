@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from keyfold.cli.known_names import require_known
-from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
+from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, require_known
 from keyfold.cli.terminal import failures, report
 from keyfold.ingestion import ingest_journal
 from keyfold.journal import PastBatch

@@ -1,11 +1,14 @@
-"""Options that several commands share."""
+"""Options that several commands share, and checks of what they are given."""
 
+from collections.abc import Collection
+from difflib import get_close_matches
 from typing import Annotated
 
 import typer
 
 from keyfold.journal.clock import LOOK_EVERY
-from keyfold.runners import Choice
+from keyfold.runners import Choice, Runners
+from keyfold.storage.reachable import check_reachable
 
 DEFAULT_HOME = ".keyfold"
 
@@ -76,3 +79,36 @@ def given_values(option: str, given: list[str], what: str = "column") -> dict[st
             raise typer.BadParameter(f"{option} {text!r}: write it as {what}=value")
         values.setdefault(name.strip(), []).append(value.strip() if what == "name" else value)
     return values
+
+
+def require_known(kind: str, name: str, known: Collection[str]) -> None:
+    """Check that a name is known.
+
+    Args:
+        kind: what the name stands for, in the singular.
+        known: all known names.
+
+    Raises:
+        typer.BadParameter: the name is unknown. The message suggests the closest name and lists all.
+    """
+    if name in known:
+        return
+    near = get_close_matches(name, known, n=1)
+    hint = f"Did you mean {near[0]!r}? " if near else ""
+    raise typer.BadParameter(f"no {kind} {name!r}. {hint}Known: {', '.join(known) or 'none'}")
+
+
+def runners_for(choice: str | None, *places: object) -> Runners:
+    """Return the runners of a command; Spark is started when work first needs it.
+
+    Args:
+        choice: the option `--runner`; None for the environment's.
+        places: what the command reads and writes. A bucket is checked before the seconds that Spark takes to start.
+
+    Raises:
+        KeyfoldError: a setting is wrong, or a bucket cannot be reached.
+    """
+    runners = Runners.from_environment(choice)
+    for place in places:
+        check_reachable(place)
+    return runners

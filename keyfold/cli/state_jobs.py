@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from keyfold.cli.known_names import require_known
+from keyfold.cli.options import require_known
 from keyfold.cli.terminal import usage_faults
 from keyfold.errors import KeyfoldError, Misconfigured
 from keyfold.keyed.generation.configured import live_parameters
@@ -10,7 +10,7 @@ from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs
-from keyfold.state.reading.retained_batches import find_generation, jobs_with_state
+from keyfold.state.reading.reader import find_generation, jobs_with_state
 
 
 def require_lakehouse(lakehouse: Lakehouse) -> None:

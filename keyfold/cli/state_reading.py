@@ -7,14 +7,12 @@ from typing import Annotated, cast, get_args
 
 import typer
 
-from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, given_columns
-from keyfold.cli.running import runners_for
+from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, given_columns, runners_for
 from keyfold.cli.state_jobs import job_or_name
 from keyfold.cli.terminal import failures, report
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.reading.export import Format, write_state
-from keyfold.state.reading.reader import read_state
-from keyfold.state.reading.retained_batches import jobs_with_state
+from keyfold.state.reading.reader import jobs_with_state, read_state
 from keyfold.state.reading.state_rows import RowSource
 from keyfold.state.reading.state_statistics import ListedGeneration, StateStatistics, list_state, state_statistics
 from keyfold.state.rows.lines import LineFormat, json_lines

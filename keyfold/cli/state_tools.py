@@ -9,8 +9,7 @@ from typing import Annotated, Any, cast
 import polars as pl
 import typer
 
-from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, Parameters, given_pairs
-from keyfold.cli.running import runners_for
+from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, Parameters, given_pairs, runners_for
 from keyfold.cli.state_jobs import build_live_job, require_lakehouse
 from keyfold.cli.terminal import failures, progress_of, report, usage_faults
 from keyfold.errors import Misconfigured
@@ -25,7 +24,7 @@ from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, Edited, edit_state
 from keyfold.state.changing.moving import ChangePlan, plan_change
 from keyfold.state.changing.moving import move as move_state
-from keyfold.state.changing.trying import try_job
+from keyfold.state.changing.promoting import try_job
 from keyfold.state.differences import Counts
 from keyfold.state.making.bootstrap import Bootstrap, Bootstrapped, ReadFrom
 from keyfold.state.making.bootstrap import bootstrap as seed_state

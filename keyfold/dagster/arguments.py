@@ -25,7 +25,6 @@ import pyarrow as pa
 
 from keyfold import operators
 from keyfold.columns import column
-from keyfold.durations import as_duration
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Input
@@ -33,6 +32,7 @@ from keyfold.keyed.job.tables import Append, OutputTable, Upsert
 from keyfold.operators import Aggregate
 from keyfold.state.rows.expressions import sql_expression
 from keyfold.stream import TIMESTAMP, Stream
+from keyfold.times import as_duration
 
 TYPES = {
     "string": pa.string(),

@@ -17,10 +17,10 @@ from keyfold.dagster.automation.schedules import advance_schedule
 from keyfold.dagster.automation.sensors import landing_sensor
 from keyfold.dagster.library import keyfold_assets
 from keyfold.dagster.translator import JOB_TAG, KeyfoldTranslator
-from keyfold.durations import as_duration
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job import contract, inputs
 from keyfold.stream import stream as streams
+from keyfold.times import as_duration
 
 
 class _Example(dg.Scaffolder[Any]):

@@ -9,7 +9,6 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from keyfold.durations import as_duration
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
@@ -18,7 +17,7 @@ from keyfold.keyed.job.tables import OutputTable
 from keyfold.operators.ordering import in_order
 from keyfold.schemas import names_of
 from keyfold.stream import TIMESTAMP
-from keyfold.times import shifted
+from keyfold.times import as_duration, shifted
 
 BATCH = "batch"
 

@@ -118,7 +118,7 @@ class Runners:
             KeyfoldError: Spark cannot be started.
         """
         if self._session is None:
-            from keyfold.session.running import running_session  # noqa: PLC0415 - imports pyspark
+            from keyfold.session.start import running_session  # noqa: PLC0415 - imports pyspark
 
             self._started = running_session(self._settings)
             self._session = self._started.__enter__()

@@ -35,7 +35,7 @@ from keyfold.runs.changing_events import (
 )
 from keyfold.runs.jobs import JobRun
 from keyfold.state.changing.audit import Author, record_edit
-from keyfold.state.changing.trying import diff_generations
+from keyfold.state.changing.promoting import diff_generations
 from keyfold.state.differences import Counts, Difference
 from keyfold.state.making.sources import fitted, open_source, reading
 from keyfold.stream import Stream

@@ -12,7 +12,7 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.registry import Collector
 
 from keyfold.errors import KeyfoldError, Misconfigured
-from keyfold.machine.loopback import ADDRESS, NAMES, host_name
+from keyfold.machine import ADDRESS, NAMES, host_name
 from keyfold.runs.health import MEANING, Samples, health
 
 EXCHANGE_SECONDS = 10.0

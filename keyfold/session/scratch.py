@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyspark
 
-from keyfold.machine.locks import is_locked, lock_for_life
+from keyfold.machine import is_locked, lock_for_life
 
 _PREFIX, _LOCK = "keyfold-scratch-", ".lock"
 _AN_HOUR = 3600

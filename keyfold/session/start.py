@@ -1,13 +1,13 @@
-"""Start a Spark session, or return the running one if its settings are the same."""
+"""Start a Spark session for a run, or use the running one if its settings are the same, and stop it when the run ends."""
 
 import json
 import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import current_thread, main_thread
+from threading import Thread, current_thread, main_thread
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 
 from keyfold.errors import Misconfigured, Unreachable
 from keyfold.project import project_packages
-from keyfold.session.gateway import launched
+from keyfold.session.gateway import JavaEndedError, java_has_ended, launched, py4j_is_quiet
+from keyfold.session.interrupts import work_ends_on_interrupt
 from keyfold.session.redaction import shown
 from keyfold.session.scratch import new_scratch, scratch_of_java
 from keyfold.session.settings import SparkSettings, connect_conf, spark_conf
@@ -154,3 +155,45 @@ def _equip_workers(session: SparkSession, settings: SparkSettings) -> None:
     session.sparkContext.addPyFile(str(_packed(settings)))
     pass_environment(session)
     check_workers(session)
+
+
+@contextmanager
+def running_session(settings: SparkSettings) -> Iterator[SparkSession]:
+    """Start a session, or use the running one of this process, which is not stopped at the end.
+
+    Raises:
+        KeyfoldError: a setting is wrong, Spark does not start, or its Java process ends.
+    """
+    if settings.is_connect:
+        session = build_session(settings)
+        try:
+            yield session
+        finally:
+            session.stop()
+        return
+    was_running = is_running()
+    session = build_session(settings)
+    with py4j_is_quiet():
+        try:
+            with work_ends_on_interrupt(session):
+                yield session
+        except (Py4JError, OSError):
+            if not java_has_ended():
+                raise
+            raise JavaEndedError from None
+        finally:
+            if not was_running:
+                _stop(session)
+
+
+def _stop(session: SparkSession) -> None:
+    def stop() -> None:
+        # If Java has ended, nothing is left to stop.
+        with suppress(Py4JError, OSError):
+            session.stop()
+
+    # An interrupt may have cut off a call to Java, after which this thread's connection answers one call late. Another thread has
+    # its own connection.
+    stopper = Thread(target=stop, name="stop-spark")
+    stopper.start()
+    stopper.join()

@@ -13,7 +13,7 @@ from typing import IO, TextIO
 import xxhash
 
 from keyfold.errors import KeyfoldError, Locked, Misconfigured
-from keyfold.machine.locks import A_LOOK, is_locked, take
+from keyfold.machine import A_LOOK, is_locked, take
 from keyfold.storage.place import FoundFile, Place, local_path
 
 _ASIDE = ".aside-"

@@ -9,10 +9,10 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.columns import required
-from keyfold.durations import as_duration
 from keyfold.schemas import names_of, stored_schema
 from keyfold.stream.checks import check_stream
 from keyfold.stream.source import INGESTED_AT, TIMESTAMP, Path, Source, list_of, read_schema
+from keyfold.times import as_duration
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
-from keyfold.state.reading.retained_batches import jobs_with_state
+from keyfold.state.reading.reader import jobs_with_state
 from spark_jobs.jobs.registry import JOBS, SHIPPED
 from spark_jobs.streams import STREAMS
 from tests.keyfold.keyed.without_spark import SPARK

@@ -6,7 +6,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold.whole_numbers import whole_number, whole_numbers
+from keyfold.exact_cast import whole_number, whole_numbers
 
 ANY = st.integers(-(2**70), 2**70)
 

@@ -21,7 +21,7 @@ from keyfold.dagster.assets.metadata import (
     warning_metadata,
 )
 from keyfold.dagster.assets.previews import open_state_metadata, preview
-from keyfold.dagster.automation.conditions import FRESH, on_checked_events
+from keyfold.dagster.automation.schedules import FRESH, on_checked_events
 from keyfold.dagster.maintenance import maintain_job
 from keyfold.dagster.plots import plot_runs, try_plot
 from keyfold.dagster.reporting import is_left_to_continuous_run

@@ -39,9 +39,7 @@ from keyfold.dagster.serving import open_dagster_home
 from keyfold.dagster.serving.gate import PRIVATE, TOKEN, Gate, with_headers
 from keyfold.errors import KeyfoldError, Locked, Misconfigured
 from keyfold.lakehouse.files import write_whole
-from keyfold.machine.locks import lock_for_life
-from keyfold.machine.loopback import ADDRESS
-from keyfold.machine.private_files import keep_files_private
+from keyfold.machine import ADDRESS, keep_files_private, lock_for_life
 from keyfold.project import project_folder
 from keyfold.storage.place import local_path, to_place
 

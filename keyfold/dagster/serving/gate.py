@@ -21,7 +21,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from keyfold.machine.loopback import ADDRESS, NAMES, host_name
+from keyfold.machine import ADDRESS, NAMES, host_name
 
 TOKEN = "token"  # noqa: S105 - the name of the parameter
 """The URL parameter that contains the token."""

@@ -12,10 +12,9 @@ import polars as pl
 import pyarrow as pa
 from pyarrow import types
 
-from keyfold.exact_cast import exact_cast
+from keyfold.exact_cast import exact_cast, whole_numbers
 from keyfold.stream import TIMESTAMP
 from keyfold.times import CALENDAR, are_finer, exact_times
-from keyfold.whole_numbers import whole_numbers
 
 SHOWN = 80
 """Maximum characters of a wrong value in a reason."""

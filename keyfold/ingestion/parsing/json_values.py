@@ -13,10 +13,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types
 
-from keyfold.exact_cast import exact_decimal
+from keyfold.exact_cast import exact_decimal, whole_number
 from keyfold.ingestion.parsing.casting import SHOWN, named
 from keyfold.stream.source import is_each
-from keyfold.whole_numbers import whole_number
 
 NOT_JSON = "not valid JSON"
 """The beginning of the reason for a value that is no JSON."""

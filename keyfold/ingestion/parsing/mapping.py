@@ -8,13 +8,13 @@ import polars as pl
 import pyarrow as pa
 from pyarrow import types
 
+from keyfold.exact_cast import whole_numbers
 from keyfold.ingestion.parsing.casting import to_series
 from keyfold.ingestion.parsing.text import file_type
 from keyfold.storage.place import Place, path_below
 from keyfold.stream import TIME_UNITS, Stream
 from keyfold.stream.source import TEXT_OF, Path, path_of
 from keyfold.times import CALENDAR, ISO_FORMAT, nanoseconds_beyond
-from keyfold.whole_numbers import whole_numbers
 
 
 def raw_values(raw: pa.Table, name: str) -> list[pa.ChunkedArray]:

@@ -10,11 +10,11 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.columns import column
-from keyfold.durations import as_duration
 from keyfold.errors import Misconfigured
 from keyfold.keyed.rows.hashing import PartOf
 from keyfold.schemas import Columns, arrow_type, declared_schema, field_of, require, type_of
 from keyfold.stream import INGESTED_AT, Stream
+from keyfold.times import as_duration
 
 INPUT = "input"
 """Reserved column of events of several inputs, and of their late table: the name of the row's input."""

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 from pydantic.fields import FieldInfo
 
-from keyfold.durations import FORMS, LONGEST, duration_text, parsed_duration
 from keyfold.stream import INGESTED_AT, Stream
+from keyfold.times import FORMS, LONGEST, duration_text, parsed_duration
 
 _PATH = "a path of this machine"
 

@@ -22,10 +22,9 @@ from typing import Literal
 import polars as pl
 import pyarrow as pa
 
-from keyfold.durations import as_duration
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock
-from keyfold.times import shifted
+from keyfold.times import as_duration, shifted
 
 TimeKind = Literal["event_time", "processing_time"]
 

@@ -11,7 +11,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from keyfold.columns import column
-from keyfold.durations import as_duration
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
@@ -21,7 +20,7 @@ from keyfold.keyed.job.tables import Append, OutputTable
 from keyfold.operators.ordering import Ordered, in_order
 from keyfold.schemas import names_of
 from keyfold.stream import TIMESTAMP
-from keyfold.times import micros, to_micros
+from keyfold.times import as_duration, micros, to_micros
 
 N_DUPLICATES = "n_duplicates"
 _IS_NEW = "#new"

@@ -8,7 +8,6 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.columns import column
-from keyfold.durations import as_duration
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Source, as_input
@@ -19,7 +18,7 @@ from keyfold.operators.aggregation.aggregates import Aggregate, Aggregates, coun
 from keyfold.operators.aggregation.inference import Columned, counted_by
 from keyfold.schemas import Columns, field_of, names_of
 from keyfold.stream import TIMESTAMP
-from keyfold.times import period_start
+from keyfold.times import as_duration, period_start
 
 START = "window_start"
 

@@ -9,7 +9,6 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from keyfold.durations import as_duration
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
 from keyfold.keyed.job.state import State
@@ -22,7 +21,7 @@ from keyfold.operators.aggregation.inference import Columned
 from keyfold.operators.aggregation.spans import Rows, Spans, count_and_start, kept_fields, ranges
 from keyfold.schemas import Columns, names_of
 from keyfold.stream import TIMESTAMP
-from keyfold.times import micros, to_micros, to_times
+from keyfold.times import as_duration, micros, to_micros, to_times
 
 CLOSED_AT = "closed_at"
 SESSION_AGGREGATES = ("count", "first", "last", "sum", "min", "max", "between")

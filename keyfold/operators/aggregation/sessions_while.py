@@ -11,7 +11,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from keyfold.columns import plain_columns
-from keyfold.durations import as_duration
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
 from keyfold.keyed.job.state import State
@@ -25,7 +24,7 @@ from keyfold.operators.aggregation.sessions_until import SESSION_AGGREGATES
 from keyfold.operators.aggregation.spans import Rows, Spans, count_and_start, kept_fields, ranges
 from keyfold.schemas import Columns, names_of
 from keyfold.stream import TIMESTAMP
-from keyfold.times import micros, to_micros, to_times
+from keyfold.times import as_duration, micros, to_micros, to_times
 
 HOLDS, ENDED = "holds", "ended"
 

@@ -9,7 +9,6 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.columns import column, passed_on
-from keyfold.durations import as_duration
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Source, as_input
@@ -21,7 +20,7 @@ from keyfold.operators.aggregation.chosen_rows import RANK
 from keyfold.operators.aggregation.inference import Columned
 from keyfold.schemas import Columns, names_of
 from keyfold.stream import TIMESTAMP
-from keyfold.times import period_start
+from keyfold.times import as_duration, period_start
 
 START, END, IS_OPEN, GROUPS = "window_start", "window_end", "is_open", "n_groups"
 

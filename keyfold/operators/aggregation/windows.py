@@ -11,7 +11,6 @@ import pyarrow as pa
 from pydantic import AfterValidator
 
 from keyfold.columns import column
-from keyfold.durations import as_duration
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Source, as_input
@@ -22,7 +21,7 @@ from keyfold.operators.aggregation.aggregates import Aggregate, Aggregates, coun
 from keyfold.operators.aggregation.inference import Columned, counted_by
 from keyfold.schemas import Columns, field_of, names_of
 from keyfold.stream import TIMESTAMP
-from keyfold.times import EPOCH, micros, period_start
+from keyfold.times import EPOCH, as_duration, micros, period_start
 
 PANE = "pane_start"
 """Column of events and state: the start of the pane, the time between two consecutive window starts.

@@ -12,13 +12,13 @@ from typing import Any, Literal
 
 import polars as pl
 
-from keyfold.durations import as_duration
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import EVENT_TIME, INPUT, STEP_DECIDES
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append
 from keyfold.operators.joins.sides import Side, Sides, sides_of
+from keyfold.times import as_duration
 
 _VERSION = "version"
 

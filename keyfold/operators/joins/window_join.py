@@ -7,12 +7,12 @@ from typing import Any
 
 import polars as pl
 
-from keyfold.durations import as_duration
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import EVENT_TIME
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.operators.joins.sides import How, Semi, Side, Sides, sides_of, uncounted_join
+from keyfold.times import as_duration
 
 
 def window_join(

@@ -23,8 +23,8 @@ from datetime import timedelta
 
 import polars as pl
 
-from keyfold.durations import as_duration
 from keyfold.errors import Misconfigured
+from keyfold.times import as_duration
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.runners import Runners
 from keyfold.state.changing.migrating import Change, Verdict, changes_to, migrate, verdict_of
 from keyfold.state.changing.state_rewriting import Rewritten, rewrite
-from keyfold.state.reading.retained_batches import find_batch
+from keyfold.state.reading.reader import find_batch
 from keyfold.storage.place import Place
 
 _RECENT = 20

@@ -25,7 +25,7 @@ from keyfold.lakehouse.data_files import ROWS_A_GROUP, write_data_file
 from keyfold.lakehouse.fail_points import reached
 from keyfold.privacy import describe_error
 from keyfold.runners import Runners
-from keyfold.state.reading.retained_batches import find_batch, manifests_of
+from keyfold.state.reading.reader import find_batch, manifests_of
 from keyfold.state.reading.state_rows import partition_reads
 from keyfold.storage.place import Place
 

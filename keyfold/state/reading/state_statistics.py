@@ -11,7 +11,7 @@ from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
 from keyfold.keyed.runner import watermark
 from keyfold.lakehouse import Lakehouse
-from keyfold.state.reading.retained_batches import Role, find_generation, generations_of, retained_batches
+from keyfold.state.reading.reader import Role, find_generation, generations_of, retained_batches
 from keyfold.state.reading.state_rows import StateRows
 from keyfold.times import from_micros
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import spark_jobs
 from keyfold.cli.app import COMMANDS, GROUPS, app, load
 from keyfold.cli.plain_text import cell, guarded, message, visible
-from keyfold.cli.show import print_rows
+from keyfold.cli.show import print_table
 from keyfold.cli.terminal import print_error, report, warn
 from spark_jobs.simulation import simulate
 
@@ -114,7 +114,7 @@ def test_colours_that_a_library_puts_into_a_message_are_left_out_and_other_seque
 def test_hostile_values_neither_break_nor_hide_the_rows_of_a_table(tmp_path, style):
     pl.DataFrame({"raw": HOSTILE, "models": [[one] for one in HOSTILE]}).write_delta(str(tmp_path / "table"))
     to = io.StringIO()
-    assert print_rows(tmp_path / "table", style, None, to) == len(HOSTILE)
+    assert print_table(tmp_path / "table", style, None, to) == len(HOSTILE)
     assert "\x1b" not in to.getvalue() or style == "csv"
     if style == "table":
         assert all(visible(one) in to.getvalue() for one in HOSTILE)
@@ -129,7 +129,7 @@ class Terminal(io.StringIO):
 def test_rows_for_programs_command_no_terminal_that_they_are_printed_to(tmp_path, style):
     pl.DataFrame({"raw": HOSTILE}).write_delta(str(tmp_path / "table"))
     to = Terminal()
-    print_rows(tmp_path / "table", style, None, to)
+    print_table(tmp_path / "table", style, None, to)
     assert visible(to.getvalue(), keep="\n") == to.getvalue()
 
 
@@ -138,7 +138,7 @@ def test_a_cell_of_csv_is_no_formula(tmp_path):
     frame = pl.DataFrame({"text": pl.Series(texts, dtype=pl.String), "number": pl.Series([-1.5] * len(texts))})
     frame.write_delta(str(tmp_path / "table"))
     to = io.StringIO()
-    print_rows(tmp_path / "table", "csv", None, to)
+    print_table(tmp_path / "table", "csv", None, to)
     rows = list(csv.DictReader(io.StringIO(to.getvalue(), newline="")))
     assert [row["text"] for row in rows] == [f"'{text}" if text and text != "1" else text or "" for text in texts]
     assert [row["number"] for row in rows] == ["-1.5"] * len(texts)

@@ -11,12 +11,12 @@ import pytest
 
 from keyfold.errors import KeyfoldError
 from keyfold.lakehouse.files import exclusive, is_held
-from keyfold.machine.locks import is_locked, lock_for_life, open_lock, take
+from keyfold.machine import is_locked, lock_for_life, open_lock, take
 
 HOLDER = """
 import subprocess, sys, time
 from pathlib import Path
-from keyfold.machine.locks import lock_for_life
+from keyfold.machine import lock_for_life
 lock_for_life(Path(sys.argv[1]))
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
 print(child.pid, flush=True)

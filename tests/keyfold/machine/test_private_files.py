@@ -19,7 +19,7 @@ def modes(folder: Path) -> list[int]:
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o027, 0o077])
 def test_files_and_folders_of_a_process_and_of_its_children_are_private(tmp_path, umask):
     program = (
-        "import subprocess, sys\nfrom keyfold.machine.private_files import keep_files_private\nkeep_files_private()\n"
+        "import subprocess, sys\nfrom keyfold.machine import keep_files_private\nkeep_files_private()\n"
         f"subprocess.run([sys.executable, '-c', {WRITE!r}, sys.argv[1]], check=True)\n"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "made")]
@@ -28,7 +28,7 @@ def test_files_and_folders_of_a_process_and_of_its_children_are_private(tmp_path
 
 
 def test_what_a_user_denies_themselves_stays_denied():
-    program = "import os\nfrom keyfold.machine.private_files import keep_files_private\nkeep_files_private()\nprint(os.umask(0))"
+    program = "import os\nfrom keyfold.machine import keep_files_private\nkeep_files_private()\nprint(os.umask(0))"
     told = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, umask=0o227, check=True, capture_output=True, text=True, timeout=60
     )

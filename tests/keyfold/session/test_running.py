@@ -17,7 +17,7 @@ from keyfold.cli.terminal import failures
 from keyfold.errors import KeyfoldError
 from keyfold.runners import Runners
 from keyfold.session import SparkSettings, running
-from keyfold.session.running import running_session
+from keyfold.session.start import running_session
 from spark_jobs.simulation import simulate
 
 WORDS = "Spark's Java process has ended: somebody killed it, or the machine ran out of memory"

@@ -19,8 +19,7 @@ from keyfold.runs.erasing import Erasure, erase
 from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
-from keyfold.state.changing.promoting import promote
-from keyfold.state.changing.trying import try_job
+from keyfold.state.changing.promoting import promote, try_job
 from keyfold.state.differences import diff_states
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.reading.reader import read_state

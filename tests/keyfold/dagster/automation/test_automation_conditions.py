@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 import dagster as dg
 import pytest
 
-from keyfold.dagster.automation.conditions import on_checked_events
-from keyfold.dagster.automation.schedules import failed_checks_before
+from keyfold.dagster.automation.schedules import failed_checks_before, on_checked_events
 
 FAULTS: set[str] = set()
 """Steps that are to fail, by name."""

@@ -5,7 +5,7 @@ import pytest
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.generations import RETAINED_BATCHES
 from keyfold.keyed.generation.manifests import write_manifests
-from keyfold.state.reading.retained_batches import (
+from keyfold.state.reading.reader import (
     find_batch,
     find_generation,
     generations_of,

@@ -1,7 +1,10 @@
-"""File locks, which show that a process is alive and keep a second process of its kind from starting.
+"""Tools for processes of one machine: file locks, the names of loopback, and files that only their user can read.
 
-A lock is the kernel's (`flock`), which releases it when the process ends in any way. So locks are never stale, unlike a file
+A file lock shows that a process is alive, and keeps a second process of its kind from starting. It is the kernel's (`flock`), which releases it when the process ends in any way. So locks are never stale, unlike a file
 with a process id after a crash or a restart of the machine.
+
+A browser can reach loopback from any web page. A page whose own name resolves to 127.0.0.1 (DNS rebinding) could also read the
+answers. Its requests have that name as Host, so refusing other names than loopback's stops it.
 
 This module imports no other of Keyfold, since daemons wait on locks before they load anything. `lakehouse.files` has the lock
 of a job, stream or table.
@@ -91,3 +94,30 @@ def is_locked(path: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+ADDRESS = "127.0.0.1"
+NAMES = frozenset({ADDRESS, "localhost", "[::1]"})
+
+
+def host_name(host: str) -> str:
+    """Return the name in a Host header, without its port.
+
+    Example:
+        >>> host_name("LocalHost:3000"), host_name("[::1]:3000"), host_name("evil.example:80")
+        ('localhost', '[::1]', 'evil.example')
+    """
+    name, colon, port = host.lower().rpartition(":")
+    return name if colon and port.isdecimal() else host.lower()
+
+
+_OTHERS = 0o077
+
+
+def keep_files_private() -> None:
+    """Set the umask, so that this process and its children create files and folders that only their user can access.
+
+    Each entry point of Keyfold calls it: the command line, the loading of definitions, the servers of `make ui`. Java and
+    Spark's workers inherit it. On a cluster, the executors have the umask of the cluster manager.
+    """
+    os.umask(os.umask(_OTHERS) | _OTHERS)
