@@ -68,8 +68,8 @@ def test_a_secret_reaches_the_session_and_is_in_no_page_no_record_and_no_error(t
             check_same({}, spark_conf(settings))
         return SimpleNamespace(stop=lambda: None)
 
-    monkeypatch.setattr("keyfold.session.running.build_session", start)
-    monkeypatch.setattr("keyfold.session.running.work_ends_on_interrupt", lambda _: nullcontext())
+    monkeypatch.setattr("keyfold.session.start.build_session", start)
+    monkeypatch.setattr("keyfold.session.start.work_ends_on_interrupt", lambda _: nullcontext())
 
     @dg.asset
     def uses(context: dg.AssetExecutionContext, keyfold: dg.ResourceParam[Keyfold]) -> None:

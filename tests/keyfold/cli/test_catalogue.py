@@ -18,7 +18,7 @@ def no_spark(monkeypatch):
     def fail(*_):
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("keyfold.session.running.build_session", fail)
+    monkeypatch.setattr("keyfold.session.start.build_session", fail)
 
 
 def test_jobs_are_listed_with_their_stream_key_and_tables(keyfold):

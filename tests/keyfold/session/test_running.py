@@ -16,7 +16,8 @@ from keyfold.cli.app import app
 from keyfold.cli.terminal import failures
 from keyfold.errors import KeyfoldError
 from keyfold.runners import Runners
-from keyfold.session import SparkSettings, running
+from keyfold.session import SparkSettings
+from keyfold.session import start as starting
 from keyfold.session.start import running_session
 from spark_jobs.simulation import simulate
 
@@ -35,9 +36,9 @@ def java(monkeypatch):
         process.wait()
 
     monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process))
-    monkeypatch.setattr(running, "build_session", lambda _: SimpleNamespace(stop=stop))
-    monkeypatch.setattr(running, "is_running", lambda: False)
-    monkeypatch.setattr(running, "work_ends_on_interrupt", lambda _: nullcontext())
+    monkeypatch.setattr(starting, "build_session", lambda _: SimpleNamespace(stop=stop))
+    monkeypatch.setattr(starting, "is_running", lambda: False)
+    monkeypatch.setattr(starting, "work_ends_on_interrupt", lambda _: nullcontext())
     yield process
     process.kill()
     process.communicate()
@@ -65,7 +66,7 @@ def fail(error, process=None):
 def test_a_home_or_landing_folder_on_another_file_system_is_refused_before_java_starts(
     monkeypatch, tmp_path, arguments, variable, place
 ):
-    monkeypatch.setattr(running, "build_session", lambda _: pytest.fail("Java was started"))
+    monkeypatch.setattr(starting, "build_session", lambda _: pytest.fail("Java was started"))
     monkeypatch.setenv("KEYFOLD_HOME", str(tmp_path))
     if variable:
         monkeypatch.setenv(variable, f"ride_points={place}" if variable == "KEYFOLD_LANDING" else place)
@@ -107,7 +108,7 @@ def test_what_went_wrong_before_java_ended_is_told_and_not_hidden(java):
 
 
 def test_a_few_files_are_ingested_without_java(monkeypatch, tmp_path):
-    monkeypatch.setattr(running, "build_session", lambda _: pytest.fail("Java was started"))
+    monkeypatch.setattr(starting, "build_session", lambda _: pytest.fail("Java was started"))
     simulate("ride_points", tmp_path / "landing" / "ride_points", size=2, files=4)
     answer = CliRunner().invoke(app, ["ingest", "ride_points", "--settle", "0", "--home", str(tmp_path)])
     assert answer.exit_code == 0, answer.output
@@ -122,7 +123,7 @@ def test_a_session_is_started_when_work_first_needs_it_and_then_stopped(monkeypa
         yield SimpleNamespace(version="4.2.0")
         told.append("stopped")
 
-    monkeypatch.setattr(running, "running_session", start)
+    monkeypatch.setattr(starting, "running_session", start)
     with Runners("spark") as runners:
         assert told == []
         assert runners.session.version == runners.session.version == "4.2.0"
