@@ -17,7 +17,7 @@ from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.inference import Columned
-from keyfold.operators.ordering import Ordered, in_order
+from keyfold.operators.ordering import Ordered, in_order, waiting
 from keyfold.schemas import Columns, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import to_micros
@@ -173,7 +173,8 @@ class _Alerts:
     def step(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
         is_late = events[self.event_time] <= clock.previous_watermark
         late = events.filter(is_late)
-        state = pl.concat([state, self._waiting(events.filter(~is_late))])
+        came = {ROLE: pl.lit("waiting"), N_POINTS: pl.lit(1, pl.Int64)}
+        state = pl.concat([state, waiting(events.filter(~is_late), self.events, self.event_time, self.state, **came)])
         is_due = (state[DEADLINE] <= clock.watermark).fill_null(value=False)
         if not is_due.any():
             return Step(state, empty(self.output), late)
@@ -215,17 +216,6 @@ class _Alerts:
         """Name the columns of a condition as state and table do."""
         rows = rows.with_columns(pl.col(BEGAN_AT).cast(pl.Datetime("us", "UTC")))
         return rows.rename({"name": self.named, "subject": self.subject})
-
-    def _waiting(self, events: pl.DataFrame) -> pl.DataFrame:
-        """Convert events to rows of state that wait for the watermark."""
-        floats = [one.name for one in self.events if one.nullable and pa.types.is_floating(one.type)]
-        known = events.with_columns(
-            pl.col(floats).fill_nan(None),
-            pl.lit("waiting").alias(ROLE),
-            pl.lit(1, pl.Int64).alias(N_POINTS),
-            pl.col(self.event_time).alias(DEADLINE),
-        )
-        return pl.concat([empty(self.state), known], how="diagonal")
 
 
 def _held(ordered: Ordered, time: Numbers, opened: pl.DataFrame, name: str, one: Any) -> _Judged:

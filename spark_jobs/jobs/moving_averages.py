@@ -16,19 +16,16 @@ from datetime import timedelta
 
 import polars as pl
 import pyarrow as pa
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field
 
 from keyfold import Append, Input, KeyedJob, Upsert, column, required, with_parameters
 from keyfold.columns import unit_of
 from keyfold.keyed.job import Delay, Duration, Names, TimeKind, Timeout
 from keyfold.operators import count, first, last, last_n, mean
+from keyfold.schemas import field_of
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.silence import SilentParameters, kind_of_timeout
 from spark_jobs.streams import WEATHER
-
-NUMERIC_COLUMNS = tuple(
-    field.name for field in WEATHER.schema if pa.types.is_floating(field.type) or pa.types.is_integer(field.type)
-)
 
 STATION_SESSION = pa.schema(
     [
@@ -57,33 +54,6 @@ class MovingAverageParameters(SilentParameters):
         timedelta(hours=1), description="How far out of order readings may come: one round of hourly readings"
     )
 
-    @field_validator("columns")
-    @classmethod
-    def _are_numeric(cls, columns: tuple[str, ...]) -> tuple[str, ...]:
-        if unknown := [column for column in columns if column not in NUMERIC_COLUMNS]:
-            raise ValueError(
-                f"{', '.join(unknown)} is not a numeric column of {WEATHER.name}, which has {', '.join(NUMERIC_COLUMNS)}"
-            )
-        if len(set(columns)) != len(columns):
-            raise ValueError("a column is named twice")
-        return columns
-
-    @model_validator(mode="after")
-    def _fit_the_window(self) -> "MovingAverageParameters":
-        if self.first_row_at > self.n_readings:
-            raise ValueError(f"min_readings is {self.min_readings}; it must be at most n_readings, {self.n_readings}")
-        return self
-
-    @property
-    def first_row_at(self) -> int:
-        """The number of readings from which a session gives rows."""
-        return self.n_readings if self.min_readings is None else self.min_readings
-
-    @property
-    def silence(self) -> Timeout:
-        """The timeout that ends a station's session."""
-        return Timeout(self.timeout, self.timeout_in)
-
 
 def build(parameters: MovingAverageParameters) -> KeyedJob:
     """With each reading of a station: the averages of its last N readings and the time they span."""
@@ -101,8 +71,8 @@ def build(parameters: MovingAverageParameters) -> KeyedJob:
         },
         key="station_id",
         output=rows,
-        silence=parameters.silence,
-        from_n=parameters.first_row_at,
+        silence=Timeout(parameters.timeout, parameters.timeout_in),
+        from_n=parameters.min_readings,
         latest=Upsert(rows, "station_id", name="latest_moving_averages", description="The latest row of each station."),
         sessions=Append(
             STATION_SESSION,
@@ -120,7 +90,7 @@ def averages_schema(columns: tuple[str, ...]) -> pa.Schema:
             STATION_SESSION.field("station_id"),
             required("start_time", TIMESTAMP, "Event time of the window's first reading (UTC)"),
             required("end_time", TIMESTAMP, "Event time of its last reading (UTC)"),
-            *(_average_of(WEATHER.schema.field(name)) for name in columns),
+            *(_average_of(field_of("job moving_averages: columns", name, WEATHER.schema)) for name in columns),
             required("n_readings", pa.int64(), "Readings in the window"),
             required(
                 "reason",

@@ -84,11 +84,6 @@ class RideSummaryParameters(SilentParameters):
         change="migrate",
     )
 
-    @property
-    def silence(self) -> Timeout:
-        """The timeout that closes a ride without a dropoff."""
-        return Timeout(self.timeout, self.timeout_in)
-
 
 def build(parameters: RideSummaryParameters) -> KeyedJob:
     """One row per ride: start and end, why it closed, distance and fare."""
@@ -110,7 +105,7 @@ def build(parameters: RideSummaryParameters) -> KeyedJob:
         until=pl.col("ride_status") == "dropoff",
         key="ride_id",
         output=RIDE_SUMMARY,
-        silence=parameters.silence,
+        silence=Timeout(parameters.timeout, parameters.timeout_in),
         closed_for=parameters.closed_for,
         at_once=parameters.close == "fast",
         then={

@@ -127,11 +127,6 @@ class VehicleTripParameters(SilentParameters):
         3.0, gt=0, description="Acceleration in m/s² from which a point accelerates hard", change="migrate"
     )
 
-    @property
-    def timeout(self) -> Timeout:
-        """The timeout that ends the trip or stop of a silent vehicle."""
-        return Timeout(self.silence, self.timeout_in)
-
 
 def build(parameters: VehicleTripParameters) -> KeyedJob:
     """One row per trip of a vehicle: start, end, distance, speed, fuel, and why it ended."""
@@ -164,7 +159,7 @@ def build(parameters: VehicleTripParameters) -> KeyedJob:
         pause=parameters.stop_after,
         key="vehicle_id",
         output=VEHICLE_TRIP,
-        silence=parameters.timeout,
+        silence=Timeout(parameters.silence, parameters.timeout_in),
         between=Append(
             VEHICLE_STOP,
             name="vehicle_stops",

@@ -98,7 +98,7 @@ def sum(value: str | pl.Expr, kind: pa.DataType | None = None) -> Aggregate:
     """Sum numbers; 0 if there are no values. The sum does not depend on the order of events.
 
     Of whole numbers and decimals it is exact, and one that overflows its column raises an error. Of floats it is rounded once, at
-    the end; `running`, `sessions_until` and `sessions_while` do not sum floats.
+    the end; `running`, `sessions_until` and `sessions_while` do not sum floats, nor take means of them.
 
     `kind` is the sum's type if it is not that of the table's column of its name, such as a decimal that is shown as a float.
     """
@@ -190,6 +190,27 @@ def require_known(
             raise Misconfigured(f"job {job}: {name} is a {one.kind_of}; {operator} has {', '.join(known)}")
 
 
+def means_as_sums(
+    job: str, of: Mapping[str, Aggregate], taken: Collection[str]
+) -> tuple[dict[str, Aggregate], dict[str, pl.Expr]]:
+    """Return the aggregates with the sum and the number of values in place of each mean, and the means of these.
+
+    Raises:
+        Misconfigured: a column of this name is taken.
+    """
+    parts, means = dict[str, Aggregate](), dict[str, pl.Expr]()
+    for name, one in of.items():
+        if one.joined != "mean":
+            parts[name] = one
+            continue
+        total, number = f"{name}_sum", f"{name}_n"
+        if twice := [name for name in (total, number) if name in of or name in taken]:
+            raise Misconfigured(f"job {job}: {twice[0]}: the mean {name} needs a column of this name; rename one")
+        parts |= {total: Aggregate(one.value, "sum"), number: count(one.value.is_not_null())}
+        means[name] = pl.when(pl.col(number) > 0).then(pl.col(total).cast(pl.Float64) / pl.col(number))
+    return parts, means
+
+
 class Aggregates:
     """The aggregates of a job by column, including the number of events.
 
@@ -218,7 +239,10 @@ class Aggregates:
             else _parts_of(job, name, one, source, output, ties)
             for name, one in self._of.items()
         }
-        self.fields = [field for parts in self._parts.values() for field in parts.columns]
+        self.fields, common = list[pa.Field](), set[str]()
+        for parts in self._parts.values():
+            self.fields += [one for one in parts.columns if one.name not in common.intersection(parts.common)]
+            common.update(parts.common)
         names = [*self.names, *(name for name, parts in self._parts.items() if parts.made is not None)]
         if twice := {name for name in names if names.count(name) > 1}:
             raise Misconfigured(
@@ -248,11 +272,11 @@ class Aggregates:
             TotalTooLargeError: a sum overflows its column.
             TooManyValuesError: a group has more values than are kept.
         """
-        others = list[pl.Expr]()
+        others = dict[str, pl.Expr]()
         for parts in self._parts.values():
             rows = parts.aligned(rows, by)
-            others += [how.alias(name) for name, how in parts.joined.items()]
-        groups = summed(rows, by, self.sums, *more, *others)
+            others |= {name: how.alias(name) for name, how in parts.joined.items()}
+        groups = summed(rows, by, self.sums, *more, *others.values())
         for parts in self._parts.values():
             parts.check(groups)
         return groups
@@ -369,6 +393,10 @@ def counting_job(
         combine: as of `Input`.
         settings: other arguments of `KeyedJob`.
     """
+    if lost := [one for one in source.derive if one not in columns.names]:
+        raise Misconfigured(
+            f"job {name}: {lost[0]} of derive is no column of the key or of `by`; give its expression where it is used"
+        )
     one = replace(
         source,
         derive={**source.derive, **derive},

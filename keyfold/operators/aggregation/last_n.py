@@ -18,8 +18,9 @@ from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable
 from keyfold.keyed.job.timeouts import Silence, Timeout, as_timeout
 from keyfold.keyed.rows.codec import empty
-from keyfold.operators.aggregation.aggregates import IN_PARTS, Aggregate, Aggregates, require_known
+from keyfold.operators.aggregation.aggregates import IN_PARTS, Aggregate, Aggregates, require_known, value_type
 from keyfold.operators.aggregation.inference import Columned
+from keyfold.operators.aggregation.parts import check_is_number
 from keyfold.operators.aggregation.spans import ranges
 from keyfold.operators.aggregation.trailing_means import Floats, Positions, trailing_means
 from keyfold.operators.ordering import in_order
@@ -79,7 +80,7 @@ def last_n(
         settings: other arguments of `KeyedJob`.
 
     Raises:
-        Misconfigured: `n` is less than 1, or an aggregate is none of these.
+        Misconfigured: `n` is less than 1, `from_n` is not from 1 to `n`, or an aggregate is none of these.
 
     Example:
         >>> from datetime import UTC, datetime, timedelta
@@ -97,6 +98,8 @@ def last_n(
     """
     if n < 1:
         raise Misconfigured(f"job {name}: n is {n}; it must be 1 or more")
+    if from_n is not None and not 1 <= from_n <= n:
+        raise Misconfigured(f"job {name}: from_n is {from_n}; it must be 1 at least and at most n, {n}")
     require_known(name, of, IN_PARTS, "last_n")
     source, key, timeout = as_input(source), names_of(key), as_timeout(f"job {name}: silence", silence)
     events, event_time = source.schema, source.event_time
@@ -108,6 +111,9 @@ def last_n(
     ties = [one for one in events.names if one not in (*key, event_time)]
     by_hand = {one: how for one, how in of.items() if how.counts or how.joined in _IN_PLACE}
     others = {one: how for one, how in of.items() if one not in by_hand}
+    for one, how in by_hand.items():
+        if how.joined == "mean":
+            check_is_number(f"job {name}: {one}", value_type(f"job {name}: {one}", one, how, source, table))
     sums = Aggregates(name, others, _COUNTED, source, table) if others else None
     window = _LastN(
         by_hand, sums, key, event_time, ties, n, n if from_n is None else from_n, timeout, table, latest, sessions

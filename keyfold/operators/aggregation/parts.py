@@ -5,7 +5,7 @@
 | sum of whole numbers and decimals, count, min, max | itself |
 | sum of floats | a scale and three whole numbers, see `_float_sum` |
 | mean | the parts of the sum, and the number of values |
-| first, last | the value, and the event time of its event and the columns that order simultaneous ones |
+| first, last | the value, and in common the event time of its event and the columns that order simultaneous ones |
 | count_distinct, quantile, collect | the values, up to a bound |
 """
 
@@ -41,6 +41,7 @@ class Parts:
         made: the aggregate, an expression over the parts; None if it is its only part.
         scale: the scale of a sum of floats, whose other parts are `limbs`.
         kept: the list of values, of which there may be `at_most`.
+        common: columns that several aggregates of a job have together.
     """
 
     columns: Sequence[pa.Field]
@@ -52,6 +53,7 @@ class Parts:
     limbs: Sequence[str] = ()
     kept: str = ""
     at_most: int = 0
+    common: Sequence[str] = ()
 
     def aligned(self, rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
         """Return rows whose sums of floats have the greatest scale of their group, so that they can be added."""
@@ -176,7 +178,8 @@ def first_or_last(
 
     Events that are equal in all of these must have the same value.
     """
-    at, tie = f"{name}_at", f"{name}_ties"
+    # All of a job take the same event, and have these in common.
+    at, tie = f"{joined}_at", f"{joined}_ties"
     order = [pl.col(one) for one in (at, tie)]
     return Parts(
         [
@@ -186,6 +189,7 @@ def first_or_last(
         ],
         {name: value, at: pl.col(event_time), tie: pl.struct(ties.names)},
         joined={one: getattr(pl.col(one).sort_by(order, nulls_last=False), joined)() for one in (name, at, tie)},
+        common=(at, tie),
     )
 
 

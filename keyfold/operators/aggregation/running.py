@@ -19,7 +19,7 @@ from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable
 from keyfold.keyed.job.timeouts import Timeout
 from keyfold.keyed.rows.exact_sums import fitted, units
-from keyfold.operators.aggregation.aggregates import Aggregate, require_known, value_type
+from keyfold.operators.aggregation.aggregates import Aggregate, means_as_sums, require_known, value_type
 from keyfold.operators.aggregation.inference import Columned
 from keyfold.operators.aggregation.lifetimes import cut_lifetimes
 from keyfold.operators.aggregation.spans import sum_type
@@ -67,7 +67,7 @@ def running(
     Args:
         name: the job's name.
         source: the stream, or its `Input`.
-        of: the aggregates by column: `count`, `sum` of integers, `min`, `max`, or `distinct`.
+        of: the aggregates by column: `count`, `sum` and `mean` of whole numbers and decimals, `min`, `max`, or `distinct`.
         key: the key columns. With `window`, `window_start` is added to them.
         output: columns of the table: columns of the events, of `of` and of `then`; with `window` also `window_start` and
             `window_end`. By default all of them.
@@ -79,7 +79,7 @@ def running(
         settings: other arguments of `KeyedJob`.
 
     Raises:
-        Misconfigured: an aggregate is none of these (a mean is one of `then`), or two need one column of state.
+        Misconfigured: an aggregate is none of these, or two need one column of state.
 
     Example:
         >>> from datetime import UTC, datetime, timedelta
@@ -96,7 +96,7 @@ def running(
         >>> harness.batch(sales).tables["spent"].select("user", "n", "in_all").rows()
         [('ann', 1, 4), ('ann', 2, 7)]
     """
-    require_known(name, of, ("count", "sum", "min", "max", "distinct"), "running")
+    require_known(name, of, ("count", "sum", "mean", "min", "max", "distinct"), "running")
     source, key = as_input(source), names_of(key)
     events, event_time = source.schema, source.event_time
     computed, length = dict(then or {}), None
@@ -106,6 +106,7 @@ def running(
         source = _in_windows(source, events, window)
     columned = Columned(name, source, key, of, computed)
     table = columned.output(output, by=events.names)
+    of, means = means_as_sums(name, of, events.names)
     own_kinds = _own_kinds(name, of, source, columned.aggregates_in(table))
     kept = {column: column if column in own_kinds else one.column or column for column, one in of.items()}
     shared = {one: events.field(one) for one in kept.values() if one in events.names}
@@ -118,7 +119,7 @@ def running(
     state = pa.schema([*map(events.field, key), *shared.values(), *own, *rest, pa.field(DEADLINE, TIMESTAMP)])
     upserts = () if latest is None else (columned.table(latest),)
     shown = [computed.get(one, pl.col(one)).alias(one) for one in table.names]
-    step = _Running(of, kept, key, event_time, events.names, shown, upserts, at_once, expiry, length).step
+    step = _Running(of, means, kept, key, event_time, events.names, shown, upserts, at_once, expiry, length).step
     return KeyedJob(
         name,
         replace(source, final_at=STEP_DECIDES),
@@ -140,6 +141,7 @@ class _Running:
     """The step of `running`; `kept` has the column of state of each aggregate, `columns` are those of events."""
 
     of: Mapping[str, Aggregate]
+    means: Mapping[str, pl.Expr]
     kept: Mapping[str, str]
     key: tuple[str, ...]
     event_time: str
@@ -194,7 +196,7 @@ class _Running:
         if self.window is not None:
             changed = changed.with_columns((pl.col(WINDOW_START) + self.window).alias(DEADLINE))
         rows = pl.concat([totals.join(changed, on=self.key, how="anti"), changed.select(totals.columns)])
-        return _Added(ordered.events.with_columns(values.values()).select(self.shown), rows)
+        return _Added(ordered.events.with_columns(values.values()).with_columns(**self.means).select(self.shown), rows)
 
     def _newest(
         self, totals: pl.DataFrame, waiting: pl.DataFrame, events: pl.DataFrame, table: OutputTable

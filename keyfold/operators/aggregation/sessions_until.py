@@ -16,7 +16,7 @@ from keyfold.keyed.job.step import DEADLINE, Clock, Step, StepFunction
 from keyfold.keyed.job.tables import Append, OutputTable
 from keyfold.keyed.job.timeouts import Silence, Timeout, as_timeout
 from keyfold.keyed.rows.codec import empty
-from keyfold.operators.aggregation.aggregates import Aggregate, require_known
+from keyfold.operators.aggregation.aggregates import Aggregate, means_as_sums, require_known
 from keyfold.operators.aggregation.inference import Columned
 from keyfold.operators.aggregation.spans import Rows, Spans, count_and_start, kept_fields, ranges
 from keyfold.schemas import Columns, names_of
@@ -24,7 +24,7 @@ from keyfold.stream import TIMESTAMP
 from keyfold.times import as_duration, micros, to_micros, to_times
 
 CLOSED_AT = "closed_at"
-SESSION_AGGREGATES = ("count", "first", "last", "sum", "min", "max", "between")
+SESSION_AGGREGATES = ("count", "first", "last", "sum", "mean", "min", "max", "between")
 
 
 def sessions_until(
@@ -56,8 +56,8 @@ def sessions_until(
     Args:
         name: the job's name.
         source: the stream, or its `Input`.
-        of: the aggregates by column: one `count`, and `first`, `last`, `sum`, `min`, `max` and `between`. One is the first
-            event time.
+        of: the aggregates by column: one `count`, and `first`, `last`, `sum`, `mean`, `min`, `max` and `between`. One is the
+            first event time.
         until: condition on an event that ends its session; NULL is false.
         key: the key columns.
         output: columns of the table: the key, any of `of`, and those of `then`; by default all.
@@ -95,6 +95,7 @@ def sessions_until(
     columned = Columned(name, source, key, of, then or {})
     table = columned.output(output)
     selected = [(columned.table(one), where) for one, where in selected]
+    of, means = means_as_sums(name, of, events.names)
     counted, start = count_and_start(name, of, event_time)
     require_known(name, of, SESSION_AGGREGATES, "sessions_until")
     others = [one.with_nullable(True) for one in events if one.name not in key]
@@ -104,7 +105,7 @@ def sessions_until(
     state = pa.schema([*stretch, pa.field(CLOSED_AT, TIMESTAMP), pa.field(DEADLINE, TIMESTAMP)])
     rides = _Sessions(
         name, of, until, key, event_time, counted, start, stretch, timeout.add_column(state), events, table,
-        timeout, closed_for, at_once, then or {}, selected,
+        timeout, closed_for, at_once, means, then or {}, selected,
     )  # fmt: skip
     number = pl.col(counted).sum()
     return KeyedJob(
@@ -176,6 +177,7 @@ class _Sessions:
     silence: Timeout
     closed_for: timedelta
     at_once: bool
+    means: Mapping[str, pl.Expr]
     then: Mapping[str, pl.Expr]
     selected: Sequence[tuple[OutputTable, pl.Expr]]
     watermark_delay: timedelta = timedelta(0)
@@ -203,7 +205,7 @@ class _Sessions:
         )
         others = pl.concat([rows.select(self.key) for rows in (going_on, on_time, markers)]).unique()
         cut = _Ordered(self, pl.concat([going_on.select(stretch), self.single(on_time)]), rules).cut()
-        output = cut.closed.with_columns(**self.then).select(self.output.names)
+        output = cut.closed.with_columns(**self.means).with_columns(**self.then).select(self.output.names)
         markers = self._markers(markers, cut.closed)
         markers = markers.with_columns((pl.col(CLOSED_AT) + self.closed_for).alias(DEADLINE))
         still_open = self.silence.renew(cut.still_open, going_on, on_time, self.key, clock)

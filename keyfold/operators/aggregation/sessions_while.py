@@ -18,10 +18,11 @@ from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable
 from keyfold.keyed.job.timeouts import Silence, Timeout, as_timeout
 from keyfold.keyed.rows.codec import empty
-from keyfold.operators.aggregation.aggregates import Aggregate, require_known
+from keyfold.operators.aggregation.aggregates import Aggregate, means_as_sums, require_known
 from keyfold.operators.aggregation.inference import Columned
 from keyfold.operators.aggregation.sessions_until import SESSION_AGGREGATES
 from keyfold.operators.aggregation.spans import Rows, Spans, count_and_start, kept_fields, ranges
+from keyfold.operators.ordering import waiting
 from keyfold.schemas import Columns, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import as_duration, micros, to_micros, to_times
@@ -64,8 +65,8 @@ def sessions_while(
     Args:
         name: the job's name.
         source: the stream, or its `Input`.
-        of: the aggregates by column: one `count`, and `first`, `last`, `between`, `falls`, `sum`, `min` or `max`. One is
-            the first event time.
+        of: the aggregates by column: one `count`, and `first`, `last`, `between`, `falls`, `sum`, `mean`, `min` or `max`. One
+            is the first event time.
         while_: the condition of an event; never NULL.
         pause: event time without the condition that ends a session.
         key: the key columns.
@@ -105,11 +106,12 @@ def sessions_while(
     columned = Columned(name, source, key, of, then or {}, {HOLDS: decisive, ENDED: decisive})
     table = columned.output(output, hidden=plain_columns(pa.bool_(), HOLDS, ENDED))
     between = columned.table(between or Append(table, name=f"{name}_between", events=number))
+    of, means = means_as_sums(name, of, events.names)
     others = [one.with_nullable(True) for one in events if one.name not in key]
     rows = [*map(events.field, key), *kept_fields(name, of, source, columned.aggregates_in(table)), *others]
     state = pa.schema([*rows, pa.field(HOLDS, pa.bool_()), pa.field(DEADLINE, TIMESTAMP)])
     journeys = _While(
-        of, while_, pause, key, event_time, counted, start, events, state, table, timeout, between, then or {}
+        of, while_, pause, key, event_time, counted, start, events, state, table, timeout, between, means, then or {}
     )
     return KeyedJob(
         name,
@@ -140,13 +142,15 @@ class _While:
     output: pa.Schema
     silence: Timeout
     between: OutputTable
+    means: Mapping[str, pl.Expr]
     then: Mapping[str, pl.Expr]
 
     def step(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
         is_late = events[self.event_time] <= clock.previous_watermark
         late, on_time = events.filter(is_late), events.filter(~is_late)
         is_over = self.silence.has_run_out(state, clock)
-        rows = pl.concat([state.select(self.state.names), self._waiting(on_time)])
+        came = waiting(on_time, self.events, self.event_time, self.state, **{self.counted: pl.lit(1, pl.Int64)})
+        rows = pl.concat([state.select(self.state.names), came])
         output, between = empty(self.output), empty(self.between.schema)
         if is_over or (rows[DEADLINE] <= clock.watermark).any():
             waits = (pl.col(self.event_time) > clock.watermark) & pl.col(self.start).is_null() & (not is_over)
@@ -159,16 +163,6 @@ class _While:
             late=late,
             side={self.between.name: between},
         )
-
-    def _waiting(self, events: pl.DataFrame) -> pl.DataFrame:
-        """Convert events to rows of state that wait for the watermark."""
-        floats = [one.name for one in self.events if one.nullable and pa.types.is_floating(one.type)]
-        known = events.with_columns(
-            pl.col(floats).fill_nan(None),
-            pl.lit(1, pl.Int64).alias(self.counted),
-            pl.col(self.event_time).alias(DEADLINE),
-        )
-        return pl.concat([empty(self.state), known], how="diagonal")
 
 
 class _Cut:
@@ -220,10 +214,12 @@ class _Cut:
         first, until = self._first[parts], self._until[parts]
         used = {column: how for column, how in self._job.then.items() if column in schema.names}
         needed = {*schema.names, *(name for how in used.values() for name in how.meta.root_names())}
+        means = {column: how for column, how in self._job.means.items() if column in needed}
+        needed.update(name for how in means.values() for name in how.meta.root_names())
         values = self._spans.aggregates(first, until, self._last[parts], needed) | self._spans.lasts(until)
         values[ENDED] = pl.Series(self._is_ended_by_event[parts])
         rows = self._rows[first].select(self._job.key).with_columns(pl.lit(holds).alias(HOLDS), **values)
-        return rows.with_columns(**used).select(schema.names)
+        return rows.with_columns(**means).with_columns(**used).select(schema.names)
 
     def still_open(self) -> pl.DataFrame:
         """Return one row per key of what has passed, and the events that may be a pause of its session."""

@@ -97,12 +97,12 @@ def test_any_numeric_columns_may_be_averaged():
     ("given", "message"),
     [
         ({"timeout_in": "arrival"}, "timeout_in='arrival': Input should be 'event_time' or 'processing_time'"),
-        ({"columns": "pressure,tmep"}, "tmep is not a numeric column of weather, which has temp"),
-        ({"columns": "station_id"}, "station_id is not a numeric column"),
-        ({"columns": "temp,temp"}, "named twice"),
+        ({"columns": "pressure,tmep"}, "there is no column tmep; did you mean temp"),
+        ({"columns": "location"}, "location_avg: String is no number"),
+        ({"columns": "temp,temp"}, "temp is there twice"),
         ({"columns": []}, "columns"),
         ({"n_readings": 0}, "n_readings"),
-        ({"n_readings": 3, "min_readings": 4}, "at most n_readings, 3"),
+        ({"n_readings": 3, "min_readings": 4}, "from_n is 4; it must be 1 at least and at most n, 3"),
         ({"min_readings": 0}, "min_readings"),
     ],
 )

@@ -26,6 +26,7 @@ from keyfold.operators import (
     last_n,
     last_rows,
     max,
+    mean,
     min,
     running,
     sessions,
@@ -452,6 +453,14 @@ def test_periods_agree_with_the_clocks_of_the_zone_also_where_midnight_does_not_
             lambda: totals("t", SCORED, {}, output=[POINTS], key="who"),
             "output: there is no column who; there are points",
         ),
+        (
+            lambda: totals(
+                "t", Input(SCORED.stream, derive={"many": pl.col("points") > 3}), {"n": max("many")}, key="who"
+            ),
+            "many of derive is no column of the key or of `by`; give its expression",
+        ),
+        (lambda: last_n("l", SCORED, 2, {}, from_n=3, silence="1h", key="who"), "from_n is 3; .* at most n, 2"),
+        (lambda: last_n("l", SCORED, 2, {"x": mean("team")}, silence="1h", key="who"), "x: String is no number"),
         (lambda: sessions("s", SCORED, {}, gap=timedelta(0), output=GOAL, key="who"), "gap is 0:00:00"),
         (lambda: first_rows("f", SCORED, expires="0s", key="who"), "expires is 0:00:00"),
         (lambda: top_rows("t", SCORED, 0, highest="points", key="who"), "n is 0"),

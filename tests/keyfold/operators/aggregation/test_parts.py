@@ -203,7 +203,7 @@ AGGREGATES = {
     "falls": (falls(pl.col("people")), pa.int64(), lambda rows: np.sum(np.maximum(-np.diff(known(rows)), 0))),
 }
 IN_PARTS = {"count", "sum", "min", "max", "mean", "first", "last", "count_distinct", "quantile", "collect"}
-OF_SESSIONS = {"count", "first", "last", "sum", "min", "max", "between"}
+OF_SESSIONS = {"count", "first", "last", "sum", "mean", "min", "max", "between"}
 # The id is read, by which simultaneous events are ordered before other columns.
 NEWEST, SINCE = {"newest": max("id")}, {"since": first("at")}
 COUNTED = pl.col("n").sum()
@@ -229,7 +229,7 @@ HAVE = {
         {},
         IN_PARTS,
     ),
-    "running": (lambda of, _: running("w", FACTS, of, key="room"), {}, {"count", "sum", "min", "max", "distinct"}),
+    "running": (lambda of, _: running("w", FACTS, of, key="room"), {}, {"count", "sum", "mean", "min", "max", "distinct"}),
     "sessions_until": (
         lambda of, _: sessions_until(
             "w", FACTS, of, until=pl.lit(value=False), key="room", silence=SILENCE, closed_for="1m"
@@ -297,6 +297,8 @@ def test_an_operator_gives_what_an_aggregate_is_or_says_which_it_has(operator, s
         ({"x": mean("heet")}, "job w: x.*heet"),
         ({"x": between(pl.col("people"))}, "job w: x is a between; this operator has count, sum"),
         ({"x": mean("heat"), "x_n": sum("people")}, "job w: x_n: two aggregates need a column of this name"),
+        ({"first_at": min("people"), "x": first("heat")}, "job w: first_at: two aggregates need a column of this name"),
+        ({"x": first("heat"), "first_at": min("people")}, "job w: first_at: two aggregates need a column of this name"),
     ],
 )
 def test_an_aggregate_that_does_not_fit_is_refused_where_the_job_is_made(of, told):
@@ -326,6 +328,40 @@ def test_a_sum_of_decimals_is_exact_and_may_be_larger_than_a_value_can_be(monkey
     harness = play(job, [came[:3], came[3:]], NOON + timedelta(days=2), 2, [])
     found = harness.written["w"].filter(pl.col("n") == len(rows))["x"].to_list()
     assert found[0] == builtins.sum(PRICES) == Decimal("112345678.99")
+
+
+def test_several_first_values_have_one_time_and_one_order_in_state():
+    job = totals(
+        "w", READINGS, {"heat": first("heat"), "people": first("people"), "last_people": last("people")}, key="room"
+    )
+    made = [name for name in job.state.schema.names if name.endswith(("_at", "_ties"))]
+    assert made == ["first_at", "first_ties", "last_at", "last_ties"]
+
+
+@pytest.mark.parametrize("operator", ["running", "sessions_until", "sessions_while"])
+def test_a_mean_of_decimals_is_their_exact_sum_by_their_number_or_refused_where_its_columns_are_taken(
+    monkeypatch, operator
+):
+    columns = pa.schema([*FACT, PRICE, ("taken_n", pa.int64())])
+    monkeypatch.setitem(globals(), "FACTS", Input(Stream("facts", columns, event_time="at"), columns=columns))
+    make, more, _ = HAVE[operator]
+    output = pa.schema([ROOM, N, ("x", pa.float64())])
+    job = make({"n": count(), **more, "x": mean("price")}, output)
+    rows = [
+        {"id": number, "room": "a", "at": NOON - (9 - number) * timedelta(minutes=1), "price": price}
+        for number, price in enumerate([None, *PRICES, None])
+    ]
+    came = pl.DataFrame(rows, schema=pl.Schema(columns))
+    harness = play(job, [came[:3], came[3:]], NOON + timedelta(days=2), 2, [])
+    found = harness.written["w"].sort("n").select("n", "x").rows()
+    until = {n: [price for price in [None, *PRICES, None][:n] if price is not None] for n, _ in found}
+    assert found == [(n, float(builtins.sum(known)) / len(known) if known else None) for n, known in until.items()]
+    assert found[-1][0] == len(rows)
+    for of in ({"taken": mean("price")}, {"y": mean("price"), "y_sum": sum("people")}):
+        with pytest.raises(
+            Misconfigured, match=r"job w: (taken_n|y_sum): the mean (taken|y) needs a column of this name"
+        ):
+            make({"n": count(), **more, **of}, output)
 
 
 @pytest.mark.parametrize("operator", [one for one, (_, _, has) in HAVE.items() if "sum" in has])
