@@ -42,6 +42,7 @@ class Columned:
         then: columns computed from the others.
         made: other columns that the operator makes, by name: the columns of the input that they depend on; by default the event
             time.
+        decided_by: columns of the input that decide which events a row is of: what is made of several depends on them.
 
     Raises:
         Misconfigured: a column of the key is of no column of the input, or the event time.
@@ -53,6 +54,7 @@ class Columned:
     of: Mapping[str, Aggregate] = field(default_factory=dict)
     then: Mapping[str, pl.Expr] = field(default_factory=dict)
     made: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    decided_by: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         one, where = self.source, f"job {self.job}: key"
@@ -107,6 +109,10 @@ class Columned:
     def _lineage(self, name: str) -> list[str]:
         roots = self.then[name].meta.root_names() if name in self.then else [name]
         found = [source for root in roots for source in self._sources(root)]
+        # Columns of one event are passed on as they are.
+        passed_on = {*self.key, *self.source.stream.event_schema.names} - self.of.keys()
+        if not passed_on.issuperset(roots):
+            found += [source for root in self.decided_by for source in self._of_input(root)]
         return list(dict.fromkeys(found)) or [self.source.event_time]
 
     def _sources(self, name: str) -> Sequence[str]:

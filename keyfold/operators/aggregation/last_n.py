@@ -103,7 +103,7 @@ def last_n(
     require_known(name, of, IN_PARTS, "last_n")
     source, key, timeout = as_input(source), names_of(key), as_timeout(f"job {name}: silence", silence)
     events, event_time = source.schema, source.event_time
-    columned = Columned(name, source, key, of)
+    columned = Columned(name, source, key, of, decided_by=[event_time])
     table = columned.output(output, more=[column(REASON, pa.string(), "WINDOW_FULL, WINDOW_FILLING or TIMEOUT")])
     sessions = columned.table(sessions or _sessions_table(name, events, key, event_time))
     latest = None if latest is None else columned.table(latest)

@@ -104,7 +104,7 @@ def running(
         length, computed[WINDOW_END] = window.length, pl.col(WINDOW_START) + window.length
         key, events = (*key, WINDOW_START), events.append(_window_start(event_time))
         source = _in_windows(source, events, window)
-    columned = Columned(name, source, key, of, computed)
+    columned = Columned(name, source, key, of, computed, decided_by=[event_time])
     table = columned.output(output, by=events.names)
     of, means = means_as_sums(name, of, events.names)
     own_kinds = _own_kinds(name, of, source, columned.aggregates_in(table))

@@ -92,7 +92,7 @@ def sessions_until(
     timeout = as_timeout(f"job {name}: silence", silence)
     source, key, closed_for = as_input(source), names_of(key), as_duration(f"job {name}: closed_for", closed_for)
     events, event_time = source.schema, source.event_time
-    columned = Columned(name, source, key, of, then or {})
+    columned = Columned(name, source, key, of, then or {}, decided_by=until.meta.root_names())
     table = columned.output(output)
     selected = [(columned.table(one), where) for one, where in selected]
     of, means = means_as_sums(name, of, events.names)

@@ -102,8 +102,7 @@ def sessions_while(
     require_known(name, of, (*SESSION_AGGREGATES, "falls"), "sessions_while")
     counted, start = count_and_start(name, of, event_time)
     number = pl.col(counted).sum()
-    decisive = [*while_.meta.root_names(), event_time]
-    columned = Columned(name, source, key, of, then or {}, {HOLDS: decisive, ENDED: decisive})
+    columned = Columned(name, source, key, of, then or {}, decided_by=while_.meta.root_names())
     table = columned.output(output, hidden=plain_columns(pa.bool_(), HOLDS, ENDED))
     between = columned.table(between or Append(table, name=f"{name}_between", events=number))
     of, means = means_as_sums(name, of, events.names)

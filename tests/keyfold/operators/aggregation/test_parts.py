@@ -388,11 +388,11 @@ def test_columns_are_of_the_events_that_they_come_from():
     for table in job.own_tables:
         assert {field.name: set(lineage_of(field)) for field in table.schema} == {
             "room": {"room"},
-            "since": {"at"},
-            "n": {"at"},
-            "crowd": {"people"},
+            "since": {"at", "heat"},
+            "n": {"at", "heat"},
+            "crowd": {"people", "heat"},
             "heated": {"heat", "at"},
-            "share": {"people", "at"},
+            "share": {"people", "at", "heat"},
             "why": {"heat", "at"},
         }
     number = required("n", pa.int64(), "Readings", lineage="id")
