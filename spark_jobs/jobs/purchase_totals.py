@@ -23,8 +23,6 @@ from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.silence import ExpiringParameters
 from spark_jobs.streams import SALES
 
-PURCHASE = pa.schema([SALES.schema.field(column) for column in ("item", "time", "quantity", "models")])
-
 MODELS = pa.list_(pa.string())
 
 PURCHASE_TOTAL = pa.schema(
@@ -63,7 +61,7 @@ def build(parameters: PurchaseTotalsParameters) -> KeyedJob:
     """After every purchase, its item's cumulative quantity and the set of models seen of it."""
     return running(
         "purchase_totals",
-        Input(SALES, columns=PURCHASE),
+        Input(SALES, columns=("item", "time", "quantity", "models")),
         {"cumulative_quantity": sum("quantity"), "models": distinct("models", ignored=("",))},
         key="item",
         output=PURCHASE_TOTAL,

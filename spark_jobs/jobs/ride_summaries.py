@@ -32,8 +32,6 @@ from spark_jobs.streams import RIDE_POINTS
 
 _POINT = ("ride_id", "point_idx", "latitude", "longitude", "timestamp", "meter_reading", "ride_status")
 
-RIDE_POINT = pa.schema([RIDE_POINTS.schema.field(name) for name in _POINT])
-
 _PLACE = ("latitude", "longitude")
 
 RIDE_SUMMARY = pa.schema(
@@ -91,7 +89,7 @@ def build(parameters: RideSummaryParameters) -> KeyedJob:
     is_long = pl.col("ride_duration_in_secs") > parameters.long_ride_threshold.total_seconds()
     return sessions_until(
         "ride_summaries",
-        Input(RIDE_POINTS, columns=RIDE_POINT),
+        Input(RIDE_POINTS, columns=_POINT),
         {
             "start_time": first("timestamp"),
             "end_time": last("timestamp"),

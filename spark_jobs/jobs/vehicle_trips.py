@@ -138,7 +138,7 @@ def build(parameters: VehicleTripParameters) -> KeyedJob:
     reason = pl.when(~pl.col("ended")).then(pl.lit("FELL_SILENT")).when("holds").then(pl.lit("STOPPED"))
     return sessions_while(
         "vehicle_trips",
-        Input(TELEMETRY, columns=TELEMETRY.schema),
+        Input(TELEMETRY, columns=TELEMETRY.schema.names),
         {
             "start_time": first("time"),
             "end_time": last("time"),

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from keyfold.columns import column, passed_on, required
+from keyfold.columns import column, required
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
@@ -105,7 +104,7 @@ def last_n(
     events, event_time = source.schema, source.event_time
     columned = Columned(name, source, key, of, decided_by=[event_time])
     table = columned.output(output, more=[column(REASON, pa.string(), "WINDOW_FULL, WINDOW_FILLING or TIMEOUT")])
-    sessions = columned.table(sessions or _sessions_table(name, events, key, event_time))
+    sessions = columned.table(sessions or _sessions_table(name, events, key))
     latest = None if latest is None else columned.table(latest)
     state = [pa.field(SESSION_START, TIMESTAMP), pa.field(N_EVENTS, pa.int64(), nullable=False)]
     ties = [one for one in events.names if one not in (*key, event_time)]
@@ -133,13 +132,12 @@ def last_n(
     )
 
 
-def _sessions_table(job: str, events: pa.Schema, key: tuple[str, ...], event_time: str) -> OutputTable:
-    of = partial(required, lineage=(event_time,))
+def _sessions_table(job: str, events: pa.Schema, key: tuple[str, ...]) -> OutputTable:
     columns = [
-        *passed_on(pa.schema(map(events.field, key))),
-        of(SESSION_START, TIMESTAMP, "Event time of the session's first event (UTC)"),
-        of(SESSION_END, TIMESTAMP, "Event time of its last event (UTC)"),
-        of(N_EVENTS, pa.int64(), "How many events"),
+        *map(events.field, key),
+        required(SESSION_START, TIMESTAMP, "Event time of the session's first event (UTC)"),
+        required(SESSION_END, TIMESTAMP, "Event time of its last event (UTC)"),
+        required(N_EVENTS, pa.int64(), "How many events"),
     ]
     return Append(columns, name=f"{job}_sessions", events=pl.col(N_EVENTS).sum())
 

@@ -26,7 +26,6 @@ import pyarrow as pa
 from pydantic import model_validator
 
 from keyfold import Input, KeyedJob, column, parameter, required, with_parameters
-from keyfold.columns import passed_on
 from keyfold.keyed.job import EventTimeParameters, FilePath
 from keyfold.operators import Held, Listed, alert
 from keyfold.stream import TIMESTAMP
@@ -34,8 +33,6 @@ from spark_jobs.jobs.fleet_warnings.geofences import load_geofences
 from spark_jobs.streams import TELEMETRY
 
 _READINGS = ("latitude", "longitude", "fuel_level", "engine_temperature")
-
-POINT = pa.schema([TELEMETRY.schema.field(name) for name in ("vehicle_id", "time", *_READINGS)])
 
 FLEET_WARNING = pa.schema(
     [
@@ -45,7 +42,7 @@ FLEET_WARNING = pa.schema(
         required("change", pa.string(), "BEGAN, or ENDED"),
         column("geofence", pa.string(), "Name of the geofence; NULL of other warnings"),
         required("began_at", TIMESTAMP, "When it began (UTC)"),
-        *passed_on(pa.schema([TELEMETRY.schema.field(name) for name in _READINGS])),
+        *map(TELEMETRY.schema.field, _READINGS),
     ]
 )
 
@@ -102,7 +99,7 @@ def build(parameters: FleetWarningsParameters) -> KeyedJob:
         conditions["IN_GEOFENCE"] = Listed(geofences.near)
     return alert(
         "fleet_warnings",
-        Input(TELEMETRY, columns=POINT),
+        Input(TELEMETRY, columns=("vehicle_id", "time", *_READINGS)),
         conditions,
         key="vehicle_id",
         output=FLEET_WARNING,

@@ -12,7 +12,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import merged, play
-from spark_jobs.jobs.purchase_totals import PURCHASE, PURCHASE_TOTAL, PURCHASE_TOTALS
+from spark_jobs.jobs.purchase_totals import PURCHASE_TOTAL, PURCHASE_TOTALS
 from tests.examples import examples
 from tests.on_a_grid import assert_nothing_is_due, many_of, moments, on_grid
 from tests.spark_jobs.jobs.expiry_oracle import Expiring
@@ -28,7 +28,7 @@ def totals_job(**parameters):
 
 
 def play_sales(job, batches, end: datetime | None = LONG_PAST_ALL, cuts=()):
-    return play(job, [sales_frame(batch).select(PURCHASE.names) for batch in batches], end, cuts=cuts)
+    return play(job, [sales_frame(batch).select(PURCHASE_TOTALS.columns.names) for batch in batches], end, cuts=cuts)
 
 
 def changes(harness):
@@ -151,7 +151,9 @@ def test_totals_that_expire_in_either_time_are_those_of_each_item_s_life(order, 
         for item in {one["item"] for one in run}:
             life = oracle.coming(item) if item in oracle.kept() else last_life(oracle, item)
             latest_totals[item] = total_of(life, len(life.events))
-    harness = play(job, [sales_frame(run).select(PURCHASE.names) for run in runs], cuts=cuts, times=times)
+    harness = play(
+        job, [sales_frame(run).select(PURCHASE_TOTALS.columns.names) for run in runs], cuts=cuts, times=times
+    )
     expected = [(one["item"], one["quantity"], *total_of(life, place), one["time"]) for life, place, one in oracle.told]
     assert_same_changes(harness, as_written(expected))
     assert latest(harness, job) == [(item, *latest_totals[item]) for item in sorted(latest_totals)]
@@ -171,7 +173,7 @@ def test_a_job_without_an_expiry_keeps_no_column_for_it():
 
 def test_every_purchase_of_the_real_shop_agrees_with_a_dictionary_of_sets(shop):
     """Days follow one another: added up a day at a time or all at once, they come to the same."""
-    days, oracle = [day.select(PURCHASE.names) for day in retail_days(shop)], Totals()
+    days, oracle = [day.select(PURCHASE_TOTALS.columns.names) for day in retail_days(shop)], Totals()
     expected = as_written([row for day in days for row in oracle.add(day.to_dicts())])
     for batches, order in ((days, "arrival"), ([pl.concat(days)], "event_time")):
         job = totals_job(order=order)

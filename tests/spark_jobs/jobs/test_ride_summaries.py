@@ -15,7 +15,7 @@ from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import play
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.jobs.ride_summaries import RIDE_POINT
+from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from tests.examples import examples
 from tests.on_a_grid import assert_nothing_is_due, many_of, moments, on_grid
 from tests.spark_jobs.jobs import ride_oracle
@@ -44,7 +44,7 @@ def point(ride, index, minutes, status="enroute", latitude=40.7, longitude=-74.0
 
 
 def frame(points):
-    return pl.DataFrame(points, schema=polars_schema(RIDE_POINT), orient="row")
+    return pl.DataFrame(points, schema=polars_schema(RIDE_SUMMARIES.columns), orient="row")
 
 
 def play_rides(job, batches, end: datetime | None = LONG_PAST_ALL, cuts=(), times=None):
@@ -174,7 +174,7 @@ def test_in_processing_time_runs_in_any_slices_agree_with_a_state_machine_that_i
 @pytest.mark.parametrize("close", ["fast", "complete"])
 def test_real_rides_agree_with_the_state_machine(close, real_data):
     lines = chain(*(gzip.decompress(file.read_bytes()).splitlines() for file in (real_data / "rides").glob("*.gz")))
-    points = [{name: json.loads(line)[name] for name in RIDE_POINT.names} for line in lines]
+    points = [{name: json.loads(line)[name] for name in RIDE_SUMMARIES.columns.names} for line in lines]
     for each in points:
         each["timestamp"] = datetime.fromisoformat(each["timestamp"]).astimezone(UTC)
     points.sort(key=lambda point: point["timestamp"])
