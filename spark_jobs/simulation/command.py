@@ -24,6 +24,8 @@ def simulate(
     as_json: AsJson = False,
 ) -> None:
     """Write files of simulated events: out of order, duplicated, late, malformed, incomplete."""
+    if stream not in SIMULATORS:
+        raise typer.BadParameter(f"no stream {stream!r} to simulate; streams there: {', '.join(SIMULATORS)}")
     with failures():
         if (folder := local_path(to_place(to))) is None:
             raise Misconfigured(f"--to {to}: simulated files are written to a folder; copy them from there to a bucket")

@@ -97,9 +97,9 @@ def test_any_numeric_columns_may_be_averaged():
     ("given", "message"),
     [
         ({"timeout_in": "arrival"}, "timeout_in='arrival': Input should be 'event_time' or 'processing_time'"),
-        ({"columns": "pressure,tmep"}, "there is no column tmep; did you mean temp"),
+        ({"columns": "pressure,tmep"}, "columns: there is no column tmep; did you mean .* There are station_id, time, temp"),
         ({"columns": "location"}, "location_avg: String is no number"),
-        ({"columns": "temp,temp"}, "temp is there twice"),
+        ({"columns": "temp,temp"}, "temp_avg is there twice"),
         ({"columns": []}, "columns"),
         ({"n_readings": 0}, "n_readings"),
         ({"n_readings": 3, "min_readings": 4}, "from_n is 4; it must be 1 at least and at most n, 3"),
