@@ -159,6 +159,11 @@ def is_keyfold_error(name: str) -> bool:
     return name.rpartition(".")[2] in names(KeyfoldError)
 
 
+def counted(count: int, noun: str) -> str:
+    """Write a count with its noun: `1 event`, `2,000 events`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def first_line(error: BaseException) -> str:
     """Shorten a library's error to its first line, and to the line with the system's reason or the HTTP status, if any."""
     # Delta's library colours its messages.

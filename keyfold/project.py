@@ -138,13 +138,29 @@ def project_suites() -> Mapping[str, "Suite"]:
     return current_project().suites
 
 
-def project_packages() -> tuple[str, ...]:
-    """Return the packages that workers need of the current project; none where there is no project, as in a guest's code location."""
+def project_if_any() -> Project | None:
+    """Return the current project; None where there is none, as in a guest's code location.
+
+    Raises:
+        KeyfoldError: its value cannot be imported.
+    """
     try:
         folder = project_folder()
     except NotFound:
-        return ()
-    return _project_in(folder).packages
+        return None
+    return _project_in(folder)
+
+
+def jobs_if_any() -> Mapping[str, "KeyedJob"]:
+    """Return the jobs of the current project; none where there is no project."""
+    project = project_if_any()
+    return project.jobs if project else {}
+
+
+def project_packages() -> tuple[str, ...]:
+    """Return the packages that workers need of the current project; none where there is no project."""
+    project = project_if_any()
+    return project.packages if project else ()
 
 
 def project_folder() -> Path:

@@ -109,7 +109,7 @@ def _project() -> str:
         current_project()
     except NotFound as error:
         # Somebody who adds Keyfold to definitions of their own has none.
-        return f"{error}. Python and Dagster need none; commands that name a stream or a job do"
+        return f"{error}. Python, Dagster and commands that read tables, state and journals need none; all others do"
     return f"{len(project_streams())} streams and {len(project_jobs())} jobs are declared without a fault"
 
 

@@ -11,6 +11,7 @@ from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, given_values, requir
 from keyfold.cli.state_jobs import build_live_job, require_lakehouse
 from keyfold.cli.state_tools import DryRun, Who, Why, author_of, compared, working
 from keyfold.cli.terminal import failures, report
+from keyfold.errors import counted
 from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse
@@ -148,15 +149,17 @@ def _correct_lines(corrected: Corrected, *, dry_run: bool) -> Iterator[str]:
 
 def _erase_lines(erased: Erased, *, removed: bool, dry_run: bool) -> Iterator[str]:
     had = "has" if dry_run else "had"
-    yield from [f"{place} {had} {count:,} rows" for place, count in erased.rows.items()] or ["no matching rows"]
+    yield from [f"{place} {had} {counted(count, 'row')}" for place, count in erased.rows.items()] or [
+        "no matching rows"
+    ]
     if (unsearchable := erased.unsearchable).lines and not removed:
         more = ", …" if unsearchable.lines > len(unsearchable.where) else ""
         yield (
-            f"{unsearchable.lines:,} quarantined lines stay, since their fields cannot be read and so not searched "
+            f"{counted(unsearchable.lines, 'quarantined line')} stay{'s' if unsearchable.lines == 1 else ''}, since their fields cannot be read and so not searched "
             f"({', '.join(unsearchable.where)}{more}): inspect them, or give --remove-unsearchable"
         )
     if dry_run:
         yield "nothing erased (--dry-run)"
     else:
-        yield f"all these rows are erased; {erased.files_deleted:,} files of older versions were deleted"
+        yield f"all these rows are erased; {counted(erased.files_deleted, 'file')} of older versions deleted"
     yield from (f"not searched, check by hand: {place}" for place in erased.not_searched)

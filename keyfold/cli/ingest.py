@@ -20,7 +20,7 @@ from keyfold.cli.options import (
     runners_for,
 )
 from keyfold.cli.terminal import failures, progress_of, report, until_signal, warn
-from keyfold.errors import KeyfoldError
+from keyfold.errors import KeyfoldError, counted
 from keyfold.ingestion import IngestSummary
 from keyfold.ingestion import ingest as ingest_files
 from keyfold.ingestion import rebuild as rebuild_tables
@@ -106,10 +106,10 @@ def ingest(
 def _ingest_text(summary: IngestSummary) -> str:
     waiting = f"; {summary.waiting:,} still being written" if summary.waiting else ""
     untimed = f"; {summary.untimed:,} without a time, dated by their arrival" if summary.untimed else ""
-    source = summary.source if summary.source.startswith(PREFIX) else f"{summary.files:,} files"
+    source = summary.source if summary.source.startswith(PREFIX) else f"{counted(summary.files, 'file')}"
     return (
-        f"{summary.stream}: {summary.rows_read:,} rows from {source} in {summary.seconds:.1f} s: "
-        f"{summary.accepted:,} accepted, {summary.quarantined:,} quarantined, {summary.duplicates:,} duplicates"
+        f"{summary.stream}: {counted(summary.rows_read, 'row')} from {source} in {summary.seconds:.1f} s: "
+        f"{summary.accepted:,} accepted, {summary.quarantined:,} quarantined, {counted(summary.duplicates, 'duplicate')}"
         f"{untimed}{waiting}"
     )
 

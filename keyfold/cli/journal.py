@@ -13,7 +13,8 @@ from keyfold.ingestion import ingest_journal
 from keyfold.journal import PastBatch
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.lakehouse import Lakehouse
-from keyfold.project import project_jobs, project_streams
+from keyfold.project import project_if_any
+from keyfold.state.reading.reader import jobs_with_state
 from keyfold.times import BEGINNING, from_iso
 
 
@@ -80,13 +81,18 @@ def history_of(lakehouse: Lakehouse, name: str, last: int) -> History:
     """Read the last batches of a job's live generation, or of a stream's ingest.
 
     Raises:
-        typer.BadParameter: the project has no such job or stream.
+        typer.BadParameter: the project, or the lakehouse where there is none, has no such job or stream.
         KeyfoldError: the journal cannot be read.
     """
-    if name in project_streams():
+    project = project_if_any()
+    if project is not None:
+        jobs, streams = [*project.jobs], [*project.streams]
+    else:
+        jobs, streams = jobs_with_state(lakehouse), [folder.name for folder in lakehouse.home.glob("ingest/*")]
+    if name in streams:
         journal = ingest_journal(lakehouse, name)
         return History(name, None, tuple(journal.history(last)), len(journal.pending()))
-    require_known("job or stream", name, [*project_jobs(), *project_streams()])
+    require_known("job or stream", name, [*jobs, *streams])
     live = live_generation(lakehouse, name)
     if live is None:
         return History(name, None, (), 0)

@@ -16,7 +16,7 @@ from keyfold.cli.terminal import failures, print_rows
 from keyfold.keyed.job.parameters import describe_parameters
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import count_rows, read_batches, readable
-from keyfold.project import project_jobs, project_streams
+from keyfold.project import project_if_any, project_jobs, project_streams
 from keyfold.runs.jobs import own_parameters
 from keyfold.storage.place import Place
 
@@ -172,13 +172,15 @@ def params(
 
 
 def declared_tables() -> dict[str, tuple[str, str]]:
-    """Return the project's tables by name, each with the stream or job that writes it and with what it contains."""
+    """Return the tables of the project, if any, by name, each with the stream or job that writes it and with what it contains."""
+    if (project := project_if_any()) is None:
+        return {}
     declared = {
         f"{kind}.{stream}": (f"stream {stream}", f"{contains} of {stream}")
-        for stream in project_streams()
+        for stream in project.streams
         for kind, contains in _STREAM_TABLES.items()
     }
-    for job in project_jobs().values():
+    for job in project.jobs.values():
         for table in job.tables:
             contains = job.description if table.name == job.name else table.description
             declared[table.name] = (f"job {job.name}", contains)

@@ -11,7 +11,7 @@ from keyfold.cli.state_jobs import job_or_name, require_job_or_state, require_la
 from keyfold.cli.state_reading import listing, read, stats
 from keyfold.cli.state_tools import bootstrap, edit, move
 from keyfold.cli.terminal import failures, report
-from keyfold.errors import KeyfoldError
+from keyfold.errors import KeyfoldError, counted
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.changing import promoting
 from keyfold.state.differences import Counts, Difference, diff_states, diff_with_table
@@ -100,8 +100,8 @@ def _text(found: Counts, to: str | None) -> str:
     lines = [
         f"before: {found.before}",
         f"after:  {found.after}",
-        f"{found.added:,} keys added, {found.removed:,} removed, {found.changed:,} changed",
-        *(f"  {column}: differs in {count:,} keys" for column, count in found.columns.items()),
+        f"{counted(found.added, 'key')} added, {found.removed:,} removed, {found.changed:,} changed",
+        *(f"  {column}: differs in {counted(count, 'key')}" for column, count in found.columns.items()),
     ]
     if found.not_compared:
         lines.append(f"not compared, since only one side has them or the types differ: {', '.join(found.not_compared)}")

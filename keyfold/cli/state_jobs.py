@@ -9,7 +9,7 @@ from keyfold.keyed.generation.configured import live_parameters
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse
-from keyfold.project import project_jobs
+from keyfold.project import jobs_if_any, project_jobs
 from keyfold.state.reading.reader import find_generation, jobs_with_state
 
 
@@ -34,10 +34,10 @@ def job_or_name(lakehouse: Lakehouse, name: str, generation: str | None = None) 
     """
     require_job_or_state(lakehouse, name)
     born = find_generation(lakehouse, name, generation).record["parameters"]
-    if name not in project_jobs():
+    if name not in jobs_if_any():
         return name
     try:
-        return build_job(project_jobs()[name], born_with=born)
+        return build_job(jobs_if_any()[name], born_with=born)
     except KeyfoldError:
         return name  # the job no longer has these parameters; the columns are read from the state itself
 
@@ -48,9 +48,9 @@ def require_job_or_state(lakehouse: Lakehouse, name: str) -> None:
     Raises:
         typer.BadParameter: neither has it.
     """
-    if name not in project_jobs():
-        has_run = [one for one in jobs_with_state(lakehouse) if one not in project_jobs()]
-        require_known("job", name, [*project_jobs(), *has_run])
+    if name not in (jobs := jobs_if_any()):
+        has_run = [one for one in jobs_with_state(lakehouse) if one not in jobs]
+        require_known("job", name, [*jobs, *has_run])
 
 
 def build_live_job(lakehouse: Lakehouse, name: str, given: Mapping[str, str]) -> KeyedJob:

@@ -10,6 +10,7 @@ import typer
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, given_columns, runners_for
 from keyfold.cli.state_jobs import job_or_name
 from keyfold.cli.terminal import failures, report
+from keyfold.errors import counted
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.reading.export import Format, write_state
 from keyfold.state.reading.reader import jobs_with_state, read_state
@@ -121,7 +122,7 @@ def _show(rows: RowSource, to: str | None, style: Format, limit: int | None, as_
     """Write rows to files, or print them."""
     if to is not None:
         made = write_state(rows, to, style)
-        text = f"{made.rows:,} rows in {made.files} files, {made.bytes:,} bytes: {made.to} ({made.format})"
+        text = f"{counted(made.rows, 'row')} in {counted(made.files, 'file')}, {made.bytes:,} bytes: {made.to} ({made.format})"
         report(asdict(made), as_json, text)
         return
     left = limit
@@ -138,14 +139,14 @@ def _show(rows: RowSource, to: str | None, style: Format, limit: int | None, as_
 def _generation_text(one: ListedGeneration) -> str:
     batches = f"batches {one.retained[0]} to {one.retained[-1]}" if one.retained else "no batch"
     return (
-        f"{one.job} {one.generation} ({one.role}): {batches}, {one.open_events:,} events open, {one.bytes:,} bytes in "
-        f"{one.key_groups} key groups; key {', '.join(one.key)}; watermark {one.watermark or 'not set'}"
+        f"{one.job} {one.generation} ({one.role}): {batches}, {counted(one.open_events, 'event')} open, {one.bytes:,} bytes in "
+        f"{counted(one.key_groups, 'key group')}; key {', '.join(one.key)}; watermark {one.watermark or 'not set'}"
     )
 
 
 def _statistics_lines(found: StateStatistics) -> Iterator[str]:
     yield (
-        f"{found.job} ({found.generation}) after batch {found.batch}: {found.rows:,} rows of {found.keys:,} keys, "
+        f"{found.job} ({found.generation}) after batch {found.batch}: {counted(found.rows, 'row')} of {counted(found.keys, 'key')}, "
         f"{found.bytes:,} bytes; watermark {found.watermark or 'not set'}"
     )
     yield (

@@ -12,7 +12,7 @@ import typer
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, Parameters, given_pairs, runners_for
 from keyfold.cli.state_jobs import build_live_job, require_lakehouse
 from keyfold.cli.terminal import failures, progress_of, report, usage_faults
-from keyfold.errors import Misconfigured
+from keyfold.errors import Misconfigured, counted
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.runner import RunOptions
 from keyfold.lakehouse import Lakehouse
@@ -120,7 +120,7 @@ def move(
         }
         tables = ", ".join(f"{count:,} {name}" for name, count in moved.table_rows.items())
         text = (
-            f"{job}: {moved.generation.name} is live, with {moved.rows:,} rows of state (of {moved.rows_before:,}) and "
+            f"{job}: {moved.generation.name} is live, with {counted(moved.rows, 'row')} of state (of {moved.rows_before:,}) and "
             f"{tables}; `keyfold state prune {job}` removes the previous generation"
         )
         report(summary, as_json, text)
@@ -250,7 +250,7 @@ def compared(
     lines = ["".join(f" {cell:<{width}} " for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     for name, (key, counts, shown) in found.items():
         lines += [f"{name} by {', '.join(key)}"] * bool(shown.height)
-        lines += [f"{name}.{column} differs in {count:,} keys" for column, count in counts.columns.items()]
+        lines += [f"{name}.{column} differs in {counted(count, 'key')}" for column, count in counts.columns.items()]
         lines += [f"  {line}" for line in json_lines(shown, key, "jsonl")]
     return [{"table": name, **asdict(counts), "samples": shown} for name, (_, counts, shown) in found.items()], lines
 
@@ -270,9 +270,9 @@ def _seed_text(seeded: Bootstrapped) -> str:
     watermark = "not set" if seeded.watermark == BEGINNING else f"{seeded.watermark:%Y-%m-%d %H:%M:%S}"
     left_empty = f"state columns left empty, since the source lacks them: {', '.join(checked.left_empty)}"
     lines = [
-        f"{seeded.job}: {checked.rows:,} rows of {checked.keys:,} keys, {timers}; {checked.events:,} open events",
+        f"{seeded.job}: {counted(checked.rows, 'row')} of {counted(checked.keys, 'key')}, {timers}; {counted(checked.events, 'open event')}",
         *([left_empty] if checked.left_empty else []),
-        f"watermark {watermark}; the next run reads {seeded.new_rows:,} rows of the event table",
+        f"watermark {watermark}; the next run reads {counted(seeded.new_rows, 'row')} of the event table",
         *(f"  {line}" for line in json_lines(seeded.sample, (), "jsonl")),
         f"{seeded.generation} is live now" if seeded.generation else "nothing changed (--dry-run)",
     ]
@@ -281,21 +281,19 @@ def _seed_text(seeded: Bootstrapped) -> str:
 
 def _plan_text(change: ChangePlan) -> str:
     if change.generation is None:
-        return (
-            f"{change.job} has never run: its first run reads {change.events:,} events ({change.event_bytes:,} bytes)"
-        )
+        return f"{change.job} has never run: its first run reads {counted(change.events, 'event')} ({change.event_bytes:,} bytes)"
     lines = [f"{one.setting}: {one.before} -> {one.after}: {one.verdict} ({one.why})" for one in change.changes]
     if change.verdict == "free":
         lines.append(f"{change.job} continues in {change.generation}: `keyfold run {change.job}`")
     elif change.verdict == "move":
         lines.append(
-            f"a move rewrites {change.state_bytes:,} bytes of state ({change.open_events:,} open events) and keeps the tables: "
+            f"a move rewrites {change.state_bytes:,} bytes of state ({counted(change.open_events, 'open event')}) and keeps the tables: "
             f"`keyfold state move {change.job}`"
         )
     else:
         duration = f", about {change.seconds:,.0f} s at the speed of its last batches" if change.seconds else ""
         lines.append(
-            f"a refresh reads {change.events:,} events again ({change.event_bytes:,} bytes{duration}): `keyfold run "
+            f"a refresh reads {counted(change.events, 'event')} again ({change.event_bytes:,} bytes{duration}): `keyfold run "
             f"{change.job} --full-refresh`; `keyfold try {change.job} BRANCH` shows first what it would change"
         )
     lines.append("changes in the code of the step are not examined: `keyfold try` shows their effect")

@@ -7,6 +7,7 @@ import typer
 
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
 from keyfold.cli.terminal import failures, report
+from keyfold.errors import counted
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.backup import back_up, list_backups
 from keyfold.maintenance.backup import restore as restore_backup
@@ -41,7 +42,7 @@ def backup(
     with failures():
         made = back_up(Lakehouse(home), to_place(to), keep=keep)
         text = (
-            f"backup {made.name}: {made.files:,} files, {made.bytes / 1e6:,.1f} MB; {made.new_bytes / 1e6:,.1f} MB of it "
+            f"backup {made.name}: {counted(made.files, 'file')}, {made.bytes / 1e6:,.1f} MB; {made.new_bytes / 1e6:,.1f} MB of it "
             f"new, in {made.seconds:.1f} s"
         )
         report(asdict(made), as_json, text)
@@ -62,7 +63,7 @@ def restore(
             return
         made = restore_backup(to_place(source), Lakehouse(home), at)
         text = (
-            f"backup {made.name} restored to {made.home}: {made.files:,} files, {made.bytes / 1e6:,.1f} MB in "
+            f"backup {made.name} restored to {made.home}: {counted(made.files, 'file')}, {made.bytes / 1e6:,.1f} MB in "
             f"{made.seconds:.1f} s"
         )
         report(asdict(made), as_json, text)

@@ -7,6 +7,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from keyfold.errors import counted
 from keyfold.ingestion.kafka.offsets import OffsetRange, ReadTopic, TopicShare, cut_pieces
 from keyfold.ingestion.segments import Segment
 from keyfold.journal import Done, Plan
@@ -111,10 +112,10 @@ class IngestDone(Done):
         """Return a line of text about the batch's results."""
         counts = self.counts
         untimed = f"; {counts.untimed:,} without a time" if counts.untimed else ""
-        left = f"; {len(self.deferred):,} files changed while they were read and wait" if self.deferred else ""
+        left = f"; {counted(len(self.deferred), 'file')} changed while being read: read later" if self.deferred else ""
         return (
-            f"{counts.rows_read:,} rows: {counts.accepted:,} accepted, {counts.quarantined:,} quarantined, "
-            f"{counts.duplicates:,} duplicates{untimed}{left}"
+            f"{counted(counts.rows_read, 'row')}: {counts.accepted:,} accepted, {counts.quarantined:,} quarantined, "
+            f"{counted(counts.duplicates, 'duplicate')}{untimed}{left}"
         )
 
 

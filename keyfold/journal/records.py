@@ -5,6 +5,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict
 
+from keyfold.errors import counted
 from keyfold.lakehouse.data_files import WrittenFile
 
 
@@ -57,7 +58,9 @@ class Done(Record):
 
     def describe(self) -> str:
         """Describe the batch's results in a line."""
-        return ", ".join(f"{sum(file.rows for file in files):,} rows of {name}" for name, files in self.tables.items())
+        return ", ".join(
+            f"{counted(sum(file.rows for file in files), 'row')} of {name}" for name, files in self.tables.items()
+        )
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from keyfold.errors import KeyfoldError, first_line
+from keyfold.errors import KeyfoldError, counted, first_line
 from keyfold.ingestion import ingest_journal
 from keyfold.ingestion.ingest_settings import REBUILD, existing_ingest, rebuild_remedy
 from keyfold.ingestion.ingest_settings import RECORD as INGEST_RECORD
@@ -90,7 +90,7 @@ class Checked:
             yield f"{'damaged' if finding.is_damage else 'not verified'}: {finding.path} {finding.what}; {finding.remedy}"
         damaged = sum(finding.is_damage for finding in self.findings)
         yield (
-            f"{self.home}: {len(self.checked)} checked, {self.files:,} data files ({self.bytes / 1e6:,.1f} MB) read; "
+            f"{self.home}: {len(self.checked)} checked, {counted(self.files, 'data file')} ({self.bytes / 1e6:,.1f} MB) read; "
             + (f"{damaged:,} damaged" if damaged else "nothing is damaged")
         )
 

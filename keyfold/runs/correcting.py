@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from keyfold.errors import InvalidData
+from keyfold.errors import InvalidData, counted
 from keyfold.keyed.generation.generations import next_folder
 from keyfold.keyed.generation.going_live import go_live
 from keyfold.keyed.job.contract import KeyedJob
@@ -169,7 +169,7 @@ def _events(lakehouse: Lakehouse, stream: Stream, source: str) -> pl.DataFrame:
     for what, wrong in faults.items():
         if wrong.any():
             rows = ", ".join(str(row + 1) for row in wrong.arg_true().head(_SHOWN))
-            raise InvalidData(f"{source}: {what} in {wrong.sum():,} rows (row {rows}); nothing was changed")
+            raise InvalidData(f"{source}: {what} in {counted(wrong.sum(), 'row')} (row {rows}); nothing was changed")
     return made
 
 
@@ -180,7 +180,7 @@ def _check_ids(stream: Stream, source: str, events: pl.DataFrame, there: pl.Data
         if rows.height:
             shown = masked(rows.select(stream.event_id).head(_SHOWN), frozenset(stream.private)).to_dicts()
             raise InvalidData(
-                f"{source}: the id of {rows.height:,} events {what} events.{stream.name} (such as {shown[0]}); an event that is new "
+                f"{source}: the id of {counted(rows.height, 'event')} {what} events.{stream.name} (such as {shown[0]}); an event that is new "
                 "has to land as any other; nothing was changed"
             )
 

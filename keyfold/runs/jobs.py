@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from keyfold.errors import KeyfoldError, Misconfigured
+from keyfold.errors import KeyfoldError, Misconfigured, counted
 from keyfold.journal.clock import LOOK_EVERY
 from keyfold.journal.records import Progress
 from keyfold.keyed import runner
@@ -220,8 +220,10 @@ def run_summary(summary: JobRun) -> dict[str, Any]:
 def run_text(summary: JobRun) -> str:
     """Return the summary of a run as a line for people."""
     rows = ", ".join(f"{count:,} {name}" for name, count in summary.counts.rows.items())
-    published = "".join(f"; {one.rows:,} rows of {one.table} to topic {one.topic}" for one in summary.published)
+    published = "".join(
+        f"; {counted(one.rows, 'row')} of {one.table} to topic {one.topic}" for one in summary.published
+    )
     return (
-        f"{summary.job} ({summary.generation}): {summary.counts.events:,} events in {summary.seconds:.1f} s: {rows}; "
-        f"{summary.totals.open_events:,} events open; watermark {summary.watermark or 'not set'}{published}"
+        f"{summary.job} ({summary.generation}): {counted(summary.counts.events, 'event')} in {summary.seconds:.1f} s: {rows}; "
+        f"{counted(summary.totals.open_events, 'event')} open; watermark {summary.watermark or 'not set'}{published}"
     )

@@ -174,7 +174,7 @@ JOB = windows(state=STATE, state_events=pl.lit(0))
 )
 def test_rows_that_would_be_rounded_or_lose_a_field_are_refused_with_the_column(row, column):
     source = pl.DataFrame([{"user": "ann", **row}])
-    with pytest.raises(InvalidData, match=rf"{column} is no .* in 1 rows \(row 1: "):
+    with pytest.raises(InvalidData, match=rf"{column} is no .* in 1 row \(row 1: "):
         check_rows(JOB, source.lazy(), {})
 
 

@@ -176,7 +176,7 @@ def test_a_pointer_that_is_written_as_its_error_says_brings_the_generation_back(
     Path(path).write_text(content)
     house.land(("bob", 9))
     house.ingest()
-    assert "(generation-0001): 1 events" in house.run()
+    assert "(generation-0001): 1 event" in house.run()
     assert house.totals() == {"ann": 2, "bob": 2}
 
 
@@ -187,7 +187,7 @@ def test_a_part_that_is_restored_as_its_error_says_goes_on(house, tmp_path):
     shutil.copytree(tmp_path / "backup" / "state", house.live.folder / "state")
     house.land(("bob", 9))
     house.ingest()
-    assert "(generation-0001): 1 events" in house.run()
+    assert "(generation-0001): 1 event" in house.run()
 
 
 def lose_events(house):
@@ -210,7 +210,7 @@ def test_an_ingest_whose_table_has_more_columns_is_rebuilt_by_the_command_that_i
     house.do(message)
     assert house.events() == ["ann", "ann", "bob"]
     house.land(("eve", 9), ("eve", 9))
-    assert "1 accepted, 0 quarantined, 1 duplicates" in house.ingest()
+    assert "1 accepted, 0 quarantined, 1 duplicate" in house.ingest()
     assert "0 rows from 0 files" in house.ingest()
 
 
@@ -321,4 +321,4 @@ def test_a_lost_index_of_ids_is_made_anew_and_copies_are_still_found(house):
     house.land(("ann", 1), ("eve", 9))
     said = " ".join(house.ingest().split())
     assert "it was rebuilt from the event table" in said
-    assert "1 accepted, 0 quarantined, 1 duplicates" in said
+    assert "1 accepted, 0 quarantined, 1 duplicate" in said

@@ -11,6 +11,7 @@ import polars as pl
 from keyfold.dagster.assets.previews import reasons_of
 from keyfold.dagster.resources import Keyfold
 from keyfold.dagster.translator import DEFAULT, KeyfoldTranslator
+from keyfold.errors import counted
 from keyfold.ingestion import ingest_journal
 from keyfold.ingestion.ingest_records import IngestDone
 from keyfold.ingestion.landing import find_drift, landing_folder, newest_files
@@ -119,10 +120,10 @@ def volume(events_of_runs: Sequence[int]) -> Finding:
     # Clock ticks and empty landings are runs without events; they would lower the median to 0.
     latest, *before = [events for events in events_of_runs if events]
     if len(before) < _FEWEST_RUNS:
-        return True, f"{latest:,} events; too few earlier runs with events to compare ({len(before)})"
+        return True, f"{counted(latest, 'event')}; too few earlier runs with events to compare ({len(before)})"
     usual = median(before)
     is_usual = usual / _UNUSUAL <= latest <= usual * _UNUSUAL
-    return is_usual, f"{latest:,} events, usually {usual:,.0f}"
+    return is_usual, f"{counted(latest, 'event')}, usually {usual:,.0f}"
 
 
 def lateness(lakehouse: Lakehouse, job: str) -> Finding:
@@ -203,10 +204,10 @@ def growth(lakehouse: Lakehouse, job: str) -> Finding:
     sizes = [record.open_events for record in generation.journal.recent()] if generation else []
     # The newest size is compared with the others, so it does not count among them.
     if len(sizes) <= _FEWEST_RUNS:
-        return True, f"{sizes[-1] if sizes else 0:,} events open; too few batches to compare"
+        return True, f"{counted(sizes[-1] if sizes else 0, 'event')} open; too few batches to compare"
     usual = median(sizes[:-1])
     # With few events, a factor is noise.
-    return sizes[-1] <= max(_GROWN * usual, _FEW_EVENTS), f"{sizes[-1]:,} events open, usually {usual:,.0f}"
+    return sizes[-1] <= max(_GROWN * usual, _FEW_EVENTS), f"{counted(sizes[-1], 'event')} open, usually {usual:,.0f}"
 
 
 def drift(stream: Stream, landing: Place) -> Finding:

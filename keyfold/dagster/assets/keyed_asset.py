@@ -28,7 +28,7 @@ from keyfold.dagster.reporting import is_left_to_continuous_run
 from keyfold.dagster.resources import Keyfold
 from keyfold.dagster.run_config import checked, plain_fields
 from keyfold.dagster.translator import DEFAULT, JOB_TAG, KeyfoldTranslator, described
-from keyfold.errors import NotFound
+from keyfold.errors import counted
 from keyfold.journal.records import Progress
 from keyfold.keyed.generation.batch_records import Counts
 from keyfold.keyed.generation.configured import configured_job
@@ -39,7 +39,7 @@ from keyfold.keyed.reporting.conservation import Conservation, check_conservatio
 from keyfold.keyed.reporting.written_files import last_batch
 from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse
-from keyfold.project import project_jobs
+from keyfold.project import jobs_if_any
 from keyfold.runs.jobs import refuse_to_forget
 
 Plot = Callable[[Lakehouse], Mapping[str, dg.MetadataValue]]
@@ -106,7 +106,7 @@ def keyed_assets(
         options = RunOptions(on_batch=report_batch)
         before = {table.name: last_materialization(context.instance, key(table.name)) for table in job.tables}
         if isinstance(mode, FullRefresh) and config.with_consumers:
-            consumers = runs.consumers_of(lakehouse, job.name, {**(siblings or {}), **_jobs_of_the_project()})
+            consumers = runs.consumers_of(lakehouse, job.name, {**(siblings or {}), **jobs_if_any()})
             summary, *others = runs.refresh_with_consumers(
                 lakehouse, job, consumers, mode, options=options, runners=spark
             )
@@ -181,13 +181,13 @@ def _balance(found: Conservation) -> str:
     if not (found.events_read or accounted or found.journalled):
         # Inputs whose events may end without a row.
         return "; ".join(
-            f"{read:,} events of {name} read {'=' if read == reached else '≠'} {reached:,} that reached the step"
+            f"{counted(read, 'event')} of {name} read {'=' if read == reached else '≠'} {reached:,} that reached the step"
             for name, (read, reached) in found.by_input.items()
         )
     copies = "" if found.rows_read is None else f" ({found.rows_read:,} rows, each copied once per key)"
-    copies += f" (beside {found.left_out:,} rows that a condition leaves out)" if found.left_out else ""
+    copies += f" (beside {counted(found.left_out, 'row')} that a condition leaves out)" if found.left_out else ""
     return (
-        f"{found.events_read:,} events read{copies} {'=' if found.events_read == accounted else '≠'} "
+        f"{counted(found.events_read, 'event')} read{copies} {'=' if found.events_read == accounted else '≠'} "
         f"{found.in_outputs:,} in outputs + "
         f"{found.open_events:,} open + {found.late:,} late {'=' if accounted == found.journalled else '≠'} "
         f"{found.journalled:,} in the journal{input_differences(found)}"
@@ -219,14 +219,6 @@ def _spec(shown: JobAssets, table: OutputTable, translator: KeyfoldTranslator) -
             },
         ),
     )
-
-
-def _jobs_of_the_project() -> Mapping[str, KeyedJob]:
-    """Return the jobs of the current project; none where a code location is none of Keyfold's."""
-    try:
-        return project_jobs()
-    except NotFound:
-        return {}
 
 
 def _preview(lakehouse: Lakehouse, job: KeyedJob, table: OutputTable, branch: str = "") -> dg.MetadataValue:

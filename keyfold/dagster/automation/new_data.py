@@ -16,7 +16,7 @@ from typing import Any
 import dagster as dg
 
 from keyfold import ingestion
-from keyfold.errors import KeyfoldError
+from keyfold.errors import KeyfoldError, counted
 from keyfold.ingestion.ingest_records import AdmittedFile
 from keyfold.ingestion.kafka.offsets import ReadTopic, TopicState, unread
 from keyfold.ingestion.listing import SETTLE, LandedFile, Listing, list_files
@@ -162,7 +162,7 @@ def decide_on_messages(
     before, lag = _Asked.read(cursor), unread(state, read)
     if not lag and not unfinished:
         return Decision(before.text(), reason=f"no new messages in topic {state.name}")
-    what = f"{lag:,} messages of topic {state.name} are new" if lag else _UNDONE
+    what = f"{counted(lag, 'message')} of topic {state.name} {'is' if lag == 1 else 'are'} new" if lag else _UNDONE
     asked, reason = _ask(before, what, sum(read.next.values()) if read else 0, now)
     if reason:
         return Decision(asked.text(), reason=reason)

@@ -10,6 +10,7 @@ from typing import NamedTuple, NoReturn
 import polars as pl
 import pyarrow as pa
 
+from keyfold.errors import counted
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.event_frames import are_late, parted_by_input
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock, Step
@@ -188,7 +189,7 @@ def refuse_other_keys(job: KeyedJob, strange: pl.DataFrame) -> NoReturn:
         AnswerError: always; names their number.
     """
     _refuse(
-        f"the step's state has {strange.height:,} rows of keys ({', '.join(job.key)}) that it was not given: it may change "
+        f"the step's state has {counted(strange.height, 'row')} of keys ({', '.join(job.key)}) that it was not given: it may change "
         "the state of keys that have events or a row that is due, and of no others"
     )
 

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from pydantic import Field
 
+from keyfold.errors import counted
 from keyfold.journal import Done, Plan
 from keyfold.journal.clock import Reading
 from keyfold.journal.records import Record
@@ -158,7 +159,7 @@ class KeyedPlan(Plan):
         if self.seed is not None:
             rows = sum(file.rows for file in self.seed.files)
             watermark = f"watermark at {self.clock.watermark:%Y-%m-%d %H:%M:%S}"
-            return f"{self.seed.origin}: {rows:,} rows of state; {watermark}"
+            return f"{self.seed.origin}: {counted(rows, 'row')} of state; {watermark}"
         if self.edit:
             return self.edit
         files = sum(len(one.files) for one in self.inputs)

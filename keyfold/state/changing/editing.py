@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from keyfold.errors import Damaged, InvalidData, NotFound
+from keyfold.errors import Damaged, InvalidData, NotFound, counted
 from keyfold.keyed.calling.slots import SLOT, Slots, distinct, partition_labels, slots_of
 from keyfold.keyed.calling.step_call import count
 from keyfold.keyed.generation.batch_records import KeyedPlan
@@ -105,7 +105,9 @@ def edit_state(lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, dry_run: bool
             "corrected" if edit.corrections else "removed",
             before.select(job.key).unique(maintain_order=True),
         )
-        plan = _plan(live, done.batch, f"{changed.height:,} keys {what} by {edit.author.who}: {edit.author.why}")
+        plan = _plan(
+            live, done.batch, f"{counted(changed.height, 'key')} {what} by {edit.author.who}: {edit.author.why}"
+        )
         # In place of an edit that was cut off, which has changed nothing.
         live.journal.withdraw()
         live.journal.write_plans([plan])
@@ -165,7 +167,7 @@ def _exchange(
         result.dropped += sorted(old.files - new.files)
         result.manifests[label] = new.pack() if new.parts else None
         had, has = had + before.height, has + after.height
-    result.edited = f"{has:,} rows of state in place of {had:,}"
+    result.edited = f"{counted(has, 'row')} of state in place of {had:,}"
     return result
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 import pyarrow as pa
 
-from keyfold.errors import InvalidData
+from keyfold.errors import InvalidData, counted
 from keyfold.keyed.generation.batch_records import PlannedFile
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
@@ -179,12 +179,12 @@ def _faults_of(job: KeyedJob, both: pl.LazyFrame, wrong: Mapping[str, pl.Expr], 
         shown = both.filter(condition).select(columns).head(_FAULTS_SHOWN).collect(engine="streaming")
         if what == "no":
             rows = ", ".join(str(row) for row in shown[_ROW])
-            faults.append(f"{name} is empty in {counts[fault]:,} rows (row {rows}), and may not be")
+            faults.append(f"{name} is empty in {counted(counts[fault], 'row')} (row {rows}), and may not be")
         else:
             values = [(row, MASK if name in private else repr(value)) for row, value in shown.iter_rows()]
             rows = ", ".join(f"row {row}: {value}" for row, value in values)
             hint = "; say what the numbers are with --map" if isinstance(kinds[name], pl.Datetime) else ""
-            faults.append(f"{name} is no {kinds[name]} in {counts[fault]:,} rows ({rows}{hint})")
+            faults.append(f"{name} is no {kinds[name]} in {counted(counts[fault], 'row')} ({rows}{hint})")
     return f"job {job.name}: rows that cannot be state: {'; '.join(faults)}; nothing was changed"
 
 

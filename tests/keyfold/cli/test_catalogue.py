@@ -7,8 +7,13 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from keyfold import Input, Stream, ingest, required, run
+from keyfold.errors import NotFound
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job.parameters import describe_parameters
+from keyfold.operators import count, windows
+from keyfold.runners import Runners
+from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
 
@@ -119,3 +124,33 @@ def test_h_and_version_are_options_everywhere_and_of_the_whole(keyfold):
         told = keyfold(*arguments, "-h")
         assert told.exit_code == 0
         assert "Show this message and exit." in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("tables", "events.clicks "),
+        ("show per_hour", "1 of 1 rows"),
+        ("show quarantine.clicks --format csv", "raw,file,line,reason"),
+        ("state stats per_hour", "1 row of 1 key,"),
+        ("state read per_hour", '"user":"bob"'),
+        ("journal per_hour", "2 events"),
+        ("journal clicks", "2 rows: 2 accepted"),
+    ],
+)
+def test_where_there_is_no_project_all_that_the_lakehouse_has_is_read(keyfold, lakehouse, monkeypatch, command, said):
+    click = pa.schema([required("user", pa.string(), "Who"), required("at", TIMESTAMP, "When")])
+    clicks = Stream("clicks", click, event_time="at")
+    per_hour = windows("per_hour", Input(clicks, delay="5m"), {"clicks": count()}, key="user", length="1h")
+    lakehouse.landing("clicks").mkdir(parents=True)
+    (lakehouse.landing("clicks") / "1.csv").write_text("user,at\nann,2026-01-01T09:05Z\nbob,2026-01-01T10:20Z")
+    ingest(lakehouse, clicks, runners=Runners("local"))
+    run(lakehouse, per_hour, runners=Runners("local"))
+
+    def no_project():
+        raise NotFound("no project")
+
+    monkeypatch.setattr("keyfold.project.project_folder", no_project)
+    done = keyfold(*command.split())
+    assert done.exit_code == 0, done.output
+    assert said in done.output

@@ -45,7 +45,7 @@ def test_files_are_ingested_summarised_and_shown(keyfold, tmp_path):
 
     assert "3 events: 1 ride_summaries; 1 open" in keyfold("journal", "ride_summaries").stdout
     (batch,) = json.loads(keyfold("journal", "ride_points", "--json").stdout)["batches"]
-    assert batch["made"].startswith("5 rows: 3 accepted, 1 quarantined, 1 duplicates")
+    assert batch["made"].startswith("5 rows: 3 accepted, 1 quarantined, 1 duplicate")
 
 
 def test_the_command_line_gives_files_the_time_to_settle(keyfold, tmp_path):

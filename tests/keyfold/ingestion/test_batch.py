@@ -193,6 +193,6 @@ def test_the_journal_tells_people_what_was_read_and_what_came_of_it(tmp_path: Pa
     ingest(lakehouse, EVENTS, runners=no_spark(1))
     (past,) = ingest_journal(lakehouse, "clicks").history(5)
     assert past.read == "1 file, 0.0 MB of landing/clicks"
-    assert past.made == "3 rows: 1 accepted, 1 quarantined, 1 duplicates"
+    assert past.made == "3 rows: 1 accepted, 1 quarantined, 1 duplicate"
     record = lakehouse.ingest("clicks") / "journal" / "000000000.plan.json"
     assert str(lakehouse.home) not in json.dumps(json.loads(record.read_text()))

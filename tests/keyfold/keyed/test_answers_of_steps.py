@@ -76,7 +76,7 @@ def without_state(**changes):
         (without_state(drop=lambda _: pl.DataFrame({"person": ["ann"]})), "drop misses user; has person besides its"),
         (
             without_state(drop=lambda _: pl.DataFrame({"user": ["bob"]})),
-            r"1 rows of keys \(user\) that it was not given",
+            r"1 row of keys \(user\) that it was not given",
         ),
         (without_state(drop=lambda _: pl.DataFrame({"user": [None]})), NO_KEY),
     ],

@@ -125,13 +125,13 @@ OF_RIGHT = [("ann", 0, 1), ("ann", 10, 1), ("bob", 0, 2), ("bob", 30, 3)]
     [
         (
             events(("dan", 1, 1)),
-            r"the id of 1 events is not in events.clicks \(such as .*dan.*has to land as any other",
+            r"the id of 1 event is not in events.clicks \(such as .*dan.*has to land as any other",
         ),
-        (events(("bob", 2, -1)), r"clicks is negative in 1 rows \(row 1\)"),
+        (events(("bob", 2, -1)), r"clicks is negative in 1 row \(row 1\)"),
         (events(("bob", 2, 1), ("bob", 2, 3)), r"the id is there twice in 2 rows \(row 1, 2\)"),
         (events(("bob", 2, 1)).drop("clicks"), r"lacks clicks; give all columns of stream clicks, user, at, clicks"),
-        (events(("bob", 2, 1)).with_columns(clicks=pl.lit("many")), r"clicks is no Int64 in 1 rows \(row 1\)"),
-        (events(("bob", 2, 1)).with_columns(user=pl.lit(None, pl.String)), r"user is empty in 1 rows \(row 1\)"),
+        (events(("bob", 2, 1)).with_columns(clicks=pl.lit("many")), r"clicks is no Int64 in 1 row \(row 1\)"),
+        (events(("bob", 2, 1)).with_columns(user=pl.lit(None, pl.String)), r"user is empty in 1 row \(row 1\)"),
     ],
 )
 def test_a_correction_that_cannot_be_says_why_and_changes_nothing(lake, tmp_path, rows, why):

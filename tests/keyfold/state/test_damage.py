@@ -124,7 +124,7 @@ SOURCES = {
     "a number beyond its type": (
         "seed.csv",
         "user,clicks\nann,9223372036854775808\n",
-        r"clicks is no Int64 in 1 rows \(row 1: '9223372036854775808'\)",
+        r"clicks is no Int64 in 1 row \(row 1: '9223372036854775808'\)",
     ),
     "a file of another kind": ("seed.xlsx", b"PK", "holds no files of one kind that can be read"),
 }

@@ -142,5 +142,5 @@ def test_private_values_are_in_no_error_and_no_sample(lakehouse):
     source = pl.DataFrame({"item": ["tea"], "customer": ["ann"], "next_index": ["many"]}).lazy()
     assert private_in_state(job) >= {"customer"}
     assert private_in_state(job).isdisjoint({"item", "time", "deadline"})
-    with pytest.raises(KeyfoldError, match=r"next_index is no Int64 in 1 rows \(row 1: \(private\)\)"):
+    with pytest.raises(KeyfoldError, match=r"next_index is no Int64 in 1 row \(row 1: \(private\)\)"):
         check_rows(job, source, {})

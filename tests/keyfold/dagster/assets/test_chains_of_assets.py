@@ -15,7 +15,7 @@ TEMPLATES = {job.name: job for job in (HOURLY, DAILY)}
 
 
 def test_a_refresh_with_consumers_reports_every_table(tmp_path, monkeypatch):
-    monkeypatch.setattr(keyed_asset, "project_jobs", lambda: TEMPLATES)
+    monkeypatch.setattr(keyed_asset, "jobs_if_any", lambda: TEMPLATES)
     site = Site(tmp_path)
     site.click(("ann", 0), ("bob", 70), ("ann", 200))
     site.run(HOURLY)

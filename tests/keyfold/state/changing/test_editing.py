@@ -76,8 +76,8 @@ def test_a_key_s_state_is_corrected_and_what_was_done_is_written_down(without_sp
     assert (edited.batch, edited.rows_before["clicks"].to_list()) == (1, [1])
     (_, told), (then, now) = history(lake), (read_state(lake.lakehouse, windows(), batch=batch) for batch in (0, 1))
     assert (told.read, told.made) == (
-        "1 keys corrected by dpo@example.org: request 17",
-        "1 rows of state in place of 1; 43 open",
+        "1 key corrected by dpo@example.org: request 17",
+        "1 row of state in place of 1; 43 open",
     )
     assert diff_states(then, now).summary().columns == {"clicks": 1}
     assert assert_nothing_lost(lake.lakehouse, windows()).open_events == 43

@@ -91,7 +91,7 @@ def test_the_old_generation_stays_until_it_is_pruned_and_the_new_one_keeps_its_r
     run_job(lakehouse, windows(), runners=without_spark)
     move(lakehouse, windows(key_groups=9), runners=without_spark)
     (first,) = Lake(lakehouse).live("windows").journal.history(9)
-    assert first.read.startswith("move of generation-0001, batch 0: key_groups: 1 rows of state; watermark at ")
+    assert first.read.startswith("move of generation-0001, batch 0: key_groups: 1 row of state; watermark at ")
     names = [one.name for one in prune(lakehouse, "windows", dry_run=True)]
     assert names == ["generation-0001"] == [one.name for one in prune(lakehouse, "windows")]
     assert not (lakehouse.job("windows") / "generation-0001").exists()

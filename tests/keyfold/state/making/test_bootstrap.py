@@ -57,15 +57,15 @@ def test_a_dry_run_leaves_everything_as_it_was_and_the_journal_says_what_was_see
     bootstrap(lakehouse, windows(), Bootstrap(str(path), read_from="start"), runners=without_spark)
     live = live_generation(lakehouse, "windows")
     assert live is not None
-    assert live.journal.history(9)[0].read.startswith(f"bootstrap of {path}: 1 rows of state; ")
+    assert live.journal.history(9)[0].read.startswith(f"bootstrap of {path}: 1 row of state; ")
 
 
 @pytest.mark.parametrize(
     ("lines", "mapping", "why"),
     [
-        ('{"user": "ann", "clicks": 1}\n{"user": null, "clicks": 1}', {}, r"user is empty in 1 rows \(row 2\)"),
-        ('{"user": "ann", "clicks": "many"}', {}, r"clicks is no Int64 in 1 rows \(row 1: 'many'\)"),
-        ('{"user": "ann", "clicks": 1.5}', {}, r"clicks is no Int64 in 1 rows \(row 1: 1.5\)"),
+        ('{"user": "ann", "clicks": 1}\n{"user": null, "clicks": 1}', {}, r"user is empty in 1 row \(row 2\)"),
+        ('{"user": "ann", "clicks": "many"}', {}, r"clicks is no Int64 in 1 row \(row 1: 'many'\)"),
+        ('{"user": "ann", "clicks": 1.5}', {}, r"clicks is no Int64 in 1 row \(row 1: 1.5\)"),
         ('{"user": "ann", "deadline": 1767225600}', {}, "say what the numbers are with --map"),
         ('{"user": "ann", "deadline": "soon"}', {}, r"deadline is no .* \(row 1: 'soon'"),
         ('{"name": "ann"}', {}, "its state needs user, which the source does not have; it has name"),
