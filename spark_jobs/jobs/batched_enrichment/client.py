@@ -16,10 +16,9 @@ import json
 import os
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Annotated, Any, NamedTuple, NoReturn, Self
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn, Self
 
 import httpx
 from pydantic import BaseModel, Field, ValidationError
@@ -28,52 +27,40 @@ from keyfold import KeyfoldError
 from spark_jobs.jobs.batched_enrichment.protocol import KEY_HEADER, Batch, Outcome
 from spark_jobs.jobs.batched_enrichment.services import Service
 
+if TYPE_CHECKING:
+    from spark_jobs.jobs.batched_enrichment.job import BatchedEnrichmentParameters
+
 ANSWER_CHARACTERS = 1000
 """Number of characters of an answer that a dead letter contains."""
 
 MAX_ANSWER_BYTES = 64 << 20
 
 
-@dataclass(frozen=True)
-class ClientSettings:
-    """The settings of calls; times in seconds.
-
-    Attributes:
-        service: the service.
-        timeout: time limit of a call, from the name lookup to the answer's last byte.
-        max_attempts: largest number of calls for one event.
-        max_in_flight: largest number of concurrent calls.
-        first_pause: upper bound of the pause after the first try; it doubles with each try.
-        max_pause: upper bound of any pause.
-    """
-
-    service: Service
-    timeout: float = 10.0
-    max_attempts: int = 5
-    max_in_flight: int = 8
-    first_pause: float = 0.2
-    max_pause: float = 30.0
-
-
 class EnrichmentClient:
-    """Calls the service; an asynchronous context manager."""
+    """Calls the service; an asynchronous context manager.
+
+    Args:
+        service: the service.
+        parameters: those of the job, which bound calls.
+    """
 
     def __init__(
         self,
-        settings: ClientSettings,
+        service: Service,
+        parameters: "BatchedEnrichmentParameters",
         *,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._settings, self._sleep, self._chance = settings, sleep, chance
-        self._token, self._url = _token(settings.service), httpx.URL(settings.service.url)
+        self._parameters, self._sleep, self._chance = parameters, sleep, chance
+        self._token, self._url = _token(service), httpx.URL(service.url)
         self._headers = {"Content-Type": "application/json", "User-Agent": "keyfold"}
         if self._token:
             self._headers["Authorization"] = f"Bearer {self._token}"
         # A transport and not a client, since a client logs URLs, which may have secrets.
         self._transport = httpx.AsyncHTTPTransport(
             verify=httpx.create_ssl_context() if self._url.scheme == "https" else False,
-            limits=httpx.Limits(max_connections=settings.max_in_flight),
+            limits=httpx.Limits(max_connections=parameters.max_in_flight),
             trust_env=False,
         )
 
@@ -88,9 +75,9 @@ class EnrichmentClient:
         outcomes: dict[int, Outcome] = {}
         places = list(range(len(batch)))
         part = batch
-        for attempt in range(1, self._settings.max_attempts + 1):
+        for attempt in range(1, self._parameters.max_attempts + 1):
             reply = await self._post(part)
-            is_last = attempt == self._settings.max_attempts
+            is_last = attempt == self._parameters.max_attempts
             again = [at for at, outcome in enumerate(reply.outcomes) if not (outcome.is_final or is_last)]
             for at in set(range(len(part))).difference(again):
                 outcomes[places[at]] = reply.outcomes[at]._replace(attempts=attempt)
@@ -103,8 +90,8 @@ class EnrichmentClient:
         return [outcomes[place] for place in range(len(batch))]
 
     def _pause(self, attempt: int, retry_after: float) -> float:
-        longest = self._settings.max_pause
-        backoff = self._chance() * min(longest, self._settings.first_pause * 2 ** (attempt - 1))
+        longest = self._parameters.max_pause.total_seconds()
+        backoff = self._chance() * min(longest, self._parameters.first_pause.total_seconds() * 2 ** (attempt - 1))
         return min(longest, retry_after + backoff)
 
     async def _post(self, batch: Batch) -> "_Reply":
@@ -114,11 +101,12 @@ class EnrichmentClient:
             headers={**self._headers, KEY_HEADER: batch.idempotency_key},
             content=batch.body(),
         )
+        seconds = self._parameters.timeout.total_seconds()
         try:
-            async with asyncio.timeout(self._settings.timeout):
+            async with asyncio.timeout(seconds):
                 answer = await _whole(await self._transport.handle_async_request(request))
         except TimeoutError:
-            return self._failed(batch, None, f"no answer within {self._settings.timeout:g} s")
+            return self._failed(batch, None, f"no answer within {seconds:g} s")
         # Any exception: a failed call is an outcome, and must not fail the run.
         except Exception as error:
             return self._failed(batch, None, f"{type(error).__name__}: {error}")

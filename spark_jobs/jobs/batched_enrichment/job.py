@@ -181,18 +181,9 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
 
 def _client(service: Service, parameters: BatchedEnrichmentParameters) -> AbstractAsyncContextManager[Call]:
     # Imported here, since Dagster's definitions load this module, and importing httpx takes 0.1 s.
-    from spark_jobs.jobs.batched_enrichment.client import ClientSettings, EnrichmentClient  # noqa: PLC0415
+    from spark_jobs.jobs.batched_enrichment.client import EnrichmentClient  # noqa: PLC0415
 
-    return EnrichmentClient(
-        ClientSettings(
-            service=service,
-            timeout=parameters.timeout.total_seconds(),
-            max_attempts=parameters.max_attempts,
-            max_in_flight=parameters.max_in_flight,
-            first_pause=parameters.first_pause.total_seconds(),
-            max_pause=parameters.max_pause.total_seconds(),
-        )
-    )
+    return EnrichmentClient(service, parameters)
 
 
 def _json(columns: Sequence[str], stream: Stream) -> pl.Expr:

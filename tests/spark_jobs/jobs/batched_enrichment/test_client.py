@@ -11,7 +11,8 @@ import polars as pl
 import pytest
 
 from keyfold.errors import KeyfoldError
-from spark_jobs.jobs.batched_enrichment.client import ClientSettings, EnrichmentClient, read_retry_after
+from spark_jobs.jobs.batched_enrichment.client import EnrichmentClient, read_retry_after
+from spark_jobs.jobs.batched_enrichment.job import BatchedEnrichmentParameters
 from spark_jobs.jobs.batched_enrichment.protocol import Batch, Outcome
 from spark_jobs.jobs.batched_enrichment.services import Service
 from tests.spark_jobs.jobs.batched_enrichment.scripted_service import Answer, scripted_service
@@ -37,14 +38,21 @@ def ask(url, events=None, pauses=None, token_variable=None, **settings):
     service = Service(url=url, token_variable=token_variable)
     pauses = [] if pauses is None else pauses
     settings = {"first_pause": 1.0, "timeout": 5.0, **settings}
-    return asyncio.run(call(ClientSettings(service, **settings), events or batch(), pauses, lambda: 1.0))
+    return asyncio.run(call(service, parameters(**settings), events or batch(), pauses, lambda: 1.0))
 
 
-async def call(settings, events, pauses, chance):
+def parameters(**given):
+    """Parameters of the job, with times in seconds."""
+    return BatchedEnrichmentParameters.model_validate(
+        {name: timedelta(seconds=value) if isinstance(value, float) else value for name, value in given.items()}
+    )
+
+
+async def call(service, given, events, pauses, chance):
     async def sleep(seconds):
         pauses.append(seconds)
 
-    async with EnrichmentClient(settings, sleep=sleep, chance=chance) as client:
+    async with EnrichmentClient(service, given, sleep=sleep, chance=chance) as client:
         return await client(events)
 
 
@@ -127,8 +135,8 @@ def test_tries_are_bounded_and_pauses_grow_up_to_their_bound():
 def test_the_pause_is_any_share_of_its_bound():
     pauses = []
     with scripted_service(DOWN) as service:
-        settings = ClientSettings(Service(url=service.url))
-        asyncio.run(call(settings, batch(), pauses, iter([0.5, 0, 1, 0.25]).__next__))
+        named = Service(url=service.url)
+        asyncio.run(call(named, parameters(), batch(), pauses, iter([0.5, 0, 1, 0.25]).__next__))
     assert pauses == [0.1, 0, 0.8, 0.4]
 
 

@@ -13,11 +13,10 @@ from contextlib import contextmanager, suppress
 import polars as pl
 import pytest
 
-from spark_jobs.jobs.batched_enrichment.client import ClientSettings
 from spark_jobs.jobs.batched_enrichment.protocol import Batch, Outcome
 from spark_jobs.jobs.batched_enrichment.services import Service
 from tests.spark_jobs.jobs.batched_enrichment.scripted_service import Answer, scripted_service
-from tests.spark_jobs.jobs.batched_enrichment.test_client import batch, call
+from tests.spark_jobs.jobs.batched_enrichment.test_client import batch, call, parameters
 
 TIMEOUT = 0.6
 PATIENCE = 10
@@ -68,11 +67,18 @@ def at_the_socket(play: Callable[[Caller], None]) -> Iterator[int]:
             server.shutdown(socket.SHUT_RDWR)
 
 
-def post(url: str, content: pl.Series | None = None, *, timeout: float = 5, tries: int = 1) -> Outcome:
+def post(url: str, content: pl.Series | None = None, *, timeout: float = 5.0, tries: int = 1) -> Outcome:
     """Call the service with one event, and return its outcome."""
-    settings = ClientSettings(Service(url=url), timeout=timeout, max_attempts=tries)
     events = pl.Series(['{"n":1}']) if content is None else content
-    (outcome,) = asyncio.run(call(settings, Batch("test/0", pl.Series(["1"]), events), [], lambda: 0.0))
+    (outcome,) = asyncio.run(
+        call(
+            Service(url=url),
+            parameters(timeout=timeout, max_attempts=tries),
+            Batch("test/0", pl.Series(["1"]), events),
+            [],
+            lambda: 0.0,
+        )
+    )
     return outcome
 
 
@@ -151,8 +157,8 @@ def test_a_redirect_is_not_followed_and_the_token_stays(status, monkeypatch):
         scripted_service(Answer()) as other,
         scripted_service(Answer(status, b"moved", headers={"Location": other.url})) as service,
     ):
-        settings = ClientSettings(Service(url=service.url, token_variable="GEO_TOKEN"))  # noqa: S106 - a name
-        (outcome,) = set(asyncio.run(call(settings, batch(), [], lambda: 1.0)))
+        named = Service(url=service.url, token_variable="GEO_TOKEN")  # noqa: S106 - a name
+        (outcome,) = set(asyncio.run(call(named, parameters(), batch(), [], lambda: 1.0)))
     assert (outcome.status, outcome.attempts) == (status, 1)
     assert "redirects are not followed" in (outcome.answer or "")
     assert (len(service.keys), other.keys) == (1, [])
