@@ -1,31 +1,15 @@
 """Events in batches, as tests of all jobs bring them: cut anywhere, and late; and their rows."""
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-
-BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
-"""The watermark of a job that has seen nothing."""
 
 
 def in_batches(events: list[Any], cuts: Sequence[int]) -> list[list[Any]]:
     """Cut the events at these places."""
     cuts = sorted(min(cut, len(events)) for cut in cuts)
     return [events[a:b] for a, b in zip([0, *cuts], [*cuts, len(events)], strict=True)]
-
-
-def late_and_on_time(
-    batches: Sequence[Sequence[dict[str, Any]]], time: str, delay: timedelta
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]], datetime]:
-    """Which events are not behind the watermark of the batches before theirs; and the last watermark."""
-    watermark, late, on_time = BEGINNING, [], []
-    for batch in batches:
-        for one in batch:
-            (late if one[time] <= watermark else on_time).append(one)
-        watermark = max([watermark, *(one[time] - delay for one in batch)])
-    return late, on_time, watermark
 
 
 def assert_close(

@@ -16,7 +16,6 @@ NEVER = datetime(1, 1, 1, tzinfo=UTC)
 class Answer:
     summaries: dict = field(default_factory=dict)
     """(ride_id, start_time) -> summary"""
-    open_points: int = 0
     late_points: int = 0
 
 
@@ -30,7 +29,6 @@ def complete(points: list[Point], watermark: datetime, timeout: timedelta, close
             if run and (point is None or point["timestamp"] - run[-1]["timestamp"] > timeout):
                 closed_at = run[-1]["timestamp"] + timeout
                 if closed_at > watermark:
-                    answer.open_points += len(run) + (0 if point is None else _rest(of_ride, point))
                     break
                 _close(answer, ride, run, "GARBAGE_COLLECTION")
                 run = []
@@ -43,7 +41,6 @@ def complete(points: list[Point], watermark: datetime, timeout: timedelta, close
             if point["ride_status"] == "dropoff":
                 closed_at = point["timestamp"]
                 if closed_at > watermark:
-                    answer.open_points += len(run) - 1 + _rest(of_ride, point)
                     break
                 _close(answer, ride, run, "DROPOFF_SEEN")
                 run = []
@@ -98,10 +95,6 @@ class Fast:
         self.closed_at[ride] = at
         _close(self.answer, ride, run, reason)
 
-    def result(self) -> Answer:
-        self.answer.open_points = sum(map(len, self.open.values()))
-        return self.answer
-
 
 class InProcessingTime:
     """What either way to close says where rides fall silent in processing time, fed run by run."""
@@ -152,10 +145,6 @@ class InProcessingTime:
         if of_ride:
             self.open[ride], self.heard_at[ride] = of_ride, heard_at
 
-    def result(self) -> Answer:
-        self.answer.open_points = sum(map(len, self.open.values()))
-        return self.answer
-
 
 def metres(a: Point, b: Point) -> float:
     """Great-circle distance by the spherical law of cosines in vector form: another formula than the job's."""
@@ -205,7 +194,3 @@ def _by_ride(points: list[Point]) -> dict[str, list[Point]]:
 
 def _order(point: Point) -> tuple[datetime, int]:
     return point["timestamp"], point["point_idx"]
-
-
-def _rest(of_ride: list[Point], point: Point) -> int:
-    return sum(_order(other) >= _order(point) for other in of_ride)

@@ -11,23 +11,23 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Windows:
-    """Windows of sales that close when the watermark, as far behind the newest sale as told, has reached their end."""
+    """Windows of sales that close when the watermark has reached their end."""
 
-    def __init__(self, window: timedelta, delay: timedelta, k: int) -> None:
-        self.window, self.delay, self.k = window, delay, k
+    def __init__(self, window: timedelta, k: int) -> None:
+        self.window, self.k = window, k
         self.watermark = BEGINNING
         self.open: dict[datetime, list[Sale]] = defaultdict(list)
         self.closed: dict[datetime, list[Sale]] = {}
         self.n_late = 0
 
-    def batch(self, sales: list[Sale]) -> None:
+    def batch(self, sales: list[Sale], watermark: datetime) -> None:
         for sale in sales:
             start = sale["time"] - (sale["time"] - EPOCH) % self.window
             if start + self.window <= self.watermark:
                 self.n_late += 1
             else:
                 self.open[start].append(sale)
-        self.watermark = max([self.watermark, *(sale["time"] - self.delay for sale in sales)])
+        self.watermark = watermark
         for start in [start for start in self.open if start + self.window <= self.watermark]:
             self.closed[start] = self.open.pop(start)
 

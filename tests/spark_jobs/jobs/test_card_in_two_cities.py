@@ -4,8 +4,6 @@ from datetime import timedelta
 
 import numpy as np
 import polars as pl
-from hypothesis import given
-from hypothesis import strategies as st
 
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
@@ -16,8 +14,6 @@ from spark_jobs.jobs.card_in_two_cities import CARD_IN_TWO_CITIES
 from spark_jobs.simulation.feed import HOUR
 from spark_jobs.simulation.payments import payments_table
 from spark_jobs.streams import PAYMENTS
-from tests.examples import examples
-from tests.on_a_grid import many_of, moments
 from tests.spark_jobs.jobs.sales_data import NOON
 
 JOB = build_job(CARD_IN_TWO_CITIES)
@@ -48,11 +44,6 @@ def test_a_card_in_two_cities_is_told_with_both_payments():
     }  # fmt: skip
 
 
-PAYMENTS_MADE = many_of(
-    st.tuples(st.sampled_from("ab"), moments(30, 5), st.sampled_from(["Ulm", "Trier", "Mainz"])), 14, 0
-).map(lambda made: [payment(number, *one) for number, one in enumerate(made)])
-
-
 def by_two_loops(payments):
     """The pairs, found in plain Python: each payment with the first one in another city within ten minutes."""
     expected = []
@@ -65,13 +56,6 @@ def by_two_loops(payments):
                 expected.append((first["payment_id"], last["payment_id"]))
                 break
     return sorted(expected)
-
-
-@examples(100)
-@given(PAYMENTS_MADE, st.randoms(use_true_random=False))
-def test_matches_are_those_that_two_loops_find_whatever_the_order(payments, random):
-    shuffled = random.sample(payments, len(payments))
-    assert pairs(play(JOB, [frame(shuffled)] if shuffled else [], END)) == by_two_loops(payments)
 
 
 def test_simulated_payments_have_copied_cards_which_are_found():

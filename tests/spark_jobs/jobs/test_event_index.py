@@ -1,9 +1,7 @@
 """The step of the event index, without Spark, against a sort and a count in plain Python."""
 
-from collections import defaultdict
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import accumulate
 
 import polars as pl
 import pyarrow as pa
@@ -19,12 +17,9 @@ from keyfold.times import EPOCH, period_starts
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.streams import RIDE_POINTS, SALES, STREAMS
 from tests.examples import examples
-from tests.on_a_grid import assert_nothing_is_due, many_of, moments, on_grid
-from tests.spark_jobs.jobs.expiry_oracle import Expiring
 from tests.spark_jobs.jobs.sales_data import NOON, retail_days, sale, sales_frame
 
 LONG_PAST_ALL = NOON + timedelta(days=30)
-HOUR, HALF = timedelta(hours=1), timedelta(minutes=30)
 
 
 def index_job(**parameters):
@@ -94,62 +89,6 @@ def test_a_key_may_have_many_columns():
 def test_a_stream_or_key_that_cannot_be_is_refused_with_what_can(parameters, told):
     with pytest.raises(KeyfoldError, match=told):
         index_job(**parameters)
-
-
-@st.composite
-def sales_in_batches(draw):
-    """Sales of a few items, with many ties and many that are the same, in any order and any split."""
-    one = st.tuples(
-        st.sampled_from(["cup", "hat", "pot"]),
-        st.integers(0, 2),
-        moments(60, 5),
-        st.sampled_from([None, 0.5, 1.0]),
-        st.sampled_from([None, [], ["a"], ["a", "b"]]),
-    )
-    drawn = draw(many_of(one, 25))
-    sales = [
-        sale(item, quantity, minutes, price=price, models=models) for item, quantity, minutes, price, models in drawn
-    ]
-    cuts = sorted(draw(st.lists(st.integers(0, len(sales)), max_size=5)))
-    return [sales[a:b] for a, b in zip([0, *cuts], [*cuts, len(sales)], strict=True)]
-
-
-def order(one):
-    """All that a sale says, by which it is sorted: what is missing is before what is there."""
-    price, models = one.get("price"), one.get("models")
-    return (
-        one["item"], one["time"], one["quantity"], models is not None, models or [], price is not None, price or 0.0
-    )  # fmt: skip
-
-
-def found(harness):
-    return sorted((*order(row), row["event_index"]) for row in harness.written["event_index"].to_dicts())
-
-
-CUTS = st.lists(on_grid(60, 5).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
-
-
-@pytest.mark.parametrize("kind", ["event_time", "processing_time"])
-@examples(120)
-@given(
-    sales_in_batches(),
-    on_grid(20, 5),
-    on_grid(20, 5, 1),
-    CUTS,
-    st.lists(on_grid(30, 5), min_size=6, max_size=6),
-)
-def test_numbers_that_expire_in_either_time_begin_at_nought_in_each_life_of_a_key(kind, runs, delay, after, cuts, gaps):
-    delay, after = timedelta(minutes=delay), timedelta(minutes=after)
-    job = sales_index(watermark_delay=delay, expire_after=after, timeout_in=kind)
-    in_processing_time = kind == "processing_time"
-    oracle = Expiring(after, in_processing_time=in_processing_time, delay=delay, at_once=False, order=order)
-    times = [NOON + timedelta(minutes=minutes) for minutes in accumulate(gaps)][: len(runs)]
-    for now, run in zip(times, runs, strict=True):
-        oracle.run(now, run)
-    harness = play(job, [sales_frame(run) for run in runs], cuts=cuts, times=times)
-    assert found(harness) == sorted((*order(one), place) for _, place, one in oracle.told)
-    assert sorted(set(harness.state["item"])) == oracle.kept()
-    assert_nothing_is_due(harness)
 
 
 def test_a_window_does_not_expire_by_itself_too():
@@ -227,62 +166,3 @@ def test_a_stream_with_a_column_of_a_window_s_name_is_refused_where_there_are_wi
     assert sales_index().main.schema.names[-1] == "event_index"
     with pytest.raises(KeyfoldError, match="window_end is there twice"):
         sales_index(window="1h")
-
-
-class WindowedCounters:
-    """Windows, counters and lateness in plain Python, one sale at a time."""
-
-    def __init__(self, length, every, delay):
-        self.length, self.every, self.delay = length, every, delay
-        self.watermark = datetime(1, 1, 1, tzinfo=UTC)
-        self.waiting, self.late, self.rows, self.counters = [], [], [], defaultdict(int)
-
-    def batch(self, sales):
-        for one in sales:
-            for start in starts_of(one["time"], self.length, self.every):
-                (self.late if start + self.length <= self.watermark else self.waiting).append((start, one))
-        self.number(max([self.watermark, *(one["time"] - self.delay for one in sales)]))
-
-    def number(self, watermark):
-        self.watermark = watermark
-        for start, one in sorted(self.waiting, key=lambda pair: (pair[0], order(pair[1]))):
-            if one["time"] <= watermark:
-                self.rows.append((start, *order(one), self.counters[one["item"], start]))
-                self.counters[one["item"], start] += 1
-        self.waiting = [(start, one) for start, one in self.waiting if one["time"] > watermark]
-        self.counters = defaultdict(
-            int, {key: count for key, count in self.counters.items() if key[1] + self.length > watermark}
-        )
-
-
-def found_in_windows(harness):
-    return sorted(
-        (row["window_start"], *order(row), row["event_index"]) for row in harness.written["event_index"].to_dicts()
-    )
-
-
-WINDOWS = st.sampled_from([(10, 10), (10, 5), (10, 3), (7, 7), (30, 1)])
-
-
-@examples(120)
-@given(sales_in_batches(), WINDOWS, on_grid(20, 5), CUTS)
-def test_windows_number_and_refuse_what_plain_python_does_in_any_slices(batches, window, delay, cuts):
-    length, every = (timedelta(minutes=minutes) for minutes in window)
-    delay = timedelta(minutes=delay)
-    job = sales_index(watermark_delay=delay, window=f"{window[0]}m every {window[1]}m")
-    harness = play(job, [sales_frame(batch) for batch in batches], cuts=cuts)
-    expected = WindowedCounters(length, every, delay)
-    for batch in batches:
-        expected.batch(batch)
-    counters = harness.state.filter(pl.col("next_index").is_not_null())
-    assert {
-        (item, start): count for item, start, count in counters.select("item", "window_start", "next_index").rows()
-    } == dict(expected.counters)
-    harness.batch(advance_to=LONG_PAST_ALL)
-    expected.number(LONG_PAST_ALL)
-    assert found_in_windows(harness) == sorted(expected.rows)
-    late = harness.written["late.event_index"].to_dicts()
-    assert sorted((row["window_start"], *order(row)) for row in late) == sorted(
-        (start, *order(one)) for start, one in expected.late
-    )
-    assert harness.state.is_empty()

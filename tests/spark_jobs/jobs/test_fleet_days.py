@@ -6,19 +6,13 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import in_one_frame
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.testing import assert_same, merged, play
+from keyfold.testing import merged, play
 from spark_jobs.jobs.fleet_days import FLEET_DAYS
-from tests.examples import examples
-from tests.on_a_grid import assert_nothing_is_due, many_of, moments
-from tests.spark_jobs.jobs.batches import in_batches
-from tests.spark_jobs.jobs.test_vehicle_trips import CUTS
 
 NOON = datetime(2026, 3, 28, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -104,26 +98,3 @@ def test_a_trip_of_a_day_that_has_closed_is_late_and_one_of_an_open_day_never_is
 def test_parameters_that_cannot_be_are_refused(given):
     with pytest.raises(KeyfoldError, match=next(iter(given))):
         days_job(**given)
-
-
-AMOUNTS = st.integers(0, 10**9).map(lambda millionths: millionths / 1e6)
-# Over the night in which clocks are set in Berlin.
-TRIPS = many_of(
-    st.tuples(moments(36 * 60, 30), AMOUNTS, AMOUNTS, AMOUNTS, st.none() | AMOUNTS, st.sampled_from(["bus-7", "cab"])),
-    30,
-)
-ZONES = st.sampled_from(["UTC", "Europe/Berlin", "Asia/Kathmandu", "America/New_York"])
-SLICES = st.lists(moments(36 * 60, 30).map(lambda minutes: NOON + minutes * MINUTE), max_size=4)
-
-
-@examples(150)
-@given(TRIPS, CUTS, SLICES, ZONES)
-def test_any_order_split_and_slices_within_the_delay_give_the_sums_of_each_day(drawn, cuts, slices, zone):
-    told = [trip(*one) for one in drawn]
-    job = days_job(watermark_delay="3d", timezone=zone)
-    harness = play_trips(job, in_batches(told, cuts), cuts=slices)
-    expected = {key: {**row, "is_open": False} for key, row in days_of(told, zone).items()}
-    assert table(harness, job) == expected
-    assert_nothing_is_due(harness)
-    assert harness.state.is_empty()
-    assert_same(job, harness, play_trips(job, [told[::-1]]))

@@ -8,26 +8,20 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from polars.testing import assert_frame_equal
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.runner import run_job
 from keyfold.state.changing.migrating import changes_to
-from keyfold.testing import assert_same, play
+from keyfold.testing import play
 from keyfold.times import micros
 from spark_jobs.jobs.fleet_warnings.geofences import load_geofences
 from spark_jobs.jobs.fleet_warnings.job import FLEET_WARNINGS
 from spark_jobs.simulation.telemetry import GEOFENCES, telemetry_table
-from tests.examples import examples
 from tests.keyfold.state.job_histories import put
 from tests.lake import Lake
-from tests.on_a_grid import many_of, moments, on_grid
 from tests.spark_jobs.jobs import warning_oracle
-from tests.spark_jobs.jobs.batches import in_batches
-from tests.spark_jobs.jobs.test_vehicle_trips import CUTS, frame
+from tests.spark_jobs.jobs.test_vehicle_trips import frame
 from tests.spark_jobs.jobs.test_vehicle_trips import point as telemetry_point
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -66,12 +60,6 @@ def feature(name, polygons, **geometry):
 def write(path, features):
     path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
     return str(path)
-
-
-@pytest.fixture(scope="module")
-def fences(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("fences")
-    return write(folder / "fences.geojson", [feature(name, polygons) for name, polygons in FENCES.items()])
 
 
 def point(minutes, fuel: float | None = None, heat: float | None = None, place=(-5, -5), vehicle="bus-7"):
@@ -138,42 +126,6 @@ def test_a_point_at_the_watermark_is_late_and_not_judged():
     harness = play_points(warnings_job(), [[point(10)], [point(0, fuel=1.0)]])
     assert harness.written["late.fleet_warnings"]["time"].to_list() == [NOON]
     assert harness.written["fleet_warnings"].is_empty()
-
-
-PLACES = st.tuples(st.integers(-2, 13), st.integers(-2, 10))
-DRAWN = many_of(
-    st.tuples(
-        st.sampled_from("aab"),
-        moments(120, 5),
-        st.none() | st.sampled_from([5.0, 9.5, 10.0, 11.0, 12.0, 40.0]),
-        st.none() | st.sampled_from([80.0, 105.0, 107.0, 110.0, 111.0, 130.0]),
-        PLACES,
-        st.floats(0, 0.999),
-    ),
-    40,
-)
-MINUTES = on_grid(40, 5, 1)
-MARGINS = st.sampled_from([0, 20, 45, 80])
-"""None of them about as far as a point can lie from a border: 34, 55, 65 and 102 m or more."""
-SLICES = st.lists(on_grid(120, 5).map(lambda minutes: NOON + minutes * MINUTE), max_size=6)
-
-
-@examples(300)
-@given(DRAWN, CUTS, SLICES, MINUTES, MARGINS, on_grid(150, 5))
-def test_any_order_within_the_delay_and_any_split_and_slices_give_the_warnings_of_the_definition(
-    fences, drawn, cuts, slices, delay, margin, end
-):
-    arriving = sorted(drawn, key=lambda one: one[1] + one[-1] * delay)
-    points = [point(*one[1:-1], vehicle=one[0]) for one in arriving]
-    job = warnings_job(geofences=fences, geofence_margin=margin, watermark_delay=delay * MINUTE)
-    end = max(NOON + end * MINUTE, max(one["time"] for one in points) - job.only_input.watermark_delay)
-    split, whole = play_points(job, in_batches(points, cuts), end, slices), play_points(job, [points[::-1]], end)
-    assert split.written["late.fleet_warnings"].is_empty()
-    assert_same(job, split, whole)
-    answer = warning_oracle.watch(points, end, FENCES, margin)
-    expected = pl.DataFrame(answer.warnings, schema=whole.written["fleet_warnings"].schema)
-    assert_frame_equal(split.written["fleet_warnings"], expected, check_row_order=False, check_exact=True)
-    assert (split.state.filter(pl.col("role") == "judged")["n_points"].sum() or 0) == answer.judged
 
 
 def test_points_are_inside_as_a_ray_counts_it():

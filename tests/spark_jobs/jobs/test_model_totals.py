@@ -1,12 +1,8 @@
 """The step of model totals, without Spark, against a dictionary in plain Python and against DuckDB."""
 
-from collections import defaultdict
-from datetime import datetime, timedelta
-from itertools import chain
+from datetime import timedelta
 
 import polars as pl
-from hypothesis import given
-from hypothesis import strategies as st
 
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.reporting.conservation import assert_nothing_lost
@@ -14,10 +10,9 @@ from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import run_job
 from keyfold.runs.erasing import Erasure, erase
 from keyfold.state.changing.audit import Author
-from keyfold.testing import assert_same, merged, play
+from keyfold.testing import merged, play
 from spark_jobs.jobs.model_totals import MODEL_TOTALS
 from spark_jobs.streams import SALES
-from tests.examples import examples
 from tests.keyfold.state.job_histories import put
 from tests.spark_jobs.jobs.sales_data import NOON, retail_days, sale, sales_frame
 
@@ -45,34 +40,6 @@ def test_a_purchase_of_several_models_counts_for_each():
 def test_only_models_that_were_bought_are_written_again():
     harness = play(JOB, [sales_frame([sale(models=["7"])]), sales_frame([sale(models=["8"])])])
     assert harness.written["model_totals"]["model"].to_list() == ["7", "8"]
-
-
-MODELS = st.none() | st.lists(st.sampled_from(["a", "b", "c", "", None]), max_size=4)
-SALES_MADE = st.lists(
-    st.tuples(st.integers(-3, 9), st.integers(0, 30), MODELS).map(
-        lambda one: sale("cup", one[0], one[1], models=one[2])
-    ),
-    min_size=1,
-    max_size=25,
-)
-CUTS = st.lists(st.integers(0, 30).map(minutes), max_size=5)
-
-
-def in_plain_python(sales):
-    found: dict[str, tuple[int, int, datetime]] = defaultdict(lambda: (0, 0, minutes(-1)))
-    for one in sales:
-        for model in {model for model in one["models"] or [] if model} or {""}:
-            quantity, purchases, latest = found[model]
-            found[model] = quantity + one["quantity"], purchases + 1, max(latest, one["time"])
-    return [(model, *found[model]) for model in sorted(found)]
-
-
-@examples(150)
-@given(st.lists(SALES_MADE, min_size=1, max_size=4), st.integers(1, 4), CUTS)
-def test_every_order_split_and_slice_gives_what_plain_python_does(batches, parts, cuts):
-    assert totals(batches, parts, cuts) == in_plain_python(chain(*batches))
-    runs = [sales_frame(batch) for batch in batches]
-    assert_same(JOB, play(JOB, runs, parts=parts, cuts=cuts), play(JOB, [pl.concat(runs)]))
 
 
 def test_the_words_of_every_description_of_the_real_shop_are_totalled_as_duckdb_does(shop):

@@ -6,8 +6,6 @@ import duckdb
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from keyfold.errors import KeyfoldError
@@ -16,10 +14,6 @@ from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import play
 from spark_jobs.jobs.moving_averages import MOVING_AVERAGES
-from tests.examples import examples
-from tests.on_a_grid import many_of, moments, on_grid
-from tests.spark_jobs.jobs import moving_average_oracle
-from tests.spark_jobs.jobs.batches import assert_close, in_batches
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_PAST_ALL = NOON + timedelta(days=300)
@@ -109,92 +103,6 @@ def test_any_numeric_columns_may_be_averaged():
 def test_parameters_that_cannot_be_are_refused_with_the_reason(given, message):
     with pytest.raises(KeyfoldError, match=message):
         averages_job(**given)
-
-
-VALUES = st.none() | st.floats(-100, 1100)
-READINGS = many_of(
-    st.tuples(st.sampled_from("abc"), moments(60, 3, seconds=3600), VALUES, VALUES, st.floats(0, 0.999)), 40
-)
-CUTS = st.lists(st.integers(0, 40), max_size=6)
-SLICES = st.lists(on_grid(60, 3).map(lambda hours: NOON + timedelta(hours=hours)), max_size=6)
-
-
-@examples(200)
-@given(
-    READINGS, CUTS, SLICES, st.integers(1, 5), st.integers(1, 5), on_grid(12, 3, 1), on_grid(20, 3, 1), on_grid(90, 3)
-)
-def test_any_order_within_the_delay_and_any_split_and_slices_give_the_rows_of_the_definition(
-    drawn, cuts, slices, length, at_least, timeout, delay, end
-):
-    at_least = min(at_least, length)
-    arriving = sorted(drawn, key=lambda one: one[1] + one[4] * delay)
-    readings = [reading(hours, pressure, temp, station) for station, hours, pressure, temp, _ in arriving]
-    job = averages_job(
-        n_readings=length,
-        min_readings=at_least,
-        timeout=timedelta(hours=timeout),
-        watermark_delay=timedelta(hours=delay),
-    )
-    end = max(NOON + timedelta(hours=end), max(one["time"] for one in readings) - job.only_input.watermark_delay)
-    split, whole = (
-        play_readings(job, in_batches(readings, cuts), end, slices),
-        play_readings(job, [readings[::-1]], end),
-    )
-    assert split.written["late.moving_averages"].is_empty()
-    for table in ("moving_averages", "station_sessions"):
-        # To the last bit.
-        assert_frame_equal(split.written[table], whole.written[table], check_row_order=False, check_exact=True)
-    answer = moving_average_oracle.move(readings, end, length, at_least, timedelta(hours=timeout))
-    same_rows(averages(split), answer.averages)
-    same_rows(split.written["station_sessions"].to_dicts(), answer.sessions)
-    assert split.state.select(job.state.events).item() == answer.open_readings
-    same_latest(split)
-
-
-RUNS = st.lists(st.tuples(on_grid(60, 20), READINGS | st.just([])), min_size=1, max_size=8)
-
-
-@examples(100)
-@given(RUNS, st.integers(1, 4), st.integers(1, 4), on_grid(12, 3), SLICES)
-def test_in_processing_time_runs_give_the_rows_of_the_definition_in_any_slices(drawn, length, at_least, delay, slices):
-    at_least, timeout = min(length, at_least), timedelta(seconds=60)
-    now, runs = NOON, []
-    for seconds, readings in drawn:
-        now += timedelta(seconds=seconds)
-        came = [reading(hours, pressure, temp, station) for station, hours, pressure, temp, _ in readings]
-        runs.append((now, came))
-    job = averages_job(
-        n_readings=length,
-        min_readings=at_least,
-        timeout=timeout,
-        timeout_in="processing_time",
-        watermark_delay=timedelta(hours=delay),
-    )
-    times = [now for now, _ in runs]
-    harness = play_readings(job, [readings for _, readings in runs], None, slices, times)
-    answer, late = moving_average_oracle.move_by_processing_time(
-        runs, job.only_input.watermark_delay, length, at_least, timeout
-    )
-    same_rows(averages(harness), answer.averages)
-    same_rows(harness.written["station_sessions"].to_dicts(), answer.sessions)
-    same_latest(harness)
-    told_late = harness.written["late.moving_averages"].select("station_id", "time").rows()
-    assert sorted(told_late) == sorted((one["station_id"], one["time"]) for one in late)
-    assert harness.state.select(job.state.events).item() == answer.open_readings
-
-
-def same_rows(rows, expected):
-    def order(row):
-        return row["station_id"], row["start_time"], row["end_time"], row["n_readings"], str(row)
-
-    assert_close(rows, expected, order, rel=1e-12, abs=1e-12)
-
-
-def same_latest(harness):
-    """The upserted table, merged batch by batch, holds the last row of each station."""
-    merged = {row["station_id"]: row for row in harness.written["latest_moving_averages"].to_dicts()}
-    last = {row["station_id"]: row for row in averages(harness)}
-    assert merged == last
 
 
 WEATHER_FILE = "weather/weather-2013-h1.csv.gz"

@@ -2,25 +2,19 @@
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cache
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from keyfold.journal.clock import Reading
 from keyfold.keyed import runner
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.building import build_job
-from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse, fail_points
-from keyfold.testing import assert_same, play
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
-from tests.examples import examples
 from tests.keyfold.state.job_histories import EVENTS, put
 from tests.keyfold.state.local_state import frames_of_state
 from tests.lake import Lake
@@ -69,35 +63,6 @@ EVERY = [
 ]
 SECONDS = (0, 20, 35, 55, 90, 100)
 """When the runs are: some keys are silent for too long in between, others are not."""
-
-
-def in_columns(job, run):
-    return run.select(pl.col(name).cast(kind) for name, kind in polars_schema(job.columns).items())
-
-
-@cache
-def runs_of(number):
-    return EVERY[number].runs()
-
-
-@examples(40)
-@given(st.integers(0, len(EVERY) - 1), st.lists(st.integers(0, 130), max_size=5))
-def test_how_often_one_looks_changes_no_row(number, looks):
-    job, runs = EVERY[number].job(), runs_of(number)
-    runs = [in_columns(job, run) for run in runs]
-    often = sorted(
-        [*zip(SECONDS, runs, strict=True), *((second + 0.5, runs[0].clear()) for second in looks)],
-        key=lambda one: one[0],
-    )
-    seldom = play(job, [*runs, runs[0].clear()], times=[NOON + second * SECOND for second in (*SECONDS, 131)])
-    looked = play(
-        job,
-        [*(run for _, run in often), runs[0].clear()],
-        times=[NOON + second * SECOND for second in (*(at for at, _ in often), 131)],
-    )
-    assert_same(job, looked, seldom)
-    assert seldom.written[job.name].height
-    assert seldom.state.filter(pl.col("processing_deadline").is_not_null()).is_empty()
 
 
 @pytest.fixture

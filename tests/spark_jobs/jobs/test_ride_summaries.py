@@ -3,12 +3,10 @@
 import gzip
 import json
 from datetime import UTC, datetime, timedelta
-from itertools import accumulate, chain
+from itertools import chain
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.job.building import build_job
@@ -16,8 +14,7 @@ from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import play
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
-from tests.examples import examples
-from tests.on_a_grid import assert_nothing_is_due, many_of, moments, on_grid
+from tests.on_a_grid import assert_nothing_is_due
 from tests.spark_jobs.jobs import ride_oracle
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -115,60 +112,6 @@ def test_long_rides_are_those_longer_than_the_threshold():
     assert harness.written["ride_summaries"].height == 2
     assert harness.written["long_rides"]["ride_id"].to_list() == ["b"]
     assert play_rides(ride_job(long_ride_threshold="30m"), [points]).written["long_rides"].height == 2
-
-
-CLOSE = st.sampled_from(["fast", "complete"])
-CUTS = st.lists(on_grid(240, 10).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
-STATUSES = st.sampled_from(["pickup", "enroute", "enroute", "enroute", "dropoff"])
-
-
-@st.composite
-def rides_in_batches(draw):
-    """A few rides' points, in any order and any split, some minutes or hours apart, dropoffs anywhere."""
-    drawn = draw(many_of(st.tuples(st.sampled_from("abc"), moments(240, 10), STATUSES), 25))
-    # Numbered in another order than they come in, so that ties are not in order already.
-    points = [point(ride, at * 7 % 29, minutes, status) for at, (ride, minutes, status) in enumerate(drawn)]
-    one_by_one = st.just(list(range(len(points))))
-    cuts = sorted(draw(st.lists(st.integers(0, len(points)), max_size=5) | one_by_one))
-    return [points[a:b] for a, b in zip([0, *cuts], [*cuts, len(points)], strict=True)]
-
-
-@examples(150)
-@given(rides_in_batches(), CUTS, on_grid(400, 10))
-def test_complete_gives_the_same_answer_in_any_order_split_and_slices(batches, cuts, end):
-    watermark = NOON + timedelta(minutes=end)
-    # Nothing is late by the watermark: what the definition then says does not depend on arrival.
-    harness = play_rides(ride_job(close="complete", watermark_delay="30d"), batches, end=watermark, cuts=cuts)
-    assert_agree(harness, ride_oracle.complete(list(chain(*batches)), watermark, TIMEOUT, CLOSED_FOR))
-
-
-@examples(150)
-@given(rides_in_batches(), on_grid(120, 10, 1), CUTS)
-def test_fast_agrees_with_a_state_machine_fed_the_same_batches_in_any_slices(batches, delay, cuts):
-    job = ride_job(close="fast", watermark_delay=timedelta(minutes=delay))
-    oracle = ride_oracle.Fast(TIMEOUT, CLOSED_FOR, job.only_input.watermark_delay)
-    before = datetime(1, 1, 1, tzinfo=UTC)
-    for batch in batches:
-        after = max([before, *(one["timestamp"] - job.only_input.watermark_delay for one in batch)])
-        oracle.batch(batch, before, after)
-        before = after
-    assert_agree(play_rides(job, batches, None, cuts), oracle.result())
-
-
-@examples(100)
-@given(rides_in_batches(), CLOSE, on_grid(60, 10), CUTS, st.lists(on_grid(40, 10), min_size=26, max_size=26))
-def test_in_processing_time_runs_in_any_slices_agree_with_a_state_machine_that_is_told_when_they_were(
-    runs, close, delay, cuts, gaps
-):
-    job = ride_job(close=close, timeout_in="processing_time", watermark_delay=timedelta(minutes=delay))
-    times = [NOON + timedelta(minutes=minutes) for minutes in accumulate(gaps)][: len(runs)]
-    oracle = ride_oracle.InProcessingTime(TIMEOUT, CLOSED_FOR, is_fast=close == "fast")
-    watermark = datetime(1, 1, 1, tzinfo=UTC)
-    for now, run in zip(times, runs, strict=True):
-        reached = max([watermark, *(one["timestamp"] - job.only_input.watermark_delay for one in run)])
-        oracle.run(now, run, watermark, reached)
-        watermark = reached
-    assert_agree(play_rides(job, runs, None, cuts, times), oracle.result())
 
 
 @pytest.mark.parametrize("close", ["fast", "complete"])

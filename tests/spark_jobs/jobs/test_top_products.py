@@ -5,19 +5,14 @@ from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import in_one_frame
 from keyfold.keyed.job.building import build_job
-from keyfold.testing import combined, merged, play
+from keyfold.testing import combined, play
 from spark_jobs.jobs.top_products import TOP_PRODUCTS
-from tests.examples import examples
-from tests.on_a_grid import many_of, moments, on_grid
 from tests.spark_jobs.jobs.sales_data import NOON, retail_days, sale, sales_frame, with_window
-from tests.spark_jobs.jobs.sales_oracle import Windows
 
 HOUR = timedelta(hours=1)
 LONG_PAST_ALL = NOON + timedelta(days=30)
@@ -86,49 +81,6 @@ def test_the_combiner_loses_no_sale_and_combines_its_own_results():
 def test_a_parameter_that_cannot_be_is_refused_by_name(parameters, named):
     with pytest.raises(KeyfoldError, match=named):
         top_job(**parameters)
-
-
-CUTS = st.lists(on_grid(180, 10).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
-
-
-@st.composite
-def sales_in_batches(draw):
-    """A few hours' sales in any order and any split."""
-    drawn = draw(
-        many_of(
-            st.tuples(
-                st.sampled_from(["cup", "hat", "pot"]),
-                # Few quantities, so that products tie.
-                st.integers(-2, 2),
-                moments(180, 10),
-                st.sampled_from([None, 0.0, 0.1, 2.55, 1e6]),
-            ),
-            30,
-        )
-    )
-    sales = [sale(item, quantity, minutes, price=price) for item, quantity, minutes, price in drawn]
-    cuts = sorted(draw(st.lists(st.integers(0, len(sales)), max_size=5)))
-    return [sales[a:b] for a, b in zip([0, *cuts], [*cuts, len(sales)], strict=True)]
-
-
-@examples(120)
-@given(
-    sales_in_batches(), CUTS, on_grid(120, 10, 1), st.sampled_from([20, 60, 90]), st.integers(1, 4), st.integers(1, 3)
-)
-def test_any_order_split_and_slices_agree_with_plain_python_fed_the_same_batches(
-    batches, cuts, delay, minutes, k, parts
-):
-    window, delay = timedelta(minutes=minutes), timedelta(minutes=delay)
-    job = top_job(window=window, watermark_delay=delay, k=k)
-    oracle = Windows(window, delay, k)
-    harness = play_sales(job, batches, end=None, window=window, parts=parts, cuts=cuts)
-    for batch in batches:
-        oracle.batch(batch)
-    assert ranked(harness) == oracle.top(oracle.closed)
-    assert harness.written["late.top_products"]["n_events"].sum() == oracle.n_late
-    latest = merged(harness, job, "latest_top_products").sort("window_start", "rank")
-    assert latest.drop("is_open").rows() == oracle.top({**oracle.closed, **oracle.open})
-    assert set(latest.filter("is_open")["window_start"]) == set(oracle.open)
 
 
 RETAIL_TOP = """

@@ -2,13 +2,9 @@
 
 import math
 from datetime import UTC, datetime, timedelta
-from itertools import accumulate
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from polars.testing import assert_frame_equal
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
@@ -17,10 +13,6 @@ from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import play
 from spark_jobs.jobs.vehicle_trips import VEHICLE_TRIPS
 from spark_jobs.streams import TELEMETRY
-from tests.examples import examples
-from tests.on_a_grid import assert_nothing_is_due, many_of, moments, on_grid
-from tests.spark_jobs.jobs import trip_oracle
-from tests.spark_jobs.jobs.batches import assert_close, in_batches
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -64,10 +56,6 @@ def play_points(job, batches, end: datetime | None = LONG_PAST_ALL, cuts=(), tim
 
 def trips(harness):
     return harness.written["vehicle_trips"].sort("vehicle_id", "start_time").to_dicts()
-
-
-def stops(harness):
-    return harness.written["vehicle_stops"].sort("vehicle_id", "start_time").to_dicts()
 
 
 A_DRIVE = [
@@ -156,75 +144,3 @@ def test_a_vehicle_that_jumps_to_the_other_side_of_the_earth_has_a_distance():
 def test_parameters_that_cannot_be_are_refused(given):
     with pytest.raises(KeyfoldError, match=next(iter(given))):
         trips_job(**given)
-
-
-SPEEDS = st.sampled_from([0.0, 0.0, 3.0, 3.1, 50.0, 80.0])
-FUELS = st.none() | st.integers(0, 600).map(lambda decilitres: decilitres / 10)
-ACCELERATIONS = st.none() | st.sampled_from([-8.0, -3.5, -3.4, 0.0, 2.9, 3.0, 5.0])
-HEATS = st.none() | st.integers(-20, 130).map(float)
-POINTS = many_of(
-    st.tuples(
-        st.sampled_from("aab"),
-        moments(120, 5),
-        SPEEDS,
-        FUELS,
-        st.floats(-80, 80),
-        st.floats(-180, 180),
-        ACCELERATIONS,
-        HEATS,
-        st.floats(0, 0.999),
-    ),
-    40,
-)
-CUTS = st.lists(st.integers(0, 40), max_size=6)
-MINUTES = on_grid(20, 5, 1)
-SLICES = st.lists(on_grid(120, 5).map(lambda minutes: NOON + minutes * MINUTE), max_size=6)
-
-
-@examples(300)
-@given(POINTS, CUTS, SLICES, MINUTES, MINUTES, MINUTES, on_grid(200, 5))
-def test_any_order_within_the_delay_and_any_split_and_slices_give_the_trips_of_the_definition(
-    drawn, cuts, slices, stop_after, silence, delay, end
-):
-    arriving = sorted(drawn, key=lambda one: one[1] + one[-1] * delay)
-    points = [point(*one[1:-1], vehicle=one[0]) for one in arriving]
-    job = trips_job(stop_after=stop_after * MINUTE, silence=silence * MINUTE, watermark_delay=delay * MINUTE)
-    end = max(NOON + end * MINUTE, max(one["time"] for one in points) - job.only_input.watermark_delay)
-    split, whole = play_points(job, in_batches(points, cuts), end, slices), play_points(job, [points[::-1]], end)
-    assert split.written["late.vehicle_trips"].is_empty()
-    for table in ("vehicle_trips", "vehicle_stops"):
-        # To the last bit.
-        assert_frame_equal(split.written[table], whole.written[table], check_row_order=False, check_exact=True)
-    answer = trip_oracle.follow(points, end, 3.0, stop_after * MINUTE, silence * MINUTE)
-    same_rows(trips(split), answer.trips)
-    same_rows(stops(split), answer.stops)
-    assert split.state["n_points"].sum() == answer.open_points
-    assert_nothing_is_due(split)
-
-
-@examples(100)
-@given(POINTS, CUTS, MINUTES, MINUTES, on_grid(40, 5), SLICES, st.lists(on_grid(25, 5), min_size=7, max_size=7))
-def test_in_processing_time_runs_in_any_slices_give_the_trips_of_the_definition(
-    drawn, cuts, stop_after, silence, delay, slices, gaps
-):
-    runs = in_batches([point(*one[1:-1], vehicle=one[0]) for one in drawn], cuts)
-    times = [NOON + minutes * MINUTE for minutes in accumulate(gaps)][: len(runs)]
-    given = {"stop_after": stop_after * MINUTE, "silence": silence * MINUTE, "watermark_delay": delay * MINUTE}
-    job = trips_job(**given, timeout_in="processing_time")
-    harness = play_points(job, runs, None, slices, times)
-    answer, late = trip_oracle.follow_by_processing_time(
-        list(zip(times, runs, strict=True)), job.only_input.watermark_delay, 3.0, stop_after * MINUTE, silence * MINUTE
-    )
-    same_rows(trips(harness), answer.trips)
-    same_rows(stops(harness), answer.stops)
-    assert harness.written["late.vehicle_trips"].height == len(late)
-    assert harness.state["n_points"].sum() == answer.open_points
-
-
-def same_rows(rows, expected):
-    def order(row):
-        # A vehicle that begins anew may do so at one moment in another place.
-        place = [row[name] for name in row if name.endswith(("latitude", "longitude"))]
-        return row["vehicle_id"], row["start_time"], row["end_time"], row["n_points"], *place
-
-    assert_close(rows, expected, order, rel=1e-7, abs=1e-3)

@@ -1,92 +1,36 @@
 """Vehicle trips in plain Python, one point at a time: what the job must agree with."""
 
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 
+from tests.spark_jobs.jobs.in_order_oracle import NEVER, Event, Rows
 from tests.spark_jobs.jobs.ride_oracle import metres
 
-Point = dict
 SECOND = timedelta(seconds=1)
-_NEVER = timedelta(days=365_000)
 HARSH_BRAKING, HARSH_ACCELERATION = 3.5, 3.0
 
 
-@dataclass
-class Answer:
-    trips: list[dict] = field(default_factory=list)
-    stops: list[dict] = field(default_factory=list)
-    open_points: int = 0
+class Vehicle:
+    """The trips and stops of a vehicle, whose points are seen in order."""
 
-
-def follow(
-    points: list[Point], watermark: datetime, moving_speed: float, stop_after: timedelta, silence: timedelta
-) -> Answer:
-    """What the job's definition says of points none of which is late, once the watermark has come to a moment."""
-    answer = Answer()
-    answer.open_points = sum(point["time"] > watermark for point in points)
-    for name in sorted({point["vehicle_id"] for point in points}):
-        vehicle = _Vehicle(answer, moving_speed, stop_after, silence)
-        passed = [point for point in points if point["vehicle_id"] == name and point["time"] <= watermark]
-        for point in sorted(passed, key=_order):
-            vehicle.see(point)
-        vehicle.wait_until(watermark)
-        answer.open_points += len(vehicle.trip) + len(vehicle.stand)
-    return answer
-
-
-def follow_by_processing_time(
-    runs: list[tuple[datetime, list[Point]]],
-    delay: timedelta,
-    moving_speed: float,
-    stop_after: timedelta,
-    silence: timedelta,
-) -> tuple[Answer, list[Point]]:
-    """The answer where vehicles fall silent in processing time, and what came late; of runs, each at its moment."""
-    answer, late = Answer(), []
-    vehicles: dict[str, tuple[_Vehicle, list[Point]]] = {}
-    heard_at: dict[str, datetime] = {}
-    watermark = datetime(1, 1, 1, tzinfo=UTC)
-    for now, points in runs:
-        for name in [name for name, at in heard_at.items() if at + silence <= now]:
-            del heard_at[name]
-            vehicle, waiting = vehicles.pop(name)
-            for point in sorted(waiting, key=_order):
-                vehicle.see(point)
-            vehicle.fall_silent()
-        for point in points:
-            if point["time"] <= watermark:
-                late.append(point)
-                continue
-            name = point["vehicle_id"]
-            heard_at[name] = now
-            vehicles.setdefault(name, (_Vehicle(answer, moving_speed, stop_after, _NEVER), []))[1].append(point)
-        watermark = max([watermark, *(point["time"] - delay for point in points)])
-        for vehicle, waiting in vehicles.values():
-            for point in sorted((one for one in waiting if one["time"] <= watermark), key=_order):
-                vehicle.see(point)
-            waiting[:] = [one for one in waiting if one["time"] > watermark]
-            vehicle.wait_until(watermark)
-    answer.open_points = sum(len(one.trip) + len(one.stand) + len(waiting) for one, waiting in vehicles.values())
-    return answer, late
-
-
-class _Vehicle:
-    def __init__(self, answer: Answer, moving_speed: float, stop_after: timedelta, silence: timedelta) -> None:
-        self.answer, self.moving_speed, self.stop_after, self.silence = answer, moving_speed, stop_after, silence
-        self.trip: list[Point] = []
+    def __init__(
+        self, trips: Rows, stops: Rows, moving_speed: float, stop_after: timedelta, silence: timedelta = NEVER
+    ) -> None:
+        self.trips, self.stops = trips, stops
+        self.moving_speed, self.stop_after, self.silence = moving_speed, stop_after, silence
+        self.trip: list[Event] = []
         """From the first to the last moving point of the open trip."""
-        self.stand: list[Point] = []
+        self.stand: list[Event] = []
         """Standing points since then, or since ever."""
 
-    def see(self, point: Point) -> None:
+    def see(self, point: Event) -> None:
         # Silences are longer than `silence`: at just that long the point is in time.
         self.wait_until(point["time"], silence_too=point["time"] - self.last > self.silence if self.any else False)
         if point["speed"] <= self.moving_speed:
             self.stand.append(point)
             return
         if not self.trip and self.stand:
-            self.answer.stops.append(_stop(self.stand, point["time"], "MOVED_ON"))
+            self.stops.append(_stop(self.stand, point["time"], "MOVED_ON"))
             self.stand = []
         self.trip += [*self.stand, point]
         self.stand = []
@@ -106,7 +50,7 @@ class _Vehicle:
         elif self.trip and is_silent:
             self._end("FELL_SILENT")
         if self.stand and is_silent:
-            self.answer.stops.append(_stop(self.stand, self.last, "FELL_SILENT"))
+            self.stops.append(_stop(self.stand, self.last, "FELL_SILENT"))
             self.stand = []
 
     def fall_silent(self) -> None:
@@ -115,10 +59,10 @@ class _Vehicle:
         if self.trip:
             self._end("FELL_SILENT")
         if self.stand:
-            self.answer.stops.append(_stop(self.stand, self.last, "FELL_SILENT"))
+            self.stops.append(_stop(self.stand, self.last, "FELL_SILENT"))
 
     def _end(self, reason: str) -> None:
-        self.answer.trips.append(_trip(self.trip, self.stand[:1], self.moving_speed, reason))
+        self.trips.append(_trip(self.trip, self.stand[:1], self.moving_speed, reason))
         self.trip = []
 
     @property
@@ -130,7 +74,7 @@ class _Vehicle:
         return (self.trip + self.stand)[-1]["time"]
 
 
-def _trip(points: list[Point], arrival: list[Point], moving_speed: float, reason: str) -> dict:
+def _trip(points: list[Event], arrival: list[Event], moving_speed: float, reason: str) -> dict:
     way = points + arrival
     legs = [(a, b, (b["time"] - a["time"]) / SECOND) for a, b in pairwise(way)]
     distance, seconds = sum(metres(a, b) for a, b, _ in legs), (way[-1]["time"] - way[0]["time"]) / SECOND
@@ -164,7 +108,7 @@ def _trip(points: list[Point], arrival: list[Point], moving_speed: float, reason
     }
 
 
-def _stop(points: list[Point], end: datetime, reason: str) -> dict:
+def _stop(points: list[Event], end: datetime, reason: str) -> dict:
     return {
         "vehicle_id": points[0]["vehicle_id"],
         "start_time": points[0]["time"],
@@ -174,11 +118,3 @@ def _stop(points: list[Point], end: datetime, reason: str) -> dict:
         "n_points": len(points),
         "reason": reason,
     }
-
-
-def _order(point: Point) -> tuple:
-    known = [
-        (one is not None, one or 0)
-        for one in (point[name] for name in ("fuel_level", "acceleration", "engine_temperature"))
-    ]
-    return point["time"], point["latitude"], point["longitude"], point["speed"], *known

@@ -12,7 +12,6 @@ from keyfold.ingestion import batch, ingest
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.runners import Runners
 from spark_jobs.streams import METRICS
-from tests.folders import empty_folder
 
 _, INGEST = stream_assets(METRICS)
 
@@ -60,14 +59,6 @@ def test_a_file_that_changed_after_it_was_read_is_a_warning_of_the_run_and_can_b
     assert any("WARNING" in line and "cpu.json grew" in line for line in capfd.readouterr().err.splitlines())
     again = told(materialize(spark, lakehouse, reread_changed=True))
     assert (again["accepted"], again["duplicates"]) == (1, 1)
-
-
-@empty_folder
-def test_the_check_has_nothing_to_compare_before_anything_was_read_and_says_so(spark, lakehouse):
-    lakehouse.landing("metrics").mkdir(parents=True)
-    found = check(materialize(spark, lakehouse))
-    assert found.passed
-    assert found.description == "no rows read yet"
 
 
 def test_a_run_that_broke_off_before_its_commits_turns_the_check_red_and_the_next_run_mends_it(

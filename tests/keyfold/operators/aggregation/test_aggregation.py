@@ -265,21 +265,6 @@ def test_sessions_are_those_of_plain_python(runs, cuts, parts):
 
 
 @examples(40)
-@given(RUNS, CUTS, PARTS)
-def test_totals_are_the_same_in_any_order(runs, cuts, parts):
-    of = {"points": sum("points"), "best": max("points"), "of_x": count(pl.col("team") == "x")}
-    output = pa.schema([WHO, *whole(*of), pa.field("latest", TIME), pa.field("average", pa.float64())])
-    then = {"average": pl.col("points") / pl.col("n_events")}
-    job = totals("points_of_all", SCORED, of, output=output, then=then, latest="latest", key="who")
-    harness = play(job, map(goals, runs), None, parts, cuts)
-    query = """SELECT who, sum(points)::BIGINT AS points, max(points) AS best, count(*) FILTER (team = 'x') AS of_x,
-        max(moment) AS latest, avg(points) AS average FROM goals GROUP BY who"""
-    found, expected = merged(harness, job, "points_of_all"), by_sql(runs, query)
-    assert_rows(found.drop("average"), expected.drop("average"))
-    assert found["average"].to_list() == pytest.approx(expected.sort("who")["average"].to_list())
-
-
-@examples(40)
 @given(RUNS, CUTS, PARTS, st.integers(1, 3))
 def test_the_highest_rows_are_ranked_and_only_those_that_change_are_written(runs, cuts, parts, n):
     job = top_rows("best", SCORED, n, highest="points", ties=("moment",), key="who")

@@ -10,16 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.inputs import Input
-from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.operators import Next, Pattern, Then, Without, pattern
 from keyfold.stream import Stream
 from keyfold.testing import assert_same, play
 from spark_jobs.streams import SALES
 from tests.examples import examples
 from tests.keyfold.operators.patterns.pattern_oracle import in_order, matches
-from tests.keyfold.state.job_histories import put
 from tests.on_a_grid import many_of
 from tests.spark_jobs.jobs.sales_data import NOON, sale, sales_frame
 
@@ -190,25 +187,6 @@ def test_what_is_late_is_told_and_the_rest_is_matched_as_if_it_had_never_been(sa
         newest = max([newest, *(one["time"] for one in run)])
     assert harness.written["late.found"].height == len(sales) - len(on_time)
     assert rows(harness) == expected(on_time)
-
-
-@pytest.mark.parametrize("point", ["work: before", "work: files written", "done: after", "commit: one table"])
-def test_a_crash_anywhere_changes_no_row(without_spark, cut_power, lakehouse, point):
-    job, options = job_of(key_groups=3), RunOptions(max_bytes_per_batch=1)
-    sales = [
-        sale("ch"[place % 2], place * 7 % 5 - 1, place * 13 % 89, price=[1.0, 2.0, None][place % 3])
-        for place in range(80)
-    ]
-    sales.sort(key=lambda one: one["time"] + one["quantity"] * MINUTE)
-    for part in (sales[:30], sales[30:55], sales[55:]):
-        put(lakehouse, "sales", sales_frame(part[1::2]))
-        put(lakehouse, "sales", sales_frame(part[::2]))
-        assert cut_power(point, lambda: run_job(lakehouse, job, options=options, runners=without_spark))
-        run_job(lakehouse, job, options=options, runners=without_spark)
-    run_job(lakehouse, job, Incremental(advance_to=END), runners=without_spark)
-    table = pl.read_delta(str(lakehouse.table("found"))).select(job.main.schema.names)
-    assert sorted(table.rows(), key=repr) == expected(sales)
-    assert pl.read_delta(str(lakehouse.table("late.found"))).is_empty()
 
 
 def test_both_ends_of_the_time_count_and_one_microsecond_more_does_not():

@@ -3,25 +3,21 @@
 import gzip
 import math
 from datetime import UTC, datetime, timedelta
-from itertools import chain
 
 import polars as pl
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.testing import assert_same, play
+from keyfold.testing import play
 from spark_jobs.jobs.anomaly_predictions.job import ANOMALY_PREDICTIONS, AnomalyPredictionParameters
 from spark_jobs.jobs.anomaly_predictions.models import MODELS
 from spark_jobs.streams import METRICS
-from tests.examples import examples
-from tests.on_a_grid import assert_nothing_is_due, many_of, moments, on_grid
+from tests.on_a_grid import assert_nothing_is_due, moments
 from tests.spark_jobs.jobs.anomaly_predictions import anomaly_oracle
 from tests.spark_jobs.jobs.anomaly_predictions.anomaly_oracle import Settings
-from tests.spark_jobs.jobs.batches import late_and_on_time
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_PAST_ALL = NOON + timedelta(days=400)
@@ -159,64 +155,6 @@ MOMENTS = st.sampled_from([NEAR, FAR, NEAR | FAR])
 """Strategies of the minutes of all events: near one another, far apart, and both."""
 
 
-@st.composite
-def readings_in_batches(draw):
-    """Readings of a few keys, a minute to days apart, in any order and any split; values often alike."""
-    values = st.one_of(st.integers(8, 12), st.integers(8, 12), st.sampled_from([-0.0, 0, 100, -50, 1e9]))
-    moment = draw(MOMENTS)
-    drawn = draw(many_of(st.tuples(st.sampled_from("abc"), moment, values), 40))
-    events = [reading(key, minutes, value) for key, minutes, value in drawn]
-    cuts = sorted(draw(st.lists(st.integers(0, len(events)), max_size=5)))
-    return [events[a:b] for a, b in zip([0, *cuts], [*cuts, len(events)], strict=True)]
-
-
-definitions = st.builds(
-    Settings,
-    learn=st.sampled_from(WAYS),
-    period=st.sampled_from([timedelta(minutes=7), timedelta(hours=1), timedelta(days=1)]),
-    emit=st.sampled_from(["changes", "all"]),
-    min_change=st.sampled_from([0.0, 0.2, 1.0]),
-    threshold=st.sampled_from([0.0, 0.5, 0.9]),
-    min_events=st.integers(0, 5),
-    forget_after=st.sampled_from([timedelta(minutes=30), timedelta(hours=3), timedelta(days=2)]),
-)
-
-
-def job_of(definition, **more):
-    chosen = {name: value for name, value in vars(definition).items() if name != "period"}
-    return anomaly_job(interval=definition.period, window=definition.period, **chosen, **more)
-
-
-@examples(150)
-@given(readings_in_batches(), definitions, on_grid(9100, 30))
-def test_any_order_and_any_split_give_what_the_definition_says(batches, definition, end):
-    watermark = NOON + timedelta(minutes=end)
-    harness = play_readings(job_of(definition, watermark_delay="30d"), batches, end=watermark)
-    assert_agree(harness, anomaly_oracle.answer(list(chain(*batches)), watermark, definition))
-
-
-@examples(100)
-@given(readings_in_batches(), definitions, on_grid(200, 30, 1))
-def test_events_that_are_late_are_told_and_the_others_give_what_the_definition_says(batches, definition, delay):
-    job = job_of(definition, watermark_delay=timedelta(minutes=delay))
-    harness = play_readings(job, batches, end=None)
-    late, on_time, watermark = late_and_on_time(batches, "timestamp", timedelta(minutes=delay))
-    assert harness.written["late.anomaly_predictions"].to_dicts() == late
-    assert_agree(harness, anomaly_oracle.answer(on_time, watermark, definition))
-
-
-CUTS = st.lists(
-    (on_grid(300, 30) | on_grid(9000, 180)).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6
-)
-
-
-@examples(80)
-@given(readings_in_batches(), st.sampled_from(list(MODELS)), definitions, on_grid(200, 30, 1), CUTS)
-def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(runs, model, definition, delay, cuts):
-    job = job_of(definition, model=model, watermark_delay=timedelta(minutes=delay))
-    assert_same(job, play_readings(job, runs, end=None, cuts=cuts), play_readings(job, runs, end=None))
-
-
 SERIES = (
     "realAWSCloudwatch/rds_cpu_utilization_e47b3b",
     "realAdExchange/exchange-3_cpm_results",
@@ -247,7 +185,9 @@ def test_real_series_are_scored_as_by_the_recursion_in_plain_python(way, size, r
     batches = [real_readings[start : start + size] for start in range(0, len(real_readings), size)]
     end = max(event["timestamp"] for event in real_readings) + timedelta(days=2)
     definition = Settings(learn=way, period=timedelta(hours=6), emit="all", min_events=30)
-    harness = play_readings(job_of(definition), batches, end=end)
+    harness = play_readings(
+        anomaly_job(interval="6h", window="6h", learn=way, emit="all", min_events=30), batches, end=end
+    )
     answer = anomaly_oracle.answer(real_readings, end, definition)
     assert len(answer.output) == len(real_readings)
     assert_agree(harness, answer)

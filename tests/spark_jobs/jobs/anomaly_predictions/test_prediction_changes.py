@@ -1,12 +1,8 @@
 """Which predictions are emitted, against a loop over them."""
 
 import numpy as np
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spark_jobs.jobs.anomaly_predictions.changes import NONE, emit_all, find_changes
-from tests.examples import examples
 
 
 def one_by_one(predictions, label, score, min_change):
@@ -33,45 +29,8 @@ def walk(keys, lasts, min_change, all_of_them=False):
     return find_changes(labels, scores, starts, counts, last_labels, np.array([s for _, s in lasts]), min_change)
 
 
-def test_small_steps_add_up_until_they_are_worth_telling():
-    emitted = walk([[(0, 0.1), (0, 0.2), (0, 0.3), (0, 0.4), (0, 0.3)]], [(0, 0.0)], 0.25)
-    assert emitted.is_emitted.tolist() == [False, False, True, False, False]
-
-
 def test_a_step_of_exactly_the_least_change_is_not_told():
     assert walk([[(0, 0.25)]], [(0, 0.0)], 0.25).is_emitted.tolist() == [False]
-
-
-def test_another_label_is_told_however_near_the_score():
-    emitted = walk([[(1, 0.5), (0, 0.5)]], [(0, 0.5)], 0.25)
-    assert emitted.is_emitted.tolist() == [True, True]
-    assert emitted.label_before.tolist() == [0, 1]
-
-
-@st.composite
-def keys_and_lasts(draw):
-    prediction = st.tuples(st.integers(0, 1), st.sampled_from([0.0, 0.1, 0.25, 0.3, 0.6, 1.0]))
-    calm = st.tuples(st.just(0), st.sampled_from([0.0, 0.0, 0.1]))
-    one = st.one_of(st.lists(prediction, min_size=1, max_size=30), st.lists(calm, min_size=1, max_size=200))
-    keys = draw(st.lists(one, min_size=1, max_size=8))
-    last = st.one_of(st.just((NONE, float("nan"))), prediction)
-    return keys, draw(st.lists(last, min_size=len(keys), max_size=len(keys)))
-
-
-@examples(200)
-@given(keys_and_lasts(), st.sampled_from([0.0, 0.2, 0.25, 1.0]))
-def test_many_keys_at_once_are_told_as_one_by_one(drawn, min_change):
-    keys, lasts = drawn
-    emitted = walk(keys, lasts, min_change)
-    start = 0
-    for key, last, label, score in zip(keys, lasts, emitted.label, emitted.score, strict=True):
-        here = slice(start, start + len(key))
-        wanted = one_by_one(key, last[0], last[1], min_change)
-        is_emitted = emitted.is_emitted[here]
-        assert is_emitted.tolist() == wanted[0]
-        assert emitted.label_before[here][is_emitted].tolist() == np.array(wanted[1])[is_emitted].tolist()
-        assert (label, score) == pytest.approx(wanted[2:], nan_ok=True)
-        start += len(key)
 
 
 def test_one_long_key_among_short_ones_is_told_as_one_by_one():

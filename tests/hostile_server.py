@@ -95,12 +95,14 @@ class HostileServer:
     Attributes:
         script: what is done with the next connections, in turn.
         good: what a call gets after that, from the JSON it sent.
+        tried: how many calls came.
         taken: the JSON of each call that was answered well.
         trapped: connections that came to where it redirects to.
     """
 
     good: Callable[[Any], Any]
     script: list[str] = field(default_factory=list)
+    tried: int = 0
     taken: list[Any] = field(default_factory=list)
     trapped: int = 0
 
@@ -132,6 +134,7 @@ class HostileServer:
                 name, _, value = line.partition(b":")
                 length = int(value) if name.lower() == b"content-length" else length
             content = json.loads(file.read(length))
+            self.tried += 1
             if self.script:
                 ACTS[self.script.pop(0)](connection, self)
                 return
