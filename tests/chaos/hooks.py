@@ -1,4 +1,4 @@
-"""What is called in a process before it works, by name: faults that come at a named moment, and code that was changed."""
+"""What is called in a process before it works, by name: faults that come at a named moment."""
 
 import itertools
 import os
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
 
 from keyfold.cli import ingest as ingest_command
 from keyfold.cli import run as run_command
@@ -22,7 +21,6 @@ from keyfold.keyed.runner import RunOptions
 from keyfold.lakehouse import carrying, commits, fail_points, row_erasure
 from keyfold.storage import bucket, lease
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.streams import STREAMS
 from tests.waiting import lives, wait_until
 
 
@@ -83,62 +81,6 @@ def steps_raise() -> None:
 
     for name in ("totals", "windows"):
         _change(name, lambda job: replace(job, step=step))
-
-
-# code that was changed since the last run
-
-
-def another_step() -> None:
-    """The step of `windows` does the same by other code."""
-
-    def changed(job: KeyedJob) -> KeyedJob:
-        return replace(job, step=lambda state, events, clock: job.function(state, events.sort("at"), clock))
-
-    _change("windows", changed)
-
-
-def another_delay() -> None:
-    """`windows` waits longer for events that come late."""
-    _change("windows", lambda job: replace(job, inputs=replace(job.only_input, delay="9m")))
-
-
-def another_column() -> None:
-    """The table of `windows` has a column more."""
-
-    def changed(job: KeyedJob) -> KeyedJob:
-        def step(state: pl.DataFrame, events: pl.DataFrame, clock: Any) -> Any:
-            made = job.function(state, events, clock)
-            return replace(made, output=made.output.with_columns(half=pl.col("clicks") / 2))
-
-        wider = replace(job.main, schema=job.main.schema.append(pa.field("half", pa.float64())))
-        return replace(job, step=step, tables=(wider, *job.own_tables[1:]))
-
-    _change("windows", changed)
-
-
-def another_table() -> None:
-    """`totals` writes no changes any more but under another name as well."""
-
-    def changed(job: KeyedJob) -> KeyedJob:
-        def step(state: pl.DataFrame, events: pl.DataFrame, clock: Any) -> Any:
-            made = job.function(state, events, clock)
-            return replace(made, side={**made.side, "more": made.side["changes"]})
-
-        more = replace(job.own_tables[1], name="more")
-        return replace(job, step=step, tables=(*job.own_tables, more))
-
-    _change("totals", changed)
-
-
-def another_event_id() -> None:
-    """An event of the stream is told by more columns."""
-    STREAMS["clicks"] = replace(STREAMS["clicks"], event_id=("user", "at", "clicks"))
-
-
-def a_column_of_events_more() -> None:
-    """Events have a column that may be NULL."""
-    stream = STREAMS["clicks"]
-    STREAMS["clicks"] = replace(stream, schema=stream.schema.append(pa.field("page", pa.string())))
 
 
 def _change(name: str, changed: Callable[[KeyedJob], KeyedJob]) -> None:

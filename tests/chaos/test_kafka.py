@@ -171,37 +171,6 @@ def test_a_broker_is_stopped_and_comes_back_while_messages_come_and_are_read(bro
         told.count(expected, in_table(lakehouse), how)
 
 
-@pytest.mark.parametrize("on_gap", ["error", "record"])
-def test_messages_are_deleted_before_they_are_read_while_ingest_goes_on(broker, tmp_path, tally, on_gap):
-    told = tally(f"the log is cut at its beginning (on_gap={on_gap})")
-    topic, lakehouse = broker.topic(1), Lakehouse(tmp_path)
-    produce(broker, topic, range(10))
-    held, go_on = threading.Event(), threading.Event()
-
-    def hold(_) -> None:
-        held.set()
-        assert go_on.wait(120)
-
-    with going_on(lakehouse, reading(broker, topic, on_gap=on_gap), on_batch=hold) as ended:
-        assert held.wait(120)
-        # Behind its back: it is at its first batch.
-        produce(broker, topic, range(10, 30))
-        place = TopicPartition(topic, 0, 25)
-        broker.admin.delete_records([place])[place].result()
-        go_on.set()
-        if on_gap == "error":
-            wait_until(lambda: "error" in ended)
-            assert "offsets 10 to 24 of partition 0 were deleted before they were read" in str(ended["error"])
-            assert in_table(lakehouse) == Counter(range(10))
-        else:
-            wait_until(lambda: ingest_totals(lakehouse, PLAIN).accepted == 15)
-    # What the error says to do mends it.
-    ingest(lakehouse, PLAIN, reading(broker, topic, on_gap="record"), runners=SPARK)
-    told.count(Counter([*range(10), *range(25, 30)]), in_table(lakehouse), refused=on_gap == "error")
-    gap = DeltaTable(str(lakehouse.quarantine("clicks"))).to_pyarrow_table().to_pylist()
-    assert [(row["line"], row["reason"][:18]) for row in gap] == [(10, "offsets 10 to 24 w")]
-
-
 def test_a_broker_is_restored_from_an_older_copy_and_its_topic_ends_before_what_was_read(broker, tmp_path, tally):
     told = tally("the log is cut at its end (a broker restored older)")
     topic, lakehouse = broker.topic(1), Lakehouse(tmp_path / "home")

@@ -4,8 +4,6 @@ import gzip
 import json
 import os
 import shutil
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -181,19 +179,6 @@ def test_all_that_may_land_at_once_costs_itself_alone(launcher: Launcher, homes:
     told.count(only_ingested(should_be, sorted(set(good)), rejected), only_ingested(found(home)), run.said)
 
 
-@pytest.mark.chaos
-@pytest.mark.parametrize("fault", FAULTS)
-def test_what_lands_costs_itself_alone(launcher: Launcher, homes: Homes, tally, fault: str):
-    told = tally(fault)
-    home = homes.copy(homes.after(homes.running, *TO_THE_END))
-    should_be = expected(home)
-    good, rejected = FAULTS[fault](home / "landing" / "clicks")
-    # Twice: what was read, or refused, is so once.
-    code, run = launcher.run(home, INGEST, INGEST)
-    assert code == 0, run.said
-    told.count(only_ingested(should_be, good, rejected), only_ingested(found(home)), f"{fault}: {run.said}")
-
-
 def test_a_file_that_is_replaced_after_it_was_read_is_told_and_read_again_by_the_option_that_is_named(
     launcher: Launcher, homes: Homes, tally
 ):
@@ -208,31 +193,6 @@ def test_a_file_that_is_replaced_after_it_was_read_is_told_and_read_again_by_the
     code, run = launcher.run(home, (*INGEST, "--reread-changed"))
     assert code == 0, run.said
     told.count(only_ingested(should_be, SOME), only_ingested(found(home)), "read again", refused=True)
-
-
-@pytest.mark.chaos
-def test_a_file_that_is_still_being_written_is_left_until_it_is_whole(launcher: Launcher, homes: Homes, tally):
-    told = tally("a file is half written when a run comes")
-    home = homes.copy(homes.after(homes.running, *TO_THE_END))
-    should_be, text = expected(home), lines(SOME).encode()
-    over = threading.Event()
-
-    def write() -> None:
-        with (home / "landing" / "clicks" / "slow.ndjson").open("wb", buffering=0) as file:
-            for at in range(0, len(text), 100):
-                file.write(text[at : at + 100])
-                time.sleep(0.1)
-        over.set()
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    while not over.is_set():
-        code, run = launcher.run(home, ("ingest", "clicks", "--settle", "1"))
-        assert code == 0, run.said
-    writer.join()
-    code, run = launcher.run(home, INGEST)
-    assert code == 0, run.said
-    told.count(only_ingested(should_be, SOME), only_ingested(found(home)), run.said)
 
 
 @pytest.mark.chaos

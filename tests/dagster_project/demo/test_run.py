@@ -6,7 +6,6 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from keyfold.keyed.job.building import build_job
 from spark_jobs.jobs.registry import JOBS
 from tests.dagster_project.demo.process import demo
 
@@ -46,16 +45,3 @@ def test_the_demo_makes_the_tables(tmp_path):
     with dg.DagsterInstance.from_config(str(tmp_path / "dagster")) as instance:
         assert [run.status for run in instance.get_runs()] == [dg.DagsterRunStatus.SUCCESS]
         assert {pool.limit for pool in instance.event_log_storage.get_pool_limits()} == {1}
-
-
-# `make test` has the first demo, above; runs that go on, and what they add, are shown for each job by itself.
-@pytest.mark.slow
-def test_a_second_demo_goes_on(tmp_path):
-    first, second = demo(tmp_path), demo(tmp_path)
-    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
-    for job in JOBS:
-        before, _ = rows(first.stdout, job)
-        after, new = rows(second.stdout, job)
-        # The job's own table may have one row a key: then new ones take the place of some.
-        is_upserted = build_job(JOBS[job]).main.mode == "upsert"
-        assert before <= after <= before + new if is_upserted else after == before + new, job

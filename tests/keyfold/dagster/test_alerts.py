@@ -1,10 +1,6 @@
 """Alerts: what is sent, once, with its remedy, by Apprise to services that are not always there."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,15 +10,12 @@ from typing import Any
 import dagster as dg
 import pytest
 from dagster._core.definitions.freshness import FreshnessState, FreshnessStateChange
-from dagster._core.scheduler.instigation import TickStatus
 from pydantic import Field
 
 from keyfold.dagster import alerts
 from keyfold.dagster.alerts import alert_sensors
 from keyfold.errors import KeyfoldError
 from tests.hostile_server import HostileServer
-from tests.keyfold.dagster import alerting_project
-from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
 
@@ -260,39 +253,3 @@ def test_without_addresses_there_are_no_sensors_and_with_them_they_are_on():
         (RUNS, CHECKS), dg.DefaultSensorStatus.RUNNING
     )
     assert all("To: slack 1." in (one.description or "") for one in found)
-
-
-# A tick is every half minute; the sensors themselves are asked above.
-@pytest.mark.long
-@pytest.mark.slow
-def test_under_dagster_s_daemon_the_sensors_are_on_and_send_each_alert_once(tmp_path, webhook):
-    command = [sys.executable, "-m", "dagster._daemon", "run", "-m", "tests.keyfold.dagster.alerting_project"]
-    environment = {**os.environ, "DAGSTER_HOME": str(tmp_path), "KEYFOLD_ALERTS": address(webhook)}
-    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
-    with dg.DagsterInstance.from_config(str(tmp_path)) as instance, (tmp_path / "daemon.txt").open("wb") as log:
-
-        def takes_place() -> bool:
-            told = [str(getattr(one.instigator_data, "cursor", "")) for one in instance.all_instigator_state()]
-            return sum("json 1" in cursor for cursor in told) == 2
-
-        daemon = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True)
-        try:
-            wait_until(takes_place, lambda: (tmp_path / "daemon.txt").read_text()[-3_000:], seconds=90)
-            alerting_project.rides.execute_in_process(instance=instance, raise_on_error=False)
-            alerting_project.defs.resolve_implicit_global_asset_job_def().execute_in_process(instance=instance)
-            wait_until(lambda: len(webhook.taken) == 2, lambda: str(webhook.taken), seconds=120)
-            wait_until(
-                lambda: all(
-                    tick.status is TickStatus.SKIPPED and "0 alerts were sent" in (tick.skip_reason or "")
-                    for state in instance.all_instigator_state()
-                    for tick in instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=1)
-                ),
-                seconds=120,
-            )
-        finally:
-            os.killpg(daemon.pid, signal.SIGKILL)
-            daemon.wait()
-    check, run = sorted(lines(webhook))
-    assert check.startswith("error: check totals: adds_up: 3 rows lack. Remedy: ")
-    assert " of rides failed at step: RuntimeError. Remedy: " in run
-    assert "SECRET" not in str(webhook.taken) + (tmp_path / "daemon.txt").read_text()

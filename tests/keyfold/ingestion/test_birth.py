@@ -8,11 +8,12 @@ from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest, rebuild
-from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.runners import Runners
 from keyfold.stream import TIMESTAMP
 from tests.folders import copy_folder, remove_folder
-from tests.keyfold.ingestion.test_run import EVENTS, check_counts, event, land
+from tests.keyfold.ingestion.test_batch import changed, crash_at
+from tests.keyfold.ingestion.test_run import EVENTS, Crash, check_counts, event, land
 
 SPARK = Runners("local")
 
@@ -81,9 +82,12 @@ def test_an_event_table_that_does_not_say_when_events_arrived_is_refused_once_an
 )
 def test_a_stream_that_does_not_fit_what_it_wrote_before_is_refused(lakehouse, change, match):
     ingest(lakehouse, EVENTS, runners=SPARK)
+    land(lakehouse.landing("clicks") / "b.json", [event("u", 3)])
+    with changed(fail_points, act=crash_at("work: after", 1)), pytest.raises(Crash):
+        ingest(lakehouse, EVENTS, runners=SPARK)
     with pytest.raises(KeyfoldError, match=match):
         ingest(lakehouse, replace(EVENTS, **change), runners=SPARK)
-    assert ingest(lakehouse, EVENTS, runners=SPARK).files == 0, "set back, it goes on"
+    assert ingest(lakehouse, EVENTS, runners=SPARK).totals.accepted == 3, "set back, it goes on"
 
 
 def test_a_new_column_that_may_be_null_is_added_to_the_table(lakehouse):

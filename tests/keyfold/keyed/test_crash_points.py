@@ -3,15 +3,20 @@
 Processes that are killed there are `tests/chaos/test_kills.py`'s, and full disks `test_disk.py`'s.
 """
 
+from datetime import timedelta
+
 import polars as pl
+import pyarrow as pa
 import pytest
 
-from keyfold.keyed.generation.run_mode import FullRefresh
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.inputs import STEP_DECIDES
 from keyfold.keyed.job.step import Step
+from keyfold.keyed.job.tables import Append
 from keyfold.keyed.runner import RunOptions
 from keyfold.lakehouse import fail_points
-from tests.keyfold.keyed.toy_jobs import START, totals, windows, windows_step
+from tests.keyfold.keyed.toy_jobs import START, WINDOW_TOTAL, totals, windows, windows_step
 
 OF_A_BATCH = [
     point for point in fail_points.POINTS if point.startswith(("plan", "work", "state", "done", "commit", "merge"))
@@ -42,6 +47,36 @@ def test_a_power_cut_at_any_point_of_a_batch_loses_and_doubles_nothing(lake, cut
     as_unbroken(lake)
     assert summary.totals.events == 4
     assert lake.run(totals()).counts.events == 0
+
+
+def with_half(state, events, clock):
+    made = windows_step(state, events, clock)
+    return Step(state=made.state, output=made.output.with_columns(half=pl.col("clicks") / 2))
+
+
+CHANGES = {
+    "another step": {"step": lambda state, events, clock: windows_step(state, events.sort("at"), clock)},
+    "another delay": {"delay": "9m"},
+    "another column": {"step": with_half, "output": WINDOW_TOTAL.append(pa.field("half", pa.float64()))},
+    "another table": {"more": (Append(WINDOW_TOTAL, name="more"),)},
+}
+
+
+@pytest.mark.parametrize("point", ["plan: after", "work: after", "done: after", "commit: one table"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_code_that_was_changed_while_a_run_had_broken_off_goes_on_or_says_what_to_do(lake, cut_power, point, change):
+    changed = windows(**CHANGES[change])
+    lake.click(("ann", 1), ("bob", 2))
+    lake.run(windows())
+    lake.click(("ann", 3), ("ann", 40))
+    assert cut_power(point, lambda: lake.run(windows()))
+    if change != "another step":
+        with pytest.raises(KeyfoldError, match="--full-refresh"):
+            lake.run(changed)
+        lake.run(changed, FullRefresh())
+    lake.run(changed, Incremental(START + timedelta(hours=2)))
+    late = START + timedelta(minutes=40)
+    assert lake.rows("windows", "user", "window", "clicks") == [("ann", START, 2), ("ann", late, 1), ("bob", START, 1)]
 
 
 @pytest.mark.parametrize("point", OF_A_GENERATION)

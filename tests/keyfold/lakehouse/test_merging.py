@@ -11,7 +11,6 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
@@ -25,8 +24,6 @@ from keyfold.lakehouse.positions import position_at
 from keyfold.lakehouse.reading import scan_files, scan_table
 from keyfold.runners import Runners
 from keyfold.storage.place import to_place
-from tests.examples import examples
-from tests.keyfold.keyed.without_spark import Cut, PowerCut
 
 NO_SPARK = Runners("local")
 APPLICATION = "job/generation-0001/table"
@@ -62,15 +59,6 @@ VALUE = st.tuples(
 )
 
 Rows = dict[tuple[Any, ...], tuple[Any, ...]]
-
-
-@st.composite
-def histories(draw) -> tuple[pa.Schema, list[Rows]]:
-    """A table's columns, and batches of rows by key."""
-    kinds = draw(st.lists(st.sampled_from(list(KEYS)), min_size=1, max_size=3))
-    schema = pa.schema([*((f"key {at}", kind) for at, kind in enumerate(kinds)), *VALUES])
-    batch = st.dictionaries(st.tuples(*(KEYS[kind] for kind in kinds)), VALUE, max_size=8)
-    return schema, draw(st.lists(batch, min_size=1, max_size=6))
 
 
 class Table:
@@ -148,21 +136,6 @@ def table(place):
     return table
 
 
-def merge_after_a_cut(table: Table, rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut the merge of batch 2 off before its commit, and do it twice."""
-    files, before = table.staged(rows, 2), table.files()
-    with monkeypatch.context() as patch:
-        patch.setattr(fail_points, "act", Cut("merge: rows written"))
-        with pytest.raises(PowerCut):
-            table.merge(files, 2)
-    table.check()
-    assert table.files() == before
-    for _ in range(2):
-        table.merge(files, 2)
-    table.expected |= rows
-    table.check()
-
-
 def merge_after_a_full_disk(table: Table, rows: Rows, files, writer: str, count: int) -> None:
     """Merge batch 2 on a disk that is full at a write, by its number, of `rewriting`'s writer; and once there is room."""
     writes, write_file = itertools.count(1), getattr(rewriting, writer)
@@ -193,23 +166,6 @@ def value(count: int) -> tuple[Any, ...]:
 
 def frame_of(table: Table, rows: Rows) -> pl.DataFrame:
     return pl.DataFrame([(*key, *value) for key, value in rows.items()], polars_schema(table.schema), orient="row")
-
-
-@examples(120)
-@given(histories(), st.integers(1, 3), st.sampled_from([0, 4000, 64 << 20]), st.sets(st.integers(0, 5)))
-def test_any_rows_in_any_files_are_merged_as_a_dictionary_takes_them(
-    tmp_path_factory, history, parts, together, joined
-):
-    schema, batches = history
-    table = Table(tmp_path_factory.mktemp("table") / "t", schema)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merging, "_TOGETHER", together)
-        for batch, rows in enumerate(batches):
-            table.take(rows, batch, parts)
-            table.check()
-            if batch in joined:
-                # By Delta's library, which tells of every column what it spans.
-                DeltaTable(str(table.path)).optimize.compact()
 
 
 def test_only_files_with_rows_of_the_keys_are_written_anew(table):
@@ -268,10 +224,6 @@ def test_a_batch_is_taken_once_however_often_it_is_merged(table):
     table.merge([], 7)
     assert DeltaTable(str(table.path)).version() == version
     assert committed_batch(table.path, APPLICATION) == 2
-
-
-def test_a_merge_that_is_cut_off_is_done_by_the_next(table, monkeypatch):
-    merge_after_a_cut(table, {("ann",): value(4), ("eve",): value(5), ("new",): value(6)}, monkeypatch)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

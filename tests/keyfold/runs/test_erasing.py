@@ -16,10 +16,10 @@ from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import create_table
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import WrittenFile, write_data_file
-from keyfold.lakehouse.row_erasure import erase_rows, erased_rows, forget
+from keyfold.lakehouse.row_erasure import erase_rows, forget
 from keyfold.maintenance import MaintainedTable, maintain
 from keyfold.runs.erasing import Erasure, erase
-from keyfold.state.changing.audit import Author, digest
+from keyfold.state.changing.audit import Author
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.stream import Stream
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks, windows
@@ -58,64 +58,6 @@ def files_that_hold(lakehouse, text):
         elif path.is_file() and text.encode() in path.read_bytes():
             found.append(path)
     return found
-
-
-def test_a_person_is_erased_from_state_tables_events_and_history_and_all_counts_add_up(
-    spark, lakehouse, land, rows, minutes
-):
-    job = windows()
-    land(("ann", 1), ("evangeline", 2), ("evangeline", 13), ("bob", 31))
-    run_job(lakehouse, job, runners=spark)
-    land(("evangeline", 3), ("ann", 4))
-    run_job(lakehouse, job, runners=spark)
-    land(("evangeline", 32))
-    run_job(lakehouse, job, runners=spark)
-    land(("evangeline", 33), ("ann", 34))
-    assert files_that_hold(lakehouse, "evangeline")
-    counted = erase(lakehouse, CLICKS, [job], EVA, dry_run=True, runners=spark)
-    assert (counted.rows, counted.jobs, counted.runs) == ({"events.clicks": 5}, ("windows",), ())
-    assert files_that_hold(lakehouse, "evangeline")
-    erased = erase(lakehouse, CLICKS, [job], EVA, runners=spark)
-    assert (erased.rows, [run.generation for run in erased.runs]) == (counted.rows, ["generation-0002"])
-    assert files_that_hold(lakehouse, "evangeline") == []
-    # All others are counted as if evangeline had never been; the event that was late is not, since all are read at once.
-    assert rows("windows") == [("ann", minutes(0), 2)]
-    assert check_conservation(lakehouse, job).balanced
-    summary = run_job(lakehouse, job, Incremental(advance_to=minutes(90)), runners=spark)
-    assert rows("windows") == [("ann", minutes(0), 2), ("ann", minutes(30), 1), ("bob", minutes(30), 1)]
-    assert (summary.totals.events, summary.totals.open_events, len(rows("late.windows"))) == (4, 0, 0)
-    assert erased_rows(lakehouse.events("clicks")) == 5
-    audited = pl.read_delta(str(lakehouse.monitoring("edits"))).row(0, named=True)
-    assert (audited["who"], audited["why"], audited["what"]) == (BY.who, BY.why, "erased")
-    assert json.loads(audited["keys"]) == {"user": digest('["evangeline"]')}
-    assert json.loads(audited["rows"])["events.clicks"] == 5
-
-
-@pytest.mark.parametrize(
-    "point",
-    [
-        "erasure: files written",
-        "erasure: committed",
-        "generation: born",
-        "done: after",
-        "generation: before it goes live",
-        "generation: live",
-    ],
-)
-@pytest.mark.parametrize("count", [1, 2])
-def test_an_erasure_that_was_cut_off_is_finished_by_the_same_call(
-    spark, lakehouse, land, rows, minutes, cut_power, point, count
-):
-    job = windows()
-    land(("ann", 1), ("evangeline", 2), ("bob", 31), ("evangeline", 32))
-    run_job(lakehouse, job, runners=spark)
-    cut_power(point, lambda: erase(lakehouse, CLICKS, [job], EVA, runners=spark), count)
-    erase(lakehouse, CLICKS, [job], EVA, runners=spark)
-    assert files_that_hold(lakehouse, "evangeline") == []
-    assert check_conservation(lakehouse, job).balanced
-    summary = run_job(lakehouse, job, Incremental(advance_to=minutes(90)), runners=spark)
-    assert rows("windows") == [("ann", minutes(0), 1), ("bob", minutes(30), 1)]
-    assert (summary.totals.events, summary.totals.open_events) == (2, 0)
 
 
 def test_an_erased_table_keeps_its_other_rows_and_no_old_version(spark, lakehouse, land):

@@ -1,5 +1,6 @@
 """A person is erased from a job, and from all that was made of it by other jobs, which go on as if the person had never been."""
 
+import json
 from datetime import timedelta
 
 import polars as pl
@@ -13,8 +14,9 @@ from keyfold.keyed.job.state import State
 from keyfold.keyed.job.tables import Append
 from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.lakehouse.files import remove_tree
+from keyfold.lakehouse.row_erasure import erased_rows
 from keyfold.runs.erasing import Erasure, erase
-from keyfold.state.changing.audit import Author
+from keyfold.state.changing.audit import Author, digest
 from tests.keyfold.keyed.test_jobs_on_jobs import CLICKS, DAILY, HOUR, HOURLY, NOON, TIME, Site
 from tests.keyfold.runs.test_erasing import files_that_hold
 from tests.keyfold.state.local_state import frames_of_state
@@ -124,14 +126,23 @@ def test_a_person_is_erased_all_down_the_chain_which_goes_on_as_if_there_had_bee
     assert [one.events_read > 0 for one in balanced(site)] == [True, False, False, False]
     assert played_on(site) == without_eva
     assert erased(site).rows == {}
+    assert erased_rows(site.lakehouse.events("clicks")) == 5
+    audited = pl.read_delta(str(site.lakehouse.monitoring("edits"))).row(0, named=True)
+    assert (audited["who"], audited["why"], audited["what"]) == (EVA.author.who, EVA.author.why, "erased")
+    assert json.loads(audited["keys"]) == {"user": digest('["evangeline"]')}
+    assert json.loads(audited["rows"])["events.clicks"] == 5
 
 
 @pytest.mark.parametrize(
     ("point", "count"),
     [
         ("erasure: files written", 1),
+        ("erasure: files written", 2),
         ("erasure: committed", 1),
+        ("erasure: committed", 2),
+        ("generation: born", 1),
         ("done: after", 3),
+        ("generation: before it goes live", 1),
         ("generation: live", 1),
         ("going live: one job", 1),
     ],
