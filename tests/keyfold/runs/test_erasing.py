@@ -13,9 +13,7 @@ from keyfold.keyed.generation.batch_records import PlannedFile
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
-from keyfold.lakehouse import create_table
-from keyfold.lakehouse.commits import append_files
-from keyfold.lakehouse.data_files import WrittenFile, write_data_file
+from keyfold.lakehouse.data_files import WrittenFile
 from keyfold.lakehouse.row_erasure import erase_rows, forget
 from keyfold.maintenance import MaintainedTable, maintain
 from keyfold.runs.erasing import Erasure, erase
@@ -23,6 +21,7 @@ from keyfold.state.changing.audit import Author
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.stream import Stream
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks, windows
+from tests.keyfold.state.job_histories import put
 
 CLICKS = Stream("clicks", CLICK.set(1, CLICK.field("at").with_nullable(False)), "at")
 BY = Author("dpo@example.org", "request 17")
@@ -32,14 +31,7 @@ EVA = Erasure({"user": ["evangeline"]}, BY)
 @pytest.fixture
 def land(lakehouse):
     """Put clicks into the event table as ingest does, one file a call."""
-    calls = iter(range(100))
-
-    def land(*events):
-        table = lakehouse.events("clicks")
-        create_table(table, CLICK)
-        append_files(table, [write_data_file(clicks(*events), table, CLICK)], "ingest", next(calls))
-
-    return land
+    return lambda *events: put(lakehouse, "clicks", clicks(*events), CLICK)
 
 
 @pytest.fixture

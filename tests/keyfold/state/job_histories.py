@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job.contract import KeyedJob
@@ -122,9 +123,9 @@ def deliveries(events: pl.DataFrame, event_time: str, seed: int) -> list[pl.Data
     return [part.drop("#came") for part in came.sort("#came").iter_slices(size)]
 
 
-def put(lakehouse: Lakehouse, stream: str, events: pl.DataFrame) -> None:
-    """Put events into the event table as ingest does, one file a call."""
-    table, schema = lakehouse.events(stream), STREAMS[stream].schema
+def put(lakehouse: Lakehouse, stream: str, events: pl.DataFrame, schema: pa.Schema | None = None) -> None:
+    """Put events into the event table as ingest does, one file a call; of a schema, or that of a shipped stream."""
+    table, schema = lakehouse.events(stream), schema or STREAMS[stream].schema
     create_table(table, schema)
     number = committed_batch(table, "ingest")
     typed = events.select(pl.col(name).cast(kind) for name, kind in polars_schema(schema).items())

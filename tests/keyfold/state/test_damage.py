@@ -11,9 +11,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.generation.run_mode import Replay
 from keyfold.keyed.runner import run_job
-from keyfold.lakehouse import Lakehouse, create_table
-from keyfold.lakehouse.commits import append_files, committed_batch
-from keyfold.lakehouse.data_files import write_data_file
+from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
 from keyfold.runs.erasing import Erasure, erase
 from keyfold.state.changing.audit import Author
@@ -23,6 +21,7 @@ from keyfold.state.changing.promoting import promote
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.stream import Stream
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks, windows
+from tests.keyfold.state.job_histories import put
 from tests.lake import Lake
 
 CLICKS = Stream("clicks", CLICK.set(1, CLICK.field("at").with_nullable(False)), "at")
@@ -30,12 +29,7 @@ BY = Author("dpo@example.org", "request 17")
 
 
 def land(lakehouse, *events):
-    """Put clicks into the event table as ingest does."""
-    table = lakehouse.events("clicks")
-    create_table(table, CLICK)
-    number = committed_batch(table, "ingest")
-    written = write_data_file(clicks(*events), table, CLICK)
-    append_files(table, [written], "ingest", 0 if number is None else number + 1)
+    put(lakehouse, "clicks", clicks(*events), CLICK)
 
 
 def live(lakehouse):

@@ -170,11 +170,9 @@ def top(runs: list[Run], *, window: timedelta, k: int) -> Answer:
     for run in runs:
         oracle.batch(run.events, run.after)
     names = ("window_start", "window_end", "rank", "product", "quantity", "revenue")
-    closed, every = (
-        [dict(zip(names, row, strict=True)) for row in oracle.top(windows)]
-        for windows in (oracle.closed, {**oracle.closed, **oracle.open})
-    )
-    latest = [{**row, "is_open": row["window_start"] in oracle.open} for row in every]
+    closed: Rows = [dict(zip(names, row, strict=True)) for row in oracle.top(oracle.closed)]
+    every: Rows = [dict(zip(names, row, strict=True)) for row in oracle.top({**oracle.closed, **oracle.open})]
+    latest: Rows = [{**row, "is_open": row["window_start"] in oracle.open} for row in every]
     return Answer({"top_products": closed, "latest_top_products": latest}, [{}] * oracle.n_late)
 
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 Event = dict[str, Any]
 Rows = list[dict[str, Any]]
@@ -50,21 +50,8 @@ def runs_of(
         yield Run(times[-1], [], before, max(before, end), delay)
 
 
-class Machine(Protocol):
-    """What becomes of one key."""
-
-    def see(self, event: Event) -> None:
-        """The next event in order."""
-
-    def wait_until(self, watermark: datetime) -> None:
-        """Nothing comes up to the watermark any more."""
-
-    def fall_silent(self) -> None:
-        """Nothing comes any more."""
-
-
 class InOrder:
-    """A machine for each key.
+    """A machine for each key: it sees events, waits until watermarks, and falls silent.
 
     Args:
         machine: makes one.

@@ -290,7 +290,8 @@ def assert_gives(case: Case, job: KeyedJob, harness: TestHarness, answer: answer
         columns = [column for column in rows.columns if not expected or column in expected[0]]
         wanted = [{column: one[column] for column in columns} for one in expected]
         assert_close(rows.select(columns).to_dicts(), wanted, in_an_order, rel=case.close[0], abs=case.close[1])
-    late, expected = harness.written[job.late_table], [one.get(job.event_time) for one in answer.late]
+    late = harness.written[job.late_table]
+    expected: list[Any] = [one.get(job.event_time) for one in answer.late]
     if None in expected or job.only_input.combine is not None:
         assert harness.counted()[job.late_table] == len(expected)
     else:

@@ -173,18 +173,6 @@ def test_nan_is_a_value_that_is_within_no_bounds():
         ).success
 
 
-def test_a_strict_bound_leaves_out_the_value_itself():
-    table = pl.DataFrame({"fare": [0, 1, 2, 3]})
-    for bounds, number in (
-        ({}, 0),
-        ({"strict_min": True}, 1),
-        ({"strict_max": True}, 1),
-        ({"strict_min": True, "strict_max": True}, 2),
-    ):
-        found = outcome(table, critical.between("fare", "…", min_value=0, max_value=3, **bounds))
-        assert found.result["unexpected_count"] == number, bounds
-
-
 def test_integers_are_compared_exactly_though_one_is_missing():
     table = pl.DataFrame({"id": [2**53, 2**53 + 1, None]})
     assert outcome(table, critical.unique("id", "…")).success
