@@ -28,7 +28,6 @@ from keyfold.times import micros
 from tests.keyfold.ingestion.test_run import EVENTS, START, Crash, check_counts, event, land
 
 CRASHES = [point for point in POINTS if point.partition(":")[0] in ("plan", "work", "done", "commit")]
-WINDOW_HOURS = EVENTS.duplicate_window / timedelta(hours=1)
 
 
 @contextmanager
@@ -48,22 +47,6 @@ def no_spark(parallelism: int) -> Runners:
     runners = Runners("local")
     runners.for_bytes(0).parallelism = parallelism  # pyright: ignore[reportAttributeAccessIssue]
     return runners
-
-
-def kept(files: list[list[Any]]) -> tuple[list[tuple[Any, ...]], range]:
-    """The events that stand, told one after the other in order of files and lines; and how many have another content.
-
-    A bound, since an event may be near two of its id: one is its copy, and the other is not.
-    """
-    found: list[tuple[Any, ...]] = []
-    least = most = 0
-    for line in (line for lines in files for line in lines if line is not None):
-        near = [other for other in found if line[:2] == other[:2] and abs(line[2] - other[2]) <= WINDOW_HOURS]
-        if not near:
-            found.append(line)
-        least += bool(near) and line not in near
-        most += any(other != line for other in near)
-    return sorted(found, key=repr), range(least, most + 1)
 
 
 def stored(lakehouse: Lakehouse) -> list[tuple[Any, ...]]:

@@ -5,7 +5,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import duckdb
 import polars as pl
 import pytest
 
@@ -13,14 +12,13 @@ from keyfold.errors import KeyfoldError, Misconfigured
 from keyfold.ingestion import ingest, ingest_journal, ingest_totals
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.generation.generations import RECORD
-from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
+from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse.log_changes import snapshot
 from keyfold.runners import Runners
 from keyfold.stream import INGESTED_AT, Stream
 from keyfold.times import micros
-from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import SALES
@@ -31,17 +29,12 @@ DRIVER: Any = Runners("local")
 """As much of a session as ingest asks for where it reads files itself."""
 
 OLD = datetime(2010, 12, 1, 8, 26, tzinfo=UTC)
-AHEAD = datetime(2100, 1, 1, tzinfo=UTC)
 
 
 def sale(item: str, quantity: int, *models: str, at: datetime | None = None) -> dict[str, Any]:
     """A message as its producer sends it, with a time or without."""
     told = {"item": item, "quantity": quantity, "model": list(models)}
     return told if at is None else {**told, "time": at.isoformat()}
-
-
-def reading(station: str, pressure: float | None, at: datetime = OLD) -> dict[str, Any]:
-    return {"origin": station, "time_hour": at.isoformat(), "pressure": pressure, "temp": 50.0}
 
 
 class House:
@@ -106,24 +99,6 @@ def test_purchase_totals_by_arrival_add_up_in_the_order_in_which_files_were_admi
     assert shop.rows("purchase_totals") == sorted(expected, key=repr)
 
 
-def test_an_event_index_by_arrival_numbers_events_as_they_came_and_keeps_their_own_times(without_spark, shop):
-    job = build_job(
-        EVENT_INDEX, {"stream": "sales", "key": "item", "time": "arrival", "watermark_delay": "0s", "key_groups": 2}
-    )
-    assert job.main.schema.names == [*SALES.schema.names, INGESTED_AT, "event_index"]
-    for messages in FILES:
-        shop.come(*messages)
-        run_job(shop.lakehouse, job, runners=without_spark)
-    events, numbered = (pl.read_delta(str(shop.lakehouse.table(name))) for name in ("events.sales", "event_index"))
-    # What came in one file may stand in any order; each number once, and all of a file before the next.
-    for_oracle = "SELECT item, ingested_at, row_number() OVER (PARTITION BY item ORDER BY ingested_at) - 1 FROM events"
-    assert sorted(numbered.select("item", INGESTED_AT, "event_index").rows()) == sorted(
-        (item, at.astimezone(UTC), number) for item, at, number in duckdb.execute(for_oracle).fetchall()
-    )
-    assert sorted(numbered.select(events.columns).rows(), key=repr) == sorted(events.rows(), key=repr)
-    assert (events["time"] == events[INGESTED_AT]).sum() == 4, "messages without a time are of their arrival"
-
-
 def test_messages_without_a_time_lie_in_files_apart_so_that_none_spans_the_years_between(shop):
     arrived = shop.come(*FILES[0])
     files = snapshot(shop.lakehouse.events("sales"), "time").files
@@ -148,32 +123,6 @@ def test_copies_are_told_by_their_ids_whichever_of_them_has_a_time(shop):
     # Of copies the first stands, with its arrival.
     assert sorted(rows.rows()) == [("1", OLD, shop.arrivals[2]), ("1", first, first), ("2", first, first)]
     assert ingest_totals(shop.lakehouse, named).duplicates == 3
-
-
-def test_windows_of_an_event_index_by_arrival_are_windows_of_arrivals(without_spark, shop):
-    parameters = {"stream": "sales", "key": "item", "time": "arrival", "window": "1h", "watermark_delay": "0s"}
-    job = build_job(EVENT_INDEX, parameters)
-    arrived = shop.come(*FILES[0])
-    run_job(shop.lakehouse, job, Incremental(advance_to=AHEAD), runners=without_spark)
-    starts = {row[job.main.schema.names.index("window_start")] for row in shop.rows("event_index")}
-    assert starts == {arrived.replace(minute=0, second=0, microsecond=0)}
-
-
-@pytest.mark.parametrize("point", ["plan: after", "work: files written", "done: before", "done: after"])
-def test_a_crash_of_ingest_changes_no_arrival_and_so_no_row(without_spark, lakehouse, cut_power, point):
-    """What a job makes of arrivals is what it would have made if ingest had not died: the plan's time is kept."""
-    shop = House(lakehouse, SALES)
-    job = build_job(PURCHASE_TOTALS, {"time": "arrival", "watermark_delay": "0s"})
-    assert cut_power(point, lambda: shop.come(*FILES[0]))
-    journal = ingest_journal(lakehouse, "sales")
-    plan = journal.plan(0)
-    assert plan is not None
-    later = shop.come(*FILES[1])
-    assert plan.planned_at <= later
-    run_job(lakehouse, job, runners=without_spark)
-    oracle = Totals()
-    expected = [*map(oracle.add, as_arrived(FILES[:2], [plan.planned_at, later]))]
-    assert shop.rows("purchase_totals") == sorted([*expected[0], *expected[1]], key=repr)
 
 
 def test_a_generation_of_before_a_parameter_goes_on_with_its_default_and_with_no_other_value(without_spark, shop):

@@ -59,7 +59,7 @@ def lose(broker: Broker, topic: str, before: int) -> None:
     broker.admin.delete_records([partition])[partition].result()
 
 
-# At any point, and any number of times, without a broker: `test_any_split.py`.
+# At any point, and any number of times, without a broker: `tests/keyfold/ingestion/test_window.py`.
 @pytest.mark.parametrize("point", CRASHES[::4])
 def test_each_message_comes_once_wherever_a_run_is_killed(broker: Broker, tmp_path: Path, point: str):
     topic, lakehouse = broker.topic(partitions=2), Lakehouse(tmp_path)

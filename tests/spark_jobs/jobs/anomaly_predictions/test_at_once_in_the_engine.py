@@ -44,18 +44,6 @@ def run_of(lakehouse, job, parts):
     return tables(lakehouse)
 
 
-def test_the_files_that_a_batch_lies_in_change_no_answer_and_other_batches_do(tmp_path, parts):
-    job = anomaly_job(**AT_ONCE)
-    one, other, split = (Lakehouse(tmp_path / name) for name in ("one", "other", "split"))
-    expected = run_of(one, job, parts)
-    for part in parts:
-        for piece in part.sample(fraction=1, shuffle=True, seed=3).iter_slices(10):
-            put(other, "metrics", piece)
-        run_job(other, job, runners=SPARK)
-    assert tables(other) == expected
-    assert run_of(split, job, [part for both in parts for part in both.iter_slices(30)]) != expected
-
-
 def test_a_full_refresh_takes_history_in_order_of_event_time(tmp_path, parts):
     arrived, refreshed = Lakehouse(tmp_path / "one"), Lakehouse(tmp_path / "other")
     job = anomaly_job(**{**AT_ONCE, "forget_after": "30d"})

@@ -82,18 +82,6 @@ def test_any_split_gives_the_same_bits(model, events, cuts):
 
 
 @EVERY_MODEL
-def test_long_series_in_many_parts_give_the_same_bits(model):
-    events = bump_series(keys=5, length=700)
-    whole, at_once = model.predict_then_learn(models_of(model, events), events)
-    models, parts = models_of(model, events), []
-    for _, part in events.group_by(pl.col("event_time").dt.truncate("7h"), maintain_order=True):
-        predicted, models = model.predict_then_learn(models, part)
-        parts.append(part.hstack(predicted))
-    assert_same_bits(pl.concat(parts).sort("key", "event_time"), events.hstack(whole))
-    assert_same_bits(models, at_once)
-
-
-@EVERY_MODEL
 @examples(40)
 @given(events=some_events)
 def test_keys_do_not_touch(model, events):

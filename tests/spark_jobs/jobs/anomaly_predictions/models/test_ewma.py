@@ -1,51 +1,15 @@
-"""What the model `ewma` says, against its definition in plain Python."""
+"""Decaying sums of the model `ewma`, against the recursion one by one: the same bits whichever way they are taken.
 
-from datetime import UTC, datetime, timedelta
+What the model says is held to its definition in `test_any_history.py` and `test_anomaly_predictions.py`.
+"""
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.jobs.anomaly_predictions.models import find_model
 from spark_jobs.jobs.anomaly_predictions.models.ewma import decaying_sums, of_number, total_weights
 from tests.examples import examples
-from tests.spark_jobs.jobs.anomaly_predictions import anomaly_oracle
-
-MONDAY = datetime(2026, 1, 5, tzinfo=UTC)
-
-
-def frame(times, values):
-    rows = {"key": ["a"] * len(values), "event_time": times, "value": values}
-    return pl.DataFrame(rows, schema_overrides={"value": pl.Float64, "event_time": pl.Datetime("us", "UTC")})
-
-
-def every(minutes, values):
-    return frame([MONDAY + timedelta(minutes=minutes * number) for number in range(len(values))], values)
-
-
-def predicted(name, events):
-    model = find_model(name)
-    return model.predict_then_learn(model.initial(pl.Series(["a"])), events)[0].to_dicts()
-
-
-@pytest.fixture(scope="module")
-def values():
-    random = np.random.default_rng(1)
-    return (random.normal(20, 3, 700) + 50 * (random.random(700) < 0.02)).tolist()
-
-
-def test_ewma_is_the_recursion_in_plain_python(values):
-    oracle = anomaly_oracle.Ewma()
-    for value, row in zip(values, predicted("ewma", every(5, values)), strict=True):
-        expected, score = oracle.predict(value)
-        assert row["expected"] == (None if expected is None else pytest.approx(expected, rel=1e-12))
-        assert row["score"] == pytest.approx(score, rel=1e-12)
-        oracle.learn(value)
-
-
-# Decaying sums, against the recursion one by one: the same bits whichever way they are taken.
 
 
 def one_by_one(runs, before, keep):
