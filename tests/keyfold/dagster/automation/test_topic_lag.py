@@ -52,27 +52,6 @@ def test_a_topic_made_anew_asks_for_the_run_that_says_so():
     assert decided(topic(2, identity="b"), read(5)).new == 2
 
 
-def test_runs_that_read_nothing_are_asked_for_less_and_less_often():
-    decision, state, at = decided(topic(5), None), topic(5), 0.0
-    asked = [at]
-    while at < 800:
-        at += 0.5
-        decision = decided(state, None, decision, at)
-        if decision.new:
-            asked.append(at)
-    assert asked == [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 496, 736]
-    assert "the last run read nothing: see why it failed" in decision.reason
-    # A run has read something: from the start.
-    assert decided(topic(9), read(6), decision, at).new == 3
-
-
-def test_a_run_that_broke_off_is_asked_for_again_without_new_messages():
-    again = decided(topic(5), read(5), unfinished=True)
-    assert again.new == 1
-    held = decided(topic(5), read(5), again, 0.5, unfinished=True)
-    assert "an interrupted run has left work, and the last run read nothing" in held.reason
-
-
 @given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), max_size=20))
 def test_a_reader_that_follows_the_sensor_has_read_all_in_the_end(steps):
     end, taken, decision = 0, None, None
