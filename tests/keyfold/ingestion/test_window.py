@@ -186,7 +186,7 @@ def test_a_rebuild_takes_events_of_any_age_from_all_its_folders(tmp_path: Path):
     assert (summary.accepted, summary.quarantined, summary.duplicates) == (3, 0, 1)
 
 
-@pytest.mark.parametrize("max_age", [timedelta(0), -DAY, DAY / 2])
+@pytest.mark.parametrize("max_age", [timedelta(0), DAY / 2])
 def test_a_window_in_which_an_event_of_now_may_be_too_old_is_refused(max_age: timedelta):
     with pytest.raises(
         Misconfigured, match="would make all events of now too old; give a longer max_age, or a shorter"

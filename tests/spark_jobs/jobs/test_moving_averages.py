@@ -91,7 +91,10 @@ def test_any_numeric_columns_may_be_averaged():
     ("given", "message"),
     [
         ({"timeout_in": "arrival"}, "timeout_in='arrival': Input should be 'event_time' or 'processing_time'"),
-        ({"columns": "pressure,tmep"}, "columns: there is no column tmep; did you mean .* There are station_id, time, temp"),
+        (
+            {"columns": "pressure,tmep"},
+            "columns: there is no column tmep; did you mean .* There are station_id, time, temp",
+        ),
         ({"columns": "location"}, "location_avg: String is no number"),
         ({"columns": "temp,temp"}, "temp_avg is there twice"),
         ({"columns": []}, "columns"),
