@@ -16,7 +16,7 @@ from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append
 from keyfold.keyed.rows.codec import empty
-from keyfold.operators.aggregation.inference import Columned
+from keyfold.operators.aggregation.inference import OutputColumns
 from keyfold.operators.ordering import Ordered, in_order, waiting
 from keyfold.schemas import Columns, names_of
 from keyfold.stream import TIMESTAMP
@@ -106,8 +106,8 @@ def alert(
     events, event_time = source.schema, source.event_time
     made = _columns(conditions, named, subject)
     looked_at = [one for one in events.names if one not in key]
-    columned = Columned(name, source, key, made={one.name: looked_at for one in made} | {subject: looked_at})
-    table = columned.output(output, by=events.names, more=made)
+    output_columns = OutputColumns(name, source, key, made={one.name: looked_at for one in made} | {subject: looked_at})
+    table = output_columns.output(output, by=events.names, more=made)
     optional = [one.with_nullable(True) for one in events if one.name not in key]
     state = pa.schema(
         [

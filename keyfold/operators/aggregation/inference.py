@@ -31,7 +31,7 @@ def counted_by(of: Mapping[str, Aggregate], counted: str) -> str:
 
 
 @dataclass(frozen=True)
-class Columned:
+class OutputColumns:
     """What the columns of an operator's tables come from.
 
     Attributes:
@@ -95,9 +95,24 @@ class Columned:
         Raises:
             Misconfigured: an aggregate or a column of `then` does not fit the columns that it is of, or a table cannot hold one.
         """
-        if declared is None:
-            declared = self._inferred(self.key if by is None else by, times, more, counted, hidden)
-        return self._with_lineage(stored_schema(f"job {self.job}: output", declared, self.key))
+        where = f"job {self.job}: output"
+        if declared is not None:
+            return self._with_lineage(stored_schema(where, declared, self.key))
+        events, table = self.source.schema, readable(self.source)
+        of_events = [field_of(f"job {self.job}: key", name, events) for name in (self.key if by is None else by)]
+        fields = [with_lineage(one, self._of_input(one.name)) for one in of_events]
+        fields += [column(name, TIMESTAMP, name.replace("_", " ").capitalize(), nullable=False) for name in times]
+        fields += [_of_aggregate(f"job {self.job}: {name}", name, one, table) for name, one in self.of.items()]
+        if counted and counted not in self.of:
+            fields.append(column(counted, pa.int64(), "How many events", nullable=False))
+        fields += more
+        known = declared_schema(where, [*fields, *hidden])
+        for name, how in self.then.items():
+            made = type_in(f"job {self.job}: then: {name}", how, known)
+            what = f"Computed from {', '.join(dict.fromkeys(how.meta.root_names())) or 'a constant'}"
+            fields = [one for one in fields if one.name != name]
+            fields.append(column(name, arrow_type(made), what))
+        return self._with_lineage(stored_schema(where, fields, self.key))
 
     def aggregates_in(self, table: pa.Schema) -> pa.Schema:
         """Return the columns of a table that are aggregates as they are, and not computed from them."""
@@ -130,30 +145,6 @@ class Columned:
         if source.explode is not None and name == source.explode.column:
             return source.explode.values.meta.root_names()
         return [name if name in source.stream.event_schema.names else source.event_time]
-
-    def _inferred(
-        self,
-        by: Sequence[str],
-        times: Sequence[str],
-        more: Sequence[pa.Field],
-        counted: str,
-        hidden: Sequence[pa.Field],
-    ) -> list[pa.Field]:
-        events = self.source.schema
-        table = readable(self.source)
-        fields = [with_lineage(field_of(f"job {self.job}: key", name, events), self._of_input(name)) for name in by]
-        fields += [column(name, TIMESTAMP, name.replace("_", " ").capitalize(), nullable=False) for name in times]
-        fields += [_of_aggregate(f"job {self.job}: {name}", name, one, table) for name, one in self.of.items()]
-        if counted and counted not in self.of:
-            fields.append(column(counted, pa.int64(), "How many events", nullable=False))
-        fields += more
-        known = declared_schema(f"job {self.job}: output", [*fields, *hidden])
-        for name, how in self.then.items():
-            made = type_in(f"job {self.job}: then: {name}", how, known)
-            what = f"Computed from {', '.join(dict.fromkeys(how.meta.root_names())) or 'a constant'}"
-            fields = [one for one in fields if one.name != name]
-            fields.append(column(name, arrow_type(made), what))
-        return fields
 
 
 def _of_aggregate(where: str, name: str, one: Aggregate, table: pa.Schema) -> pa.Field:

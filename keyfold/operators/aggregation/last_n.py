@@ -18,7 +18,7 @@ from keyfold.keyed.job.tables import Append, OutputTable
 from keyfold.keyed.job.timeouts import Silence, Timeout, as_timeout
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import IN_PARTS, Aggregate, Aggregates, require_known, value_type
-from keyfold.operators.aggregation.inference import Columned
+from keyfold.operators.aggregation.inference import OutputColumns
 from keyfold.operators.aggregation.parts import check_is_number
 from keyfold.operators.aggregation.spans import ranges
 from keyfold.operators.aggregation.trailing_means import Floats, Positions, trailing_means
@@ -102,10 +102,10 @@ def last_n(
     require_known(name, of, IN_PARTS, "last_n")
     source, key, timeout = as_input(source), names_of(key), as_timeout(f"job {name}: silence", silence)
     events, event_time = source.schema, source.event_time
-    columned = Columned(name, source, key, of, decided_by=[event_time])
-    table = columned.output(output, more=[column(REASON, pa.string(), "WINDOW_FULL, WINDOW_FILLING or TIMEOUT")])
-    sessions = columned.table(sessions or _sessions_table(name, events, key))
-    latest = None if latest is None else columned.table(latest)
+    output_columns = OutputColumns(name, source, key, of, decided_by=[event_time])
+    table = output_columns.output(output, more=[column(REASON, pa.string(), "WINDOW_FULL, WINDOW_FILLING or TIMEOUT")])
+    sessions = output_columns.table(sessions or _sessions_table(name, events, key))
+    latest = None if latest is None else output_columns.table(latest)
     state = [pa.field(SESSION_START, TIMESTAMP), pa.field(N_EVENTS, pa.int64(), nullable=False)]
     ties = [one for one in events.names if one not in (*key, event_time)]
     by_hand = {one: how for one, how in of.items() if how.counts or how.joined in _IN_PLACE}

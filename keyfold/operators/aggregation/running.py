@@ -20,7 +20,7 @@ from keyfold.keyed.job.tables import Append, OutputTable
 from keyfold.keyed.job.timeouts import Timeout
 from keyfold.keyed.rows.exact_sums import fitted, units
 from keyfold.operators.aggregation.aggregates import Aggregate, means_as_sums, require_known, value_type
-from keyfold.operators.aggregation.inference import Columned
+from keyfold.operators.aggregation.inference import OutputColumns
 from keyfold.operators.aggregation.lifetimes import cut_lifetimes
 from keyfold.operators.aggregation.spans import sum_type
 from keyfold.operators.ordering import Ordered, in_order
@@ -104,10 +104,10 @@ def running(
         length, computed[WINDOW_END] = window.length, pl.col(WINDOW_START) + window.length
         key, events = (*key, WINDOW_START), events.append(_window_start(event_time))
         source = _in_windows(source, events, window)
-    columned = Columned(name, source, key, of, computed, decided_by=[event_time])
-    table = columned.output(output, by=events.names)
+    output_columns = OutputColumns(name, source, key, of, computed, decided_by=[event_time])
+    table = output_columns.output(output, by=events.names)
     of, means = means_as_sums(name, of, events.names)
-    own_kinds = _own_kinds(name, of, source, columned.aggregates_in(table))
+    own_kinds = _own_kinds(name, of, source, output_columns.aggregates_in(table))
     kept = {column: column if column in own_kinds else one.column or column for column, one in of.items()}
     shared = {one: events.field(one) for one in kept.values() if one in events.names}
     for column, one in of.items():
@@ -117,7 +117,7 @@ def running(
     own = [pa.field(one, own_kinds.get(one, pa.int64())) for one in kept.values() if one not in shared]
     rest = [one.with_nullable(True) for one in events if one.name not in (*key, *shared)]
     state = pa.schema([*map(events.field, key), *shared.values(), *own, *rest, pa.field(DEADLINE, TIMESTAMP)])
-    upserts = () if latest is None else (columned.table(latest),)
+    upserts = () if latest is None else (output_columns.table(latest),)
     shown = [computed.get(one, pl.col(one)).alias(one) for one in table.names]
     step = _Running(of, means, kept, key, event_time, events.names, shown, upserts, at_once, expiry, length).step
     return KeyedJob(

@@ -12,7 +12,7 @@ from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import Clock, Step
 from keyfold.keyed.job.tables import Upsert
 from keyfold.operators.aggregation.aggregates import Aggregate, Aggregates, counting_job, newest
-from keyfold.operators.aggregation.inference import Columned, counted_by
+from keyfold.operators.aggregation.inference import OutputColumns, counted_by
 from keyfold.schemas import Columns, field_of, names_of
 
 
@@ -66,7 +66,7 @@ def totals(
     source, key = as_input(source), names_of(key)
     event_time, counted = source.event_time, counted_by(of, counted)
     times = [latest] if latest else []
-    table = Columned(name, source, key, of, then or {}).output(output, times=times, counted=counted)
+    table = OutputColumns(name, source, key, of, then or {}).output(output, times=times, counted=counted)
     sums, by, last = (
         Aggregates(name, of, counted, source, table),
         list(key),

@@ -15,7 +15,7 @@ from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append
 from keyfold.operators.aggregation.aggregates import Aggregate, Aggregates, counting_job, newest
-from keyfold.operators.aggregation.inference import Columned, counted_by
+from keyfold.operators.aggregation.inference import OutputColumns, counted_by
 from keyfold.schemas import Columns, field_of, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import as_duration, period_start
@@ -70,7 +70,7 @@ def sessions(
         raise Misconfigured(f"job {name}: gap is {gap}; it must be longer than nothing")
     counted = counted_by(of, counted)
     times = ("window_start", "window_end")
-    table = Columned(name, source, key, of).output(output, times=times, counted=counted)
+    table = OutputColumns(name, source, key, of).output(output, times=times, counted=counted)
     if counted not in table.names:
         raise Misconfigured(f"job {name}: output has no column {counted}, by which events are counted (`counted`)")
     sums, by = Aggregates(name, of, counted, source, table), list(key)

@@ -17,7 +17,7 @@ from keyfold.keyed.job.tables import Append, OutputTable
 from keyfold.keyed.job.timeouts import Silence, Timeout, as_timeout
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import Aggregate, means_as_sums, require_known
-from keyfold.operators.aggregation.inference import Columned
+from keyfold.operators.aggregation.inference import OutputColumns
 from keyfold.operators.aggregation.spans import Rows, Spans, count_and_start, kept_fields, ranges
 from keyfold.schemas import Columns, names_of
 from keyfold.stream import TIMESTAMP
@@ -92,15 +92,15 @@ def sessions_until(
     timeout = as_timeout(f"job {name}: silence", silence)
     source, key, closed_for = as_input(source), names_of(key), as_duration(f"job {name}: closed_for", closed_for)
     events, event_time = source.schema, source.event_time
-    columned = Columned(name, source, key, of, then or {}, decided_by=until.meta.root_names())
-    table = columned.output(output)
-    selected = [(columned.table(one), where) for one, where in selected]
+    output_columns = OutputColumns(name, source, key, of, then or {}, decided_by=until.meta.root_names())
+    table = output_columns.output(output)
+    selected = [(output_columns.table(one), where) for one, where in selected]
     of, means = means_as_sums(name, of, events.names)
     counted, start = count_and_start(name, of, event_time)
     require_known(name, of, SESSION_AGGREGATES, "sessions_until")
     others = [one.with_nullable(True) for one in events if one.name not in key]
     stretch = pa.schema(
-        [*map(events.field, key), *kept_fields(name, of, source, columned.aggregates_in(table)), *others]
+        [*map(events.field, key), *kept_fields(name, of, source, output_columns.aggregates_in(table)), *others]
     )
     state = pa.schema([*stretch, pa.field(CLOSED_AT, TIMESTAMP), pa.field(DEADLINE, TIMESTAMP)])
     rides = _Sessions(

@@ -19,7 +19,7 @@ from keyfold.keyed.job.tables import Append, OutputTable
 from keyfold.keyed.job.timeouts import Silence, Timeout, as_timeout
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import Aggregate, means_as_sums, require_known
-from keyfold.operators.aggregation.inference import Columned
+from keyfold.operators.aggregation.inference import OutputColumns
 from keyfold.operators.aggregation.sessions_until import SESSION_AGGREGATES
 from keyfold.operators.aggregation.spans import Rows, Spans, count_and_start, kept_fields, ranges
 from keyfold.operators.ordering import waiting
@@ -102,12 +102,12 @@ def sessions_while(
     require_known(name, of, (*SESSION_AGGREGATES, "falls"), "sessions_while")
     counted, start = count_and_start(name, of, event_time)
     number = pl.col(counted).sum()
-    columned = Columned(name, source, key, of, then or {}, decided_by=while_.meta.root_names())
-    table = columned.output(output, hidden=plain_columns(pa.bool_(), HOLDS, ENDED))
-    between = columned.table(between or Append(table, name=f"{name}_between", events=number))
+    output_columns = OutputColumns(name, source, key, of, then or {}, decided_by=while_.meta.root_names())
+    table = output_columns.output(output, hidden=plain_columns(pa.bool_(), HOLDS, ENDED))
+    between = output_columns.table(between or Append(table, name=f"{name}_between", events=number))
     of, means = means_as_sums(name, of, events.names)
     others = [one.with_nullable(True) for one in events if one.name not in key]
-    rows = [*map(events.field, key), *kept_fields(name, of, source, columned.aggregates_in(table)), *others]
+    rows = [*map(events.field, key), *kept_fields(name, of, source, output_columns.aggregates_in(table)), *others]
     state = pa.schema([*rows, pa.field(HOLDS, pa.bool_()), pa.field(DEADLINE, TIMESTAMP)])
     journeys = _While(
         of, while_, pause, key, event_time, counted, start, events, state, table, timeout, between, means, then or {}

@@ -17,7 +17,7 @@ from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable
 from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, Aggregates, counting_job, newest
 from keyfold.operators.aggregation.chosen_rows import RANK
-from keyfold.operators.aggregation.inference import Columned
+from keyfold.operators.aggregation.inference import OutputColumns
 from keyfold.schemas import Columns, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import as_duration, period_start
@@ -88,14 +88,16 @@ def top_of_windows(
     source, by, length = as_input(source), names_of(by), as_duration(f"job {name}: length", length)
     event_time = source.event_time
     ranking = of[highest].value.meta.root_names() if highest in of else []
-    columned = Columned(name, source, (), of, then or {}, {RANK: [*ranking, *by], GROUPS: by})
+    output_columns = OutputColumns(name, source, (), of, then or {}, {RANK: [*ranking, *by], GROUPS: by})
     place = column(RANK, pa.int64(), "Place among the groups of the window, from 1", nullable=False)
-    table = columned.output(output, by=by, times=(START, END), more=[place])
+    table = output_columns.output(output, by=by, times=(START, END), more=[place])
     if whole is None:
         number = column(GROUPS, pa.int64(), "How many groups", nullable=False)
-        all_of = replace(columned, then={}).output(None, by=(), times=(START, END), counted=counted, more=[number])
+        all_of = replace(output_columns, then={}).output(
+            None, by=(), times=(START, END), counted=counted, more=[number]
+        )
         whole = Append(all_of, name=f"{name}_windows", events=pl.col(counted).sum())
-    whole, latest = columned.table(whole), None if latest is None else columned.table(latest)
+    whole, latest = output_columns.table(whole), None if latest is None else output_columns.table(latest)
     sums, groups, end = Aggregates(name, of, counted, source, table), [START, *by], pl.col(START) + length
 
     def combine(rows: pl.DataFrame) -> pl.DataFrame:

@@ -18,7 +18,7 @@ from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, Upsert
 from keyfold.operators.aggregation.aggregates import Aggregate, Aggregates, counting_job, newest
-from keyfold.operators.aggregation.inference import Columned, counted_by
+from keyfold.operators.aggregation.inference import OutputColumns, counted_by
 from keyfold.schemas import Columns, field_of, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import EPOCH, as_duration, micros, period_start
@@ -186,7 +186,7 @@ def windows(
     overlaps = isinstance(shape, _Spans) and shape.overlaps
     counted = counted_by({} if overlaps or most else of, counted)
     is_open = [column(IS_OPEN, pa.bool_(), "Whether it may still change", nullable=False)] if while_open else []
-    table = Columned(name, source, (*key, *by), of, then or {}).output(
+    table = OutputColumns(name, source, (*key, *by), of, then or {}).output(
         output, times=("window_start", "window_end"), counted=counted, more=is_open
     )
     if counted not in table.names:

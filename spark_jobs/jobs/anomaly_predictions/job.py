@@ -150,10 +150,10 @@ def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
     """Anomaly scores of each metric's values by an online model; a row when the prediction changes."""
     model = find_model(parameters.model)
     ways = {
-        "every_event": every_event(),
+        "every_event": every_event,
         "every_interval": every_interval(parameters.interval),
         "complete_window": complete_windows(parameters.window),
-        "refresh": at_a_refresh(),
+        "refresh": at_a_refresh,
     }
     step = AnomalyStep(
         model=model,

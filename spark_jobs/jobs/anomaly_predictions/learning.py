@@ -36,15 +36,11 @@ class Learned(NamedTuple):
 Learn = Callable[[Model, pl.DataFrame, pl.DataFrame, pl.DataFrame], Learned]
 
 
-def every_event() -> Learn:
+def every_event(model: Model, models: pl.DataFrame, serving: pl.DataFrame, events: pl.DataFrame) -> Learned:
     """Predict each event by a model of all events before it."""
-
-    def learn(model: Model, models: pl.DataFrame, serving: pl.DataFrame, events: pl.DataFrame) -> Learned:
-        runs = key_runs(models, events)
-        predictions, learned = model.predict_then_learn(models.select("key", *model.state.names), events)
-        return Learned(_knowing(predictions, models, runs, runs.rank), _counted(learned, models, runs), serving)
-
-    return learn
+    runs = key_runs(models, events)
+    predictions, learned = model.predict_then_learn(models.select("key", *model.state.names), events)
+    return Learned(_knowing(predictions, models, runs, runs.rank), _counted(learned, models, runs), serving)
 
 
 def complete_windows(window: timedelta) -> Learn:
@@ -84,13 +80,9 @@ def every_interval(interval: timedelta) -> Learn:
     return learn
 
 
-def at_a_refresh() -> Learn:
+def at_a_refresh(model: Model, models: pl.DataFrame, serving: pl.DataFrame, events: pl.DataFrame) -> Learned:
     """Predict by the models and learn nothing: the caller keeps the events for `learn_events`."""
-
-    def learn(model: Model, models: pl.DataFrame, serving: pl.DataFrame, events: pl.DataFrame) -> Learned:
-        return Learned(_predict_by(model, models, events), models, serving)
-
-    return learn
+    return Learned(_predict_by(model, models, events), models, serving)
 
 
 def learn_events(model: Model, models: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:

@@ -157,6 +157,8 @@ class AnomalyStep:
             label=_placed(pl.Series(emitted.label), runs.model),
             score=_placed(pl.Series(emitted.score), runs.model),
         )
+        refresh_at = shifted(clock.processing_time, self.refresh_after or timedelta(0))
+        refresh_at = pl.lit(refresh_at).cast(pl.Datetime("us", "UTC")).alias(PROCESSING_DEADLINE)
         return _Processed(
             output=_named(rows.filter(pl.Series(emitted.is_emitted))).select(ANOMALY_PREDICTION.names),
             latest=_named(rows[ends].filter(is_newest)).select(LATEST_PREDICTION.names),
@@ -165,15 +167,9 @@ class AnomalyStep:
                 pl.concat([kept.serving.filter(~is_served), learned.serving.select(kept.serving.columns)]),
                 kept.unlearned
                 if self.refresh_after is None
-                else pl.concat([kept.unlearned, self._waiting_for_refresh(events, clock)]),
+                else pl.concat([kept.unlearned, events.select("key", "value", refresh_at, "event_time")]),
             ),
         )
-
-    def _waiting_for_refresh(self, events: pl.DataFrame, clock: Clock) -> pl.DataFrame:
-        """Return the predicted events, which wait for the refresh."""
-        assert self.refresh_after is not None  # noqa: S101 - only called with a refresh
-        refresh_at = pl.lit(shifted(clock.processing_time, self.refresh_after)).cast(pl.Datetime("us", "UTC"))
-        return events.select("key", "value", refresh_at.alias("processing_deadline"), "event_time")
 
     def _is_silent(self, models: pl.DataFrame, waiting: pl.DataFrame, clock: Clock) -> pl.Series:
         """Return whether a model has been silent for its timeout, and no waiting event arrived in time to continue it."""
