@@ -31,6 +31,7 @@ import pyarrow as pa
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from keyfold.columns import passed_on
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.checks import check_inputs, check_job
 from keyfold.keyed.job.event_frames import joined_schema
@@ -308,7 +309,8 @@ class KeyedJob:
             )
         are_changes = chosen.name in {name_of_changes(one.name) for one in self.tables if one.changes}
         private = tuple(sorted(self.private_of(chosen.schema)))
-        return JobTable(self.name, chosen.name, chosen.schema, private, are_changes)
+        # To a job that reads them, they come from this table, whatever they come from here.
+        return JobTable(self.name, chosen.name, pa.schema(passed_on(chosen.schema)), private, are_changes)
 
     def changes(self, name: str = "") -> JobTable:
         """Return the changes of an upsert table of the job, by default of its main table: one row per key and batch.

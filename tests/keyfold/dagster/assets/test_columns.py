@@ -3,13 +3,16 @@
 import dataclasses
 
 import dagster as dg
+import polars as pl
 import pyarrow as pa
 import pytest
 
+from keyfold import Input
 from keyfold.columns import column, required
 from keyfold.dagster.assets.metadata import column_lineage, column_schema
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.building import build_job
+from keyfold.operators import Held, alert, last_rows
 from spark_jobs.jobs.registry import JOBS
 
 TRIP = pa.schema(
@@ -70,6 +73,23 @@ def test_late_events_are_the_stream_s_own_but_for_what_the_job_has_derived():
     }
     late = sources(build_job(JOBS["top_products"]), "late.top_products")
     assert (late["revenue"], late["quantity"]) == ({"quantity", "price"}, {"quantity"})
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda trips: last_rows("newest", trips, key="vehicle_id"),
+        lambda trips: alert(
+            "newest", trips, {"FAST": Held(pl.col("top_speed") > 90, pl.col("top_speed") < 50)}, key="vehicle_id"
+        ),
+    ],
+)
+def test_columns_of_a_job_on_another_s_table_are_made_of_those_of_the_table(make):
+    read = ("vehicle_id", "end_time", "top_speed")
+    job = make(Input(JOBS["vehicle_trips"].table(), at="end_time", columns=read))
+    for table in job.tables:
+        lineage = column_lineage(job, table).deps_by_column
+        assert {name: {dep.column_name for dep in lineage[name]} for name in read} == {name: {name} for name in read}
 
 
 def test_a_column_that_is_said_to_be_made_of_one_which_the_stream_lacks_is_refused():
