@@ -45,11 +45,15 @@ def summed(rows: pl.DataFrame, by: Sequence[str], columns: Sequence[str], *more:
         >>> summed(pl.DataFrame({"item": ["a", "a"], "quantity": [2**62, -5]}), ["item"], ["quantity"])["quantity"].to_list()
         [4611686018427387899]
     """
-    about = [units(pl.col(name)).cast(pl.Float64).sum().alias(f"#{name}") for name in columns]
-    totals = rows.group_by(by).agg(*more, *(units(pl.col(name)).sum() for name in columns), *about)
+    about = {name: f"#{name}" for name in columns if isinstance(rows.schema[name], pl.Decimal)}
+    floats = (units(pl.col(name)).cast(pl.Float64).sum().alias(one) for name, one in about.items())
+    totals = rows.group_by(by).agg(*more, *(units(pl.col(name)).sum() for name in columns), *floats)
     keys = totals.select(by)
-    fitting = (fitted(totals[name], rows.schema[name], keys, totals[f"#{name}"]) for name in columns)
-    return totals.with_columns(fitting).drop(f"#{name}" for name in columns)
+    fitting = (
+        fitted(totals[name], rows.schema[name], keys, totals[about[name]] if name in about else None)
+        for name in columns
+    )
+    return totals.with_columns(fitting).drop(about.values())
 
 
 def units(values: pl.Expr) -> pl.Expr:
