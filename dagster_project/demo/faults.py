@@ -27,7 +27,7 @@ from rich.text import Text
 
 from dagster_project.demo.report import assets_of
 from keyfold import Lakehouse
-from keyfold.cli.plain_text import message
+from keyfold.cli.terminal import message
 from keyfold.dagster.alerts import alert_sensors
 from keyfold.dagster.quality.checks import SCOPE_TAG, Scope
 from keyfold.storage.place import Place

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from keyfold import Lakehouse
-from keyfold.cli.plain_text import message, visible
+from keyfold.cli.terminal import message, visible
 from keyfold.dagster.translator import DEFAULT
 from keyfold.lakehouse.reading import scan_table
 from spark_jobs.jobs.registry import JOBS

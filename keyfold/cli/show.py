@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, require_known
-from keyfold.cli.plain_text import cell, guarded, visible
-from keyfold.cli.terminal import failures, print_rows
+from keyfold.cli.terminal import cell, failures, guarded, print_rows, visible
 from keyfold.keyed.job.parameters import describe_parameters
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import count_rows, read_batches, readable

@@ -1,7 +1,12 @@
-"""Print summaries, errors and progress of commands, and handle signals."""
+"""Print summaries, errors and progress of commands, make text from data safe for a terminal or a spreadsheet, and handle signals.
+
+Landed data can contain Rich markup, escape sequences that recolour or retitle a terminal, marks that reverse the direction of
+text, or a formula. All of them are printed as plain characters.
+"""
 
 import errno
 import json
+import re
 import signal
 import sys
 import threading
@@ -9,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
+from unicodedata import category
 
 import typer
 from rich.console import Console
@@ -17,7 +23,6 @@ from rich.progress import Progress as Bar
 from rich.table import Column, Table
 from rich.text import Text
 
-from keyfold.cli.plain_text import cell, message
 from keyfold.errors import KeyfoldError, first_line
 from keyfold.journal.clock import LOOK_EVERY
 from keyfold.journal.records import Progress
@@ -173,3 +178,47 @@ def _as_json(value: Any) -> str:
     if isinstance(value, datetime):
         return to_iso(value)
     return value.to_dicts() if hasattr(value, "to_dicts") else str(value)
+
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Unicode categories of control and format characters, lone surrogates, and line and paragraph separators."""
+
+_BEGINS_A_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def visible(text: str, keep: str = "") -> str:
+    r"""Write control and format characters as escapes, such as `\x1b`.
+
+    Args:
+        text: any text.
+        keep: characters that are not escaped.
+
+    Example:
+        >>> visible("red \x1b[31m, two\nlines", keep="\n")
+        'red \\x1b[31m, two\nlines'
+    """
+    if text.isprintable():
+        return text
+    return "".join(_escaped(one) if category(one) in _INVISIBLE and one not in keep else one for one in text)
+
+
+def message(text: str) -> Text:
+    """Return a message for the console, without a library's colours; it is never taken for markup."""
+    return Text(visible(_COLOURS.sub("", text), keep="\n"))
+
+
+def cell(value: object) -> Text:
+    """Return a value for a table on the console, on one line; it is never taken for markup."""
+    return Text("" if value is None else f"{value:.6g}" if isinstance(value, float) else visible(str(value)))
+
+
+def guarded(text: str | None) -> str | None:
+    """Return text for a CSV cell, with an apostrophe before text that a spreadsheet would take for a formula."""
+    return f"'{text}" if text is not None and text.startswith(_BEGINS_A_FORMULA) else text
+
+
+def _escaped(one: str) -> str:
+    code = ord(one)
+    short = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(one)
+    return short or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")

@@ -21,7 +21,6 @@ import polars as pl
 from deltalake import DeltaTable
 
 from keyfold.errors import Damaged, KeyfoldError, Misconfigured, Unreachable
-from keyfold.extras import from_extra
 from keyfold.ingestion.kafka.settings import KafkaSettings, check_topic
 from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.generations import Generation, live_generation
@@ -31,6 +30,7 @@ from keyfold.keyed.rows.codec import polars_schema
 from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.reading import read_parquet
+from keyfold.lazy_names import from_extra
 from keyfold.session.settings import parse_conf
 from keyfold.sinks.encoding import FORMATS, Encode, as_json, encoder
 from keyfold.sinks.sender import Sender, Sent

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from keyfold.errors import KeyfoldError
-from keyfold.extras import from_extra
 from keyfold.ingestion.kafka.settings import KafkaSettings
 from keyfold.keyed.generation.generations import Generation
 from keyfold.lakehouse import read_json, write_json
 from keyfold.lakehouse.fail_points import reached
+from keyfold.lazy_names import from_extra
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition

@@ -20,7 +20,7 @@ from pathlib import PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from keyfold.errors import Misconfigured
-from keyfold.extras import from_extra
+from keyfold.lazy_names import from_extra
 from keyfold.storage.providers import FORMS, GOOGLE, PROVIDERS, Provider
 from keyfold.storage.remote_path import ObjectStat, RangeReader, RemotePath, StoreError
 

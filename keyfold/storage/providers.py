@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from keyfold.extras import from_extra
+from keyfold.lazy_names import from_extra
 
 if TYPE_CHECKING:
     from obstore.store import AzureStore, GCSStore, S3Store

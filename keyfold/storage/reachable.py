@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from keyfold.errors import KeyfoldError, Misconfigured, Unreachable
-from keyfold.extras import from_extra
+from keyfold.lazy_names import from_extra
 from keyfold.storage.object_path import NO_BUCKET, ObjectPath
 from keyfold.storage.place import to_place
 from keyfold.storage.remote_path import NotAnsweringError

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from keyfold.extras import from_extra
 from keyfold.ingestion.kafka.offsets import OffsetRange, lost_error
 from keyfold.ingestion.kafka.settings import KafkaSettings
+from keyfold.lazy_names import from_extra
 
 if TYPE_CHECKING:
     from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaError, KafkaException, Message, TopicPartition

@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from keyfold.errors import first_line
-from keyfold.extras import from_extra
+from keyfold.lazy_names import from_extra
 
 if TYPE_CHECKING:
     import fastavro

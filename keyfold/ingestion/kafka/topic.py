@@ -9,7 +9,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from keyfold.errors import KeyfoldError, Misconfigured, NotFound, Unreachable
-from keyfold.extras import from_extra
 from keyfold.ingestion.kafka.offsets import TopicState
 from keyfold.ingestion.kafka.settings import (
     BOOTSTRAP_VARIABLE,
@@ -18,6 +17,7 @@ from keyfold.ingestion.kafka.settings import (
     KafkaSettings,
     check_topic,
 )
+from keyfold.lazy_names import from_extra
 from keyfold.times import from_iso, micros
 
 if TYPE_CHECKING:

@@ -17,9 +17,8 @@ from typer.testing import CliRunner
 
 import spark_jobs
 from keyfold.cli.app import COMMANDS, GROUPS, app, load
-from keyfold.cli.plain_text import cell, guarded, message, visible
 from keyfold.cli.show import print_table
-from keyfold.cli.terminal import print_error, report, warn
+from keyfold.cli.terminal import cell, guarded, message, print_error, report, visible, warn
 from spark_jobs.simulation import simulate
 
 HEAVY = {"pyspark", "polars", "pyarrow", "deltalake", "pydantic", "numpy", "pandas", "rich", "httpx"}
