@@ -3,7 +3,11 @@
 `except KeyfoldError` catches all of them. Any other exception is a bug in Keyfold, or in a job's code outside of its step.
 """
 
+import errno
 import re
+
+OF_THE_DISK = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EIO}
+"""Numbers of an OSError that a person can mend: the disk is read-only, another user's, full or broken."""
 
 _LONGEST_LINE = 600
 
@@ -129,8 +133,8 @@ class StepFailed(KeyfoldError):
     """
 
 
-def error_in(text: str) -> KeyfoldError | None:
-    r"""Find a worker's `KeyfoldError` in the traceback that Spark quotes; None if there is none.
+def error_in(text: str) -> KeyfoldError | OSError | None:
+    r"""Find a worker's `KeyfoldError`, or its disk's error, in the traceback that Spark quotes; None if there is none.
 
     Example:
         >>> error_in("org.apache.spark.SparkException: ...\nkeyfold.errors.Damaged: journal 3 is gone\n\tat org.apache")
@@ -138,7 +142,9 @@ def error_in(text: str) -> KeyfoldError | None:
     """
     found = re.findall(r"(?:keyfold\.errors\.(\w+)|KeyfoldError): (.*)", text)
     if not found:
-        return None
+        disks = re.findall(r"^\w*Error: \[Errno (\d+)\] (.*?)(?:: '(.*)')?$", text, re.MULTILINE)
+        number, reason, path = disks[-1] if disks else ("0", "", "")
+        return OSError(int(number), reason, path or None) if int(number) in OF_THE_DISK else None
     # A traceback gives the cause first. The error that was raised from it names the place, and is the last.
     kind, message = found[-1]
     kinds = {kind.__name__: kind for kind in KeyfoldError.__subclasses__() if kind.__module__ == __name__}

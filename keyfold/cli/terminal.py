@@ -4,7 +4,6 @@ Landed data can contain Rich markup, escape sequences that recolour or retitle a
 text, or a formula. All of them are printed as plain characters.
 """
 
-import errno
 import json
 import re
 import signal
@@ -23,16 +22,13 @@ from rich.progress import Progress as Bar
 from rich.table import Column, Table
 from rich.text import Text
 
-from keyfold.errors import KeyfoldError, first_line
+from keyfold.errors import OF_THE_DISK, KeyfoldError, first_line
 from keyfold.journal.clock import LOOK_EVERY
 from keyfold.journal.records import Progress
 from keyfold.storage.reachable import check_reachable
 from keyfold.storage.remote_path import StoreError
 from keyfold.storage.store_failures import failure_of_store
 from keyfold.times import to_iso
-
-_OF_THE_DISK = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EIO}
-"""Errors of the disk that a person can fix: read-only, another user's, full, broken."""
 
 
 def report(summary: dict[str, Any], as_json: bool, text: str) -> None:
@@ -162,7 +158,7 @@ def _message_of_system_error(error: Exception) -> str | None:
     # Errors of Polars and Delta have the number only in their text.
     if error.errno is None and "(os error " in str(error):
         return first_line(error)
-    return f"{error.filename or 'the disk'}: {error.strerror}" if error.errno in _OF_THE_DISK else None
+    return f"{error.filename or 'the disk'}: {error.strerror}" if error.errno in OF_THE_DISK else None
 
 
 def _of_the_store(error: StoreError) -> str:

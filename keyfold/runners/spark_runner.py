@@ -10,9 +10,11 @@ from functools import cache
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from keyfold.errors import error_in
 from keyfold.runners.runner import PARTITION, Item, OnBatches, Result
 from keyfold.runners.shared_folders import check_folder
 from keyfold.storage.place import Place
@@ -56,7 +58,13 @@ class SparkRunner:
         rows = self._session.range(0, len(items), 1, len(items)).mapInArrow(
             _in_worker(work), from_arrow_schema(_RESULTS)
         )
-        return [pickle.loads(row.result) for row in sorted(rows.collect())]  # noqa: S301 - pickled by our tasks
+        try:
+            found = sorted(rows.collect())
+        except PySparkException as error:
+            if raised := error_in(str(error)):
+                raise raised from error
+            raise
+        return [pickle.loads(row.result) for row in found]  # noqa: S301 - pickled by our tasks
 
     def exchange(
         self, read: OnBatches, numbers: range, shuffled: pa.Schema, partitions: int, work: OnBatches, made: pa.Schema

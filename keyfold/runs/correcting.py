@@ -169,7 +169,9 @@ def _events(lakehouse: Lakehouse, stream: Stream, source: str) -> pl.DataFrame:
     for what, wrong in faults.items():
         if wrong.any():
             rows = ", ".join(str(row + 1) for row in wrong.arg_true().head(_SHOWN))
-            raise InvalidData(f"{source}: {what} in {counted(wrong.sum(), 'row')} (row {rows}); nothing was changed")
+            raise InvalidData(
+                f"{source}: {what} in {counted(int(wrong.sum()), 'row')} (row {rows}); nothing was changed"
+            )
     return made
 
 

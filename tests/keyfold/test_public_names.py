@@ -2,6 +2,7 @@
 
 import ast
 import doctest
+import errno
 import inspect
 import subprocess
 import sys
@@ -72,6 +73,14 @@ def test_an_error_that_a_worker_raised_keeps_its_kind(kind):
     raised = error_in(f"Job aborted: Traceback\nkeyfold.errors.{kind.__name__}: journal 3 is gone\n\tat org.apache")
     assert type(raised) is kind
     assert str(raised) == "journal 3 is gone"
+
+
+def test_a_full_disk_of_a_worker_is_that_of_a_local_run_and_another_error_of_the_system_is_none():
+    line = "Traceback:\n  File 'work.py'\nOSError: [Errno {}] No space left on device: '/lake/tables/a: b/part.parquet'\n\tat org"
+    raised = error_in(line.format(28))
+    assert isinstance(raised, OSError)
+    assert (raised.errno, raised.filename) == (errno.ENOSPC, "/lake/tables/a: b/part.parquet")
+    assert error_in(line.format(111)) is None
 
 
 def test_of_chained_errors_of_a_worker_the_last_is_raised():

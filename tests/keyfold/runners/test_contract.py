@@ -1,5 +1,8 @@
 """One contract, two runners: the same histories in this process, on Spark, on Spark Connect, and on two by turns, give the same."""
 
+import errno
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -46,6 +49,21 @@ def test_every_runner_gives_the_same_tables_and_counts(spark, tmp_path, name):
         for session, where in [*sessions(spark), (by_turns, "by_turns")]
     ]
     assert found[0] == found[1] == found[2]
+
+
+def test_every_runner_raises_what_a_worker_raised(spark):
+    def work(number: int) -> None:
+        raise (
+            OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/lake") if number else keyfold.Damaged("part 3 is gone")
+        )
+
+    for session, _ in sessions(spark):
+        for number, kind, said in (
+            (0, keyfold.Damaged, "part 3 is gone"),
+            (1, OSError, "No space left on device: '/lake'"),
+        ):
+            with pytest.raises(kind, match=re.escape(said)):
+                session.for_bytes(0).map(work, [number])
 
 
 OVER_CONNECT = """
