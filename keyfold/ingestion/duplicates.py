@@ -47,12 +47,13 @@ class Ids:
 
     def sorted_order(self) -> Numbers:
         """Return the positions sorted by first, second, time."""
-        order = np.argsort(self.first, kind="stable")
+        order = np.argsort(self.first)
         # Few ids share their first hash, so only those rows are sorted by all three. Assigning to the tied positions keeps
         # the order of the others.
         tied = _tied(self.first[order])
         if tied.any():
-            among = order[tied]
+            # In their order, which the sort has mixed, so that events that are equal in all three keep it.
+            among = np.sort(order[tied])
             order[tied] = among[np.lexsort((self.time[among], self.second[among], self.first[among]))]
         return order
 
@@ -107,7 +108,7 @@ def kept_at(ids: Ids, order: Numbers, window: int) -> Numbers:
         window: maximum difference of event times, in microseconds.
     """
     found = np.full(len(ids), -1, np.int64)
-    sequence = np.argsort(ids.first, kind="stable")
+    sequence = np.argsort(ids.first)
     among = sequence[_tied(ids.first[sequence])]
     # Few rows share their id with another one, since those of `first_equal` are gone: they have another content or time.
     kept: dict[tuple[int, int], tuple[list[int], list[int]]] = {}

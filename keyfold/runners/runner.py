@@ -1,7 +1,7 @@
 """The contract of runners: they execute functions over Arrow record batches, and know nothing of jobs and state."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -22,7 +22,10 @@ class Runner(Protocol):
 
     Attributes:
         parallelism: number of tasks that run at the same time.
+        compression: how large blobs are compressed that an exchange shuffles; None where compressing costs more than moving them.
     """
+
+    compression: Literal["lz4"] | None
 
     @property
     def parallelism(self) -> int: ...

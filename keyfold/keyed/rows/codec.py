@@ -2,6 +2,7 @@
 
 import io
 from functools import cache
+from typing import Literal
 
 import polars as pl
 import pyarrow as pa
@@ -13,30 +14,29 @@ class AnswerError(MaskableError, ValueError):
     """A step returned a frame that does not fit its schema. The message names columns and types, and quotes no value."""
 
 
-_SMALL = 32 << 10
-"""Bytes below which a frame is encoded as an Arrow stream."""
+Compression = Literal["lz4"] | None
 
-_PARQUET = b"PAR1"
-"""First bytes of Parquet. An Arrow stream begins with 0xFFFFFFFF."""
+_SMALL = 32 << 10
+"""Bytes below which Polars encodes a frame, which takes a quarter of the time that pyarrow needs for a few rows."""
 
 _END = b"\xff\xff\xff\xff\0\0\0\0"
 """Last bytes of an Arrow stream."""
 
 
-def encode(frame: pl.DataFrame) -> bytes:
-    """Encode a frame as a blob: Parquet, or an Arrow stream if it is small. Later versions must be able to read both."""
+def encode(frame: pl.DataFrame, compression: Compression = None) -> bytes:
+    """Encode a frame as a blob: an Arrow stream, compressed if it is small or if asked."""
     buffer = io.BytesIO()
     if frame.estimated_size() < _SMALL:
-        # Parquet takes 0.2 ms to write and to read, even for a few rows; an Arrow stream takes a tenth of that. Small batches
-        # consist of such blobs.
         # Inside of lists and structs, texts as views would drag along all texts of the frame that the rows were taken from.
         is_nested = any(kind.is_nested() for kind in frame.dtypes)
         level = pl.CompatLevel.oldest() if is_nested else pl.CompatLevel.newest()
         frame.write_ipc_stream(buffer, compression="lz4", compat_level=level)
     else:
-        # Cheapest to write and read among the layouts measured, and a quarter smaller than Arrow IPC. Blobs stay in state for
-        # years, and other programs can read Parquet. No statistics, since a blob is read whole.
-        frame.write_parquet(buffer, compression="lz4", statistics=False)
+        # By pyarrow, and without compression: a fifth of the time of Parquet to write and read, and half of Polars' stream.
+        table = frame.rechunk().to_arrow()
+        options = pa.ipc.IpcWriteOptions(compression=compression)
+        with pa.RecordBatchStreamWriter(buffer, table.schema, options=options) as stream:
+            stream.write_table(table)
     return buffer.getvalue()
 
 
@@ -47,8 +47,6 @@ def decode(payload: bytes | bytearray | memoryview) -> pl.DataFrame:
         PolarsError, OSError: the blob is damaged.
     """
     source = io.BytesIO(payload)
-    if source.getbuffer()[:4] == _PARQUET:
-        return pl.read_parquet(source)
     # An Arrow stream that is cut between two batches would be read as one with fewer rows.
     if source.getbuffer()[-len(_END) :] != _END:
         raise pl.exceptions.ComputeError("the blob is cut short, or none: it lacks an Arrow stream's end")

@@ -20,6 +20,7 @@ from keyfold.keyed.calling.slots import (
     distinct,
     key_groups_of,
     slots_of,
+    stable_order,
     union,
 )
 from keyfold.keyed.calling.step_call import Called, call_step, count, refuse_other_keys
@@ -112,7 +113,7 @@ class PartitionOperator:
         events = pl.concat([decode(payload) for payload in payloads], rechunk=True) if payloads else empty(job.columns)
         slots = slots_of(job, events)
         # Stable, so that a repeated batch passes the events of a key in the same order.
-        order = np.argsort(slots, kind="stable")
+        order = stable_order(slots)
         sorted_events = _Sorted(events, order, slots[order])
         due = state.due(clock.watermark, clock.processing_time)
         now = self._clock(clock)
@@ -239,7 +240,7 @@ def _placed(job: KeyedJob, rows: pl.DataFrame, needed: Slots) -> pl.DataFrame:
     """
     slots = slots_of(job, rows)
     # A stable sort keeps the step's order of a key's rows: the next call gets them in that order.
-    order = np.argsort(slots, kind="stable")
+    order = stable_order(slots)
     placed = rows[order].with_columns(pl.Series(SLOT, slots[order]))
     strange = ~are_among(placed[SLOT].to_numpy(), needed)
     if strange.any():
