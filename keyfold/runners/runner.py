@@ -25,10 +25,11 @@ class Runner(Protocol):
         compression: how large blobs are compressed that an exchange shuffles; None where compressing costs more than moving them.
     """
 
-    compression: Literal["lz4"] | None
-
     @property
     def parallelism(self) -> int: ...
+
+    @property
+    def compression(self) -> Literal["lz4"] | None: ...
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """Apply a function to each item, in tasks, and return the results in the order of the items.

@@ -28,7 +28,7 @@ _BLANK = " \t"
 csv.field_size_limit(1 << 30)  # with the default of 128 KiB, rows that Arrow's reader accepts would be rejected
 
 
-def read_csv(schema: pa.Schema, text: Iterable[bytes]) -> Iterator[Rows]:
+def read_csv(schema: pa.Schema, text: Iterable[bytes | bytearray]) -> Iterator[Rows]:
     """Read the chunks of a CSV file. All columns are text, and empty fields are NULL.
 
     Raises:
@@ -42,7 +42,7 @@ def read_csv(schema: pa.Schema, text: Iterable[bytes]) -> Iterator[Rows]:
         if not rest and header is not None and not chunk.strip(b"\n"):
             line += line_ends(chunk)
             continue
-        data = rest + chunk
+        data = rest + chunk if rest else chunk
         rest = b""
         # Without quotes, each line is a row, and Arrow reads the whole chunk. Two exceptions: for Arrow, a single CR ends a
         # line too, and a blank line is a row with one field.
@@ -79,7 +79,7 @@ def read_row(text: str) -> list[str] | None:
     return values if used == len(lines) else None
 
 
-def _with_last(text: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
+def _with_last(text: Iterable[bytes | bytearray]) -> Iterator[tuple[bytes | bytearray, bool]]:
     """Yield each chunk, and whether it is the last one."""
     chunks = iter(text)
     before = next(chunks, None)
@@ -227,7 +227,7 @@ def _wanted(header: list[str], schema: pa.Schema) -> list[str]:
     return [name for name in header if name in schema.names] or header[:1]
 
 
-def _read(header: list[str], schema: pa.Schema, text: bytes, count: int) -> pa.Table | None:
+def _read(header: list[str], schema: pa.Schema, text: bytes | bytearray, count: int) -> pa.Table | None:
     """Read exactly `count` rows with Arrow; None if the text holds anything else."""
     import pyarrow.csv as pc  # noqa: PLC0415 - takes 30 ms
 

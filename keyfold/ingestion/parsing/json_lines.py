@@ -24,7 +24,7 @@ _FEW = 32
 _BLANK = b" \t\r\n"
 
 
-def read_json(schema: pa.Schema, text: Iterable[bytes], missing: tuple[str, ...] = ()) -> Iterator[Rows]:
+def read_json(schema: pa.Schema, text: Iterable[bytes | bytearray], missing: tuple[str, ...] = ()) -> Iterator[Rows]:
     """Read chunks of JSON objects, one per line. The texts in `missing` mean no value."""
     line = 1
     for chunk in text:
@@ -44,7 +44,7 @@ def read_json(schema: pa.Schema, text: Iterable[bytes], missing: tuple[str, ...]
         line += ended
 
 
-def read_objects(schema: pa.Schema, text: bytes, count: int) -> pa.Table | None:
+def read_objects(schema: pa.Schema, text: bytes | bytearray, count: int) -> pa.Table | None:
     """Read `count` objects, one per line, with Arrow; None if they must be read one by one."""
     table = _read(_as_text(schema), text, count) if _one_object_a_line(text, count) else None
     if table is None or not _text_names(schema) or not count:
@@ -53,7 +53,9 @@ def read_objects(schema: pa.Schema, text: bytes, count: int) -> pa.Table | None:
     return None if unread else table
 
 
-def read_values(schema: pa.Schema, values: Sequence[bytes], lines: np.ndarray, missing: tuple[str, ...] = ()) -> Rows:
+def read_values(
+    schema: pa.Schema, values: Sequence[bytes | bytearray], lines: np.ndarray, missing: tuple[str, ...] = ()
+) -> Rows:
     """Read separate values. Those that are not objects with the schema's types are rejected."""
     stripped = [value.strip(_BLANK) for value in values]
     where = np.array([index for index, value in enumerate(stripped) if value], dtype=np.int64)
@@ -129,7 +131,9 @@ def _text_names(schema: pa.Schema) -> list[str]:
     return [name for name in schema.names if name.endswith(TEXT_OF)]
 
 
-def _with_texts(schema: pa.Schema, table: pa.Table, lines: Sequence[bytes]) -> tuple[pa.Table, dict[int, str]]:
+def _with_texts(
+    schema: pa.Schema, table: pa.Table, lines: Sequence[bytes | bytearray]
+) -> tuple[pa.Table, dict[int, str]]:
     """Add the columns that are kept as JSON text, from the lines of the table; and say why, by row, lines have none."""
     unread: dict[int, str] = {}
     for name in _text_names(schema):
@@ -148,7 +152,7 @@ def _with_texts(schema: pa.Schema, table: pa.Table, lines: Sequence[bytes]) -> t
     return table, unread
 
 
-def _one_object_a_line(chunk: bytes, count: int) -> bool:
+def _one_object_a_line(chunk: bytes | bytearray, count: int) -> bool:
     """Whether each of `count` lines begins and ends with a brace.
 
     If Arrow then reads `count` objects, each line is one object, since no object can continue over a closing brace at the end
@@ -161,7 +165,7 @@ def _one_object_a_line(chunk: bytes, count: int) -> bool:
     return np.count_nonzero((signs[before] == ord("}")) & (signs[before + 2] == ord("{"))) == count - 1
 
 
-def _read(text_schema: pa.Schema, text: bytes, count: int) -> pa.Table | None:
+def _read(text_schema: pa.Schema, text: bytes | bytearray, count: int) -> pa.Table | None:
     """Read exactly `count` objects with Arrow; None if one of them is faulty."""
     import pyarrow.json as pj  # noqa: PLC0415 - takes 30 ms
 
@@ -177,7 +181,7 @@ def _read(text_schema: pa.Schema, text: bytes, count: int) -> pa.Table | None:
     return table if table.num_rows == count else None
 
 
-def _read_alone(text_schema: pa.Schema, value: bytes) -> pa.Table | None:
+def _read_alone(text_schema: pa.Schema, value: bytes | bytearray) -> pa.Table | None:
     """Read one line with Arrow, which accepts what Python's json does not: any depth, any number of digits, and Inf.
 
     So a line is accepted or rejected independently of the lines around it.
@@ -185,5 +189,5 @@ def _read_alone(text_schema: pa.Schema, value: bytes) -> pa.Table | None:
     return _read(text_schema, value, 1) if _is_braced(value) else None
 
 
-def _is_braced(value: bytes) -> bool:
+def _is_braced(value: bytes | bytearray) -> bool:
     return value.startswith(b"{") and value.endswith(b"}")

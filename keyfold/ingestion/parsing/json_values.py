@@ -30,7 +30,7 @@ _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?')
 
 
 def read_object(
-    schema: pa.Schema, value: bytes, missing: tuple[str, ...]
+    schema: pa.Schema, value: bytes | bytearray, missing: tuple[str, ...]
 ) -> tuple[dict[str, Any], str | None, Mapping[int, str]]:
     """Return a line's row, or why it is rejected; and by index, why elements of the exploded list are rejected."""
     if is_deep(value):
@@ -48,7 +48,7 @@ def read_object(
         return {}, str(wrong), {}
 
 
-def is_deep(value: bytes) -> bool:
+def is_deep(value: bytes | bytearray) -> bool:
     """Whether arrays and objects are nested too deeply for Python's reader."""
     count = value.count(b"[") + value.count(b"{")
     if count <= _MAX_DEPTH:

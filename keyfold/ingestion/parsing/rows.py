@@ -152,9 +152,9 @@ def _wanted(stream: Stream, column: str) -> str:
 class RawLines:
     """The raw lines of a chunk, split when the first one is requested."""
 
-    def __init__(self, chunk: bytes) -> None:
+    def __init__(self, chunk: bytes | bytearray) -> None:
         self._chunk = chunk
-        self._lines: list[bytes] | None = None
+        self._lines: Sequence[bytes | bytearray] | None = None
 
     def __call__(self, position: int) -> str:
         if self._lines is None:
@@ -162,6 +162,6 @@ class RawLines:
         return line_text(self._lines[position])
 
 
-def line_text(value: bytes) -> str:
+def line_text(value: bytes | bytearray) -> str:
     """Return a line as text for quarantine."""
     return value.removesuffix(b"\r").decode("utf-8", "replace")

@@ -19,23 +19,28 @@ Compression = Literal["lz4"] | None
 _SMALL = 32 << 10
 """Bytes below which Polars encodes a frame, which takes a quarter of the time that pyarrow needs for a few rows."""
 
+_PARQUET = b"PAR1"
+"""First bytes of Parquet. An Arrow stream begins with 0xFFFFFFFF."""
+
 _END = b"\xff\xff\xff\xff\0\0\0\0"
 """Last bytes of an Arrow stream."""
 
 
 def encode(frame: pl.DataFrame, compression: Compression = None) -> bytes:
-    """Encode a frame as a blob: an Arrow stream, compressed if it is small or if asked."""
+    """Encode a frame as a blob: an Arrow stream, or compressed Parquet if it is asked for and not small."""
     buffer = io.BytesIO()
     if frame.estimated_size() < _SMALL:
         # Inside of lists and structs, texts as views would drag along all texts of the frame that the rows were taken from.
         is_nested = any(kind.is_nested() for kind in frame.dtypes)
         level = pl.CompatLevel.oldest() if is_nested else pl.CompatLevel.newest()
         frame.write_ipc_stream(buffer, compression="lz4", compat_level=level)
+    elif compression is not None:
+        # A quarter smaller than a compressed Arrow stream. No statistics, since a blob is read whole.
+        frame.write_parquet(buffer, compression=compression, statistics=False)
     else:
-        # By pyarrow, and without compression: a fifth of the time of Parquet to write and read, and half of Polars' stream.
+        # A fifth of the time of Parquet to write and read. By pyarrow, which writes it in half of the time of Polars.
         table = frame.rechunk().to_arrow()
-        options = pa.ipc.IpcWriteOptions(compression=compression)
-        with pa.RecordBatchStreamWriter(buffer, table.schema, options=options) as stream:
+        with pa.RecordBatchStreamWriter(buffer, table.schema) as stream:
             stream.write_table(table)
     return buffer.getvalue()
 
@@ -47,6 +52,8 @@ def decode(payload: bytes | bytearray | memoryview) -> pl.DataFrame:
         PolarsError, OSError: the blob is damaged.
     """
     source = io.BytesIO(payload)
+    if source.getbuffer()[:4] == _PARQUET:
+        return pl.read_parquet(source)
     # An Arrow stream that is cut between two batches would be read as one with fewer rows.
     if source.getbuffer()[-len(_END) :] != _END:
         raise pl.exceptions.ComputeError("the blob is cut short, or none: it lacks an Arrow stream's end")
