@@ -17,6 +17,7 @@ from keyfold.keyed.generation.manifests import read_manifests
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.parts.manifest import Manifest
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.running.blobs import NOTHING, PartitionReport
 from keyfold.keyed.running.operator import PartitionOperator
 from keyfold.lakehouse.data_files import STAGED, WrittenFile, write_data_file
@@ -131,6 +132,6 @@ def _write(table: OutputTable, folder: Place, frames: list[pl.DataFrame]) -> Wri
 
 
 def _row(kind: str, report: Any, manifest: bytes | None = None) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(
-        [{"kind": kind, "report": json.dumps(report), "manifest": manifest}], schema=WORKED
-    )
+    # By Polars: pyarrow imports pandas for a list, if it is there.
+    row = {"kind": [kind], "report": [json.dumps(report)], "manifest": [manifest]}
+    return pl.DataFrame(row, polars_schema(WORKED)).to_arrow().cast(WORKED).to_batches()[0]
