@@ -209,8 +209,8 @@ def day_ends(day: date, timezone: str) -> datetime:
 
 def warnings(runs: list[Run], *, geofence_margin: int, geofences: str) -> Answer:
     events, late = on_time(runs, "time")
-    answer = warning_oracle.watch(events, runs[-1].after, FENCES, geofence_margin)
-    return Answer({"fleet_warnings": answer.warnings}, late)
+    rows = warning_oracle.watch(events, runs[-1].after, FENCES, geofence_margin)
+    return Answer({"fleet_warnings": rows}, late)
 
 
 def predictions(runs: list[Run], *, interval: timedelta, **given: Any) -> Answer:

@@ -1,16 +1,9 @@
 """Fleet warnings in plain Python, one point at a time, with geometry by hand: what the job must agree with."""
 
 import math
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 METRES_A_DEGREE = 6_371_008.8 * math.pi / 180
-
-
-@dataclass
-class Answer:
-    warnings: list[dict] = field(default_factory=list)
-    judged: int = 0
 
 
 def watch(points, watermark, fences, margin, low_fuel=10, low_until=12, hot=110, hot_until=105):
@@ -18,11 +11,10 @@ def watch(points, watermark, fences, margin, low_fuel=10, low_until=12, hot=110,
 
     `fences`: by name, a list of polygons, each a list of rings of (longitude, latitude), the first the outer one.
     """
-    answer, open_since = Answer(), {}
+    warnings, open_since = [], {}
     for point in sorted(points, key=_order):
         if point["time"] > watermark:
             continue
-        answer.judged += 1
         fuel, heat = point["fuel_level"], point["engine_temperature"]
         here = point["longitude"], point["latitude"]
         says = {
@@ -37,10 +29,10 @@ def watch(points, watermark, fences, margin, low_fuel=10, low_until=12, hot=110,
             key = point["vehicle_id"], warning, fence
             if (said or 0) > 0 and key not in open_since:
                 open_since[key] = point["time"]
-                answer.warnings.append(_row(point, warning, fence, "BEGAN", point["time"]))
+                warnings.append(_row(point, warning, fence, "BEGAN", point["time"]))
             if (said or 0) < 0 and key in open_since:
-                answer.warnings.append(_row(point, warning, fence, "ENDED", open_since.pop(key)))
-    return answer
+                warnings.append(_row(point, warning, fence, "ENDED", open_since.pop(key)))
+    return warnings
 
 
 def _row(point, warning, fence, change, began_at):
