@@ -63,6 +63,7 @@ def test_a_run_is_reported_with_its_tables_their_columns_and_what_these_depend_o
         "user": ["user"],
         "window_start": ["at"],
         "window_end": ["at"],
+        "n": ["at"],
         "most": ["clicks"],
     }
 

@@ -378,7 +378,7 @@ def test_periods_agree_with_the_clocks_of_the_zone_also_where_midnight_does_not_
         (lambda: windows("w", SCORED, {}, output=GOAL, key="who"), "give one of length and calendar"),
         (lambda: windows("w", SCORED, {}, calendar="day", length="1d", key="who"), "give one of length and calendar"),
         (
-            lambda: windows("w", SCORED, {}, calendar="moon", key="who"),
+            lambda: windows("w", SCORED, {}, calendar="moon", key="who"),  # type: ignore[arg-type]
             "calendar is 'moon'; it must be one of day, week",
         ),
         (
