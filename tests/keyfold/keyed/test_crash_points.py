@@ -120,8 +120,10 @@ def test_a_service_that_answers_otherwise_after_a_crash_changes_no_row(lake, cut
         users = sorted(set(events["user"].to_list()))
         for user in users:
             if clock.responses.get(user) is None:
-                log.write_text(f"{log.read_text()} {user}")
-                clock.responses.keep(user, str(len(asked())))
+                # Appended, and where it then stands last, since two tasks may ask at the same time.
+                with log.open("a") as file:
+                    file.write(f" {user}")
+                clock.responses.keep(user, str(len(asked()) - asked()[::-1].index(user)))
         told = pl.DataFrame(
             {"user": users, "clicks": [int(clock.responses.get(user) or 0) for user in users]},
             schema={"user": pl.String, "clicks": pl.Int64},
