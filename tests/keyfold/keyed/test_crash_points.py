@@ -123,7 +123,7 @@ def test_a_service_that_answers_otherwise_after_a_crash_changes_no_row(lake, cut
                 # Appended, and where it then stands last, since two tasks may ask at the same time.
                 with log.open("a") as file:
                     file.write(f" {user}")
-                clock.responses.keep(user, str(len(asked()) - asked()[::-1].index(user)))
+                clock.responses.keep(user, str(max(at for at, one in enumerate(asked(), 1) if one == user)))
         told = pl.DataFrame(
             {"user": users, "clicks": [int(clock.responses.get(user) or 0) for user in users]},
             schema={"user": pl.String, "clicks": pl.Int64},
