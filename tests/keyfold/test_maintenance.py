@@ -170,7 +170,8 @@ def test_joining_goes_together_with_an_append_meanwhile_and_its_own_log_entry_is
     joined = write_data_file(pl.read_delta(str(table)), table, CLICK)
     files = snapshot(table, "at").files
     synced = []
-    monkeypatch.setattr(commits, "sync_file", lambda path: synced.append(int(path.stem)))
+    sync_file = commits.sync_file
+    monkeypatch.setattr(commits, "sync_file", lambda path: (sync_file(path), synced.append(int(path.stem))))
     meanwhile(lambda: append(table, 3))
     replace_files(table, files, [joined])
     assert (rows(table), synced) == ([1, 2, 3], [3])
