@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal
 
 import polars as pl
 import pyarrow as pa
@@ -17,8 +16,6 @@ class LocalRunner:
 
     parallelism = 2
     """Number of tasks; more than one, so that a function that relies on being called once fails here as on Spark."""
-
-    compression: Literal["lz4"] | None = None
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """As `Runner.map`."""

@@ -1,7 +1,7 @@
 """The contract of runners: they execute functions over Arrow record batches, and know nothing of jobs and state."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Literal, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -22,14 +22,10 @@ class Runner(Protocol):
 
     Attributes:
         parallelism: number of tasks that run at the same time.
-        compression: how large blobs are compressed that an exchange shuffles; None where compressing costs more than moving them.
     """
 
     @property
     def parallelism(self) -> int: ...
-
-    @property
-    def compression(self) -> Literal["lz4"] | None: ...
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """Apply a function to each item, in tasks, and return the results in the order of the items.

@@ -7,7 +7,6 @@ import gc
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from typing import Literal
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -26,8 +25,6 @@ _TASKS_PER_CORE = 2
 
 class SparkRunner:
     """Executes functions in the tasks of a Spark session, of classic Spark or of Spark Connect."""
-
-    compression: Literal["lz4"] | None = "lz4"
 
     def __init__(self, session: SparkSession) -> None:
         # A client of Spark Connect is of a class of its own, and has neither a context nor `newSession`.

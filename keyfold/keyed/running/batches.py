@@ -111,7 +111,7 @@ class Batches:
         job, generation, runner = self._job, self._generation, self._runners.for_bytes(plan.bytes)
         runner.check_shared(self._lakehouse.home)
         tables, partitions, splits = input_tables(self._lakehouse, job), generation.partitions, generation.splits
-        read = read_slices(job, self._journal.folder, tables, partitions, splits, runner.compression)
+        read = read_slices(job, self._journal.folder, tables, partitions, splits)
         work = work_on_partitions(job, generation, manifests)
         numbers = range(plan.batch * splits, (plan.batch + 1) * splits)
         # The result is bounded: one row for each written file, each changed state partition and each task.

@@ -20,7 +20,7 @@ from keyfold.keyed.generation.batch_records import KeyedPlan, PlannedFile
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.event_frames import tagged
 from keyfold.keyed.job.inputs import Input, expression_of, roots_of
-from keyfold.keyed.rows.codec import Compression, conform, polars_schema, with_plain_floats
+from keyfold.keyed.rows.codec import conform, polars_schema, with_plain_floats
 from keyfold.keyed.running.blobs import CLOCK, SEED, SEED_RANGES, BatchClock, blobs, cut_rows, partition_numbers
 from keyfold.keyed.running.failing_event import described_row, failing_event
 from keyfold.lakehouse.reading import scan_rows
@@ -72,9 +72,7 @@ def _cut(files: Iterable[tuple[str, Place, PlannedFile]], rows_a_unit: int = _RO
     return cut
 
 
-def read_slices(
-    job: KeyedJob, journal: Place, tables: dict[str, Place], partitions: int, splits: int, compression: Compression
-) -> OnBatches:
+def read_slices(job: KeyedJob, journal: Place, tables: dict[str, Place], partitions: int, splits: int) -> OnBatches:
     """Make the function that takes numbers of splits and returns rows of `blobs.BLOBS`.
 
     Args:
@@ -82,7 +80,6 @@ def read_slices(
         tables: the folders of its input tables, by name.
         partitions: number of state partitions of the generation.
         splits: number of splits of a batch; it never changes for a generation.
-        compression: of the runner's exchange.
     """
     labels = partition_labels(partitions)
 
@@ -93,7 +90,7 @@ def read_slices(
             return
         # Made in the worker: expressions with the hash refer to a plug-in file, whose path on the driver may be another.
         readers = {name: _reader(job, name, one) for name, one in job.inputs.items()}
-        split = _splitter(job, labels, compression)
+        split = _splitter(job, labels)
         plan = Journal(journal, KeyedPlan, Done).plan(numbers[0] // splits)
         if plan is None:
             raise Damaged(f"{journal} has no plan of batch {numbers[0] // splits}")
@@ -103,7 +100,7 @@ def read_slices(
             yield _clocks(job, plan, labels)
         if plan.seed is not None:
             files = [("", journal.parent / "seed", file) for file in plan.seed.files]
-            yield from _seeds(job, labels, files, splits, mine, compression)
+            yield from _seeds(job, labels, files, splits, mine)
         waiting: list[pl.DataFrame] = []
         rows = size = 0
         sequence = 0
@@ -149,7 +146,6 @@ def _seeds(
     files: list[tuple[str, Place, PlannedFile]],
     splits: int,
     mine: set[int],
-    compression: Compression,
 ) -> Iterator[pa.RecordBatch]:
     """Read a split's share of the seeded state, and make a blob for each partition and range of slots."""
     # Large units: each makes a blob for every partition and range, and small blobs cost as much as large ones.
@@ -161,7 +157,7 @@ def _seeds(
             ranges = key_groups_of(slots) * np.uint64(SEED_RANGES) // np.uint64(job.key_groups)
             # One sort cuts the rows by partition and range.
             parts = partition_numbers(slots, len(labels)) * SEED_RANGES + ranges.astype(np.uint16)
-            for part, payload in cut_rows(rows, parts, len(labels) * SEED_RANGES, compression):
+            for part, payload in cut_rows(rows, parts, len(labels) * SEED_RANGES):
                 partition, number = divmod(part, SEED_RANGES)
                 yield blobs([labels[partition]], [SEED - unit.number * SEED_RANGES - number], [payload])
 
@@ -239,18 +235,15 @@ def _fails(computed: Callable[[pl.DataFrame], pl.DataFrame], rows: pl.DataFrame)
     return False
 
 
-def _splitter(
-    job: KeyedJob, labels: tuple[int, ...], compression: Compression
-) -> Callable[[pl.DataFrame, int], Iterator[pa.RecordBatch]]:
+def _splitter(job: KeyedJob, labels: tuple[int, ...]) -> Callable[[pl.DataFrame, int], Iterator[pa.RecordBatch]]:
     """Make the function that divides events into one blob for each state partition."""
     combine = job.only_input.combine if len(job.inputs) == 1 else None
 
     def split(events: pl.DataFrame, sequence: int) -> Iterator[pa.RecordBatch]:
         if combine is not None:
             events = conform(combine(events), job.columns, "combined events")
-        cut = cut_rows(events, partition_numbers(slots_of(job, events), len(labels)), len(labels), compression)
-        # One a batch of Arrow, which holds at most 2 GiB of them.
-        for partition, payload in cut:
-            yield blobs([labels[partition]], [sequence], [payload])
+        cut = cut_rows(events, partition_numbers(slots_of(job, events), len(labels)), len(labels))
+        there, payloads = [labels[partition] for partition, _ in cut], [payload for _, payload in cut]
+        yield blobs(there, [sequence] * len(there), payloads)
 
     return split
