@@ -101,7 +101,8 @@ def _versions() -> str:
             shown.append(f"{name} {version}")
     if wrong:
         raise Misconfigured(f"{'; '.join(wrong)}: install Keyfold anew, in an environment of its own")
-    return ", ".join(shown)
+    # Some are named by several extras.
+    return ", ".join(dict.fromkeys(shown))
 
 
 def _project() -> str:
