@@ -35,7 +35,7 @@ def lazy_names(package: dict[str, Any], modules: Mapping[str, tuple[str, ...]]) 
 
 
 class _Missing(type):
-    """The type of a stand-in, whose use raises an error with the extra to install. A class, since `except` needs one."""
+    """The type of a placeholder, whose use raises an error with the extra to install. A class, since `except` needs one."""
 
     remedy: str
 
@@ -50,7 +50,7 @@ class _Missing(type):
 
 
 def from_extra(extra: str, module: str, *names: str) -> list[Any]:
-    """Import names of a module, or the module itself; returns stand-ins if its library is not installed.
+    """Import names of a module, or the module itself; returns placeholders if its library is not installed.
 
     Args:
         extra: the extra of Keyfold that installs the library.

@@ -106,7 +106,7 @@ def ingest(
 def _ingest_text(summary: IngestSummary) -> str:
     waiting = f"; {summary.waiting:,} still being written" if summary.waiting else ""
     untimed = f"; {summary.untimed:,} without a time, dated by their arrival" if summary.untimed else ""
-    source = summary.source if summary.source.startswith(PREFIX) else f"{counted(summary.files, 'file')}"
+    source = summary.source if summary.source.startswith(PREFIX) else counted(summary.files, "file")
     return (
         f"{summary.stream}: {counted(summary.rows_read, 'row')} from {source} in {summary.seconds:.1f} s: "
         f"{summary.accepted:,} accepted, {summary.quarantined:,} quarantined, {counted(summary.duplicates, 'duplicate')}"
