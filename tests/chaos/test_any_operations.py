@@ -212,6 +212,7 @@ def _line(number: int, click: Click) -> str:
 
 
 @pytest.mark.examples
+@pytest.mark.timeout(7200 if ALL else 300)
 class TestAnyOperations(AnyOperations.TestCase):
     # A step takes some tenths of a second, and an example that fails is small enough to read.
     settings = settings(
