@@ -30,19 +30,6 @@ PROJECT_VARIABLE = "KEYFOLD_PROJECT"
 
 
 @dataclass(frozen=True)
-class Command:
-    """A command that a project adds to `keyfold`.
-
-    Attributes:
-        target: `module:name` of its function; imported when it is called.
-        summary: the first line of its help.
-    """
-
-    target: str
-    summary: str
-
-
-@dataclass(frozen=True)
 class Project:
     """The declarations of a team, by import names, so that a command imports only the modules that it needs.
 
@@ -52,7 +39,7 @@ class Project:
         suites_in: the package with a module for each table; the module's `EXPECTATIONS` is the table's suite.
         groups_in: the package with a module for each group of assets, whose `GROUP` is made by `keyfold.dagster.keyfold_group`.
         packages: the project's own packages that workers need.
-        commands: commands that the project adds to `keyfold`, by name.
+        commands: commands that the project adds to `keyfold`, by name: `module:name` of the function, whose docstring is the help.
         translator_at: `module:NAME` of the `KeyfoldTranslator` of its assets, for continuous runs, which report to Dagster from outside
             of a code location; empty for the default one.
 
@@ -66,7 +53,7 @@ class Project:
     suites_in: str = "expectations"
     groups_in: str = "assets"
     packages: tuple[str, ...] = ()
-    commands: Mapping[str, Command] = field(default_factory=dict)
+    commands: Mapping[str, str] = field(default_factory=dict)
     translator_at: str = ""
 
     @cached_property

@@ -103,7 +103,7 @@ def test_every_public_name_and_the_command_line_do_without_the_extras():
         "import keyfold\n"
         "from keyfold.cli.app import COMMANDS\n"
         "for name in keyfold.__all__: getattr(keyfold, name)\n"
-        "for command in COMMANDS.values(): import_module(command.target.partition(':')[0])\n"
+        "for command in COMMANDS.values(): import_module(command.partition(':')[0])\n"
         "from keyfold.ingestion.kafka.topic import KafkaTopic, topic_id\n"
         "for use in (lambda: topic_id(KafkaTopic('rides')), keyfold.Lakehouse('s3a://lake/home').home.exists):\n"
         "    try: use()\n"
@@ -138,7 +138,7 @@ def test_from_the_wheel_a_new_project_runs_its_demo_and_its_tests_and_takes_a_st
     told = json.loads(run(project, keyfold, "ingest", "plant", "--from", "sample", "--settle", "0", "--json"))
     assert (told["accepted"], told["quarantined"]) == (180, 0)
     run(project, keyfold, "run", "hourly_plant")
-    rows = [json.loads(line) for line in run(project, keyfold, "show", "hourly_plant", "--format", "json").splitlines()]
+    rows = [json.loads(line) for line in run(project, keyfold, "show", "hourly_plant", "--json").splitlines()]
     assert sorted((row["sensor_id"], row["window_start"][11:13], row["events"]) for row in rows) == [
         (f"s{sensor}", f"{hour:02}", 6) for sensor in range(1, 6) for hour in range(6, 11)
     ]

@@ -5,8 +5,11 @@ Exit codes: 0 success, 1 failure, 2 bad usage.
 Each command's module is imported when the command is called, so `keyfold --help` loads neither Spark nor Polars.
 """
 
+import ast
 from importlib import import_module, metadata
-from typing import Annotated, Any, NamedTuple, cast
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -15,121 +18,67 @@ from keyfold.errors import KeyfoldError
 from keyfold.machine import keep_files_private
 from keyfold.project import current_project
 
-
-class LazyCommand(NamedTuple):
-    """A command whose module is not imported yet.
-
-    Attributes:
-        target: `module:name` of its function, or of a `typer.Typer` with commands of its own.
-        summary: the first line of its help, equal to the first line of the function's docstring.
-    """
-
-    target: str
-    summary: str
-
-
-GROUPS: dict[str, dict[str, LazyCommand]] = {
+GROUPS = {
     "Run": {
-        "ingest": LazyCommand(
-            "keyfold.cli.ingest:ingest",
-            "Read new files or messages into events.STREAM and quarantine.STREAM.",
-        ),
-        "run": LazyCommand("keyfold.cli.run:run", "Run a keyed job over the new events of its streams."),
-        "journal": LazyCommand(
-            "keyfold.cli.journal:journal", "Print the last batches of a job or of a stream's ingest, one line each."
-        ),
-        "verify": LazyCommand(
-            "keyfold.cli.run:verify",
-            "Play events to a job in any order, cut and in files; the exit code is 1 if it gives different answers.",
-        ),
-        "doctor": LazyCommand(
-            "keyfold.cli.doctor:doctor",
-            "Check a configuration before anything runs: versions, project, storage, clocks, Java, Dagster, Kafka and its registry.",
-        ),
-        "health": LazyCommand(
-            "keyfold.cli.health:health",
-            "Print how up to date streams and jobs are, and the free disk space; the exit code is 1 if anything is not well.",
-        ),
+        "ingest": "keyfold.cli.ingest:ingest",
+        "run": "keyfold.cli.run:run",
+        "journal": "keyfold.cli.journal:journal",
+        "verify": "keyfold.cli.run:verify",
+        "doctor": "keyfold.cli.doctor:doctor",
+        "health": "keyfold.cli.health:health",
     },
     "Tables": {
-        "tables": LazyCommand("keyfold.cli.show:tables", "List the tables with their writers and row counts."),
-        "show": LazyCommand("keyfold.cli.show:show", "Print the rows of a table."),
-        "check": LazyCommand(
-            "keyfold.cli.whole_lakehouse:check",
-            "Verify the journals, tables, data files and state of a lakehouse without Spark; report damage and its remedy.",
-        ),
-        "erase": LazyCommand(
-            "keyfold.cli.event_tools:erase",
-            "Erase rows of a stream from its events, quarantine and history, and compute all jobs that read it again.",
-        ),
-        "correct": LazyCommand(
-            "keyfold.cli.event_tools:correct",
-            "Replace events by id, and compute all jobs that read their stream again.",
-        ),
-        "quarantine": LazyCommand(
-            "keyfold.cli.event_tools:quarantine",
-            "Move events by id from the event table to quarantine, so that a job which fails on them can go on.",
-        ),
-        "backup": LazyCommand(
-            "keyfold.cli.whole_lakehouse:backup",
-            "Make a consistent, incremental backup of the lakehouse; runs may continue meanwhile.",
-        ),
-        "restore": LazyCommand(
-            "keyfold.cli.whole_lakehouse:restore",
-            "Restore a backup to an empty lakehouse directory; the next runs continue from it.",
-        ),
+        "tables": "keyfold.cli.show:tables",
+        "show": "keyfold.cli.show:show",
+        "check": "keyfold.cli.whole_lakehouse:check",
+        "erase": "keyfold.cli.event_tools:erase",
+        "correct": "keyfold.cli.event_tools:correct",
+        "quarantine": "keyfold.cli.event_tools:quarantine",
+        "backup": "keyfold.cli.whole_lakehouse:backup",
+        "restore": "keyfold.cli.whole_lakehouse:restore",
     },
     "State": {
-        "state": LazyCommand("keyfold.cli.state:app", "Read, compare, seed, move and edit the state of jobs."),
-        "plan": LazyCommand(
-            "keyfold.cli.state_tools:plan",
-            "Report what a changed job needs before it runs: nothing, a state move, or a full refresh.",
-        ),
-        "try": LazyCommand(
-            "keyfold.cli.state_tools:try_",
-            "Run a changed job over history into a branch, and compare its tables with the live ones.",
-        ),
-        "promote": LazyCommand(
-            "keyfold.cli.state_tools:promote", "Make a branch the live generation; the next run continues from it."
-        ),
+        "state": "keyfold.cli.state:app",
+        "plan": "keyfold.cli.state_tools:plan",
+        "try": "keyfold.cli.state_tools:try_",
+        "promote": "keyfold.cli.state_tools:promote",
     },
     "Project": {
-        "new": LazyCommand(
-            "keyfold.cli.new.commands:new",
-            "Write a project that runs: a stream as in a sample file (default: an example), its job, checks and tests.",
-        ),
-        "add": LazyCommand(
-            "keyfold.cli.new.commands:add",
-            "Add a stream as in a sample file to the project, with its job, checks and tests.",
-        ),
-        "drift": LazyCommand(
-            "keyfold.cli.ingest:drift",
-            "Show the columns that the newest landing files have and a stream does not.",
-        ),
-        "jobs": LazyCommand("keyfold.cli.show:jobs", "List the jobs with their streams, keys and descriptions."),
-        "streams": LazyCommand(
-            "keyfold.cli.show:streams", "List the streams with their event times, event ids and descriptions."
-        ),
-        "params": LazyCommand(
-            "keyfold.cli.show:params",
-            "List the parameters of a job with types and defaults; `keyfold run JOB --param NAME=VALUE` sets one.",
-        ),
+        "new": "keyfold.cli.new.commands:new",
+        "add": "keyfold.cli.new.commands:add",
+        "drift": "keyfold.cli.ingest:drift",
+        "jobs": "keyfold.cli.show:jobs",
+        "streams": "keyfold.cli.show:streams",
+        "params": "keyfold.cli.show:params",
     },
 }
-"""Keyfold's own commands, by group, in the order of `keyfold --help`."""
+"""Keyfold's own commands, by group, in the order of `keyfold --help`: `module:name` of each one's function or `typer.Typer`."""
 
-COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
+COMMANDS = {name: target for group in GROUPS.values() for name, target in group.items()}
 """Keyfold's own commands by name."""
 
 
-def commands() -> dict[str, LazyCommand]:
-    """Return every command by name: Keyfold's own, then the project's."""
+def commands() -> dict[str, str]:
+    """Return `module:name` of every command by its name: Keyfold's own, then the project's."""
     try:
         own = current_project().commands
     except KeyfoldError:  # `keyfold --help` works in any folder; a command that needs the project reports the error
         own = {}
     # Keyfold's own commands win: a project cannot replace one of them.
-    return COMMANDS | {name: LazyCommand(one.target, one.summary) for name, one in own.items() if name not in COMMANDS}
+    return COMMANDS | {name: target for name, target in own.items() if name not in COMMANDS}
+
+
+def summary(target: str) -> str:
+    """Return the first line of a command's docstring, or of its module's if it is no function, without importing it."""
+    module, _, name = target.partition(":")
+    package, *parts = module.split(".")
+    found = find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        return ""
+    source = Path(found.submodule_search_locations[0], *parts).with_suffix(".py")
+    tree = ast.parse(source.read_text(encoding="utf-8")) if source.is_file() else ast.Module([], [])
+    functions = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == name]
+    return (ast.get_docstring(functions[0] if functions else tree) or "").partition("\n")[0]
 
 
 class LazyGroup(TyperGroup):
@@ -137,8 +86,8 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        for name, listed in commands().items():
-            self.add_command(ListedCommand(name, help=listed.summary))
+        for name in commands():
+            self.add_command(ListedCommand(name))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands by group; those of the project last."""
@@ -154,7 +103,7 @@ class ListedCommand(TyperCommand):
 
     def get_short_help_str(self, limit: int = 0) -> str:
         """Return the whole summary; click would cut it at the end of a line."""
-        return self.help or ""
+        return summary(commands()[str(self.name)])
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Return the context of the imported command, which click runs next."""
@@ -171,7 +120,7 @@ class ListedCommand(TyperCommand):
 
 def load(name: str) -> TyperCommand | TyperGroup:
     """Import the command that `commands` lists under a name."""
-    module, _, attribute = commands()[name].target.partition(":")
+    module, _, attribute = commands()[name].partition(":")
     target = getattr(import_module(module), attribute)
     if not isinstance(target, typer.Typer):
         alone = typer.Typer(rich_markup_mode=None, add_completion=False)

@@ -1,10 +1,7 @@
 """`keyfold doctor`: check a configuration before anything runs; each line says what is well, or what to do."""
 
 import os
-import time
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib import import_module, metadata
 from pathlib import Path
 
@@ -13,75 +10,43 @@ from packaging.requirements import Requirement
 
 from keyfold.cli.health import LEAST_FREE, free_bytes
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
-from keyfold.cli.terminal import print_rows, report
-from keyfold.errors import KeyfoldError, Misconfigured, NotFound, Unreachable
+from keyfold.cli.terminal import print_rows
+from keyfold.errors import KeyfoldError, Misconfigured, NotFound
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import current_project, project_jobs, project_streams
 from keyfold.runners import Runners
 from keyfold.session.settings import SparkSettings
-from keyfold.storage.place import found_at, local_path
+from keyfold.storage.place import local_path
 from keyfold.storage.reachable import check_conditions, check_reachable
-
-LARGEST_SKEW = 30
-"""Seconds by which the clocks of this machine and of its storage may differ; journals and leases have times of both."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What the check of one part of a configuration found.
-
-    Attributes:
-        part: `versions`, `project`, `home`, `clock`, `runner`, `dagster`, `kafka` or `registry`.
-        is_well: whether runs can work with it.
-        detail: what is there, or what is wrong and what to do.
-    """
-
-    part: str
-    is_well: bool
-    detail: str
 
 
 def doctor(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
-    """Check a configuration before anything runs: versions, project, storage, clocks, Java, Dagster, Kafka and its registry.
+    """Check a configuration before anything runs: versions, project, storage, Java, Dagster and Kafka.
 
     In the lakehouse directory, which is made if it is missing, a small file is written and removed. The exit code is 1 if
     anything is not well.
     """
-    found = list(findings(home))
-    is_well = all(one.is_well for one in found)
-    if as_json:
-        report({"is_well": is_well, "findings": [vars(one) for one in found]}, as_json, "")
-    else:
-        rows = [{"part": one.part, "state": "ok" if one.is_well else "FAULT", "detail": one.detail} for one in found]
-        print_rows("findings", rows, ("part", "state", "detail"), as_json=False)
-    if not is_well:
-        raise typer.Exit(1)
-
-
-def findings(home: str) -> Iterator[Finding]:
-    """Check each part of the configuration; a part that is not configured has no finding."""
-    parts: dict[str, Callable[[], str]] = {
+    parts = {
         "versions": _versions,
         "project": _project,
         "home": lambda: _home(home),
-        "clock": lambda: _clock(home),
         "runner": _runner,
         "dagster": _dagster,
         "kafka": _kafka,
-        "registry": _registry,
     }
-    faults = set[str]()
+    found = list[dict[str, str]]()
     for part, check in parts.items():
-        if part == "clock" and "home" in faults:
-            continue
         try:
-            detail = check()
+            state, detail = "ok", check()
         except (KeyfoldError, OSError) as error:
-            faults.add(part)
-            yield Finding(part, False, str(error))
-        else:
-            if detail:
-                yield Finding(part, True, detail)
+            state, detail = "FAULT", str(error)
+        # A part that is not configured has none.
+        if detail:
+            found.append({"part": part, "state": state, "detail": detail})
+    is_well = all(one["state"] == "ok" for one in found)
+    print_rows("findings", found, ("part", "state", "detail"), as_json=as_json, is_well=is_well)
+    if not is_well:
+        raise typer.Exit(1)
 
 
 def _versions() -> str:
@@ -141,22 +106,6 @@ def _home(home: str) -> str:
     return f"{folder} can be written, and has {free / 2**30:,.1f} GiB free"
 
 
-def _clock(home: str) -> str:
-    """Compare this machine's clock with that of the disk's or the bucket's server, which dates what is written."""
-    probe = Lakehouse(home).home / f".doctor-{uuid.uuid4().hex}"
-    before = time.time()
-    probe.write_bytes(b"clock")
-    try:
-        dated, after = found_at(probe).changed_at / 1e9, time.time()
-    finally:
-        probe.unlink(missing_ok=True)
-    # A store dates in whole seconds.
-    skew = max(before - 1 - dated, dated - after, 0)
-    if skew > LARGEST_SKEW:
-        raise Misconfigured(f"this machine's clock and that of {probe.parent} differ by {skew:,.0f} s: set them by NTP")
-    return f"this machine and its storage agree, to {skew:.0f} s"
-
-
 def _runner() -> str:
     runners, settings = Runners.from_environment(), SparkSettings.from_environment()
     if runners.choice == "local":
@@ -207,20 +156,3 @@ def _kafka() -> str:
             f"Kafka at {settings.bootstrap} has no topic {', '.join(missing)}: create it, or correct KEYFOLD_KAFKA_TOPICS"
         )
     return f"{settings.bootstrap} answers, and has the topics of {len(topics)} streams"
-
-
-def _registry() -> str:
-    if not os.environ.get("KEYFOLD_KAFKA_CONF"):
-        return ""
-    from keyfold.ingestion.kafka.settings import KafkaSettings  # noqa: PLC0415
-
-    conf = KafkaSettings.from_environment().registry
-    if not conf:
-        return ""
-    from keyfold.ingestion.kafka.registry import Registry  # noqa: PLC0415 - of an extra
-
-    try:
-        subjects = Registry(conf).subjects()
-    except OSError as error:
-        raise Unreachable(f"{error}; check schema.registry.url in KEYFOLD_KAFKA_CONF") from None
-    return f"{conf['url']} answers, and has {len(subjects)} subjects"

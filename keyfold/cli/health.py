@@ -1,8 +1,7 @@
 """`keyfold health`: print how up to date streams and jobs are; the exit code is for the machine's monitoring."""
 
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,33 +27,10 @@ LEAST_FREE = 2**30
 """Bytes; with less on its disk, a lakehouse is not well."""
 
 _WELL = frozenset({"ok", "new", "running"})
+"""The other states of a stream or job are `stale`: its last run, or its watermark, is too old; `stalled`: a run has a batch that should
+be done by now; `interrupted`: a run failed, or was killed, within a batch; `damaged`: its journal cannot be read."""
 
-
-@dataclass(frozen=True)
-class Standing:
-    """How up to date a stream or a job is.
-
-    Attributes:
-        name: the stream or job.
-        kind: `stream` or `job`.
-        state: `ok`; `new`: no run yet; `running`; `stale`: the last run, or the watermark, is too old; `stalled`: a run has
-            a batch that should be done by now; `interrupted`: a run failed, or was killed, within a batch; `damaged`: its
-            journal cannot be read.
-        last_run: when a run last looked for events (job), or committed a batch (stream); None before the first.
-        watermark: the job's watermark; None before its first event, and for a stream.
-        lag_seconds: time from the watermark to now.
-        pending: number of batches that are planned and not committed.
-        detail: what is wrong, and what to do.
-    """
-
-    name: str
-    kind: str
-    state: str
-    last_run: datetime | None = None
-    watermark: datetime | None = None
-    lag_seconds: float | None = None
-    pending: int = 0
-    detail: str = ""
+_COLUMNS = ("name", "kind", "state", "last_run", "watermark", "detail")
 
 
 def health(
@@ -87,44 +63,50 @@ def health(
         lakehouse = Lakehouse(home)
         check_lakehouse_is_there(lakehouse)
         found = list(standings(lakehouse, names, timedelta(hours=stale_after)))
-        free = free_bytes(lakehouse.home)
         if textfile is not None:
             _write_metrics(lakehouse, found, textfile)
-        is_well = all(one.state in _WELL for one in found) and (free is None or free >= LEAST_FREE)
-        if as_json:
-            report({"is_well": is_well, "free_bytes": free, "health": [vars(one) for one in found]}, as_json, "")
-        else:
-            print_rows("health", [_shown(one) for one in found], _COLUMNS, as_json=False)
-            if free is not None:
-                full = "" if free >= LEAST_FREE else f": less than {LEAST_FREE / 2**30:g} GiB; make room"
-                report({}, as_json, f"disk: {free / 2**30:,.1f} GiB free{full}")
+        free = free_bytes(lakehouse.home)
+        has_space = free is None or free >= LEAST_FREE
+        is_well = has_space and all(one["state"] in _WELL for one in found)
+        print_rows("health", found, _COLUMNS, as_json=as_json, is_well=is_well, free_bytes=free)
+        if free is not None and not as_json:
+            full = "" if has_space else f": less than {LEAST_FREE / 2**30:g} GiB; make room"
+            report({}, as_json, f"disk: {free / 2**30:,.1f} GiB free{full}")
     if not is_well:
         raise typer.Exit(1)
 
 
-def _write_metrics(lakehouse: Lakehouse, found: Sequence[Standing], file: Path) -> None:
+def _write_metrics(lakehouse: Lakehouse, found: Sequence[Mapping[str, Any]], file: Path) -> None:
     # Imported late: only this needs Prometheus' library.
     from keyfold.runs.metrics_server import metrics_text  # noqa: PLC0415
 
     of_kind = {"job": samples_of_job, "stream": samples_of_ingest}
     # A damaged journal has no metrics; the exit code and the table say so.
-    samples = [sample for one in found if one.state != "damaged" for sample in of_kind[one.kind](lakehouse, one.name)]
-    write_whole(file, metrics_text(samples))
+    whole = [one for one in found if one["state"] != "damaged"]
+    write_whole(file, metrics_text([each for one in whole for each in of_kind[one["kind"]](lakehouse, one["name"])]))
     # The exporter is another user; there are names and counts in it, and no row.
     file.chmod(0o644)
 
 
-def standings(lakehouse: Lakehouse, names: Iterable[str] | None, stale_after: timedelta) -> Iterator[Standing]:
-    """Read how up to date streams and jobs are from their journals; streams first."""
-    wanted = set(names) if names else {*project_streams(), *project_jobs()}
-    for kind, declared in (("stream", project_streams()), ("job", project_jobs())):
+def standings(
+    lakehouse: Lakehouse, names: Collection[str] | None, stale_after: timedelta
+) -> Iterator[Mapping[str, Any]]:
+    """Read how up to date streams and jobs are from their journals, streams first.
+
+    Returns:
+        For each its name, kind, state, `last_run` (when a run last looked for events; of a stream, when it committed a batch),
+        `watermark` of a job, and as detail what is wrong and what to do.
+    """
+    for kind, declared, read in (("stream", project_streams(), _stream), ("job", project_jobs(), _job)):
         for name in declared:
-            if name not in wanted:
+            if names and name not in names:
                 continue
+            last_run, watermark = None, None
             try:
-                yield (_of_stream if kind == "stream" else _of_job)(lakehouse, name, stale_after)
+                last_run, watermark, state, detail = read(lakehouse, name, stale_after)
             except KeyfoldError as error:
-                yield Standing(name, kind, "damaged", detail=str(error))
+                state, detail = "damaged", str(error)
+            yield dict(zip(_COLUMNS, (name, kind, state, last_run, watermark, detail), strict=True))
 
 
 def free_bytes(home: Place) -> int | None:
@@ -133,24 +115,28 @@ def free_bytes(home: Place) -> int | None:
     return None if folder is None else shutil.disk_usage(folder).free
 
 
-def _of_stream(lakehouse: Lakehouse, name: str, stale_after: timedelta) -> Standing:
-    journal, folder = ingest_journal(lakehouse, name), lakehouse.ingest(name)
-    running, planned = _work(folder, journal)
-    done = journal.last_done()
-    last_run, command = done.finished_at if done else None, lakehouse.command("ingest", name)
-    return _standing(name, "stream", command, running, planned, last_run, None, stale_after)
+_Found = tuple[datetime | None, datetime | None, str, str]
+"""Last run, watermark, state, detail."""
 
 
-def _of_job(lakehouse: Lakehouse, name: str, stale_after: timedelta) -> Standing:
+def _stream(lakehouse: Lakehouse, name: str, stale_after: timedelta) -> _Found:
+    journal = ingest_journal(lakehouse, name)
+    work, done = _work(lakehouse.ingest(name), journal), journal.last_done()
+    last_run = done.finished_at if done else None
+    ran = ("new rows were last read", lakehouse.command("ingest", name))
+    return last_run, None, *_judged(*work, last_run, None, ran, stale_after)
+
+
+def _job(lakehouse: Lakehouse, name: str, stale_after: timedelta) -> _Found:
     generation = live_generation(lakehouse, name)
     if generation is None:
-        return Standing(name, "job", "running" if is_held(lakehouse.job(name)) else "new")
-    running, planned = _work(lakehouse.job(name), generation.journal)
-    done, clock, reached = generation.journal.last_done(), generation.clock(), watermark(generation)
-    looked = [at for at in (done and done.finished_at, clock and clock.reading.wall) if at]
+        return None, None, "running" if is_held(lakehouse.job(name)) else "new", ""
+    work, done = _work(lakehouse.job(name), generation.journal), generation.journal.last_done()
+    clock, reached = generation.clock(), watermark(generation)
+    last_run = max((at for at in (done and done.finished_at, clock and clock.reading.wall) if at), default=None)
     reached = reached if reached and reached > BEGINNING else None
-    last_run, command = max(looked, default=None), lakehouse.command("run", name)
-    return _standing(name, "job", command, running, planned, last_run, reached, stale_after)
+    ran = ("the last run was", lakehouse.command("run", name))
+    return last_run, reached, *_judged(*work, last_run, reached, ran, stale_after)
 
 
 def _work(folder: Place, journal: Journal[Any, Any]) -> tuple[bool, Sequence[datetime]]:
@@ -161,50 +147,26 @@ def _work(folder: Place, journal: Journal[Any, Any]) -> tuple[bool, Sequence[dat
     return before or is_held(folder), planned
 
 
-def _standing(
-    name: str,
-    kind: str,
-    command: str,
+def _judged(
     running: bool,
     planned: Sequence[datetime],
     last_run: datetime | None,
     reached: datetime | None,
+    ran: tuple[str, str],
     stale_after: timedelta,
-) -> Standing:
-    now = datetime.now(UTC)
-    state, detail = "running" if running else "ok" if last_run else "new", ""
+) -> tuple[str, str]:
+    """Return the state of a stream or job, and what to do."""
+    now, (what, command) = datetime.now(UTC), ran
     if planned and not running:
-        state, detail = "interrupted", f"a run ended within a batch planned {_age(now - planned[0])} ago: `{command}`"
-    elif planned and (now - planned[0]).total_seconds() > STALLED:
-        state, detail = (
-            "stalled",
-            f"a batch was planned {_age(now - planned[0])} ago and is not done: see the run's log",
-        )
-    elif reached and now - reached > stale_after:
-        state, detail = "stale", f"the watermark is {_age(now - reached)} behind the clock: are there new events?"
-    elif last_run and not running and now - last_run > stale_after:
-        what = "new rows were last read" if kind == "stream" else "the last run was"
-        state, detail = "stale", f"{what} {_age(now - last_run)} ago: does anything start `{command}`?"
-    lag = (now - reached).total_seconds() if reached else None
-    return Standing(name, kind, state, last_run, reached, lag, len(planned), detail)
-
-
-_COLUMNS = ("name", "kind", "state", "last_run", "watermark", "lag", "pending", "detail")
-
-
-def _shown(one: Standing) -> dict[str, Any]:
-    lag = "" if one.lag_seconds is None else _age(timedelta(seconds=one.lag_seconds))
-    return vars(one) | {"last_run": _time(one.last_run), "watermark": _time(one.watermark), "lag": lag}
-
-
-def _time(moment: datetime | None) -> str:
-    return "" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+        return "interrupted", f"a run ended within a batch planned {_age(now - planned[0])} ago: `{command}`"
+    if planned and (now - planned[0]).total_seconds() > STALLED:
+        return "stalled", f"a batch was planned {_age(now - planned[0])} ago and is not done: see the run's log"
+    if reached and now - reached > stale_after:
+        return "stale", f"the watermark is {_age(now - reached)} behind the clock: are there new events?"
+    if last_run and not running and now - last_run > stale_after:
+        return "stale", f"{what} {_age(now - last_run)} ago: does anything start `{command}`?"
+    return "running" if running else "ok" if last_run else "new", ""
 
 
 def _age(length: timedelta) -> str:
-    seconds = length.total_seconds()
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:,.0f} h" if seconds < 172_800 else f"{seconds / 86_400:,.0f} d"
+    return str(timedelta(seconds=round(length.total_seconds())))

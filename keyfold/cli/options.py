@@ -57,14 +57,6 @@ Metrics = Annotated[
 ]
 
 
-def given_columns(text: str | None) -> dict[str, str]:
-    """Parse `--columns a,b=NAME` into the new name of each column."""
-    pairs = [part.partition("=") for part in (text.split(",") if text else [])]
-    if any(not old.strip() or (equals and not new.strip()) for old, equals, new in pairs):
-        raise typer.BadParameter(f"--columns {text!r}: write it as a,b=NAME")
-    return {old.strip(): new.strip() or old.strip() for old, _, new in pairs}
-
-
 def given_pairs(option: str, given: list[str] | None) -> dict[str, str]:
     """Parse the values of an option, each `name=value`; of several for one name, the last counts."""
     return {name: values[-1] for name, values in given_values(option, given or [], "name").items()}

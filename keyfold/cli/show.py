@@ -1,25 +1,21 @@
 """`keyfold show`, `jobs`, `streams`, `tables` and `params`: print a table's rows, and list what the project declares, without Spark."""
 
-import json
 import sys
-from typing import Annotated, Any, Literal, TextIO
+from typing import Annotated, TextIO
 
-import polars as pl
 import typer
 from deltalake import DeltaTable
 from rich.console import Console
 from rich.table import Column, Table
 
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, require_known
-from keyfold.cli.terminal import cell, failures, guarded, print_rows, visible
+from keyfold.cli.terminal import cell, failures, print_rows, visible
 from keyfold.keyed.job.parameters import describe_parameters
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import count_rows, read_batches, readable
 from keyfold.project import project_if_any, project_jobs, project_streams
 from keyfold.runs.jobs import own_parameters
 from keyfold.storage.place import Place
-
-Format = Literal["table", "json", "csv"]
 
 _WIDTH_OF_NO_TERMINAL = 100_000
 _DEFAULT_TABLE_ROWS = 20
@@ -28,12 +24,10 @@ _DEFAULT_TABLE_ROWS = 20
 def show(
     table: Annotated[str, typer.Argument(help="events.STREAM, quarantine.STREAM, a job's table, late.JOB, …")],
     home: Home = DEFAULT_HOME,
-    style: Annotated[
-        Format, typer.Option("--format", help="How to print the rows; JSON is one object a line.")
-    ] = "table",
     limit: Annotated[
-        int | None, typer.Option(min=0, help="At most this many rows [default: 20 with --format table, else all].")
+        int | None, typer.Option(min=0, help="At most this many rows [default: 20, with --json all].")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each row as a line of JSON.")] = False,
 ) -> None:
     """Print the rows of a table."""
     with failures():
@@ -41,62 +35,26 @@ def show(
         known = declared_tables()
         if table not in known:
             require_known("table", table, [*known, *(name for name in lakehouse.tables() if name not in known)])
-        path = lakehouse.table(table)
-        print_table(path, style, _DEFAULT_TABLE_ROWS if limit is None and style == "table" else limit, sys.stdout)
+        print_table(lakehouse.table(table), limit, sys.stdout, as_json=as_json)
 
 
-def print_table(path: Place, style: Format, limit: int | None, to: TextIO) -> int:
-    """Write a table's rows, and return how many were written.
-
-    `json` writes one object a line. `csv` writes a header, and guards text that a spreadsheet would take for a formula.
-    `table` is for people, and ends with the table's row count.
-    """
-    if style == "table":
-        return _print_table(path, limit, to)
-    written = 0
-    for frame in read_batches(path, limit):
-        shown = readable(frame)
-        if style == "json":
-            _write(to, shown.write_ndjson())
-        else:
-            _write(to, _flat(shown).write_csv(include_header=written == 0))
-        written += shown.height
-    if style == "csv" and not written:
-        _write(to, ",".join(field.name for field in DeltaTable(str(path)).schema().fields) + "\n")
-    return written
-
-
-def _write(to: TextIO, text: str) -> None:
-    # A terminal would obey control characters; a file or a pipe gets them unchanged.
-    to.write(visible(text, keep="\n") if to.isatty() else text)
-
-
-def _print_table(path: Place, limit: int | None, to: TextIO) -> int:
+def print_table(path: Place, limit: int | None, to: TextIO, *, as_json: bool) -> None:
+    """Write a table's rows: for programs as JSON, an object a line; for people with the table's row count."""
+    if as_json:
+        for frame in read_batches(path, limit):
+            text = readable(frame).write_ndjson()
+            # A terminal would obey control characters; a file or a pipe gets them unchanged.
+            to.write(visible(text, keep="\n") if to.isatty() else text)
+        return
     fields = DeltaTable(str(path)).schema().fields
-    there = count_rows(path)
     shown = Table(*(Column(cell(field.name)) for field in fields), box=None, header_style="bold", pad_edge=False)
-    written = 0
-    for frame in read_batches(path, limit):
+    for frame in read_batches(path, _DEFAULT_TABLE_ROWS if limit is None else limit):
         for row in readable(frame).iter_rows():
             shown.add_row(*map(cell, row))
-        written += frame.height
     # A terminal wraps lines; a file or a pipe gets every value whole.
     console = Console(file=to, width=None if to.isatty() else _WIDTH_OF_NO_TERMINAL)
     console.print(shown)
-    console.print(f"{written} of {there} rows", style="dim")
-    return written
-
-
-def _flat(frame: pl.DataFrame) -> pl.DataFrame:
-    """Write lists and structs as JSON text, since CSV has no form for them, and guard text that looks like a formula."""
-    as_text: dict[str, pl.Series] = {}
-    for name, kind in frame.schema.items():
-        values = frame[name].to_list() if kind.is_nested() or kind == pl.String else []
-        if kind.is_nested():
-            values = [None if value is None else json.dumps(value) for value in values]
-        if values:
-            as_text[name] = pl.Series(name, map(guarded, values), pl.String)
-    return frame.with_columns(**as_text)
+    console.print(f"{shown.row_count} of {count_rows(path)} rows", style="dim")
 
 
 _STREAM_TABLES = {"events": "events", "quarantine": "rejected rows"}
@@ -105,7 +63,16 @@ _STREAM_TABLES = {"events": "events", "quarantine": "rejected rows"}
 def jobs(as_json: AsJson = False) -> None:
     """List the jobs with their streams, keys and descriptions."""
     with failures():
-        rows = [_job_row(name) for name in project_jobs()]
+        rows = [
+            {
+                "job": name,
+                "stream": ", ".join(one.name for one in job.streams),
+                "key": list(job.key),
+                "tables": [table.name for table in job.tables],
+                "description": job.description,
+            }
+            for name, job in project_jobs().items()
+        ]
         print_rows("jobs", rows, ("job", "stream", "key", "description"), as_json=as_json)
 
 
@@ -184,14 +151,3 @@ def declared_tables() -> dict[str, tuple[str, str]]:
             contains = job.description if table.name == job.name else table.description
             declared[table.name] = (f"job {job.name}", contains)
     return declared
-
-
-def _job_row(name: str) -> dict[str, Any]:
-    job = project_jobs()[name]
-    return {
-        "job": name,
-        "stream": ", ".join(one.name for one in job.streams),
-        "key": list(job.key),
-        "tables": [table.name for table in job.tables],
-        "description": job.description,
-    }

@@ -1,4 +1,4 @@
-"""`keyfold state …`: the state tools; those that compare states and remove generations."""
+"""Read, compare, seed, move and edit the state of jobs."""
 
 import sys
 from dataclasses import asdict
@@ -8,14 +8,14 @@ import typer
 
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
 from keyfold.cli.state_jobs import job_or_name, require_job_or_state, require_lakehouse
-from keyfold.cli.state_reading import listing, read, stats
+from keyfold.cli.state_reading import checkpoint, listing, read, stats
 from keyfold.cli.state_tools import bootstrap, edit, move
 from keyfold.cli.terminal import failures, report
 from keyfold.errors import KeyfoldError, counted
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.changing import promoting
 from keyfold.state.differences import Counts, Difference, diff_states, diff_with_table
-from keyfold.state.reading.export import Format, write_state
+from keyfold.state.reading.export import write_state
 from keyfold.state.reading.reader import read_state
 from keyfold.state.reading.state_rows import StateRows
 from keyfold.state.rows.lines import json_lines
@@ -25,7 +25,7 @@ LIVE = "live"
 _TABLE = "table:"
 
 app = typer.Typer(
-    help="Read, compare, seed, move and edit the state of jobs.",
+    help=__doc__,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -40,8 +40,9 @@ def diff(
     ],
     after: Annotated[str, typer.Argument(help="The same, `live`, or `table:` and a table's name or path.")] = LIVE,
     rows: Annotated[int, typer.Option(min=0, help="Print this many differing keys, before and after.")] = 0,
-    to: Annotated[str | None, typer.Option(metavar="PATH", help="Write all differing keys to this path.")] = None,
-    style: Annotated[Format, typer.Option("--format", help="Format of --to.")] = "parquet",
+    to: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Write all differing keys to this folder as Parquet.")
+    ] = None,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
@@ -52,7 +53,7 @@ def diff(
         require_job_or_state(lakehouse, job)
         difference = _diff(lakehouse, job, before, after)
         summary = difference.summary()
-        written = asdict(write_state(difference, to, style)) if to is not None else None
+        written = asdict(write_state(difference, to, "parquet")) if to is not None else None
         report({**asdict(summary), "written": written}, as_json, _text(summary, to))
         if rows:
             shown = difference.first_rows(rows)
@@ -111,6 +112,7 @@ def _text(found: Counts, to: str | None) -> str:
 
 
 app.command("read")(read)
+app.command("checkpoint")(checkpoint)
 app.command("list")(listing)
 app.command("stats")(stats)
 app.command("diff")(diff)

@@ -1,22 +1,22 @@
-"""`keyfold state read`, `list` and `stats`: read the rows of a state, list states, and print their statistics."""
+"""`keyfold state read`, `checkpoint`, `list` and `stats`: read the rows of a state, list states, and print their statistics."""
 
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Annotated, cast, get_args
+from typing import Annotated, Literal
 
 import typer
 
-from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, given_columns, runners_for
+from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, runners_for
 from keyfold.cli.state_jobs import job_or_name
 from keyfold.cli.terminal import failures, report
-from keyfold.errors import counted
+from keyfold.errors import Misconfigured, counted
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.reading.export import Format, write_state
 from keyfold.state.reading.reader import jobs_with_state, read_state
 from keyfold.state.reading.state_rows import RowSource
 from keyfold.state.reading.state_statistics import ListedGeneration, StateStatistics, list_state, state_statistics
-from keyfold.state.rows.lines import LineFormat, json_lines
+from keyfold.state.rows.lines import json_lines
 from keyfold.storage.reachable import check_reachable
 
 Generation = Annotated[
@@ -25,66 +25,50 @@ Generation = Annotated[
 Batch = Annotated[int | None, typer.Option("--batch", min=0, help="A retained batch [default: the last].")]
 
 
+To = Annotated[str | None, typer.Option(metavar="PATH", help="Write to this folder or URL [default: the terminal].")]
+
+
 def read(
-    job: Annotated[str | None, typer.Argument(help="The job whose state to read.")] = None,
+    job: Annotated[str, typer.Argument(help="The job whose state to read.")],
     batch: Batch = None,
     generation: Generation = None,
     key: Annotated[
         list[str] | None,
         typer.Option(metavar="K", help="Only this key; a JSON object if it has several columns. May be repeated."),
     ] = None,
-    to: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Write to this folder or URL [default: the terminal].")
-    ] = None,
-    style: Annotated[Format, typer.Option("--format", help="How to write the rows.")] = "jsonl",
-    limit: Annotated[int | None, typer.Option(min=0, help="Print at most this many lines.")] = None,
-    checkpoint: Annotated[
-        str | None,
-        typer.Option("--checkpoint", metavar="PATH", help="The checkpoint of any Spark query, instead of a job."),
-    ] = None,
-    part: Annotated[
-        str | None,
-        typer.Option(help="With --checkpoint: a state variable, `timers`, `left`, `right`, or the name of a store."),
-    ] = None,
-    operator: Annotated[
-        int | None, typer.Option(min=0, help="With --checkpoint: the operator, if several have the part.")
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(metavar="A,B=NAME", help="Only these columns, with `B` renamed; keyed-json keeps the key."),
-    ] = None,
+    to: To = None,
+    style: Annotated[Format, typer.Option("--format", help="How to write the rows; parquet is for --to.")] = "jsonl",
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
-    """Read the rows of a job's state, or of any Spark checkpoint: print them, or write them to files."""
-    if (job is None) == (checkpoint is None):
-        raise typer.BadParameter("give either a JOB or --checkpoint PATH")
-    if to is None and style not in get_args(LineFormat):
-        raise typer.BadParameter(f"--format {style} writes files: give their folder with --to")
-    if to is not None and limit is not None:
-        raise typer.BadParameter("--limit applies to printed rows; --to writes all rows")
-    if checkpoint is None and (part or operator is not None):
-        raise typer.BadParameter("--part and --operator require --checkpoint")
-    if checkpoint is not None and (generation or key or columns or style == "keyed-json"):
-        raise typer.BadParameter("--generation, --key, --columns and keyed-json require a JOB")
-    wanted = given_columns(columns)
+    """Read the rows of a job's state: print them, or write them to files."""
     with failures():
-        if checkpoint is not None:
-            from keyfold.session.spark_checkpoint import read_checkpoint  # noqa: PLC0415 - imports pyspark
-
-            with runners_for(None, home) as runners:
-                found = read_checkpoint(runners.session, checkpoint, part, operator=operator, batch=batch)
-                _show(found, to, style, limit, as_json)
-            return
         check_reachable(home)
         lakehouse = Lakehouse(home)
-        assert job is not None  # noqa: S101 - narrows what was checked above
         keyed_job = job_or_name(lakehouse, job, generation)
-        rows = read_state(lakehouse, keyed_job, generation=generation, batch=batch, keys=key or [])
-        if wanted:
-            key_columns = {name: name for name in rows.key} if style == "keyed-json" else {}
-            rows = rows.select({**key_columns, **wanted})
-        _show(rows, to, style, limit, as_json)
+        _show(read_state(lakehouse, keyed_job, generation=generation, batch=batch, keys=key or []), to, style, as_json)
+
+
+def checkpoint(
+    path: Annotated[str, typer.Argument(help="The checkpoint of any Spark query.")],
+    part: Annotated[
+        str | None,
+        typer.Argument(help="If it has several: a state variable, `timers`, `left`, `right`, or the name of a store."),
+    ] = None,
+    operator: Annotated[int | None, typer.Option(min=0, help="The operator, if several have the part.")] = None,
+    batch: Batch = None,
+    to: To = None,
+    style: Annotated[
+        Literal["jsonl", "parquet"], typer.Option("--format", help="How to write the rows; parquet is for --to.")
+    ] = "jsonl",
+    as_json: AsJson = False,
+) -> None:
+    """Read the rows of state in a checkpoint of any Spark query, on Spark: print them, or write them to files."""
+    with failures():
+        from keyfold.session.spark_checkpoint import read_checkpoint  # noqa: PLC0415 - imports pyspark
+
+        with runners_for(None) as runners:
+            _show(read_checkpoint(runners.session, path, part, operator=operator, batch=batch), to, style, as_json)
 
 
 def listing(
@@ -118,22 +102,17 @@ def stats(
         report(asdict(statistics), as_json, "\n".join(_statistics_lines(statistics)))
 
 
-def _show(rows: RowSource, to: str | None, style: Format, limit: int | None, as_json: bool) -> None:
+def _show(rows: RowSource, to: str | None, style: Format, as_json: bool) -> None:
     """Write rows to files, or print them."""
     if to is not None:
         made = write_state(rows, to, style)
         text = f"{counted(made.rows, 'row')} in {counted(made.files, 'file')}, {made.bytes:,} bytes: {made.to} ({made.format})"
         report(asdict(made), as_json, text)
         return
-    left = limit
+    if style == "parquet":
+        raise Misconfigured("--format parquet writes files: give their folder with --to")
     for frame in rows.frames():
-        lines = json_lines(frame, rows.key, cast(LineFormat, style))
-        shown = lines if left is None else lines.head(left)
-        sys.stdout.writelines(f"{line}\n" for line in shown)
-        if left is not None:
-            left -= shown.len()
-            if left == 0:
-                return
+        sys.stdout.writelines(f"{line}\n" for line in json_lines(frame, rows.key, style))
 
 
 def _generation_text(one: ListedGeneration) -> str:

@@ -1,7 +1,7 @@
-"""Print summaries, errors and progress of commands, make text from data safe for a terminal or a spreadsheet, and handle signals.
+"""Print summaries, errors and progress of commands, make text from data safe for a terminal, and handle signals.
 
-Landed data can contain Rich markup, escape sequences that recolour or retitle a terminal, marks that reverse the direction of
-text, or a formula. All of them are printed as plain characters.
+Landed data can contain Rich markup, escape sequences that recolour or retitle a terminal, or marks that reverse the direction of
+text. All of them are printed as plain characters.
 """
 
 import json
@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from unicodedata import category
 
@@ -40,7 +40,7 @@ def report(summary: dict[str, Any], as_json: bool, text: str) -> None:
 
 
 def print_rows(
-    kind: str, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool, **about: str
+    kind: str, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool, **about: Any
 ) -> None:
     """Print rows as a table, or as one line of JSON below the name of their kind."""
     if as_json:
@@ -62,7 +62,14 @@ def _text(value: Any) -> str:
         return ", ".join(value)
     if isinstance(value, int):
         return f"{value:,}"
+    if isinstance(value, datetime):
+        return plain_time(value)
     return "" if value is None else " ".join(str(value).split())
+
+
+def plain_time(moment: datetime) -> str:
+    """Return a time for people, in UTC and whole seconds."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
 
 @contextmanager
@@ -180,8 +187,6 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode categories of control and format characters, lone surrogates, and line and paragraph separators."""
 
-_BEGINS_A_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
 
 def visible(text: str, keep: str = "") -> str:
     r"""Write control and format characters as escapes, such as `\x1b`.
@@ -196,7 +201,10 @@ def visible(text: str, keep: str = "") -> str:
     """
     if text.isprintable():
         return text
-    return "".join(_escaped(one) if category(one) in _INVISIBLE and one not in keep else one for one in text)
+    return "".join(
+        one.encode("unicode_escape").decode() if category(one) in _INVISIBLE and one not in keep else one
+        for one in text
+    )
 
 
 def message(text: str) -> Text:
@@ -207,14 +215,3 @@ def message(text: str) -> Text:
 def cell(value: object) -> Text:
     """Return a value for a table on the console, on one line; it is never taken for markup."""
     return Text("" if value is None else f"{value:.6g}" if isinstance(value, float) else visible(str(value)))
-
-
-def guarded(text: str | None) -> str | None:
-    """Return text for a CSV cell, with an apostrophe before text that a spreadsheet would take for a formula."""
-    return f"'{text}" if text is not None and text.startswith(_BEGINS_A_FORMULA) else text
-
-
-def _escaped(one: str) -> str:
-    code = ord(one)
-    short = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(one)
-    return short or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")

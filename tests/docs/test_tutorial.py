@@ -112,4 +112,4 @@ def edit(diff: str, file: Path) -> str:
 
 def comparable(text: str) -> list[str]:
     """Lines without how long something took, in any order: rows of a table have none."""
-    return sorted(re.sub(r"\bin \d+\.\d s\b", "in N s", line) for line in text.splitlines())
+    return sorted(re.sub(r"\bin \d+\.\d s\b", "in N s", line.rstrip()) for line in text.splitlines())

@@ -84,17 +84,6 @@ class Registry:
                 faults[at] = f"the message cannot be decoded by schema {number}: {said}"
         return texts, faults
 
-    def subjects(self) -> list[str]:
-        """Return the names under which schemas are registered.
-
-        Raises:
-            OSError: the registry does not answer, or refuses access.
-        """
-        try:
-            return self._client.get_subjects()
-        except Exception as error:
-            raise self._failed(error) from None
-
     def _learn(self, number: int) -> _Decode | str:
         try:
             schema = self._client.get_schema(number)

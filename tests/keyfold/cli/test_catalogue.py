@@ -131,7 +131,7 @@ def test_h_and_version_are_options_everywhere_and_of_the_whole(keyfold):
     [
         ("tables", "events.clicks "),
         ("show per_hour", "1 of 1 rows"),
-        ("show quarantine.clicks --format csv", "raw,file,line,reason"),
+        ("show quarantine.clicks", "raw  file  line  reason"),
         ("state stats per_hour", "1 row of 1 key,"),
         ("state read per_hour", '"user":"bob"'),
         ("journal per_hour", "2 events"),

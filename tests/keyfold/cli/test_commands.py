@@ -1,7 +1,5 @@
 """The command line, as people call it: what it does, and how it says what is wrong. Without Spark."""
 
-import csv
-import io
 import json
 import time
 
@@ -38,10 +36,9 @@ def test_files_are_ingested_summarised_and_shown(keyfold, tmp_path):
     assert (ran["events"], ran["rows"]["ride_summaries"], ran["totals"]["open_events"]) == (3, 1, 1)
     assert ran["watermark"] == "2026-01-01T12:30:00.000000Z"
 
-    shown = keyfold("show", "ride_summaries", "--format", "csv").stdout
-    (summary,) = csv.DictReader(io.StringIO(shown))
-    assert (summary["ride_id"], summary["n_points"], float(summary["ride_duration_in_secs"])) == ("r1", "2", 250.0)
-    assert len(keyfold("show", "quarantine.ride_points", "--format", "json").stdout.splitlines()) == 1
+    summary = json.loads(keyfold("show", "ride_summaries", "--json").stdout)
+    assert (summary["ride_id"], summary["n_points"], summary["ride_duration_in_secs"]) == ("r1", 2, 250.0)
+    assert keyfold("show", "quarantine.ride_points").stdout.endswith("1 of 1 rows\n")
 
     assert "3 events: 1 ride_summaries; 1 open" in keyfold("journal", "ride_summaries").stdout
     (batch,) = json.loads(keyfold("journal", "ride_points", "--json").stdout)["batches"]

@@ -1,72 +1,41 @@
 """What a journal tells of last night: one line a batch, and what is planned and not done; what new files have more."""
 
 import json
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
-import typer
-
-from keyfold.cli.journal import history_of
-from keyfold.journal.clock import Reading
-from keyfold.keyed.generation.batch_records import ClockRecord
-from tests.made_generations import NOW, plan_of, put_done, put_generation
+from tests.made_generations import plan_of, put_done, put_generation
 
 JOB = "ride_summaries"
 EVENTS = "events.ride_points"
 
 
-def stand(generation, moment):
-    standing = ClockRecord(
-        watermark=NOW - timedelta(hours=1),
-        processing_time=moment,
-        reading=Reading(wall=moment, uptime=0, boot=""),
-    )
-    generation.write_clock(standing)
+def test_a_job_or_a_stream_that_has_not_run_says_so(keyfold):
+    assert keyfold("journal", JOB).stdout == f"{JOB}: no batch yet\n"
+    assert keyfold("journal", "ride_points").stdout == "ride_points: no batch yet\n"
 
 
-def test_a_job_or_a_stream_that_has_not_run_says_so(lakehouse):
-    assert list(history_of(lakehouse, JOB, 5).describe()) == [f"{JOB}: no batch yet"]
-    assert list(history_of(lakehouse, "ride_points", 5).describe()) == ["ride_points: no batch yet"]
-    with pytest.raises(typer.BadParameter, match="no job or stream 'tides'"):
-        history_of(lakehouse, "tides", 5)
-
-
-def test_each_batch_is_a_line_of_what_it_read_and_what_came_of_it(lakehouse):
+def test_each_batch_is_a_line_of_what_it_read_and_what_came_of_it(keyfold, lakehouse):
     generation = put_generation(lakehouse, JOB)
     for batch in range(3):
         generation.journal.write_plans([plan_of(batch, EVENTS, batch + 4, "a", "b")])
         put_done(generation, batch, events=10 * batch, rows={JOB: batch}, open_events=7)
-    last = history_of(lakehouse, JOB, 2)
-    assert [one.batch for one in last.batches] == [1, 2]
-    assert list(last.describe())[-1].split() == ["2", "2026-01-02", "00:00:00", "1.0", "s", "2", "files", "of", "events.ride_points", "to", "version", "6;", "watermark", "to", "2026-01-02", "00:00:00", "->", "20", "events:", "2", "ride_summaries;", "7", "open"]  # fmt: skip
-    assert last.as_json()["batches"][0]["made"] == "10 events: 1 ride_summaries; 7 open"
+    told = keyfold("journal", JOB, "--last", "2").stdout.splitlines()
+    assert told[-1].split() == ["2", "2026-01-02", "00:00:00", "1.0", "s", "2", "files", "of", "events.ride_points", "to", "version", "6;", "watermark", "to", "2026-01-02", "00:00:00", "->", "20", "events:", "2", "ride_summaries;", "7", "open"]  # fmt: skip
+    found = json.loads(keyfold("journal", JOB, "--last", "2", "--json").stdout)
+    assert [one["batch"] for one in found["batches"]] == [1, 2]
+    assert found["batches"][0]["made"] == "10 events: 1 ride_summaries; 7 open"
 
 
-def test_what_is_planned_and_not_done_is_marked_and_told(lakehouse):
+def test_what_is_planned_and_not_done_is_marked_and_told(keyfold, lakehouse):
     generation = put_generation(lakehouse, JOB)
     generation.journal.write_plans([plan_of(batch, EVENTS, 3, "a", run=0, batches=3) for batch in range(3)])
     put_done(generation, 0)
-    found = history_of(lakehouse, JOB, 10)
-    done, one, other, told = found.describe()
+    done, one, other, told = keyfold("journal", JOB).stdout.splitlines()
     assert (done[0], one[0], other[0]) == (" ", "!", "!")
     assert one.endswith("->  planned, not done")
     assert told == f"{JOB}, generation-0001: 2 planned and not committed; the next run begins with them"
-    assert found.as_json()["pending"] == 2
-
-
-def test_a_run_for_which_there_was_nothing_to_do_is_told_of_by_the_clock_that_it_moved(lakehouse):
-    generation = put_generation(lakehouse, JOB)
-    generation.journal.write_plans([plan_of(0, EVENTS, 3, "a")])
-    put_done(generation, 0)
-    stand(generation, NOW)
-    assert len(list(history_of(lakehouse, JOB, 10).describe())) == 1
-    stand(generation, NOW + timedelta(minutes=10))
-    assert list(history_of(lakehouse, JOB, 10).describe())[-1] == (
-        f"{JOB}, generation-0001: last run 2026-01-02 00:10:00 UTC found no new events and no due timers; "
-        "the watermark is 2026-01-01 23:00:00 UTC"
-    )
+    assert json.loads(keyfold("journal", JOB, "--json").stdout)["pending"] == 2
 
 
 def rows_of(folder: Path, **columns: Any) -> Path:

@@ -234,9 +234,10 @@ def keyfold(spark, lakehouse, monkeypatch):
     """The commands, in the session that is there."""
     for module in (ingest_command, run_command, state_tools, state_reading):
         monkeypatch.setattr(module, "runners_for", lambda *_: nullcontext(spark))
+    monkeypatch.setenv("KEYFOLD_HOME", str(lakehouse.home))
 
     def call(*words, code=0):
-        result = CliRunner().invoke(app, [*map(str, words), "--home", str(lakehouse.home)])
+        result = CliRunner().invoke(app, list(map(str, words)))
         assert result.exit_code == code, result.output
         return result.stdout if code == 0 else result.output
 
@@ -260,7 +261,7 @@ def test_the_commands_take_a_stock_checkpoint_to_a_job_that_goes_on_from_it(keyf
         keyfold("ingest", "sales", "--settle", "0", "--from", landing)
 
     come([("before", 1, "w", 0)])
-    of = ("state", "read", "--checkpoint", checkpoints / "timers", "--part")
+    of = ("state", "checkpoint", checkpoints / "timers")
     for part in ("total", "seen"):
         keyfold(*of, part, "--to", tmp_path / part, "--format", "parquet")
     tables = duckdb.connect()
