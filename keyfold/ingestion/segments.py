@@ -29,6 +29,7 @@ _MERGED_AT_ONCE = 8
 _LARGEST = 2 << 20
 """Most rows of a merged segment, 64 MB: a merge holds them three times."""
 _BYTES_A_ROW = 32
+_ANY_TIME = 1 << 62
 _HEADER = 128
 """Bytes before the numbers in an .npy file of this shape."""
 
@@ -145,7 +146,7 @@ def drop_before(folder: Place, segments: Iterable[Segment], since: datetime | No
 
 
 def without_ids(folder: Place, segments: Iterable[Segment], ids: Ids) -> tuple[Segment, ...]:
-    """Take ids of events that are no longer there out of the index, and return the live segments.
+    """Take all events with some ids out of the index, whatever their times and contents, and return the live segments.
 
     Raises:
         OSError: the disk is full or fails.
@@ -154,7 +155,7 @@ def without_ids(folder: Place, segments: Iterable[Segment], ids: Ids) -> tuple[S
     live: list[Segment] = []
     for segment in segments:
         opened = open_segment(folder, segment)
-        at = standing_at(opened, ids.take(ids.sorted_order()), 0)
+        at = standing_at(opened, ids.take(ids.sorted_order()), _ANY_TIME)
         if (at < 0).all():
             live.append(segment)
         elif (at < 0).any():

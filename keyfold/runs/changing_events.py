@@ -1,11 +1,16 @@
-"""Change the events of a stream: lock it with the jobs that read it, and check that these can be computed again."""
+"""Change the events of a stream: lock it with the jobs that read it, check that these can be computed again, and index ids anew."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+import polars as pl
+
 from keyfold.errors import InvalidData, KeyfoldError, NotFound
-from keyfold.ingestion.ingest_settings import REBUILD
-from keyfold.ingestion.inspection import is_unfinished
+from keyfold.ingestion.duplicates import event_ids
+from keyfold.ingestion.ingest_settings import REBUILD, open_ingest
+from keyfold.ingestion.inspection import ingest_journal, is_unfinished
+from keyfold.ingestion.segments import merge_segments, sweep_segments, without_ids, write_segment
+from keyfold.journal.checksums import record_checksums
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.job_chains import downstream_of, in_order
@@ -74,6 +79,31 @@ def check_can_be_replayed(lakehouse: Lakehouse, jobs: Iterable[KeyedJob]) -> Non
                 f"source, give the seed up with `{lakehouse.command('run', job.name, '--full-refresh')}`, repeat this command, "
                 "and then seed the job again with `keyfold state bootstrap`"
             )
+
+
+def index_anew(lakehouse: Lakehouse, stream: Stream, events: pl.DataFrame, *, remain: bool) -> None:
+    """Have the index of ids know events as they are now, or, if they do not remain in the event table, no longer.
+
+    What it knew of these ids goes, so that the same call may be repeated after one that was cut off.
+
+    Raises:
+        OSError: the disk is full or fails.
+        DamagedArrayError: a segment of the index is damaged.
+    """
+    birth, journal, ids = (
+        open_ingest(lakehouse, stream),
+        ingest_journal(lakehouse, stream.name),
+        event_ids(stream, events),
+    )
+    done = journal.last_done()
+    if done is not None and len(ids):
+        live = without_ids(birth.segments, done.segments, ids)
+        if remain:
+            new = write_segment(birth.segments, ids.take(ids.sorted_order()))
+            live = merge_segments(birth.segments, [*live, new])
+        journal.amend([], [done.model_copy(update={"segments": live})])
+        sweep_segments(birth.segments, {one.name for one in live})
+        record_checksums(birth.journal, birth.checksummed, done.batch)
 
 
 def live_one(lakehouse: Lakehouse, job: KeyedJob) -> Generation:

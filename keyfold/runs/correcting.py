@@ -29,6 +29,7 @@ from keyfold.runs.changing_events import (
     check_can_be_replayed,
     check_has_ids,
     check_is_ingested,
+    index_anew,
     live_one,
     locked,
     readers_of,
@@ -125,6 +126,8 @@ def correct(
         after = events.join(before.select(stream.event_id), on=stream.event_id, how="semi").sort(stream.event_id)
         with _beside(lakehouse, stream, jobs) if dry_run else nullcontext(lakehouse) as view:
             replace_rows(view.events(stream.name), events, stream.event_id)
+            if not dry_run:
+                index_anew(lakehouse, stream, events, remain=True)
             made, summaries = fill_together(runners or Runners.from_environment(), view, [], jobs, options)
             for job, generation in zip(jobs, made, strict=True):
                 found = diff_generations(job, live_one(lakehouse, job), generation)

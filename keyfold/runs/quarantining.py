@@ -19,11 +19,7 @@ import polars as pl
 
 from keyfold.errors import InvalidData, NotFound
 from keyfold.ingestion.conflicts import as_raw
-from keyfold.ingestion.duplicates import event_ids
 from keyfold.ingestion.ingest_settings import QUARANTINE, open_ingest
-from keyfold.ingestion.inspection import ingest_journal
-from keyfold.ingestion.segments import sweep_segments, without_ids
-from keyfold.journal.checksums import record_checksums
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.job_chains import downstream_of
@@ -36,7 +32,14 @@ from keyfold.lakehouse.row_erasure import add_rows, erase_rows, files_with
 from keyfold.privacy import masked
 from keyfold.runners import Runners
 from keyfold.runs.chains import published_runs, refresh_together
-from keyfold.runs.changing_events import check_can_be_replayed, check_has_ids, check_is_ingested, locked, readers_of
+from keyfold.runs.changing_events import (
+    check_can_be_replayed,
+    check_has_ids,
+    check_is_ingested,
+    index_anew,
+    locked,
+    readers_of,
+)
 from keyfold.runs.jobs import JobRun
 from keyfold.state.changing.audit import Author, record_edit
 from keyfold.state.rows.keys import wanted_keys
@@ -154,7 +157,7 @@ def _that_have_read(
 
 
 def _move(lakehouse: Lakehouse, stream: Stream, events: pl.DataFrame, which: pl.Expr, author: Author) -> None:
-    birth, journal = open_ingest(lakehouse, stream), ingest_journal(lakehouse, stream.name)
+    birth = open_ingest(lakehouse, stream)
     reason = f"taken out of events.{stream.name} by {author.who}: {author.why}"
     rows = [as_raw(stream, event) for event in events.to_dicts()]
     rejects = pl.DataFrame(
@@ -169,9 +172,4 @@ def _move(lakehouse: Lakehouse, stream: Stream, events: pl.DataFrame, which: pl.
     reached("quarantine: in both tables")
     erase_rows(birth.tables["events"], which)
     # So that the event may land again once it is right.
-    done = journal.last_done()
-    if done is not None and done.segments:
-        live = without_ids(birth.segments, done.segments, event_ids(stream, events))
-        journal.amend([], [done.model_copy(update={"segments": live})])
-        sweep_segments(birth.segments, {one.name for one in live})
-        record_checksums(birth.journal, birth.checksummed, done.batch)
+    index_anew(lakehouse, stream, events, remain=False)

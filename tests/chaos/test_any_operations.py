@@ -75,7 +75,8 @@ class AnyOperations(RuleBasedStateMachine):
             for n, (user, late, cents) in enumerate(clicks)
         }
         self.ids += len(new)
-        again = {number: self.events[number] for number in self._some(copies)}
+        # Of two that differ and are both new, which one is accepted would be a matter of order.
+        again = {one: self.landed.get(one, self.events[one]) for one in self._some(copies)}
         lines = [_line(number, click) for number, click in (new | again).items()]
         lines += [_line(-1, ("a", self.now, -1)), "broken"] * broken
         self._write("landing/clicks", lines)

@@ -97,9 +97,11 @@ def test_what_was_corrected_is_as_if_it_had_been_right_from_the_beginning(lake, 
     audited = pl.read_delta(str(lake.lakehouse.monitoring("edits"))).row(0, named=True)
     assert (audited["who"], audited["what"], audited["of"]) == (BY.who, "corrected", "clicks")
     assert [key["user"] for key in json.loads(audited["keys"])] == ["bob", "bob"]
-    # The job goes on.
-    lake.land(CLICKS, events(("cat", 2000, 1)))
+    # The job goes on; what was right is a copy when it lands again, and what was wrong is not accepted.
+    lake.land(CLICKS, events(("cat", 2000, 1), *RIGHT, *WRONG[0]))
     assert lake.run(JOB).counts.events == 1
+    refused = pl.read_delta(str(lake.lakehouse.quarantine("clicks")))
+    assert [json.loads(raw)["clicks"] for raw in refused["raw"]] == [100]
 
 
 @pytest.mark.parametrize("point", ["erasure: files written", "erasure: committed", "done: after", "generation: live"])
@@ -149,7 +151,9 @@ def test_the_command_shows_what_differs_and_replaces_it_only_if_told(tmp_path):
     lakehouse.landing("payments").mkdir(parents=True)
     (lakehouse.landing("payments") / "one.jsonl").write_text(lines)
     ingest(lakehouse, STREAMS["payments"], settle=timedelta(0), runners=Runners("local"))
-    (tmp_path / "right.jsonl").write_text(json.dumps({**paid, "amount": 4.0}) + "\n")
+    # Another time too: what is known of the id is of the event as it is now.
+    right = json.dumps({**paid, "time": "2026-01-03T09:30:00Z", "amount": 4.0}) + "\n"
+    (tmp_path / "right.jsonl").write_text(right)
     command = ["correct", "payments", "--from", str(tmp_path / "right.jsonl"), "--why", "ten times too much"]
     for more, said, amounts in (
         ([], "1 of 1 events differ in events.payments\nnothing changed: give --yes to replace them\n", [40.0, 40.0]),
@@ -159,3 +163,10 @@ def test_the_command_shows_what_differs_and_replaces_it_only_if_told(tmp_path):
         found = CliRunner().invoke(app, [*command, *more, "--home", str(lakehouse.home)])
         assert (found.exit_code, found.stdout[-len(said) :]) == (0, said)
         assert pl.read_delta(str(lakehouse.events("payments"))).sort("payment_id")["amount"].to_list() == amounts
+    taken_out = CliRunner().invoke(
+        app, ["quarantine", "payments", "k1", "--why", "a test", "--yes", "--home", str(lakehouse.home)]
+    )
+    assert taken_out.exit_code == 0
+    (lakehouse.landing("payments") / "two.jsonl").write_text(right)
+    counts = ingest(lakehouse, STREAMS["payments"], settle=timedelta(0), runners=Runners("local"))
+    assert (counts.accepted, counts.duplicates) == (1, 0)
