@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from keyfold.keyed.calling.harness import TestHarness
     from keyfold.keyed.job.building import build_job, with_parameters
     from keyfold.keyed.job.contract import KeyedJob
-    from keyfold.keyed.job.inputs import STEP_DECIDES, Explode, Input
+    from keyfold.keyed.job.inputs import STEP_DECIDES, Input
     from keyfold.keyed.job.lookups import Lookup
     from keyfold.keyed.job.parameters import JobParameters, parameter
     from keyfold.keyed.job.per_key import KeyAnswer, per_key
@@ -45,7 +45,6 @@ __all__ = [
     "Append",
     "Clock",
     "Damaged",
-    "Explode",
     "IncompatibleState",
     "Input",
     "InvalidData",
@@ -94,7 +93,7 @@ _MODULES = {
     "keyfold.keyed.job.state": ("State",),
     "keyfold.keyed.job.per_key": ("KeyAnswer", "per_key"),
     "keyfold.keyed.job.tables": ("Append", "Upsert"),
-    "keyfold.keyed.job.inputs": ("STEP_DECIDES", "Explode", "Input"),
+    "keyfold.keyed.job.inputs": ("STEP_DECIDES", "Input"),
     "keyfold.keyed.job.step": ("Clock", "Step"),
     "keyfold.lakehouse": ("Lakehouse",),
     "keyfold.lakehouse.reading": ("read_table",),

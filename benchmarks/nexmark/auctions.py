@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import polars as pl
 import pyarrow as pa
 
-from benchmarks.nexmark.streams import AUCTION, BID, PERSON, TIME, UNCOUNTED, reads, required, times, whole
+from benchmarks.nexmark.streams import AUCTION, BID, PERSON, STREAMS, TIME, UNCOUNTED, reads, required, times, whole
 from keyfold import STEP_DECIDES, Append, Clock, Input, KeyedJob, State, Step, Upsert
 from keyfold.operators import sum, totals
+from keyfold.stream.refined import Refined
 
 _AUCTION = [field for field in AUCTION if field.name != "id"]
 # Auctions have columns of the same names.
@@ -20,16 +20,15 @@ _AVERAGE = required("average", pa.float64())
 _WHO, _IN_TEN = ("name", "city", "state"), pl.col("category") == 10
 
 
-def _beside(stream: str, columns: list[pa.Field], time: str, derived: dict[str, pl.Expr], where: Any = None) -> Input:
+def _beside(source: Refined, columns: list[pa.Field], time: str) -> Input:
     """Return an input whose columns, with the time, are renamed since another input has the same names."""
-    events = pa.schema(columns)
-    return replace(reads(stream, where=where), columns=events, at=time, time_from=TIME, derive=derived)
+    return replace(reads(source.source.name), source=source, columns=pa.schema(columns), at=time, time_from=TIME)
 
 
 def _bids(columns: list[pa.Field]) -> Input:
     """Return the input of bids, for a join with auctions."""
     derived = {"bidExtra": pl.col("extra")} if _BID[-1] in columns else {}
-    return _beside("bid", [*_AUCTION_ID, *columns], "bidTime", derived)
+    return _beside(STREAMS["bid"].derive(**derived), [*_AUCTION_ID, *columns], "bidTime")
 
 
 def _nullable(fields: list[pa.Field]) -> list[pa.Field]:
@@ -131,7 +130,11 @@ def _with_the_row(name: str, key: str, events: Input, rows: Input, output: list[
 _Q3 = _with_the_row(
     "q3",
     "seller",
-    _beside("auction", [*whole("seller", "auction"), *times("opened")], "opened", {"auction": pl.col("id")}, _IN_TEN),
+    _beside(
+        STREAMS["auction"].where(_IN_TEN).derive(auction=pl.col("id")),
+        [*whole("seller", "auction"), *times("opened")],
+        "opened",
+    ),
     reads("person", *_WHO, TIME, seller=pl.col("id")),
     [*map(PERSON.field, _WHO), *_AUCTION_ID],
     pl.col("state").is_in(["OR", "ID", "CA"]),

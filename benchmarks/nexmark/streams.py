@@ -33,18 +33,16 @@ def of_bid(*names: str) -> list[pa.Field]:
     return [BID.field(name) for name in names]
 
 
-def reads(stream: str, *columns: str, where: pl.Expr | None = None, **derived: pl.Expr) -> Input:
+def reads(stream: str, *columns: str, **derived: pl.Expr) -> Input:
     """Return an input with columns of a stream and derived integers; its events need not be in an output."""
     schema = STREAMS[stream].schema
     fields = [*(schema.field(name) for name in columns), *whole(*derived)]
     return Input(
-        STREAMS[stream],
+        STREAMS[stream].derive(**derived),
         delay=LATEST,
         final_at=STEP_DECIDES,
         columns=pa.schema(fields),
-        derive=derived,
         conserved=False,
-        where=where,
     )
 
 

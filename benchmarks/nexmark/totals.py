@@ -17,7 +17,7 @@ _RANKS = {
 }
 _BY_RANK = {rank: count(condition) for rank, condition in _RANKS.items()}
 _DAY = required("day", pa.date32())
-_DAY_OF = {"day": pl.col(TIME).dt.date()}
+_OF_DAY = BIDS.stream.derive(day=pl.col(TIME).dt.date())
 
 
 def _distinct_counts(name: str, by: tuple[str, ...], fields: list[pa.Field], more: dict[str, pl.Expr]) -> KeyedJob:
@@ -51,8 +51,8 @@ def _distinct_counts(name: str, by: tuple[str, ...], fields: list[pa.Field], mor
         name,
         replace(
             BIDS,
+            source=_OF_DAY.derive(**{rank: one.value for rank, one in _BY_RANK.items()}),
             columns=rows,
-            derive={**_DAY_OF, **{rank: one.value for rank, one in _BY_RANK.items()}},
             combine=distinct,
             events=counts["bids"],
         ),
@@ -69,7 +69,7 @@ _Q16 = _distinct_counts("q16", ("channel", "day"), text("minute"), {"minute": pl
 _SUMS = {"least": min("price"), "greatest": max("price"), **_BY_RANK, "total": sum("price")}
 _Q17 = totals(
     "q17",
-    replace(BIDS, derive=_DAY_OF),
+    replace(BIDS, source=_OF_DAY),
     _SUMS,
     key=("auction", "day"),
     counted="bids",

@@ -33,7 +33,7 @@ def _highest(name: str, first: KeyedJob, by: str) -> KeyedJob:
 _Q5_SHARDS = windows(
     "q5_shards",
     # Ids of hot auctions are multiples of a hundred.
-    replace(BIDS, derive={"shard": pl.col("auction") // 100 % 8}),
+    replace(BIDS, source=BIDS.stream.derive(shard=pl.col("auction") // 100 % 8)),
     {"bids": count()},
     key=("shard",),
     by=("auction",),
@@ -47,7 +47,7 @@ _Q5 = (_Q5_SHARDS, _highest("q5", _Q5_SHARDS, "bids"))
 _BID = ("auction", "bidder", "price", "extra")
 _Q7_SHARDS = windows(
     "q7_shards",
-    replace(BIDS, derive={"shard": pl.col("bidder") % 8, "bidTime": pl.col(TIME)}),
+    replace(BIDS, source=BIDS.stream.derive(shard=pl.col("bidder") % 8, bidTime=pl.col(TIME))),
     {},
     key=("shard",),
     by=(*_BID, "bidTime"),
@@ -58,9 +58,8 @@ _Q7_SHARDS = windows(
 _Q7 = (_Q7_SHARDS, _highest("q7", _Q7_SHARDS, "price"))
 
 _PEOPLE = replace(
-    reads("person"),
+    reads("person", start=period_start(pl.col(TIME), WINDOW)),
     columns=pa.schema([*whole("id"), *text("name"), *times(TIME, "start")]),
-    derive={"start": period_start(pl.col(TIME), WINDOW)},
 )
 _SELLERS = reads("auction", TIME, id=pl.col("seller"))
 _Q8 = window_join("q8", ("person", _PEOPLE), ("auction", _SELLERS), ("id",), length=WINDOW, how="semi")

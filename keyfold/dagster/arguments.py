@@ -4,7 +4,7 @@
 |---|---|
 | an expression | text: SQL of Polars |
 | aggregates | texts by column: `count`, `sum(cents)`, `quantile(cents, 0.9)` |
-| a stream | text: its path below `defs`, or `module:NAME`; or the arguments of `Input`: `{stream: orders, delay: 5m}` |
+| a stream | text: its path below `defs`, or `module:NAME`; or the arguments of `Input`, and `where`, `derive` and `explode`: `{stream: orders, delay: 5m}` |
 | a duration | text: `1h` |
 | columns | a list such as `{name: shop, type: string, required: true}`, or a mapping of names to types |
 | a table | `{name: closed, columns: {shop: string}}`, with `key: shop` if it is updated in place |
@@ -32,6 +32,7 @@ from keyfold.keyed.job.tables import Append, OutputTable, Upsert
 from keyfold.operators import Aggregate
 from keyfold.state.rows.expressions import sql_expression
 from keyfold.stream import TIMESTAMP, Stream
+from keyfold.stream.refined import Refined
 from keyfold.times import as_duration
 
 TYPES = {
@@ -102,6 +103,22 @@ class Arguments:
         except (TypeError, ValueError) as error:
             raise Misconfigured(f"{where}: {error}") from error
 
+    def input(self, where: str, given: Mapping[str, Any]) -> Input:
+        """Read the input of a stream, which `where`, `derive` and `explode` refine as its methods do.
+
+        Raises:
+            KeyfoldError: an argument is missing, unknown, or not of its type.
+        """
+        others = dict(given)
+        source: Stream | Refined = self._find(_a(str, f"{where}: stream", others.pop("stream", None)))
+        if (condition := others.pop("where", None)) is not None:
+            source = source.where(self._read(f"{where}: where", pl.Expr, condition))
+        if (columns := others.pop("derive", None)) is not None:
+            source = source.derive(**self._read(f"{where}: derive", Mapping[str, pl.Expr], columns))
+        if (lists := others.pop("explode", None)) is not None:
+            source = self.call(f"{where}: explode", source.explode, _a(dict, f"{where}: explode", lists))
+        return self.call(where, Input, others, source)
+
     def _read(self, where: str, hint: Any, value: Any) -> Any:
         origin, of = get_origin(hint), get_args(hint)
         if origin in (Union, UnionType):
@@ -116,7 +133,8 @@ class Arguments:
         if hint is OutputTable:
             hint = Upsert if "key" in _a(dict, where, value) else Append
         if inspect.isfunction(hint) or _is_value(hint):
-            return self.call(where, hint, _a(dict, where, value))
+            given = _a(dict, where, value)
+            return self.input(where, given) if hint is Input else self.call(where, hint, given)
         return _of_text(where, hint, value)
 
     def _read_many(self, where: str, origin: Any, of: Sequence[Any], value: Any) -> Any:

@@ -18,7 +18,7 @@ from keyfold.dagster.automation.sensors import landing_sensor
 from keyfold.dagster.library import keyfold_assets
 from keyfold.dagster.translator import JOB_TAG, KeyfoldTranslator
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.job import contract, inputs
+from keyfold.keyed.job import contract
 from keyfold.stream import stream as streams
 from keyfold.times import as_duration
 
@@ -134,7 +134,7 @@ class KeyedJob(_Described):
     delay: str = Field("0s", description="How long an event may come out of order.")
     input: dict[str, Any] = Field(
         default_factory=dict,
-        description="Other arguments of keyfold.Input, such as where: cents > 0 or idle_timeout: 1h.",
+        description="Other arguments of keyfold.Input, such as idle_timeout: 1h, and where: cents > 0, derive or explode.",
     )
     checks: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="Expectations of Great Expectations on the table, by check."
@@ -161,7 +161,7 @@ class KeyedJob(_Described):
             KeyfoldError: an aggregate or an argument is not one of the operator.
         """
         where, read = f"{JOB_TAG} {self.name}", Arguments(find)
-        source = read.call(f"{where}: input", inputs.Input, {"stream": self.stream, "delay": self.delay, **self.input})
+        source = read.input(f"{where}: input", {"stream": self.stream, "delay": self.delay, **self.input})
         own = {"of": self.aggregates, "key": self.key}
         given = {name: value for name, value in own.items() if value} | self.arguments
         settings = {"description": self.description}

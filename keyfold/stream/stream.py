@@ -11,6 +11,7 @@ import pyarrow as pa
 from keyfold.columns import required
 from keyfold.schemas import names_of, stored_schema
 from keyfold.stream.checks import check_stream
+from keyfold.stream.refined import Refinable
 from keyfold.stream.source import INGESTED_AT, TIMESTAMP, Path, Source, list_of, read_schema
 from keyfold.times import as_duration
 
@@ -29,8 +30,8 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Stream:
-    """One kind of event.
+class Stream(Refinable):
+    """One kind of event. `where`, `derive` and `explode` refine it for a job that reads it.
 
     Raw values are cast to the schema's types without guesses (`parsing.casting`). A column of lists also accepts a single
     value, as a list with one element.

@@ -56,7 +56,7 @@ def play(
             harness.batch(combined(job, copies, parts), now, advance_to=reached)
             restart(harness)
             # Count copies by the lists of keys, and not by the copies that were made.
-            came = events.select(declared.taken).item() if declared.explode is not None else copies.height
+            came = events.select(declared.taken).item() if declared.exploded is not None else copies.height
             read += came if declared.conserved else 0
             _check_count(job, harness, read)
     if end:

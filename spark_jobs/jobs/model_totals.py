@@ -11,7 +11,7 @@ boundaries, so no event waits and none is late. The combiner adds purchases befo
 import polars as pl
 import pyarrow as pa
 
-from keyfold import Explode, Input, JobParameters, KeyedJob, required, with_parameters
+from keyfold import JobParameters, KeyedJob, required, with_parameters
 from keyfold.operators import sum, totals
 from keyfold.stream import TIMESTAMP
 from spark_jobs.streams import SALES
@@ -34,7 +34,7 @@ def build(parameters: JobParameters) -> KeyedJob:
     return totals(
         "model_totals",
         # No result depends on the watermark: no event waits, and none is late.
-        Input(SALES, explode=Explode("model", _named(pl.col("models")), otherwise=NO_MODEL)),
+        SALES.explode("model", _named(pl.col("models")), otherwise=NO_MODEL),
         {"quantity": sum("quantity")},
         key="model",
         output=MODEL_TOTAL,

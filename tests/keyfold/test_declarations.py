@@ -93,16 +93,20 @@ FAULTS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a stream by its name": (lambda: per_hour("clicks"), "an input is of 'clicks'; give the Stream itself"),
     "a condition that is text": (
-        lambda: Input(CLICKS, where="cents > 3"),  # type: ignore[arg-type]
+        lambda: CLICKS.where("cents > 3"),  # type: ignore[arg-type]
         "input clicks: where is 'cents > 3'; it must be an expression",
     ),
     "a derived column that is text": (
-        lambda: Input(CLICKS, derive={"euros": "cents / 100"}),  # type: ignore[dict-item]
-        "input clicks: euros of derive is 'cents / 100'; it must be an expression",
+        lambda: CLICKS.derive(euros="cents / 100"),  # type: ignore[arg-type]
+        "input clicks: derive: euros is 'cents / 100'; it must be an expression",
     ),
-    "a list's name in place of `Explode`": (
-        lambda: Input(CLICKS, explode="items"),  # type: ignore[arg-type]
-        r"input clicks: explode is 'items'; it must be Explode\(column, values\)",
+    "a list's name in place of its values": (
+        lambda: CLICKS.explode("item", "items"),  # type: ignore[arg-type]
+        r"input clicks: explode is 'items'; it must be an expression, such as pl.col\('items'\)",
+    ),
+    "an exploded list that is not there": (
+        lambda: per_hour(CLICKS.explode("usr")),
+        "input clicks: explode: usr: there is no column usr; did you mean user",
     ),
     "a delay of another form": (
         lambda: Input(CLICKS, delay="5 minutes"),

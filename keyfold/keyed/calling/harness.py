@@ -10,11 +10,12 @@ from keyfold.journal.clock import watermark_after
 from keyfold.keyed.calling.step_call import Called, call_step, count, refuse_other_keys
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.event_frames import parted_by_input, tagged
-from keyfold.keyed.job.inputs import Input, expression_of, roots_of
+from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.job.lookups import conform_lookup
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock
 from keyfold.keyed.rows.codec import conform, empty, polars_schema, with_plain_floats
 from keyfold.keyed.rows.response_cache import ResponseCache, ResponsesInMemory
+from keyfold.stream.refined import expression_of, roots_of
 from keyfold.times import BEGINNING, EPOCH, in_utc
 
 
@@ -181,18 +182,17 @@ def as_read(one: Input, events: pl.DataFrame) -> pl.DataFrame:
     The condition, the derived columns and the copies are applied if the frame has the columns that they need. Other columns
     of the event table are dropped.
     """
-    if one.where is not None and set(one.where.meta.root_names()) <= set(events.columns):
-        events = events.filter(one.where)
+    if one.condition is not None and set(one.condition.meta.root_names()) <= set(events.columns):
+        events = events.filter(one.condition)
     kinds = polars_schema(one.schema)
     made = {
         name: expression_of(how).cast(kinds[name])
-        for name, how in one.derive.items()
+        for name, how in one.derived.items()
         if name not in events.columns and set(roots_of(how)) <= set(events.columns)
     }
     events = events.with_columns(**made)
-    if one.explode is not None and one.explode.column not in events.columns:
-        column = one.explode.column
-        events = one.explode.copies_of(events).with_columns(pl.col(column).cast(kinds[column]))
+    if one.exploded is not None and events.schema.get(column := one.exploded.column) != kinds[column]:
+        events = one.exploded.copies_of(events).with_columns(pl.col(column).cast(kinds[column]))
     surplus = set(one.stream.event_schema.names).difference(one.schema.names)
     return events.drop(surplus.intersection(events.columns))
 

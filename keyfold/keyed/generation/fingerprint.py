@@ -57,9 +57,9 @@ def _input(one: Input, inputs: int) -> dict[str, Any]:
         "at": f"{one.event_time} from {one.time_from}" if one.time_from else one.event_time,
         "delay": one.watermark_delay.total_seconds(),
         "final_at": str(one.is_late_at),
-        "derive": {name: str(how) for name, how in one.derive.items()},
-        "explode": str(one.explode),
-        "where": str(one.where),
+        "derive": {name: str(how) for name, how in one.derived.items()},
+        "explode": str(one.exploded),
+        "where": str(one.condition),
         "combines": one.combine is not None,
         # Those of one input are the columns of events.
         **({"columns": _columns(one.schema)} if inputs > 1 else {}),

@@ -72,10 +72,10 @@ def check_inputs(job: str, key: tuple[str, ...], inputs: Mapping[str, Input]) ->
 
 
 def _check_input(at: str, key: tuple[str, ...], one: Input, *, is_only: bool) -> None:
-    for what, needed in (("key", key), ("at", (one.event_time,)), ("derive", one.derive)):
+    for what, needed in (("key", key), ("at", (one.event_time,)), ("derive", one.derived)):
         for column_ in needed:
             field_of(f"{at}: {what}", column_, one.schema)
-    if one.event_time in one.derive:
+    if one.event_time in one.derived:
         raise Misconfigured(f"{at}: event_time {one.event_time} is derived; it must be a column of the event table")
     if one.schema.field(one.event_time).type != TIMESTAMP:
         raise Misconfigured(
@@ -87,12 +87,10 @@ def _check_input(at: str, key: tuple[str, ...], one: Input, *, is_only: bool) ->
     _check_lateness(at, one)
     if one.combine is not None and not is_only:
         raise Misconfigured(f"{at}: combine is for a job with one input")
-    if one.explode is not None and one.explode.column not in key:
+    if one.exploded is not None and one.exploded.column not in key:
         raise Misconfigured(
-            f"{at}: explode is of {one.explode.column}; it must be of a column of the key, {', '.join(key)}"
+            f"{at}: explode is of {one.exploded.column}; it must be of a column of the key, {', '.join(key)}"
         )
-    if one.explode is not None and one.explode.column in one.derive:
-        raise Misconfigured(f"{at}: explode is of {one.explode.column}, which derive makes too; leave it out of one")
 
 
 def _check_condition(at: str, one: Input) -> None:
@@ -101,29 +99,29 @@ def _check_condition(at: str, one: Input) -> None:
     Raises:
         Misconfigured: it names no column, or one that the table lacks; or it is not Boolean.
     """
-    if one.where is None:
+    if one.condition is None:
         return
     schema = one.stream.event_schema
-    if lacking := sorted(set(one.where.meta.root_names()) - set(schema.names)):
+    if lacking := sorted(set(one.condition.meta.root_names()) - set(schema.names)):
         raise Misconfigured(f"{at}: where names {', '.join(lacking)}; {one.table} has {', '.join(schema.names)}")
     try:
         # Polars finds a condition that does not fit the columns' types also on a frame without rows.
-        kind = pl.DataFrame(schema=pl.Schema(schema)).select(held=one.where)["held"].dtype
+        kind = pl.DataFrame(schema=pl.Schema(schema)).select(held=one.condition)["held"].dtype
     except pl.exceptions.PolarsError as error:
         raise Misconfigured(f"{at}: where does not fit {one.table}: {str(error).splitlines()[0]}") from None
-    if kind != pl.Boolean or not one.where.meta.root_names():
-        raise Misconfigured(f"{at}: where is {one.where}; it must be true or false by columns of {one.table}")
+    if kind != pl.Boolean or not one.condition.meta.root_names():
+        raise Misconfigured(f"{at}: where is {one.condition}; it must be true or false by columns of {one.table}")
 
 
 def _check_column(
     at: str, one: Input, column_: pa.Field, key: tuple[str, ...], seen: Mapping[str, tuple[str, pa.DataType]]
 ) -> None:
     rename = "give it another name with `derive`"
-    is_left_out = one.where is not None and column_.name in one.where.meta.root_names()
+    is_left_out = one.condition is not None and column_.name in one.condition.meta.root_names()
     if column_.name in key and column_.nullable and not is_left_out:
         raise Misconfigured(
             f"{at}: key column {column_.name} may be NULL, and NULL equals nothing, not even itself: declare it with "
-            f"nullable=False if no event lacks it, or leave such events out: where=pl.col({column_.name!r}).is_not_null()"
+            f"nullable=False if no event lacks it, or leave such events out: {one.stream.name}.where(pl.col({column_.name!r}).is_not_null())"
         )
     before = seen.get(column_.name)
     if before is not None and before[1] != column_.type:

@@ -18,7 +18,7 @@ The engine guarantees:
 - **Order.** Events of a call are in no order; a step that needs one sorts them.
 - **Several inputs.** Their step gets a frame for each input, by name; the step of one input without lookups gets its frame. The
   watermark is the minimum of the inputs' watermarks. A run reads the events of all inputs in order of event time.
-- **Several keys.** With `Input.explode`, each event is copied once per key. Each copy reaches one step and is counted.
+- **Several keys.** With `explode`, each event is copied once per key. Each copy reaches one step and is counted.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -88,7 +88,7 @@ class KeyedJob:
         >>> hourly = {"user": pl.String, "hour": time, "clicks": pl.Int64}
         >>> job = KeyedJob(
         ...     "clicks_per_hour",
-        ...     Input(clicks, delay="5m", derive={"hour": pl.col("at").dt.truncate("1h")},
+        ...     Input(clicks.derive(hour=pl.col("at").dt.truncate("1h")), delay="5m",
         ...           final_at=pl.col("hour") + timedelta(hours=1)),
         ...     key="user",
         ...     state=State({**hourly, DEADLINE: time}, events=pl.col("clicks").sum()),
@@ -236,7 +236,7 @@ class KeyedJob:
 
     @property
     def _private_in_conditions(self) -> frozenset[str]:
-        conditions = [(one.where, one.stream) for one in self.inputs.values() if one.where is not None]
+        conditions = [(one.condition, one.stream) for one in self.inputs.values() if one.condition is not None]
         return frozenset(name for where, of in conditions for name in where.meta.root_names() if name in of.private)
 
     @property

@@ -4,16 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import polars as pl
 import pyarrow as pa
 
 from keyfold.columns import column
 from keyfold.errors import Misconfigured
-from keyfold.keyed.rows.hashing import PartOf
 from keyfold.schemas import Columns, arrow_type, declared_schema, field_of, require, type_of
 from keyfold.stream import INGESTED_AT, Stream
+from keyfold.stream.refined import Derived, Explosion, Refinable, Refined, as_refined, expression_of, roots_of
 from keyfold.times import as_duration
 
 INPUT = "input"
@@ -26,7 +26,7 @@ STEP_DECIDES = pl.lit(None, pl.Datetime("us", "UTC"))
 
 
 @dataclass(frozen=True)
-class JobTable:
+class JobTable(Refinable):
     """A table of another job as an input (`Input`), made by `KeyedJob.table` or `KeyedJob.changes`.
 
     The watermark of such an input is the producer's watermark less `Input.delay`. So event time advances also when the
@@ -61,58 +61,12 @@ class JobTable:
 
 
 @dataclass(frozen=True)
-class Explode:
-    """A column of a job's key of which an event may have several values. The event is copied for each of them.
-
-    Each copy reaches one step, and is counted. Lateness is decided per copy.
-
-    Attributes:
-        column: a column of the key, which is not in the event table.
-        values: an expression over the event table's columns that returns a list. NULLs in it are ignored, and a repeated
-            value counts once.
-        otherwise: value for an event whose list is empty or NULL, so that the event is not lost. None refuses such events:
-            the run fails, and names the file.
-
-    Example:
-        >>> by_model = Explode("model", pl.col("models"), otherwise="")
-        >>> sales = pl.DataFrame({"quantity": [2, 1], "models": [["a", "b", "a"], []]})
-        >>> by_model.copies_of(sales).select("quantity", "model").rows()
-        [(2, 'a'), (2, 'b'), (1, '')]
-        >>> sales.select(by_model.number)["models"].to_list()
-        [2, 1]
-    """
-
-    column: str
-    values: pl.Expr
-    otherwise: Any = None
-
-    def copies_of(self, events: pl.DataFrame) -> pl.DataFrame:
-        """Return a row for each event and value, with the value in `column`; NULL for an event without values."""
-        several = pl.col(self.column)
-        lists = events.with_columns(self.values.alias(self.column))
-        # Lists of one value, which are usual, need no removal of duplicates.
-        if lists[self.column].list.len().max() not in (None, 0, 1):
-            lists = lists.with_columns(several.list.drop_nulls().list.unique(maintain_order=True))
-        copies = lists.explode(self.column, empty_as_null=True, keep_nulls=True)
-        return copies if self.otherwise is None else copies.with_columns(several.fill_null(self.otherwise))
-
-    def __str__(self) -> str:
-        return f"{self.column} of {self.values}, otherwise {self.otherwise!r}"
-
-    @property
-    def number(self) -> pl.Expr:
-        """Expression for the number of copies of each row of the event table, which does not make them."""
-        there = self.values.list.drop_nulls().list.n_unique()
-        least = 0 if self.otherwise is None else 1
-        return there.fill_null(0).clip(lower_bound=least).cast(pl.Int64)
-
-
-@dataclass(frozen=True)
 class Input:
     """An input of a job: a stream's event table, or a table of another job, and how the job reads it.
 
     Attributes:
-        stream: the stream whose event table is read, or a table of a job (`JobTable`).
+        source: the stream whose event table is read, or a table of a job (`JobTable`); as it is, or refined by `where`,
+            `derive` and `explode`.
         at: the column of the table with the event's time, a UTC timestamp; by default the stream's event time.
         delay: how far the input's watermark stays behind its newest event time, or behind the watermark of the job that
             writes the table, as text (`"10m"`) or `timedelta`; by default the job's parameter `watermark_delay`, or none. For
@@ -121,12 +75,7 @@ class Input:
             result was final at the previous watermark is late: it goes to `late.<job>`. Or `STEP_DECIDES`. There is no
             default; operators set it themselves.
         columns: columns that the step gets, also of `late.<job>`: names, or declarations; by default all of the table
-            and those of `derive`.
-        where: condition on the columns of the table, as they are stored. Rows for which it is false or NULL are left out when
-            they are read. They advance event time, as all events of the table do.
-        derive: columns that are not in the table, as expressions over its columns. It can also rename columns:
-            `{"station": pl.col("station_id")}`.
-        explode: a column of the key of which an event may have several values.
+            and those that are derived or exploded.
         idle_timeout: after this long without new events the input is idle: it no longer holds back the job's watermark, and
             its later events may be late. When all inputs are idle, event time advances by the time that has passed, so that
             open state closes on a silent stream. None waits without limit; the job's parameter `idle_timeout` is the default.
@@ -147,15 +96,12 @@ class Input:
         ['card', 'at']
     """
 
-    stream: Stream | JobTable
+    source: Stream | JobTable | Refined
     at: str = ""
     _: KW_ONLY
     delay: timedelta | str | None = None
     final_at: pl.Expr | str | None = None
     columns: Columns | Sequence[str] | None = None
-    where: pl.Expr | None = None
-    derive: Mapping[str, pl.Expr | PartOf] = field(default_factory=dict)
-    explode: Explode | None = None
     idle_timeout: timedelta | str | None = None
     conserved: bool = True
     combine: Callable[[pl.DataFrame], pl.DataFrame] | None = None
@@ -167,17 +113,42 @@ class Input:
             raise Misconfigured(
                 f"an input is of {self.stream!r}; give the Stream itself, or a table of a job, and not its name"
             )
-        where, condition = f"input {self.stream.name}", "an expression, such as pl.col('amount') > 3"
-        require(f"{where}: where", self.where, pl.Expr | None, condition)
-        require(f"{where}: explode", self.explode, Explode | None, "Explode(column, values)")
+        where = f"input {self.stream.name}"
         require(
             f"{where}: final_at", self.final_at, pl.Expr | str | None, "a column's name, an expression, or STEP_DECIDES"
         )
-        for name, how in self.derive.items():
-            require(f"{where}: {name} of derive", how, pl.Expr | PartOf, "an expression, such as pl.col('amount') * 2")
         for name, length in (("delay", self.delay), ("idle_timeout", self.idle_timeout)):
             if length is not None:
                 as_duration(f"{where}: {name}", length)
+
+    @property
+    def refined(self) -> Refined:
+        """The source, and how it is refined."""
+        return as_refined(self.source)
+
+    @property
+    def stream(self) -> Stream | JobTable:
+        """The stream, or the table of a job, that is read."""
+        return self.refined.source
+
+    @property
+    def condition(self) -> pl.Expr | None:
+        """Which rows of the table are events of the input; None for all."""
+        return self.refined.condition
+
+    @property
+    def derived(self) -> Mapping[str, Derived]:
+        """Columns that are computed from those of the table, by name."""
+        return self.refined.derived
+
+    @property
+    def exploded(self) -> Explosion | None:
+        """The column of the key of which an event may have several values."""
+        return self.refined.exploded
+
+    def with_derived(self, columns: Mapping[str, Derived]) -> "Input":
+        """Return the input with further derived columns."""
+        return replace(self, source=replace(self.refined, derived={**self.derived, **columns}))
 
     @property
     def event_time(self) -> str:
@@ -225,23 +196,23 @@ class Input:
     @property
     def is_wanted(self) -> pl.Expr:
         """Whether a row of the table is an event of this input; never NULL."""
-        return pl.lit(value=True) if self.where is None else self.where.fill_null(value=False)
+        return pl.lit(value=True) if self.condition is None else self.condition.fill_null(value=False)
 
     @property
     def taken(self) -> pl.Expr:
         """The number of events in rows of the table: rows that fulfil the condition, once per key."""
-        if self.explode is not None:
-            return self.explode.number.filter(self.is_wanted).sum()
-        return pl.len() if self.where is None else self.is_wanted.sum().cast(pl.Int64)
+        if self.exploded is not None:
+            return self.exploded.number.filter(self.is_wanted).sum()
+        return pl.len() if self.condition is None else self.is_wanted.sum().cast(pl.Int64)
 
     def wanted(self, rows: pl.LazyFrame) -> pl.LazyFrame:
         """Return the rows of a file of the table that are events of this input."""
-        if self.where is None:
+        if self.condition is None:
             return rows
         in_file, kinds = rows.collect_schema(), pl.Schema(self.stream.event_schema)
         # Files that were written before a column was added to the table lack it.
-        lacking = [name for name in self.where.meta.root_names() if name not in in_file]
-        return rows.with_columns(pl.lit(None, kinds[name]).alias(name) for name in lacking).filter(self.where)
+        lacking = [name for name in self.condition.meta.root_names() if name not in in_file]
+        return rows.with_columns(pl.lit(None, kinds[name]).alias(name) for name in lacking).filter(self.condition)
 
     def with_defaults(
         self, *, delay: timedelta | None = None, idle_timeout: timedelta | None = None, by_arrival: bool = False
@@ -258,8 +229,8 @@ class Input:
         )
 
 
-Source = Input | Stream | JobTable
-"""What an input is declared as: a stream or a table of a job stands for its `Input`."""
+Source = Input | Stream | JobTable | Refined
+"""What an input is declared as: a stream or a table of a job, refined or not, stands for its `Input`."""
 
 
 def as_input(source: Source) -> Input:
@@ -271,44 +242,34 @@ def as_input(source: Source) -> Input:
     return source if isinstance(source, Input) else Input(source)
 
 
-def roots_of(how: pl.Expr | PartOf) -> list[str]:
-    """Return the columns of the event table that a derived column is computed from."""
-    return list(how.columns) if isinstance(how, PartOf) else how.meta.root_names()
-
-
-def expression_of(how: pl.Expr | PartOf) -> pl.Expr:
-    """Return the expression of a derived column. Call it where it is evaluated: `PartOf` refers to a file of the machine."""
-    return how.expression() if isinstance(how, PartOf) else how
-
-
 def events_schema(one: Input) -> pa.Schema:
-    """Return the columns of an input's events: those it declares, with names looked up in the table and in `derive`.
+    """Return the columns of an input's events: those it declares, with names looked up in the table and among what is derived.
 
     Raises:
         Misconfigured: a name is of no column, or a derived column does not fit the table.
     """
     declared = one.columns
     table = one.stream.event_schema
-    made = [*one.derive, *([one.explode.column] if one.explode is not None else [])]
+    made = one.refined.made
     if declared is None:
         declared = [*(name for name in table.names if name not in made), *made]
     elif not isinstance(declared, Sequence) or not all(isinstance(name, str) for name in declared):
         return declared_schema(f"input {one.stream.name}: columns", declared)
     fields = []
     for name in declared:
-        if name in one.derive:
-            fields.append(_derived_field(one, name, one.derive[name]))
-        elif one.explode is not None and name == one.explode.column:
-            fields.append(_exploded_field(one, one.explode))
+        if name in one.derived:
+            fields.append(_derived_field(one, name, one.derived[name]))
+        elif one.exploded is not None and name == one.exploded.column:
+            fields.append(_exploded_field(one, one.exploded))
         else:
             fields.append(field_of(f"input {one.stream.name}: columns", name, table))
     return pa.schema(fields)
 
 
-def _derived_field(one: Input, name: str, how: pl.Expr | PartOf) -> pa.Field:
+def _derived_field(one: Input, name: str, how: Derived) -> pa.Field:
     table = one.stream.event_schema
-    roots = [field_of(f"input {one.stream.name}: {name} of derive", root, table) for root in roots_of(how)]
-    made = _type_of(one, f"{name} of derive", expression_of(how))
+    roots = [field_of(f"input {one.stream.name}: derive: {name}", root, table) for root in roots_of(how)]
+    made = _type_of(one, f"derive: {name}", expression_of(how))
     lineage = [root.name for root in roots]
     if len(roots) == 1 and isinstance(how, pl.Expr) and how.meta.eq(pl.col(roots[0].name)):
         return roots[0].with_name(name)
@@ -316,11 +277,13 @@ def _derived_field(one: Input, name: str, how: pl.Expr | PartOf) -> pa.Field:
     return column(name, arrow_type(made), f"Computed from {', '.join(lineage)}", lineage=lineage, nullable=nullable)
 
 
-def _exploded_field(one: Input, how: Explode) -> pa.Field:
-    made = _type_of(one, f"{how.column} of explode", how.values)
-    if not isinstance(made, pl.List):
-        raise Misconfigured(f"input {one.stream.name}: the values of explode are {made}; they must be a list")
+def _exploded_field(one: Input, how: Explosion) -> pa.Field:
     roots = how.values.meta.root_names()
+    for root in roots:
+        field_of(f"input {one.stream.name}: explode: {how.column}", root, one.stream.event_schema)
+    made = _type_of(one, f"explode: {how.column}", how.values)
+    if not isinstance(made, pl.List):
+        raise Misconfigured(f"input {one.stream.name}: explode: the values are {made}; they must be a list")
     return column(how.column, arrow_type(made.inner), f"One of {', '.join(roots)}", lineage=roots, nullable=False)
 
 

@@ -113,7 +113,7 @@ def check_conservation(lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
         late=counts[job.late_table],
         journalled=done.total_events,
         rows_read=None
-        if all(one.explode is None for one in job.inputs.values())
+        if all(one.exploded is None for one in job.inputs.values())
         else sum(one.rows for one in taken.values()),
         by_input={}
         if not job.counts_inputs or (origin is not None and not origin.counts_inputs)
@@ -154,14 +154,14 @@ class _Taken(NamedTuple):
 def _taken(one: Input, table: Place, later: Changes) -> _Taken:
     # All rows, but for those that came later.
     rows = count_rows(table, later.position.version) - sum(file.rows for file in later.files)
-    if one.explode is None and one.where is None:
+    if one.exploded is None and one.condition is None:
         return _Taken(rows, 0, rows)
     parts = data_file_paths(table, later.position.version), [table / file.path for file in later.files]
     wanted = one.taken.cast(pl.Int64).alias("events"), (~one.is_wanted).sum().cast(pl.Int64).alias("left_out")
     there, new = (scan_files(table, files).select(wanted).collect().row(0) for files in parts)
     events, left_out = there[0] - new[0], there[1] - new[1]
     # Rows less those for which the condition is false. Workers count rows for which it is true, so that a lost row is noticed.
-    return _Taken(rows, left_out, rows - left_out if one.explode is None else events)
+    return _Taken(rows, left_out, rows - left_out if one.exploded is None else events)
 
 
 def assert_nothing_lost(lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
@@ -226,7 +226,7 @@ def _check_files(
 def events_in_table(table: Place, name: str, job: KeyedJob, version: int) -> int:
     """Return the number of a job's events in the rows of a table at a version (`KeyedJob.counted_in`)."""
     of_table = [one for one in job.inputs.values() if one.table == name and one.conserved]
-    if all(one.explode is None and one.where is None for one in of_table):
+    if all(one.exploded is None and one.condition is None for one in of_table):
         return count_rows(table, version) * len(of_table)
     rows = scan_files(table, data_file_paths(table, version))
     return int(rows.select(job.counted_in(name)).collect().item() or 0)

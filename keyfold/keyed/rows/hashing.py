@@ -3,15 +3,12 @@
 It is xxHash64 (Collet, https://xxhash.com) with seed 0, of the key's columns as text, joined by a unit separator.
 """
 
-from dataclasses import dataclass
-from typing import Any, cast
-
 import polars as pl
-import polars_hash  # noqa: F401 - gives expressions their `nchash`
 import pyarrow as pa
 from pyarrow import types
 
 from keyfold.errors import Misconfigured
+from keyfold.stream.refined import xxhash64
 
 HASH = "xxhash64/text/1"
 """Name of the hash, which a generation records."""
@@ -22,19 +19,7 @@ def key_hash(columns: tuple[str, ...]) -> pl.Expr:
     texts = [_text(column) for column in columns]
     # The separator distinguishes the keys ("a", "bc") and ("ab", "c").
     text = texts[0] if len(texts) == 1 else pl.concat_str(texts, separator="\x1f")
-    return _xxhash64(text)
-
-
-@dataclass(frozen=True)
-class PartOf:
-    """A derived column that assigns each event to one of `parts` parts, by a hash of columns of any type, with NULLs."""
-
-    columns: tuple[str, ...]
-    parts: int
-
-    def expression(self) -> pl.Expr:
-        """Return the part, 0 to `parts` - 1."""
-        return (_xxhash64(pl.struct(self.columns).struct.json_encode()) % self.parts).cast(pl.Int64)
+    return xxhash64(text)
 
 
 def check_hashable(where: str, columns: tuple[str, ...], schema: pa.Schema) -> None:
@@ -60,8 +45,3 @@ def check_hashable(where: str, columns: tuple[str, ...], schema: pa.Schema) -> N
 def _text(column: str) -> pl.Expr:
     # Times as microseconds: their text could change with the version of Polars.
     return pl.col(column).to_physical().cast(pl.String)
-
-
-def _xxhash64(text: pl.Expr) -> pl.Expr:
-    # Not Polars' own hash, which differs between versions: the hash decides where state is stored.
-    return cast(Any, text).nchash.xxhash64()

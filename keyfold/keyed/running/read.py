@@ -19,7 +19,7 @@ from keyfold.keyed.calling.slots import key_groups_of, partition_labels, slots_o
 from keyfold.keyed.generation.batch_records import KeyedPlan, PlannedFile
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.event_frames import tagged
-from keyfold.keyed.job.inputs import Input, expression_of, roots_of
+from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.rows.codec import conform, polars_schema, with_plain_floats
 from keyfold.keyed.running.blobs import CLOCK, SEED, SEED_RANGES, BatchClock, blobs, cut_rows, partition_numbers
 from keyfold.keyed.running.failing_event import described_row, failing_event
@@ -27,6 +27,7 @@ from keyfold.lakehouse.reading import scan_rows
 from keyfold.privacy import describe_error, errors_without_values
 from keyfold.runners.runner import OnBatches
 from keyfold.storage.place import Place
+from keyfold.stream.refined import expression_of, roots_of
 from keyfold.times import micros
 
 SPLITS = 64
@@ -167,12 +168,12 @@ def _reader(
 ) -> Callable[[Unit, datetime | None, datetime | None], pl.DataFrame]:
     """Make the function that reads the rows of a unit that are in the slice, in the columns of the job's events."""
     wanted, of_all = polars_schema(declared.schema), polars_schema(job.columns)
-    derived = {column: expression_of(how) for column, how in declared.derive.items()}
-    explode = declared.explode
+    derived = {column: expression_of(how) for column, how in declared.derived.items()}
+    explode = declared.exploded
     # Columns that are not stored, and below the stored ones that they are computed from.
     made = set(derived) | ({explode.column} if explode is not None else set())
     stored = {column: kind for column, kind in wanted.items() if column not in made}
-    roots = {root for how in declared.derive.values() for root in roots_of(how)}
+    roots = {root for how in declared.derived.values() for root in roots_of(how)}
     remedy = ""
     if explode is not None:
         roots.update(explode.values.meta.root_names())

@@ -337,7 +337,7 @@ def value_type(where: str, name: str, one: Aggregate, source: Input, output: pa.
     """
     # The event table and the declared output first: Polars starts threads, which a fork lacks.
     stream = source.stream.event_schema
-    if one.column in stream.names and one.column not in source.derive:
+    if one.column in stream.names and one.column not in source.derived:
         return polars_schema(stream)[one.column]
     if one.joined in ("sum", "min", "max") and (name in output.names or not one.column):
         field = (
@@ -393,13 +393,12 @@ def counting_job(
         combine: as of `Input`.
         settings: other arguments of `KeyedJob`.
     """
-    if lost := [one for one in source.derive if one not in columns.names]:
+    if lost := [one for one in source.derived if one not in columns.names]:
         raise Misconfigured(
             f"job {name}: {lost[0]} of derive is no column of the key or of `by`; give its expression where it is used"
         )
     one = replace(
-        source,
-        derive={**source.derive, **derive},
+        source.with_derived(derive),
         columns=columns,
         combine=combine,
         events=pl.col(counted).sum(),

@@ -8,11 +8,12 @@ import pyarrow as pa
 
 from keyfold.columns import column, lineage_of, with_lineage
 from keyfold.errors import Misconfigured
-from keyfold.keyed.job.inputs import Input, roots_of
+from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, readable, type_in
 from keyfold.schemas import Columns, arrow_type, declared_schema, field_of, nearest, stored_schema
 from keyfold.stream import TIMESTAMP
+from keyfold.stream.refined import roots_of
 
 _INTEGERS, _FLOATS = ("between", "falls", "count_distinct"), ("mean", "quantile")
 _IN_ORDER = ("first", "last", "between", "falls", "collect")
@@ -58,8 +59,7 @@ class OutputColumns:
 
     def __post_init__(self) -> None:
         one, where = self.source, f"job {self.job}: key"
-        made = [*one.derive, *([] if one.explode is None else [one.explode.column])]
-        known = [name for name in (*one.stream.event_schema.names, *made) if name != one.event_time]
+        known = [name for name in (*one.stream.event_schema.names, *one.refined.made) if name != one.event_time]
         for name in self.key:
             if name == one.event_time:
                 raise Misconfigured(
@@ -140,10 +140,10 @@ class OutputColumns:
 
     def _of_input(self, name: str) -> Sequence[str]:
         source = self.source
-        if name in source.derive:
-            return roots_of(source.derive[name])
-        if source.explode is not None and name == source.explode.column:
-            return source.explode.values.meta.root_names()
+        if name in source.derived:
+            return roots_of(source.derived[name])
+        if source.exploded is not None and name == source.exploded.column:
+            return source.exploded.values.meta.root_names()
         return [name if name in source.stream.event_schema.names else source.event_time]
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from keyfold.columns import required
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.inputs import STEP_DECIDES, Explode, Input, Source, as_input
+from keyfold.keyed.job.inputs import STEP_DECIDES, Input, Source, as_input
 from keyfold.keyed.job.parameters import WindowShape
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
@@ -228,10 +228,9 @@ def _in_windows(source: Input, columns: pa.Schema, window: WindowShape) -> Input
     """Return the input whose events get the start of their window, or of each of their windows."""
     time = pl.col(source.event_time)
     if window.overlaps:
-        starts = Explode(WINDOW_START, period_starts(time, window.length, window.every))
-        return replace(source, columns=columns, explode=starts)
-    derive = {**source.derive, WINDOW_START: period_start(time, window.length)}
-    return replace(source, columns=columns, derive=derive)
+        starts = period_starts(time, window.length, window.every)
+        return replace(source, source=source.refined.explode(WINDOW_START, starts), columns=columns)
+    return replace(source.with_derived({WINDOW_START: period_start(time, window.length)}), columns=columns)
 
 
 def _running(one: Aggregate, before: pl.Series, ordered: Ordered) -> pl.Series:

@@ -38,10 +38,10 @@ from keyfold import (
 from keyfold.columns import passed_on
 from keyfold.keyed.job import Delay, Duration
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.keyed.rows.hashing import PartOf
 from keyfold.keyed.rows.response_cache import ResponseCache
 from keyfold.operators.buffers import BATCH, buffer
 from keyfold.stream import TIMESTAMP
+from keyfold.stream.refined import PartOf
 from keyfold.times import ISO_FORMAT
 from spark_jobs.jobs.batched_enrichment.protocol import MAX_EVENTS, Batch, Call, Outcome
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE, Service, find_service
@@ -155,11 +155,10 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
     return buffer(
         NAME,
         Input(
-            stream,
+            stream.derive(**{SHARD: PartOf(ids, parameters.shards)}),
             at=time,
             delay=parameters.watermark_delay,
             columns=pa.schema([shard, *columns]),
-            derive={SHARD: PartOf(ids, parameters.shards)},
         ),
         parameters.max_size,
         send,

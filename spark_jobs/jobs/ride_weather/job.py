@@ -88,11 +88,10 @@ def build(parameters: RideWeatherParameters) -> KeyedJob:
     stations = load_stations(parameters.stations) if parameters.stations else AIRPORTS
     station = nearest_station(stations, pl.col("start_latitude"), pl.col("start_longitude"), parameters.farthest)
     rides = Input(
-        RIDE_SUMMARIES.table(),
+        RIDE_SUMMARIES.table().derive(station_id=station),
         "start_time",
         delay=parameters.longest_ride,
         columns=RIDE,
-        derive={"station_id": station},
     )
     readings = Input(WEATHER, delay=parameters.watermark_delay, columns=READING, idle_timeout=parameters.idle_timeout)
     return as_of_join(

@@ -13,6 +13,7 @@ from polars.testing import assert_frame_equal
 from keyfold import Append, Input, KeyfoldError, Lookup, Stream, TestHarness, operators
 from keyfold.dagster.arguments import OPERATORS
 from keyfold.dagster.components import KeyedJob
+from keyfold.keyed.calling.harness import as_read
 from keyfold.keyed.job.timeouts import Timeout
 from keyfold.operators import Held, Next, Pattern, Then, Without, count, first, last, mean, quantile, sum
 from keyfold.stream import TIMESTAMP
@@ -160,6 +161,14 @@ def test_yaml_makes_the_job_that_python_makes(operator):
     for name, frame in theirs.written.items():
         assert_frame_equal(ours.written[name], frame, check_row_order=False)
     assert_frame_equal(ours.state, theirs.state, check_row_order=False)
+
+
+def test_an_input_is_refined_in_yaml_as_a_stream_is_in_python():
+    text = "{where: cents > 3, derive: {double: cents * 2}, explode: {column: part, values: \"STRING_TO_ARRAY(page, 'l')\"}}"
+    ours = in_yaml("totals", {"of": {"n": "count"}}, key=["part", "double"], input=yaml.safe_load(text)).only_input
+    refined = STREAMS["clicks"].where(CENTS > 3).derive(double=CENTS * 2).explode("part", PAGE.str.split("l"))
+    theirs = as_read(Input(refined, columns=["part", "double", "at"]), CLICKS)
+    assert_frame_equal(as_read(ours, CLICKS).select(theirs.columns), theirs)
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def sum_clicks(events: pl.DataFrame) -> pl.DataFrame:
     return events.group_by("user", window).agg(pl.col("at").max(), pl.col("clicks").sum()).drop("window")
 
 
-OF_INPUT = ("at", "delay", "final_at", "where", "derive", "explode", "idle_timeout", "combine", "time_from")
+OF_INPUT = ("at", "delay", "final_at", "idle_timeout", "combine", "time_from")
 OF_STATE = ("version", "migrations", "one_per_key")
 
 

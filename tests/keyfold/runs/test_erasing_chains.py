@@ -38,7 +38,7 @@ def summed(name, source, key, events, **renamed):
         over = pl.col("deadline") <= clock.watermark
         return Step(state=known.filter(~over), output=known.filter(over).drop("deadline"))
 
-    rows = Input(source, "hour", columns=events, delay="1d", final_at=STEP_DECIDES, conserved=False, derive=renamed)
+    rows = Input(source.derive(**renamed), "hour", columns=events, delay="1d", final_at=STEP_DECIDES, conserved=False)
     state = State(kept.append(pa.field("deadline", TIME)), events=pl.lit(0))
     return KeyedJob(name, rows, key, state, step, Append(kept, events=pl.lit(0)), key_groups=2)
 

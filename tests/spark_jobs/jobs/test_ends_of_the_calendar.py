@@ -65,7 +65,7 @@ def some_events(job, times):
     )
     made = {
         name: how
-        for name, how in next(iter(job.inputs.values())).derive.items()
+        for name, how in next(iter(job.inputs.values())).derived.items()
         if isinstance(how, pl.Expr) and name in ("window_start", "n_events")
     }
     return events.with_columns(**made).select(

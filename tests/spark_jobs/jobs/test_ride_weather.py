@@ -58,7 +58,7 @@ def reading(at, temp, station="JFK"):
 
 def station_of(job, starts):
     """The station that a job gives to a start."""
-    how = job.inputs["rides"].derive["station_id"]
+    how = job.inputs["rides"].derived["station_id"]
     assert isinstance(how, pl.Expr)
     return starts.select(how).item()
 

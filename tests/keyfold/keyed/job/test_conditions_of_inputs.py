@@ -9,7 +9,7 @@ import pytest
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.inputs import STEP_DECIDES, Explode, Input
+from keyfold.keyed.job.inputs import STEP_DECIDES, Input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.job.tables import Append
@@ -29,7 +29,7 @@ SEEN = pa.schema([CLICK.field("user"), pa.field("at", CLICK.field("at").type, nu
 
 def buys(where: pl.Expr | None = BUY, **changes) -> KeyedJob:
     """Purchases among the clicks of a user, in each ten minutes; the step does not see the kind."""
-    return windows(**{"stream": CLICKS, "where": where} | changes)
+    return windows(stream=CLICKS if where is None else CLICKS.where(where), **changes)
 
 
 def of_kinds(*rows) -> pl.DataFrame:
@@ -61,11 +61,8 @@ def test_rows_that_a_condition_leaves_out_reach_no_step_and_move_event_time(lake
 def two_inputs(**conditions) -> KeyedJob:
     """The first look and the first purchase of each user, of one stream; rows as they come."""
     inputs = {
-        kind: Input(CLICKS, columns=SEEN, final_at=STEP_DECIDES, where=pl.col("kind") == kind)
-        for kind in ("look", "buy")
-    }
-    inputs |= {
-        kind: Input(CLICKS, columns=SEEN, final_at=STEP_DECIDES, where=where) for kind, where in conditions.items()
+        kind: Input(CLICKS.where(where), columns=SEEN, final_at=STEP_DECIDES)
+        for kind, where in ({kind: pl.col("kind") == kind for kind in ("look", "buy")} | conditions).items()
     }
     output = pa.schema([SEEN.field("user"), ("what", pa.string())])
 
@@ -91,7 +88,7 @@ def test_a_condition_goes_before_the_copies_of_an_event(lake, lakehouse, minutes
     came = of_kinds(("-", 0, "buy"), ("-", 1, "look"), ("-", 2, "buy")).drop("user")
     came = came.with_columns(names=pl.Series([["ann", "bob"], None, ["ann"]]))
     lake.put(came)
-    job = buys(stream=stream, explode=Explode("user", pl.col("names")))
+    job = windows(stream=stream.explode("user", pl.col("names")).where(BUY))
     lake.run(job, Incremental(advance_to=minutes(60)))
     assert lake.rows("windows") == [("ann", START, 2), ("bob", START, 1)]
     assert came.select(job.inputs["clicks"].taken).item() == 3
@@ -125,7 +122,7 @@ def test_another_condition_needs_a_refresh(lake, lakehouse, land):
 
 def test_an_error_quotes_no_private_column_that_a_condition_asks_for():
     private = Stream("clicks", KINDS, event_time="at", private=("kind",))
-    assert windows(stream=private, where=BUY).private == {"kind"}
+    assert windows(stream=private.where(BUY)).private == {"kind"}
 
 
 def test_what_a_condition_leaves_out_is_counted_and_a_lost_event_shows(lake, lakehouse, land, tmp_path):

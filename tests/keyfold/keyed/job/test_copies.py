@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
+from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.generation.fingerprint import check_generation
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.inputs import Explode
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.reporting.conservation import Conservation, check_conservation
 from keyfold.keyed.runner import RunOptions
+from keyfold.operators import count, totals
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.reading.reader import read_state
 from keyfold.stream import Stream
@@ -48,16 +49,18 @@ def joined(events: pl.DataFrame) -> pl.DataFrame:
     return events.group_by("tag").agg(pl.col("at").max(), pl.col("posts").sum())
 
 
-def tags(**changes) -> KeyedJob:
+POSTS = Stream("posts", POST, event_time="at").derive(posts=pl.lit(1, pl.Int64))
+ONE = pl.col("tags")
+
+
+def tags(values: pl.Expr = ONE, otherwise: str | None = UNTAGGED, **changes) -> KeyedJob:
     settings = {
         "name": "tags",
-        "stream": Stream("posts", OF_TAG, event_time="at"),
+        "stream": POSTS.explode("tag", values, otherwise),
         "key": "tag",
-        "explode": Explode("tag", pl.col("tags"), otherwise=UNTAGGED),
         "delay": "5m",
         "final_at": FINAL,
         "columns": OF_TAG,
-        "derive": {"posts": pl.lit(1, pl.Int64)},
         "state": OPEN_TAG,
         "output": TAGGED,
         "step": step,
@@ -98,33 +101,53 @@ def test_an_event_may_be_late_for_one_of_its_keys_and_not_for_another(lake, land
 
 
 def test_where_no_key_may_be_missing_an_event_without_one_is_refused_with_what_to_say(lake, land):
-    job = tags(explode=Explode("tag", pl.col("tags")))
+    job = tags(otherwise=None)
     land((0, ["a"]), (1, []))
     with pytest.raises(KeyfoldError, match=r"without a value in tag, .* key of an event without a tag \(`otherwise`\)"):
         lake.run(job)
 
 
 def test_what_is_no_column_of_the_key_or_is_derived_already_is_refused():
-    for changes in ({"explode": Explode("at", pl.col("tags"))}, {"derive": {"tag": pl.lit("a"), "posts": pl.lit(1)}}):
-        with pytest.raises(
-            KeyfoldError,
-            match=r"explode is of (at; it must be of a column of the key, tag|tag, which derive makes too)",
-        ):
-            tags(**changes)
+    with pytest.raises(KeyfoldError, match="explode is of at; it must be of a column of the key, tag"):
+        tags(stream=POSTS.explode("at", ONE))
+    for declare in (
+        lambda: POSTS.explode("posts", ONE),
+        lambda: POSTS.explode("tag", ONE).derive(tag=pl.lit("a")),
+        lambda: POSTS.explode("tag", ONE).explode("at", ONE),
+    ):
+        with pytest.raises(KeyfoldError, match=r"input posts: (explode|derive): .* is made already"):
+            declare()
+    for declare in (
+        lambda: POSTS.where(pl.col("posts") > 1),
+        lambda: POSTS.derive(more=pl.col("posts") + 1),
+        lambda: POSTS.explode("tags").where(pl.col("tags") == "a"),
+    ):
+        with pytest.raises(KeyfoldError, match=r"input posts: .* names (posts|tags), which is made of stored columns"):
+            declare()
+
+
+def test_a_list_may_be_exploded_under_its_own_name_and_repeated_conditions_must_all_hold(lake, minutes):
+    awake = POSTS.where(ONE.list.len() > 0).explode("tags").where(pl.col("user") == "ann").where(pl.col("at") > START)
+    job = totals("tags", awake, {"posts": count()}, key="tags")
+    came = posts((0, ["a"]), (1, ["a", "b"]), (2, []), (3, None), (4, ["b", "b"]), (5, ["c"]))
+    came = came.with_columns(user=pl.Series(["ann"] * 5 + ["bob"]))
+    lake.put(came, "posts")
+    lake.run(job)
+    assert lake.rows("tags") == [("a", 1), ("b", 2)]
+    harness = TestHarness(job)
+    harness.batch(came)
+    assert sorted(harness.written["tags"].rows()) == [("a", 1), ("b", 2)]
 
 
 def test_other_keys_need_a_new_generation(lake, land):
     land((0, ["a"]))
     lake.run(tags())
     live = lake.live("tags")
-    check_generation(live, tags(explode=Explode("tag", pl.col("tags"), otherwise=UNTAGGED)))
-    for other in (
-        Explode("tag", pl.col("tags"), otherwise="none"),
-        Explode("tag", pl.col("tags").list.head(1), UNTAGGED),
-    ):
+    check_generation(live, tags())
+    for other in (tags(otherwise="none"), tags(ONE.list.head(1))):
         with pytest.raises(KeyfoldError, match=r"was born with inputs .*tag of .*--full-refresh"):
-            lake.run(tags(explode=other))
-    lake.run(tags(explode=Explode("tag", pl.col("tags"), otherwise="none")), FullRefresh())
+            lake.run(other)
+    lake.run(tags(otherwise="none"), FullRefresh())
 
 
 LISTS = st.none() | st.lists(st.sampled_from(["a", "b", "c", None]), max_size=4)
@@ -133,7 +156,8 @@ LISTS = st.none() | st.lists(st.sampled_from(["a", "b", "c", None]), max_size=4)
 @examples(200)
 @given(st.lists(LISTS, max_size=20), st.sampled_from([None, UNTAGGED]))
 def test_copies_are_those_of_plain_python_and_are_counted_without_making_any(lists, otherwise):
-    keys_of, events = Explode("tag", pl.col("tags"), otherwise), posts(*enumerate(lists))
+    events, keys_of = posts(*enumerate(lists)), POSTS.explode("tag", ONE, otherwise).exploded
+    assert keys_of is not None
     expected = Counter(
         (number, key)
         for number, told in enumerate(lists)
@@ -172,5 +196,5 @@ def test_copies_are_conserved_and_a_lost_one_shows(lake, lakehouse, land, minute
     # Not read yet: the job knows nothing of it.
     land((50, ["a", "b", "c", "d"]))
     assert check_conservation(lakehouse, job) == Conservation(9, 4, 3, 2, 9, rows_read=5)
-    blind = tags(combine=joined, explode=Explode("tag", pl.col("tags").list.head(1), otherwise=UNTAGGED))
+    blind = tags(ONE.list.head(1), combine=joined)
     assert not check_conservation(lakehouse, blind).balanced

@@ -256,7 +256,7 @@ def test_the_time_of_an_input_may_be_in_the_key():
     of_orders = Input(ORDERS, columns=ORDER, final_at=STEP_DECIDES)
     counted = KeyedJob(
         "moments",
-        {"orders": of_orders, "others": replace(of_orders, where=pl.col("item") == "none")},
+        {"orders": of_orders, "others": replace(of_orders, source=ORDERS.where(pl.col("item") == "none"))},
         "ordered_at",
         moment,
         lambda state, events, clock: Step(

@@ -65,7 +65,7 @@ AT = CHANGED.schema.field("changed_at")
 TO = Input(CHANGED, "changed_at", columns=pa.schema([LEVEL, AT]), final_at=STEP_DECIDES, conserved=False)
 LEVELS = KeyedJob(
     "levels",
-    {"to": TO, "away": replace(TO, derive={"level": pl.col("level_before").fill_null("none")})},
+    {"to": TO, "away": replace(TO, source=CHANGED.derive(level=pl.col("level_before").fill_null("none")))},
     "level",
     State(USERS, events=pl.lit(0)),
     move_users,

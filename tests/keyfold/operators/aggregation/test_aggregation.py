@@ -439,9 +439,7 @@ def test_periods_agree_with_the_clocks_of_the_zone_also_where_midnight_does_not_
             "output: there is no column who; there are points",
         ),
         (
-            lambda: totals(
-                "t", Input(SCORED.stream, derive={"many": pl.col("points") > 3}), {"n": max("many")}, key="who"
-            ),
+            lambda: totals("t", SCORED.stream.derive(many=pl.col("points") > 3), {"n": max("many")}, key="who"),
             "many of derive is no column of the key or of `by`; give its expression",
         ),
         (lambda: last_n("l", SCORED, 2, {}, from_n=3, silence="1h", key="who"), "from_n is 3; .* at most n, 2"),

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold import Append, Explode, Input, Misconfigured, Stream, required
+from keyfold import Append, Input, Misconfigured, Stream, required
 from keyfold.columns import lineage_of
 from keyfold.keyed.job import Timeout
 from keyfold.keyed.rows.exact_sums import TotalTooLargeError
@@ -398,8 +398,7 @@ def test_columns_are_of_the_events_that_they_come_from():
     number = required("n", pa.int64(), "Readings", lineage="id")
     declared = totals("w", READINGS, {"n": count()}, key="room", output=[ROOM, number])
     assert lineage_of(declared.main.schema.field("n")) == ("id",)
-    exploded = Input(FACTS.stream, explode=Explode("tag", pl.col("tags")))
-    of = totals("w", exploded, {"warmest": max("heat")}, key="tag").main.schema
+    of = totals("w", FACTS.stream.explode("tag", pl.col("tags")), {"warmest": max("heat")}, key="tag").main.schema
     assert {field.name: lineage_of(field) for field in of} == {
         "tag": ("tags",),
         "warmest": ("heat",),

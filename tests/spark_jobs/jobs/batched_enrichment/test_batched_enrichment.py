@@ -18,8 +18,8 @@ from keyfold.keyed.generation.fingerprint import check_generation, fixed_setting
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.keyed.rows.hashing import PartOf
 from keyfold.keyed.rows.response_cache import ResponsesInFiles, ResponsesInMemory
+from keyfold.stream.refined import PartOf
 from spark_jobs.jobs.batched_enrichment.job import (
     BATCHED_ENRICHMENT,
     DEAD_LETTERS,
@@ -285,10 +285,10 @@ def test_every_stream_can_be_enriched(name):
 
 
 def test_the_shard_is_a_hash_of_what_identifies_an_event():
-    assert build_job(BATCHED_ENRICHMENT).inputs["ride_points"].derive == {"shard": PartOf(("ride_id", "point_idx"), 4)}
+    assert build_job(BATCHED_ENRICHMENT).inputs["ride_points"].derived == {"shard": PartOf(("ride_id", "point_idx"), 4)}
     weather = build_job(BATCHED_ENRICHMENT, {"stream": "weather", "shards": 2})
-    assert weather.inputs["weather"].derive == {"shard": PartOf(("station_id", "time"), 2)}
-    sales = build_job(BATCHED_ENRICHMENT, {"stream": "sales"}).inputs["sales"].derive["shard"]
+    assert weather.inputs["weather"].derived == {"shard": PartOf(("station_id", "time"), 2)}
+    sales = build_job(BATCHED_ENRICHMENT, {"stream": "sales"}).inputs["sales"].derived["shard"]
     assert sales == PartOf(tuple(STREAMS["sales"].schema.names), 4)
 
 
