@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -36,13 +35,6 @@ def erase(
         typer.Option(metavar="COLUMN=VALUE", help="Rows with this value in this column. May be repeated."),
     ],
     who: Who = None,
-    remove_unsearchable: Annotated[
-        bool,
-        typer.Option(
-            "--remove-unsearchable",
-            help="Also remove quarantined lines whose fields cannot be read, whatever they contain.",
-        ),
-    ] = False,
     dry_run: DryRun = False,
     confirm: Annotated[
         str | None, typer.Option(help="Repeat the stream's name: erased rows cannot be restored.")
@@ -51,7 +43,7 @@ def erase(
     as_json: AsJson = False,
 ) -> None:
     """Erase rows of a stream from its events, quarantine and history, and compute all jobs that read it again."""
-    erasure = Erasure(given_values("--where", where), author_of(who, why), remove_unsearchable)
+    erasure = Erasure(given_values("--where", where), author_of(who, why))
     if not dry_run and confirm != stream:
         raise typer.BadParameter(
             f"erased rows cannot be restored, not even from the table's history: try with --dry-run, then give --confirm {stream}"
@@ -59,8 +51,7 @@ def erase(
     with _tool(home, stream) as (what, how):
         erased = erase_rows(*what, erasure, dry_run=dry_run, **how)
     counts = {name: getattr(erased, name) for name in ("rows", "files_deleted", "not_searched")}
-    summary = {**counts, "unsearchable": asdict(erased.unsearchable), "dry_run": dry_run}
-    lines = _erase_lines(erased, removed=remove_unsearchable, dry_run=dry_run)
+    summary, lines = {**counts, "dry_run": dry_run}, _erase_lines(erased, dry_run=dry_run)
     _report(stream, summary, lines, erased.jobs, erased.runs, "", as_json)
 
 
@@ -147,17 +138,11 @@ def _correct_lines(corrected: Corrected, *, dry_run: bool) -> Iterator[str]:
     yield f"{what} in events.{corrected.stream}"
 
 
-def _erase_lines(erased: Erased, *, removed: bool, dry_run: bool) -> Iterator[str]:
+def _erase_lines(erased: Erased, *, dry_run: bool) -> Iterator[str]:
     had = "has" if dry_run else "had"
     yield from [f"{place} {had} {counted(count, 'row')}" for place, count in erased.rows.items()] or [
         "no matching rows"
     ]
-    if (unsearchable := erased.unsearchable).lines and not removed:
-        more = ", …" if unsearchable.lines > len(unsearchable.where) else ""
-        yield (
-            f"{counted(unsearchable.lines, 'quarantined line')} stay{'s' if unsearchable.lines == 1 else ''}, since their fields cannot be read and so not searched "
-            f"({', '.join(unsearchable.where)}{more}): inspect them, or give --remove-unsearchable"
-        )
     if dry_run:
         yield "nothing erased (--dry-run)"
     else:

@@ -12,8 +12,8 @@ from typing import Any
 import polars as pl
 
 from keyfold.errors import Damaged, first_line
+from keyfold.ingestion.erased_names import erased_name, is_erased
 from keyfold.ingestion.ingest_records import AdmittedFile, IngestDone, IngestPlan
-from keyfold.ingestion.quarantined import erased_name, is_erased
 from keyfold.journal import Journal
 from keyfold.journal.file_sums import NUMBER
 from keyfold.lakehouse.files import sweep, write_durably

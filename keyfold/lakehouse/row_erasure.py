@@ -19,7 +19,7 @@ from keyfold.lakehouse.commits import NO_HOOKS, add_action
 from keyfold.lakehouse.data_files import write_data_file
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import sync_folder
-from keyfold.lakehouse.reading import scan_in_columns
+from keyfold.lakehouse.reading import scan_in_columns, scan_table
 from keyfold.storage.lease import check_held
 from keyfold.storage.place import Place, stays_below
 
@@ -28,8 +28,7 @@ _COUNTED = "keyfold.erased_rows"
 
 def files_with(table: Place, which: pl.Expr) -> list[str]:
     """Return the paths of the files that `erase_rows` would rewrite to erase rows."""
-    delta = DeltaTable(str(table))
-    return [path for path in _files(delta) if _count(_rows(delta, table, path), which)]
+    return list(_counts(DeltaTable(str(table)), table, lambda rows: rows.filter(which)))
 
 
 def add_rows(table: Place, rows: pl.DataFrame, schema: pa.Schema, names: Sequence[str]) -> None:
@@ -52,12 +51,6 @@ def add_rows(table: Place, rows: pl.DataFrame, schema: pa.Schema, names: Sequenc
         _commit(delta, table, [add_action(write_data_file(rows[new], table, schema))], [*added, total])
 
 
-def count_rows_of(table: Place, which: pl.Expr) -> int:
-    """Count the rows that `erase_rows` would erase."""
-    delta = DeltaTable(str(table))
-    return sum(_count(_rows(delta, table, path), which) for path in _files(delta))
-
-
 def erase_rows(table: Place, which: pl.Expr, masked: Mapping[str, pl.Expr] | None = None) -> int:
     """Delete the rows that match a condition, and return their number. After `forget`, older versions of the table cannot be read either.
 
@@ -73,14 +66,10 @@ def erase_rows(table: Place, which: pl.Expr, masked: Mapping[str, pl.Expr] | Non
     """
     delta, masks = DeltaTable(str(table)), masked or {}
     is_masked = pl.any_horizontal(pl.lit(value=False), *(pl.col(name).ne_missing(to) for name, to in masks.items()))
-    # Only files with rows to erase or values to mask are rewritten.
-    gone, held = 0, list[str]()
-    for path in _files(delta):
-        rows = _rows(delta, table, path)
-        count = _count(rows, which)
-        if count or rows.select(is_masked.any()).collect().item():
-            held.append(path)
-        gone += count
+    erased = _counts(delta, table, lambda rows: rows.filter(which))
+    masked_too = _counts(delta, table, lambda rows: rows.filter(is_masked)) if masks else {}
+    held = sorted({*erased, *masked_too})
+    gone = sum(erased.values())
     if held:
         # A row for which the condition is NULL stays. The total is kept as a transaction number: it outlives the log entry.
         total = Transaction(_COUNTED, (delta.transaction_version(_COUNTED) or 0) + gone)
@@ -96,9 +85,7 @@ def differing_rows(table: Place, new: pl.DataFrame, key: tuple[str, ...]) -> pl.
         new: rows with unique keys, and some of the table's columns.
         key: columns of the key, never NULL.
     """
-    delta = DeltaTable(str(table))
-    found = [_matched(_rows(delta, table, path), new, key).collect() for path in _files(delta)]
-    return pl.concat(found) if found else new.clear().with_columns(differs=pl.lit(value=False))
+    return _matched(scan_table(table), new, key).collect()
 
 
 def replace_rows(table: Place, new: pl.DataFrame, key: tuple[str, ...]) -> None:
@@ -110,11 +97,7 @@ def replace_rows(table: Place, new: pl.DataFrame, key: tuple[str, ...]) -> None:
         OSError: the disk is full or fails; the table was not changed.
     """
     delta = DeltaTable(str(table))
-    held = [
-        path
-        for path in _files(delta)
-        if _matched(_rows(delta, table, path), new, key).select(pl.col("differs").any()).collect().item()
-    ]
+    held = list(_counts(delta, table, lambda rows: _matched(rows, new, key).filter("differs")))
 
     def replaced(rows: pl.LazyFrame) -> pl.LazyFrame:
         names = rows.collect_schema().names()
@@ -212,14 +195,13 @@ def forget_log(table: Place) -> None:
     sync_folder(log)
 
 
-def _files(delta: DeltaTable) -> list[str]:
-    return [unquote(path) for path in delta.get_add_actions()["path"].to_pylist()]
+def _counts(delta: DeltaTable, table: Place, query: Callable[[pl.LazyFrame], pl.LazyFrame]) -> dict[str, int]:
+    """Return the paths of the files with rows that a query gives, and the number of these."""
+    paths = [unquote(path) for path in delta.get_add_actions()["path"].to_pylist()]
+    counts = ((path, query(_rows(delta, table, path)).select(pl.len()).collect().item()) for path in paths)
+    return {path: count for path, count in counts if count}
 
 
 def _rows(delta: DeltaTable, table: Place, path: str) -> pl.LazyFrame:
     """Return the rows of a file; columns that were added to the table later are NULL."""
     return scan_in_columns([table / path], delta.to_pyarrow_dataset().schema)
-
-
-def _count(rows: pl.LazyFrame, which: pl.Expr) -> int:
-    return int(rows.filter(which).select(pl.len()).collect().item())

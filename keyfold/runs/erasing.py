@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from keyfold.errors import InvalidData
+from keyfold.errors import InvalidData, counted
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse, read_json
@@ -22,16 +22,14 @@ from keyfold.runners import Runners
 from keyfold.runs.chains import published_runs, refresh_together
 from keyfold.runs.changing_events import check_can_be_replayed, check_is_ingested, live_one, locked, readers_of
 from keyfold.runs.jobs import JobRun
-from keyfold.state.changing.audit import Author, digest, mask_keys, record_edit, texts_that_hold
+from keyfold.state.changing.audit import Author, digest, mask_in_edits, record_edit
 from keyfold.state.changing.promoting import remove_other_generations
 from keyfold.state.erasure import (
-    Unsearchable,
     Values,
     check_nothing_is_aside,
     erase_in_ingest,
     forget_in_ingest,
     typed_values,
-    unsearchable,
 )
 from keyfold.stream import Stream
 
@@ -43,12 +41,10 @@ class Erasure:
     Attributes:
         values: values by column of the stream. A row is erased if it has one of the values in each named column.
         author: who erases them, and why.
-        remove_unsearchable: whether to remove quarantined lines that cannot be searched, since they cannot be parsed.
     """
 
     values: Mapping[str, Sequence[str]]
     author: Author
-    remove_unsearchable: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,16 +57,14 @@ class Erased:
             monitoring.edits`.
         jobs: the jobs that are computed again, each after all jobs that it reads.
         runs: their refreshes; none of a dry run.
-        unsearchable: quarantined lines that cannot be parsed; they stay unless `remove_unsearchable`.
         files_deleted: number of deleted files of the tables' histories.
-        not_searched: places outside of the tables that a person should check.
+        not_searched: what a person should check: places outside of the tables, and what could not be searched in them.
     """
 
     stream: str
     rows: dict[str, int]
     jobs: tuple[str, ...]
     runs: tuple[JobRun, ...]
-    unsearchable: Unsearchable
     files_deleted: int
     not_searched: tuple[str, ...]
 
@@ -112,17 +106,9 @@ def erase(
         check_is_ingested(lakehouse, stream)
         check_nothing_is_aside(lakehouse, stream)
         check_can_be_replayed(lakehouse, jobs)
-        # Before `erase_in_ingest`, which may remove these lines.
-        unsearchable_lines = unsearchable(lakehouse, stream, values)
-        others = [job for job, reads in _reads_stream(lakehouse, stream).items() if not reads]
-        rows = {"keys in monitoring.edits": mask_keys(lakehouse, erasure.values, not_of=others, dry_run=dry_run)}
-        rows |= erase_in_ingest(
-            lakehouse,
-            stream,
-            values,
-            remove_unsearchable=erasure.remove_unsearchable,
-            dry_run=dry_run,
-        )
+        masked, texts = mask_in_edits(lakehouse, erasure.values, dry_run=dry_run)
+        rows, unknown = erase_in_ingest(lakehouse, stream, values, dry_run=dry_run)
+        rows = {"keys in monitoring.edits": masked, **rows}
         rows = {name: count for name, count in rows.items() if count}
         if not dry_run:
             summaries = refresh_together(lakehouse, jobs, options, runners)
@@ -137,9 +123,8 @@ def erase(
         rows=rows,
         jobs=tuple(job.name for job in jobs),
         runs=tuple(runs),
-        unsearchable=unsearchable_lines,
         files_deleted=deleted,
-        not_searched=tuple(_not_searched(lakehouse, stream, jobs, erasure.values)),
+        not_searched=tuple(_not_searched(lakehouse, stream, jobs, unknown, texts)),
     )
 
 
@@ -170,32 +155,22 @@ def _described(stream: Stream, values: Mapping[str, Sequence[str]]) -> dict[str,
     }
 
 
-def _reads_stream(lakehouse: Lakehouse, stream: Stream) -> dict[str, bool]:
-    """Return for each job that has run whether it reads the stream, also for jobs that are no longer in the project."""
-    records = [read_json(record) for record in sorted(lakehouse.home.glob("jobs/*/generation-*/generation.json"))]
-    tables, size = {f"events.{stream.name}"}, 0
-    # Each round adds the tables of jobs that read those known so far.
-    while len(tables) > size:
-        size = len(tables)
-        tables.update(*(record["table_ids"] for record in records if tables.intersection(record["input_ids"])))
-    return {record["job"]: bool(tables.intersection(record["input_ids"])) for record in records}
-
-
 def _not_searched(
-    lakehouse: Lakehouse, stream: Stream, jobs: Sequence[KeyedJob], values: Mapping[str, Sequence[str]]
+    lakehouse: Lakehouse, stream: Stream, jobs: Sequence[KeyedJob], unknown: int, texts: int
 ) -> Iterator[str]:
     known = {job.name for job in jobs}
-    for job, reads_it in _reads_stream(lakehouse, stream).items():
-        if reads_it and job not in known:
-            yield (
-                f"{lakehouse.job(job)}: the job is not in the project any more, or has nothing live, and was not computed again; "
-                "remove the folder, and its tables, if nobody needs them"
-            )
+    for job in sorted(_have_read(lakehouse, stream) - known):
+        yield (
+            f"{lakehouse.job(job)}: the job is not in the project any more, or has nothing live, and was not computed again; "
+            "remove the folder, and its tables, if nobody needs them"
+        )
     for job in jobs:
         for name, lookup in job.lookups.items():
             yield f"{lookup.path}, which job {job.name} reads as {name}: remove the rows there; the job reads it again"
-    if entries := texts_that_hold(lakehouse, values):
-        yield f"the columns who and why of monitoring.edits: {entries} entries contain such a value as a word"
+    if unknown:
+        yield f"{counted(unknown, 'line')} of quarantine.{stream.name}, which cannot be parsed or whose file or message is not known"
+    if texts:
+        yield f"the columns who and why of monitoring.edits: {texts} entries contain such a value as a word"
     yield f"files that landed in {lakehouse.landing(stream.name)} or elsewhere: a rebuild would read them again"
     yield (
         "Dagster's event log and the logs of runs (DAGSTER_HOME), and Data Docs: they show values of columns that are not "
@@ -203,3 +178,14 @@ def _not_searched(
     )
     yield "Kafka topics; services that events were sent to, and their stored answers"
     yield "backups of the lakehouse, and copies that others have made of its tables"
+
+
+def _have_read(lakehouse: Lakehouse, stream: Stream) -> set[str]:
+    """Return the jobs that read the stream, directly or through others, also those that are no longer in the project."""
+    records = [read_json(record) for record in sorted(lakehouse.home.glob("jobs/*/generation-*/generation.json"))]
+    tables, size = {f"events.{stream.name}"}, 0
+    # Each round adds the tables of jobs that read those known so far.
+    while len(tables) > size:
+        size = len(tables)
+        tables.update(*(record["table_ids"] for record in records if tables.intersection(record["input_ids"])))
+    return {record["job"] for record in records if tables.intersection(record["input_ids"])}

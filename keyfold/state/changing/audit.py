@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from keyfold.columns import column, required
 from keyfold.errors import Misconfigured
-from keyfold.ingestion.quarantined import holds_any
+from keyfold.ingestion.erased_names import holds_any
 from keyfold.lakehouse import Lakehouse, create_table, exclusive, is_table
 from keyfold.lakehouse.commits import append_files, committed_batch
 from keyfold.lakehouse.data_files import write_data_file
@@ -87,22 +87,16 @@ def record_edit(
         append_files(table, [write_data_file(frame, table, EDITS)], _APPLICATION, 0 if number is None else number + 1)
 
 
-def mask_keys(
-    lakehouse: Lakehouse, values: Mapping[str, Sequence[str]], *, not_of: Sequence[str], dry_run: bool
-) -> int:
-    """Mask keys in `monitoring.edits` that have one of the values in every named column of the key.
-
-    Args:
-        values: values by column.
-        not_of: jobs whose entries are not changed.
-        dry_run: only count.
+def mask_in_edits(lakehouse: Lakehouse, values: Mapping[str, Sequence[str]], *, dry_run: bool) -> tuple[int, int]:
+    """Mask keys in `monitoring.edits` that have one of the values in every named column of the key, or only count them.
 
     Returns:
-        The number of entries with such a key.
+        The number of entries with such a key, and of those whose `who` or `why` has one of the values as a word: these stay.
     """
     table = lakehouse.monitoring("edits")
     if not is_table(table):
-        return 0
+        return 0, 0
+    holds = holds_any(text for texts in values.values() for text in texts)
 
     def mask(keys: str) -> str:
         # The entry of an erasure has a JSON object here, without keys.
@@ -110,25 +104,16 @@ def mask_keys(
         hidden = [dict.fromkeys(key, _ERASED) if _has(key, values) else key for key in recorded]
         return keys if hidden == recorded else json.dumps(hidden)
 
-    masked = pl.when(~pl.col("of").is_in(not_of)).then(pl.col("keys").map_elements(mask, pl.String)).otherwise("keys")
+    masked = pl.col("keys").map_elements(mask, pl.String)
+    said = pl.any_horizontal(pl.col(name).map_elements(holds, pl.Boolean) for name in ("who", "why"))
     with exclusive(table.parent, "monitoring", patience=timedelta(seconds=30)):
-        count = scan_table(table).select((masked != pl.col("keys")).sum()).collect().item()
+        counts = scan_table(table).select(masked=(masked != pl.col("keys")).sum(), said=said.sum()).collect()
         if not dry_run:
             # No row is erased, only the keys in it.
             erase_rows(table, pl.lit(value=False), masked={"keys": masked})
             forget(table)
             forget_log(table)
-    return int(count)
-
-
-def texts_that_hold(lakehouse: Lakehouse, values: Mapping[str, Sequence[str]]) -> int:
-    """Count the entries whose `who` or `why` has one of the values as a word."""
-    table = lakehouse.monitoring("edits")
-    if not is_table(table):
-        return 0
-    holds = holds_any(text for texts in values.values() for text in texts)
-    texts = scan_table(table).select("who", "why").collect()
-    return sum(holds(who or "") or holds(why or "") for who, why in texts.iter_rows())
+    return int(counts["masked"][0]), int(counts["said"][0])
 
 
 def _has(key: Mapping[str, object], values: Mapping[str, Sequence[str]]) -> bool:

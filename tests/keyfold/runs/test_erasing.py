@@ -14,7 +14,7 @@ from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse.data_files import WrittenFile
-from keyfold.lakehouse.row_erasure import erase_rows, forget
+from keyfold.lakehouse.row_erasure import forget
 from keyfold.maintenance import MaintainedTable, maintain
 from keyfold.runs.erasing import Erasure, erase
 from keyfold.state.changing.audit import Author
@@ -50,17 +50,6 @@ def files_that_hold(lakehouse, text):
         elif path.is_file() and text.encode() in path.read_bytes():
             found.append(path)
     return found
-
-
-def test_an_erased_table_keeps_its_other_rows_and_no_old_version(spark, lakehouse, land):
-    land(("ann", 1), ("evangeline", 2))
-    land(("evangeline", 3))
-    table = lakehouse.events("clicks")
-    assert erase_rows(table, pl.col("user") == "evangeline") == 2
-    assert erase_rows(table, pl.col("user") == "evangeline") == 0
-    assert forget(table) == 2
-    assert pl.read_delta(str(table))["user"].to_list() == ["ann"]
-    assert len(list(table.glob("*.parquet"))) == 1
 
 
 def test_a_value_is_found_by_what_it_says_and_not_by_how_it_is_written(spark, lakehouse, land, rows, minutes):
