@@ -9,8 +9,9 @@ from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
 from keyfold.cli.terminal import failures, report
 from keyfold.errors import counted
 from keyfold.lakehouse import Lakehouse
-from keyfold.maintenance.backup import back_up, list_backups
+from keyfold.maintenance.backup import back_up
 from keyfold.maintenance.backup import restore as restore_backup
+from keyfold.maintenance.backup_store import BackupStore
 from keyfold.maintenance.checking import check as check_lakehouse
 from keyfold.storage.place import to_place
 
@@ -32,15 +33,12 @@ def check(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
 
 def backup(
     to: _Backups,
-    keep: Annotated[
-        int | None, typer.Option(min=1, help="Number of backups to keep; older ones are removed [default: all].")
-    ] = None,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
     """Make a consistent, incremental backup of the lakehouse; runs may continue meanwhile."""
     with failures():
-        made = back_up(Lakehouse(home), to_place(to), keep=keep)
+        made = back_up(Lakehouse(home), to_place(to))
         text = (
             f"backup {made.name}: {counted(made.files, 'file')}, {made.bytes / 1e6:,.1f} MB; {made.new_bytes / 1e6:,.1f} MB of it "
             f"new, in {made.seconds:.1f} s"
@@ -58,7 +56,7 @@ def restore(
     """Restore a backup to an empty lakehouse directory; the next runs continue from it."""
     with failures():
         if only_list:
-            names = list_backups(to_place(source))
+            names = BackupStore(to_place(source)).names()
             report({"backups": names}, as_json, "\n".join(names) or f"no backup in {source}")
             return
         made = restore_backup(to_place(source), Lakehouse(home), at)

@@ -11,13 +11,12 @@ Not copied: `checksums.json`, since the first run on the restored copy records t
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from errno import ENOENT
-from functools import partial
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -26,7 +25,7 @@ from keyfold.errors import KeyfoldError, Misconfigured, NotFound
 from keyfold.keyed.generation.generations import RECORD, Generation
 from keyfold.keyed.generation.live_record import live_generation_name, live_record
 from keyfold.lakehouse import Lakehouse, exclusive, read_json
-from keyfold.lakehouse.files import DamagedError, files_below, new_file, open_for_reading
+from keyfold.lakehouse.files import DamagedError, files_below, new_file
 from keyfold.lakehouse.paths import is_table
 from keyfold.lakehouse.presence import check_lakehouse_is_there, named_files
 from keyfold.maintenance.backup_store import BackedUpFile, BackupStore
@@ -34,6 +33,9 @@ from keyfold.storage.place import FoundFile, Place, found_at, path_below
 
 _TRIES = 10
 _COPIES_AT_ONCE = 8
+
+_OF_JOURNALS = [f"{of}journal/{name}" for of in ("", "*/", "branches/*/") for name in ("clock.json", "history.jsonl")]
+_OVERWRITTEN = ("ingest.json", "rebuild.json", *_OF_JOURNALS)
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Backup:
         name: its name for `restore`: the time when it began, in UTC.
         home: the lakehouse directory that was read, or written.
         files, bytes: number and size of its files.
-        new_contents, new_bytes: number and size of the contents that were written.
+        new_bytes: size of what was written.
         seconds: duration.
     """
 
@@ -52,50 +54,40 @@ class Backup:
     home: str
     files: int
     bytes: int
-    new_contents: int
     new_bytes: int
     seconds: float
 
 
-def back_up(lakehouse: Lakehouse, to: Place, *, keep: int | None = None) -> Backup:
+def back_up(lakehouse: Lakehouse, to: Place) -> Backup:
     """Back up a lakehouse. Runs, also continuous ones, may go on meanwhile; maintenance deletes nothing.
 
     Args:
-        to: a folder or bucket for backups, outside of the lakehouse; created if missing.
-        keep: number of backups to keep there; None keeps all.
+        to: a folder or bucket for backups, outside of the lakehouse; created if missing. No backup there is ever removed.
 
     Raises:
         KeyfoldError: there is no lakehouse or a folder of it cannot be read, `to` is inside of it, another backup is running, or
-            runs replace files faster than they can be copied. With `keep`: the lakehouse lacks a job or a table that the last
-            backup has; no backup is made or removed.
+            runs replace files faster than they can be copied.
         OSError: a disk is full or fails; no backup was made.
     """
     check_lakehouse_is_there(lakehouse)
     if path_below(to, lakehouse.home) is not None:
         raise Misconfigured(f"{to} is inside the lakehouse {lakehouse.home}: give a folder outside of it")
-    if keep is not None and keep < 1:
-        raise Misconfigured(f"keep is {keep}: give 1 or more, since the new backup is kept")
-    began, name = time.monotonic(), f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S-%fZ}"
+    began, name, store = time.monotonic(), f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S-%fZ}", BackupStore(to)
     with exclusive(to, "a backup"), exclusive(lakehouse.backup, "a backup"):
-        store = BackupStore(to)
-        last = store.read(store.names()[-1]) if store.names() else []
-        there = store.contents()
-        files = _copied(lakehouse, _Copier(lakehouse, store, last, there))
-        if keep is not None and (lost := _jobs_and_tables(last) - _jobs_and_tables(files)):
-            raise NotFound(
-                f"{lakehouse.home} lacks {', '.join(sorted(lost))}, which the last backup in {to} has; no backup was made, and "
-                "none was removed. Mount the disk, or restore that backup; if this was removed on purpose, back up once "
-                "without --keep"
+        copier = _Copier(lakehouse, store)
+        for _ in range(_TRIES):
+            live = _live(lakehouse)
+            parts = [copier.copy(part) for part in _parts(lakehouse)]
+            # The tables at their addresses are those of the generations that were live then. A second try copies what is new.
+            if _live(lakehouse) == live:
+                break
+        else:
+            raise KeyfoldError(
+                f"generations of jobs in {lakehouse.home} went live during each of {_TRIES} tries; back up when no job is refreshed"
             )
+        files = sorted(file for part in parts for file in part.values())
         store.write(name, files)
-        if keep is not None:
-            store.keep(keep)
-    return _backup(name, lakehouse, files, there, began)
-
-
-def list_backups(folder: Place) -> list[str]:
-    """The names of the backups in a folder or bucket, oldest first."""
-    return BackupStore(folder).names()
+    return _backup(name, lakehouse, files, copier.new_bytes, began)
 
 
 def restore(folder: Place, lakehouse: Lakehouse, name: str | None = None) -> Backup:
@@ -127,27 +119,12 @@ def restore(folder: Place, lakehouse: Lakehouse, name: str | None = None) -> Bac
 
     with ThreadPoolExecutor(_COPIES_AT_ONCE) as copies:
         list(copies.map(write, files))
-    return _backup(name or names[-1], lakehouse, files, {}, began)
+    return _backup(name or names[-1], lakehouse, files, sum(file.bytes for file in files), began)
 
 
-def _backup(name: str, lakehouse: Lakehouse, files: list[BackedUpFile], there: Iterable[str], began: float) -> Backup:
-    new = {file.digest: file.bytes for file in files}
-    for digest in there:
-        new.pop(digest, None)
+def _backup(name: str, lakehouse: Lakehouse, files: list[BackedUpFile], new: int, began: float) -> Backup:
     size, seconds = sum(file.bytes for file in files), time.monotonic() - began
-    return Backup(name, str(lakehouse.home), len(files), size, len(new), sum(new.values()), seconds)
-
-
-def _copied(lakehouse: Lakehouse, copier: "_Copier") -> list[BackedUpFile]:
-    for _ in range(_TRIES):
-        before = _live(lakehouse)
-        parts = [copier.copy(name, cut) for name, cut in _parts(lakehouse)]
-        # The tables at their addresses are those of the generations that were live then. A second try copies what is new.
-        if _live(lakehouse) == before:
-            return sorted(file for part in parts for file in part.values())
-    raise KeyfoldError(
-        f"generations of jobs in {lakehouse.home} went live during each of {_TRIES} tries; back up when no job is refreshed"
-    )
+    return Backup(name, str(lakehouse.home), len(files), size, new, seconds)
 
 
 def _live(lakehouse: Lakehouse) -> bytes:
@@ -159,66 +136,48 @@ def _live(lakehouse: Lakehouse) -> bytes:
 class _Copier:
     """Copies files to the store. Those that have not changed since the last backup, or an earlier try, are not read."""
 
-    def __init__(
-        self, lakehouse: Lakehouse, store: BackupStore, last: Iterable[BackedUpFile], there: Iterable[str]
-    ) -> None:
-        self._home, self._store = lakehouse.home, store
-        self._known = {file[:4]: file for file in last if file.digest in there}
-        self._part: dict[str, BackedUpFile] = {}
+    def __init__(self, lakehouse: Lakehouse, store: BackupStore) -> None:
+        self._lakehouse, self._store, self._there = lakehouse, store, store.contents()
+        last = store.read(store.names()[-1]) if store.names() else []
+        self._known = {file[:4]: file for file in last if file.digest in self._there}
+        self.new_bytes = 0
 
-    def copy(self, name: str, cut: "_Cut") -> dict[str, BackedUpFile]:
+    def copy(self, folder: Place) -> dict[str, BackedUpFile]:
         """Copy a part, and return its files by path. If files are removed meanwhile, list it again and retry."""
-        self._part = {}
         for attempt in range(1, _TRIES + 1):
             try:
+                # Before others are listed: with a newer clock, events that the restored job still has to read would be late.
+                files = [self._copy(found_at(path)) for name in _OVERWRITTEN for path in folder.glob(name)]
                 with ThreadPoolExecutor(_COPIES_AT_ONCE) as copies:
-                    list(copies.map(self._copy, list(cut(self.now))))
-                break
+                    files += copies.map(self._copy, list(_files(self._lakehouse, folder)))
+                return {file.path: file for file in files if file}
             except (FileNotFoundError, DeltaError) as error:
-                if attempt == _TRIES and (self._home / name).exists():
+                if attempt == _TRIES and folder.exists():
                     raise KeyfoldError(
-                        f"{name} could not be backed up in {_TRIES} tries: {error}. If a file is missing for good, restore it; "
+                        f"{folder} could not be backed up in {_TRIES} tries: {error}. If a file is missing for good, restore it; "
                         "otherwise runs replace files faster than they are copied: back up when fewer runs are active"
                     ) from error
-                self._part = {}
-        return self._part
+        return {}
 
-    def now(self, *paths: Place) -> None:
-        """Copy files that are overwritten in place, before others are listed."""
-        for path in paths:
-            with suppress(FileNotFoundError):
-                self._copy(found_at(path))
-
-    def _copy(self, file: FoundFile) -> None:
-        below = path_below(file.path, self._home)
+    def _copy(self, file: FoundFile) -> BackedUpFile | None:
+        below = path_below(file.path, self._lakehouse.home)
         # Hidden: locks, and files that are being written.
         if below is None or below.name.startswith("."):
-            return
+            return None
         what = (below.as_posix(), file.bytes, file.changed_at, file.tag)
         if what not in self._known:
-            with open_for_reading(file.path) as source:
-                size, digest = self._store.put(source)
+            size, digest = self._store.put(file.path)
+            self.new_bytes += 0 if digest in self._there else size
+            self._there.add(digest)
             self._known[what] = BackedUpFile(what[0], size, *what[2:], digest)
-        self._part[what[0]] = self._known[what]
+        return self._known[what]
 
 
-_Now = Callable[..., None]
-_Cut = Callable[[_Now], Iterator[FoundFile]]
-"""Copies what is overwritten in place with the function that it is given, and yields the other files of a part."""
-
-
-def _parts(lakehouse: Lakehouse) -> Iterator[tuple[str, _Cut]]:
-    """The parts of a lakehouse in the order in which they must be copied."""
-    for folder in _consumers_first(lakehouse.home.glob("jobs/*")):
-        yield f"jobs/{folder.name}", partial(_job, lakehouse, folder)
-    for folder in sorted(lakehouse.home.glob("ingest/*")):
-        yield f"ingest/{folder.name}", partial(_ingest, lakehouse, folder)
-    # Hidden: the lock of those who write there.
-    for table in sorted(lakehouse.home.glob("monitoring/[!.]*")):
-        yield f"monitoring/{table.name}", partial(_table, table, "", -1)
-    for name in ("aside", "landing"):
-        yield name, lambda _, name=name: files_below(lakehouse.home / name)
-    yield "", lambda _: (found_at(path) for path in lakehouse.home.iterdir() if path.is_file())
+def _parts(lakehouse: Lakehouse) -> list[Place]:
+    """The folders of a lakehouse that are copied by themselves, in the order in which they must be copied."""
+    home = lakehouse.home
+    others = [*sorted(home.glob("ingest/*")), *sorted(home.glob("monitoring/[!.]*")), home / "aside", home / "landing"]
+    return [*_consumers_first(home.glob("jobs/*")), *others, home]
 
 
 def _consumers_first(jobs: Iterable[Place]) -> list[Place]:
@@ -241,23 +200,30 @@ def _producers(record: Place) -> Iterator[str]:
                 yield content.partition("/")[0]
 
 
-def _job(lakehouse: Lakehouse, folder: Place, now: _Now) -> Iterator[FoundFile]:
-    live = live_generation_name(lakehouse, folder.name)
-    for path in sorted([*folder.glob("generation-*"), *folder.glob("branches/*")]):
-        # The record is written last. Without it, the generation is being created, or its creation was interrupted.
-        if (path / RECORD).exists():
-            yield from _generation(Generation(path, read_json(path / RECORD)), path.name == live, now)
+def _files(lakehouse: Lakehouse, folder: Place) -> Iterator[FoundFile]:
+    """The files of a part, but those that are overwritten."""
+    kind = folder.parent.name if folder.parent.parent == lakehouse.home else ""
+    if folder == lakehouse.home:
+        yield from (found_at(path) for path in folder.iterdir() if path.is_file())
+    elif kind == "jobs":
+        for path in sorted([*folder.glob("generation-*"), *folder.glob("branches/*")]):
+            # The record is written last. Without it, the generation is being created, or its creation was interrupted.
+            if (path / RECORD).exists():
+                live = live_generation_name(lakehouse, folder.name)
+                yield from _generation(Generation(path, read_json(path / RECORD)), path.name == live)
+    elif kind == "ingest":
+        yield from _ingest(lakehouse, folder)
+    else:
+        yield from _table(folder) if kind == "monitoring" else files_below(folder)
 
 
-def _generation(generation: Generation, is_live: bool, now: _Now) -> Iterator[FoundFile]:
-    # Before the journal: with a newer clock, events that the restored job still has to read would be late.
-    now(generation.journal.folder / "clock.json")
-    last, records = _journal(generation.journal.folder, now)
+def _generation(generation: Generation, is_live: bool) -> Iterator[FoundFile]:
+    last, records = _journal(generation.journal.folder)
     yield from records
     for name in generation.record["table_ids"]:
         table = generation.table(name)
         if is_live or table == generation.aside(name):
-            yield from _table(table, f"{generation.identity}/{name}", last, now)
+            yield from _table(table, f"{generation.identity}/{name}", last)
             if generation.table(name) != table:
                 raise FileNotFoundError(ENOENT, "went to its address while it was listed", str(table))
     for file in files_below(generation.folder):
@@ -267,28 +233,26 @@ def _generation(generation: Generation, is_live: bool, now: _Now) -> Iterator[Fo
             yield file
 
 
-def _ingest(lakehouse: Lakehouse, folder: Place, now: _Now) -> Iterator[FoundFile]:
-    now(folder / "ingest.json", folder / "rebuild.json")
+def _ingest(lakehouse: Lakehouse, folder: Place) -> Iterator[FoundFile]:
     # The known files before the journal, so that the journal has the batches after the ones that they cover.
     known = list(files_below(folder / "files"))
-    last, records = _journal(folder / "journal", now)
+    last, records = _journal(folder / "journal")
     yield from records
     yield from (one for one in known if int(re.sub(r"\D", "", one.below) or 0) <= last)
     if (folder / "ingest.json").exists():
         identity = read_json(folder / "ingest.json")["identity"]
         for table in ("events", "quarantine"):
-            yield from _table(lakehouse.home / table / folder.name, f"{identity}/{table}", last, now)
+            yield from _table(lakehouse.home / table / folder.name, f"{identity}/{table}", last)
     yield from files_below(folder / "ids")
 
 
-def _journal(journal: Place, now: _Now) -> tuple[int, list[FoundFile]]:
+def _journal(journal: Place) -> tuple[int, list[FoundFile]]:
     """The number of a journal's newest commit record, -1 if there is none, and its plans and commit records."""
     records = [file for file in files_below(journal) if re.fullmatch(r"\d{9}\.(plan|done)\.json", file.below)]
-    now(journal / "history.jsonl")
     return max((int(file.below[:9]) for file in records if "done" in file.below), default=-1), records
 
 
-def _table(table: Place, application: str, last: int, _: _Now) -> Iterator[FoundFile]:
+def _table(table: Place, application: str = "", last: int = -1) -> Iterator[FoundFile]:
     """The files of a Delta table up to the newest version without a later batch of an application than the last one."""
     if not is_table(table):
         return
@@ -304,13 +268,3 @@ def _table(table: Place, application: str, last: int, _: _Now) -> Iterator[Found
     if gone := named_files(delta).keys() - data:
         raise FileNotFoundError(ENOENT, "was removed while its table was listed", str(table / min(gone)))
     yield from data.values()
-
-
-def _jobs_and_tables(files: Iterable[BackedUpFile]) -> set[str]:
-    """The jobs, and the tables of streams, of jobs and about runs, that files of a lakehouse are of."""
-    found = set[str]()
-    for file in files:
-        # Tables of a branch, or of a generation that is not live, may go at any time.
-        if match := re.match(r"(jobs/[^/]+)/|((?:tables|events|quarantine|monitoring)/[^/]+)/_delta_log/", file.path):
-            found.add(match[1] or match[2])
-    return found

@@ -12,7 +12,7 @@ import json
 import re
 import uuid
 from collections.abc import Iterable, Iterator
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from keyfold.errors import Damaged, NotFound
 from keyfold.lakehouse.files import files_below, new_file, open_for_reading, sweep, sync_folder, write_once
@@ -82,21 +82,22 @@ class BackupStore:
         sync_folder(self._content)
         write_once(self._lists / f"{name}{_LIST}", gzip.compress(json.dumps(list(files)).encode(), mtime=0))
 
-    def put(self, source: IO[bytes]) -> tuple[int, str]:
-        """Store a content, and return its size in bytes and its digest."""
+    def put(self, path: Place) -> tuple[int, str]:
+        """Store the content of a file, and return its size in bytes and its digest."""
         digest, size = hashlib.blake2b(digest_size=32), 0
         # Under a temporary name that `sweep` removes if this process is killed.
-        with new_file(self._content / f".aside-{uuid.uuid4().hex}", lambda _: digest.hexdigest()) as file:
+        aside = self._content / f".aside-{uuid.uuid4().hex}"
+        with open_for_reading(path) as source, new_file(aside, lambda _: digest.hexdigest()) as file:
             while some := source.read(_AT_ONCE):
                 digest.update(some)
                 size += len(some)
                 file.write(some)
         return size, digest.hexdigest()
 
-    def contents(self) -> dict[str, int]:
-        """The sizes of all contents, by digest. Call it under the folder's lock."""
+    def contents(self) -> set[str]:
+        """The digests of all contents. Call it under the folder's lock."""
         sweep(self._content)
-        return {file.path.name: file.bytes for file in files_below(self._content)}
+        return {file.path.name for file in files_below(self._content)}
 
     def get(self, one: BackedUpFile) -> Iterator[bytes]:
         """Read the content of a file, piece by piece.
@@ -117,12 +118,3 @@ class BackupStore:
             raise Damaged(f"{what} is gone; restore another backup") from None
         if digest.hexdigest() != one.digest:
             raise Damaged(f"{what} is damaged; restore another backup")
-
-    def keep(self, number: int) -> None:
-        """Remove all but the newest backups, and contents that no backup uses."""
-        for name in self.names()[:-number]:
-            (self._lists / f"{name}{_LIST}").unlink(missing_ok=True)
-        # After the lists are removed, so that an interruption leaves unused contents and never a list without contents.
-        wanted = {one.digest for name in self.names() for one in self.read(name)}
-        for digest in self.contents().keys() - wanted:
-            (self._content / digest).unlink(missing_ok=True)

@@ -32,7 +32,7 @@ from keyfold.keyed.plans.inputs import OtherTableError, check_inputs, check_unre
 from keyfold.lakehouse import Lakehouse, is_table, read_json
 from keyfold.lakehouse.checksums import checksum_in_name, checksum_of
 from keyfold.lakehouse.files import DamagedError, files_below, is_held, open_for_reading
-from keyfold.lakehouse.presence import absent_files, check_lakehouse_is_there, empty_entries, named_files
+from keyfold.lakehouse.presence import check_lakehouse_is_there, empty_entries, named_files
 from keyfold.lakehouse.reading import parquet_file
 from keyfold.storage.place import Place
 
@@ -40,6 +40,8 @@ _TRIES = 3
 _PAUSE_SECONDS = 0.2
 
 _RESTORE = "restore it from a backup"
+_DISAGREES = "does not agree with the tables"
+_UNNAMED = "does not name a generation that can be read"
 
 T = TypeVar("T")
 
@@ -144,15 +146,40 @@ class Seen:
             self.say(path, f"{what} ({first_line(error)})", remedy)
             return None
 
-    def content(self, path: Place, checksum: str | None, read: Callable[[Place], object] | None = None) -> None:
-        """Compare a file, that may be gone by now, with its checksum; without one, read it."""
+    def files(
+        self, folder: Place, named: Mapping[str, int | None], checksums: Mapping[str, str | None] | None = None
+    ) -> None:
+        """Read the files in a folder, and check that those that must be there are, with their sizes as far as these are known.
+
+        Args:
+            folder: the folder.
+            named: the sizes of these files, by path; None if a size is not known.
+            checksums: checksums that are not in the files' names.
+        """
+        present = {file.below: file for file in files_below(folder) if not file.below.startswith("_delta_log/")}
+        for below, file in present.items():
+            checksum = (checksums or {}).get(below) or checksum_in_name(file.path.name)
+            # A file without a checksum that nothing names may be half written.
+            if (checksum or below in named) and not file.path.name.startswith("."):
+                self.sizes[str(file.path)] = file.bytes
+                self._read(file.path, checksum)
+        for below, size in named.items():
+            if below not in present:
+                self.say(folder / below, "is gone")
+            elif size not in (None, has := present[below].bytes):
+                self.say(folder / below, f"has {has:,} bytes, but {size:,} in the table's log")
+
+    def _read(self, path: Place, checksum: str | None) -> None:
+        """Compare a file, that may be gone by now, with its checksum; without one, decode it."""
         try:
-            if checksum:
-                with open_for_reading(path) as file:
-                    if checksum_of(file) != checksum:
-                        self.say(path, "is damaged (its checksum is another one)")
-            elif read:
-                read(path)
+            if not checksum:
+                with parquet_file(path) as opened:
+                    for _ in opened.iter_batches():
+                        pass
+                return
+            with open_for_reading(path) as file:
+                if checksum_of(file) != checksum:
+                    self.say(path, "is damaged (its checksum is another one)")
         except FileNotFoundError:
             return
         except (OSError, ValueError, pa.ArrowException, pl.exceptions.PolarsError) as error:
@@ -160,26 +187,12 @@ class Seen:
 
     def table(self, table: Place) -> None:
         """Check the log of a table, and all data files in its folder, also those of older versions."""
-        log, named = table / "_delta_log", dict[str, int]()
+        log, named = table / "_delta_log", dict[str, int | None]()
         if (delta := self.told(log, lambda: DeltaTable(str(table)))) is not None:
             for version in empty_entries(table, delta.version()):
                 self.say(log / f"{version:020d}.json", "is empty")
-            named = named_files(delta)
-            for path, what in absent_files(table, delta).items():
-                self.say(table / path, what)
-        for found in files_below(table):
-            checksum = checksum_in_name(found.path.name)
-            # A file without a checksum that the table does not name may be half written.
-            is_data = checksum is not None or found.below in named
-            if is_data and not found.below.startswith("_delta_log/") and not found.path.name.startswith("."):
-                self.sizes[str(found.path)] = found.bytes
-                self.content(found.path, checksum, _decode)
-
-
-def _decode(path: Place) -> None:
-    with parquet_file(path) as file:
-        for _ in file.iter_batches():
-            pass
+            named |= named_files(delta)
+        self.files(table, named)
 
 
 _Look = Callable[[Seen], None]
@@ -205,7 +218,8 @@ def _owners(lakehouse: Lakehouse) -> Iterator[tuple[str, str, _Look]]:
     for folder in sorted((home / "jobs").glob("*")):
         job = folder.name
         refresh = f"{_RESTORE}, or start a new generation: `{lakehouse.command('run', job, '--full-refresh')}`"
-        yield f"job {job}", refresh, partial(_pointer, lakehouse, job)
+        find = partial(live_generation, lakehouse, job)
+        yield f"job {job}", refresh, lambda seen, find=find: seen.told(live_record(lakehouse), find, _UNNAMED)
         for one in sorted([*folder.glob("generation-*"), *folder.glob("branches/*")]):
             yield f"{job}/{one.name}", refresh, partial(_generation, lakehouse, job, one)
     yield "jobs and tables", _RESTORE, partial(_absent, lakehouse)
@@ -232,13 +246,12 @@ def _ingest(lakehouse: Lakehouse, stream: str, seen: Seen) -> None:
         is_whole, remedy = seen.is_whole, seen.remedy
         seen.remedy = "restore it, or run ingest again: it rebuilds the index from the event table if needed"
         done = seen.told(journal.folder, journal.last_done)
-        for segment in done.segments if done else ():
-            if not (birth.segments / segment.name).exists():
-                seen.say(birth.segments / segment.name, "is gone")
-            seen.content(birth.segments / segment.name, segment.checksum)
+        segments = {segment.name: segment.checksum for segment in done.segments} if done else {}
+        seen.files(birth.segments, dict.fromkeys(segments), segments)
         seen.remedy = remedy
         if is_whole:
-            _agreement(journal, birth.tables, birth.ids, birth.identity, birth.where, seen)
+            agree = partial(check_tables, journal, birth.tables, birth.ids, birth.identity, birth.where, remedy)
+            seen.told(journal.folder, agree, _DISAGREES)
 
 
 def _absent(lakehouse: Lakehouse, seen: Seen) -> None:
@@ -258,11 +271,6 @@ def _absent(lakehouse: Lakehouse, seen: Seen) -> None:
     for job in sorted(read):
         if not lakehouse.job(job).is_dir():
             seen.say(lakehouse.job(job), "is gone, and other jobs read its tables")
-
-
-def _pointer(lakehouse: Lakehouse, job: str, seen: Seen) -> None:
-    what = "does not name a generation that can be read"
-    seen.told(live_record(lakehouse), lambda: live_generation(lakehouse, job), what)
 
 
 def _generation(lakehouse: Lakehouse, job: str, folder: Place, seen: Seen) -> None:
@@ -289,40 +297,35 @@ def _generation(lakehouse: Lakehouse, job: str, folder: Place, seen: Seen) -> No
     for table in tables.values():
         seen.table(table)
     if seen.is_whole:
-        where = f"job {job}, {folder.name}"
-        _agreement(generation.journal, tables, generation.ids, generation.identity, where, seen)
+        where, journal = f"job {job}, {folder.name}", generation.journal
+        agree = partial(check_tables, journal, tables, generation.ids, generation.identity, where, seen.remedy)
+        seen.told(journal.folder, agree, _DISAGREES)
         _state(generation, seen)
         if is_live:
-            # The job can go on: its positions are in the logs of the tables that it reads, and no unread file is gone.
-            try:
-                check_inputs(lakehouse, generation, where, seen.remedy)
-                check_unread(lakehouse, generation, where, seen.remedy)
-            except OtherTableError:
-                return  # its producer was refreshed, or its stream was rebuilt: nothing is damaged, and the job says what to do
-            except (KeyfoldError, DeltaError, FileNotFoundError, KeyError) as error:
-                seen.say(generation.journal.folder, f"cannot go on ({first_line(error)})")
+            seen.told(journal.folder, partial(_can_go_on, lakehouse, generation, where, seen.remedy), "cannot go on")
+
+
+def _can_go_on(lakehouse: Lakehouse, generation: Generation, where: str, remedy: str) -> None:
+    """Check that a job's positions are in the logs of the tables that it reads, and that no unread file is gone."""
+    # Of another table, its producer was refreshed, or its stream was rebuilt: nothing is damaged, and the job says what to do.
+    with suppress(OtherTableError):
+        check_inputs(lakehouse, generation, where, remedy)
+        check_unread(lakehouse, generation, where, remedy)
 
 
 def _state(generation: Generation, seen: Seen) -> None:
     """Check the checksums of all files of the state, and that those of the batches that are kept exist."""
-    present = set[str]()
-    for folder in (generation.manifests, generation.parts):
-        for file in files_below(folder):
-            present.add(file.path.name)
-            seen.content(file.path, checksum_in_name(file.path.name) or "none")
     labels: dict[str, set[int]] = {}
     for done in generation.journal.recent(RETAINED_BATCHES):
         for name, ones in done.manifests.items():
             labels.setdefault(name, set()).update(ones)
+    seen.files(generation.manifests, dict.fromkeys(labels))
     named = set[str]()
-    for name, ones in sorted(labels.items()):
-        if name not in present:
-            seen.say(generation.manifests / name, "is gone")
-        elif str(generation.manifests / name) not in seen.faults:
+    for name, ones in labels.items():
+        if str(generation.manifests / name) not in seen.faults:
             manifests = read_manifests(generation.manifests, dict.fromkeys(ones, name)).values()
             named = named.union(*(Manifest.unpack(manifest).files for manifest in manifests))
-    for name in sorted(named - present):
-        seen.say(generation.parts / name, "is gone")
+    seen.files(generation.parts, dict.fromkeys(named))
 
 
 def _records(owner: Place, journal: Journal[Any, Any], parts: dict[str, Place], seen: Seen) -> None:
@@ -345,16 +348,3 @@ def _records(owner: Place, journal: Journal[Any, Any], parts: dict[str, Place], 
     elif recorded is not None and numbers and recorded.batch < numbers[-1] and not is_held(owner):
         what = f"ends at batch {recorded.batch}, but batch {numbers[-1]} is done: a run was interrupted, or it is an older copy"
         seen.say(record, what, "run once, which rewrites it", is_damage=False)
-
-
-def _agreement(
-    journal: Journal[Any, Any],
-    tables: Mapping[str, Place],
-    ids: Mapping[str, str],
-    identity: str,
-    where: str,
-    seen: Seen,
-) -> None:
-    """Check that tables and journal agree, once neither is damaged."""
-    agree = partial(check_tables, journal, tables, ids, identity, where, seen.remedy)
-    seen.told(journal.folder, agree, "does not agree with the tables")

@@ -70,11 +70,11 @@ def test_nothing_is_deleted_while_a_backup_runs_which_may_have_listed_it(lakehou
     grow_old(table, days=8)
     copy, amid = _Copier.copy, []
 
-    def copy_and_care(copier, name, cut):
+    def copy_and_care(copier, folder):
         amid.append(care(lakehouse, table))
         with pytest.raises(KeyfoldError, match=r"a backup of .* is running"):
             trim_log(lakehouse, EVENTS, table, kept=1)
-        return copy(copier, name, cut)
+        return copy(copier, folder)
 
     monkeypatch.setattr(_Copier, "copy", copy_and_care)
     back_up(lakehouse, tmp_path / "backups")
