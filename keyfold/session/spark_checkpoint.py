@@ -26,7 +26,6 @@ from pyspark.sql.types import StructType
 from keyfold.errors import Damaged, Misconfigured, NotFound, error_in
 from keyfold.storage.place import Place, local_path, to_place
 
-TIMERS = "timers"
 _TTL = "ttlExpirationMs"
 _SCHEMA_FILE = re.compile(r'"(file:[^"]*?)/state/(\d+/_stateSchema/[^"]*)"')
 
@@ -42,9 +41,8 @@ class _Part(NamedTuple):
     last: int
     options: Mapping[str, str]
 
-    def describe(self) -> str:
-        where = f"{self.kind} of operator {self.operator}, {self.operator_name}"
-        return f"{self.name} ({where}, batches {self.first} to {self.last})"
+    def __str__(self) -> str:
+        return f"{self.name} ({self.kind} of operator {self.operator}, {self.operator_name}, batches {self.first} to {self.last})"
 
 
 @dataclass(frozen=True)
@@ -76,10 +74,6 @@ class CheckpointRows:
             for row in self._frame.mapInArrow(_as_bytes, "rows binary").toLocalIterator():
                 yield cast(pl.DataFrame, pl.from_arrow(pa.ipc.open_stream(row[0]).read_all()))
 
-    def polars(self) -> pl.DataFrame:
-        """Return all rows as one frame."""
-        return pl.concat([cast(pl.DataFrame, pl.from_arrow(self.schema.empty_table())), *self.frames()])
-
 
 def read_checkpoint(
     spark: SparkSession,
@@ -110,7 +104,7 @@ def read_checkpoint(
     if len(having) != 1:
         of = "" if operator is None else f" of operator {operator}"
         what = f"no state {part or ''}{of}" if not having else f"several parts of state {part or ''}{of}: name one"
-        raise NotFound(f"{where} has {what}; it has {'; '.join(one.describe() for one in parts)}")
+        raise NotFound(f"{where} has {what}; it has {'; '.join(map(str, parts))}")
     return CheckpointRows(where, (), _flat(_read(spark, where, view.name, having[0], batch), having[0].operator), view)
 
 
@@ -129,8 +123,6 @@ def view_of(spark: SparkSession, checkpoint: Place | str) -> "TemporaryDirectory
     place = to_place(str(checkpoint))
     if not (place / "commits").is_dir():
         raise NotFound(f"{checkpoint} is no checkpoint of a Spark query, or one that has finished no batch yet")
-    if not (place / "state").is_dir():
-        raise NotFound(f"checkpoint {checkpoint} holds no state: its query keeps none")
     local, view = local_path(place), TemporaryDirectory(prefix="keyfold-view-")
     root = Path(view.name)
     if local is None:
@@ -185,12 +177,13 @@ def _parts(spark: SparkSession, checkpoint: Place | str, view: str) -> list[_Par
         stores = spark.read.format("state-metadata").load(view).collect()
     if not stores:
         raise NotFound(f"checkpoint {checkpoint} holds no state: its query keeps none")
-    parts: dict[tuple[int, str], _Part] = {}
-    for store in stores:
-        operator, called = store["operatorId"], store["operatorName"]
-        for name, kind, options in _named(store):
-            part = _Part(operator, called, name, kind, store["minBatchId"], store["maxBatchId"], options)
-            parts[operator, name] = part
+    found = ((store, *named) for store in stores for named in _named(store))
+    parts = {
+        (of["operatorId"], name): _Part(
+            of["operatorId"], of["operatorName"], name, kind, of["minBatchId"], of["maxBatchId"], options
+        )
+        for of, name, kind, options in found
+    }
     return [parts[one] for one in sorted(parts)]
 
 
@@ -208,7 +201,7 @@ def _named(store: Any) -> list[tuple[str, str, dict[str, str]]]:
     own = [one for one in variables if not one["stateName"].startswith("$")]
     parts = [(one["stateName"], one["stateVariableType"], {"stateVarName": one["stateName"]}) for one in own]
     if any(one["stateVariableType"] == "TimerState" for one in variables):
-        parts.append((TIMERS, "TimerState", {"readRegisteredTimers": "true"}))
+        parts.append(("timers", "TimerState", {"readRegisteredTimers": "true"}))
     return parts
 
 
@@ -217,8 +210,7 @@ def _read(spark: SparkSession, where: str, view: str, part: _Part, batch: int | 
         raise NotFound(f"{where} has no state of batch {batch}; retained: {part.first} to {part.last}")
     # This starts the coordinator of state stores, which reading tasks need.
     _ = spark.streams
-    given = {"operatorId": str(part.operator), **part.options}
-    given |= {} if batch is None else {"batchId": str(batch)}
+    given = {"operatorId": str(part.operator), **part.options, **({} if batch is None else {"batchId": str(batch)})}
     with explained(f"{where}, {part.name}"):
         return spark.read.format("statestore").options(**given).load(view)
 

@@ -3,21 +3,20 @@
 import uuid
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 from deltalake import DeltaTable
 
 from keyfold.errors import Misconfigured
-from keyfold.journal.clock import Reading, ignore_jumps, read_clock
+from keyfold.journal.clock import ignore_jumps, read_clock
 from keyfold.keyed.generation.batch_records import (
     ClockRecord,
     InputTime,
     KeyedDone,
     KeyedPlan,
     PlannedClock,
-    PlannedFile,
     Seed,
     TableInput,
 )
@@ -170,85 +169,59 @@ def _check_has_times(lakehouse: Lakehouse, job: str, one: Input, events: Place) 
         )
 
 
-@dataclass(frozen=True)
-class Beginning:
-    """The state and the position that a generation starts with.
-
-    Attributes:
-        files: files of state below the generation's folder `seed`, with the job's columns of state.
-        events, by_input, rows: events that were read and rows that were written before; see `batch_records.Seed`.
-        positions: by input table, how far the state includes it; a table that is not named is read from its beginning.
-        watermark: the watermark of the state.
-        times, arrivals: as in the commit record.
-        clock: the clock of the generation that the state comes from; None if it comes from elsewhere.
-    """
-
-    files: tuple[PlannedFile, ...]
-    events: int
-    positions: Mapping[str, Position]
-    watermark: datetime
-    rows: dict[str, int]
-    by_input: Mapping[str, int] = field(default_factory=dict)
-    times: Mapping[str, InputTime] = field(default_factory=dict)
-    arrivals: tuple[datetime, ...] = ()
-    clock: ClockRecord | None = None
-
-
 def seed_generation(
-    runners: Runners, lakehouse: Lakehouse, job: KeyedJob, generation: Generation, beginning: Beginning
+    runners: Runners,
+    lakehouse: Lakehouse,
+    job: KeyedJob,
+    generation: Generation,
+    seed: Seed,
+    positions: Mapping[str, Position],
+    watermark: datetime,
+    times: Mapping[str, InputTime],
+    before: ClockRecord | None = None,
 ) -> KeyedDone:
     """Run the first batch of a new generation, which reads its state. Make it live with `go_live` afterwards.
+
+    Args:
+        seed: the state, in files below the generation's folder `seed`.
+        positions: by input table, how far the state includes it; a table that is not named is read from its beginning.
+        watermark: the watermark of the state.
+        times: as in the commit record.
+        before: the clock of the generation that the state comes from; None if it comes from elsewhere.
 
     Raises:
         KeyfoldError: the files do not hold state of the job. The generation cannot be used then.
     """
-    before = beginning.clock
     reading, _ = ignore_jumps(
         before.reading if before else None, read_clock(), before.processing_time if before else None
     )
     # The state may come from a machine whose clock is ahead. Processing time never goes back: timers that fired stay fired.
     processing_time = max(before.processing_time, reading.time) if before else reading.time
-    assert generation.origin is not None  # noqa: S101 - what begins with state is made of something
-    origin = f"{generation.origin.how} of {generation.origin.what}"
-    plan = _plan(job, beginning, origin, reading, processing_time)
-    generation.journal.write_plans([plan])
-    # There is no next plan: the journal has the only one.
-    Batches(runners, lakehouse, job, generation, lambda: None).work()
-    watermark = max(beginning.watermark, before.watermark) if before else beginning.watermark
-    clock = ClockRecord(watermark=watermark, processing_time=processing_time, reading=reading)
-    # Ticks of the old generation advanced its watermark further than its last batch: windows that they closed stay closed.
-    generation.write_clock(clock)
-    reached("seed: taken in")
-    done = generation.journal.last_done()
-    assert done is not None  # noqa: S101 - work ends without an error only after its batch
-    return done
-
-
-def _plan(job: KeyedJob, beginning: Beginning, origin: str, reading: Reading, processing_time: datetime) -> KeyedPlan:
-    rows = sum(file.rows for file in beginning.files)
-    return KeyedPlan(
+    rows = sum(file.rows for file in seed.files)
+    plan = KeyedPlan(
         batch=0,
         run=0,
         batches=1,
         planned_at=reading.wall,
         inputs=tuple(
-            TableInput(table=one.table, input=name, position=beginning.positions[one.table])
+            TableInput(table=one.table, input=name, position=positions[one.table])
             for name, one in job.inputs.items()
-            if one.table in beginning.positions
+            if one.table in positions
         ),
-        seed=Seed(
-            origin=origin,
-            files=beginning.files,
-            events=beginning.events,
-            by_input=dict(beginning.by_input),
-            rows=beginning.rows,
-            arrivals=beginning.arrivals,
-        ),
-        clock=PlannedClock(
-            previous_watermark=beginning.watermark, watermark=beginning.watermark, processing_time=processing_time
-        ),
-        times=dict(beginning.times),
+        seed=seed,
+        clock=PlannedClock(previous_watermark=watermark, watermark=watermark, processing_time=processing_time),
+        times=dict(times),
         reading=reading,
         rows=rows,
         rows_of_run=rows,
     )
+    generation.journal.write_plans([plan])
+    # There is no next plan: the journal has the only one.
+    Batches(runners, lakehouse, job, generation, lambda: None).work()
+    # Ticks of the old generation advanced its watermark further than its last batch: windows that they closed stay closed.
+    reached_by_ticks = max(watermark, before.watermark) if before else watermark
+    generation.write_clock(ClockRecord(watermark=reached_by_ticks, processing_time=processing_time, reading=reading))
+    reached("seed: taken in")
+    done = generation.journal.last_done()
+    assert done is not None  # noqa: S101 - work ends without an error only after its batch
+    return done

@@ -13,12 +13,12 @@ import pyarrow as pa
 from keyfold.errors import IncompatibleState, KeyfoldError, NotFound
 from keyfold.journal.agreement import check_tables, has_taken_all
 from keyfold.keyed.calling.slots import SLOT
-from keyfold.keyed.generation.batch_records import KeyedDone, PlannedFile
+from keyfold.keyed.generation.batch_records import KeyedDone, PlannedFile, Seed
 from keyfold.keyed.generation.generations import Generation, Origin
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.parts.reading import in_threads
 from keyfold.keyed.rows.codec import conform
-from keyfold.keyed.running.new_generation import Beginning, new_generation, seed_generation
+from keyfold.keyed.running.new_generation import new_generation, seed_generation
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.carrying import carry_rows
 from keyfold.lakehouse.data_files import ROWS_A_GROUP, write_data_file
@@ -114,19 +114,17 @@ def rewrite(
         if old.table(table.name).exists()
     }
     reached("seed: tables carried")
-    beginning = Beginning(
+    seed = Seed(
+        origin=f"move of {origin.what}",
         files=files,
         events=done.total_events,
-        positions=done.positions,
-        watermark=done.watermark,
         rows={table.name: done.total_rows.get(table.name, 0) for table in job.tables},
         by_input=done.total_by_input if origin.counts_inputs else {},
-        times=done.times,
         arrivals=done.arrivals,
-        # Continue the old clock: windows that it closed must not open again.
-        clock=old.clock(),
     )
-    seed_generation(runners, lakehouse, job, generation, beginning)
+    # Continue the old clock: windows that it closed must not open again.
+    clock = old.clock()
+    seed_generation(runners, lakehouse, job, generation, seed, done.positions, done.watermark, done.times, clock)
     return Rewritten(generation, before, sum(file.rows for file in files), carried)
 
 

@@ -10,14 +10,14 @@ from deltalake import DeltaTable
 
 from keyfold.errors import Misconfigured, NotFound
 from keyfold.journal.clock import check_advance
-from keyfold.keyed.generation.batch_records import InputTime
+from keyfold.keyed.generation.batch_records import InputTime, Seed
 from keyfold.keyed.generation.generations import Generation, Origin, live_generation
 from keyfold.keyed.generation.going_live import go_live
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.plans.inputs import input_tables, positions_explained
 from keyfold.keyed.reporting.conservation import events_in_table
 from keyfold.keyed.runner import watermark as watermark_of
-from keyfold.keyed.running.new_generation import Beginning, new_generation, seed_generation
+from keyfold.keyed.running.new_generation import new_generation, seed_generation
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.lakehouse.positions import Position, check_position, position_at
 from keyfold.privacy import masked
@@ -112,8 +112,8 @@ def bootstrap(
             name: InputTime(newest=None if watermark == BEGINNING else shifted(watermark, one.watermark_delay))
             for name, one in job.inputs.items()
         }
-        beginning = Beginning(files, checked.events, positions, watermark, {}, times=times)
-        seed_generation(runners, lakehouse, job, generation, beginning)
+        seed = Seed(origin=f"bootstrap of {wanted.source}", files=files, events=checked.events, rows={})
+        seed_generation(runners, lakehouse, job, generation, seed, positions, watermark, times)
         go_live(lakehouse, generation)
     return Bootstrapped(job.name, generation.name, checked, versions, watermark, new_rows, sample)
 
