@@ -1,8 +1,6 @@
 """A job's tables stay at one address: whoever reads them while another generation goes live has all old rows, or all new ones."""
 
 import dataclasses
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import duckdb
@@ -77,30 +75,6 @@ def test_a_reader_has_all_old_rows_until_the_commit_and_then_all_new_ones(
     assert lakehouse.table("windows") == address
     before = DeltaTable(str(address)).version() - 1
     assert sorted(pl.read_delta(str(address), version=before).rows()) == old, "the old version stays in the history"
-
-
-@pytest.mark.long
-def test_readers_in_a_loop_see_one_or_the_other_while_generations_go_live(without_spark, lakehouse, address):
-    refresh(without_spark, lakehouse, windows())
-    old = by_polars(address)
-    refresh(without_spark, lakehouse)
-    new = by_polars(address)
-    found, stop = {name: [] for name in READERS}, threading.Event()
-
-    def look(name):
-        while not stop.is_set():
-            found[name].append(tuple(READERS[name](address)))
-
-    with ThreadPoolExecutor(len(READERS)) as pool:
-        looking = [pool.submit(look, name) for name in READERS]
-        try:
-            for delay in (timedelta(minutes=5), PATIENT) * 5:
-                refresh(without_spark, lakehouse, windows(delay=delay))
-        finally:
-            stop.set()
-        for one in looking:
-            one.result()
-    assert {name: set(rows) for name, rows in found.items()} == {name: {tuple(old), tuple(new)} for name in READERS}
 
 
 def test_a_branch_fills_tables_of_its_own_until_it_is_promoted(without_spark, lakehouse, address):

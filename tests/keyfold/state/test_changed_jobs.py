@@ -167,28 +167,13 @@ def test_the_way_back_of_a_parameter_with_a_column_of_its_own_is_a_refresh(tmp_p
     assert plan_change(lakehouse, history.job()).verdict == "refresh"
 
 
-FIRST_MOVES = {job: name for job, name in reversed(MOVES) if name not in ENGINE}.items()
-"""In `make test` each job moves once, and one by the engine's own parameters; by all others, and back, in `make slow-tests`."""
+FIRST_MOVES = dict(reversed([move for move in MOVES if move[1] not in ENGINE]))
 
 
-def is_slow(job, name, back):
-    by_engine = job == "ride_summaries" and name in ENGINE
-    return back or not (by_engine or (job, name) in FIRST_MOVES)
-
-
-@pytest.mark.parametrize(
-    ("job", "name", "back"),
-    [
-        pytest.param(*one, back, marks=pytest.mark.slow if is_slow(*one, back) else ())
-        for one in MOVES
-        for back in (False, True)
-        if not (back and one in ONE_WAY)
-    ],
-)
-def test_a_job_moved_to_another_value_goes_on_and_every_event_is_accounted_for(tmp_path, job, name, back):
-    history, value = History(job), MEANING[job][name][0]
-    usual, other = history.job(), history.job(**{name: value})
-    one, two = (other, usual) if back else (usual, other)
+@pytest.mark.parametrize(("job", "name"), [*FIRST_MOVES.items(), *(("ride_summaries", name) for name in ENGINE)])
+def test_a_job_moved_to_another_value_goes_on_and_every_event_is_accounted_for(tmp_path, job, name):
+    history = History(job)
+    one, two = history.job(), history.job(**{name: MEANING[job][name][0]})
     lakehouse, parts = Lakehouse(tmp_path), history.parts()
     for part in parts[:2]:
         put(lakehouse, one.only_input.stream.name, part)

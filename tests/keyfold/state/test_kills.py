@@ -83,7 +83,6 @@ def after(name):
         pytest.param(*WRITERS["bootstrap"], slice(0, None, 2), id="bootstrap"),
         pytest.param(*WRITERS["move"], slice(None), id="move, every point"),
         pytest.param(*WRITERS["promote"], slice(None), id="promote, every point"),
-        pytest.param(*WRITERS["bootstrap"], slice(None), id="bootstrap, every point", marks=pytest.mark.slow),
     ],
 )
 def test_wherever_the_power_fails_what_is_live_is_whole_and_the_command_can_be_called_again(

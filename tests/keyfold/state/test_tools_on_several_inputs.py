@@ -19,10 +19,7 @@ from keyfold.runs.erasing import Erasure, erase
 from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
-from keyfold.state.changing.promoting import promote, try_job
-from keyfold.state.differences import diff_states
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
-from keyfold.state.reading.reader import read_state
 from tests.keyfold.keyed.job.test_several_inputs import (
     CARD,
     MINUTE,
@@ -46,37 +43,6 @@ COUNTS = ("card", "hour", "orders", "payments", "first")
 
 def counted(home):
     return sorted(home.table().select(COUNTS).rows())
-
-
-# `reading/test_reader.py` reads and compares in `make test`, and `test_round_trip.py` moves.
-@pytest.mark.slow
-def test_state_is_read_compared_replayed_corrected_and_moved(spark, tmp_path):
-    home = Home(tmp_path, spark=spark)
-    home.land(ORDERS, orders(("a", 0, "tea"), ("b", 70, "jam")))
-    home.land(PAYMENTS, payments(("a", 5, 4), ("b", 80, 9)))
-    home.run()
-    first = read_state(home.lakehouse, home.job)
-    assert first.polars().select("card", "kind").sort("card", "kind").rows() == [("b", "order"), ("b", "payment")]
-    home.land(ORDERS, orders(("b", 75, "pie"), ("c", 90, "tea")))
-    home.land(PAYMENTS, payments(("a", 6, 1)))
-    home.run()
-    now = read_state(home.lakehouse, home.job)
-    told = diff_states(read_state(home.lakehouse, home.job, batch=first.batch), now).summary()
-    assert (told.added, told.changed) == (1, 1)
-    trial = try_job(home.lakehouse, home.job, "in_time", runners=spark)
-    assert trial.tables["late.hours"].summary().removed == 1
-    promote(home.lakehouse, "hours", "in_time")
-    assert counted(home) == [("a", NOON, 1, 2, 4)]
-    edit_state(home.lakehouse, home.job, Edit(("b",), {"amount": "amount + 1"}, BY), runners=spark)
-    home.job = replace(home.job, key_groups=3)
-    move(home.lakehouse, home.job, runners=spark)
-    home.run(NOON + timedelta(days=1))
-    assert counted(home) == [
-        ("a", NOON, 1, 2, 4),
-        ("b", NOON + 60 * MINUTE, 2, 1, 10),
-        ("c", NOON + 60 * MINUTE, 1, 0, None),
-    ]
-    assert assert_nothing_lost(home.lakehouse, home.job).events_read == 7
 
 
 @pytest.fixture

@@ -6,26 +6,15 @@ from datetime import timedelta
 import polars as pl
 import pytest
 from deltalake import write_deltalake
-from hypothesis import HealthCheck, given
-from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.runner import run_job
-from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.foreign import check_files_are_inside
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.making.sources import open_source
-from tests.examples import examples
-from tests.keyfold.keyed.toy_jobs import START, clicks, windows
-from tests.keyfold.keyed.without_spark import SPARK
-from tests.on_a_grid import moments
-
-
-@pytest.fixture
-def make_lakehouse(tmp_path_factory):
-    return lambda: Lakehouse(tmp_path_factory.mktemp("lakehouse"))
+from tests.keyfold.keyed.toy_jobs import START, windows
 
 
 def open_windows(*users):
@@ -116,73 +105,6 @@ def test_a_source_that_is_not_there_is_told_with_those_that_are(lakehouse, witho
     land(("ann", 1))
     with pytest.raises(KeyfoldError, match=r"neither a path nor a table of .*events.clicks"):
         bootstrap(lakehouse, windows(), Bootstrap("events.klicks"), runners=without_spark)
-
-
-CLICKS = st.lists(st.tuples(st.sampled_from("abcd"), moments(80, 5)), min_size=1, max_size=25)
-
-
-@examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(before=CLICKS, after=CLICKS)
-def test_whatever_the_events_were_state_that_is_read_and_seeded_goes_on_as_if_it_had_never_stopped(
-    make_lakehouse, without_spark, before, after
-):
-    job = windows()
-    whole, seeded = make_lakehouse(), make_lakehouse()
-    for one in (whole, seeded):
-        put(one, before)
-        run_job(one, job, runners=SPARK)
-    frame = open_state_by_hand(before)
-    path = seeded.home / "state.parquet"
-    frame.write_parquet(path)
-    bootstrap(seeded, job, Bootstrap(str(path)), runners=SPARK)
-    for one in (whole, seeded):
-        put(one, after)
-        run_job(one, job, runners=SPARK)
-        run_job(one, job, Incremental(advance_to=START + timedelta(minutes=200)), runners=SPARK)
-    already = {row for row in table(whole, "windows") if row not in table(seeded, "windows")}
-    assert already | set(table(seeded, "windows")) == set(table(whole, "windows"))
-    assert all(
-        row[1] + timedelta(minutes=10) <= START + timedelta(minutes=max(m for _, m in before) - 5) for row in already
-    )
-    assert sorted(table(seeded, "late.windows")) == sorted(late_of(whole, before))
-
-
-def put(lakehouse, events):
-    lakehouse.events("clicks").parent.mkdir(parents=True, exist_ok=True)
-    clicks(*events).write_delta(str(lakehouse.events("clicks")), mode="append")
-
-
-def table(lakehouse, name):
-    return pl.read_delta(str(lakehouse.table(name))).rows()
-
-
-def late_of(whole, before):
-    """What was late in the whole run; nothing is in the first batch of a job."""
-    return table(whole, "late.windows")
-
-
-def open_state_by_hand(events):
-    """Which windows are open after these events, counted in plain Python."""
-    reached = max(minute for _, minute in events) - 5
-    counts: dict = {}
-    for user, minute in events:
-        began = minute // 10 * 10
-        if began + 10 > reached:
-            counts[user, began] = counts.get((user, began), 0) + 1
-    return pl.DataFrame(
-        {
-            "user": [user for user, _ in counts],
-            "window": [START + timedelta(minutes=began) for _, began in counts],
-            "clicks": list(counts.values()),
-            "deadline": [START + timedelta(minutes=began + 10) for _, began in counts],
-        },
-        schema={
-            "user": pl.String,
-            "window": pl.Datetime("us", "UTC"),
-            "clicks": pl.Int64,
-            "deadline": pl.Datetime("us", "UTC"),
-        },
-    )
 
 
 def test_a_partitioned_delta_table_is_a_seed_with_its_partition_columns(

@@ -14,7 +14,7 @@ from keyfold.keyed.generation.run_mode import Replay
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
-from keyfold.state.differences import diff_states, diff_with_table
+from keyfold.state.differences import diff_with_table
 from keyfold.state.reading.export import write_state
 from keyfold.state.reading.reader import read_state
 from tests.folders import copy_folder, move_folder
@@ -71,22 +71,6 @@ def compared(before, after):
         **dict.fromkeys(was.keys() - now.keys(), "removed"),
         **{key: "changed" for key in was.keys() & now.keys() if was[key] != now[key]},
     }
-
-
-def test_two_batches_differ_as_plain_python_says(made):
-    lakehouse, (first, second, *_) = made
-    found = diff_states(read_state(lakehouse, JOB, batch=0), read_state(lakehouse, JOB, batch=1))
-    expected, summary = compared(first, second), found.summary()
-    counts = Counter(expected.values())
-    assert (summary.added, summary.removed, summary.changed) == tuple(
-        counts[one] for one in ("added", "removed", "changed")
-    )
-    assert not summary.is_equal
-    rows = found.first_rows(100)
-    assert dict(rows.select("user", "change").rows()) == expected
-    for user, before, after in rows.select("user", "before", "after").rows():
-        for side, state in ((before, first), (after, second)):
-            assert Counter(tuple(row.values()) for row in side or ()) == by_key(state)[user]
 
 
 def test_a_state_is_compared_with_a_table_in_the_columns_that_both_have(made, tmp_path):
