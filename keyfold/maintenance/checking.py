@@ -195,7 +195,7 @@ class Seen:
         self.files(table, named)
 
 
-_Look = Callable[[Seen], None]
+_Look = Callable[[Seen], object]
 
 
 def _looked(remedy: str, look: _Look) -> Seen:
