@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from keyfold.errors import InvalidData, counted
+from keyfold.errors import counted
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse, read_json
@@ -25,7 +25,6 @@ from keyfold.runs.jobs import JobRun
 from keyfold.state.changing.audit import Author, digest, mask_in_edits, record_edit
 from keyfold.state.changing.promoting import remove_other_generations
 from keyfold.state.erasure import (
-    Values,
     check_nothing_is_aside,
     erase_in_ingest,
     forget_in_ingest,
@@ -98,7 +97,7 @@ def erase(
         >>> erase(lakehouse, RIDE_POINTS, jobs, eva, dry_run=True).rows  # doctest: +SKIP
         {'events.ride_points': 4}
     """
-    values = _values(stream, erasure.values)
+    values = typed_values(stream, erasure.values)
     jobs = readers_of(lakehouse, stream, jobs)
     deleted, summaries, runs = 0, list[RunSummary](), list[JobRun]()
     # Lock all of them: a run in between could read erased rows, or write them again.
@@ -106,10 +105,9 @@ def erase(
         check_is_ingested(lakehouse, stream)
         check_nothing_is_aside(lakehouse, stream)
         check_can_be_replayed(lakehouse, jobs)
-        masked, texts = mask_in_edits(lakehouse, erasure.values, dry_run=dry_run)
-        rows, unknown = erase_in_ingest(lakehouse, stream, values, dry_run=dry_run)
-        rows = {"keys in monitoring.edits": masked, **rows}
-        rows = {name: count for name, count in rows.items() if count}
+        rows = {"keys in monitoring.edits": mask_in_edits(lakehouse, erasure.values, dry_run=dry_run)}
+        found, unknown = erase_in_ingest(lakehouse, stream, values, dry_run=dry_run)
+        rows = {name: count for name, count in {**rows, **found}.items() if count}
         if not dry_run:
             summaries = refresh_together(lakehouse, jobs, options, runners)
             for job in jobs:
@@ -124,7 +122,7 @@ def erase(
         jobs=tuple(job.name for job in jobs),
         runs=tuple(runs),
         files_deleted=deleted,
-        not_searched=tuple(_not_searched(lakehouse, stream, jobs, unknown, texts)),
+        not_searched=tuple(_not_searched(lakehouse, stream, jobs, unknown)),
     )
 
 
@@ -137,17 +135,6 @@ def _forget_before(lakehouse: Lakehouse, job: KeyedJob) -> int:
     return deleted
 
 
-def _values(stream: Stream, values: Mapping[str, Sequence[str]]) -> Values:
-    if not values:
-        raise InvalidData(f"say what is to be erased, by columns of {stream.name}: {', '.join(stream.schema.names)}")
-    unknown = [name for name in values if name not in stream.schema.names]
-    if unknown:
-        raise InvalidData(
-            f"stream {stream.name} has no column {', '.join(unknown)}; it has {', '.join(stream.schema.names)}"
-        )
-    return typed_values(stream, values)
-
-
 def _described(stream: Stream, values: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """Describe what was erased by digests: the values themselves must not be recorded."""
     return {
@@ -155,9 +142,7 @@ def _described(stream: Stream, values: Mapping[str, Sequence[str]]) -> dict[str,
     }
 
 
-def _not_searched(
-    lakehouse: Lakehouse, stream: Stream, jobs: Sequence[KeyedJob], unknown: int, texts: int
-) -> Iterator[str]:
+def _not_searched(lakehouse: Lakehouse, stream: Stream, jobs: Sequence[KeyedJob], unknown: int) -> Iterator[str]:
     known = {job.name for job in jobs}
     for job in sorted(_have_read(lakehouse, stream) - known):
         yield (
@@ -169,8 +154,7 @@ def _not_searched(
             yield f"{lookup.path}, which job {job.name} reads as {name}: remove the rows there; the job reads it again"
     if unknown:
         yield f"{counted(unknown, 'line')} of quarantine.{stream.name}, which cannot be parsed or whose file or message is not known"
-    if texts:
-        yield f"the columns who and why of monitoring.edits: {texts} entries contain such a value as a word"
+    yield "the columns who and why of monitoring.edits"
     yield f"files that landed in {lakehouse.landing(stream.name)} or elsewhere: a rebuild would read them again"
     yield (
         "Dagster's event log and the logs of runs (DAGSTER_HOME), and Data Docs: they show values of columns that are not "

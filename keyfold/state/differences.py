@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import polars as pl
 import pyarrow as pa
@@ -18,7 +17,7 @@ from keyfold.errors import InvalidData
 from keyfold.keyed.calling.slots import NO_SLOTS, SLOT, distinct, union
 from keyfold.keyed.parts.folding import Layers
 from keyfold.keyed.parts.manifest import Manifest
-from keyfold.keyed.rows.codec import empty, polars_schema
+from keyfold.keyed.rows.codec import empty
 from keyfold.keyed.rows.hashing import key_hash
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.paths import is_table
@@ -144,8 +143,8 @@ def diff_states(before: StateRows, after: StateRows) -> Difference:
             "different keys cannot be compared"
         )
     if before.is_whole and after.is_whole and before.parts == after.parts and before.schema == after.schema:
-        return _diff(before.schema, before.key, _side(before), _side(after), partial(_unshared, before, after))
-    return _diff(before.schema, before.key, _side(before), _side(after))
+        return _diff(before.schema, before.key, before, after, partial(_unshared, before, after))
+    return _diff(before.schema, before.key, before, after)
 
 
 def diff_with_table(state: StateRows, lakehouse: Lakehouse, table: str) -> Difference:
@@ -160,65 +159,53 @@ def diff_with_table(state: StateRows, lakehouse: Lakehouse, table: str) -> Diffe
     Raises:
         KeyfoldError: there is no such table, or it lacks a column of the key.
     """
-    wanted = polars_schema(state.schema)
+    wanted = state.kinds
     with reading(table):
         source = open_source(lakehouse, table, state.key)
         have = dict(source.collect_schema())
     if lacking := [column for column in state.key if column not in have]:
         raise InvalidData(f"{table} has no column {', '.join(lacking)}, of the key of {state.where}")
     typed = source.with_columns(fitted(pl.col(name), have[name], wanted[name]) for name in have if name in wanted)
-    return _diff(state.schema, state.key, _side(state), _of_frame(f"table {table}", typed, 0))
+    return _diff(state.schema, state.key, state, _Table(f"table {table}", typed))
 
 
 def diff_tables(before: Place, after: Place, key: Sequence[str]) -> Difference:
     """Compare two Delta tables by a key of which they may have several rows, or by all columns. A missing table counts as empty."""
-    there = {place: scan_table(place) for place in (before, after) if is_table(place)}
-    none = next((rows.clear() for rows in there.values()), pl.LazyFrame(schema=dict.fromkeys(key, pl.String())))
-    was, now = (
-        _of_frame(
-            str(place),
-            there.get(place, none),
-            sum(named_files(DeltaTable(str(place))).values()) if place in there else 0,
-        )
-        for place in (before, after)
-    )
+    there = [scan_table(place) for place in (before, after) if is_table(place)]
+    none = there[0].clear() if there else pl.LazyFrame(schema=dict.fromkeys(key, pl.String()))
+    was, now = (_open(place, none) for place in (before, after))
     both = [name for name, kind in was.kinds.items() if now.kinds.get(name) == kind and not kind.is_nested()]
     return _diff(none.collect().to_arrow().schema, [name for name in key if name in both] or both, was, now)
 
 
-class _Side(NamedTuple):
-    """What is compared.
-
-    Attributes:
-        where: describes it.
-        kinds: its columns.
-        bytes: size of its files, as far as it is known.
-        matching: returns the rows that fulfil a condition on the key.
-    """
+@dataclass(frozen=True)
+class _Table:
+    """A table that is compared; as `StateRows`, it says what it is and how large, and gives rows that fulfil a condition."""
 
     where: str
-    kinds: Mapping[str, pl.DataType]
-    bytes: int
-    matching: Callable[[pl.Expr], pl.DataFrame]
+    rows: pl.LazyFrame
+    bytes: int = 0
+
+    @property
+    def kinds(self) -> Mapping[str, pl.DataType]:
+        return self.rows.collect_schema()
+
+    def matching(self, condition: pl.Expr) -> pl.DataFrame:
+        with reading(self.where):
+            return self.rows.filter(condition).collect(engine="streaming")
 
 
-def _side(rows: StateRows) -> _Side:
-    return _Side(rows.where, polars_schema(rows.schema), rows.bytes, rows.matching)
-
-
-def _of_frame(where: str, rows: pl.LazyFrame, size: int) -> _Side:
-    def matching(condition: pl.Expr) -> pl.DataFrame:
-        with reading(where):
-            return rows.filter(condition).collect(engine="streaming")
-
-    return _Side(where, rows.collect_schema(), size, matching)
+def _open(table: Place, none: pl.LazyFrame) -> _Table:
+    if not is_table(table):
+        return _Table(str(table), none)
+    return _Table(str(table), scan_table(table), sum(named_files(DeltaTable(str(table))).values()))
 
 
 def _diff(
     schema: pa.Schema,
     key: Sequence[str],
-    before: _Side,
-    after: _Side,
+    before: StateRows | _Table,
+    after: StateRows | _Table,
     pieces: Callable[[], Iterator[Piece]] | None = None,
 ) -> Difference:
     columns = [name for name, kind in before.kinds.items() if after.kinds.get(name) == kind and name not in key]

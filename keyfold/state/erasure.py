@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import InvalidData, KeyfoldError
 from keyfold.exact_cast import exact_cast
 from keyfold.ingestion.erased_names import erased_name, holds_any, is_erased
 from keyfold.ingestion.ingest_settings import existing_ingest
@@ -58,8 +58,13 @@ def typed_values(stream: Stream, texts: Mapping[str, Sequence[str]]) -> Values:
     """Parse values as the types of their columns.
 
     Raises:
-        KeyfoldError: a value does not fit its column.
+        KeyfoldError: no column is named, the stream has not all of them, or a value does not fit its column.
     """
+    columns = ", ".join(stream.schema.names)
+    if not texts:
+        raise InvalidData(f"say what is to be erased, by columns of {stream.name}: {columns}")
+    if unknown := [name for name in texts if name not in stream.schema.names]:
+        raise InvalidData(f"stream {stream.name} has no column {', '.join(unknown)}; it has {columns}")
     wanted: dict[str, pl.Series] = {}
     for name, given in texts.items():
         keys = wanted_keys(given, (name,), stream.schema)

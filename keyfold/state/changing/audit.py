@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from keyfold.columns import column, required
 from keyfold.errors import Misconfigured
-from keyfold.ingestion.erased_names import holds_any
 from keyfold.lakehouse import Lakehouse, create_table, exclusive, is_table
 from keyfold.lakehouse.commits import append_files, committed_batch
 from keyfold.lakehouse.data_files import write_data_file
@@ -87,16 +86,16 @@ def record_edit(
         append_files(table, [write_data_file(frame, table, EDITS)], _APPLICATION, 0 if number is None else number + 1)
 
 
-def mask_in_edits(lakehouse: Lakehouse, values: Mapping[str, Sequence[str]], *, dry_run: bool) -> tuple[int, int]:
-    """Mask keys in `monitoring.edits` that have one of the values in every named column of the key, or only count them.
+def mask_in_edits(lakehouse: Lakehouse, values: Mapping[str, Sequence[str]], *, dry_run: bool) -> int:
+    """Mask keys in `monitoring.edits` that have one of the values in every named column of the key; returns the number of entries.
 
-    Returns:
-        The number of entries with such a key, and of those whose `who` or `why` has one of the values as a word: these stay.
+    Args:
+        values: values by column.
+        dry_run: only count.
     """
     table = lakehouse.monitoring("edits")
     if not is_table(table):
-        return 0, 0
-    holds = holds_any(text for texts in values.values() for text in texts)
+        return 0
 
     def mask(keys: str) -> str:
         # The entry of an erasure has a JSON object here, without keys.
@@ -105,15 +104,14 @@ def mask_in_edits(lakehouse: Lakehouse, values: Mapping[str, Sequence[str]], *, 
         return keys if hidden == recorded else json.dumps(hidden)
 
     masked = pl.col("keys").map_elements(mask, pl.String)
-    said = pl.any_horizontal(pl.col(name).map_elements(holds, pl.Boolean) for name in ("who", "why"))
     with exclusive(table.parent, "monitoring", patience=timedelta(seconds=30)):
-        counts = scan_table(table).select(masked=(masked != pl.col("keys")).sum(), said=said.sum()).collect()
+        count = scan_table(table).select((masked != pl.col("keys")).sum()).collect().item()
         if not dry_run:
             # No row is erased, only the keys in it.
             erase_rows(table, pl.lit(value=False), masked={"keys": masked})
             forget(table)
             forget_log(table)
-    return int(counts["masked"][0]), int(counts["said"][0])
+    return int(count)
 
 
 def _has(key: Mapping[str, object], values: Mapping[str, Sequence[str]]) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -14,8 +14,8 @@ from keyfold.keyed.calling.slots import SLOT, Slots
 from keyfold.keyed.parts import reading
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.parts.reading import in_threads
-from keyfold.keyed.rows.codec import empty
-from keyfold.state.rows.keys import WantedKeys, selected
+from keyfold.keyed.rows.codec import empty, polars_schema
+from keyfold.state.rows.keys import WantedKeys
 from keyfold.storage.place import Place
 
 REMEDY = "nothing was changed; restore it from a backup, or read another batch or generation"
@@ -67,12 +67,11 @@ class StateRows:
     parts: Place
     _wanted: WantedKeys | None = None
     _slots: Slots | None = None
-    _columns: Mapping[str, str] | None = None
 
     @property
     def is_whole(self) -> bool:
-        """Whether these are all rows, with all columns."""
-        return self._wanted is None and self._columns is None
+        """Whether these are all rows."""
+        return self._wanted is None
 
     @property
     def bytes(self) -> int:
@@ -80,23 +79,14 @@ class StateRows:
         return sum(part.size for packed in self.manifests.values() for part in Manifest.unpack(packed).parts)
 
     @property
+    def kinds(self) -> Mapping[str, pl.DataType]:
+        """The columns with their types in Polars."""
+        return polars_schema(self.schema)
+
+    @property
     def where(self) -> str:
         """Describes the rows, for messages."""
         return f"job {self.job}, {self.generation}, batch {self.batch}"
-
-    def select(self, columns: Mapping[str, str]) -> "StateRows":
-        """Return the rows with some columns only.
-
-        Args:
-            columns: the columns, with their new names.
-
-        Raises:
-            KeyfoldError: there is no such column, or two have the same name.
-        """
-        wanted = selected(self.where, columns, self.schema.names)
-        schema = pa.schema([self.schema.field(old).with_name(new) for old, new in wanted.items()])
-        key = tuple(wanted[name] for name in self.key if name in wanted)
-        return replace(self, key=key, schema=schema, _columns=wanted)
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """Yield the rows as Polars frames of some hundred thousand rows, each with all rows of its keys.
@@ -107,8 +97,7 @@ class StateRows:
         Example:
             >>> sum(rows.height for rows in read_state(lakehouse, "rides").frames())  # doctest: +SKIP
         """
-        columns = None if self._columns is None or self._wanted is not None else list(self._columns)
-        return (rows for rows in self.map_slots(self._shown, columns) if rows.height)
+        return (rows for rows in self.map_slots(self._shown) if rows.height)
 
     def polars(self) -> pl.DataFrame:
         """Return all rows as one Polars frame. Use it for a few rows, such as those of some keys.
@@ -142,10 +131,7 @@ class StateRows:
         return in_threads(partial(_applied, function, read) for read in reads)
 
     def _shown(self, frame: pl.DataFrame) -> pl.DataFrame:
-        rows = frame.drop(SLOT) if self._wanted is None else self._wanted.of(frame.drop(SLOT))
-        return (
-            rows if self._columns is None else rows.select(pl.col(old).alias(new) for old, new in self._columns.items())
-        )
+        return frame.drop(SLOT) if self._wanted is None else self._wanted.of(frame.drop(SLOT))
 
 
 def partition_reads(

@@ -1,4 +1,4 @@
-"""Parse the keys to read from a state, and select their rows, columns and slots."""
+"""Parse the keys to read from a state, and select their rows and slots."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -116,22 +116,3 @@ def _value(column: str, value: Any, kind: pl.DataType) -> Any:
         return None if value is None else exact_cast(given, kind).drop_nulls().item()
     except (pl.exceptions.PolarsError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise InvalidData(f"key column {column} is {kind}, and {value!r} is not") from error
-
-
-def selected(where: str, columns: Mapping[str, str], there: Iterable[str]) -> dict[str, str]:
-    """Check the selected columns, and return them with their new names.
-
-    Args:
-        where: describes the rows, for messages.
-        columns: new names, by column.
-        there: the columns that the rows have.
-
-    Raises:
-        KeyfoldError: a column does not exist, or two have the same name.
-    """
-    there, names = list(there), list(columns.values())
-    if unknown := [name for name in columns if name not in there]:
-        raise InvalidData(f"{where}: no column {', '.join(unknown)}; there are {', '.join(there)}")
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise InvalidData(f"{where}: two columns would have the name {', '.join(twice)}; give each its own")
-    return dict(columns)

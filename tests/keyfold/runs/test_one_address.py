@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 import keyfold
-from keyfold.keyed.generation.run_mode import FullRefresh, Replay
+from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.tables import Append
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import fail_points
@@ -75,13 +75,6 @@ def test_a_reader_has_all_old_rows_until_the_commit_and_then_all_new_ones(
     assert lakehouse.table("windows") == address
     before = DeltaTable(str(address)).version() - 1
     assert sorted(pl.read_delta(str(address), version=before).rows()) == old, "the old version stays in the history"
-
-
-def test_a_branch_fills_tables_of_its_own_until_it_is_promoted(without_spark, lakehouse, address):
-    old = by_polars(address)
-    run_job(lakehouse, windows(delay=PATIENT), Replay("patient"), runners=without_spark)
-    assert by_polars(address) == old
-    assert by_polars(lakehouse.table("windows@patient")) != old
 
 
 def test_a_run_of_a_replaced_generation_that_wakes_up_late_commits_nothing(without_spark, lake, address):

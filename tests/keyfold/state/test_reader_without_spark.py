@@ -122,19 +122,6 @@ def test_files_hold_the_rows_whatever_their_form(tmp_path, lakehouse, without_sp
     assert [path.name for path in tmp_path.iterdir() if path.name != "home"] == ["out"]
 
 
-def test_columns_are_chosen_and_renamed(lakehouse, without_spark, land):
-    land(("ann", 1), ("bob", 2))
-    run_job(lakehouse, windows(), runners=without_spark)
-    rows = read_state(lakehouse, windows())
-    chosen = rows.select({"clicks": "n", "user": "who"})
-    assert (chosen.key, chosen.schema.names) == (("who",), ["n", "who"])
-    assert sorted(chosen.polars().rows()) == [(1, "ann"), (1, "bob")]
-    with pytest.raises(KeyfoldError, match="no column clics; there are user, window, clicks, deadline"):
-        rows.select({"clics": "clics"})
-    with pytest.raises(KeyfoldError, match="two columns would have the name user"):
-        rows.select({"clicks": "user", "user": "user"})
-
-
 def test_no_folder_with_other_files_is_written_into(tmp_path, lakehouse, without_spark, land):
     land(("ann", 1))
     run_job(lakehouse, windows(), runners=without_spark)
