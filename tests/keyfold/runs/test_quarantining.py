@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
@@ -73,6 +74,20 @@ def stuck(folder, options=None):
     return lake
 
 
+@pytest.fixture(scope="module")
+def stuck_before(tmp_path_factory):
+    return stuck(tmp_path_factory.mktemp("stuck") / "home")
+
+
+@pytest.fixture
+def lake(stuck_before, tmp_path):
+    """A copy of a lakehouse whose job is stuck."""
+    shutil.copytree(str(stuck_before.lakehouse.home), tmp_path / "home")
+    lake = Lake(tmp_path / "home")
+    lake.landed = stuck_before.landed
+    return lake
+
+
 def take_out(lake, jobs, event=ID, **more):
     return quarantine(lake.lakehouse, CLICKS, jobs, [event], BY, runners=lake.session, **more)
 
@@ -94,8 +109,7 @@ def told(*rows):
 LEFT = [row for row in chain(FIRST, POISONED, LATER) if row != POISON]
 
 
-def test_a_job_that_has_not_read_the_event_goes_on_past_its_planned_batch(tmp_path):
-    lake = stuck(tmp_path)
+def test_a_job_that_has_not_read_the_event_goes_on_past_its_planned_batch(lake):
     generation = lake.live("windows").name
     shown = take_out(lake, [JOB], dry_run=True)
     assert (shown.events["clicks"].to_list(), shown.jobs, counts(lake)) == ([666], (), [6, 0])
@@ -111,8 +125,7 @@ def test_a_job_that_has_not_read_the_event_goes_on_past_its_planned_batch(tmp_pa
     assert (audited["what"], audited["of"], json.loads(audited["keys"])[0]["user"]) == ("quarantined", "clicks", "bob")
 
 
-def test_what_was_taken_out_is_erased_with_its_person_or_told_where_its_file_would_say_whose_it_is(tmp_path):
-    lake = stuck(tmp_path)
+def test_what_was_taken_out_is_erased_with_its_person_or_told_where_its_file_would_say_whose_it_is(lake):
     take_out(lake, [JOB])
     erasure = Erasure({"user": ["bob"]}, BY)
     erased = erase(lake.lakehouse, CLICKS, [], erasure, dry_run=True)
@@ -124,8 +137,7 @@ def test_what_was_taken_out_is_erased_with_its_person_or_told_where_its_file_wou
     assert told in erase(lake.lakehouse, of_paths, [], erasure, dry_run=True).not_searched
 
 
-def test_a_job_that_has_read_the_event_is_computed_again_and_no_other(tmp_path):
-    lake = stuck(tmp_path)
+def test_a_job_that_has_read_the_event_is_computed_again_and_no_other(lake):
     lake.run(READER)
     assert take_out(lake, [JOB, READER]).jobs == ("other",)
     assert ended(lake) == ended(lake, READER) == told(*LEFT)
@@ -149,8 +161,7 @@ def test_a_run_that_is_cut_off_among_its_batches_is_computed_again(tmp_path):
         "generation: live",
     ],
 )
-def test_the_same_call_completes_one_that_was_cut_off(tmp_path, cut_power, point):
-    lake = stuck(tmp_path)
+def test_the_same_call_completes_one_that_was_cut_off(lake, cut_power, point):
     lake.run(READER)
     assert cut_power(point, lambda: take_out(lake, [JOB, READER]))
     assert sum(counts(lake)) in (6, 7)
@@ -163,8 +174,7 @@ def test_the_same_call_completes_one_that_was_cut_off(tmp_path, cut_power, point
     assert ended(lake) == ended(lake, READER) == told(*LEFT)
 
 
-def test_the_event_can_land_again_once_it_is_right_and_be_taken_out_again(tmp_path):
-    lake = stuck(tmp_path)
+def test_the_event_can_land_again_once_it_is_right_and_be_taken_out_again(lake):
     take_out(lake, [JOB])
     right = ("bob", 22, 6)
     lake.land(CLICKS, events(right, LATER[0]))
@@ -184,8 +194,7 @@ def test_the_event_can_land_again_once_it_is_right_and_be_taken_out_again(tmp_pa
         (windows().only_input.stream, "bob", "stream clicks has no event_id"),
     ],
 )
-def test_what_names_no_event_is_refused(tmp_path, stream, event, why):
-    lake = stuck(tmp_path)
+def test_what_names_no_event_is_refused(lake, stream, event, why):
     with pytest.raises(KeyfoldError, match=why):
         quarantine(lake.lakehouse, stream, [JOB], [event], BY, runners=lake.session)
     assert counts(lake) == [6, 0]

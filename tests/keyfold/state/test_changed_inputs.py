@@ -39,32 +39,29 @@ def home(tmp_path, without_spark):
     return home
 
 
-@pytest.mark.parametrize(
-    ("inputs", "verdict", "why"),
-    [
-        ({**BOTH.inputs, **FURTHER}, "move", "further begins at the job's position in its table, or at"),
-        ({"orders": BOTH.inputs["orders"]}, "refresh", "amount is gone"),
-        (
-            {**BOTH.inputs, "orders": replace(BOTH.inputs["orders"], delay="9h")},
-            "move",
-            "the delay of orders: it decides what is late from here on",
-        ),
-        (
-            {**BOTH.inputs, "orders": replace(BOTH.inputs["orders"], conserved=not BOTH.inputs["orders"].conserved)},
-            "refresh",
-            "orders is read in another way",
-        ),
-        (
-            {**BOTH.inputs, "orders": replace(BOTH.inputs["orders"], idle_timeout=timedelta(hours=1))},
-            "free",
-            "",
-        ),
-    ],
-)
-def test_a_change_of_inputs_is_free_a_move_or_a_refresh(home, inputs, verdict, why):
-    plan = plan_change(home.lakehouse, with_inputs(inputs))
-    assert plan.verdict == verdict
-    assert why in "; ".join(change.why for change in plan.changes)
+ORDERS_READ = BOTH.inputs["orders"]
+CHANGES = [
+    ({**BOTH.inputs, **FURTHER}, "move", "further begins at the job's position in its table, or at"),
+    ({"orders": ORDERS_READ}, "refresh", "amount is gone"),
+    (
+        {**BOTH.inputs, "orders": replace(ORDERS_READ, delay="9h")},
+        "move",
+        "the delay of orders: it decides what is late from here on",
+    ),
+    (
+        {**BOTH.inputs, "orders": replace(ORDERS_READ, conserved=not ORDERS_READ.conserved)},
+        "refresh",
+        "orders is read in another way",
+    ),
+    ({**BOTH.inputs, "orders": replace(ORDERS_READ, idle_timeout=timedelta(hours=1))}, "free", ""),
+]
+
+
+def test_a_change_of_inputs_is_free_a_move_or_a_refresh(home):
+    for inputs, verdict, why in CHANGES:
+        plan = plan_change(home.lakehouse, with_inputs(inputs))
+        assert plan.verdict == verdict
+        assert why in "; ".join(change.why for change in plan.changes)
 
 
 def test_a_job_with_a_further_input_goes_on_where_it_was_and_without_it_again(home, without_spark):
