@@ -228,17 +228,16 @@ def _generation(generation: Generation, is_live: bool) -> Iterator[FoundFile]:
                 raise FileNotFoundError(ENOENT, "went to its address while it was listed", str(table))
     for file in files_below(generation.folder):
         top = file.below.partition("/")[0]
-        # Parts and manifests of a batch that is not committed are of an attempt that the restored job repeats.
+        # Parts and manifests of a later batch would stay for ever: a run removes those of its own batch alone.
         if top not in ("journal", "tables") and (top != "state" or int(file.path.name.partition("-")[0]) <= last):
             yield file
 
 
 def _ingest(lakehouse: Lakehouse, folder: Place) -> Iterator[FoundFile]:
     # The known files before the journal, so that the journal has the batches after the ones that they cover.
-    known = list(files_below(folder / "files"))
+    yield from list(files_below(folder / "files"))
     last, records = _journal(folder / "journal")
     yield from records
-    yield from (one for one in known if int(re.sub(r"\D", "", one.below) or 0) <= last)
     if (folder / "ingest.json").exists():
         identity = read_json(folder / "ingest.json")["identity"]
         for table in ("events", "quarantine"):

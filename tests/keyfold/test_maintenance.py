@@ -127,7 +127,7 @@ def test_joining_without_a_time_leaves_large_files_and_columns_of_any_kind_as_th
         )
         for number in range(4)
     ]
-    for frame in [*frames, pl.concat([frames[0]] * 100_000)]:
+    for frame in [*frames, pl.concat([frames[0]] * 40_000)]:
         frame.write_delta(str(table), mode="append")
     DeltaTable(str(table)).alter.set_table_properties({"delta.targetFileSize": str(30 << 10)})
     later = pl.concat([frames[1].with_columns(late=pl.lit(1))])
@@ -183,11 +183,11 @@ def test_joining_goes_together_with_an_append_meanwhile_and_its_own_log_entry_is
 
 def test_files_that_lie_across_each_other_follow_one_another_afterwards_and_jobs_see_nothing_new(lakehouse, table):
     create_table(table, CLICK)
-    DeltaTable(str(table)).alter.set_table_properties({"delta.targetFileSize": str(2 << 20)})
-    users = [f"{number * 7919 % 100_003:032x}" for number in range(250_000)]
+    DeltaTable(str(table)).alter.set_table_properties({"delta.targetFileSize": str(512 << 10)})
+    users = [f"{number * 7919 % 100_003:032x}" for number in range(60_000)]
     for number in range(4):
         # Each file spans the whole day; no two have a click at one time.
-        minutes = [(number + 4 * at) * 1440 / 1_000_000 for at in range(250_000)]
+        minutes = [(number + 4 * at) * 1440 / 240_000 for at in range(60_000)]
         clicks(*zip(users, minutes, strict=True)).write_delta(str(table), mode="append")
     before = pl.read_delta(str(table)).sort("at")
     position = position_at(table, DeltaTable(str(table)).version())

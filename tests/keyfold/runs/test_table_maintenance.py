@@ -47,7 +47,7 @@ def files(lakehouse):
 
 @pytest.mark.usefixtures("without_spark")
 def test_small_files_are_joined_every_so_many_batches_and_no_row_is_lost_or_comes_again(tmp_path):
-    job, parts = HISTORY.job(), [small for part in HISTORY.parts() for small in part.iter_slices(24)]
+    job, parts = HISTORY.job(), [small for part in HISTORY.parts() for small in part.iter_slices(48)]
     plain, maintained = Lakehouse(tmp_path / "plain"), Lakehouse(tmp_path / "maintained")
     run(plain, job, parts, every=len(parts) + 1)
     run(maintained, job, parts, every=5)
