@@ -145,23 +145,15 @@ def copies_of(job, parts):
     return sum(part.select(job.only_input.taken).item() for part in parts)
 
 
-def written(state, path, form):
-    """The state as `keyfold state read --to` writes it."""
-    if form == "parquet":
-        state.write_parquet(path)
-    else:
-        path.write_text("".join(f"{line}\n" for line in json_lines(state, (), "jsonl")))
-
-
-@pytest.mark.parametrize("form", ["jsonl", pytest.param("parquet", marks=pytest.mark.slow)])
 @every_job
-def test_state_that_is_read_and_seeded_goes_on_as_if_it_had_never_stopped(tmp_path, whole_of, history: History, form):
+def test_state_that_is_read_and_seeded_goes_on_as_if_it_had_never_stopped(tmp_path, whole_of, history: History):
     job, parts, whole = history.job(), history.parts(), whole_of(history)
     seeded = copied(whole.begun, tmp_path, "seeded")
     read = read_state(seeded, job).polars()
     assert read.height
-    path = tmp_path / f"state.{form}"
-    written(read, path, form)
+    path = tmp_path / "state.jsonl"
+    # As `keyfold state read --to` writes it.
+    path.write_text("".join(f"{line}\n" for line in json_lines(read, (), "jsonl")))
     told = bootstrap(seeded, job, Bootstrap(str(path)), runners=SPARK)
     assert (told.checked.rows, told.new_rows, told.checked.left_empty) == (read.height, 0, ())
     assert told.checked.events == whole.begun_with.totals.open_events
@@ -178,13 +170,10 @@ def test_state_that_is_read_and_seeded_goes_on_as_if_it_had_never_stopped(tmp_pa
     assert ended.totals.open_events == whole.ended_with.totals.open_events
 
 
-@pytest.mark.parametrize("key_groups", [13, pytest.param(1, marks=pytest.mark.slow)])
 @every_job
-def test_a_job_moved_to_other_key_groups_goes_on_as_if_it_had_never_stopped(
-    tmp_path, whole_of, history: History, key_groups
-):
+def test_a_job_moved_to_other_key_groups_goes_on_as_if_it_had_never_stopped(tmp_path, whole_of, history: History):
     job, parts, whole = history.job(), history.parts(), whole_of(history)
-    other = history.job(key_groups=key_groups)
+    other = history.job(key_groups=13)
     moved = copied(whole.begun, tmp_path, "moved")
     told = move(moved, other, runners=SPARK)
     assert told.rows == told.rows_before == state_of(whole.begun, job).height
