@@ -8,7 +8,6 @@ from datetime import timedelta
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generation.batch_records import ClockRecord
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.maintenance import checking
 from keyfold.maintenance.checking import check
@@ -99,12 +98,6 @@ def test_a_clock_that_was_ahead_once_makes_no_later_write_look_damaged(site):
     live.record_checksums()
     record.write_bytes(older)
     assert damaged(site) == {str(record)}
-
-
-def test_the_clock_record_is_json_in_its_first_line(site):
-    record = site.lake.live("hourly").folder / "journal" / "clock.json"
-    first = record.read_text(encoding="utf-8").splitlines()[0]
-    assert ClockRecord.model_validate(json.loads(first)) == site.lake.live("hourly").clock()
 
 
 @pytest.mark.parametrize(

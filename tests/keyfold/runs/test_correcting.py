@@ -6,18 +6,12 @@ from datetime import timedelta
 import polars as pl
 import pytest
 from deltalake import DeltaTable
-from typer.testing import CliRunner
 
-from keyfold.cli.app import app
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import ingest
 from keyfold.keyed.generation.run_mode import Incremental
-from keyfold.lakehouse import Lakehouse
-from keyfold.runners import Runners
 from keyfold.runs.correcting import correct
 from keyfold.state.changing.audit import Author
 from keyfold.stream import Rule, Stream
-from spark_jobs.streams import STREAMS
 from tests.keyfold.keyed.toy_jobs import CLICK, START, windows
 from tests.lake import Lake
 
@@ -142,31 +136,3 @@ def test_a_correction_that_cannot_be_says_why_and_changes_nothing(lake, tmp_path
     with pytest.raises(KeyfoldError, match=why):
         correct(lake.lakehouse, CLICKS, [JOB], str(tmp_path / "wrong.parquet"), BY, runners=lake.session)
     assert set(lake.lakehouse.home.rglob("*.parquet")) == files
-
-
-def test_the_command_shows_what_differs_and_replaces_it_only_if_told(tmp_path):
-    lakehouse, paid = Lakehouse(tmp_path / "home"), {"payment_id": "k1", "card": "11", "time": "2026-01-05T09:30:00Z"}
-    paid |= {"city": "Oslo", "amount": 40.0, "merchant": None}
-    lines = "".join(json.dumps({**paid, "payment_id": one}) + "\n" for one in ("k1", "k2"))
-    lakehouse.landing("payments").mkdir(parents=True)
-    (lakehouse.landing("payments") / "one.jsonl").write_text(lines)
-    ingest(lakehouse, STREAMS["payments"], settle=timedelta(0), runners=Runners("local"))
-    # Another time too: what is known of the id is of the event as it is now.
-    right = json.dumps({**paid, "time": "2026-01-03T09:30:00Z", "amount": 4.0}) + "\n"
-    (tmp_path / "right.jsonl").write_text(right)
-    command = ["correct", "payments", "--from", str(tmp_path / "right.jsonl"), "--why", "ten times too much"]
-    for more, said, amounts in (
-        ([], "1 of 1 events differ in events.payments\nnothing changed: give --yes to replace them\n", [40.0, 40.0]),
-        (["--yes"], "1 of 1 events were replaced in events.payments\n", [4.0, 40.0]),
-        (["--yes"], "0 of 1 events were replaced in events.payments\n", [4.0, 40.0]),
-    ):
-        found = CliRunner().invoke(app, [*command, *more, "--home", str(lakehouse.home)])
-        assert (found.exit_code, found.stdout[-len(said) :]) == (0, said)
-        assert pl.read_delta(str(lakehouse.events("payments"))).sort("payment_id")["amount"].to_list() == amounts
-    taken_out = CliRunner().invoke(
-        app, ["quarantine", "payments", "k1", "--why", "a test", "--yes", "--home", str(lakehouse.home)]
-    )
-    assert taken_out.exit_code == 0
-    (lakehouse.landing("payments") / "two.jsonl").write_text(right)
-    counts = ingest(lakehouse, STREAMS["payments"], settle=timedelta(0), runners=Runners("local"))
-    assert (counts.accepted, counts.duplicates) == (1, 0)

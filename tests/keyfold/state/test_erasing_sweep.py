@@ -20,21 +20,16 @@ from hypothesis import strategies as st
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest, ingest_totals, rebuild
 from keyfold.keyed.generation.generations import Generation
-from keyfold.keyed.generation.run_mode import FullRefresh, Replay
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse, read_json
 from keyfold.lakehouse.row_erasure import erased_rows
 from keyfold.maintenance.checking import check
 from keyfold.maintenance.compaction import compact
-from keyfold.maintenance.one_table import MaintainedTable, maintain
 from keyfold.privacy import MASK
 from keyfold.runners import Runners
 from keyfold.runs.erasing import Erasure, erase
 from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, edit_state
-from keyfold.state.changing.moving import move
-from keyfold.state.changing.promoting import promote, prune
-from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.stream import Stream
 from spark_jobs.streams import STREAMS
 from tests.examples import examples
@@ -163,33 +158,3 @@ def test_no_file_holds_what_was_erased(spark, tmp_path_factory, key, is_private)
     lines = pl.read_delta(str(quarantine))
     assert lines.filter(pl.col("reason").str.contains("many")).height == 6 * 4
     assert DeltaTable(str(quarantine)).count() + erased_rows(quarantine) == before.quarantined
-
-
-def test_tools_that_change_files_on_purpose_leave_nothing_that_looks_damaged(spark, lakehouse, monkeypatch, tmp_path):
-    monkeypatch.setitem(STREAMS, "clicks", CLICKS)
-    landing, job, seed = lakehouse.landing("clicks"), windows(stream=CLICKS), tmp_path / "seed.jsonl"
-    seed.write_text('{"ann":{"window":"2026-01-01T00:20:00Z","clicks":5,"deadline":"2026-01-01T00:30:00Z"}}')
-
-    def deliver(job, minute):
-        land(landing, f"QéQ{minute}", ["ann"], minute)
-        ingest(lakehouse, CLICKS, landing, settle=timedelta(0), runners=spark)
-        run_job(lakehouse, job, runners=spark)
-
-    deliver(job, 1)
-    deliver(job, 30)
-    run_job(lakehouse, job, Replay("again"), runners=spark)
-    tools = {
-        "edit": lambda: edit_state(lakehouse, job, Edit(("ann",), {"clicks": "7"}, BY), runners=spark),
-        "bootstrap": lambda: bootstrap(lakehouse, job, Bootstrap(str(seed)), runners=spark),
-        "promote": lambda: promote(lakehouse, "windows", "again"),
-        "prune": lambda: prune(lakehouse, "windows", branches=True),
-        "maintain": lambda: maintain(lakehouse, MaintainedTable("events.clicks", lakehouse.events("clicks"))),
-        "rebuild": lambda: rebuild(lakehouse, CLICKS, settle=timedelta(0), runners=spark),
-        "refresh": lambda: run_job(lakehouse, job, FullRefresh(), runners=spark),
-        "move": lambda: move(lakehouse, windows(stream=CLICKS, key_groups=9), runners=spark),
-    }
-    for name, use in tools.items():
-        use()
-        assert (name, check(lakehouse).findings) == (name, ())
-    deliver(windows(stream=CLICKS, key_groups=9), 60)
-    assert check(lakehouse).findings == ()

@@ -14,11 +14,9 @@ from tests.keyfold.state.test_damage import land, live, spark, tables
 __all__ = ["spark"]
 
 
-@pytest.fixture(params=["on a disk", "in a bucket"])
-def lakehouse(request, tmp_path):
-    if request.param == "on a disk":
-        return Lakehouse(tmp_path / "home")
-    return Lakehouse(f"s3a://{request.getfixturevalue('bucket')}/home")
+@pytest.fixture
+def lakehouse(bucket):
+    return Lakehouse(f"s3a://{bucket}/home")
 
 
 def test_a_job_goes_on_from_the_state_that_it_was_seeded_with(spark, lakehouse, tmp_path, minutes):

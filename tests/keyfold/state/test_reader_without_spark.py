@@ -122,16 +122,6 @@ def test_files_hold_the_rows_whatever_their_form(tmp_path, lakehouse, without_sp
     assert [path.name for path in tmp_path.iterdir() if path.name != "home"] == ["out"]
 
 
-def test_no_folder_with_other_files_is_written_into(tmp_path, lakehouse, without_spark, land):
-    land(("ann", 1))
-    run_job(lakehouse, windows(), runners=without_spark)
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "mine.txt").write_text("keep")
-    with pytest.raises(KeyfoldError, match="exists already"):
-        write_state(read_state(lakehouse, windows()), tmp_path / "notes", "parquet")
-    assert (tmp_path / "notes" / "mine.txt").read_text() == "keep"
-
-
 def test_a_failure_leaves_no_half_of_a_folder(tmp_path, lakehouse, without_spark, land):
     land(("ann", 1), ("bob", 2))
     run_job(lakehouse, windows(), runners=without_spark)

@@ -11,13 +11,11 @@ from keyfold.cli.state import app
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.generation.run_mode import Replay
-from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.differences import diff_with_table
 from keyfold.state.reading.export import write_state
 from keyfold.state.reading.reader import read_state
-from tests.folders import copy_folder, move_folder
 from tests.keyfold.keyed.toy_jobs import clicks, windows
 from tests.keyfold.keyed.without_spark import SPARK
 
@@ -42,18 +40,6 @@ def made(new_home) -> tuple[Lakehouse, list[pl.DataFrame]]:
         states.append(harness.state)
     run_job(lakehouse, JOB, Replay("all-at-once"), runners=SPARK)
     return lakehouse, states
-
-
-def rows_of(frame):
-    return sorted(frame.select(JOB.state.schema.names).rows())
-
-
-def files_of(folder):
-    """When each file was written, and its size."""
-    return {
-        path: (path.stat().st_mtime_ns, path.stat().st_size) if path.is_file() else "a folder"
-        for path in folder.rglob("*")
-    }
 
 
 def by_key(state):
@@ -100,20 +86,6 @@ def test_a_table_that_needs_another_reader_is_refused_and_not_read_without_its_d
     entry.write_text("\n".join(map(json.dumps, actions)))
     with pytest.raises(KeyfoldError, match=r"table cannot be read: .*deletionVectors"):
         diff_with_table(read_state(made[0], JOB), made[0], str(tmp_path / "table"))
-
-
-def test_a_home_that_was_moved_is_read_where_it_is_and_stays_as_it_is(made):
-    lakehouse, states = made
-    moved, aside = Lakehouse(lakehouse.home.with_name("moved")), lakehouse.home.with_name("aside")
-    copy_folder(lakehouse.home, moved.home)
-    move_folder(lakehouse.home, aside)
-    try:
-        before = files_of(moved.home)
-        assert rows_of(read_state(moved, JOB, batch=1).polars()) == rows_of(states[1])
-        assert check_conservation(moved, JOB).balanced
-        assert files_of(moved.home) == before
-    finally:
-        move_folder(aside, lakehouse.home)
 
 
 @pytest.fixture

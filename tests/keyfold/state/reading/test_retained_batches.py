@@ -4,13 +4,11 @@ import pytest
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.generations import RETAINED_BATCHES
-from keyfold.keyed.generation.manifests import write_manifests
 from keyfold.state.reading.reader import (
     find_batch,
     find_generation,
     generations_of,
     jobs_with_state,
-    manifests_of,
     retained_batches,
 )
 from tests.made_generations import put_done, put_generation
@@ -58,19 +56,3 @@ def test_a_batch_whose_record_is_kept_longer_than_its_state_is_not_read(lakehous
         put_done(generation, batch)
     with pytest.raises(KeyfoldError, match="has no state of batch 0"):
         find_batch(generation, 0)
-
-
-@pytest.mark.parametrize(
-    ("damage", "told"),
-    [(lambda file: file.unlink(), "is gone"), (lambda file: file.write_bytes(b"PAR1"), "is damaged")],
-)
-def test_manifests_that_cannot_be_read_are_named_with_the_remedy(lakehouse, damage, told):
-    generation = put_generation(lakehouse, "rides")
-    name = write_manifests(generation.manifests, 7, {3: b"of 3", 5: b"of 5"})
-    done = put_done(generation, 7, manifests={name: (3, 5)})
-    assert manifests_of(generation, done) == {3: b"of 3", 5: b"of 5"}
-    damage(generation.manifests / name)
-    with pytest.raises(
-        KeyfoldError, match=f"rides, generation-0001, batch 7: its state cannot be read: .*{name}.*{told}"
-    ):
-        manifests_of(generation, done)
