@@ -12,6 +12,7 @@ from datetime import timedelta
 
 from keyfold.errors import Misconfigured
 from keyfold.ingestion.ingest_records import AdmittedFile
+from keyfold.ingestion.known import KnownFile
 from keyfold.ingestion.listing import LandedFile, Listing, fingerprint, list_files
 from keyfold.storage.place import Place
 from keyfold.times import micros
@@ -38,7 +39,7 @@ class Admission:
 
 def select_files(
     landing: Place,
-    known: Mapping[str, AdmittedFile],
+    known: Mapping[str, KnownFile],
     *,
     settle: timedelta,
     done_marker: bool,
@@ -62,13 +63,14 @@ def select_files(
     # Take the time before listing, so that a file that lands meanwhile counts as young.
     now, listing = time.time_ns(), _list(landing, done_marker)
     seen: set[LandedFile] = set()
-    young = [file for file in listing.files if not file.is_whole(now, settle) and not is_known(file, known)]
+    unread = [file for file in listing.files if not is_known(file, known)]
+    young = [file for file in unread if not file.is_whole(now, settle)]
     if settle and not done_marker and young:
         settled_in = max(file.changed_at for file in young) - now + micros(settle) * 1_000
         time.sleep(min(settled_in / 1e9, settle.total_seconds()))
         seen = set(young)
         now, listing = time.time_ns(), _list(landing, done_marker)
-    unread = [file for file in listing.files if not is_known(file, known)]
+        unread = [file for file in listing.files if not is_known(file, known)]
     complete = [file for file in unread if file.is_whole(now, settle) or file in seen or not (settle or done_marker)]
     # In parallel: digests of many small files wait for the disk or the network, not for the processor.
     with ThreadPoolExecutor(_READERS) as readers:
@@ -78,7 +80,7 @@ def select_files(
     touched: dict[str, AdmittedFile] = {}
     for file in filter(None, admitted):
         before = known.get(file.path)
-        if before is None or before.refused is not None:
+        if before is None or before.is_refused:
             files.append(file)
         # Copied or touched: the same content with other times. Recorded, so that later runs need not compare the content.
         elif file.fingerprint == before.fingerprint:
@@ -91,11 +93,11 @@ def select_files(
     return Admission(tuple(files), waiting, changed, touched)
 
 
-def is_known(file: LandedFile, known: Mapping[str, AdmittedFile]) -> bool:
+def is_known(file: LandedFile, known: Mapping[str, KnownFile]) -> bool:
     """Whether this version of a file was read, or refused and reported, before."""
     before = known.get(file.path)
     # A link that was refused and may be read now, or the reverse, is another version.
-    if before is None or (before.refused is None) != (file.refused is None):
+    if before is None or before.is_refused != (file.refused is not None):
         return False
     if file.tag:
         return file.tag == before.fingerprint
@@ -121,7 +123,7 @@ def _admitted(landing: Place, file: LandedFile) -> AdmittedFile | None:
     )
 
 
-def _difference(before: AdmittedFile, now: AdmittedFile) -> str:
+def _difference(before: KnownFile, now: AdmittedFile) -> str:
     if now.refused:
         return f"became a link out of the landing folder ({now.refused})"
     if now.size == before.size:

@@ -7,7 +7,7 @@ The table grows with the number of files, not of runs. It is rewritten before th
 
 import io
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -36,7 +36,26 @@ _SCHEMA = {
 _REFUSED = "refused"
 
 
-class _KnownByEitherName(dict[str, AdmittedFile]):
+class KnownFile(NamedTuple):
+    """The version of a landing file that was read, or refused and only reported; see `AdmittedFile`."""
+
+    size: int
+    modified_at: int
+    changed_at: int
+    fingerprint: str
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether it was not read."""
+        return self.fingerprint == _REFUSED
+
+
+def known_file(file: AdmittedFile) -> KnownFile:
+    """Return what is known of a file once it was read."""
+    return KnownFile(file.size, file.modified_at, file.changed_at, _REFUSED if file.refused else file.fingerprint)
+
+
+class _KnownByEitherName(dict[str, KnownFile]):
     """Files by path, some of which were replaced by `erased_name`."""
 
     def get(self, key: str, default: Any = None, /) -> Any:
@@ -52,18 +71,19 @@ class KnownFiles:
         self._journal = journal
         self._where, self._remedy = where, remedy
 
-    def of(self, source: str) -> dict[str, AdmittedFile]:
+    def of(self, source: str) -> dict[str, KnownFile]:
         """Return the versions of a source's files that were read, or refused and only reported, by path.
 
         Raises:
             KeyfoldError: part of the records is gone.
         """
         table, after = self._table()
-        rows = table.filter(pl.col("source") == source).drop("source")
-        known = {row[0]: _from_row(*row) for row in rows.iter_rows()}
+        rows = table.filter(pl.col("source") == source)
+        # Plain tuples, since a landing folder may have a million files, and each run looks at all of them.
+        known = dict(zip(rows["path"], map(KnownFile._make, rows.select(KnownFile._fields).iter_rows()), strict=True))
         for plan, files in self._later(after):
             if plan.source == source:
-                known |= {file.path: file for file in files}
+                known |= {file.path: known_file(file) for file in files}
         return _KnownByEitherName(known) if any(map(is_erased, known)) else known
 
     def all(self) -> dict[str, tuple[str, ...]]:
@@ -140,7 +160,7 @@ class KnownFiles:
         for plan, files in self._later(after):
             latest |= {(plan.source, file.path): file for file in files}
         latest |= more
-        rows = [(source, *_as_row(file)) for (source, _), file in latest.items()]
+        rows = [(source, path, *known_file(file)) for (source, path), file in latest.items()]
         new = pl.DataFrame(rows, _SCHEMA, orient="row")
         rows_of_files = pl.concat([table.join(new, ["source", "path"], "anti"), new]).sort("source", "path")
         self._store(rows_of_files, last.batch)
@@ -199,20 +219,3 @@ class KnownFiles:
     def _numbers(self) -> list[int]:
         names = self._folder.glob("known-*.parquet")
         return sorted(int(path.stem.removeprefix("known-")) for path in names)
-
-
-def _as_row(file: AdmittedFile) -> tuple[str, int, int, int, str]:
-    fingerprint = _REFUSED if file.refused else file.fingerprint
-    return file.path, file.size, file.modified_at, file.changed_at, fingerprint
-
-
-def _from_row(path: str, size: int, modified_at: int, changed_at: int, fingerprint: str) -> AdmittedFile:
-    refused = fingerprint if fingerprint == _REFUSED else None
-    return AdmittedFile(
-        path=path,
-        size=size,
-        modified_at=modified_at,
-        changed_at=changed_at,
-        fingerprint=fingerprint,
-        refused=refused,
-    )

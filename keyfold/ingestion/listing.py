@@ -16,9 +16,10 @@ Links that lead out of the folder are not followed: a user who may write to the 
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
+from operator import attrgetter
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from keyfold.ingestion.kafka.topic import KafkaTopic
 from keyfold.lakehouse import Lakehouse
@@ -35,8 +36,7 @@ _SUCCESS = "_SUCCESS"
 _NOT_UTF_8 = "its name is not UTF-8; rename it, and it is read"
 
 
-@dataclass(frozen=True)
-class LandedFile:
+class LandedFile(NamedTuple):
     r"""A file in a landing folder.
 
     Attributes:
@@ -74,8 +74,7 @@ class LandedFile:
         return self.changed_at <= now - (0 if self.marked else micros(settle) * 1_000)
 
 
-@dataclass(frozen=True)
-class Listing:
+class Listing(NamedTuple):
     """The files of a landing folder, and the folders below it that could not be listed."""
 
     files: tuple[LandedFile, ...]
@@ -120,7 +119,7 @@ def list_files(folder: Place, *, done_marker: bool = False) -> Listing:
             continue
         files += landed
         waiting += folders
-    return Listing(tuple(sorted(files, key=lambda file: file.path)), tuple(sorted(unreadable)))
+    return Listing(tuple(sorted(files, key=attrgetter("path"))), tuple(sorted(unreadable)))
 
 
 def refusal(folder: Place, path: str) -> str | None:
@@ -196,6 +195,8 @@ def _objects(folder: Place, done_marker: bool) -> Iterator[LandedFile]:
 
 def _readable(path: str) -> tuple[str, str | None]:
     """Return a path as valid UTF-8; and if the original is not, why its file must not be read."""
+    if path.isascii():
+        return path, None
     content = os.fsencode(path)
     try:
         return content.decode(), None

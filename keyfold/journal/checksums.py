@@ -73,13 +73,15 @@ def record_checksums(journal: Place, parts: Mapping[str, Place], batch: int, eve
         if key.startswith("journal/") and _number_of(key) > batch:
             continue
         known = old.get(key)
+        if known and is_untouched(known, file):
+            files[key] = known
+            continue
         with suppress(FileNotFoundError):
             # A file that differs, though no later version has replaced it, is damaged: keep its recorded checksum.
-            is_kept = known and (is_untouched(known, file) or difference(known, sum_of(key, file, known)))
-            files[key] = known if known and is_kept else sum_of(key, file)
-    gone = {key: old[key] for key in missing(old, files, parts)}
-    if before is None or (batch, files | gone) != (before.batch, before.files):
-        write_durably(record, _as_bytes(batch, files | gone))
+            files[key] = known if known and difference(known, sum_of(key, file, known)) else sum_of(key, file)
+    files |= {key: old[key] for key in missing(old, files, parts)}
+    if before is None or (batch, files) != (before.batch, before.files):
+        write_durably(record, _as_bytes(batch, files))
 
 
 def forget_checksums(journal: Place, keys: Iterable[str]) -> None:
@@ -171,7 +173,7 @@ def _listed(parts: Mapping[str, Place]) -> Iterator[tuple[str, FoundFile]]:
             continue
         for found in files_below(place):
             key = f"{name}/{found.below}"
-            if "/." not in f"/{found.below}" and key != f"journal/{RECORD}":
+            if "/." not in key and key != f"journal/{RECORD}":
                 yield key, found
 
 

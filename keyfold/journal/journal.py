@@ -1,7 +1,6 @@
 """Read and write a journal's folder: numbered plans and commit records, written durably. A bounded number is kept."""
 
 import json
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,9 +14,9 @@ from keyfold.journal.file_sums import number_of, numbered
 from keyfold.journal.records import Done, Plan, Record
 from keyfold.lakehouse.checksums import checksum_of_bytes
 from keyfold.lakehouse.fail_points import reached
-from keyfold.lakehouse.files import replace, sweep, sync_folder, tag_of, write_durably, write_once
+from keyfold.lakehouse.files import names_in, replace, sweep, sync_folder, tag_of, write_durably, write_once
 from keyfold.storage.lease import check_held
-from keyfold.storage.place import Place, local_path
+from keyfold.storage.place import Place
 from keyfold.times import to_iso
 
 KEPT = 100
@@ -256,10 +255,7 @@ class Journal(Generic[P, D]):
     def _numbers(self, kind: str) -> list[int]:
         suffix = _SUFFIX[kind]
         try:
-            # A run lists the journal ten times, so on a disk no `Path` is made of each name.
-            folder = local_path(self.folder)
-            names = [path.name for path in self.folder.iterdir()] if folder is None else os.listdir(folder)
-            return sorted(int(name[:9]) for name in names if name.endswith(suffix))
+            return sorted(int(name[:9]) for name in names_in(self.folder) if name.endswith(suffix))
         except FileNotFoundError:
             return []
 

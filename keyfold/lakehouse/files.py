@@ -7,13 +7,14 @@ disk is a kernel lock, released when its process ends; in a store it is a lease 
 """
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import IO, Any
 
 from keyfold.errors import Damaged
-from keyfold.storage.place import FoundFile, Place
+from keyfold.storage.place import FoundFile, Place, local_path
 from keyfold.storage.storage import storage_of
 
 
@@ -183,6 +184,17 @@ def remove_tree(folder: Place, *, missing_ok: bool = False) -> None:
 def files_below(folder: Place) -> Iterator[FoundFile]:
     """Yield all files below a folder, at any depth; files removed meanwhile may be left out. Links are not followed."""
     return storage_of(folder).files_below(folder)
+
+
+def names_in(folder: Place) -> list[str]:
+    """Return the names of the files and folders in a folder, in any order.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+    """
+    # No `Path` of each name on a disk: a run lists its journal ten times, and a log may have thousands of entries.
+    local = local_path(folder)
+    return [path.name for path in folder.iterdir()] if local is None else os.listdir(local)
 
 
 def sync_file(path: Place) -> None:

@@ -139,7 +139,8 @@ class Lakehouse:
 
 def is_table(path: Place) -> bool:
     """Whether a folder holds a Delta table. A folder whose table was not yet committed when a run was killed does not."""
-    return DeltaTable.is_deltatable(str(path))
+    # The first entry, which most tables still have, since Delta's library lists the whole log, which may be long.
+    return (path / "_delta_log" / f"{0:020d}.json").exists() or DeltaTable.is_deltatable(str(path))
 
 
 def create_table(path: Place, schema: pa.Schema, *, is_read_by_version: bool = False) -> None:

@@ -20,6 +20,7 @@ from deltalake.exceptions import DeltaError
 from pydantic import BaseModel, ConfigDict
 
 from keyfold.errors import Damaged
+from keyfold.lakehouse.files import names_in
 from keyfold.lakehouse.presence import empty_entry_error
 from keyfold.storage.place import Place
 
@@ -113,8 +114,8 @@ def entries_since(table: Place, position: Position) -> Iterator[tuple[Position, 
 
 def newest_version(table: Place) -> int:
     """Return the newest version for which a table's log has an entry or a checkpoint; -1 for an empty log."""
-    names = (_NAMED.match(path.name) for path in (table / "_delta_log").iterdir())
-    return max((int(name[1]) for name in names if name), default=-1)
+    named = map(_NAMED.match, sorted(names_in(table / "_delta_log"), reverse=True))
+    return next((int(name[1]) for name in named if name), -1)
 
 
 def has_version(table: Place, version: int) -> bool:

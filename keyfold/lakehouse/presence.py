@@ -50,7 +50,7 @@ def named_files(delta: DeltaTable) -> dict[str, int]:
     actions = delta.get_add_actions()
     # Paths in Delta's log are URLs.
     return {
-        unquote(path): size
+        unquote(path) if "%" in path else path: size
         for path, size in zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)
     }
 

@@ -4,7 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from stat import S_ISREG
@@ -125,11 +125,13 @@ def _listed(folder: Path, parent: str, below: str) -> Iterator[FoundFile]:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 yield from _listed(folder, entry.path, f"{below}{entry.name}/")
-            elif not entry.is_dir():  # no link to a folder
-                with suppress(FileNotFoundError):
+            elif not (entry.is_symlink() and entry.is_dir()):
+                try:
                     status = entry.stat(follow_symlinks=False)
-                    is_shared = status.st_nlink > 1
-                    yield FoundFile(folder, below + entry.name, status.st_size, status.st_mtime_ns, is_shared)
+                except FileNotFoundError:
+                    continue
+                is_shared = status.st_nlink > 1
+                yield FoundFile(folder, below + entry.name, status.st_size, status.st_mtime_ns, is_shared)
 
 
 def _write(path: Path, content: bytes, *, durably: bool) -> None:

@@ -17,8 +17,8 @@ import dagster as dg
 
 from keyfold import ingestion
 from keyfold.errors import KeyfoldError, counted
-from keyfold.ingestion.ingest_records import AdmittedFile
 from keyfold.ingestion.kafka.offsets import ReadTopic, TopicState, unread
+from keyfold.ingestion.known import KnownFile
 from keyfold.ingestion.listing import SETTLE, LandedFile, Listing, list_files
 from keyfold.storage.place import Place
 
@@ -57,7 +57,7 @@ def look_at_folder(
     *,
     settle: timedelta = SETTLE,
     done_marker: bool = False,
-    known: Callable[[], Mapping[str, AdmittedFile]] = dict,
+    known: Callable[[], Mapping[str, KnownFile]] = dict,
     unfinished: bool = False,
 ) -> Decision:
     """List a landing folder, which need not exist yet, and decide as `decide_on_files`.
@@ -84,7 +84,7 @@ def look_at_folder(
 
 def decide_on_files(
     found: Listing,
-    known: Mapping[str, AdmittedFile],
+    known: Mapping[str, KnownFile],
     cursor: str | None,
     now: int,
     *,
@@ -111,7 +111,7 @@ def decide_on_files(
     """
     before = _Asked.read(cursor)
     others = [file for file in found.files if not ingestion.is_known(file, known)]
-    changed = [file for file in others if file.path in known and known[file.path].refused is None]
+    changed = [file for file in others if file.path in known and not known[file.path].is_refused]
     unread_files = [file for file in others if file not in changed] if changed else others
     new = [file for file in unread_files if file.is_whole(now, settle) or _has_seen(before, file)]
     ahead = [file for file in unread_files if file.changed_at > now and file.marked is not False][:_MOST_SEEN]

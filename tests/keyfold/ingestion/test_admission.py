@@ -16,6 +16,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest, known_files, split_reader
 from keyfold.ingestion.admission import Admission, select_files
 from keyfold.ingestion.ingest_records import AdmittedFile
+from keyfold.ingestion.known import KnownFile, known_file
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
 from keyfold.storage.place import Place
@@ -42,9 +43,7 @@ def landing(tmp_path: Path) -> Path:
     return tmp_path / "landing"
 
 
-def look(
-    landing: Path, known: dict[str, AdmittedFile] | None = None, settle: timedelta = NO_TIME, **options
-) -> Admission:
+def look(landing: Path, known: dict[str, KnownFile] | None = None, settle: timedelta = NO_TIME, **options) -> Admission:
     return select_files(
         landing, known or {}, settle=settle, **({"done_marker": False, "reread_changed": False} | options)
     )
@@ -54,9 +53,9 @@ def paths(admission: Admission) -> list[str]:
     return [file.path for file in admission.files]
 
 
-def read(admission: Admission) -> dict[str, AdmittedFile]:
+def read(admission: Admission) -> dict[str, KnownFile]:
     """What is known once the admitted files are read."""
-    return {file.path: file for file in admission.files}
+    return {file.path: known_file(file) for file in admission.files}
 
 
 def test_files_just_copied_are_given_the_time_to_settle_and_those_that_were_read_are_not(landing):
@@ -133,7 +132,7 @@ def test_a_link_out_of_the_folder_is_told_once_and_a_file_in_its_place_is_new(la
     first = look(landing)
     (file,) = first.files
     assert file.refused
-    known = {"a.json": file}
+    known = {"a.json": known_file(file)}
     assert paths(look(landing, known)) == []
     (landing / "a.json").unlink()
     put(landing / "a.json")

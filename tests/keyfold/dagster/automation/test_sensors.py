@@ -15,7 +15,7 @@ from keyfold.dagster.automation.sensors import landing_sensor
 from keyfold.dagster.resources import Keyfold
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest
-from keyfold.ingestion.ingest_records import AdmittedFile
+from keyfold.ingestion.known import KnownFile
 from keyfold.ingestion.listing import LandedFile, Listing
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
@@ -31,23 +31,17 @@ def file(name: str, at: float, *, marked: bool | None = None, size: int = 10) ->
     return LandedFile(name, size, int(at * SECOND), int(at * SECOND), marked)
 
 
-def known_file(one: LandedFile) -> AdmittedFile:
-    return AdmittedFile(
-        path=one.path,
-        size=one.size,
-        modified_at=one.modified_at,
-        changed_at=one.changed_at,
-        fingerprint="as it was read",
-    )
+def known_file(one: LandedFile) -> KnownFile:
+    return KnownFile(one.size, one.modified_at, one.changed_at, "as it was read")
 
 
-def known(*files: LandedFile) -> dict[str, AdmittedFile]:
+def known(*files: LandedFile) -> dict[str, KnownFile]:
     return {one.path: known_file(one) for one in files}
 
 
 def decided(
     files: Sequence[LandedFile],
-    read: Mapping[str, AdmittedFile] | None = None,
+    read: Mapping[str, KnownFile] | None = None,
     cursor: str | None = None,
     now: float = 1_000,
     **settings: Any,
