@@ -22,7 +22,8 @@ _WHO, _IN_TEN = ("name", "city", "state"), pl.col("category") == 10
 
 def _beside(source: Refined, columns: list[pa.Field], time: str) -> Input:
     """Return an input whose columns, with the time, are renamed since another input has the same names."""
-    return replace(reads(source.source.name), source=source, columns=pa.schema(columns), at=time, time_from=TIME)
+    source = source.derive(**{time: pl.col(TIME)})
+    return replace(reads(source.source.name), source=source, columns=pa.schema(columns), at=time)
 
 
 def _bids(columns: list[pa.Field]) -> Input:

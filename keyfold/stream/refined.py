@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import polars as pl
 import polars_hash  # noqa: F401 - gives expressions their `nchash`
@@ -163,6 +163,11 @@ def as_refined(source: Any) -> Refined:
 def roots_of(how: Derived) -> list[str]:
     """Return the columns of the event table that a derived column is computed from."""
     return list(how.columns) if isinstance(how, PartOf) else how.meta.root_names()
+
+
+def is_column(how: Derived | None) -> TypeGuard[pl.Expr]:
+    """Return whether a derived column is another name of a stored one."""
+    return isinstance(how, pl.Expr) and how.meta.is_column()
 
 
 def expression_of(how: Derived) -> pl.Expr:

@@ -3,14 +3,14 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from itertools import pairwise
+from itertools import pairwise, permutations
 from typing import Any
 
 import polars as pl
 
 import keyfold
 from keyfold import Input, Rule, Stream
-from keyfold.operators import count, last_rows, running, sessions, totals, windows
+from keyfold.operators import count, interval_join, last_rows, running, sessions, totals, windows
 from keyfold.operators import sum as sum_of
 
 CLICKS = Stream(
@@ -39,6 +39,14 @@ UPSERTED = windows(
     allowed_lateness="8h",
     changes=True,
 )
+CHEAP = Input(CLICKS.where(pl.col("cents") < 4), columns=("user", "id", "at"), delay="6h")
+DEAR = Input(
+    CLICKS.where(pl.col("cents") > 5).derive(dear=pl.col("id"), paid_at=pl.col("at")),
+    "paid_at",
+    columns=("user", "dear", "paid_at"),
+    delay="6h",
+)
+HALF_AN_HOUR = timedelta(minutes=30)
 MORE = pl.col("clicks") - pl.col("clicks_before").fill_null(0)
 JOBS = {
     job.name: job
@@ -49,6 +57,7 @@ JOBS = {
         sessions("visits", IN_TIME, COUNTED, key="user", gap="90m"),
         running("so_far", IN_TIME, {"number": count(), "paid": sum_of("cents")}, key="user"),
         last_rows("latest", IN_TIME, key="user"),
+        interval_join("pairs", ("cheap", CHEAP), ("dear", DEAR), "user", earliest=-HALF_AN_HOUR, latest=HALF_AN_HOUR),
         totals("of_hours", Input(HOURS.table(), at="window_end"), {"clicks": sum_of("clicks")}, key="user"),
         totals("of_changes", Input(UPSERTED.changes(), "changed_at"), {"clicks": sum_of(MORE)}, key="user"),
     )
@@ -78,6 +87,12 @@ def expected(clicks: Mapping[int, Click]) -> dict[str, Rows]:
             (user, at, *_counted(rows[: n + 1])) for user, rows in users.items() for n, (at, *_) in enumerate(rows)
         ],
         "latest": [(user, rows[-1][0]) for user, rows in users.items()],
+        "pairs": [
+            (user, cheap, dear)
+            for user, rows in users.items()
+            for (at, cheap, low), (then, dear, high) in permutations(rows, 2)
+            if low < 4 and high > 5 and abs(then - at) <= HALF_AN_HOUR
+        ],
         "of_hours": [(user, len(rows)) for user, rows in users.items()],
         # Windows overlap: each click is in two.
         "of_changes": [(user, 2 * len(rows)) for user, rows in users.items()],
@@ -92,6 +107,7 @@ COLUMNS = {
     "visits": ("user", "window_start", "clicks", "cents"),
     "so_far": ("user", "at", "number", "paid"),
     "latest": ("user", "at"),
+    "pairs": ("user", "id", "dear"),
     "of_hours": ("user", "clicks"),
     "of_changes": ("user", "clicks"),
 }

@@ -76,7 +76,9 @@ def _check_input(at: str, key: tuple[str, ...], one: Input, *, is_only: bool) ->
         for column_ in needed:
             field_of(f"{at}: {what}", column_, one.schema)
     if one.event_time in one.derived:
-        raise Misconfigured(f"{at}: event_time {one.event_time} is derived; it must be a column of the event table")
+        raise Misconfigured(
+            f"{at}: event_time {one.event_time} is derived; it must be a column of the event table, or one by another name"
+        )
     if one.schema.field(one.event_time).type != TIMESTAMP:
         raise Misconfigured(
             f"{at}: event_time {one.event_time} is {one.schema.field(one.event_time).type}; it must be {TIMESTAMP}"

@@ -13,7 +13,16 @@ from keyfold.columns import column
 from keyfold.errors import Misconfigured
 from keyfold.schemas import Columns, arrow_type, declared_schema, field_of, require, type_of
 from keyfold.stream import INGESTED_AT, Stream
-from keyfold.stream.refined import Derived, Explosion, Refinable, Refined, as_refined, expression_of, roots_of
+from keyfold.stream.refined import (
+    Derived,
+    Explosion,
+    Refinable,
+    Refined,
+    as_refined,
+    expression_of,
+    is_column,
+    roots_of,
+)
 from keyfold.times import as_duration
 
 INPUT = "input"
@@ -67,7 +76,8 @@ class Input:
     Attributes:
         source: the stream whose event table is read, or a table of a job (`JobTable`); as it is, or refined by `where`,
             `derive` and `explode`.
-        at: the column of the table with the event's time, a UTC timestamp; by default the stream's event time.
+        at: the column of the table with the event's time, a UTC timestamp, also by another name that `derive` gives it; by
+            default the stream's event time.
         delay: how far the input's watermark stays behind its newest event time, or behind the watermark of the job that
             writes the table, as text (`"10m"`) or `timedelta`; by default the job's parameter `watermark_delay`, or none. For
             changes of an upsert table it is at least a microsecond.
@@ -120,6 +130,12 @@ class Input:
         for name, length in (("delay", self.delay), ("idle_timeout", self.idle_timeout)):
             if length is not None:
                 as_duration(f"{where}: {name}", length)
+        derived = self.refined.derived
+        if is_column(renamed := derived.get(self.at)):
+            # The time by another name: two inputs may have it by one.
+            others = {name: how for name, how in derived.items() if name != self.at}
+            object.__setattr__(self, "source", replace(self.refined, derived=others))
+            object.__setattr__(self, "time_from", self.time_from or renamed.meta.output_name())
 
     @property
     def refined(self) -> Refined:
@@ -250,6 +266,8 @@ def events_schema(one: Input) -> pa.Schema:
     """
     declared = one.columns
     table = one.stream.event_schema
+    if one.event_time not in table.names and one.time_from:
+        table = table.append(table.field(one.time_from).with_name(one.event_time))
     made = one.refined.made
     if declared is None:
         declared = [*(name for name in table.names if name not in made), *made]
@@ -271,7 +289,7 @@ def _derived_field(one: Input, name: str, how: Derived) -> pa.Field:
     roots = [field_of(f"input {one.stream.name}: derive: {name}", root, table) for root in roots_of(how)]
     made = _type_of(one, f"derive: {name}", expression_of(how))
     lineage = [root.name for root in roots]
-    if len(roots) == 1 and isinstance(how, pl.Expr) and how.meta.eq(pl.col(roots[0].name)):
+    if is_column(how):
         return roots[0].with_name(name)
     nullable = any(root.nullable for root in roots)
     return column(name, arrow_type(made), f"Computed from {', '.join(lineage)}", lineage=lineage, nullable=nullable)

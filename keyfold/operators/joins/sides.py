@@ -118,9 +118,11 @@ def sides_of(job: str, key: str | Sequence[str], first: Side, second: Side, how:
     # A semi join writes no column of the right side.
     of_right = [] if how == "semi" else [field for field in right[1].schema if field.name not in key]
     if both := [field.name for field in of_right if field.name in left[1].schema.names]:
+        time = right[1].event_time
+        renamed = f"`derive(other=pl.col({time!r}))` and at='other'" if time in both else "`derive`"
         raise Misconfigured(
-            f"job {job}: both {left[0]} and {right[0]} have {', '.join(both)}; rename it on one side with `derive`, or leave "
-            "it out of `columns`"
+            f"job {job}: both {left[0]} and {right[0]} have {', '.join(both)}; rename it on one side with {renamed}, and "
+            "leave it out of `columns` there"
         )
     fields = [left[1].schema.field(name) for name in key]
     fields += [_of_output(field, may_miss=how == "outer") for field in left[1].schema if field.name not in key]

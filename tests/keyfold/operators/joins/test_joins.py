@@ -173,6 +173,10 @@ FAULTS = {
         lambda: as_of_join("j", LEFT, other(events=CLASH), KEY, within=MINUTE),
         "both orders and payments have item; rename it",
     ),
+    "a time of both": (
+        lambda: as_of_join("j", LEFT, ("other", LEFT), KEY, within=MINUTE),
+        r"have .*; rename it on one side with `derive\(other=pl.col\('\w+'\)\)` and at='other'",
+    ),
     "one name": (lambda: as_of_join("j", LEFT, LEFT, KEY, within=MINUTE), "both sides are called orders"),
 }
 
