@@ -1,5 +1,4 @@
 # make demo [FROM=folder]   ingest, run and check everything once on Spark, and print the results; RUNNER=local needs no Java
-# make faults               ingest bad data: checks fail, assets are blocked, alerts are sent
 # make ui [PORT=3000]       serve Dagster's pages on 127.0.0.1
 # make test                 check format, lint, types and layers, then run the tests in WORKERS=3 processes
 # make browser-tests        run all browser tests; make test opens each kind of page once
@@ -33,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_PYLANCE_VERSION
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo faults ui test browser-for-tests kafka-for-tests nginx-for-tests postgres-for-tests azurite-for-tests fake-gcs-for-tests chaos examples browser-tests slow-tests cluster-tests dagster-versions image-in-a-root lint release-check docs bench nexmark clean reset
+.PHONY: help setup demo ui test browser-for-tests kafka-for-tests nginx-for-tests postgres-for-tests azurite-for-tests fake-gcs-for-tests chaos examples browser-tests slow-tests cluster-tests dagster-versions image-in-a-root lint release-check docs bench nexmark clean reset
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -44,9 +43,6 @@ setup:
 demo: export KEYFOLD_RUNNER = $(RUNNER)
 demo: setup
 	.venv/bin/python -m dagster_project.demo.run $(if $(FROM),--from "$(FROM)")
-
-faults: setup
-	.venv/bin/python -m dagster_project.demo.faults
 
 ui: setup
 	.venv/bin/python -m keyfold.dagster.serving

@@ -1,1 +1,1 @@
-"""`make demo` and `make faults`: run the project on simulated events and print the results."""
+"""`make demo`: run the project on simulated events and print the results."""

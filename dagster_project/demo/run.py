@@ -26,7 +26,7 @@ from dagster_project.demo.report import assets_of, print_report
 from keyfold import KeyfoldError, Lakehouse, Runners, ingest, run
 from keyfold.cli.terminal import print_error
 from keyfold.dagster.resources import lakehouse_home
-from keyfold.dagster.serving import open_dagster_home, show_on_timeline
+from keyfold.dagster.serving import open_dagster_home
 from keyfold.ingestion.landing import LANDING_VARIABLE
 from keyfold.machine import keep_files_private
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
@@ -177,8 +177,22 @@ def _run(lakehouse: Lakehouse, folder: Path | None) -> tuple[dg.ExecuteInProcess
             raise_on_error=False,
             asset_selection=assets_of(defs, "rides") if folder else None,
         )
-    show_on_timeline(instance, result.run_id, "keyfold")
+    show_on_timeline(instance, result.run_id)
     return result, instance
+
+
+def show_on_timeline(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Let Dagster's first page show the run: it leaves out runs that no code location is known of."""
+    from dagster._core.remote_origin import (  # noqa: PLC0415 - private: there is no public way
+        RegisteredCodeLocationOrigin,
+        RemoteJobOrigin,
+        RemoteRepositoryOrigin,
+    )
+
+    run = instance.get_run_by_id(run_id)
+    if run is not None:
+        repository = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("keyfold"), "__repository__")
+        instance.run_storage.replace_job_origin(run, RemoteJobOrigin(repository, run.job_name))
 
 
 def _instance(lakehouse: Lakehouse) -> dg.DagsterInstance:

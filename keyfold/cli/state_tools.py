@@ -196,7 +196,7 @@ def try_(
 
 def promote(
     job: Job,
-    branch: Annotated[str, typer.Argument(help="A branch that `keyfold try` or a replay wrote.")],
+    branch: Annotated[str, typer.Argument(help="A branch that `keyfold try` wrote.")],
     with_consumers: Annotated[
         bool,
         typer.Option(

@@ -234,28 +234,3 @@ def test_a_parameter_may_not_take_the_name_of_a_run_setting():
     wrong = create_model("Wrong", __base__=JobParameters, mode=(str, "x"))
     with pytest.raises(KeyfoldError, match="rename parameter mode"):
         config_for(replace(RIDE_SUMMARIES, model=wrong))
-
-
-def test_a_replay_writes_a_branch_and_materializes_nothing(spark, first_run, simulated):
-    @dg.asset(deps=["ride_summaries"])
-    def revenue() -> None: ...
-
-    lakehouse, made = simulated
-    assert first_run.success
-    live = lakehouse.table("ride_summaries")
-    before = pl.read_delta(str(live)).height
-    result = materialize(
-        spark,
-        lakehouse,
-        job_config={"mode": "replay", "branch": "what-if", "until": made.end.isoformat(), "close": "complete"},
-        more=[revenue],
-        selection=dg.AssetSelection.assets("ride_summaries", "revenue")
-        .required_multi_asset_neighbors()
-        .without_checks(),
-    )
-    assert result.success
-    assert not result.get_asset_materialization_events()
-    observed = {event.asset_key.to_user_string() for event in result.get_asset_observation_events() if event.asset_key}
-    assert observed == {"ride_summaries", "long_rides", "ride_summaries_late"}
-    assert pl.read_delta(str(lakehouse.table("ride_summaries@what-if"))).height > 0
-    assert pl.read_delta(str(lakehouse.table("ride_summaries"))).height == before

@@ -11,8 +11,8 @@ import dagster as dg
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from dagster_project.demo.run import show_on_timeline
 from keyfold.dagster.quality.pages import ResultPages
-from keyfold.dagster.serving import show_on_timeline
 from tests.browser.other_sites import Beacon
 from tests.keyfold.dagster.quality.test_pages import WORDS, validation
 from tests.served_dagster import ServedDagster
@@ -81,7 +81,7 @@ def test_the_first_page_shows_the_run_of_a_script_such_as_the_demo(pages: Served
         run = definitions.execute_in_process(instance=instance)
         page.goto(f"{pages.url}/overview")
         expect(page.get_by_text("No runs or scheduled ticks").first).to_be_visible()
-        show_on_timeline(instance, run.run_id, "keyfold")
+        show_on_timeline(instance, run.run_id)
     page.reload()
     expect(page.get_by_text("Jobless asset materializations").first).to_be_visible()
 

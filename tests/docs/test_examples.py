@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from keyfold.keyed.calling import harness
-from keyfold.keyed.generation import run_mode
 from keyfold.keyed.job import contract, per_key, step, tables
 
 REPOSITORY = Path(__file__).parents[2]
@@ -38,7 +37,6 @@ def test_the_examples_of_a_module_give_what_they_say(name):
         step.Step,
         per_key.per_key,
         harness.TestHarness,
-        run_mode.parse_run_mode,
     ],
 )
 def test_what_an_author_of_a_job_writes_has_an_example(shown):

@@ -32,7 +32,7 @@ from keyfold.errors import counted
 from keyfold.journal.records import Progress
 from keyfold.keyed.generation.batch_records import Counts
 from keyfold.keyed.generation.configured import configured_job
-from keyfold.keyed.generation.run_mode import FullRefresh, Replay
+from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.reporting.conservation import Conservation, check_conservation, input_differences
@@ -116,10 +116,6 @@ def keyed_assets(
             summary = runs.run(lakehouse, job, mode, options=options, runners=spark)
         for warning in summary.warnings:
             context.log.warning(warning)
-        if isinstance(mode, Replay):
-            # Nothing is yielded: a replay does not change the live tables, so downstream assets must not run.
-            _observe_branch(context, lakehouse, job, summary, mode.branch, translator)
-            return
         batch = last_batch(lakehouse, job.name)
         metadata = {
             table.name: _written_metadata(lakehouse, job, table, summary, batch, before[table.name], translator)
@@ -207,7 +203,7 @@ def _spec(shown: JobAssets, table: OutputTable, translator: KeyfoldTranslator) -
             deps=[key(job.name)] if is_side else inputs,
             description=job.description if table.name == job.name else table.description,
             kinds={"pyspark", "deltalake"},
-            # A replay writes none of the live tables, nor does a run that leaves the job to a continuous one.
+            # A run that leaves the job to a continuous one writes none.
             skippable=True,
             owners=list(shown.owners),
             tags={JOB_TAG: job.name},
@@ -221,9 +217,8 @@ def _spec(shown: JobAssets, table: OutputTable, translator: KeyfoldTranslator) -
     )
 
 
-def _preview(lakehouse: Lakehouse, job: KeyedJob, table: OutputTable, branch: str = "") -> dg.MetadataValue:
-    path = lakehouse.table(f"{table.name}@{branch}" if branch else table.name)
-    return preview(path, job.private_of(table.schema))
+def _preview(lakehouse: Lakehouse, job: KeyedJob, table: OutputTable) -> dg.MetadataValue:
+    return preview(lakehouse.table(table.name), job.private_of(table.schema))
 
 
 _OF_A_RUN = {"warnings", "topic", "rows_to_topic", SINCE_BATCH}
@@ -248,27 +243,6 @@ def _plots(
     # A plot shows keys and values: if any column is private, only plots of counts are drawn.
     may_draw = of_counts or not any(job.private_of(table.schema) for table in job.tables)
     return {**plots, **(try_plot(context.log, lambda: plot(lakehouse)) if plot and may_draw else {})}
-
-
-def _observe_branch(
-    context: dg.AssetExecutionContext,
-    lakehouse: Lakehouse,
-    job: KeyedJob,
-    summary: RunSummary,
-    branch: str,
-    translator: KeyfoldTranslator,
-) -> None:
-    """Report an observation of each table with the branch's row count; the live tables have not changed."""
-    for table in job.tables:
-        name = f"{table.name}@{branch}"
-        metadata = {
-            "branch": branch,
-            "rows_out": summary.counts.rows.get(table.name, 0),
-            "branch_uri": lakehouse.table(name).as_uri(),
-            "preview": _preview(lakehouse, job, table, branch),
-            **(_run_metadata(job, summary) if table.name == job.name else {}),
-        }
-        context.log_event(dg.AssetObservation(translator.get_asset_key(table.name), metadata=metadata))
 
 
 def _report_consumer(

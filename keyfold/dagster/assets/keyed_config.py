@@ -8,9 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.fields import FieldInfo
 
 from keyfold.errors import Misconfigured
-from keyfold.keyed.generation.run_mode import ModeName, RunMode, parse_run_mode
+from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.parameters import is_path, parameter_text
+from keyfold.times import parse_time
 
 
 class KeyedRunConfig(BaseModel):
@@ -18,18 +19,10 @@ class KeyedRunConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    mode: ModeName = Field(
+    mode: Literal["incremental", "full_refresh"] = Field(
         default="incremental",
         description="incremental: process new events. full_refresh: process all events into a new generation of tables, "
-        "which replaces the live one when it is complete. replay: process a range of event time into a branch, whose "
-        "tables (`<table>@<branch>`) stand beside the live ones.",
-    )
-    branch: str | None = Field(default=None, description="mode replay: the name of the branch, such as `timeout-45m`.")
-    since: str | None = Field(
-        default=None, description="mode replay: the first event time to read (ISO 8601). Default: the beginning."
-    )
-    until: str | None = Field(
-        default=None, description="mode replay: the first event time not to read (ISO 8601). Default: the end."
+        "which replaces the live one when it is complete.",
     )
     advance_to: str | None = Field(
         default=None,
@@ -43,19 +36,18 @@ class KeyedRunConfig(BaseModel):
         "step.",
     )
 
-    def run_mode(self) -> RunMode:
+    def run_mode(self) -> Incremental | FullRefresh:
         """Return the mode of the run.
 
         Raises:
-            KeyfoldError: fields contradict each other, a replay has no branch, or a time is not ISO 8601.
+            KeyfoldError: fields contradict each other, or a time is not ISO 8601.
         """
         if self.with_consumers and self.mode != "full_refresh":
             raise Misconfigured(
                 "with_consumers requires mode full_refresh: in other modes, run each consumer; it reads the new rows"
             )
-        return parse_run_mode(
-            self.mode, branch=self.branch, since=self.since, until=self.until, advance_to=self.advance_to
-        )
+        mode = FullRefresh if self.mode == "full_refresh" else Incremental
+        return mode(parse_time("advance_to", self.advance_to))
 
     def given(self) -> Mapping[str, Any]:
         """Return the job parameters that this run sets, as `build_job` takes them."""

@@ -38,23 +38,3 @@ def open_dagster_home(home: Path) -> dg.DagsterInstance:
             f"DAGSTER_HOME {home} cannot be used: {reason}; check its dagster.yaml, and that its disk has free space and this "
             "user may write there"
         ) from error
-
-
-def show_on_timeline(instance: dg.DagsterInstance, run_id: str, location: str) -> None:
-    """Let Dagster's first page show a run that a script executed: it leaves out runs that no code location is known of.
-
-    Args:
-        instance: the instance that recorded the run.
-        run_id: the run.
-        location: the name of the code location whose definitions it executed.
-    """
-    from dagster._core.remote_origin import (  # noqa: PLC0415 - private: there is no public way
-        RegisteredCodeLocationOrigin,
-        RemoteJobOrigin,
-        RemoteRepositoryOrigin,
-    )
-
-    run = instance.get_run_by_id(run_id)
-    if run is not None:
-        repository = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(location), "__repository__")
-        instance.run_storage.replace_job_origin(run, RemoteJobOrigin(repository, run.job_name))

@@ -61,9 +61,6 @@ def main() -> int:
     # Interrupts too where they are ignored, as in the background of a script: Dagster's processes map SIGTERM to them.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit(0))
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        # In the way that uvicorn waits for.
-        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     try:
         return _serve()
     except (KeyfoldError, click.UsageError) as error:  # Dagster's, of a project without a code location

@@ -1,4 +1,4 @@
-"""Define and parse the modes of a run: `Incremental`, `FullRefresh` and `Replay`."""
+"""Define the modes of a run: `Incremental`, `FullRefresh` and `Replay`."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,7 +6,6 @@ from typing import ClassVar, Literal, TypeAlias
 
 from keyfold.errors import Misconfigured
 from keyfold.journal.clock import check_advance
-from keyfold.times import parse_time
 
 ModeName = Literal["incremental", "full_refresh", "replay"]
 
@@ -75,41 +74,3 @@ class Replay:
 
 
 RunMode: TypeAlias = Incremental | FullRefresh | Replay
-
-
-def parse_run_mode(
-    mode: ModeName,
-    *,
-    branch: str | None = None,
-    since: str | None = None,
-    until: str | None = None,
-    advance_to: str | None = None,
-) -> RunMode:
-    """Parse the fields of a run's configuration; times are ISO 8601, and UTC without an offset.
-
-    Raises:
-        Misconfigured: fields exclude each other, a replay has no branch, or a time is invalid or too late; names the remedy.
-
-    Example:
-        >>> parse_run_mode("replay", branch="what-if", since="2026-01-31").since
-        datetime.datetime(2026, 1, 31, 0, 0, tzinfo=datetime.timezone.utc)
-        >>> parse_run_mode("incremental", since="2026-01-31")
-        Traceback (most recent call last):
-        keyfold.errors.Misconfigured: since says what to replay: set mode to replay, or leave it out
-    """
-    reached = parse_time("advance_to", advance_to)
-    check_advance("advance_to", reached)
-    if mode == "replay":
-        if not branch:
-            raise Misconfigured("a replay needs a branch to write to: give it a name in branch")
-        return Replay(branch, parse_time("since", since), parse_time("until", until), reached)
-    given = {"branch": branch, "since": since, "until": until}
-    if stray := [name for name, value in given.items() if value is not None]:
-        say, them = ("says", "it") if len(stray) == 1 else ("say", "them")
-        if mode == "full_refresh":
-            raise Misconfigured(
-                f"{', '.join(stray)} {say} what to replay, which leaves the live tables alone, and a full refresh replaces "
-                "them: give one of the two"
-            )
-        raise Misconfigured(f"{', '.join(stray)} {say} what to replay: set mode to replay, or leave {them} out")
-    return FullRefresh(reached) if mode == "full_refresh" else Incremental(reached)

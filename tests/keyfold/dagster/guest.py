@@ -100,7 +100,15 @@ def run_in(folder: Path, command: str) -> str:
     return done.stdout
 
 
-TABLES = "orders_events,orders_quarantine,orders_per_hour,orders_per_hour_late"
+AGAIN = """
+import dagster as dg
+from shop.definitions import defs
+
+job = defs.resolve_implicit_global_asset_job_def()
+tables = [dg.AssetKey(f"orders{table}") for table in ("_events", "_quarantine", "_per_hour", "_per_hour_late")]
+job.execute_in_process(instance=dg.DagsterInstance.get(), raise_on_error=False, asset_selection=tables)
+"""
+"""In one process: the page's own command starts one for each step."""
 
 
 def latest(instance: dg.DagsterInstance, asset: str, check: str) -> str:
@@ -125,7 +133,7 @@ def story(folder: Path) -> None:
         }
         assert set(seen.values()) == {"SUCCEEDED"}, seen
         # Their own assets, by their IO manager and executor; steps of more than one process.
-        guest.run("dagster asset materialize -m shop.definitions --select '*'")
+        guest.run("dagster asset materialize -m shop.definitions --select 'shops,shop_count'")
         assert json.loads((folder / "mine" / "shop_count.json").read_text()) == 2
         (newest,) = instance.get_run_records(limit=1)
         processes = {
@@ -138,7 +146,7 @@ def story(folder: Path) -> None:
         free = '{"shop": "Oslo", "at": "2026-01-01T13:00:00Z", "cents": -2}\n'
         late = '{"shop": "Oslo", "at": "2026-01-01T15:00:00Z", "cents": 1}\n'
         (folder / "lake" / "landing" / "orders" / "second.ndjson").write_text(free + late)
-        guest.run(f"! dg launch --assets '{TABLES}'")
+        guest.run(f"python -c '{AGAIN}'")
         assert latest(instance, "orders_per_hour", "cents_are_positive") == "FAILED"
 
 

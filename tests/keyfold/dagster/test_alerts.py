@@ -225,11 +225,14 @@ def test_a_service_that_hangs_is_left_in_time_and_delays_and_repeats_nothing_els
 
 def test_after_a_long_outage_one_message_lists_twenty_and_counts_the_others(story, webhook, monkeypatch):
     monkeypatch.setattr(alerts, "_failure", lambda _, run: f"run {run.run_id} failed")
-    runs = [story.run("own") for _ in range(25)]
+    job = DEFINITIONS.resolve_job_def("rides")
+    runs = [story.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED) for _ in range(25)]
+    for run in runs:
+        story.instance.report_run_failed(run)
     story.tick(RUNS)
     (got,) = webhook.taken
     assert got["title"] == "Keyfold: 25 raised"
-    assert [line.rpartition("/")[2] for line in lines(webhook)] == [*runs[-20:], "and 5 more"]
+    assert [line.rpartition("/")[2] for line in lines(webhook)] == [*(run.run_id for run in runs[-20:]), "and 5 more"]
 
 
 @pytest.mark.parametrize("addresses", ["json://host SECRET", "json://host //SECRET", "json://host s-e://SECRET"])

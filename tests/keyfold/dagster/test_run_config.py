@@ -40,7 +40,7 @@ def test_outside_of_its_ops_a_run_config_takes_what_is_listed_here_and_nothing_e
 
 def test_no_op_takes_a_path_or_an_address():
     names = {leaf[-1] for job in EVERYTHING for leaf in leaves(job.run_config_schema.config_type) if leaf[0] == "ops"}
-    assert {"mode", "branch", "settle_seconds", "service"} <= names
+    assert {"mode", "advance_to", "settle_seconds", "service"} <= names
     assert not names & {"landing", "home", "path", "file", "folder", "url", "command", "plugin", "geofences"}
     assert any(is_path(field) for declared in JOBS.values() for field in declared.parameter_fields.values())
 
@@ -57,7 +57,7 @@ def test_no_op_takes_a_path_or_an_address():
         {"resources": {"keyfold": {"config": {"home": "/evil"}}}},
         {"ops": {"ingest_ride_points": {"config": {"landing": "/etc"}}}},
         {"resources": {"keyfold": {"config": {"driver_memory": {"env": "PATH"}}}}},
-        {"ops": {"ride_summaries": {"config": {"branch": {"env": "PATH"}}}}},
+        {"ops": {"ride_summaries": {"config": {"advance_to": {"env": "PATH"}}}}},
         {"ops": {"ride_summaries": {"config": {"timeout": {"env": "PATH"}}}}},
         {"ops": {"ingest_ride_points": {"config": {"start": {"env": "PATH"}}}}},
     ],

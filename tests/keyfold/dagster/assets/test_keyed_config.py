@@ -7,26 +7,23 @@ import pytest
 
 from keyfold.dagster.assets.keyed_config import KeyedRunConfig
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generation.run_mode import Replay
-
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 
 
-def test_every_field_of_a_replay_reaches_its_run():
-    config = KeyedRunConfig(
-        mode="replay", branch="x", since="2026-01-01", until="2026-01-01T12", advance_to="2026-01-01T12"
-    )
-    assert config.run_mode() == Replay("x", NOON.replace(hour=0), NOON, NOON)
+def test_every_field_reaches_its_run():
+    config = KeyedRunConfig(mode="full_refresh", advance_to="2026-01-01T13:00:00+01:00", with_consumers=True)
+    assert config.run_mode() == FullRefresh(datetime(2026, 1, 1, 12, tzinfo=UTC))
+    assert KeyedRunConfig().run_mode() == Incremental()
 
 
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"mode": "replay"}, "needs a branch"),
-        ({"branch": "x"}, "set mode to replay"),
-        ({"mode": "replay", "branch": "x", "since": "then"}, "since is 'then'"),
+        ({"with_consumers": True}, "requires mode full_refresh"),
+        ({"advance_to": "noon"}, "advance_to is 'noon'; give an ISO 8601 time"),
+        ({"advance_to": "9999-12-31T23:59:59Z"}, "advance_to is 9999-12-31T23:59:59.000000Z: .*9000-01-01"),
     ],
 )
-def test_a_replay_that_is_not_told_where_to_is_refused(config: dict[str, Any], message: str):
+def test_what_does_not_go_together_is_refused(config: dict[str, Any], message: str):
     with pytest.raises(KeyfoldError, match=message):
         KeyedRunConfig(**config).run_mode()

@@ -36,12 +36,10 @@ def test_settings_of_one_s_own_stay(tmp_path):
         open_dagster_home(tmp_path)
 
 
-@pytest.mark.parametrize("has_settings", [False, True])
-def test_on_a_disk_that_takes_nothing_more_a_line_says_so(tmp_path, has_settings):
+def test_on_a_disk_that_takes_nothing_more_a_line_says_so(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
-    if has_settings:
-        (home / "dagster.yaml").write_text(OURS)
+    (home / "dagster.yaml").write_text(OURS)
     program = (
         "import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); "
         "runpy.run_module('keyfold.dagster.serving', run_name='__main__')"
