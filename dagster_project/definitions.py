@@ -4,16 +4,11 @@ import dagster as dg
 
 from dagster_project.project import PROJECT
 from keyfold.dagster import KeyfoldResource, alert_sensors
-from keyfold.dagster.maintenance import lakehouse_check
 from keyfold.discovery import import_modules
-
-_check, _weekly = lakehouse_check()
 
 defs = dg.Definitions.merge(
     *(module.GROUP for module in import_modules(PROJECT.groups_in) if hasattr(module, "GROUP")),
     dg.Definitions(
-        jobs=[_check],
-        schedules=[_weekly],
         sensors=alert_sensors(),
         resources={
             "keyfold": KeyfoldResource.from_environment(),

@@ -1,6 +1,6 @@
 """`keyfold erase|correct|quarantine`: change events of a stream by hand, and compute the jobs again that read it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -10,7 +10,6 @@ from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, given_values, requir
 from keyfold.cli.state_jobs import build_live_job, require_lakehouse
 from keyfold.cli.state_tools import DryRun, Who, Why, author_of, compared, working
 from keyfold.cli.terminal import failures, report
-from keyfold.errors import counted
 from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse
@@ -19,9 +18,9 @@ from keyfold.runs.correcting import Corrected
 from keyfold.runs.correcting import correct as correct_events
 from keyfold.runs.erasing import Erased, Erasure
 from keyfold.runs.erasing import erase as erase_rows
-from keyfold.runs.jobs import JobRun, run_summary, run_text
+from keyfold.runs.jobs import run_summary
+from keyfold.runs.quarantining import Quarantined
 from keyfold.runs.quarantining import quarantine as quarantine_events
-from keyfold.state.rows.lines import json_lines
 from keyfold.stream import Stream
 
 StreamName = Annotated[str, typer.Argument(help=f"One of: {', '.join(project_streams())}.")]
@@ -51,8 +50,13 @@ def erase(
     with _tool(home, stream) as (what, how):
         erased = erase_rows(*what, erasure, dry_run=dry_run, **how)
     counts = {name: getattr(erased, name) for name in ("rows", "files_deleted", "not_searched")}
-    summary, lines = {**counts, "dry_run": dry_run}, _erase_lines(erased, dry_run=dry_run)
-    _report(stream, summary, lines, erased.jobs, erased.runs, "", as_json)
+    _report(
+        stream,
+        counts,
+        erased,
+        as_json,
+        f"give --confirm {stream} instead of --dry-run" if dry_run else "",
+    )
 
 
 def correct(
@@ -75,12 +79,9 @@ def correct(
     author = author_of(who, why)
     with _tool(home, stream) as (what, how):
         done = correct_events(*what, source, author, dry_run=not yes, **how)
-    tables, lines = compared({name: (one.key, one.counts, one.rows) for name, one in done.tables.items()})
-    lines = [*_correct_lines(done, dry_run=not yes), *(lines if tables else [])]
     counts = {name: getattr(done, name) for name in ("events", "replaced", "before", "after")}
-    summary = {**counts, "tables": tables, "dry_run": not yes}
-    end = "" if yes else "nothing changed: give --yes to replace them"
-    _report(stream, summary, lines, done.jobs, done.runs, end, as_json)
+    tables = {name: compared(one.counts, one.rows) for name, one in done.tables.items()}
+    _report(stream, {**counts, "tables": tables}, done, as_json, "" if yes else "give --yes to replace them")
 
 
 def quarantine(
@@ -96,10 +97,13 @@ def quarantine(
     author = author_of(who, why)
     with _tool(home, stream) as (what, how):
         moved = quarantine_events(*what, ids, author, dry_run=not yes, **how)
-    said = f"{moved.events.height:,} of events.{stream} {'was' if yes else 'would be'} moved to quarantine.{stream}"
-    lines, end = json_lines(moved.events, (), "jsonl"), "" if yes else "nothing changed: give --yes to move them"
-    summary = {"events": moved.events, "dry_run": not yes}
-    _report(stream, summary, [*lines, said], moved.jobs, moved.runs, end, as_json)
+    _report(
+        stream,
+        {"events": moved.events, "moved": moved.events.height},
+        moved,
+        as_json,
+        "" if yes else "give --yes to move them",
+    )
 
 
 @contextmanager
@@ -116,35 +120,9 @@ def _tool(home: str, name: str) -> Iterator[tuple[tuple[Lakehouse, Stream, list[
 
 
 def _report(
-    stream: str,
-    summary: dict[str, Any],
-    lines: Iterable[str],
-    jobs: Sequence[str],
-    runs: Sequence[JobRun],
-    end: str,
-    as_json: bool,
+    stream: str, summary: dict[str, Any], done: Corrected | Erased | Quarantined, as_json: bool, following: str
 ) -> None:
-    """Print what the tool itself found, the jobs that are computed again, and their runs."""
-    computed = f"{'computed again' if runs else 'to be computed again'}: {', '.join(jobs)}"
-    text = [*lines, *([computed] if jobs else []), *([end] if end else []), *map(run_text, runs)]
-    refreshed = [run_summary(one) for one in runs]
-    report({"stream": stream, **summary, "jobs": jobs, "refreshed": refreshed}, as_json, "\n".join(text))
-
-
-def _correct_lines(corrected: Corrected, *, dry_run: bool) -> Iterator[str]:
-    yield from (f"before: {line}" for line in json_lines(corrected.before, (), "jsonl"))
-    yield from (f"after:  {line}" for line in json_lines(corrected.after, (), "jsonl"))
-    what = f"{corrected.replaced:,} of {corrected.events:,} events {'differ' if dry_run else 'were replaced'}"
-    yield f"{what} in events.{corrected.stream}"
-
-
-def _erase_lines(erased: Erased, *, dry_run: bool) -> Iterator[str]:
-    had = "has" if dry_run else "had"
-    yield from [f"{place} {had} {counted(count, 'row')}" for place, count in erased.rows.items()] or [
-        "no matching rows"
-    ]
-    if dry_run:
-        yield "nothing erased (--dry-run)"
-    else:
-        yield f"all these rows are erased; {counted(erased.files_deleted, 'file')} of older versions deleted"
-    yield from (f"not searched, check by hand: {place}" for place in erased.not_searched)
+    """Print what the tool itself found, the jobs that are, or would be, computed again, and their runs."""
+    refreshed = [run_summary(one) for one in done.runs]
+    found = {"dry_run": bool(following), "jobs": done.jobs, "refreshed": refreshed, "next": following}
+    report({"stream": stream, **summary, **found}, as_json)

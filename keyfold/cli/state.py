@@ -11,10 +11,10 @@ from keyfold.cli.state_jobs import job_or_name, require_job_or_state, require_la
 from keyfold.cli.state_reading import checkpoint, listing, read, stats
 from keyfold.cli.state_tools import bootstrap, edit, move
 from keyfold.cli.terminal import failures, report
-from keyfold.errors import KeyfoldError, counted
+from keyfold.errors import KeyfoldError
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.changing import promoting
-from keyfold.state.differences import Counts, Difference, diff_states, diff_with_table
+from keyfold.state.differences import Difference, diff_states, diff_with_table
 from keyfold.state.reading.export import write_state
 from keyfold.state.reading.reader import read_state
 from keyfold.state.reading.state_rows import StateRows
@@ -54,7 +54,7 @@ def diff(
         difference = _diff(lakehouse, job, before, after)
         summary = difference.summary()
         written = asdict(write_state(difference, to, "parquet")) if to is not None else None
-        report({**asdict(summary), "written": written}, as_json, _text(summary, to))
+        report({**asdict(summary), "written": written}, as_json)
         if rows:
             shown = difference.first_rows(rows)
             sys.stdout.writelines(f"{line}\n" for line in json_lines(shown, difference.key, "jsonl"))
@@ -72,9 +72,7 @@ def prune(
         lakehouse = Lakehouse(home)
         require_lakehouse(lakehouse)
         removed = promoting.prune(lakehouse, job, branches=branches, dry_run=dry_run)
-        verb = "would be removed" if dry_run else "removed"
-        text = "\n".join(f"{one.name}, {one.bytes:,} bytes: {verb}" for one in removed) or "nothing to remove"
-        report({"job": job, "removed": [asdict(one) for one in removed], "dry_run": dry_run}, as_json, text)
+        report({"job": job, "removed": [asdict(one) for one in removed], "dry_run": dry_run}, as_json)
 
 
 def _diff(lakehouse: Lakehouse, job: str, before: str, after: str) -> Difference:
@@ -95,20 +93,6 @@ def _state(lakehouse: Lakehouse, job: str, text: str) -> StateRows:
     generation = None if name == LIVE else name
     keyed_job = job_or_name(lakehouse, job, generation)
     return read_state(lakehouse, keyed_job, generation=generation, batch=int(number) if colon else None)
-
-
-def _text(found: Counts, to: str | None) -> str:
-    lines = [
-        f"before: {found.before}",
-        f"after:  {found.after}",
-        f"{counted(found.added, 'key')} added, {found.removed:,} removed, {found.changed:,} changed",
-        *(f"  {column}: differs in {counted(count, 'key')}" for column, count in found.columns.items()),
-    ]
-    if found.not_compared:
-        lines.append(f"not compared, since only one side has them or the types differ: {', '.join(found.not_compared)}")
-    if to is not None:
-        lines.append(f"written to {to}")
-    return "\n".join(lines)
 
 
 app.command("read")(read)

@@ -1,7 +1,6 @@
 """`keyfold state read`, `checkpoint`, `list` and `stats`: read the rows of a state, list states, and print their statistics."""
 
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Annotated, Literal
 
@@ -9,13 +8,13 @@ import typer
 
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, runners_for
 from keyfold.cli.state_jobs import job_or_name
-from keyfold.cli.terminal import failures, report
-from keyfold.errors import Misconfigured, counted
+from keyfold.cli.terminal import failures, print_rows, report
+from keyfold.errors import Misconfigured
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.reading.export import Format, write_state
 from keyfold.state.reading.reader import jobs_with_state, read_state
 from keyfold.state.reading.state_rows import RowSource
-from keyfold.state.reading.state_statistics import ListedGeneration, StateStatistics, list_state, state_statistics
+from keyfold.state.reading.state_statistics import list_state, state_statistics
 from keyfold.state.rows.lines import json_lines
 from keyfold.storage.reachable import check_reachable
 
@@ -80,9 +79,13 @@ def listing(
     with failures():
         lakehouse = Lakehouse(home)
         names = [job] if job else jobs_with_state(lakehouse)
-        generations = [one for name in names for one in list_state(lakehouse, name)]
-        text = "\n".join(_generation_text(one) for one in generations) or f"no job has run in {lakehouse.home} yet"
-        report({"generations": [asdict(one) for one in generations]}, as_json, text)
+        found = [asdict(one) for name in names for one in list_state(lakehouse, name)]
+        rows = [
+            one | {"batches": " to ".join(map(str, one["retained"][:: max(len(one["retained"]) - 1, 1)]))}
+            for one in found
+        ]
+        columns = ("job", "generation", "role", "batches", "open_events", "bytes", "key", "watermark")
+        print_rows("generations", rows, columns, as_json=as_json)
 
 
 def stats(
@@ -98,42 +101,16 @@ def stats(
         lakehouse = Lakehouse(home)
         keyed_job = job_or_name(lakehouse, job, generation)
         rows = read_state(lakehouse, keyed_job, generation=generation, batch=batch)
-        statistics = state_statistics(lakehouse, rows)
-        report(asdict(statistics), as_json, "\n".join(_statistics_lines(statistics)))
+        report(asdict(state_statistics(lakehouse, rows)), as_json)
 
 
 def _show(rows: RowSource, to: str | None, style: Format, as_json: bool) -> None:
     """Write rows to files, or print them."""
     if to is not None:
         made = write_state(rows, to, style)
-        text = f"{counted(made.rows, 'row')} in {counted(made.files, 'file')}, {made.bytes:,} bytes: {made.to} ({made.format})"
-        report(asdict(made), as_json, text)
+        report(asdict(made), as_json)
         return
     if style == "parquet":
         raise Misconfigured("--format parquet writes files: give their folder with --to")
     for frame in rows.frames():
         sys.stdout.writelines(f"{line}\n" for line in json_lines(frame, rows.key, style))
-
-
-def _generation_text(one: ListedGeneration) -> str:
-    batches = f"batches {one.retained[0]} to {one.retained[-1]}" if one.retained else "no batch"
-    return (
-        f"{one.job} {one.generation} ({one.role}): {batches}, {counted(one.open_events, 'event')} open, {one.bytes:,} bytes in "
-        f"{counted(one.key_groups, 'key group')}; key {', '.join(one.key)}; watermark {one.watermark or 'not set'}"
-    )
-
-
-def _statistics_lines(found: StateStatistics) -> Iterator[str]:
-    yield (
-        f"{found.job} ({found.generation}) after batch {found.batch}: {counted(found.rows, 'row')} of {counted(found.keys, 'key')}, "
-        f"{found.bytes:,} bytes; watermark {found.watermark or 'not set'}"
-    )
-    yield (
-        f"key groups: {found.groups_used} of {found.key_groups} used; the largest has {found.largest_group:,} rows, "
-        f"{found.skew:g} times the mean"
-    )
-    for kind, timers in found.timers.items():
-        yield f"{kind}: {timers.rows:,} rows" + (f", {timers.first} to {timers.last}" if timers.rows else "")
-        for one in timers.next:
-            key = ", ".join(f"{name} {value}" for name, value in one.items() if name != kind)
-            yield f"  {one[kind]}  {key}"

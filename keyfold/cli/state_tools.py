@@ -1,7 +1,7 @@
 """`keyfold state bootstrap|move|edit` and `keyfold plan|try|promote`: the tools that change the state of a job."""
 
 import getpass
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Annotated, Any, cast
@@ -12,24 +12,23 @@ import typer
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, Parameters, given_pairs, runners_for
 from keyfold.cli.state_jobs import build_live_job, require_lakehouse
 from keyfold.cli.terminal import failures, progress_of, report, usage_faults
-from keyfold.errors import Misconfigured, counted
+from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.runner import RunOptions
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs
 from keyfold.runs.chains import consumers_of, promote_with_consumers
-from keyfold.runs.jobs import JobRun, own_parameters, run_summary, run_text
+from keyfold.runs.jobs import JobRun, own_parameters, run_summary
 from keyfold.state.changing import promoting
 from keyfold.state.changing.audit import Author
-from keyfold.state.changing.editing import Edit, Edited, edit_state
-from keyfold.state.changing.moving import ChangePlan, plan_change
+from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move as move_state
+from keyfold.state.changing.moving import plan_change
 from keyfold.state.changing.promoting import try_job
 from keyfold.state.differences import Counts
-from keyfold.state.making.bootstrap import Bootstrap, Bootstrapped, ReadFrom
+from keyfold.state.making.bootstrap import Bootstrap, ReadFrom
 from keyfold.state.making.bootstrap import bootstrap as seed_state
-from keyfold.state.rows.lines import json_lines
-from keyfold.times import BEGINNING, parse_time
+from keyfold.times import parse_time
 
 _SHOWN = 5
 
@@ -96,7 +95,7 @@ def bootstrap(
         lakehouse, keyed_job = _opened(home, job, param)
         with working(home, job) as how:
             seeded = seed_state(lakehouse, keyed_job, wanted, dry_run=dry_run, runners=how["runners"])
-        report(asdict(seeded), as_json, _seed_text(seeded))
+        report({**asdict(seeded), "dry_run": dry_run}, as_json)
 
 
 def move(
@@ -118,12 +117,7 @@ def move(
             "state_rows": moved.rows,
             "table_rows": moved.table_rows,
         }
-        tables = ", ".join(f"{count:,} {name}" for name, count in moved.table_rows.items())
-        text = (
-            f"{job}: {moved.generation.name} is live, with {counted(moved.rows, 'row')} of state (of {moved.rows_before:,}) and "
-            f"{tables}; `keyfold state prune {job}` removes the previous generation"
-        )
-        report(summary, as_json, text)
+        report(summary, as_json)
 
 
 def plan(
@@ -133,13 +127,20 @@ def plan(
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
-    """Report what a changed job needs before it runs: nothing, a state move, or a full refresh."""
+    """Report what a changed job needs before it runs: nothing, a state move, or a full refresh.
+
+    Changes in the code of the step are not examined: `keyfold try` shows their effect.
+    """
     with failures():
         lakehouse, keyed_job = _opened(home, job, param)
         found, own = plan_change(lakehouse, keyed_job, partitions), own_parameters(lakehouse, keyed_job)
-        stay = [f"parameter {name} stays {now} (by default {default})" for name, (now, default) in own.items()]
-        summary = asdict(found) | {"live_parameters": {name: now for name, (now, _) in own.items()}}
-        report(summary, as_json, "\n".join([*stay, _plan_text(found)]))
+        following = {
+            "free": f"keyfold run {job}",
+            "move": f"keyfold state move {job}",
+            "refresh": f"keyfold try {job} BRANCH to see what would change; keyfold run {job} --full-refresh",
+        }
+        live = {name: now for name, (now, _) in own.items()}
+        report({**asdict(found), "live_parameters": live, "next": following[found.verdict]}, as_json)
 
 
 def edit(
@@ -168,7 +169,7 @@ def edit(
         with working(home, job) as how:
             edited = edit_state(lakehouse, keyed_job, wanted, dry_run=dry_run, runners=how["runners"])
         rows = {"before": edited.rows_before, "after": edited.rows_after}
-        report({"job": job, "batch": edited.batch, **rows}, as_json, _edit_text(edited))
+        report({"job": job, **rows, "batch": edited.batch, "dry_run": dry_run}, as_json)
 
 
 def try_(
@@ -187,11 +188,10 @@ def try_(
         lakehouse, keyed_job = _opened(home, job, param)
         with working(home, job) as how:
             trial = try_job(lakehouse, keyed_job, branch, **span, **how)
-            found = {name: (one.key, one.summary(), one.first_rows(_SHOWN)) for name, one in trial.tables.items()}
-            tables, lines = compared(found)
-        summary = {"job": job, "branch": branch, "live": trial.live, "tables": tables}
-        begin = f"{job}: branch {branch} beside {trial.live}, {trial.run.counts.events:,} events"
-        report(summary, as_json, "\n".join([begin, *lines, f"make it live: `keyfold promote {job} {branch}`"]))
+            tables = {name: compared(one.summary(), one.first_rows(_SHOWN)) for name, one in trial.tables.items()}
+        following = f"keyfold promote {job} {branch}"
+        summary = {"job": job, "branch": branch, "live": trial.live, "events": trial.run.counts.events}
+        report({**summary, "tables": tables, "next": following}, as_json)
 
 
 def promote(
@@ -219,8 +219,7 @@ def promote(
             summary["consumers"] = [run_summary(one) for one in runs]
         else:
             live = promoting.promote(lakehouse, job, branch)
-        text = f"{job}: branch {branch} is live as {live.name}; `keyfold state prune {job}` removes the previous generation"
-        report({**summary, "generation": live.name}, as_json, "\n".join([text, *map(run_text, runs)]))
+        report({**summary, "generation": live.name}, as_json)
 
 
 def _opened(home: str, job: str, given: list[str] | None = None) -> tuple[Lakehouse, KeyedJob]:
@@ -239,62 +238,6 @@ def _version(text: str | None) -> ReadFrom | None:
     return int(text)
 
 
-def compared(
-    found: Mapping[str, tuple[tuple[str, ...], Counts, pl.DataFrame]],
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return comparisons with live tables, by their names, and as text: the key, counts, and the first rows that differ."""
-    columns = ("added", "removed", "changed")
-    rows = [("table", *columns)]
-    rows += [(name, *(f"{getattr(counts, one):,}" for one in columns)) for name, (_, counts, _) in found.items()]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["".join(f" {cell:<{width}} " for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    for name, (key, counts, shown) in found.items():
-        lines += [f"{name} by {', '.join(key)}"] * bool(shown.height)
-        lines += [f"{name}.{column} differs in {counted(count, 'key')}" for column, count in counts.columns.items()]
-        lines += [f"  {line}" for line in json_lines(shown, key, "jsonl")]
-    return [{"table": name, **asdict(counts), "samples": shown} for name, (_, counts, shown) in found.items()], lines
-
-
-def _edit_text(edited: Edited) -> str:
-    lines = [f"before: {line}" for line in json_lines(edited.rows_before, (), "jsonl")]
-    lines += [f"after:  {line}" for line in json_lines(edited.rows_after, (), "jsonl")]
-    if edited.batch is None:
-        return "\n".join([*lines, "nothing changed (--dry-run)"])
-    before = f"keyfold state read {edited.job} --batch {edited.batch - 1}"
-    return "\n".join([*lines, f"done by batch {edited.batch}; the state before it: `{before}`"])
-
-
-def _seed_text(seeded: Bootstrapped) -> str:
-    checked = seeded.checked
-    timers = ", ".join(f"{count:,} with a {name}" for name, count in checked.timers.items()) or "no timers"
-    watermark = "not set" if seeded.watermark == BEGINNING else f"{seeded.watermark:%Y-%m-%d %H:%M:%S}"
-    left_empty = f"state columns left empty, since the source lacks them: {', '.join(checked.left_empty)}"
-    lines = [
-        f"{seeded.job}: {counted(checked.rows, 'row')} of {counted(checked.keys, 'key')}, {timers}; {counted(checked.events, 'open event')}",
-        *([left_empty] if checked.left_empty else []),
-        f"watermark {watermark}; the next run reads {counted(seeded.new_rows, 'row')} of the event table",
-        *(f"  {line}" for line in json_lines(seeded.sample, (), "jsonl")),
-        f"{seeded.generation} is live now" if seeded.generation else "nothing changed (--dry-run)",
-    ]
-    return "\n".join(lines)
-
-
-def _plan_text(change: ChangePlan) -> str:
-    if change.generation is None:
-        return f"{change.job} has never run: its first run reads {counted(change.events, 'event')} ({change.event_bytes:,} bytes)"
-    lines = [f"{one.setting}: {one.before} -> {one.after}: {one.verdict} ({one.why})" for one in change.changes]
-    if change.verdict == "free":
-        lines.append(f"{change.job} continues in {change.generation}: `keyfold run {change.job}`")
-    elif change.verdict == "move":
-        lines.append(
-            f"a move rewrites {change.state_bytes:,} bytes of state ({counted(change.open_events, 'open event')}) and keeps the tables: "
-            f"`keyfold state move {change.job}`"
-        )
-    else:
-        duration = f", about {change.seconds:,.0f} s at the speed of its last batches" if change.seconds else ""
-        lines.append(
-            f"a refresh reads {counted(change.events, 'event')} again ({change.event_bytes:,} bytes{duration}): `keyfold run "
-            f"{change.job} --full-refresh`; `keyfold try {change.job} BRANCH` shows first what it would change"
-        )
-    lines.append("changes in the code of the step are not examined: `keyfold try` shows their effect")
-    return "\n".join(lines)
+def compared(counts: Counts, rows: pl.DataFrame) -> dict[str, Any]:
+    """Return how a table differs from the live one, with the first rows that differ."""
+    return {name: one for name, one in asdict(counts).items() if name not in ("before", "after")} | {"samples": rows}

@@ -28,15 +28,33 @@ from keyfold.journal.records import Progress
 from keyfold.storage.reachable import check_reachable
 from keyfold.storage.remote_path import StoreError
 from keyfold.storage.store_failures import failure_of_store
-from keyfold.times import to_iso
+from keyfold.times import BEGINNING, to_iso
 
 
-def report(summary: dict[str, Any], as_json: bool, text: str) -> None:
-    """Print a summary as one line of JSON, or as text for people."""
+def report(summary: Mapping[str, Any], as_json: bool, text: str | None = None) -> None:
+    """Print a summary as one line of JSON; or for people as text, by default each of its values below its name."""
     if as_json:
         print(json.dumps(summary, default=_as_json))
     else:
-        Console().print(message(text), soft_wrap=True)
+        Console().print(message("\n".join(_facts(summary)) if text is None else text), soft_wrap=True)
+
+
+def _facts(summary: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+    """Write values as lines, and each row of a table as JSON; nothing of what is empty."""
+    for name, value in summary.items():
+        rows = value.to_dicts() if hasattr(value, "to_dicts") else value
+        label = f"{indent}{name}:"
+        if isinstance(rows, Mapping) and rows:
+            yield label
+            yield from _facts(rows, f"{indent}  ")
+        elif isinstance(rows, list | tuple) and rows and isinstance(rows[0], Mapping):
+            yield label
+            yield from (f"{indent}  {json.dumps(row, default=_as_json, separators=(',', ':'))}" for row in rows)
+        elif isinstance(rows, list | tuple) and any(" " in str(row) for row in rows):
+            yield label
+            yield from (f"{indent}  {row}" for row in rows)
+        elif rows not in (None, "", [], (), {}):
+            yield f"{label} {_text(rows)}"
 
 
 def print_rows(
@@ -58,12 +76,14 @@ def print_rows(
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, datetime):
-        return plain_time(value)
+        return plain_time(value) if value > BEGINNING else "not set"
     return "" if value is None else " ".join(str(value).split())
 
 

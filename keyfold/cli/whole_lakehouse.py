@@ -7,7 +7,6 @@ import typer
 
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
 from keyfold.cli.terminal import failures, report
-from keyfold.errors import counted
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.backup import back_up
 from keyfold.maintenance.backup import restore as restore_backup
@@ -39,11 +38,7 @@ def backup(
     """Make a consistent, incremental backup of the lakehouse; runs may continue meanwhile."""
     with failures():
         made = back_up(Lakehouse(home), to_place(to))
-        text = (
-            f"backup {made.name}: {counted(made.files, 'file')}, {made.bytes / 1e6:,.1f} MB; {made.new_bytes / 1e6:,.1f} MB of it "
-            f"new, in {made.seconds:.1f} s"
-        )
-        report(asdict(made), as_json, text)
+        report(asdict(made), as_json)
 
 
 def restore(
@@ -60,8 +55,4 @@ def restore(
             report({"backups": names}, as_json, "\n".join(names) or f"no backup in {source}")
             return
         made = restore_backup(to_place(source), Lakehouse(home), at)
-        text = (
-            f"backup {made.name} restored to {made.home}: {counted(made.files, 'file')}, {made.bytes / 1e6:,.1f} MB in "
-            f"{made.seconds:.1f} s"
-        )
-        report(asdict(made), as_json, text)
+        report(asdict(made), as_json)

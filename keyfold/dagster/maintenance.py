@@ -1,4 +1,4 @@
-"""Compact the tables of a step and delete files that are no longer needed, after its work; and check all files weekly.
+"""Compact the tables of a step and delete files that are no longer needed, after its work.
 
 A run with the tag `keyfold/maintain`, such as that of a nightly schedule, does so: each step still holds the pool of its tables,
 so that no other run writes them. It needs no Spark. `keyfold.maintenance` decides which files can be deleted.
@@ -10,7 +10,6 @@ from datetime import timedelta
 
 import dagster as dg
 
-from keyfold.dagster.resources import Keyfold
 from keyfold.dagster.translator import KeyfoldTranslator
 from keyfold.errors import KeyfoldError, Misconfigured
 from keyfold.keyed.generation.generations import live_generation
@@ -18,7 +17,6 @@ from keyfold.keyed.generation.going_live import finish_going_live
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.maintenance import Maintained, MaintainedTable, maintain
-from keyfold.maintenance.checking import check
 from keyfold.maintenance.one_table import remember_removals
 from keyfold.maintenance.recording import record_ingest, trim_log
 from keyfold.runs.table_maintenance import tables_of_generation, tables_of_ingest
@@ -27,9 +25,6 @@ from keyfold.stream import Stream
 MAINTAIN_TAG = "keyfold/maintain"
 """Tag of runs that maintain the tables that they write: days to keep files that a table has replaced, such as `7`; longer while
 a keyed job has yet to read them. Time travel reaches back this far."""
-
-_SHOWN = 20
-"""Faults in the message of a failed check; its log has all."""
 
 
 def maintain_stream(
@@ -74,32 +69,6 @@ def maintain_job(
                 generation.record_checksums()
     except KeyfoldError as busy:
         context.log.warning(f"the tables of {declared.name} are skipped this time: {busy}")
-
-
-def lakehouse_check() -> tuple[dg.JobDefinition, dg.ScheduleDefinition]:
-    """Build the job `check_lakehouse` and its schedule, stopped by default; times are UTC."""
-
-    @dg.op(out=dg.Out(dg.Nothing))
-    def verify_every_file(context: dg.OpExecutionContext, keyfold: dg.ResourceParam[Keyfold]) -> None:
-        found = check(keyfold.lakehouse)
-        *faults, summary = found.describe()
-        for fault in faults:
-            context.log.warning(fault)
-        context.log.info(summary)
-        if not found.is_whole:
-            raise dg.Failure(
-                description="; ".join([summary, *faults[:_SHOWN]]),
-                metadata={"damaged": [one.path for one in found.findings if one.is_damage]},
-                allow_retries=False,
-            )
-
-    @dg.job(name="check_lakehouse", description="Reads every file of the lakehouse and reports damaged ones.")
-    def check_lakehouse() -> None:
-        verify_every_file()
-
-    return check_lakehouse, dg.ScheduleDefinition(
-        name="check_lakehouse", job=check_lakehouse, cron_schedule="30 5 * * 0", description=check_lakehouse.description
-    )
 
 
 def _retention(context: dg.AssetExecutionContext) -> timedelta | None:

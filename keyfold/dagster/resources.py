@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import dagster as dg
 
-from keyfold.dagster.run_config import SparkForRun
+from keyfold.dagster.run_config import RunConfig, plain_fields
 from keyfold.errors import KeyfoldError, Misconfigured
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Choice, Runners
@@ -44,8 +44,8 @@ class Keyfold:
 class KeyfoldResource(dg.ResourceDefinition):
     """The lakehouse directory and the runners of a code location; it provides `Keyfold`, under the name `keyfold`.
 
-    A Spark session is started by the first work that needs one, and stopped after the run. A run may choose its memory, cores
-    and partitions (`run_config.SparkForRun`), and no path, command or class.
+    A Spark session is started by the first work that needs one, and stopped after the run. A run may choose its runner, and no
+    setting of Spark.
 
     Args:
         home: folder of tables, journals and state, or the URL of one in a bucket.
@@ -77,7 +77,7 @@ class KeyfoldResource(dg.ResourceDefinition):
         Runners(runner, self.settings, local_below)
         super().__init__(
             resource_fn=self._provide,
-            config_schema=SparkForRun.config_schema(),
+            config_schema=plain_fields(RunConfig),
             description="The lakehouse directory, and the runners that work on it.",
         )
 
@@ -96,19 +96,18 @@ class KeyfoldResource(dg.ResourceDefinition):
 
     def open(self) -> Keyfold:
         """Return what a run gets, for use outside of Dagster; leave its `runners` as a context manager to stop Spark."""
-        return self._opened(SparkForRun.given({}))
+        return self._opened(None)
 
-    def _opened(self, chosen: SparkForRun) -> Keyfold:
-        settings = SparkSettings(**{**dict(self.settings), **chosen.over(self.settings)})
+    def _opened(self, runner: Choice | None) -> Keyfold:
         given = self.home
         home = given.get_value() if isinstance(given, dg.EnvVar) else given
         if not home:
             name = given.env_var_name if isinstance(given, dg.EnvVar) else "home"
             raise Misconfigured(f"KeyfoldResource: {name} is not set; it names the lakehouse directory")
-        return Keyfold(Lakehouse(home), Runners(chosen.runner or self.runner, settings, self.local_below))
+        return Keyfold(Lakehouse(home), Runners(runner or self.runner, self.settings, self.local_below))
 
     def _provide(self, context: dg.InitResourceContext) -> Iterator[Keyfold]:
-        opened = self._opened(SparkForRun.given(context.resource_config or {}))
+        opened = self._opened((context.resource_config or {}).get("runner"))
         with opened.runners:
             yield opened
 

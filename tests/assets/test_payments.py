@@ -1,4 +1,4 @@
-"""The payments through Dagster, on Spark: matches are drawn, every payment accounted for, no card shown."""
+"""The payments through Dagster: matches are drawn, every payment accounted for, no card shown."""
 
 import re
 from typing import Any
@@ -9,18 +9,19 @@ import polars as pl
 from assets import payments
 from keyfold.dagster.resources import Keyfold
 from keyfold.privacy import MASK
+from keyfold.runners import Runners
 from tests.folders import simulate_into
 
 ASSETS: list[Any] = list(payments.GROUP.assets or ())
 
 
-def test_matches_are_drawn_every_payment_accounted_for_and_no_card_shown(spark, lakehouse):
+def test_matches_are_drawn_every_payment_accounted_for_and_no_card_shown(lakehouse):
     made = simulate_into(lakehouse.landing("payments"), "payments", size=100, seed=1, files=4)
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize(
             ASSETS,
             instance=instance,
-            resources={"keyfold": Keyfold(lakehouse, spark)},
+            resources={"keyfold": Keyfold(lakehouse, Runners("local"))},
             run_config={
                 "ops": {
                     "ingest_payments": {"config": {"settle_seconds": 0}},

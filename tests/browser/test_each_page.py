@@ -22,10 +22,8 @@ pytestmark = pytest.mark.long
 TABLES = ("ride_points_events", "ride_points_quarantine", "ride_summaries", "ride_summaries_late", "long_rides")
 
 SHOWN = {
-    "jobs": "check_lakehouse",
     "assets/ride_summaries": "long_rides",
     "assets/ride_summaries?view=checks": "no_event_is_lost",
-    "locations/keyfold/jobs/check_lakehouse": "check_lakehouse",
     "locations/keyfold/schedules/advance_rides": "Execution timezone",
     "locations/keyfold/sensors/ride_points_landed": "Preview tick result",
     "runs": "No runs found",

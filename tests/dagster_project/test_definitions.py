@@ -134,10 +134,10 @@ def test_nothing_starts_by_itself():
 
 def test_there_are_at_most_two_schedules_a_group_and_no_job_for_what_a_button_does():
     groups = {spec.group_name for spec in defs.resolve_all_asset_specs()}
-    schedules = {schedule.name for schedule in defs.schedules or []} - {"check_lakehouse"}
+    schedules = {schedule.name for schedule in defs.schedules or []}
     assert schedules <= {f"{kind}_{group}" for kind in ("advance", "nightly") for group in groups}
     shown = [job.name for job in defs.get_repository_def().get_all_jobs() if not job.name.startswith("__")]
-    assert shown == ["check_lakehouse"]
+    assert shown == []
 
 
 def test_only_a_job_s_own_table_is_to_be_kept_fresh_and_all_its_tables_start_together():

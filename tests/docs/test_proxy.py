@@ -103,26 +103,13 @@ def test_with_a_login_the_pages_their_calls_and_the_result_pages_work(site):
     assert changed.json()["data"] == {"setNuxSeen": True}
 
 
+# What else the gate refuses: tests/keyfold/dagster/serving/test_gate.py.
 @pytest.mark.parametrize(
     ("method", "kind", "status"),
-    [
-        ("GET", None, 405),
-        ("GET", "application/json", 405),
-        ("HEAD", None, 405),
-        ("POST", None, 415),
-        ("POST", "application/x-www-form-urlencoded", 415),
-        ("POST", "text/plain", 415),
-        ("POST", "multipart/form-data; boundary=x", 415),
-        ("POST", "text/plain; application/json", 415),
-        ("POST", "application/graphql", 415),
-        ("PUT", "application/json", 405),
-        ("DELETE", None, 405),
-        ("OPTIONS", "application/json", 405),
-    ],
+    [("GET", None, 405), ("POST", "application/x-www-form-urlencoded", 415), ("PUT", "application/json", 405)],
 )
-@pytest.mark.parametrize("origin", [None, "own"])
-def test_a_call_that_any_page_can_make_is_refused_with_a_login_too(site, method, kind, status, origin):
-    headers = {**({"Content-Type": kind} if kind else {}), **({"Origin": site.origin} if origin else {})}
+def test_a_call_that_any_page_can_make_is_refused_with_a_login_too(site, method, kind, status):
+    headers = {**({"Content-Type": kind} if kind else {}), "Origin": site.origin}
     body = json.dumps({"query": CHANGES}) if method in ("POST", "PUT") else None
     answer = site.call.request(method, "/graphql", params={"query": CHANGES}, headers=headers, content=body)
     assert answer.status_code == status

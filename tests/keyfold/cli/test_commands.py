@@ -130,7 +130,7 @@ def test_what_was_promoted_is_shown_beside_the_defaults(keyfold, promoted):
         "key_groups": ("64", "8"),
     }
     assert json.loads(keyfold("plan", JOB, "--json").stdout)["live_parameters"] == {"key_groups": "8"}
-    assert "parameter key_groups stays 8 (by default 64)" in keyfold("plan", JOB).stdout
+    assert "live_parameters:\n  key_groups: 8\n" in keyfold("plan", JOB).stdout
 
 
 @pytest.mark.parametrize("number", [8, 64])

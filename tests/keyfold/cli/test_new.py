@@ -27,9 +27,8 @@ from keyfold.cli.new.sample import Proposal, propose
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.parsing import parse_file
 from keyfold.stream import INGESTED_AT
-from tests.commands import ended_well
 from tests.examples import examples
-from tests.project_copy import ROOT, copy_project, environment_of
+from tests.project_copy import ROOT
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TIME = "timestamp[us, tz=UTC]"
@@ -153,26 +152,14 @@ def test_objects_become_columns_and_what_has_no_fixed_fields_private_json_text(t
         for index, moment in enumerate(times(4))
     ]
     expected = {
-        "at": TIME,
-        "device_id": "string",
-        "device_at_lat": "double",
-        "list": f"list<item: struct<v: double, when: {TIME}, email: string>>",
-        "deep": "string",
-        "various": "string",
-        "tags": "list<item: string>",
-        "open": "string",
-        "odd": "string",
-    }
+        "at": TIME, "device_id": "string", "device_at_lat": "double", "list": f"list<item: struct<v: double, when: {TIME}, email: string>>",
+        "deep": "string", "various": "string", "tags": "list<item: string>", "open": "string", "odd": "string",
+    }  # fmt: skip
     path = json_of(tmp_path, *rows)
     proposal = propose(path)
     assert (kinds(proposal), proposal.key.raw) == (expected, "device.id")
-    assert [column.name for column in proposal.columns if column.is_private] == [
-        "list",
-        "deep",
-        "various",
-        "open",
-        "odd",
-    ]
+    private = [column.name for column in proposal.columns if column.is_private]
+    assert private == ["list", "deep", "various", "open", "odd"]
     assert accepted(proposal, path) == 4
     stream = stream_of(stream_files("trips", proposal, "new"), "trips")
     (found,) = parse_file(stream, path, datetime.now(UTC))
@@ -206,14 +193,9 @@ def test_what_ingest_does_not_read_is_left_out(tmp_path):
     pq.write_table(pa.table(columns), path)
     proposal = propose(path)
     assert kinds(proposal) == {
-        "at": TIME,
-        "kind": "string",
-        "small": "int64",
-        "price": "decimal128(3, 2)",
-        "day": "date32[day]",
-        "counts": "list<item: int64>",
-        "blob": "None",
-    }
+        "at": TIME, "kind": "string", "small": "int64", "price": "decimal128(3, 2)", "day": "date32[day]",
+        "counts": "list<item: int64>", "blob": "None",
+    }  # fmt: skip
     assert accepted(proposal, path) == 2
     assert stream_of(stream_files("trips", proposal, "new"), "trips").ignored == ("blob",)
     large = propose(json_of(tmp_path, {"at": times(1)[0], "key": "a", "n": 1 << 70}))
@@ -283,20 +265,8 @@ def tables(draw):
 
 
 HARD_NAMES = (
-    "deadline",
-    "events",
-    "a b",
-    "A-b",
-    'q"\\',
-    'it\'s "q"',
-    "\x7f",
-    "class",
-    "{{ key }}",
-    "a\nc",
-    "日本",
-    '"""',
-    "x" * 60 + "é",
-)
+    "deadline", "events", "a b", "A-b", 'q"\\', 'it\'s "q"', "\x7f", "class", "{{ key }}", "a\nc", "日本", '"""', "x" * 60 + "é"
+)  # fmt: skip
 HARD = {"at": times(1), **{name: [1] for name in HARD_NAMES}, "bikes": ["a"]}
 """Names that a column cannot keep, that a Python text escapes, or that mean something to templates."""
 
@@ -415,70 +385,16 @@ def test_a_name_that_is_taken_is_refused_with_what_has_it(tmp_path, monkeypatch)
 
 
 def test_rows_that_ingest_would_reject_are_told_and_none_is_an_error(tmp_path, monkeypatch):
+    def added(path: Path, *more: str) -> tuple[int, str]:
+        told = invoke(monkeypatch, tmp_path, "add", "trips", "--from", path, *more)
+        return told.exit_code, told.output
+
     rows = [f"{moment},a{index}" for index, moment in enumerate(times(5))]
     path = tmp_path / "sample.csv"
     path.write_text("\n".join(["at,key", *rows, "2026-01-01T00:00:00Z,"]) + "\n")
-    told = invoke(monkeypatch, tmp_path / "p", "add", "trips", "--from", path, "--key", "key")
-    assert told.exit_code == 1, told.output
-    told = invoke(
-        monkeypatch,
-        tmp_path,
-        "add",
-        "trips",
-        "--from",
-        json_of(tmp_path, {"at": "1.1.26", "key": "a"}),
-        "--time",
-        "at=%d.%m.%y",
-    )
-    assert told.exit_code == 0, told.output
-    assert "ingest accepts 1 of the sample's rows and rejects 0" in told.stdout
+    assert added(path, "--key", "key")[0] == 1
     of_later = json_of(tmp_path, {"at": "2200-01-01T00:00:00Z", "key": "a"})
-    told = invoke(monkeypatch, tmp_path, "add", "later", "--from", of_later)
-    assert (told.exit_code, "would accept none of its rows; line 1: " in told.stderr) == (1, True)
-
-
-# `make test` runs what is written: in tests/docs/test_tutorial.py, and from the wheel in tests/test_wheel.py. Pyright, the layers,
-# and Dagster's names and groups are looked at here alone.
-@pytest.mark.long
-@pytest.mark.slow
-def test_what_is_written_passes_every_check_of_the_project_and_loads(tmp_path):
-    project = copy_project(tmp_path / "project")
-    rows = json_of(
-        tmp_path,
-        *(
-            {"bike_id": row % 2, "Epoch": 1767225600000 + row, "on": True, "e-mail": "a@b.c", "charge (%)": 0.5}
-            for row in range(6)
-        ),
-    )
-    run(project, "keyfold", "add", "bikes", "--from", str(rows), "--time", "Epoch=ms", "--key", "bike_id")
-    written = [
-        str(path.relative_to(project))
-        for folder in ("spark_jobs", "assets", "expectations", "tests")
-        for path in (project / folder).rglob("*.py")
-        if not (ROOT / path.relative_to(project)).exists()
-    ]
-    assert len(written) == 5
-    run(project, "ruff", "format", "--check", *written)
-    run(project, "ruff", "check", *written)
-    run(project, "pyright", *written)
-    run(project, "lint-imports")
-    run(project, "python", "-m", "pytest", "-q", "tests/test_bikes.py")
-    loaded = run(project, "python", "-c", LOAD)
-    assert json.loads(loaded.splitlines()[-1]) == [
-        *("bikes_events", "bikes_landing", "bikes_quarantine", "hourly_bikes", "hourly_bikes_late")
-    ]
-
-
-LOAD = """
-import json
-from dagster_project.definitions import defs
-
-assert "bikes_landed" in {sensor.name for sensor in defs.sensors}
-graph = defs.resolve_asset_graph()
-names = [key.to_user_string() for key in graph.get_all_asset_keys() if graph.get(key).group_name == "bikes"]
-print(json.dumps(sorted(names)))
-"""
-
-
-def run(project: Path, *command: str) -> str:
-    return ended_well(*command, folder=project, environment=environment_of(project)).stdout
+    code, told = added(of_later)
+    assert (code, "would accept none of its rows; line 1: " in told) == (1, True)
+    code, told = added(json_of(tmp_path, {"at": "1.1.26", "key": "a"}), "--time", "at=%d.%m.%y")
+    assert (code, "ingest accepts 1 of the sample's rows and rejects 0" in told) == (0, True)

@@ -5,14 +5,10 @@ from typing import Any
 import dagster as dg
 import pytest
 from dagster._config import ConfigTypeKind
-from pydantic import ValidationError
 
 from dagster_project.definitions import defs
 from keyfold.dagster import Keyfold, KeyfoldResource
-from keyfold.dagster.run_config import SparkForRun
-from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.parameters import is_path
-from keyfold.session import SparkSettings
 from spark_jobs.jobs.registry import JOBS
 
 EVERYTHING = defs.get_repository_def().get_all_jobs()
@@ -29,7 +25,7 @@ def leaves(kind: Any, path: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
 def test_outside_of_its_ops_a_run_config_takes_what_is_listed_here_and_nothing_else(job):
     found = {".".join(leaf) for leaf in leaves(job.run_config_schema.config_type) if leaf[0] != "ops"}
     assert found <= {
-        *(f"resources.keyfold.config.{name}" for name in SparkForRun.model_fields),
+        "resources.keyfold.config.runner",
         "resources.io_manager.config",  # of Dagster's one in memory, which reads none
         "loggers.console.config.log_level",
         "loggers.console.config.name",
@@ -56,7 +52,7 @@ def test_no_op_takes_a_path_or_an_address():
         {"resources": {"keyfold": {"config": {"ship": ["os"]}}}},
         {"resources": {"keyfold": {"config": {"home": "/evil"}}}},
         {"ops": {"ingest_ride_points": {"config": {"landing": "/etc"}}}},
-        {"resources": {"keyfold": {"config": {"driver_memory": {"env": "PATH"}}}}},
+        {"resources": {"keyfold": {"config": {"runner": {"env": "PATH"}}}}},
         {"ops": {"ride_summaries": {"config": {"advance_to": {"env": "PATH"}}}}},
         {"ops": {"ride_summaries": {"config": {"timeout": {"env": "PATH"}}}}},
         {"ops": {"ingest_ride_points": {"config": {"start": {"env": "PATH"}}}}},
@@ -78,35 +74,16 @@ def test_the_geofences_of_a_run_are_the_environment_s(monkeypatch):
     assert fleet().model_dump()["geofences"] == "yards.geojson"
 
 
-def test_a_run_may_say_how_much_of_the_machine_it_takes(tmp_path):
-    conf = {"spark.ui.enabled": "true", "spark.driver.memory": "3g"}
-    resource = KeyfoldResource(str(tmp_path), spark=SparkSettings(conf=conf))
-    seen = list[SparkSettings]()
+def test_a_run_may_say_where_its_work_is_done(tmp_path):
+    resource, seen = KeyfoldResource(str(tmp_path), "spark"), list[str]()
 
     @dg.asset
     def looks(keyfold: dg.ResourceParam[Keyfold]) -> None:
         assert keyfold.lakehouse.home == tmp_path
-        seen.append(keyfold.runners._settings)
+        seen.append(keyfold.runners.choice)
 
-    given = {"driver_memory": "4g", "cores": 3, "shuffle_partitions": 7}
     with dg.DagsterInstance.ephemeral() as instance:
-        for config in ({}, {"resources": {"keyfold": {"config": given}}}):
+        for config in ({}, {"resources": {"keyfold": {"config": {"runner": "local"}}}}):
             resources = {"keyfold": resource}
             assert dg.materialize([looks], resources=resources, run_config=config, instance=instance).success
-    without, with_given = seen
-    assert (without.master, without.conf["spark.driver.memory"]) == ("local[*]", "3g")
-    assert with_given.master == "local[3]"
-    assert with_given.conf == conf | {"spark.driver.memory": "4g", "spark.sql.shuffle.partitions": "7"}
-
-
-@pytest.mark.parametrize("given", [{"cores": 0}, {"driver_memory": "1g -XX:OnError=id"}])
-def test_a_wrong_size_is_refused_without_repeating_it(given, tmp_path):
-    with pytest.raises(KeyfoldError, match=f"resources: keyfold: {next(iter(given))}: ") as refused:
-        SparkForRun.given(given)
-    assert "OnError" not in str(refused.value)
-
-
-@pytest.mark.parametrize("size", ["4", "4t", "-1g", "0g", "4g ", "4g\n", "4g -Dx=y", "1234567g", "٤g"])
-def test_a_size_is_a_size(size):
-    with pytest.raises(ValidationError, match="driver_memory"):
-        SparkForRun.model_validate({"driver_memory": size})
+    assert seen == ["spark", "local"]

@@ -219,8 +219,8 @@ def test_the_command_shows_the_event_and_moves_it_only_if_told(tmp_path):
         str(lakehouse.home),
     ]
     for more, said, left in (
-        ([], "would be moved to quarantine.payments\nnothing changed: give --yes to move them\n", ["k1", "k2", "k3"]),
-        (["--yes"], "2 of events.payments was moved to quarantine.payments\n", ["k2"]),
+        ([], "moved: 2\ndry_run: yes\nnext: give --yes to move them\n", ["k1", "k2", "k3"]),
+        (["--yes"], "moved: 2\ndry_run: no\n", ["k2"]),
     ):
         found = CliRunner().invoke(app, [*command, *more])
         assert (found.exit_code, found.stdout[-len(said) :]) == (0, said)

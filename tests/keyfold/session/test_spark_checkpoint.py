@@ -278,8 +278,8 @@ def test_the_commands_take_a_stock_checkpoint_to_a_job_that_goes_on_from_it(keyf
     assert {json.loads(line)["user"] for line in keyfold(*of, "total").splitlines()} == {"ann", "bob"}
 
     seed = ("state", "bootstrap", "purchase_totals", "--from", tmp_path / "seed.parquet", "--from-version", "latest")
-    assert "nothing changed" in keyfold(*seed, "--dry-run")
-    assert "2 rows of 2 keys" in keyfold(*seed)
+    assert "dry_run: yes" in keyfold(*seed, "--dry-run")
+    assert "  rows: 2\n  keys: 2\n" in keyfold(*seed)
     come(PURCHASES)
     keyfold("run", "purchase_totals")
 

@@ -5,17 +5,14 @@ from pathlib import Path
 
 import dagster as dg
 import polars as pl
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from keyfold.dagster.maintenance import MAINTAIN_TAG, lakehouse_check, maintain_job, maintain_stream
+from keyfold.dagster.maintenance import MAINTAIN_TAG, maintain_job, maintain_stream
 from keyfold.dagster.resources import Keyfold
 from keyfold.dagster.translator import DEFAULT
 from keyfold.journal.checksums import read_checksums
-from keyfold.lakehouse import Lakehouse, create_table, exclusive, write_json
-from keyfold.lakehouse.commits import append_files
-from keyfold.lakehouse.data_files import write_data_file
+from keyfold.lakehouse import Lakehouse, exclusive, write_json
 from keyfold.maintenance.one_table import remember_removals
 from keyfold.runners import Runners
 from keyfold.storage.place import Place
@@ -147,20 +144,3 @@ def test_a_retention_of_less_than_a_day_is_refused(lakehouse, instance, days):
 def test_a_run_without_the_tag_maintains_nothing(lakehouse, tables, instance):
     assert run(lakehouse, instance, None).success
     assert {files(table) for table in tables.values()} == {3}
-
-
-CHECK, _ = lakehouse_check()
-NUMBERS = pa.schema([("number", pa.int64())])
-
-
-def test_the_job_fails_where_a_file_is_damaged_and_names_it(lakehouse):
-    table = lakehouse.monitoring("edits")
-    create_table(table, NUMBERS)
-    written = write_data_file(pl.DataFrame({"number": [1, 2, 3]}), table, NUMBERS)
-    append_files(table, [written], "test", 0)
-    resources = {"keyfold": Keyfold(lakehouse, Runners("local"))}
-    assert CHECK.execute_in_process(resources=resources).success
-    (table / written.path).write_bytes(bytes(written.bytes))
-    failed = CHECK.execute_in_process(resources=resources, raise_on_error=False)
-    [failure] = [event for event in failed.all_events if event.is_step_failure]
-    assert written.path in str(failure.step_failure_data.user_failure_data)
