@@ -50,13 +50,7 @@ def erase(
     with _tool(home, stream) as (what, how):
         erased = erase_rows(*what, erasure, dry_run=dry_run, **how)
     counts = {name: getattr(erased, name) for name in ("rows", "files_deleted", "not_searched")}
-    _report(
-        stream,
-        counts,
-        erased,
-        as_json,
-        f"give --confirm {stream} instead of --dry-run" if dry_run else "",
-    )
+    _report(stream, counts, erased, as_json, f"give --confirm {stream} instead of --dry-run" if dry_run else "")
 
 
 def correct(
