@@ -13,7 +13,8 @@ from keyfold.keyed.job.inputs import Input, Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import Clock, Step, StepFunction
 from keyfold.keyed.job.tables import Upsert
-from keyfold.operators.aggregation.aggregates import COUNTED, counting_job, number_of_events
+from keyfold.operators.aggregation.aggregates import COUNTED
+from keyfold.operators.aggregation.combined_rows import counting_job, number_of_events
 from keyfold.operators.ordering import in_order
 from keyfold.schemas import names_of
 

@@ -17,7 +17,8 @@ from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable
 from keyfold.keyed.job.timeouts import Silence, Timeout, as_timeout
 from keyfold.keyed.rows.codec import empty
-from keyfold.operators.aggregation.aggregates import IN_PARTS, Aggregate, Aggregates, require_known, value_type
+from keyfold.operators.aggregation.aggregates import IN_PARTS, Aggregate, require_known, value_type
+from keyfold.operators.aggregation.combined_rows import Aggregates
 from keyfold.operators.aggregation.inference import OutputColumns
 from keyfold.operators.aggregation.parts import check_is_number
 from keyfold.operators.aggregation.spans import ranges

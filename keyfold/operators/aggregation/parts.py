@@ -78,11 +78,21 @@ class Parts:
         Raises:
             TooManyValuesError: one has.
         """
-        if self.kept and groups.height and (most := groups[self.kept].list.len().max()) > self.at_most:  # pyright: ignore[reportOperatorIssue]
-            raise TooManyValuesError(
-                f"{self.kept.removesuffix('_values')} has {most} values in one group, and keeps at most {self.at_most}: give a "
-                "larger at_most, shorter windows, or a where"
-            )
+        if self.kept:
+            check_number(self.kept.removesuffix("_values"), groups[self.kept].list.len(), self.at_most)
+
+
+def check_number(name: str, numbers: pl.Series, at_most: int) -> None:
+    """Check that no group has more values than its aggregate keeps.
+
+    Raises:
+        TooManyValuesError: one has.
+    """
+    if numbers.len() and (most := int(numbers.max() or 0)) > at_most:  # pyright: ignore[reportArgumentType]
+        raise TooManyValuesError(
+            f"{name} has {most} values in one group, and keeps at most {at_most}: give a larger at_most, shorter windows, "
+            "or a condition"
+        )
 
 
 def plain(name: str, value: pl.Expr, joined: str, kind: pa.Field) -> Parts:

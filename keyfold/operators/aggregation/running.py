@@ -22,14 +22,17 @@ from keyfold.keyed.rows.exact_sums import fitted, units
 from keyfold.operators.aggregation.aggregates import Aggregate, means_as_sums, require_known, value_type
 from keyfold.operators.aggregation.inference import OutputColumns
 from keyfold.operators.aggregation.lifetimes import cut_lifetimes
-from keyfold.operators.aggregation.spans import sum_type
+from keyfold.operators.aggregation.parts import check_number
+from keyfold.operators.aggregation.spans import ranges, sum_type
 from keyfold.operators.ordering import Ordered, in_order
 from keyfold.schemas import Columns, arrow_type, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import period_start, period_starts, to_times
 
 WINDOW_START, WINDOW_END = "window_start", "window_end"
+_IS_THERE = "#there"
 _HIGHEST = {"min": pl.min_horizontal, "max": pl.max_horizontal}
+_KNOWN = ("count", "sum", "mean", "min", "max", "first", "last", "distinct", "count_distinct", "collect")
 
 
 class _Added(NamedTuple):
@@ -62,12 +65,15 @@ def running(
     - **Silent keys**: kept for ever, or until `expiry`; the next event starts anew. In event time the silence is between two
       events. In processing time it is from the run that brought the last event; waiting events are taken first.
     - **State**: one row per key, and the waiting events. A sum or set of a plain column is kept in that column, so that total
-      and waiting events share it; a row with an event time is a waiting event.
+      and waiting events share it; a row with an event time is a waiting event. `count_distinct` and `collect` keep their values.
+    - **`first`, `last` and `collect`** go by this order, so a late event comes after those before it. There is no `quantile`: each
+      row would sort all values of its key again. Make a step of your own for it, or take it of `windows`.
 
     Args:
         name: the job's name.
         source: the stream, or its `Input`.
-        of: the aggregates by column: `count`, `sum` and `mean` of whole numbers and decimals, `min`, `max`, or `distinct`.
+        of: the aggregates by column: `count`, `sum` and `mean` of whole numbers and decimals, `min`, `max`, `first`, `last`,
+            `distinct`, `count_distinct` or `collect`.
         key: the key columns. With `window`, `window_start` is added to them.
         output: columns of the table: columns of the events, of `of` and of `then`; with `window` also `window_start` and
             `window_end`. By default all of them.
@@ -96,7 +102,7 @@ def running(
         >>> harness.batch(sales).tables["spent"].select("user", "n", "in_all").rows()
         [('ann', 1, 4), ('ann', 2, 7)]
     """
-    require_known(name, of, ("count", "sum", "mean", "min", "max", "distinct"), "running")
+    require_known(name, of, _KNOWN, "running")
     source, key = as_input(source), names_of(key)
     events, event_time = source.schema, source.event_time
     computed, length = dict(then or {}), None
@@ -109,12 +115,15 @@ def running(
     of, means = means_as_sums(name, of, events.names)
     own_kinds = _own_kinds(name, of, source, output_columns.aggregates_in(table))
     kept = {column: column if column in own_kinds else one.column or column for column, one in of.items()}
+    # State has the values of which a row has the number.
+    kept |= {column: f"{column}_values" for column, one in of.items() if one.joined == "count_distinct"}
     shared = {one: events.field(one) for one in kept.values() if one in events.names}
     for column, one in of.items():
-        others = [other for other in of if kept[other] == kept[column] and of[other].joined != one.joined]
-        if others or (column in own_kinds and column in shared):
+        same = [of[other] for other in of if kept[other] == kept[column]]
+        others = [other for other in same if (other.joined, other.ignored) != (one.joined, one.ignored)]
+        if others or (column in own_kinds and kept[column] in shared):
             raise Misconfigured(f"job {name}: {column} would be kept in {kept[column]}, as another value is; rename it")
-    own = [pa.field(one, own_kinds.get(one, pa.int64())) for one in kept.values() if one not in shared]
+    own = [pa.field(one, own_kinds.get(column, pa.int64())) for column, one in kept.items() if one not in shared]
     rest = [one.with_nullable(True) for one in events if one.name not in (*key, *shared)]
     state = pa.schema([*map(events.field, key), *shared.values(), *own, *rest, pa.field(DEADLINE, TIMESTAMP)])
     upserts = () if latest is None else (output_columns.table(latest),)
@@ -175,27 +184,32 @@ class _Running:
 
     def _add(self, totals: pl.DataFrame, events: pl.DataFrame) -> _Added:
         """Add events to the rows of their keys, or start anew if the key has expired."""
-        totals = totals.select(*self.key, *self.kept.values(), DEADLINE)
+        totals = totals.select(*self.key, *dict.fromkeys(self.kept.values()), DEADLINE).with_columns(
+            pl.lit(value=True).alias(_IS_THERE)
+        )
         ordered = in_order(events.select(self.columns), self.key, self.event_time)
         known = ordered.events.select(self.key)[ordered.starts]
         known = known.join(totals, on=self.key, how="left", maintain_order="left")
         lifetimes = cut_lifetimes(ordered, self.event_time, known[DEADLINE], self.expiry)
-        ordered, goes_on = lifetimes.ordered, pl.Series(lifetimes.goes_on)
-        before = known.select(self.kept.values())[lifetimes.key_number].with_columns(pl.when(goes_on).then(pl.all()))
-        values = {
-            column: _running(one, before[self.kept[column]], ordered).alias(column) for column, one in self.of.items()
-        }
+        known = known[lifetimes.key_number]
+        ordered, goes_on = lifetimes.ordered, pl.Series(lifetimes.goes_on) & known[_IS_THERE].is_not_null()
+        before = known.select(*dict.fromkeys(self.kept.values())).with_columns(pl.when(goes_on).then(pl.all()))
+        values, ends = dict[str, pl.Series](), dict[str, pl.Series]()
+        for column, one in self.of.items():
+            so_far, end = _running(column, one, before[self.kept[column]], goes_on, ordered)
+            values[column] = so_far.alias(column)
+            ends[self.kept[column]] = so_far.gather(ordered.lasts) if end is None else end
         lasts = ordered.lasts[lifetimes.is_latest]
         due = None
         if self.expiry is not None and self.expiry.in_event_time:
             due = to_times(lifetimes.last[lifetimes.is_latest]) + self.expiry.after
         changed = ordered.events.select(self.key)[lasts].with_columns(
-            *(values[column].gather(lasts).alias(into) for column, into in self.kept.items()),
+            *(end.filter(pl.Series(lifetimes.is_latest)).alias(into) for into, end in ends.items()),
             pl.lit(due, pl.Datetime("us", "UTC")).alias(DEADLINE),
         )
         if self.window is not None:
             changed = changed.with_columns((pl.col(WINDOW_START) + self.window).alias(DEADLINE))
-        rows = pl.concat([totals.join(changed, on=self.key, how="anti"), changed.select(totals.columns)])
+        rows = pl.concat([totals.join(changed, on=self.key, how="anti").drop(_IS_THERE), changed])
         return _Added(ordered.events.with_columns(values.values()).with_columns(**self.means).select(self.shown), rows)
 
     def _newest(
@@ -211,12 +225,12 @@ def _own_kinds(job: str, of: Mapping[str, Aggregate], source: Input, output: pa.
     """Return the types of the aggregates that need a column of state of their own: one of events would not hold them."""
     kinds: dict[str, pa.DataType] = {}
     for column, one in of.items():
-        if one.counts or one.joined not in ("sum", *_HIGHEST):
+        if one.counts or (one.joined == "distinct" and one.column):
             continue
         kind = arrow_type(value_type(f"job {job}: {column}", column, one, source, output))
-        kind = kind if one.joined in _HIGHEST else sum_type(f"job {job}: {column}", kind)
-        if kind != pa.int64() or one.joined in _HIGHEST:
-            kinds[column] = kind
+        kind = sum_type(f"job {job}: {column}", kind) if one.joined == "sum" else kind
+        if kind != pa.int64() or one.joined != "sum":
+            kinds[column] = pa.list_(kind) if one.joined in ("count_distinct", "collect") else kind
     return kinds
 
 
@@ -233,11 +247,35 @@ def _in_windows(source: Input, columns: pa.Schema, window: WindowShape) -> Input
     return replace(source.with_derived({WINDOW_START: period_start(time, window.length)}), columns=columns)
 
 
-def _running(one: Aggregate, before: pl.Series, ordered: Ordered) -> pl.Series:
-    """Return the aggregate at each event; `before` has what its lifetime had before the first."""
+def _running(
+    name: str, one: Aggregate, before: pl.Series, goes_on: pl.Series, ordered: Ordered
+) -> tuple[pl.Series, pl.Series | None]:
+    """Return the aggregate at each event, and what state keeps of each lifetime if that is not its last value.
+
+    Args:
+        name, one: the aggregate.
+        before: what each lifetime had before its first event.
+        goes_on: whether it had any.
+        ordered: the events, by lifetime.
+    """
     events, number = ordered.events, ordered.key_number
+    values = events.select(one.value).to_series()
     if one.joined == "distinct":
-        return _running_sets(before, events.select(one.value).to_series(), one.ignored, ordered)
+        return _running_sets(before, values, one.ignored, ordered), None
+    if one.joined == "count_distinct":
+        return _running_numbers(name, before, values, one.at_most, ordered)
+    if one.joined == "collect":
+        return _running_lists(name, before, values, one.at_most, ordered), None
+    if one.joined == "first":
+        return before.zip_with(goes_on, values.gather(ordered.starts).cast(before.dtype)).gather(number), None
+    if one.joined == "last":
+        return values.cast(before.dtype), None
+    return _running_total(one, before, ordered), None
+
+
+def _running_total(one: Aggregate, before: pl.Series, ordered: Ordered) -> pl.Series:
+    """Return the count, sum, minimum or maximum at each event."""
+    events, number = ordered.events, ordered.key_number
     if one.counts:
         # Every event counts: its place, from 1.
         first = before.fill_null(0).to_numpy() + 1 - ordered.starts
@@ -264,15 +302,7 @@ def _running_sets(before: pl.Series, lists: pl.Series, ignored: tuple[Any, ...],
 
     A new set is built only where an element is seen for the first time; events refer to their set.
     """
-    rows, keys = np.arange(lists.len()), np.arange(before.len())
-    listed = pl.concat(
-        [
-            pl.DataFrame({"row": ordered.starts, "key": keys, "element": before}),
-            pl.DataFrame({"row": rows, "key": ordered.key_number, "element": lists}),
-        ]
-    )
-    counts = pl.col("element").is_not_null() & ~pl.col("element").is_in(ignored)
-    first = listed.explode("element").filter(counts).group_by("key", "element").agg(pl.col("row").min())
+    first = _first_seen(before, lists, ordered, ~pl.col("element").is_in(ignored))
     begins = ordered.begins_key
     begins[first["row"].to_numpy()] = True
     set_number = np.cumsum(begins) - 1
@@ -288,3 +318,50 @@ def _running_sets(before: pl.Series, lists: pl.Series, ignored: tuple[Any, ...],
         sets, on="number", how="left", maintain_order="left"
     )
     return every_set["element"].fill_null([]).gather(set_number)
+
+
+def _first_seen(before: pl.Series, lists: pl.Series, ordered: Ordered, counts: pl.Expr | None = None) -> pl.DataFrame:
+    """Return each `element` of each lifetime (`key`) with the `row` from which it is known; those before are from the first."""
+    listed = pl.concat(
+        [
+            pl.DataFrame({"row": ordered.starts, "key": np.arange(before.len()), "element": before}),
+            pl.DataFrame({"row": np.arange(lists.len()), "key": ordered.key_number, "element": lists}),
+        ]
+    )
+    known = listed.explode("element").drop_nulls("element")
+    known = known if counts is None else known.filter(counts)
+    return known.group_by("key", "element").agg(pl.col("row").min())
+
+
+def _running_numbers(
+    name: str, before: pl.Series, values: pl.Series, at_most: int, ordered: Ordered
+) -> tuple[pl.Series, pl.Series]:
+    """Return the number of different values at each event, and all of them at the end of each lifetime."""
+    first = _first_seen(before, _of_lists(values, before).reshape((-1, 1)).arr.to_list(), ordered)
+    new = np.bincount(first["row"].to_numpy(), minlength=values.len())
+    so_far = np.cumsum(new)
+    numbers = so_far - (so_far - new)[ordered.starts][ordered.key_number]
+    sets = first.sort("key", "element").group_by("key", maintain_order=True).agg("element")
+    every = pl.DataFrame({"key": np.arange(before.len())}).join(sets, on="key", how="left", maintain_order="left")
+    kept = every["element"].fill_null([])
+    check_number(name, kept.list.len(), at_most)
+    return pl.Series(numbers, dtype=pl.Int64), kept
+
+
+def _of_lists(values: pl.Series, lists: pl.Series) -> pl.Series:
+    return values.cast(lists.dtype.inner) if isinstance(lists.dtype, pl.List) else values
+
+
+def _running_lists(name: str, before: pl.Series, values: pl.Series, at_most: int, ordered: Ordered) -> pl.Series:
+    """Return the values up to each event, in order."""
+    number, had = ordered.key_number, before.list.len().fill_null(0).to_numpy().astype(np.intp)
+    length = had[number] + np.arange(values.len()) - ordered.starts[number] + 1
+    check_number(name, pl.Series(length), at_most)
+    earlier = (
+        pl.DataFrame({"key": np.arange(before.len()), "value": before}).filter(pl.Series(had > 0)).explode("value")
+    )
+    every = pl.concat([earlier, pl.DataFrame({"key": number, "value": _of_lists(values, before)})])
+    begins = ordered.starts + np.cumsum(had) - had
+    event, place = ranges(begins[number], begins[number] + length - 1)
+    lists = pl.DataFrame({"event": event, "value": every.sort("key", maintain_order=True)["value"].gather(place)})
+    return lists.group_by("event", maintain_order=True).agg("value")["value"]

@@ -15,8 +15,9 @@ from keyfold.keyed.job.inputs import Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable
-from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, Aggregates, counting_job, newest
+from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate
 from keyfold.operators.aggregation.chosen_rows import RANK
+from keyfold.operators.aggregation.combined_rows import Aggregates, counting_job, newest
 from keyfold.operators.aggregation.inference import OutputColumns
 from keyfold.schemas import Columns, names_of
 from keyfold.stream import TIMESTAMP

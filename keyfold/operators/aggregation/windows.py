@@ -17,7 +17,8 @@ from keyfold.keyed.job.inputs import Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, Upsert
-from keyfold.operators.aggregation.aggregates import Aggregate, Aggregates, counting_job, newest
+from keyfold.operators.aggregation.aggregates import Aggregate
+from keyfold.operators.aggregation.combined_rows import Aggregates, counting_job, newest
 from keyfold.operators.aggregation.inference import OutputColumns, counted_by
 from keyfold.schemas import Columns, field_of, names_of
 from keyfold.stream import TIMESTAMP

@@ -111,7 +111,7 @@ def test_fuel_of_vehicles_is_exact_or_refused():
 
     assert fuel_used(9e12, 0.0, 10.0, 4.0)[-1] == 9e12 + 6
     with pytest.raises(
-        TotalTooLargeError, match=r"total of fuel_used for vehicle_id=bus-7.* comes to 18000000000000000000,"
+        TotalTooLargeError, match=r"total of fuel_used for vehicle_id=bus-7.* does not fit into a 64-bit integer"
     ):
         fuel_used(9e12, 0.0, 9e12, 0.0)
 
@@ -140,7 +140,9 @@ def test_distances_are_exact_or_refused(template, room):
         harness.batch(advance_to=LONG_PAST_ALL)
         assert harness.written[job.name].height
         return
-    with pytest.raises(TotalTooLargeError, match=r"total of distance for (vehicle|ride)_id=.* comes to 92233\d{14},"):
+    with pytest.raises(
+        TotalTooLargeError, match=r"total of distance for (vehicle|ride)_id=.* does not fit into a 64-bit integer"
+    ):
         harness.batch(advance_to=LONG_PAST_ALL)
 
 
@@ -156,7 +158,7 @@ def test_a_refused_batch_writes_nothing_and_its_remedy_lets_the_job_go_on(withou
     land(LARGE)
     run_job(lakehouse, job, runners=without_spark)
     land(1)
-    message = rf"job purchase_totals, .*total of quantity for item=Mac comes to {LARGE + 1},.*--rebuild.*--full-refresh"
+    message = r"job purchase_totals, .*total of quantity for item=Mac does not fit into.*--rebuild.*--full-refresh"
     for _ in range(2):
         with pytest.raises(KeyfoldError, match=message):
             run_job(lakehouse, job, runners=without_spark)

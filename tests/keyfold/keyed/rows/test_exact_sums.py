@@ -32,11 +32,10 @@ def test_sums_by_key_are_exact_or_the_first_key_that_does_not_fit_is_named(kind,
         totals[key] += value or 0
     if unfit := [(key, total) for key, total in totals.items() if not least <= total <= most]:
         # The first key in order, missing ones before others.
-        key, total = min(unfit, key=lambda one: one[0] or "")
-        shown, held = (total, "a 64-bit integer") if kind == pl.Int64 else (f"{total:.6g}", "a decimal of 38 digits")
-        with pytest.raises(TotalTooLargeError) as error:
+        key, _ = min(unfit, key=lambda one: one[0] or "")
+        held = "a 64-bit integer" if kind == pl.Int64 else "a decimal of 38 digits"
+        with pytest.raises(TotalTooLargeError, match=f"total of value for key={key} does not fit into {held}"):
             summed(frame, ["key"], ["value"])
-        assert f"total of value for key={key} comes to {shown}, which {held} does not hold" in str(error.value)
     else:
         assert dict(summed(frame, ["key"], ["value"]).with_columns(pl.col("value").to_physical()).rows()) == dict(
             totals

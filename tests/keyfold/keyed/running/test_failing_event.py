@@ -25,9 +25,9 @@ def unlucky(state, events, clock):
 FAULTS = {
     "a step": {"step": unlucky},
     "an expression": {
-        "derive": {
-            "clicks": pl.when(pl.col("at").dt.minute() == 13).then(pl.lit("x")).otherwise(pl.lit("1")).cast(pl.Int64)
-        }
+        "stream": CLICKS.derive(
+            clicks=pl.when(pl.col("at").dt.minute() == 13).then(pl.lit("x")).otherwise(pl.lit("1")).cast(pl.Int64)
+        )
     },
 }
 
@@ -36,7 +36,7 @@ FAULTS = {
 def test_the_event_is_named_with_the_command_that_takes_it_out(lake, fault):
     lake.click(*((f"user-{number}", number) for number in range(30)))
     with pytest.raises(KeyfoldError) as refused:
-        lake.run(windows(stream=CLICKS, **FAULTS[fault]))
+        lake.run(windows(**{"stream": CLICKS, **FAULTS[fault]}))
     told = str(refused.value)
     assert "it fails on the event of events.clicks with user=user-13, at=2026-01-01 00:13:00" in told
     named = re.search(r"keyfold quarantine clicks '(\{.*\})'", told)

@@ -16,12 +16,10 @@ from hypothesis import strategies as st
 
 from keyfold import Misconfigured, Stream, TestHarness, assert_nothing_lost
 from keyfold.keyed.generation.run_mode import Incremental
-from keyfold.keyed.job import Timeout
 from keyfold.keyed.job.inputs import Input
-from keyfold.keyed.job.tables import Append
-from keyfold.keyed.rows.exact_sums import TotalTooLargeError
 from keyfold.operators import (
     count,
+    count_distinct,
     first_rows,
     last_n,
     last_rows,
@@ -153,9 +151,15 @@ def test_a_row_is_corrected_until_its_window_is_final_and_every_goal_counts_once
         assert tomorrow["is_open"].to_list() == [True]
 
 
-@pytest.mark.parametrize("every", ["20m", "10m"])
-def test_corrected_windows_are_the_same_in_files(every):
-    job = windows("w", SCORED, {"points": sum("points")}, key="who", length="20m", every=every, allowed_lateness="15m")
+CORRECTED = windows(
+    "w", SCORED, {"points": sum("points")}, key="who", length="20m", every="10m", allowed_lateness="15m"
+)
+
+
+@pytest.mark.parametrize(
+    "job", [CORRECTED, first_rows("firsts", SCORED, key="who", expires="20m")], ids=lambda one: one.name
+)
+def test_corrected_and_expiring_rows_are_the_same_in_files(job):
     assert verify(job, rounds=2) is None
 
 
@@ -334,11 +338,6 @@ def test_first_rows_and_their_duplicates_are_those_of_plain_python(runs, cuts, p
         assert harness.state.is_empty()
 
 
-@pytest.mark.parametrize("expires", [None, "20m"])
-def test_first_rows_are_the_same_in_files(expires):
-    assert verify(first_rows("firsts", SCORED, key="who", expires=expires), rounds=2) is None
-
-
 FIRST_DAYS: dict[Any, Callable[[date], date]] = {
     "day": lambda day: day,
     "week": lambda day: day - timedelta(days=day.weekday()),
@@ -367,104 +366,44 @@ def test_periods_agree_with_the_clocks_of_the_zone_also_where_midnight_does_not_
     ).select(on).to_series().to_list()
 
 
-@pytest.mark.parametrize(
-    ("make", "why"),
-    [
-        (lambda: windows("w", SCORED, {}, length=MINUTE, output=GOAL, key="who"), "output has no column n_events"),
-        (
-            lambda: windows("w", SCORED, {}, length=MINUTE, every=40 * MINUTE / 60, output=GOAL, key="who"),
-            "every is 0:00:40",
-        ),
-        (lambda: windows("w", SCORED, {}, output=GOAL, key="who"), "give one of length and calendar"),
-        (lambda: windows("w", SCORED, {}, calendar="day", length="1d", key="who"), "give one of length and calendar"),
-        (
-            lambda: windows("w", SCORED, {}, calendar="moon", key="who"),  # type: ignore[arg-type]
-            "calendar is 'moon'; it must be one of day, week",
-        ),
-        (
-            lambda: windows("w", SCORED, {}, calendar="week", zone="Europe/Berln", key="who"),
-            "zone is 'Europe/Berln': not a",
-        ),
-        (
-            lambda: windows(
-                "w",
-                SCORED,
-                {},
-                length=MINUTE,
-                every=MINUTE / 2,
-                while_open=True,
-                counted="points",
-                output=GOAL,
-                key="who",
-            ),
-            "while_open is for windows that do not overlap",
-        ),
-        (
-            lambda: windows("w", SCORED, {}, length=MINUTE, allowed_lateness="0s", key="who"),
-            "allowed_lateness is 0:00:00",
-        ),
-        (
-            lambda: windows("w", SCORED, {}, length=MINUTE, changes=True, key="who"),
-            "without while_open or allowed_lateness no row changes",
-        ),
-        (
-            lambda: windows("w", SCORED, {}, length=MINUTE, allowed_lateness="1s", most="n_events", key="who"),
-            "allowed_lateness is 0:00:01; it is longer than nothing, and without most",
-        ),
-        (
-            lambda: running("r", SCORED, {"x": sum("points"), "points": max("points")}, output=GOAL, key="who"),
-            "x would be kept in points, as another value is",
-        ),
-        (
-            lambda: last_n(
-                "l", SCORED, 0, {}, output=GOAL, silence=Timeout(MINUTE), sessions=Append(GOAL, name="s"), key="who"
-            ),
-            "n is 0",
-        ),
-        (
-            lambda: sessions_until(
-                "s",
-                SCORED,
-                {"n": count()},
-                until=pl.lit(value=False),
-                output=GOAL,
-                silence=Timeout(MINUTE),
-                closed_for=MINUTE,
-                key="who",
-            ),
-            r"sessions need one count, and one first\('moment'\)",
-        ),
-        (
-            lambda: totals("t", SCORED, {}, output=[POINTS], key="who"),
-            "output: there is no column who; there are points",
-        ),
-        (
-            lambda: totals("t", SCORED.stream.derive(many=pl.col("points") > 3), {"n": max("many")}, key="who"),
-            "many of derive is no column of the key or of `by`; give its expression",
-        ),
-        (lambda: last_n("l", SCORED, 2, {}, from_n=3, silence="1h", key="who"), "from_n is 3; .* at most n, 2"),
-        (lambda: last_n("l", SCORED, 2, {"x": mean("team")}, silence="1h", key="who"), "x: String is no number"),
-        (lambda: sessions("s", SCORED, {}, gap=timedelta(0), output=GOAL, key="who"), "gap is 0:00:00"),
-        (lambda: first_rows("f", SCORED, expires="0s", key="who"), "expires is 0:00:00"),
-        (lambda: top_rows("t", SCORED, 0, highest="points", key="who"), "n is 0"),
-        (lambda: top_rows("t", SCORED, 1, highest="team", key="who"), "highest is team.*never NULL"),
-        (
-            lambda: totals(
-                "t", SCORED, {"sum": sum("points")}, output=pa.schema([WHO, ("sum", pa.float64())]), key="who"
-            ),
-            "sum is a sum of Int64, and double",
-        ),
-    ],
-)
-def test_what_cannot_be_is_refused_where_the_job_is_made(make, why):
-    with pytest.raises(Misconfigured, match=f"job .: {why}"):
-        make()
+SECONDS, LAST_TWO, TOP = {"length": MINUTE}, {"n": 2, "silence": "1h"}, {"highest": "points"}
+POINTS_OF_ALL = {"x": sum("points"), "points": max("points")}
+TO_FLOAT = {"output": pa.schema([WHO, ("sum", pa.float64())])}
+TAKEN = {"source": SCORED.stream.derive(x_n=pl.col("points")), "of": {"x": mean("points")}}
+MANY = {"source": SCORED.stream.derive(many=pl.col("points") > 3), "of": {"n": max("many")}}
+UNTIL = {"of": {"n": count()}, "until": pl.lit(value=False), "silence": "1m", "closed_for": "1m"}
+NO_MOST = "allowed_lateness is 0:00:01; it is longer than nothing, and without most"
+REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
+    (windows, {**SECONDS, "output": GOAL}, "output has no column n_events"),
+    (windows, {**SECONDS, "every": 40 * MINUTE / 60}, "every is 0:00:40"),
+    (windows, {}, "give one of length and calendar"),
+    (windows, {"calendar": "day", "length": "1d"}, "give one of length and calendar"),
+    (windows, {"calendar": "moon"}, "calendar is 'moon'; it must be one of day, week"),
+    (windows, {"calendar": "week", "zone": "Europe/Berln"}, "zone is 'Europe/Berln': not a"),
+    (windows, {**SECONDS, "every": MINUTE / 2, "while_open": True}, "while_open is for windows that do not overlap"),
+    (windows, {**SECONDS, "allowed_lateness": "0s"}, "allowed_lateness is 0:00:00"),
+    (windows, {**SECONDS, "changes": True}, "without while_open or allowed_lateness no row changes"),
+    (windows, {**SECONDS, "allowed_lateness": "1s", "most": "n_events"}, NO_MOST),
+    (running, {"of": POINTS_OF_ALL, "output": GOAL}, "x would be kept in points, as another value is"),
+    (running, {"of": {"team": count_distinct("team")}}, "output: team is there twice"),
+    (running, {"of": {"y": mean("points"), "y_sum": sum("points")}}, "y_sum: the mean y needs a column of this name"),
+    (running, TAKEN, "x_n: the mean x needs a column of this name"),
+    (last_n, {**LAST_TWO, "n": 0}, "n is 0"),
+    (last_n, {**LAST_TWO, "from_n": 3}, "from_n is 3; .* at most n, 2"),
+    (last_n, {**LAST_TWO, "of": {"x": mean("team")}}, "x: String is no number"),
+    (sessions_until, UNTIL, r"sessions need one count, and one first\('moment'\)"),
+    (sessions, {"gap": timedelta(0)}, "gap is 0:00:00"),
+    (totals, {"output": [POINTS]}, "output: there is no column who; there are points"),
+    (totals, MANY, "many of derive is no column of the key or of `by`; give its expression"),
+    (totals, {"of": {"sum": sum("points")}, **TO_FLOAT}, "sum is a sum of Int64, and double"),
+    (first_rows, {"expires": "0s"}, "expires is 0:00:00"),
+    (top_rows, {**TOP, "n": 0}, "n is 0"),
+    (top_rows, {"n": 1, "highest": "team"}, "highest is team.*never NULL"),
+]
 
 
-def test_a_total_that_its_column_does_not_hold_is_refused():
-    job = totals("sums", SCORED, {"points": sum("points")}, output=pa.schema([WHO, POINTS]), key="who")
-    assert merged(play(job, [goals([("a", 0, "x", 2**62), ("a", 1, "x", 2**62 - 1)])]), job, "sums")[
-        "points"
-    ].to_list() == [2**63 - 1]
-    with pytest.raises(TotalTooLargeError, match="the total of points for who=a comes to"):
-        play(job, [goals([("a", 0, "x", 2**62)]), goals([("a", 1, "x", 2**62)])], parts=2)
+@pytest.mark.parametrize(("operator", "given", "why"), REFUSED)
+def test_what_cannot_be_is_refused_where_the_job_is_made(operator, given, why):
+    of = {} if operator in (first_rows, top_rows) else {"of": {}}
+    with pytest.raises(Misconfigured, match=f"job t: {why}"):
+        operator(**{"name": "t", "source": SCORED, "key": "who", **of, **given})
