@@ -1,6 +1,6 @@
-"""Define the interface of an anomaly model: it maps tables to tables, with one model per key, and does not use Spark.
+"""Define the interface of an anomaly model, and run it over tables with one model per key. It does not use Spark.
 
-All tables are Polars frames:
+Tables are Polars frames:
 
 - **models**: one row per key, sorted by `key`: `key` and the columns of the model's `state`, numbers and lists of bounded
   size. They are the model's whole state, so it survives a restart unchanged.
@@ -8,20 +8,22 @@ All tables are Polars frames:
   earlier than those that a model has learned. Every key of an event has a row in `models`.
 - **predictions**: `PREDICTION`, one row per event in the order of the events.
 
-Every model guarantees the following (`tests/spark_jobs/jobs/anomaly_predictions/models/test_every_model.py` tests all
-registered models):
-
-- **Results do not depend on batch boundaries.** Learning events in parts gives bitwise the same models and predictions as
-  learning them at once. So use recursions (`decaying_sums` of `ewma.py`), and never differences of cumulative sums, which round.
-- **Keys are independent.** Predictions for a key do not depend on the other keys in the call.
-- **`predict` does not learn.**
-- Keys without events are returned unchanged.
+A model scores the events of one key at a time (`Model.score`), so that keys are independent. Every model guarantees that
+**results do not depend on batch boundaries**: learning events in parts gives bitwise the same models and predictions as learning
+them at once. So use recursions, and never differences of cumulative sums, which round.
+`tests/spark_jobs/jobs/anomaly_predictions/models/test_every_model.py` tests all registered models.
 """
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
+
+from keyfold.keyed.rows.codec import polars_schema
+from spark_jobs.jobs.anomaly_predictions.models.runs import Floats, Integers, key_runs
 
 PREDICTION = pa.schema(
     [
@@ -38,8 +40,17 @@ WIDEST = 1e150
 """Values are clipped to this distance from zero, so that no square overflows."""
 
 
-class Model(Protocol):
-    """A detector of unusual values. It is immutable: parameters are set at construction, and all state is in tables.
+class Scored(NamedTuple):
+    """The columns of `PREDICTION` for the events of one key; NaN for NULL."""
+
+    expected: Floats
+    low: Floats
+    high: Floats
+    score: Floats
+
+
+class Model(ABC):
+    """A detector of unusual values. It is immutable: parameters are constants, and all state is in tables.
 
     Attributes:
         name: the name by which jobs select it.
@@ -48,28 +59,68 @@ class Model(Protocol):
         threshold: the recommended score above which a value is an anomaly.
         state: the columns of `models` except `key`. The names `key`, `timestamp`, `value`, `deadline`, `processing_deadline`, `role`,
             `events_learned`, `last_event_time`, `interval`, `label` and `score` are reserved for the job's own columns.
+        untrained: the values of these columns of a model that has learned nothing.
     """
 
-    @property
-    def name(self) -> str: ...
+    name: str
+    version: int
+    threshold: float
+    state: pa.Schema
+    untrained: Mapping[str, Any]
 
-    @property
-    def version(self) -> int: ...
+    @abstractmethod
+    def score(self, model: dict[str, Any], times: Integers, values: Floats, *, learns: bool) -> Scored:
+        """Score the events of one key, at least one, in order of time.
 
-    @property
-    def threshold(self) -> float: ...
-
-    @property
-    def state(self) -> pa.Schema: ...
+        Args:
+            model: the columns of `state` of the key's model; lists are arrays.
+            times: microseconds since 1970.
+            values: at most `WIDEST` from zero.
+            learns: whether each event is learned before the next is scored, and `model` is updated; else every event is scored
+                by the model as it is.
+        """
 
     def initial(self, keys: pl.Series) -> pl.DataFrame:
         """Create untrained models for these keys, in this order."""
-        ...
+        columns = (pl.lit(self.untrained[name], kind).alias(name) for name, kind in polars_schema(self.state).items())
+        return pl.DataFrame({"key": keys}).with_columns(*columns)
 
     def predict(self, models: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
         """Predict each event by its key's model, without learning."""
-        ...
+        return self._scored(models, events, learns=False)[0]
 
     def predict_then_learn(self, models: pl.DataFrame, events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Predict each event by a model that has learned the key's events before it; return predictions and updated models."""
-        ...
+        return self._scored(models, events, learns=True)
+
+    def _scored(self, models: pl.DataFrame, events: pl.DataFrame, *, learns: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
+        if events.is_empty():
+            return pl.DataFrame(schema=polars_schema(PREDICTION)), models
+        runs = key_runs(models, events)
+        columns = [_values(column) for column in models[runs.model]]
+        rows = [dict(zip(models.columns, row, strict=True)) for row in zip(*columns, strict=True)]
+        times = np.split(events["event_time"].to_physical().to_numpy(), runs.starts[1:])
+        values = np.split(np.clip(events["value"].to_numpy(), -WIDEST, WIDEST), runs.starts[1:])
+        scored = [self.score(*of_key, learns=learns) for of_key in zip(rows, times, values, strict=True)]
+        found = zip(PREDICTION.names, map(np.concatenate, zip(*scored, strict=True)), strict=True)
+        predictions = pl.DataFrame(dict(found)).with_columns(pl.col("expected", "low", "high").fill_nan(None))
+        if not learns:
+            return predictions, models
+        place = np.arange(models.height)
+        place[runs.model] = models.height + np.arange(len(rows))
+        learned = [_column(name, kind, [row[name] for row in rows]) for name, kind in models.schema.items()]
+        return predictions, pl.concat([models, pl.DataFrame(learned)])[place]
+
+
+def _values(column: pl.Series) -> Sequence[Any]:
+    """Return the values of a column; lists as arrays, which are read and written at once for all keys."""
+    if column.dtype != pl.List:
+        return column.to_list()
+    return np.split(column.explode(empty_as_null=False).to_numpy(), column.list.len().cum_sum()[:-1].to_numpy())
+
+
+def _column(name: str, kind: pl.DataType, values: Sequence[Any]) -> pl.Series:
+    if kind != pl.List:
+        return pl.Series(name, values, dtype=kind)
+    offsets = np.cumsum([0, *map(len, values)])
+    return pl.Series(name, pa.LargeListArray.from_arrays(offsets, np.concatenate(values)), dtype=kind)

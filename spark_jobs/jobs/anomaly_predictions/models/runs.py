@@ -1,12 +1,11 @@
 """Find each key's run of events in a frame that is sorted by key."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-Numbers = NDArray[Any]
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -40,24 +39,3 @@ def key_runs(models: pl.DataFrame, events: pl.DataFrame) -> KeyRuns:
         raise ValueError("every key of the events needs one model, and events must be sorted by key")
     run = np.repeat(np.arange(len(counts)), counts)
     return KeyRuns(starts, counts, model.to_numpy().astype(np.int64), run, np.arange(events.height) - starts[run])
-
-
-def at_number(after: Numbers, before: Numbers, runs: KeyRuns, number: Integers) -> Numbers:
-    """Return, per event, the value after the first `number` events of its run; `before` has the initial value per run."""
-    place = np.maximum(runs.starts[runs.run] + number - 1, 0)
-    return np.where(number > 0, after[place], before[runs.run])
-
-
-def before_each(after: Numbers, before: Numbers, runs: KeyRuns) -> Numbers:
-    """Return, per event, the value after the previous event of its run: `at_number` with the event's rank, but faster."""
-    shifted = np.empty_like(after)
-    shifted[1:] = after[:-1]
-    shifted[runs.starts] = before
-    return shifted
-
-
-def at_end(after: Floats, before: Floats, runs: KeyRuns) -> Floats:
-    """Return, per model, the value after all events; `before` has the initial value per model."""
-    ended = before.copy()
-    ended[runs.model] = after[runs.starts + runs.counts - 1]
-    return ended

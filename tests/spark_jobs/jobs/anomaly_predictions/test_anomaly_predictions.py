@@ -129,7 +129,7 @@ def test_a_generation_of_another_model_or_version_is_told_apart(monkeypatch):
     ewma = anomaly_job(model="ewma")
     assert ewma.parameters["model"] == "ewma"
     assert anomaly_job(model="rarity").parameters["model"] == "rarity"
-    monkeypatch.setattr(type(MODELS["ewma"]), "version", 2)
+    monkeypatch.setattr(type(MODELS["ewma"]), "version", MODELS["ewma"].version + 1)
     assert anomaly_job(model="ewma").state.version == ewma.state.version + 1
 
 

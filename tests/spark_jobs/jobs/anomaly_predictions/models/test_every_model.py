@@ -167,6 +167,13 @@ def test_a_model_says_what_a_job_must_know_of_it(model):
     assert not set(model.state.names) & (RESERVED | {"label", "score"})
 
 
+@pytest.mark.parametrize("keys", [["a", "x"], ["a", "b", "a"]])
+def test_events_without_a_model_or_out_of_order_are_refused(keys):
+    events = pl.concat([frame([(key, 0, 1.0)]) for key in keys])
+    with pytest.raises(ValueError, match="every key of the events needs one model"):
+        MODELS["ewma"].predict(MODELS["ewma"].initial(pl.Series(["a", "b"])), events)
+
+
 def test_a_model_that_is_not_there_is_told_with_those_that_are():
     assert find_model("ewma") is MODELS["ewma"]
     with pytest.raises(KeyfoldError, match="no model 'oracle'; models there: rarity, ewma"):
