@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from keyfold.errors import Misconfigured
 from keyfold.session.redaction import SENSITIVE, secret_java_options
-from keyfold.session.targets import LOOPBACK, Target, cluster_defaults, target_of
+from keyfold.session.targets import LOOPBACK, cluster_defaults
 
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -148,12 +148,12 @@ class SparkSettings(BaseModel):
     @property
     def is_local(self) -> bool:
         """Whether Spark runs in this process's own Java."""
-        return target_of(self.master) is Target.LOCAL
+        return self.master.startswith("local")
 
     @property
     def is_connect(self) -> bool:
         """Whether this process is a client of Spark Connect, which needs no Java."""
-        return target_of(self.master) is Target.CONNECT
+        return self.master.startswith("sc://")
 
     @property
     def partitions(self) -> int:

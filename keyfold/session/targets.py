@@ -7,33 +7,12 @@ started, configured and secured by those who run it. Targets differ in where exe
 import os
 import re
 from collections.abc import Mapping
-from enum import Enum
 
 from keyfold.errors import Misconfigured
 
 LOOPBACK = "127.0.0.1"
 
 _LOOPBACK_MASTER = re.compile(r"spark://(127\.[\d.]+|localhost):\d+(,(127\.[\d.]+|localhost):\d+)*")
-
-
-class Target(Enum):
-    """Provider of executors."""
-
-    LOCAL = "local"
-    CLUSTER = "cluster"
-    CONNECT = "connect"
-
-
-def target_of(master: str) -> Target:
-    """Return the target of a Spark master URL.
-
-    Example:
-        >>> target_of("spark://one:7077"), target_of("sc://one:15002")
-        (<Target.CLUSTER: 'cluster'>, <Target.CONNECT: 'connect'>)
-    """
-    if master.startswith("sc://"):
-        return Target.CONNECT
-    return Target.LOCAL if master.startswith("local") else Target.CLUSTER
 
 
 def cluster_defaults(master: str, conf: Mapping[str, str]) -> dict[str, str]:
@@ -72,7 +51,7 @@ def check_target(master: str, conf: Mapping[str, str], environment: Mapping[str,
             f"Spark's master is {master}, but SPARK_REMOTE, spark.remote or spark.api.mode ask for Spark Connect: unset them, and "
             "give the server's address as the master (KEYFOLD_SPARK_MASTER=sc://host:15002)"
         )
-    if target_of(master) in (Target.LOCAL, Target.CONNECT):
+    if master.startswith(("local", "sc://")):
         return
     where = f"Spark on {master} needs more settings (KEYFOLD_SPARK_CONF)"
     if conf.get("spark.submit.deployMode", "client") != "client":

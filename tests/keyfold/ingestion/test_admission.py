@@ -15,7 +15,6 @@ from deltalake import DeltaTable
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest, known_files, split_reader
 from keyfold.ingestion.admission import Admission, select_files
-from keyfold.ingestion.ingest_records import AdmittedFile
 from keyfold.ingestion.known import KnownFile, known_file
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
@@ -242,7 +241,3 @@ def test_a_file_that_changes_while_it_is_read_counts_for_nothing_and_is_read_by_
     second = ingest(lakehouse, METRICS, landing, runners=SPARK)
     assert (second.files, second.accepted, second.totals.rows_read) == (1, 2, 3)
     assert values(lakehouse) == [("a", 1), ("b", 2), ("b", 3)]
-
-
-def admitted(path: str, size: int = 1) -> AdmittedFile:
-    return AdmittedFile(path=path, size=size, modified_at=size, changed_at=size, fingerprint=f"{size}")

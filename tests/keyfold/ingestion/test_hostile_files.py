@@ -60,7 +60,7 @@ def compressed() -> bytes:
     return gzip.compress((line * COUNT).encode(), mtime=0)
 
 
-@pytest.mark.parametrize(("ending", "content", "flips"), [("parquet", parquet(), 400), ("json.gz", compressed(), 100)])
+@pytest.mark.parametrize(("ending", "content", "flips"), [("parquet", parquet(), 200), ("json.gz", compressed(), 100)])
 def test_files_in_which_a_bit_has_flipped_are_read_or_quarantined_by_name_and_stop_no_other(
     lakehouse: Lakehouse, landing: Path, ending: str, content: bytes, flips: int
 ):

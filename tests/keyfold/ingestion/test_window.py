@@ -162,7 +162,7 @@ def test_an_event_at_the_bound_is_accepted_and_one_before_it_says_why_it_is_not(
 
 
 def test_the_index_stays_as_small_as_the_window(tmp_path: Path):
-    lakehouse = lakehouse_with(tmp_path, *range(0, 24 * 30, 12))
+    lakehouse = lakehouse_with(tmp_path, *range(0, 24 * 15, 12))
     done = ingest_journal(lakehouse, "clicks").last_done()
     # Two days and one for copies, at two events a day, and as much again in segments that are half over.
     assert done
@@ -171,7 +171,7 @@ def test_the_index_stays_as_small_as_the_window(tmp_path: Path):
     restored = Lakehouse(tmp_path / "restored")
     back_up(lakehouse, tmp_path / "backups")
     restore(tmp_path / "backups", restored)
-    land(restored.landing("clicks") / "again.json", [event("u0", 1, 0), event("u58", 1, 58 * 12)])
+    land(restored.landing("clicks") / "again.json", [event("u0", 1, 0), event("u28", 1, 28 * 12)])
     summary = ingest(restored, WINDOWED, runners=no_spark(1))
     assert (summary.accepted, summary.quarantined, summary.duplicates) == (0, 1, 1)
     assert not summary.warnings

@@ -27,7 +27,7 @@ from keyfold.keyed.runner import RunOptions, run_continuously, run_job
 from keyfold.lakehouse import exclusive
 from keyfold.maintenance.compaction import compact
 from keyfold.runners import Runners
-from keyfold.runners.local_runner import LocalRunner
+from keyfold.runners.choice import LocalRunner
 from keyfold.session.gateway import check_java
 from tests.keyfold.keyed.toy_jobs import (
     START,

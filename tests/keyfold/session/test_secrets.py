@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from keyfold.errors import KeyfoldError
 from keyfold.session import SparkSettings
-from keyfold.session.redaction import is_secret, secret_java_options, shown, without_secrets
+from keyfold.session.redaction import secret_java_options, shown, without_secrets
 from keyfold.session.start import check_same
 from tests.commands import ended_well
 from tests.java_for_tests import fast_starts
@@ -25,40 +25,27 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("name", PLANTED)
-def test_a_setting_is_a_secret_by_its_name_or_by_what_its_value_looks_like(name):
-    assert is_secret(name, PLANTED[name])
-
-
 @pytest.mark.parametrize(
-    "name",
+    ("name", "value", "is_hidden"),
     [
-        "spark.hadoop.fs.s3a.access.key",
-        "spark.ssl.keyPassword",
-        "spark.authenticate.secret",
-        "spark.x.api-key",
-        "spark.hadoop.fs.azure.sas.box.account",
-        "spark.hadoop.x.credentials",
-        "spark.x.PASSWD",
-        "spark.x.privateKey",
+        *((name, value, True) for name, value in PLANTED.items()),
+        ("spark.hadoop.fs.s3a.access.key", "planted", True),
+        ("spark.ssl.keyPassword", "planted", True),
+        ("spark.authenticate.secret", "planted", True),
+        ("spark.x.api-key", "planted", True),
+        ("spark.hadoop.fs.azure.sas.box.account", "planted", True),
+        ("spark.hadoop.x.credentials", "planted", True),
+        ("spark.x.PASSWD", "planted", True),
+        ("spark.x.privateKey", "planted", True),
+        ("spark.driver.memory", "4g", False),
+        ("spark.sql.shuffle.partitions", "4", False),
+        ("spark.master", "spark://host:7077", False),
+        ("spark.hadoop.fs.s3a.endpoint", "https://s3.example.org:9000/x@y", False),
+        ("spark.sql.warehouse.dir", "/data/massas/warehouse", False),
     ],
 )
-def test_names_of_secrets_are_known(name):
-    assert shown(name, "planted") == "(hidden)"
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("spark.driver.memory", "4g"),
-        ("spark.sql.shuffle.partitions", "4"),
-        ("spark.master", "spark://host:7077"),
-        ("spark.hadoop.fs.s3a.endpoint", "https://s3.example.org:9000/x@y"),
-        ("spark.sql.warehouse.dir", "/data/massas/warehouse"),
-    ],
-)
-def test_what_is_no_secret_is_shown(name, value):
-    assert shown(name, value) == value
+def test_a_setting_is_a_secret_by_its_name_or_by_what_its_value_looks_like(name, value, is_hidden):
+    assert shown(name, value) == ("(hidden)" if is_hidden else value)
 
 
 def test_text_of_others_loses_every_secret_the_longest_first():

@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -70,25 +71,25 @@ def test_spark_needs_no_package_and_no_jar_of_ours():
     assert not [name for name in conf if "jars" in name or "extensions" in name or "catalog" in name]
 
 
-def test_java_is_looked_for_in_java_home_before_path(monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("home", "told"),
+    [
+        ({"says": 'version "17.0.1"'}, None),
+        ({"says": 'java version "1.8.0_392"'}, r"JAVA_HOME=.*home, is Java 8, too old"),
+        ({"says": "No runtime", "code": 1}, r"does not run \(No runtime\)"),
+        (None, "from PATH, is Java 8"),
+        ("nowhere", "JAVA_HOME=nowhere has none"),
+    ],
+)
+def test_a_right_an_old_a_broken_and_a_missing_java_are_told_apart_that_of_java_home_first(
+    monkeypatch, tmp_path, home, told
+):
     monkeypatch.setenv("PATH", str(a_java(tmp_path / "path", 'java version "1.8.0_392"').parent))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(KeyfoldError, match="from PATH, is Java 8"):
-        check_installed_java()
-    monkeypatch.setenv("JAVA_HOME", str(a_java(tmp_path / "home" / "bin", 'version "17.0.1"').parent.parent))
-    check_installed_java()
-
-
-def test_an_old_a_broken_and_a_missing_java_are_told_apart(monkeypatch, tmp_path):
-    monkeypatch.setenv("JAVA_HOME", str(a_java(tmp_path / "old" / "bin", 'java version "1.8.0_392"').parent.parent))
-    with pytest.raises(KeyfoldError, match=r"JAVA_HOME=.*old, is Java 8, too old"):
-        check_installed_java()
-    monkeypatch.setenv("JAVA_HOME", str(a_java(tmp_path / "stub" / "bin", "No runtime", code=1).parent.parent))
-    with pytest.raises(KeyfoldError, match=r"does not run \(No runtime\)"):
-        check_installed_java()
-    monkeypatch.delenv("JAVA_HOME")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(KeyfoldError, match="PATH has none"):
+    if home:
+        there = home if isinstance(home, str) else str(a_java(tmp_path / "home" / "bin", **home).parent.parent)
+        monkeypatch.setenv("JAVA_HOME", there)
+    with pytest.raises(KeyfoldError, match=told) if told else nullcontext():
         check_installed_java()
 
 

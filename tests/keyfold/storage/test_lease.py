@@ -137,7 +137,7 @@ def test_a_store_that_refuses_is_told_with_what_to_look_at(on_s3, object_store, 
 @pytest.mark.parametrize(
     ("fault", "nth"),
     [
-        pytest.param(fault, nth, marks=() if fault is Fault.LOST or nth == 1 else pytest.mark.slow)
+        pytest.param(fault, nth, marks=() if fault is Fault.LOST and nth < 2 else pytest.mark.slow)
         for fault in (Fault.LOST, Fault.CUT, Fault.BUSY)
         for nth in range(4)
     ],

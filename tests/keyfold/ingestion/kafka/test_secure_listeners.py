@@ -2,15 +2,9 @@
 
 import json
 import os
-import select
-import socket
-import socketserver
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +14,6 @@ from deltalake import DeltaTable
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest
 from keyfold.ingestion.kafka import messages
-from keyfold.ingestion.kafka.settings import KafkaSettings
 from keyfold.ingestion.kafka.topic import KafkaTopic
 from keyfold.lakehouse import Lakehouse
 from tests.kafka_broker import PASSWORD, USER, Broker
@@ -83,60 +76,6 @@ def test_what_is_right_works_what_is_wrong_is_refused_and_no_secret_shows(
     told += [str(refused.value), repr(refused.value), repr(source), repr(source.settings), *capfd.readouterr()]
     told += [file.read_bytes().decode("latin-1") for file in home.rglob("*") if file.is_file()]
     assert not [one for one in told if any(secret in one for secret in SECRETS)]
-
-
-@pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("lacking", ["ssl.ca.location", "ssl.certificate.location"])
-def test_who_trusts_nobody_or_shows_no_certificate_comes_nowhere(broker: Broker, lakehouse: Lakehouse, lacking: str):
-    conf = settings_for(broker, "TLS")
-    del conf[lacking]
-    if lacking == "ssl.certificate.location":
-        del conf["ssl.key.location"], conf["ssl.key.password"]
-    topic = KafkaTopic(broker.topic(), settings=KafkaSettings(broker.address("TLS"), conf))
-    with pytest.raises(KeyfoldError, match="does not answer"):
-        ingest(lakehouse, EVENTS, topic, runners=SPARK)
-
-
-@contextmanager
-def forwarded(address: str, to: str) -> Iterator[str]:
-    """A port of another address of this machine that leads to one of the broker's; gives it."""
-
-    class Forward(socketserver.BaseRequestHandler):
-        def handle(self) -> None:
-            host, _, port = to.rpartition(":")
-            with suppress(OSError), socket.create_connection((host, int(port))) as broker:
-                ends = {broker: self.request, self.request: broker}
-                while True:
-                    for one in select.select(list(ends), [], [])[0]:
-                        content = one.recv(65_536)
-                        if not content:
-                            return
-                        ends[one].sendall(content)
-
-    with socketserver.ThreadingTCPServer((address, 0), Forward) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"{address}:{server.server_address[1]}"
-        server.shutdown()
-
-
-@pytest.mark.usefixtures("impatient")
-def test_a_broker_whose_certificate_has_another_name_is_not_talked_to(
-    broker: Broker, lakehouse: Lakehouse, monkeypatch
-):
-    conf, topic = settings_for(broker, "LOGIN_TLS"), broker.topic()
-    produce(broker, topic, [event("u", 1)])
-    with forwarded("127.0.0.2", broker.address("LOGIN_TLS")) as address:
-        monkeypatch.setenv("KEYFOLD_KAFKA_BOOTSTRAP", address)
-        monkeypatch.setenv("KEYFOLD_KAFKA_CONF", as_text(conf))
-        with pytest.raises(KeyfoldError, match="does not answer") as refused:
-            ingest(lakehouse, EVENTS, KafkaTopic(topic), runners=SPARK)
-        assert PASSWORD not in str(refused.value)
-        # The way there is open: who asks for no name gets through.
-        asks_not = conf | {"ssl.endpoint.identification.algorithm": "none"}
-        monkeypatch.setenv("KEYFOLD_KAFKA_CONF", as_text(asks_not))
-        ingest(lakehouse, EVENTS, KafkaTopic(topic), runners=SPARK)
-    assert numbers(lakehouse) == [1]
 
 
 @pytest.mark.long

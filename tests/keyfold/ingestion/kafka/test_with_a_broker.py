@@ -116,23 +116,6 @@ def test_aborted_and_open_transactions_are_not_read_and_their_marks_are_passed_o
     assert numbers(lakehouse)[-1] == 99
 
 
-def test_holes_that_compaction_leaves_are_passed_over(broker: Broker, lakehouse: Lakehouse):
-    settings = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
-    topic = broker.topic(config=settings)
-    for seq in range(6):
-        produce(broker, topic, [event("u", seq)], key="same")
-        time.sleep(0.12)
-    until = time.monotonic() + 30
-    found: list[int] = []
-    while len(found) != 2:
-        assert time.monotonic() < until, f"nothing was compacted: {found}"
-        home = Lakehouse(lakehouse.home / str(time.monotonic_ns()))
-        ingest(home, EVENTS, reading(broker, topic), runners=SPARK)
-        found = numbers(home)
-    # The last one is of the segment that is written to, which is not compacted.
-    assert found == [4, 5]
-
-
 def test_a_first_run_begins_at_a_time(broker: Broker, lakehouse: Lakehouse):
     topic = broker.topic()
     noon = datetime(2026, 11, 1, 12, tzinfo=UTC)
