@@ -1,6 +1,7 @@
 """Make jobs that keep the top rows or the last row of each key."""
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import polars as pl
@@ -11,12 +12,14 @@ from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Input, Source, as_input
 from keyfold.keyed.job.state import State
-from keyfold.keyed.job.step import Clock, Step, StepFunction
-from keyfold.keyed.job.tables import Upsert
+from keyfold.keyed.job.step import DEADLINE, Clock, Step, StepFunction
+from keyfold.keyed.job.tables import Append, OutputTable, Upsert
 from keyfold.operators.aggregation.aggregates import COUNTED
 from keyfold.operators.aggregation.combined_rows import counting_job, number_of_events
+from keyfold.operators.aggregation.lifetimes import cut_lifetimes, expiry_of
 from keyfold.operators.ordering import in_order
 from keyfold.schemas import names_of
+from keyfold.stream import TIMESTAMP
 
 RANK = "rank"
 """Output column: the rank of a row within its key, from 1."""
@@ -114,21 +117,31 @@ def last_rows(
     source: Source,
     *,
     key: str | Sequence[str],
+    expires: timedelta | str | None = None,
     counted: str = COUNTED,
     changes: bool = False,
     **settings: Any,
 ) -> KeyedJob:
     """Make a job that keeps the last row of each key by event time, and upserts it when a later one arrives.
 
-    The job also de-duplicates a stream by its key. Keys never close, so no event is late. State is one row per key.
+    The job also de-duplicates a stream by its key. State is one row per key.
+
+    - **Without `expires`**, keys never close, so no event is late.
+    - **With `expires`**, a key that was silent for longer leaves state. The table keeps its row, and `<name>_expired` gets a row
+      with the number of its events. An event is late if it is that much behind the watermark, so that no older row replaces a
+      newer one.
 
     Args:
         name: the job's name.
         source: the stream, or its `Input`, whose columns the table has.
         key: the key columns.
+        expires: silence in event time after which a key leaves state; by default never.
         counted: the column of events and state with the number of events that a row stands for.
         changes: whether what changes is written to `changes.<name>`, for other jobs (`KeyedJob.changes`).
         settings: other arguments of `KeyedJob`.
+
+    Raises:
+        Misconfigured: `expires` is not positive.
 
     Example:
         >>> from datetime import UTC, datetime, timedelta
@@ -145,24 +158,48 @@ def last_rows(
     """
     source, key = as_input(source), names_of(key)
     events, event_time = source.schema, source.event_time
-    columns = events.names
+    columns, expiry = events.names, expiry_of(name, expires)
     ties = [one for one in columns if one not in (*key, event_time)]
+    until = pl.col(event_time) + (timedelta(0) if expiry is None else expiry.after)
 
     def last(rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the last row of each lifetime of a key; `#newest` is the key's last."""
         ordered = in_order(rows, key, event_time, ties)
+        never = pl.Series([None], dtype=pl.Datetime("us", "UTC")).new_from_index(0, ordered.starts.size)
+        lifetimes = cut_lifetimes(ordered, event_time, never, expiry)
         # Differences of one running sum give the number of events of each key without a group-by.
-        numbers = ordered.events[counted].cum_sum()
-        upto = numbers.gather(ordered.lasts)
-        return ordered.events[ordered.lasts].with_columns((upto - upto.shift(fill_value=0)).alias(counted))
+        lasts = lifetimes.ordered.lasts
+        upto = ordered.events[counted].cum_sum().gather(lasts)
+        number = (upto - upto.shift(fill_value=0)).alias(counted)
+        return ordered.events[lasts].with_columns(number, pl.Series("#newest", lifetimes.is_latest))
 
     def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+        late = None
+        if expiry is not None:
+            is_late = until <= clock.previous_watermark
+            late, events = events.filter(is_late), events.filter(~is_late)
         known = state.with_columns(pl.lit(value=True).alias("#known"))
         rows = last(pl.concat([known, events], how="diagonal"))
         # If the last row comes from state, it is in the table already.
-        changed = rows.filter(pl.col("#known").is_null())
-        return Step(state=rows.select(state.columns), output=changed.select(columns))
+        changed = rows.filter(pl.col("#known").is_null() & pl.col("#newest")).select(columns)
+        if expiry is None:
+            return Step(state=rows.select(state.columns), output=changed)
+        rows = rows.with_columns(until.alias(DEADLINE))
+        stays = pl.col("#newest") & (pl.col(DEADLINE) > clock.watermark)
+        ended = rows.filter(~stays).select(expired.schema.names)
+        return Step(
+            state=rows.filter(stays).select(state.columns), output=changed, late=late, side={expired.name: ended}
+        )
 
-    return _kept(name, source, key, counted, events, key, step, last, settings, changes=changes)
+    number = number_of_events(counted, event_time)
+    expired = Append(
+        pa.schema([*map(events.field, (*key, event_time)), number]),
+        name=f"{name}_expired",
+        events=pl.col(counted).sum(),
+    )
+    combine = (lambda rows: last(rows).drop("#newest")) if expiry is None else None
+    more = {} if expiry is None else {"expired": expired}
+    return _kept(name, source, key, counted, events, key, step, combine, settings, changes=changes, **more)
 
 
 def _kept(
@@ -173,13 +210,15 @@ def _kept(
     output: pa.Schema,
     output_key: tuple[str, ...],
     step: StepFunction,
-    combine: Callable[[pl.DataFrame], pl.DataFrame],
+    combine: Callable[[pl.DataFrame], pl.DataFrame] | None,
     settings: Mapping[str, Any],
     *,
     changes: bool,
+    expired: OutputTable | None = None,
 ) -> KeyedJob:
-    """Make a job that never drops keys; one row of each key has the number of events of all its rows."""
+    """Make a job that drops keys to `expired` only; one row of each key has the number of events of all its rows."""
     number = number_of_events(counted, source.event_time)
+    kept = [number] if expired is None else [number, pa.field(DEADLINE, TIMESTAMP)]
     return counting_job(
         name,
         source,
@@ -188,9 +227,12 @@ def _kept(
         columns=source.schema.append(number),
         combine=combine,
         key=key,
-        state=State(output.append(number), events=pl.col(counted).sum()),
+        state=State(pa.schema([*output, *kept]), events=pl.col(counted).sum()),
         step=step,
         # State keeps the number of all events of its keys, so the conservation check must not count them in the table too.
-        tables=[Upsert(output, output_key, events=pl.lit(0), changes=changes)],
+        tables=[
+            Upsert(output, output_key, events=pl.lit(0), changes=changes),
+            *([] if expired is None else [expired]),
+        ],
         settings=settings,
     )

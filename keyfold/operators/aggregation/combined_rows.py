@@ -155,7 +155,7 @@ def counting_job(
     *,
     derive: Mapping[str, pl.Expr],
     columns: pa.Schema,
-    combine: Callable[[pl.DataFrame], pl.DataFrame],
+    combine: Callable[[pl.DataFrame], pl.DataFrame] | None,
     key: tuple[str, ...],
     state: State,
     step: StepFunction,

@@ -11,16 +11,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from keyfold.columns import column
-from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable
+from keyfold.operators.aggregation.lifetimes import expiry_of
 from keyfold.operators.ordering import Ordered, in_order
 from keyfold.schemas import names_of
 from keyfold.stream import TIMESTAMP
-from keyfold.times import as_duration, micros, to_micros
+from keyfold.times import micros, to_micros
 
 N_DUPLICATES = "n_duplicates"
 _IS_NEW = "#new"
@@ -65,9 +65,8 @@ def first_rows(
     """
     source, key = as_input(source), names_of(key)
     events, event_time = source.schema, source.event_time
-    after = None if expires is None else as_duration(f"job {name}: expires", expires)
-    if after is not None and after <= timedelta(0):
-        raise Misconfigured(f"job {name}: expires is {after}; it must be longer than nothing, or None for ever")
+    expiry = expiry_of(name, expires)
+    after = None if expiry is None else expiry.after
     number = column(N_DUPLICATES, pa.int64(), "How many events repeat the row", lineage=(event_time,), nullable=False)
     kept = [events.field(one) for one in (*key, event_time)]
     rest = [one.with_nullable(True) for one in events if one.name not in (*key, event_time)]

@@ -1,16 +1,30 @@
 """Cut the events of keys that expire into lifetimes, from one silence of a key to the next."""
 
+from datetime import timedelta
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from keyfold.errors import Misconfigured
 from keyfold.keyed.job.timeouts import Timeout
 from keyfold.operators.ordering import Ordered
-from keyfold.times import micros, to_micros
+from keyfold.times import as_duration, micros, to_micros
 
 _LONG_AGO = -(2**62)
+
+
+def expiry_of(job: str, expires: timedelta | str | None) -> Timeout | None:
+    """Return the timeout in event time of a key that expires; None for never.
+
+    Raises:
+        Misconfigured: it is not positive.
+    """
+    after = None if expires is None else as_duration(f"job {job}: expires", expires)
+    if after is not None and after <= timedelta(0):
+        raise Misconfigured(f"job {job}: expires is {after}; it must be longer than nothing, or None for ever")
+    return None if after is None else Timeout(after)
 
 
 class Lifetimes(NamedTuple):

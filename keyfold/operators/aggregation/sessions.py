@@ -38,7 +38,8 @@ def sessions(
     """Make a job that writes one row per session of a key: events at most `gap` apart.
 
     A session is written when the watermark passes its end, `gap` after its last event. An event is late if its session would
-    already have ended when it arrived, and it joins no open session.
+    already have ended when it arrived, and it joins no open session. There is no `allowed_lateness`: a late event may join two
+    sessions that were written, and an upsert table takes no row back. Give the input a longer `delay`.
 
     Args:
         name, source, of, key, settings: as for `windows`.
@@ -65,6 +66,11 @@ def sessions(
         >>> harness.batch(clicks).tables["visits"]["clicks"].to_list()
         [2]
     """
+    if "allowed_lateness" in settings:
+        raise Misconfigured(
+            f"job {name}: sessions have no allowed_lateness, since a late event may join two that were written, of which none "
+            "can be taken back; give the input a longer delay"
+        )
     source, key, gap = as_input(source), names_of(key), as_duration(f"job {name}: gap", gap)
     event_time = source.event_time
     if gap <= timedelta(0):

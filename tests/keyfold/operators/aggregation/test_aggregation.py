@@ -1,8 +1,10 @@
 """Aggregations give what DuckDB, or plain Python, gives over all events, in any order, any split into runs, slices and parts."""
 
+from builtins import sum as sum_of
 from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -295,6 +297,29 @@ def test_the_last_row_stays_and_is_written_when_it_changes(runs, cuts, parts):
     assert harness.written["latest"].height == before
 
 
+@examples(100)
+@given(RUNS, CUTS, PARTS, st.sampled_from([5, 20, 45]))
+def test_last_rows_that_expire_are_those_of_all_that_is_not_late_and_every_goal_is_counted(runs, cuts, parts, expires):
+    after = expires * MINUTE
+    job = last_rows("latest", SCORED, key="who", expires=after)
+    harness = play(job, map(goals, runs), END, parts, cuts)
+    assert harness.state.is_empty()
+    in_time, late, lives = defaultdict(list), [], defaultdict(int)
+    for run, began in zip(runs, watermarks(runs), strict=True):
+        for row in goals(run).rows():
+            late.append(row) if row[1] + after <= began else in_time[row[0]].append(row)
+    assert sorted(merged(harness, job, "latest").rows()) == sorted(
+        sorted(rows, key=lambda one: one[1:])[-1] for rows in in_time.values()
+    )
+    assert sorted(harness.written["late.latest"].select(GOAL.names).rows()) == sorted(late)
+    assert harness.written["latest_expired"]["n_events"].sum() == sum_of(map(len, in_time.values()))
+    if len(runs) == 1:
+        for who, rows in in_time.items():
+            times = sorted(row[1] for row in rows)
+            lives[who] = 1 + sum_of(later - before > after for before, later in pairwise(times))
+        assert harness.written["latest_expired"]["who"].value_counts().sort("who").rows() == sorted(lives.items())
+
+
 def firsts_of(runs, expires):
     """The first goals, how many duplicates each has, and how many goals are late, by definition, goal by goal."""
     written, duplicates, late, waiting = [], defaultdict(int), 0, []
@@ -396,7 +421,9 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (totals, {"output": [POINTS]}, "output: there is no column who; there are points"),
     (totals, MANY, "many of derive is no column of the key or of `by`; give its expression"),
     (totals, {"of": {"sum": sum("points")}, **TO_FLOAT}, "sum is a sum of Int64, and double"),
+    (sessions, {"gap": "1m", "allowed_lateness": "1h"}, "sessions have no allowed_lateness, since .* longer delay"),
     (first_rows, {"expires": "0s"}, "expires is 0:00:00"),
+    (last_rows, {"expires": "0s"}, "expires is 0:00:00"),
     (top_rows, {**TOP, "n": 0}, "n is 0"),
     (top_rows, {"n": 1, "highest": "team"}, "highest is team.*never NULL"),
 ]
@@ -404,6 +431,6 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("operator", "given", "why"), REFUSED)
 def test_what_cannot_be_is_refused_where_the_job_is_made(operator, given, why):
-    of = {} if operator in (first_rows, top_rows) else {"of": {}}
+    of = {} if operator in (first_rows, last_rows, top_rows) else {"of": {}}
     with pytest.raises(Misconfigured, match=f"job t: {why}"):
         operator(**{"name": "t", "source": SCORED, "key": "who", **of, **given})
