@@ -5,10 +5,9 @@ from typing import NamedTuple
 import polars as pl
 
 from keyfold.operators.ordering import in_order
-from spark_jobs.jobs.anomaly_predictions.changes import NONE
 from spark_jobs.jobs.anomaly_predictions.learning import learn_events
 from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
-from spark_jobs.jobs.anomaly_predictions.tables import LEARNING, SERVING, UNLEARNED
+from spark_jobs.jobs.anomaly_predictions.tables import LEARNING, NONE, SERVING, UNLEARNED
 
 MOST_UNLEARNED = 1_000
 """Largest number of values of a key that wait for a refresh; bounds the state when many values arrive at once."""

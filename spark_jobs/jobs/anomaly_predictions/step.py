@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from keyfold import Clock, Step
 from keyfold.keyed.job import PROCESSING_DEADLINE, Timeout
@@ -14,15 +15,15 @@ from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.lifetimes import cut_lifetimes
 from keyfold.operators.ordering import Ordered, in_order
 from keyfold.times import period_start, shifted
-from spark_jobs.jobs.anomaly_predictions.changes import NONE, emit_all, find_changes
 from spark_jobs.jobs.anomaly_predictions.learning import Learn
 from spark_jobs.jobs.anomaly_predictions.model_state import Kept
 from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
-from spark_jobs.jobs.anomaly_predictions.models.runs import Integers, key_runs
+from spark_jobs.jobs.anomaly_predictions.models.runs import Floats, KeyRuns, key_runs
 from spark_jobs.jobs.anomaly_predictions.tables import (
     ANOMALY_PREDICTION,
     LABELS,
     LATEST_PREDICTION,
+    NONE,
     RETIRED_MODEL,
     WAITING,
     state_schema,
@@ -30,6 +31,7 @@ from spark_jobs.jobs.anomaly_predictions.tables import (
 from spark_jobs.streams import METRICS
 
 _KEY = ("key",)
+Labels = NDArray[np.int8]
 
 
 class _Processed(NamedTuple):
@@ -130,6 +132,7 @@ class AnomalyStep:
         """Predict and learn events, and find the predictions to emit."""
         keys = _keys(events).implode()
         has_events, is_served = kept.models["key"].is_in(keys), kept.serving["key"].is_in(keys)
+        # One row per run of events, in the same order.
         models = kept.models.filter(has_events).sort("key")
         runs = key_runs(models, events)
         learned = self.learn(self.model, models, kept.serving.filter(is_served), events)
@@ -137,30 +140,23 @@ class AnomalyStep:
         knows_enough = predictions["events_learned"].to_numpy() >= self.min_events
         scores = np.where(knows_enough, predictions["score"].to_numpy(), 0.0)
         labels = (scores > self.threshold).astype(np.int8)
-        last_label = models["label"].to_numpy()[runs.model]
-        if self.min_change is None:
-            emitted = emit_all(labels, scores, runs.starts, runs.counts, last_label)
-        else:
-            last_score = models["score"].to_numpy()[runs.model]
-            emitted = find_changes(labels, scores, runs.starts, runs.counts, last_label, last_score, self.min_change)
+        is_emitted, label_before, label, score = self._changes(labels, scores, runs, models)
         rows = events.hstack(predictions).with_columns(
-            score=pl.Series(scores), label=pl.Series(labels), previous_label=pl.Series(emitted.label_before)
+            score=pl.Series(scores), label=pl.Series(labels), previous_label=pl.Series(label_before)
         )
         ends = runs.starts + runs.counts - 1
-        newest = pl.DataFrame(
-            {"before": models["last_event_time"], "now": _placed(rows["event_time"][ends], runs.model)}
-        )
+        now, before = rows["event_time"][ends], models["last_event_time"]
         # A late event does not replace the prediction of a newer one.
-        is_newest = (newest["now"] >= newest["before"]).fill_null(value=True)[runs.model]
+        is_newest = (now >= before).fill_null(value=True)
         updated = learned.models.with_columns(
-            last_event_time=newest.select(pl.max_horizontal("before", "now")).to_series(),
-            label=_placed(pl.Series(emitted.label), runs.model),
-            score=_placed(pl.Series(emitted.score), runs.model),
+            last_event_time=pl.select(pl.max_horizontal(before, now)).to_series(),
+            label=pl.Series(label, dtype=pl.Int8),
+            score=pl.Series(score, dtype=pl.Float64),
         )
         refresh_at = shifted(clock.processing_time, self.refresh_after or timedelta(0))
         refresh_at = pl.lit(refresh_at).cast(pl.Datetime("us", "UTC")).alias(PROCESSING_DEADLINE)
         return _Processed(
-            output=_named(rows.filter(pl.Series(emitted.is_emitted))).select(ANOMALY_PREDICTION.names),
+            output=_named(rows.filter(pl.Series(is_emitted))).select(ANOMALY_PREDICTION.names),
             latest=_named(rows[ends].filter(is_newest)).select(LATEST_PREDICTION.names),
             kept=Kept(
                 pl.concat([kept.models.filter(~has_events), updated.select(kept.models.columns)]),
@@ -170,6 +166,26 @@ class AnomalyStep:
                 else pl.concat([kept.unlearned, events.select("key", "value", refresh_at, "event_time")]),
             ),
         )
+
+    def _changes(
+        self, labels: Labels, scores: Floats, runs: KeyRuns, models: pl.DataFrame
+    ) -> tuple[NDArray[np.bool_], Labels, list[int], list[float]]:
+        """Find the predictions whose label differs from the key's last emitted one, or whose score does by `min_change`.
+
+        Returns, for each prediction, whether it is emitted and the label emitted before; for each run, label and score last emitted.
+        """
+        is_emitted, label_before = np.zeros(len(labels), dtype=bool), np.full(len(labels), NONE, dtype=np.int8)
+        least = -1.0 if self.min_change is None else self.min_change
+        last_labels, last_scores = (models[name].to_list() for name in ("label", "score"))
+        every = list(zip(labels.tolist(), scores.tolist(), strict=True))
+        for run, (start, count) in enumerate(zip(runs.starts.tolist(), runs.counts.tolist(), strict=True)):
+            last, last_score = last_labels[run], last_scores[run]
+            for row, (label, score) in enumerate(every[start : start + count], start):
+                if label != last or abs(score - last_score) > least:
+                    is_emitted[row], label_before[row] = True, last
+                    last, last_score = label, score
+            last_labels[run], last_scores[run] = last, last_score
+        return is_emitted, label_before, last_labels, last_scores
 
     def _is_silent(self, models: pl.DataFrame, waiting: pl.DataFrame, clock: Clock) -> pl.Series:
         """Return whether a model has been silent for its timeout, and no waiting event arrived in time to continue it."""
@@ -211,8 +227,3 @@ def _named(rows: pl.DataFrame) -> pl.DataFrame:
 def _keys(events: pl.DataFrame) -> pl.Series:
     """Return the keys of events that are ordered by key."""
     return events["key"].rle().struct.field("value")
-
-
-def _placed(of_runs: pl.Series, model: Integers) -> pl.Series:
-    """Reorder values of runs to the order of their models; each model has one run."""
-    return of_runs[np.argsort(model)]

@@ -53,6 +53,8 @@ RETIRED_MODEL = pa.schema(
 )
 
 LABELS = ("normal", "anomalous")
+NONE = -1
+"""The label of a key before its first emitted prediction; the others are places in `LABELS`."""
 
 WAITING, LEARNING, SERVING, UNLEARNED = "waiting", "learning", "serving", "unlearned"
 """Roles of a state row: a waiting event; a key's model; the model that predicts in the present interval of `every_interval`; a
