@@ -17,7 +17,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.maintenance import MaintainedTable, maintain
 from keyfold.maintenance.one_table import remember_removals
-from keyfold.maintenance.recording import KEPT_VERSIONS, trim_log
+from keyfold.maintenance.recording import trim_log
 from keyfold.stream import Stream
 
 EVERY = 250
@@ -37,8 +37,6 @@ class TableMaintenance:
         tables: returns the tables. The caller writes them, and holds their lock.
         record: records checksums; called after the run has released that lock, which it takes itself.
         every: number of batches between two maintenances.
-        retention: how long replaced files are kept.
-        versions: number of newest versions whose log entries are kept.
         on_warning: called when maintenance of a table failed; it is tried again later.
     """
 
@@ -48,12 +46,9 @@ class TableMaintenance:
         tables: Callable[[], Sequence[MaintainedTable]],
         record: Callable[[], None],
         every: int = EVERY,
-        retention: timedelta = RETENTION,
-        versions: int = KEPT_VERSIONS,
         on_warning: Callable[[str], None] | None = None,
     ) -> None:
         self._lakehouse, self._tables, self._record, self._every = lakehouse, tables, record, every
-        self._retention, self._versions = retention, versions
         self._warn = on_warning or (lambda _: None)
         self._batches = 0
         self._beside: threading.Thread | None = None
@@ -99,11 +94,11 @@ class TableMaintenance:
                 self._warn(f"small files of {table.name} were not compacted: {error}")
 
     def _remember(self, table: MaintainedTable) -> None:
-        remember_removals(table.path, self._retention)
+        remember_removals(table.path, RETENTION)
 
     def _maintain(self, table: MaintainedTable) -> None:
-        maintain(self._lakehouse, table, self._retention)
-        trim_log(self._lakehouse, table.name, table.path, self._versions)
+        maintain(self._lakehouse, table, RETENTION)
+        trim_log(self._lakehouse, table.name, table.path)
 
 
 def tables_of_job(lakehouse: Lakehouse, job: KeyedJob) -> list[MaintainedTable]:

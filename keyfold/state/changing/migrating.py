@@ -1,6 +1,6 @@
 """Determine what a change of a job requires: nothing, a move of its state, or a refresh; and migrate rows of state."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -65,36 +65,29 @@ def verdict_of(changes: tuple[Change, ...]) -> Verdict:
     return "move" if "move" in verdicts else "free"
 
 
-def migrate(job: KeyedJob, generation: Generation) -> "Migration":
-    """Return the function that migrates rows of a generation's state to the job's current version."""
-    return Migration(job, int(generation.record["fixed"].get("schema_version", job.state.version)))
+def migrate(job: KeyedJob, generation: Generation) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    """Return the function that migrates rows of a generation's state to the job's version, one version after another.
 
-
-class Migration:
-    """Migrates rows of state from an older version to the job's, one version after another.
-
-    Args:
-        version: version of the rows' schema.
+    New columns that may be NULL are NULL.
 
     Raises:
         KeyfoldError: the job lacks the migration from one of the versions.
     """
+    version = int(generation.record["fixed"].get("schema_version", job.state.version))
+    if lacking := _lacking(job, version):
+        raise IncompatibleState(
+            f"job {job.name} has no migration of its state from version {lacking[0]}: give it one "
+            "(`State.migrations`), or start a new generation with --full-refresh"
+        )
 
-    def __init__(self, job: KeyedJob, version: int) -> None:
-        if lacking := _lacking(job, version):
-            raise IncompatibleState(
-                f"job {job.name} has no migration of its state from version {lacking[0]}: give it one "
-                "(`State.migrations`), or start a new generation with --full-refresh"
-            )
-        self._migrations = [job.state.migrations[number] for number in range(version, job.state.version)]
-        self._columns = polars_schema(job.state.schema)
+    def migrated(rows: pl.DataFrame) -> pl.DataFrame:
+        for number in range(version, job.state.version):
+            rows = job.state.migrations[number](rows)
+        columns = polars_schema(job.state.schema)
+        new = [pl.lit(None, kind).alias(name) for name, kind in columns.items() if name not in rows.columns]
+        return rows.with_columns(new).select(list(columns))
 
-    def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Migrate rows to the job's columns. New columns that may be NULL are NULL."""
-        for change in self._migrations:
-            rows = change(rows)
-        new = [pl.lit(None, kind).alias(name) for name, kind in self._columns.items() if name not in rows.columns]
-        return rows.with_columns(new).select(list(self._columns))
+    return migrated
 
 
 def _lacking(job: KeyedJob, version: int) -> list[int]:
