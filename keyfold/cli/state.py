@@ -72,7 +72,7 @@ def prune(
         lakehouse = Lakehouse(home)
         require_lakehouse(lakehouse)
         removed = promoting.prune(lakehouse, job, branches=branches, dry_run=dry_run)
-        report({"job": job, "removed": [asdict(one) for one in removed], "dry_run": dry_run}, as_json)
+        report({"job": job, "removed": removed, "dry_run": dry_run}, as_json)
 
 
 def _diff(lakehouse: Lakehouse, job: str, before: str, after: str) -> Difference:

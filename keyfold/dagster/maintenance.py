@@ -124,8 +124,6 @@ def _metadata(done: Maintained) -> dict[str, int | float | str]:
     return {
         "files_before": done.files_before,
         "files_after": done.files_after,
-        "bytes_on_disk_before": done.bytes_before,
-        "bytes_on_disk_after": done.bytes_after,
         "files_deleted": done.deleted,
         "retention_days": round(done.retention / timedelta(days=1), 2),
         **({"kept_for": done.kept_for} if done.kept_for else {}),

@@ -14,10 +14,10 @@ from keyfold.errors import Damaged, KeyfoldError
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.data_files import STAGED, WrittenFile
 from keyfold.lakehouse.fail_points import reached
-from keyfold.lakehouse.files import files_below, sync_folder
+from keyfold.lakehouse.files import sync_folder
 from keyfold.maintenance.compaction import compact
 from keyfold.maintenance.readers import Reader, readers
-from keyfold.storage.place import Place, path_below, stays_below
+from keyfold.storage.place import Place, stays_below
 
 RETENTION = timedelta(days=7)
 """The default retention period, that of Delta."""
@@ -32,7 +32,6 @@ class Maintained:
 
     Attributes:
         files_before, files_after: number of files in the table's current version.
-        bytes_before, bytes_after: size of all data files on disk, also those of older versions.
         deleted: number of deleted files.
         retention: the retention period that was applied.
         kept_for: the job for which files were kept longer than requested.
@@ -41,8 +40,6 @@ class Maintained:
 
     files_before: int
     files_after: int
-    bytes_before: int
-    bytes_after: int
     deleted: int
     retention: timedelta
     kept_for: str | None = None
@@ -79,8 +76,7 @@ def maintain(lakehouse: Lakehouse, table: MaintainedTable, retention: timedelta 
         retention: how long replaced files are kept. They are kept longer while a job still has to read them.
     """
     path, written = table.path, table.written
-    before = DeltaTable(str(path))
-    files_before, bytes_before = len(before.file_uris()), _bytes_on_disk(path)
+    files_before = len(DeltaTable(str(path)).file_uris())
     compact(path, table.time)
     reached("maintenance: files joined")
     deleted, kept_for, obstacle = 0, None, None
@@ -96,8 +92,6 @@ def maintain(lakehouse: Lakehouse, table: MaintainedTable, retention: timedelta 
     return Maintained(
         files_before=files_before,
         files_after=len(DeltaTable(str(path)).file_uris()),
-        bytes_before=bytes_before,
-        bytes_after=_bytes_on_disk(path),
         deleted=deleted,
         retention=retention,
         kept_for=kept_for,
@@ -191,15 +185,6 @@ def _committed_at(table: Place, reader: Reader) -> datetime:
             f"{reader.name} has read up to before version {reader.version}, whose log entry is gone: it cannot continue; "
             "run it with --full-refresh, or remove its folder if it is no longer used"
         ) from None
-
-
-def _bytes_on_disk(table: Place) -> int:
-    found = ((file, path_below(file.path, table)) for file in files_below(table))
-    return sum(
-        file.bytes
-        for file, below in found
-        if below is not None and below.parts[0] != "_delta_log" and not below.name.startswith(".")
-    )
 
 
 _PROPERTY = "delta.deletedFileRetentionDuration"

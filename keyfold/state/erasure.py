@@ -112,9 +112,8 @@ def erase_in_ingest(
         count = sum(holds(path) and not is_erased(path) for path in paths)
         rows["names of landing files"] = count if dry_run else known.rename(holds)
     if is_table(events := lakehouse.events(name)):
-        rows[f"events.{name}"] = scan_table(events).filter(values.which).select(pl.len()).collect().item()
-        if not dry_run:
-            erase_rows(events, values.which)
+        found = scan_table(events).filter(values.which).select(pl.len())
+        rows[f"events.{name}"] = found.collect().item() if dry_run else erase_rows(events, values.which)
     return rows, unknown
 
 

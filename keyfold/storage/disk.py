@@ -130,8 +130,7 @@ def _listed(folder: Path, parent: str, below: str) -> Iterator[FoundFile]:
                     status = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue
-                is_shared = status.st_nlink > 1
-                yield FoundFile(folder, below + entry.name, status.st_size, status.st_mtime_ns, is_shared)
+                yield FoundFile(folder, below + entry.name, status.st_size, status.st_mtime_ns)
 
 
 def _write(path: Path, content: bytes, *, durably: bool) -> None:

@@ -106,7 +106,6 @@ class FoundFile(NamedTuple):
         below: the path below the folder; empty for the file itself.
         bytes: its size.
         changed_at: time of its last change, in nanoseconds since 1970.
-        is_shared: whether it has more than one hard link; always False in a store.
         tag: the store's tag (ETag) of its content; empty on a disk.
     """
 
@@ -114,7 +113,6 @@ class FoundFile(NamedTuple):
     below: str
     bytes: int
     changed_at: int
-    is_shared: bool = False
     tag: str = ""
 
     @property

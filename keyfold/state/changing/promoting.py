@@ -24,7 +24,7 @@ from keyfold.keyed.plans.inputs import check_inputs, check_unread
 from keyfold.keyed.runner import RunOptions, RunSummary, run_job
 from keyfold.lakehouse import Lakehouse, exclusive, read_json
 from keyfold.lakehouse.fail_points import reached
-from keyfold.lakehouse.files import files_below, move_tree, remove_tree
+from keyfold.lakehouse.files import move_tree, remove_tree
 from keyfold.runners import Runners
 from keyfold.state.differences import Difference, diff_tables
 from keyfold.storage.place import path_below
@@ -106,21 +106,8 @@ def _promotable(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
     return generation
 
 
-@dataclass(frozen=True)
-class Pruned:
-    """A removed folder.
-
-    Attributes:
-        name: name of the generation, or `branches/NAME`.
-        bytes: size of its files, without those that it shares with another generation.
-    """
-
-    name: str
-    bytes: int
-
-
-def prune(lakehouse: Lakehouse, job: str, *, branches: bool = False, dry_run: bool = False) -> list[Pruned]:
-    """Remove all generations of a job but the live one, and on request its branches.
+def prune(lakehouse: Lakehouse, job: str, *, branches: bool = False, dry_run: bool = False) -> list[str]:
+    """Remove all generations of a job but the live one, and on request its branches; returns their names.
 
     Raises:
         KeyfoldError: the pointer to the live generation is lost, or a run has locked the job; nothing is removed.
@@ -131,7 +118,7 @@ def prune(lakehouse: Lakehouse, job: str, *, branches: bool = False, dry_run: bo
 
 def remove_other_generations(
     lakehouse: Lakehouse, job: str, *, branches: bool = False, dry_run: bool = False
-) -> list[Pruned]:
+) -> list[str]:
     """As `prune`, for a caller that holds the job's lock."""
     if not dry_run:
         # The replaced generation is needed until the live one has its tables.
@@ -139,16 +126,10 @@ def remove_other_generations(
     live = live_generation(lakehouse, job)
     folders = sorted(lakehouse.job(job).glob("generation-*"))
     folders += sorted(lakehouse.job(job).glob("branches/*")) if branches else []
-    removed = []
-    for folder in folders:
-        if live is not None and folder == live.folder:
-            continue
-        # A file with a second hard link is also a file of another generation, which keeps it.
-        size = sum(file.bytes for file in files_below(folder) if not file.is_shared)
-        removed.append(Pruned(str(path_below(folder, lakehouse.job(job))), size))
-        if not dry_run:
-            remove_tree(folder)
-    return removed
+    others = [folder for folder in folders if live is None or folder != live.folder]
+    for folder in () if dry_run else others:
+        remove_tree(folder)
+    return [str(path_below(folder, lakehouse.job(job))) for folder in others]
 
 
 @dataclass(frozen=True)
