@@ -77,9 +77,8 @@ def bootstrap(
     from_version: Annotated[
         str | None,
         typer.Option(
-            metavar="N|live|latest|start",
-            help="Version of the event table up to which the state contains the events; `live`: up to which the live "
-            "generation has read.",
+            metavar="N|latest|start",
+            help="Version of the event table up to which the state contains the events [default: what the live generation has read].",
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check, count and show; change nothing.")] = False,
@@ -231,10 +230,10 @@ def _opened(home: str, job: str, given: list[str] | None = None) -> tuple[Lakeho
 
 
 def _version(text: str | None) -> ReadFrom | None:
-    if text is None or text in ("live", "latest", "start"):
+    if text is None or text in ("latest", "start"):
         return cast(ReadFrom | None, text)
     if not text.isdigit():
-        raise Misconfigured(f"--from-version is {text!r}; give a version's number, live, latest or start")
+        raise Misconfigured(f"--from-version is {text!r}; give a version's number, latest or start")
     return int(text)
 
 

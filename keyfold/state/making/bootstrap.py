@@ -27,8 +27,8 @@ from keyfold.state.making.staging import Checked, as_state, check_rows, private_
 from keyfold.storage.place import Place
 from keyfold.times import BEGINNING, shifted
 
-ReadFrom = int | Literal["live", "latest", "start"]
-"""The version of the event table that the state includes; `live` is the live generation's position."""
+ReadFrom = int | Literal["latest", "start"]
+"""The version of the event table that the state includes."""
 
 _SAMPLE = 5
 
@@ -135,10 +135,6 @@ def _positions(lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, live: Gen
                 f"job {job.name} has never run, so it is unknown which events its new state includes: give --from-version with "
                 f"a version of {' and '.join(tables)}, `latest` if it includes all events, or `start` if it includes none"
             )
-        read_from = "live"
-    if read_from == "live":
-        if done is None:
-            raise NotFound(f"job {job.name} has never run: no live generation has read anything yet")
         positions = {}
         for name in tables.keys() & done.positions.keys():
             with positions_explained(
@@ -150,7 +146,7 @@ def _positions(lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, live: Gen
         return {}
     if read_from != "latest" and len(tables) > 1:
         raise Misconfigured(
-            f"job {job.name} reads {' and '.join(tables)}, and a version is one table's: give `latest`, `start` or `live`"
+            f"job {job.name} reads {' and '.join(tables)}, and a version is one table's: give `latest` or `start`"
         )
     return {name: _position_at(name, table, read_from) for name, table in tables.items()}
 
@@ -166,7 +162,7 @@ def _position_at(name: str, table: Place, read_from: int | str) -> Position:
 def _watermark(wanted: Bootstrap, live: Generation | None) -> datetime:
     if wanted.watermark is not None:
         return wanted.watermark
-    carried = watermark_of(live) if live and wanted.read_from in (None, "live") else None
+    carried = watermark_of(live) if live and wanted.read_from is None else None
     return carried or BEGINNING
 
 
