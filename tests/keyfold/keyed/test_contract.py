@@ -34,7 +34,7 @@ from keyfold.maintenance.compaction import compact
 from keyfold.storage.place import Place
 from keyfold.stream import INGESTED_AT
 from tests.examples import examples
-from tests.keyfold.keyed.toy_jobs import CLICK, LENGTH, TIME, clicks, notes, windows, windows_per_key
+from tests.keyfold.keyed.toy_jobs import CLICK, LENGTH, TIME, clicks, notes, windows
 from tests.keyfold.keyed.without_spark import Cut, PowerCut
 from tests.keyfold.state.local_state import frames_of_state
 from tests.lake import Lake, minutes
@@ -165,8 +165,6 @@ class Case:
 
 CASES = {
     "windows": Case(windows, Windows),
-    "windows, key by key": Case(windows_per_key, Windows),
-    "passing, by event time": Case(passing, Passed),
     "passing, by arrival": Case(passing, Passed, by_arrival=True),
     "rows added and dropped": Case(notes, Notes, by_batch=True),
 }

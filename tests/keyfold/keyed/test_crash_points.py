@@ -62,7 +62,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("point", ["plan: after", "work: after", "done: after", "commit: one table"])
+@pytest.mark.parametrize("point", ["plan: after", "done: after"])
 @pytest.mark.parametrize("change", CHANGES)
 def test_code_that_was_changed_while_a_run_had_broken_off_goes_on_or_says_what_to_do(lake, cut_power, point, change):
     changed = windows(**CHANGES[change])
@@ -141,6 +141,3 @@ def test_a_service_that_answers_otherwise_after_a_crash_changes_no_row(lake, cut
     lake.click(("ann", 3))
     lake.run(job)
     assert len(asked()) == 4
-
-
-# a full disk

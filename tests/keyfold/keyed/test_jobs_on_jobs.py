@@ -202,16 +202,6 @@ def test_a_producer_that_was_refreshed_is_noticed_and_the_remedy_works(site):
     assert site.table("daily") == [("ann", NOON.replace(hour=0), 2)]
 
 
-@pytest.mark.parametrize("point", ["commit: before", "work: after", "done: after"])
-def test_a_cut_of_the_power_in_either_job_loses_and_doubles_nothing(site, cut_power, point):
-    site.click(("ann", 0), ("ann", 30), ("bob", 70), ("ann", 200))
-    cut_power(point, lambda: site.run(HOURLY))
-    site.run(HOURLY, Incremental(NOON + timedelta(days=2)))
-    cut_power(point, lambda: site.run(DAILY))
-    site.run(DAILY)
-    assert site.table("daily") == [("ann", NOON.replace(hour=0), 3), ("bob", NOON.replace(hour=0), 1)]
-
-
 def test_the_rows_of_the_producer_are_counted_by_its_log_and_by_the_consumer(tmp_path):
     site = Site(tmp_path)
     site.click(("ann", 0), ("bob", 70), ("ann", 200))

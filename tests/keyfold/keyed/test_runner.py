@@ -19,7 +19,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.journal.clock import read_clock
 from keyfold.keyed import runner
 from keyfold.keyed.generation.generations import live_generation
-from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
+from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.inputs import STEP_DECIDES
 from keyfold.keyed.plans import inputs
 from keyfold.keyed.reporting.conservation import Conservation, check_conservation
@@ -29,11 +29,7 @@ from keyfold.maintenance.compaction import compact
 from keyfold.runners import Runners
 from keyfold.runners.choice import LocalRunner
 from keyfold.session.gateway import check_java
-from tests.keyfold.keyed.toy_jobs import (
-    START,
-    sum_clicks,
-    windows,
-)
+from tests.keyfold.keyed.toy_jobs import START, windows
 from tests.lake import Lake
 from tests.waiting import wait_until
 
@@ -75,14 +71,6 @@ def test_an_idle_timeout_that_is_shorter_than_the_usual_gap_is_warned_of(lake, h
         warned = [*lake.run(job).warnings]
     # Give or take the seconds that the runs themselves take, from a bucket and on a busy machine.
     assert re.search(r"events usually come every 1:00:0\d, and idle_timeout is 0:10:00", warned[0])
-
-
-def test_a_combined_batch_reaches_the_step_with_fewer_rows(lake, minutes):
-    lake.click(*[("ann", 0)] * 50)
-    summary = lake.run(windows(combine=sum_clicks))
-    assert summary.counts.events == 1
-    lake.run(windows(combine=sum_clicks), Incremental(advance_to=minutes(60)))
-    assert lake.rows("windows") == [("ann", START, 50)]
 
 
 def test_progress_says_how_much_is_done_of_all(lake):

@@ -109,7 +109,7 @@ DELIVERIES = st.lists(
         st.sampled_from([None, "skipped", *POINTS]),
     ),
     min_size=1,
-    max_size=5,
+    max_size=4,
 )
 
 
