@@ -15,6 +15,7 @@ from keyfold.keyed.job.lookups import conform_lookup
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock
 from keyfold.keyed.rows.codec import conform, empty, polars_schema, with_plain_floats
 from keyfold.keyed.rows.response_cache import ResponseCache, ResponsesInMemory
+from keyfold.stream import INGESTED_AT
 from keyfold.stream.refined import expression_of, roots_of
 from keyfold.times import BEGINNING, EPOCH, in_utc
 
@@ -180,10 +181,12 @@ def as_read(one: Input, events: pl.DataFrame) -> pl.DataFrame:
     """Return events of an input as its workers read them, from a frame with its columns or with those of the event table.
 
     The condition, the derived columns and the copies are applied if the frame has the columns that they need. Other columns
-    of the event table are dropped.
+    of the event table are dropped. Events without their arrival arrive at their own time.
     """
     if one.condition is not None and set(one.condition.meta.root_names()) <= set(events.columns):
         events = events.filter(one.condition)
+    if one.event_time not in events.columns and one.time_from in events.columns:
+        events = events.with_columns(pl.col(one.time_from).alias(one.event_time))
     kinds = polars_schema(one.schema)
     made = {
         name: expression_of(how).cast(kinds[name])
@@ -193,6 +196,12 @@ def as_read(one: Input, events: pl.DataFrame) -> pl.DataFrame:
     events = events.with_columns(**made)
     if one.exploded is not None and events.schema.get(column := one.exploded.column) != kinds[column]:
         events = one.exploded.copies_of(events).with_columns(pl.col(column).cast(kinds[column]))
+    if INGESTED_AT in one.schema.names and INGESTED_AT not in events.columns and one.event_time in events.columns:
+        events = events.with_columns(pl.col(one.event_time).alias(INGESTED_AT))
+    if lacking := [name for name in one.schema.names if name not in events.columns]:
+        raise Misconfigured(
+            f"the events of {one.stream.name} lack {', '.join(lacking)}; the job reads {', '.join(one.schema.names)}"
+        )
     surplus = set(one.stream.event_schema.names).difference(one.schema.names)
     return events.drop(surplus.intersection(events.columns))
 
@@ -201,4 +210,7 @@ def _times(job: KeyedJob, name: str, events: pl.DataFrame | Mapping[str, pl.Data
     """Return the event times of one input; None if it has no events."""
     if isinstance(events, pl.DataFrame):
         events = parted_by_input(job.inputs, events)
-    return None if events is None or name not in events else events[name][job.inputs[name].event_time]
+    if events is None or name not in events:
+        return None
+    one, frame = job.inputs[name], events[name]
+    return frame[one.event_time if one.event_time in frame.columns else one.stored_time]

@@ -119,12 +119,8 @@ def _check_column(
     at: str, one: Input, column_: pa.Field, key: tuple[str, ...], seen: Mapping[str, tuple[str, pa.DataType]]
 ) -> None:
     rename = "give it another name with `derive`"
-    is_left_out = one.condition is not None and column_.name in one.condition.meta.root_names()
-    if column_.name in key and column_.nullable and not is_left_out:
-        raise Misconfigured(
-            f"{at}: key column {column_.name} may be NULL, and NULL equals nothing, not even itself: declare it with "
-            f"nullable=False if no event lacks it, or leave such events out: {one.stream.name}.where(pl.col({column_.name!r}).is_not_null())"
-        )
+    if column_.name in key:
+        one.check_key(at, column_)
     before = seen.get(column_.name)
     if before is not None and before[1] != column_.type:
         what = "the key's column" if column_.name in key else "column"

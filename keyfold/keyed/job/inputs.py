@@ -230,6 +230,23 @@ class Input:
         lacking = [name for name in self.condition.meta.root_names() if name not in in_file]
         return rows.with_columns(pl.lit(None, kinds[name]).alias(name) for name in lacking).filter(self.condition)
 
+    def may_lack(self, column_: pa.Field) -> bool:
+        """Return whether an event may have no value in a column: it is nullable, and the condition does not name it."""
+        return column_.nullable and (self.condition is None or column_.name not in self.condition.meta.root_names())
+
+    def check_key(self, where: str, column_: pa.Field) -> None:
+        """Check that no event lacks a column of the key.
+
+        Raises:
+            Misconfigured: one may.
+        """
+        if self.may_lack(column_):
+            raise Misconfigured(
+                f"{where}: key column {column_.name} may be NULL, and NULL equals nothing, not even itself: declare it with "
+                f"nullable=False if no event lacks it, or leave such events out: "
+                f"{self.stream.name}.where(pl.col({column_.name!r}).is_not_null())"
+            )
+
     def with_defaults(
         self, *, delay: timedelta | None = None, idle_timeout: timedelta | None = None, by_arrival: bool = False
     ) -> "Input":

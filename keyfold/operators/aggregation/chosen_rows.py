@@ -219,6 +219,8 @@ def _kept(
     """Make a job that drops keys to `expired` only; one row of each key has the number of events of all its rows."""
     number = number_of_events(counted, source.event_time)
     kept = [number] if expired is None else [number, pa.field(DEADLINE, TIMESTAMP)]
+    # A column of the key is never NULL where the condition leaves out such events.
+    output = pa.schema([one.with_nullable(source.may_lack(one)) if one.name in key else one for one in output])
     return counting_job(
         name,
         source,

@@ -100,6 +100,10 @@ class OutputColumns:
             return self._with_lineage(stored_schema(where, declared, self.key))
         events, table = self.source.schema, readable(self.source)
         of_events = [field_of(f"job {self.job}: key", name, events) for name in (self.key if by is None else by)]
+        for one in of_events:
+            if one.name in self.key:
+                self.source.check_key(f"job {self.job}: input {self.source.stream.name}", one)
+        of_events = [one.with_nullable(one.nullable and one.name not in self.key) for one in of_events]
         fields = [with_lineage(one, self._of_input(one.name)) for one in of_events]
         fields += [column(name, TIMESTAMP, name.replace("_", " ").capitalize(), nullable=False) for name in times]
         fields += [_of_aggregate(f"job {self.job}: {name}", name, one, table) for name, one in self.of.items()]

@@ -187,8 +187,11 @@ def windows(
     overlaps = isinstance(shape, _Spans) and shape.overlaps
     counted = counted_by({} if overlaps or most else of, counted)
     is_open = [column(IS_OPEN, pa.bool_(), "Whether it may still change", nullable=False)] if while_open else []
-    table = OutputColumns(name, source, (*key, *by), of, then or {}).output(
-        output, times=("window_start", "window_end"), counted=counted, more=is_open
+    groups = [*key, *by]
+    # An upsert table has the groups in its key.
+    never_null = groups if while_open or allowed_lateness is not None else key
+    table = OutputColumns(name, source, never_null, of, then or {}).output(
+        output, by=groups, times=("window_start", "window_end"), counted=counted, more=is_open
     )
     if counted not in table.names:
         raise Misconfigured(f"job {name}: output has no column {counted}, by which events are counted (`counted`)")
@@ -199,7 +202,7 @@ def windows(
         raise Misconfigured(f"job {name}: allowed_lateness is {lateness}; it is longer than nothing, and without most")
     if changes and not while_open and lateness is None:
         raise Misconfigured(f"job {name}: without while_open or allowed_lateness no row changes (`changes`)")
-    sums, groups = Aggregates(name, of, counted, source, table), [*key, *by]
+    sums = Aggregates(name, of, counted, source, table)
     made = _Windows(
         shape, sums, [*key], groups, event_time, counted, most, lateness, while_open, then or {}, table.names
     )

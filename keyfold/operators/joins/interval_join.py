@@ -18,6 +18,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import EVENT_TIME
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.operators.joins.sides import How, Side, Sides, sides_of, uncounted_join
+from keyfold.times import as_duration
 
 
 def interval_join(
@@ -26,8 +27,8 @@ def interval_join(
     right: Side,
     key: str | Sequence[str],
     *,
-    earliest: timedelta,
-    latest: timedelta,
+    earliest: timedelta | str,
+    latest: timedelta | str,
     how: How = "inner",
     **settings: Any,
 ) -> KeyedJob:
@@ -40,8 +41,8 @@ def interval_join(
         name: name of the job.
         left, right: the inputs, with names where two are of one stream.
         key: columns of the join, which both inputs have.
-        earliest, latest: bounds of right time minus left time, both inclusive; `earliest` may be negative. Rows of any order
-            that wait for each other have `earliest=-latest`.
+        earliest, latest: bounds of right time minus left time, both inclusive, also as text (`"10m"`, `"-10m"`); `earliest` may
+            be negative. Rows of any order that wait for each other have `earliest=-latest`.
         how: `inner`; `left` also writes left rows without a match, and `outer` those of both sides, when the watermark has
             passed all possible matches.
         settings: other settings of `KeyedJob`.
@@ -63,7 +64,7 @@ def interval_join(
         ...     "paid_orders",
         ...     Input(Stream("orders", ordered, "ordered_at"), columns=ordered),
         ...     Input(Stream("payments", paid, "paid_at"), columns=paid),
-        ...     "card", earliest=timedelta(0), latest=timedelta(minutes=10), how="left",
+        ...     "card", earliest="0m", latest="10m", how="left",
         ... )
         >>> noon, harness = datetime(2026, 1, 31, 12, tzinfo=UTC), TestHarness(job)
         >>> _ = harness.batch({
@@ -74,12 +75,19 @@ def interval_join(
         >>> [(row["card"], row["paid_at"] is not None) for row in harness.written["paid_orders"].to_dicts()]
         [('a', True), ('b', False)]
     """
+    earliest, latest = _span(f"job {name}: earliest", earliest), _span(f"job {name}: latest", latest)
     if earliest > latest:
         raise Misconfigured(f"job {name}: earliest ({earliest}) is after latest ({latest}), so nothing would match")
     if how not in get_args(How):
         raise Misconfigured(f"job {name}: how is {how}; it must be one of {', '.join(get_args(How))}")
     sides = sides_of(name, key, left, right, how)
     return uncounted_join(name, sides, partial(_join, sides, earliest, latest, how), settings)
+
+
+def _span(where: str, given: timedelta | str) -> timedelta:
+    if isinstance(given, timedelta):
+        return given
+    return -as_duration(where, given[1:]) if given.startswith("-") else as_duration(where, given)
 
 
 def pairs_within(

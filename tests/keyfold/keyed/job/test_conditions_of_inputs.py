@@ -1,11 +1,13 @@
 """Conditions on what a job reads: rows that one leaves out reach no step, and are accounted for. Without Spark but where counted."""
 
 from datetime import timedelta
+from functools import partial
 
 import polars as pl
 import pyarrow as pa
 import pytest
 
+from keyfold import TestHarness
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.contract import KeyedJob
@@ -14,6 +16,8 @@ from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.job.tables import Append
 from keyfold.keyed.reporting.conservation import check_conservation
+from keyfold.operators import count, last_rows, totals
+from keyfold.operators import windows as windows_of
 from keyfold.runs.erasing import Erasure, erase
 from keyfold.state.changing.audit import Author
 from keyfold.state.changing.moving import plan_change
@@ -23,6 +27,8 @@ from tests.keyfold.keyed.toy_jobs import CLICK, START, windows
 
 KINDS = pa.schema([*CLICK, ("kind", pa.string())])
 CLICKS = Stream("clicks", KINDS, event_time="at")
+COUNTED = {"n": count()}
+of_hours = partial(windows_of, length="1h", allowed_lateness="1h")
 BUY = pl.col("kind") == "buy"
 SEEN = pa.schema([CLICK.field("user"), pa.field("at", CLICK.field("at").type, nullable=False)])
 
@@ -160,3 +166,15 @@ def test_what_a_condition_leaves_out_is_counted_and_a_lost_event_shows(lake, lak
     assert (live.origin.events_skipped, told.new_rows) == (3, 0)
     lake.run(buys())
     assert check_conservation(lakehouse, buys()).balanced
+
+
+@pytest.mark.parametrize("make", [last_rows, partial(totals, of=COUNTED), partial(of_hours, of=COUNTED)])
+def test_a_column_that_may_be_null_is_a_key_where_a_condition_leaves_such_events_out(make):
+    events = of_kinds(("ann", 0, "buy"), ("bob", 1, None), ("cid", 2, "look"))
+    harness = TestHarness(make("kinds", CLICKS.where(pl.col("kind").is_not_null()), key="kind"))
+    harness.batch(events)
+    harness.batch(advance_to=START + timedelta(days=1))
+    assert sorted(harness.written["kinds"]["kind"]) == ["buy", "look"]
+    harness.assert_nothing_lost()
+    with pytest.raises(KeyfoldError, match="key column kind may be NULL"):
+        make("kinds", CLICKS, key="kind")
