@@ -46,9 +46,8 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class TableChange:
-    """How a correction changes a table: its key, the counts, and the first rows that differ, none if a column is private."""
+    """How a correction changes a table: the counts, and the first rows that differ, none if a column is private."""
 
-    key: tuple[str, ...]
     counts: Counts
     rows: pl.DataFrame
 
@@ -206,4 +205,4 @@ def _beside(lakehouse: Lakehouse, stream: Stream, jobs: Sequence[KeyedJob]) -> I
 
 
 def _change(job: KeyedJob, found: Difference) -> TableChange:
-    return TableChange(found.key, found.summary(), found.first_rows(0 if job.private else _SHOWN))
+    return TableChange(found.summary(), found.first_rows(0 if job.private else _SHOWN))
