@@ -10,7 +10,6 @@ Not copied: `checksums.json`, since the first run on the restored copy records t
 """
 
 import re
-import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -44,18 +43,14 @@ class Backup:
 
     Attributes:
         name: its name for `restore`: the time when it began, in UTC.
-        home: the lakehouse directory that was read, or written.
         files, bytes: number and size of its files.
         new_bytes: size of what was written.
-        seconds: duration.
     """
 
     name: str
-    home: str
     files: int
     bytes: int
     new_bytes: int
-    seconds: float
 
 
 def back_up(lakehouse: Lakehouse, to: Place) -> Backup:
@@ -72,7 +67,7 @@ def back_up(lakehouse: Lakehouse, to: Place) -> Backup:
     check_lakehouse_is_there(lakehouse)
     if path_below(to, lakehouse.home) is not None:
         raise Misconfigured(f"{to} is inside the lakehouse {lakehouse.home}: give a folder outside of it")
-    began, name, store = time.monotonic(), f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S-%fZ}", BackupStore(to)
+    name, store = f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S-%fZ}", BackupStore(to)
     with exclusive(to, "a backup"), exclusive(lakehouse.backup, "a backup"):
         copier = _Copier(lakehouse, store)
         for _ in range(_TRIES):
@@ -87,7 +82,7 @@ def back_up(lakehouse: Lakehouse, to: Place) -> Backup:
             )
         files = sorted(file for part in parts for file in part.values())
         store.write(name, files)
-    return _backup(name, lakehouse, files, copier.new_bytes, began)
+    return Backup(name, len(files), sum(file.bytes for file in files), copier.new_bytes)
 
 
 def restore(folder: Place, lakehouse: Lakehouse, name: str | None = None) -> Backup:
@@ -102,7 +97,7 @@ def restore(folder: Place, lakehouse: Lakehouse, name: str | None = None) -> Bac
         KeyfoldError: there is no such backup, part of it is gone or damaged, or the lakehouse directory is not empty.
         OSError: a disk is full or fails; remove the written files, and restore again.
     """
-    began, store = time.monotonic(), BackupStore(folder)
+    store = BackupStore(folder)
     if not (names := store.names()):
         raise NotFound(f"there is no backup in {folder}")
     # A hidden file is the lock of an earlier run.
@@ -119,12 +114,8 @@ def restore(folder: Place, lakehouse: Lakehouse, name: str | None = None) -> Bac
 
     with ThreadPoolExecutor(_COPIES_AT_ONCE) as copies:
         list(copies.map(write, files))
-    return _backup(name or names[-1], lakehouse, files, sum(file.bytes for file in files), began)
-
-
-def _backup(name: str, lakehouse: Lakehouse, files: list[BackedUpFile], new: int, began: float) -> Backup:
-    size, seconds = sum(file.bytes for file in files), time.monotonic() - began
-    return Backup(name, str(lakehouse.home), len(files), size, new, seconds)
+    size = sum(file.bytes for file in files)
+    return Backup(name or names[-1], len(files), size, size)
 
 
 def _live(lakehouse: Lakehouse) -> bytes:
