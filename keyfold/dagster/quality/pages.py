@@ -10,16 +10,15 @@ outcomes and the list of checks; this module writes one page a run, FOLDER/<suit
 
 import os
 import re
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from html import escape
+from functools import cache
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
-from keyfold.dagster.quality.outcome import EXAMPLES, Outcome, Validation
-from keyfold.dagster.quality.serialised import arguments_of
+from jinja2 import Environment, Template
+
+from keyfold.dagster.quality.outcome import EXAMPLES, Validation
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -70,50 +69,17 @@ class ResultPages:
 
 
 def _page(validated: Validation, run: str, moment: datetime) -> str:
-    held = sum(one.is_good for one in validated.outcomes)
-    facts = f"at {moment.isoformat(sep=' ', timespec='seconds')} · run {run} · scope {validated.scope}"
-    outcome = "Succeeded" if held == len(validated.outcomes) else "Failed"
-    return f"""<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{escape(CONTENT_SECURITY_POLICY)}">
-<meta name="referrer" content="no-referrer">
-<title>{_text(validated.suite)}</title><style>{_STYLE}</style></head><body>
-<h1>{_text(validated.suite)}: {outcome}</h1>
-<p>{_text(facts)} · {held} of {len(validated.outcomes)} expectations hold</p>
-{"".join(map(_section, validated.outcomes))}
-</body></html>
-"""
-
-
-def _section(found: Outcome) -> str:
-    """Render an expectation: expected values, found values, and violating rows."""
-    kind = found.expectation["type"]
-    outcome = f"could not be evaluated: {found.problem}" if found.problem else "holds" if found.success else "violated"
-    rows = found.result.get(EXAMPLES) or []
-    expected = _lines({"type": kind, **arguments_of(found.expectation)})
-    results = {name: found.result[name] for name in _FOUND if found.result.get(name) is not None}
-    return (
-        f'<section class="{"good" if found.is_good else "bad"}">'
-        f"<h2>{_text(found.expectation.get('description') or kind)}</h2><p><b>{_text(outcome)}</b></p>"
-        + _table(("expected", "found"), [(expected, _lines(results))])
-        + (_table(rows[0], [row.values() for row in rows]) if rows else "")
-        + "</section>"
+    at = moment.isoformat(sep=" ", timespec="seconds")
+    policy, held = CONTENT_SECURITY_POLICY, sum(one.is_good for one in validated.outcomes)
+    return _template().render(
+        one=validated, run=run, at=at, held=held, policy=policy, numbers=_FOUND, examples=EXAMPLES
     )
 
 
-def _lines(values: Mapping[str, Any]) -> str:
-    """One value a line."""
-    return "\n".join(f"{name}: {one}" for name, one in values.items())
-
-
-def _table(names: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
-    cells = ["".join(f"<td>{_text(value)}</td>" for value in row) for row in rows]
-    header = "".join(f"<th>{_text(name)}</th>" for name in names)
-    return f"<table><tr>{header}</tr>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
-
-
-def _text(value: Any) -> str:
-    return escape(str(value))
+@cache
+def _template() -> Template:
+    # Escapes every value.
+    return Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(_PAGE)
 
 
 def _safe(name: str) -> str:
@@ -132,17 +98,40 @@ def _put(path: Path, text: str) -> None:
     written.replace(path)
 
 
-_FOUND = (
-    "observed_value",
-    "element_count",
-    "missing_count",
-    "unexpected_count",
-    "unexpected_percent",
-)
-_STYLE = """
+_FOUND = ("observed_value", "element_count", "missing_count", "unexpected_count", "unexpected_percent")
+_PAGE = """\
+<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{{ policy }}">
+<meta name="referrer" content="no-referrer">
+<title>{{ one.suite }}</title><style>
 body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:72em;padding:0 1.5em;color:#1c1e21}
 h1{font-size:1.4em}h2{font-size:1.05em;margin:1.6em 0 .2em}p{margin:.2em 0}
 table{border-collapse:collapse;width:100%;margin:.6em 0}
 td,th{text-align:left;vertical-align:top;padding:.4em .9em .4em 0;border-bottom:1px solid #ddd}
 td{white-space:pre-wrap;overflow-wrap:anywhere}.good b{color:#137333}.bad b{color:#b3261e}
+</style></head><body>
+<h1>{{ one.suite }}: {{ "Succeeded" if held == one.outcomes | length else "Failed" }}</h1>
+<p>at {{ at }} · run {{ run }} · scope {{ one.scope }} · {{ held }} of {{ one.outcomes | length }} expectations hold</p>
+{% for found in one.outcomes %}
+<section class="{{ "good" if found.is_good else "bad" }}">
+<h2>{{ found.expectation.description or found.expectation.type }}</h2>
+<p><b>{{ "could not be evaluated: " ~ found.problem if found.problem else "holds" if found.success else "violated" }}</b></p>
+<table><tr><th>expected</th><th>found</th></tr><tr><td>type: {{ found.expectation.type }}
+{% for name, value in found.expectation.kwargs.items() %}
+{{ name }}: {{ value }}
+{% endfor %}
+</td><td>
+{%- for name in numbers if found.result.get(name) is not none %}
+{{ name }}: {{ found.result.get(name) }}
+{% endfor %}
+</td></tr></table>
+{% for row in found.result.get(examples) or () %}
+{% if loop.first %}<table><tr>{% for name in row %}<th>{{ name }}</th>{% endfor %}</tr>{% endif %}
+<tr>{% for value in row.values() %}<td>{{ value }}</td>{% endfor %}</tr>
+{% if loop.last %}</table>{% endif %}
+{% endfor %}
+</section>
+{% endfor %}
+</body></html>
 """
