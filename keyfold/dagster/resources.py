@@ -10,14 +10,12 @@ are read by `KeyfoldResource.from_environment`. Dagster's pages and records have
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
-from threading import Thread
 from typing import Any, Self
 
 import dagster as dg
 
 from keyfold.dagster.run_config import RunConfig, plain_fields
-from keyfold.errors import KeyfoldError, Misconfigured
+from keyfold.errors import Misconfigured
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Choice, Runners
 from keyfold.runners.choice import LOCAL_BELOW
@@ -25,7 +23,6 @@ from keyfold.session import SparkSettings
 from keyfold.session.targets import check_target
 from keyfold.storage.place import Place
 from keyfold.storage.reachable import check_reachable
-from keyfold.storage.remote_path import NotAnsweringError
 
 
 @dataclass(frozen=True)
@@ -83,15 +80,14 @@ class KeyfoldResource(dg.ResourceDefinition):
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
-        """Build the resource from the environment, and check that a lakehouse in a bucket can be reached.
+        """Build the resource from the environment. Whether a bucket can be reached is looked at by each run, and by `keyfold doctor`.
 
         Raises:
-            KeyfoldError: a variable has an invalid value, or the store answers that there is no such bucket or no access.
+            KeyfoldError: a variable has an invalid value.
         """
         settings, home = SparkSettings.from_environment(environment), lakehouse_home(environment)
         check_target(settings.master, settings.conf, environment)
         runners = Runners.from_environment(environment=environment)
-        check_home(home)
         return cls(str(home), runners.choice, spark=settings, local_below=runners.local_below)
 
     def open(self) -> Keyfold:
@@ -108,6 +104,9 @@ class KeyfoldResource(dg.ResourceDefinition):
 
     def _provide(self, context: dg.InitResourceContext) -> Iterator[Keyfold]:
         opened = self._opened((context.resource_config or {}).get("runner"))
+        # A tick of a sensor says itself what it cannot read.
+        if context.run_id is not None:
+            check_reachable(opened.lakehouse.home)
         with opened.runners:
             yield opened
 
@@ -129,36 +128,6 @@ def _flat(config: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, st
             yield from _flat(value, f"{before}{name}.")
         else:
             yield f"{before}{name}", str(value)
-
-
-def check_home(home: Place, *, within: timedelta = timedelta(seconds=3)) -> None:
-    """Check, when definitions load, that a lakehouse in a bucket can be reached. A lakehouse on a disk is not checked.
-
-    If the store answers that the bucket does not exist or that access is denied, a setting is wrong: every run would fail, and
-    the code location shows the error. If the store does not answer, this may be an outage: the location loads with a warning,
-    so that pages and sensors work again as soon as the store does.
-
-    Raises:
-        KeyfoldError: the bucket does not exist, or access is denied; the message says what to set.
-    """
-    refused: list[KeyfoldError] = []
-
-    def look() -> None:
-        try:
-            check_reachable(home)
-        except KeyfoldError as error:
-            refused.append(error)
-
-    # In a thread: some clients retry for minutes.
-    looking = Thread(target=look, name="check the lakehouse directory", daemon=True)
-    looking.start()
-    looking.join(within.total_seconds())
-    if looking.is_alive():
-        refused.append(NotAnsweringError(f"{home}: no answer within {within.total_seconds():g} s"))
-    for error in refused:
-        if not isinstance(error, NotAnsweringError):
-            raise error
-        dg.get_dagster_logger().warning(f"{error}. Definitions are loaded, but runs fail until the store answers")
 
 
 def lakehouse_home(environment: Mapping[str, str] = os.environ) -> Place:

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import dagster as dg
 import polars as pl
@@ -48,26 +47,8 @@ def suite_checks(
     ]
 
 
-def base_url_from(text: str | None) -> str | None:
-    """Check the address at which pages are served; None if it is not set.
-
-    Raises:
-        ValueError: it is not an http or https address.
-
-    Example:
-        >>> base_url_from("http://127.0.0.1:3001")
-        'http://127.0.0.1:3001'
-    """
-    if not text:
-        return None
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise ValueError(f"{text!r} is not an address of pages; give one such as http://127.0.0.1:3001")
-    return text
-
-
-_UI_URL = base_url_from(os.environ.get("KEYFOLD_UI_URL"))
-"""Where `make ui` serves Dagster's pages; read when the code location loads, which reports a wrong address."""
+_UI_URL = os.environ.get("KEYFOLD_UI_URL")
+"""Where `make ui` serves Dagster's pages."""
 
 
 def read_table(job: str, table: OutputTable, translator: KeyfoldTranslator = DEFAULT) -> Read:

@@ -8,14 +8,13 @@ from typing import Any
 import dagster as dg
 import polars as pl
 import pyarrow as pa
-import pytest
 from deltalake import write_deltalake
 
 from keyfold.dagster.assets.keyed_asset import JobAssets, keyed_assets
 from keyfold.dagster.assets.streams import stream_assets
 from keyfold.dagster.quality.plans import plan_of
 from keyfold.dagster.resources import Keyfold
-from keyfold.dagster.suites import base_url_from, rows_written, suite_checks, whole_table
+from keyfold.dagster.suites import rows_written, suite_checks, whole_table
 from keyfold.keyed.job.building import build_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance import MaintainedTable, maintain
@@ -120,14 +119,3 @@ def test_no_shipped_suite_waits_for_great_expectations_to_be_imported():
 def test_a_table_whose_rows_its_files_alone_do_not_tell_is_read_by_its_log(tmp_path):
     write_deltalake(str(tmp_path / "t"), pa.table({"a": [1, 2], "b": ["x", "y"]}), partition_by=["b"])
     assert sorted(whole_table(tmp_path / "t").collect().rows()) == [(1, "x"), (2, "y")]
-
-
-def test_no_setting_is_no_server():
-    assert base_url_from(None) is None
-    assert base_url_from("") is None
-
-
-@pytest.mark.parametrize("text", ["127.0.0.1:3001", "file:///pages", "javascript:alert(1)", "http://", "http://x/?a=1"])
-def test_a_setting_that_is_no_address_is_refused_and_says_what_one_looks_like(text):
-    with pytest.raises(ValueError, match=r"such as http://127\.0\.0\.1:3001"):
-        base_url_from(text)
