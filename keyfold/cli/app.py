@@ -123,8 +123,11 @@ def load(name: str) -> TyperCommand | TyperGroup:
     module, _, attribute = commands()[name].partition(":")
     target = getattr(import_module(module), attribute)
     if not isinstance(target, typer.Typer):
+        # Imported late: `keyfold --help` must not load Rich.
+        from keyfold.cli.terminal import failures  # noqa: PLC0415
+
         alone = typer.Typer(rich_markup_mode=None, add_completion=False)
-        alone.command(name)(target)
+        alone.command(name)(failures()(target))
         target = alone
     return cast(TyperCommand | TyperGroup, typer.main.get_command(target))
 

@@ -9,7 +9,7 @@ import typer
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, given_values, require_known
 from keyfold.cli.state_jobs import build_live_job, require_lakehouse
 from keyfold.cli.state_tools import DryRun, Who, Why, author_of, compared, working
-from keyfold.cli.terminal import failures, report
+from keyfold.cli.terminal import report
 from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse
@@ -104,13 +104,12 @@ def quarantine(
 def _tool(home: str, name: str) -> Iterator[tuple[tuple[Lakehouse, Stream, list[KeyedJob]], dict[str, Any]]]:
     """Yield what a tool works on, with all jobs that have a live generation, and its options. Its errors are printed."""
     require_known("stream", name, project_streams())
-    with failures():
-        lakehouse = Lakehouse(home)
-        names = [job for job in project_jobs() if live_generation_name(lakehouse, job) is not None]
-        jobs = [build_live_job(lakehouse, job, {}) for job in names]
-        require_lakehouse(lakehouse)
-        with working(home, name) as how:
-            yield (lakehouse, project_streams()[name], jobs), how
+    lakehouse = Lakehouse(home)
+    names = [job for job in project_jobs() if live_generation_name(lakehouse, job) is not None]
+    jobs = [build_live_job(lakehouse, job, {}) for job in names]
+    require_lakehouse(lakehouse)
+    with working(home, name) as how:
+        yield (lakehouse, project_streams()[name], jobs), how
 
 
 def _report(

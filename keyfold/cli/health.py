@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, require_known
-from keyfold.cli.terminal import failures, print_rows, report
+from keyfold.cli.terminal import print_rows, report
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest_journal
 from keyfold.journal import Journal
@@ -59,19 +59,18 @@ def health(
     """
     for name in names or ():
         require_known("job or stream", name, [*project_jobs(), *project_streams()])
-    with failures():
-        lakehouse = Lakehouse(home)
-        check_lakehouse_is_there(lakehouse)
-        found = list(standings(lakehouse, names, timedelta(hours=stale_after)))
-        if textfile is not None:
-            _write_metrics(lakehouse, found, textfile)
-        free = free_bytes(lakehouse.home)
-        has_space = free is None or free >= LEAST_FREE
-        is_well = has_space and all(one["state"] in _WELL for one in found)
-        print_rows("health", found, _COLUMNS, as_json=as_json, is_well=is_well, free_bytes=free)
-        if free is not None and not as_json:
-            full = "" if has_space else f": less than {LEAST_FREE / 2**30:g} GiB; make room"
-            report({}, as_json, f"disk: {free / 2**30:,.1f} GiB free{full}")
+    lakehouse = Lakehouse(home)
+    check_lakehouse_is_there(lakehouse)
+    found = list(standings(lakehouse, names, timedelta(hours=stale_after)))
+    if textfile is not None:
+        _write_metrics(lakehouse, found, textfile)
+    free = free_bytes(lakehouse.home)
+    has_space = free is None or free >= LEAST_FREE
+    is_well = has_space and all(one["state"] in _WELL for one in found)
+    print_rows("health", found, _COLUMNS, as_json=as_json, is_well=is_well, free_bytes=free)
+    if free is not None and not as_json:
+        full = "" if has_space else f": less than {LEAST_FREE / 2**30:g} GiB; make room"
+        report({}, as_json, f"disk: {free / 2**30:,.1f} GiB free{full}")
     if not is_well:
         raise typer.Exit(1)
 

@@ -19,7 +19,7 @@ from keyfold.cli.options import (
     require_known,
     runners_for,
 )
-from keyfold.cli.terminal import failures, progress_of, report, until_signal, warn
+from keyfold.cli.terminal import progress_of, report, until_signal, warn
 from keyfold.errors import KeyfoldError, counted
 from keyfold.ingestion import IngestSummary
 from keyfold.ingestion import ingest as ingest_files
@@ -84,7 +84,7 @@ def ingest(
     if continuous and (rebuild or reread_changed):
         raise typer.BadParameter("a continuous run excludes --rebuild and --reread-changed")
     until_stopped = until_signal(every, metrics) if continuous else {}
-    with failures(), ExitStack() as stack:
+    with ExitStack() as stack:
         lakehouse, length = Lakehouse(home), timedelta(seconds=settle)
         landing = find_landing(stream, source, start=start, on_gap=on_gap, anew=topic_anew)
         if not rebuild:  # a rebuild reads the folders and topics of earlier runs
@@ -124,14 +124,11 @@ def drift(
 ) -> None:
     """Show the columns that the newest landing files have and a stream does not."""
     require_known("stream", stream, project_streams())
-    with failures():
-        private = bool(project_streams()[stream].private)
-        found = {
-            file: _shown(names, private) for file, names in _drift(project_streams()[stream], source, home).items()
-        }
-        lines = [f"{file.name}: unknown: {', '.join(names)}" for file, names in found.items()]
-        files = {str(file): names for file, names in found.items()}
-        report({"stream": stream, "files": files}, as_json, "\n".join(lines) or f"{stream} has every column")
+    private = bool(project_streams()[stream].private)
+    found = {file: _shown(names, private) for file, names in _drift(project_streams()[stream], source, home).items()}
+    lines = [f"{file.name}: unknown: {', '.join(names)}" for file, names in found.items()]
+    files = {str(file): names for file, names in found.items()}
+    report({"stream": stream, "files": files}, as_json, "\n".join(lines) or f"{stream} has every column")
 
 
 def _shown(names: Sequence[str], private: bool) -> Sequence[str]:

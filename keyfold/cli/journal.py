@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, require_known
-from keyfold.cli.terminal import failures, plain_time, report
+from keyfold.cli.terminal import plain_time, report
 from keyfold.ingestion import ingest_journal
 from keyfold.journal import Journal, PastBatch
 from keyfold.keyed.generation.generations import live_generation
@@ -23,16 +23,15 @@ def journal(
     as_json: AsJson = False,
 ) -> None:
     """Print the last batches of a job or of a stream's ingest, one line each."""
-    with failures():
-        generation, found = _journal_of(Lakehouse(home), name)
-        batches = found.history(last) if found else []
-        pending = len(found.pending()) if found else 0
-        where = f"{name}, {generation}" if generation else name
-        lines = list(map(_line, batches)) or [f"{where}: no batch yet"]
-        if pending:
-            lines.append(f"{where}: {pending} planned and not committed; the next run begins with them")
-        shown = {"batches": [asdict(one) for one in batches], "pending": pending}
-        report({"name": name, "generation": generation, **shown}, as_json, "\n".join(lines))
+    generation, found = _journal_of(Lakehouse(home), name)
+    batches = found.history(last) if found else []
+    pending = len(found.pending()) if found else 0
+    where = f"{name}, {generation}" if generation else name
+    lines = list(map(_line, batches)) or [f"{where}: no batch yet"]
+    if pending:
+        lines.append(f"{where}: {pending} planned and not committed; the next run begins with them")
+    shown = {"batches": [asdict(one) for one in batches], "pending": pending}
+    report({"name": name, "generation": generation, **shown}, as_json, "\n".join(lines))
 
 
 def _line(one: PastBatch) -> str:

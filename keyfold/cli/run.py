@@ -20,7 +20,7 @@ from keyfold.cli.options import (
     require_known,
     runners_for,
 )
-from keyfold.cli.terminal import failures, progress_of, report, until_signal, usage_faults, warn
+from keyfold.cli.terminal import progress_of, report, until_signal, usage_faults, warn
 from keyfold.errors import KeyfoldError
 from keyfold.journal.records import Progress
 from keyfold.keyed.generation.batch_records import Counts
@@ -76,36 +76,33 @@ def run(
         mode = FullRefresh(reached) if full_refresh or with_consumers else Incremental(reached)
         if continuous and mode != Incremental():
             raise KeyfoldError("a continuous run excludes --advance-to, --full-refresh and --with-consumers")
-    with failures():
-        lakehouse = Lakehouse(home)
-        born_with = live_parameters(lakehouse, job, mode)
-        with usage_faults():
-            keyed_job = build_job(project_jobs()[job], given, born_with)
-        if isinstance(mode, FullRefresh):
-            refuse_to_forget(lakehouse, project_jobs()[job], given)
-        until_stopped = until_signal(every, metrics) if continuous else {}
-        with runners_for(runner, home) as runners, progress_of(job) as report_progress:
+    lakehouse = Lakehouse(home)
+    born_with = live_parameters(lakehouse, job, mode)
+    with usage_faults():
+        keyed_job = build_job(project_jobs()[job], given, born_with)
+    if isinstance(mode, FullRefresh):
+        refuse_to_forget(lakehouse, project_jobs()[job], given)
+    until_stopped = until_signal(every, metrics) if continuous else {}
+    with runners_for(runner, home) as runners, progress_of(job) as report_progress:
 
-            def on_batch(progress: Progress, _: Counts) -> None:
-                report_progress(progress)
+        def on_batch(progress: Progress, _: Counts) -> None:
+            report_progress(progress)
 
-            options = RunOptions(batch_mib << 20, on_batch)
-            consumer_runs: list[JobRun] = []
-            if with_consumers and isinstance(mode, FullRefresh):
-                consumers = consumers_of(lakehouse, job, project_jobs())
-                done, *consumer_runs = refresh_with_consumers(
-                    lakehouse, keyed_job, consumers, mode, options=options, runners=runners
-                )
-            elif continuous:
-                done = run_continuously(lakehouse, keyed_job, options=options, **until_stopped, runners=runners)
-            else:
-                done = run_job(lakehouse, keyed_job, mode, options=options, runners=runners)
-        runs = [done, *consumer_runs]
-        warn(line for one in runs for line in one.warnings)
-        summary = run_summary(done) | (
-            {"consumers": [run_summary(one) for one in consumer_runs]} if with_consumers else {}
-        )
-        report(summary, as_json, "\n".join(map(run_text, runs)))
+        options = RunOptions(batch_mib << 20, on_batch)
+        consumer_runs: list[JobRun] = []
+        if with_consumers and isinstance(mode, FullRefresh):
+            consumers = consumers_of(lakehouse, job, project_jobs())
+            done, *consumer_runs = refresh_with_consumers(
+                lakehouse, keyed_job, consumers, mode, options=options, runners=runners
+            )
+        elif continuous:
+            done = run_continuously(lakehouse, keyed_job, options=options, **until_stopped, runners=runners)
+        else:
+            done = run_job(lakehouse, keyed_job, mode, options=options, runners=runners)
+    runs = [done, *consumer_runs]
+    warn(line for one in runs for line in one.warnings)
+    summary = run_summary(done) | ({"consumers": [run_summary(one) for one in consumer_runs]} if with_consumers else {})
+    report(summary, as_json, "\n".join(map(run_text, runs)))
 
 
 def verify(
@@ -122,12 +119,9 @@ def verify(
 ) -> None:
     """Play events to a job in any order, cut and in files; the exit code is 1 if it gives different answers."""
     require_known("job", job, project_jobs())
-    with failures():
-        declared = project_jobs()[job]
-        rows = (
-            {name: _rows(Lakehouse(home), one.table, seed) for name, one in declared.inputs.items()} if sample else {}
-        )
-        found = find_counterexample(declared, rows, rounds=rounds, seed=seed)
+    declared = project_jobs()[job]
+    rows = {name: _rows(Lakehouse(home), one.table, seed) for name, one in declared.inputs.items()} if sample else {}
+    found = find_counterexample(declared, rows, rounds=rounds, seed=seed)
     if found is None:
         typer.echo(f"{job}: one answer, whatever the order, the slices and the files, in {rounds} rounds")
         return

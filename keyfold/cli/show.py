@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, require_known
-from keyfold.cli.terminal import cell, failures, print_rows, visible
+from keyfold.cli.terminal import cell, print_rows, visible
 from keyfold.keyed.job.parameters import describe_parameters
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import count_rows, read_batches, readable
@@ -30,12 +30,11 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print each row as a line of JSON.")] = False,
 ) -> None:
     """Print the rows of a table."""
-    with failures():
-        lakehouse = Lakehouse(home)
-        known = declared_tables()
-        if table not in known:
-            require_known("table", table, [*known, *(name for name in lakehouse.tables() if name not in known)])
-        print_table(lakehouse.table(table), limit, sys.stdout, as_json=as_json)
+    lakehouse = Lakehouse(home)
+    known = declared_tables()
+    if table not in known:
+        require_known("table", table, [*known, *(name for name in lakehouse.tables() if name not in known)])
+    print_table(lakehouse.table(table), limit, sys.stdout, as_json=as_json)
 
 
 def print_table(path: Place, limit: int | None, to: TextIO, *, as_json: bool) -> None:
@@ -62,52 +61,49 @@ _STREAM_TABLES = {"events": "events", "quarantine": "rejected rows"}
 
 def jobs(as_json: AsJson = False) -> None:
     """List the jobs with their streams, keys and descriptions."""
-    with failures():
-        rows = [
-            {
-                "job": name,
-                "stream": ", ".join(one.name for one in job.streams),
-                "key": list(job.key),
-                "tables": [table.name for table in job.tables],
-                "description": job.description,
-            }
-            for name, job in project_jobs().items()
-        ]
-        print_rows("jobs", rows, ("job", "stream", "key", "description"), as_json=as_json)
+    rows = [
+        {
+            "job": name,
+            "stream": ", ".join(one.name for one in job.streams),
+            "key": list(job.key),
+            "tables": [table.name for table in job.tables],
+            "description": job.description,
+        }
+        for name, job in project_jobs().items()
+    ]
+    print_rows("jobs", rows, ("job", "stream", "key", "description"), as_json=as_json)
 
 
 def streams(as_json: AsJson = False) -> None:
     """List the streams with their event times, event ids and descriptions."""
-    with failures():
-        rows = [
-            {
-                "stream": stream.name,
-                "event_time": stream.event_time,
-                "event_id": list(stream.event_id),
-                "columns": {field.name: str(field.type) for field in stream.schema},
-                "description": stream.description,
-            }
-            for stream in project_streams().values()
-        ]
-        print_rows("streams", rows, ("stream", "event_time", "event_id", "description"), as_json=as_json)
+    rows = [
+        {
+            "stream": stream.name,
+            "event_time": stream.event_time,
+            "event_id": list(stream.event_id),
+            "columns": {field.name: str(field.type) for field in stream.schema},
+            "description": stream.description,
+        }
+        for stream in project_streams().values()
+    ]
+    print_rows("streams", rows, ("stream", "event_time", "event_id", "description"), as_json=as_json)
 
 
 def tables(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
     """List the tables with their writers and row counts."""
-    with failures():
-        existing = Lakehouse(home).tables()
-        declared = declared_tables()
-        rows = [
-            {
-                "table": name,
-                "written_by": declared.get(name, ("", ""))[0],
-                "contains": declared.get(name, ("", ""))[1],
-                "rows": count_rows(existing[name]) if name in existing else None,
-                "path": str(existing[name]) if name in existing else None,
-            }
-            for name in [*declared, *(name for name in existing if name not in declared)]
-        ]
-        print_rows("tables", rows, ("table", "written_by", "contains", "rows"), as_json=as_json)
+    existing = Lakehouse(home).tables()
+    declared = declared_tables()
+    rows = [
+        {
+            "table": name,
+            "written_by": declared.get(name, ("", ""))[0],
+            "contains": declared.get(name, ("", ""))[1],
+            "rows": count_rows(existing[name]) if name in existing else None,
+            "path": str(existing[name]) if name in existing else None,
+        }
+        for name in [*declared, *(name for name in existing if name not in declared)]
+    ]
+    print_rows("tables", rows, ("table", "written_by", "contains", "rows"), as_json=as_json)
 
 
 def params(
@@ -120,21 +116,20 @@ def params(
     Values of the live generation that differ from the defaults, such as promoted ones, are listed as `live`.
     """
     require_known("job", job, project_jobs())
-    with failures():
-        declared = project_jobs()[job]
-        live = {name: now for name, (now, _) in own_parameters(Lakehouse(home), declared).items()}
-        rows = [
-            {
-                "name": one.name,
-                "type": one.type,
-                "default": one.default,
-                "live": live.get(one.name),
-                "description": one.description,
-            }
-            for one in describe_parameters(declared.parameter_fields)
-        ]
-        columns = ("name", "type", "default", *(["live"] if live else []), "description")
-        print_rows("parameters", rows, columns, as_json=as_json, job=job)
+    declared = project_jobs()[job]
+    live = {name: now for name, (now, _) in own_parameters(Lakehouse(home), declared).items()}
+    rows = [
+        {
+            "name": one.name,
+            "type": one.type,
+            "default": one.default,
+            "live": live.get(one.name),
+            "description": one.description,
+        }
+        for one in describe_parameters(declared.parameter_fields)
+    ]
+    columns = ("name", "type", "default", *(["live"] if live else []), "description")
+    print_rows("parameters", rows, columns, as_json=as_json, job=job)
 
 
 def declared_tables() -> dict[str, tuple[str, str]]:

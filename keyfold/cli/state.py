@@ -47,17 +47,16 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """Compare two states of a job, or its state and a table: keys added, removed and changed."""
-    with failures():
-        check_reachable(home)
-        lakehouse = Lakehouse(home)
-        require_job_or_state(lakehouse, job)
-        difference = _diff(lakehouse, job, before, after)
-        summary = difference.summary()
-        written = asdict(write_state(difference, to, "parquet")) if to is not None else None
-        report({**asdict(summary), "written": written}, as_json)
-        if rows:
-            shown = difference.first_rows(rows)
-            sys.stdout.writelines(f"{line}\n" for line in json_lines(shown, difference.key, "jsonl"))
+    check_reachable(home)
+    lakehouse = Lakehouse(home)
+    require_job_or_state(lakehouse, job)
+    difference = _diff(lakehouse, job, before, after)
+    summary = difference.summary()
+    written = asdict(write_state(difference, to, "parquet")) if to is not None else None
+    report({**asdict(summary), "written": written}, as_json)
+    if rows:
+        shown = difference.first_rows(rows)
+        sys.stdout.writelines(f"{line}\n" for line in json_lines(shown, difference.key, "jsonl"))
 
 
 def prune(
@@ -68,11 +67,10 @@ def prune(
     as_json: AsJson = False,
 ) -> None:
     """Remove all generations of a job except the live one."""
-    with failures():
-        lakehouse = Lakehouse(home)
-        require_lakehouse(lakehouse)
-        removed = promoting.prune(lakehouse, job, branches=branches, dry_run=dry_run)
-        report({"job": job, "removed": removed, "dry_run": dry_run}, as_json)
+    lakehouse = Lakehouse(home)
+    require_lakehouse(lakehouse)
+    removed = promoting.prune(lakehouse, job, branches=branches, dry_run=dry_run)
+    report({"job": job, "removed": removed, "dry_run": dry_run}, as_json)
 
 
 def _diff(lakehouse: Lakehouse, job: str, before: str, after: str) -> Difference:
@@ -95,12 +93,15 @@ def _state(lakehouse: Lakehouse, job: str, text: str) -> StateRows:
     return read_state(lakehouse, keyed_job, generation=generation, batch=int(number) if colon else None)
 
 
-app.command("read")(read)
-app.command("checkpoint")(checkpoint)
-app.command("list")(listing)
-app.command("stats")(stats)
-app.command("diff")(diff)
-app.command("bootstrap")(bootstrap)
-app.command("move")(move)
-app.command("prune")(prune)
-app.command("edit")(edit)
+for name, function in {
+    "read": read,
+    "checkpoint": checkpoint,
+    "list": listing,
+    "stats": stats,
+    "diff": diff,
+    "bootstrap": bootstrap,
+    "move": move,
+    "prune": prune,
+    "edit": edit,
+}.items():
+    app.command(name)(failures()(function))

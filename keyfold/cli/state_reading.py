@@ -8,7 +8,7 @@ import typer
 
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, runners_for
 from keyfold.cli.state_jobs import job_or_name
-from keyfold.cli.terminal import failures, print_rows, report
+from keyfold.cli.terminal import print_rows, report
 from keyfold.errors import Misconfigured
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.reading.export import Format, write_state
@@ -41,11 +41,10 @@ def read(
     as_json: AsJson = False,
 ) -> None:
     """Read the rows of a job's state: print them, or write them to files."""
-    with failures():
-        check_reachable(home)
-        lakehouse = Lakehouse(home)
-        keyed_job = job_or_name(lakehouse, job, generation)
-        _show(read_state(lakehouse, keyed_job, generation=generation, batch=batch, keys=key or []), to, style, as_json)
+    check_reachable(home)
+    lakehouse = Lakehouse(home)
+    keyed_job = job_or_name(lakehouse, job, generation)
+    _show(read_state(lakehouse, keyed_job, generation=generation, batch=batch, keys=key or []), to, style, as_json)
 
 
 def checkpoint(
@@ -63,11 +62,10 @@ def checkpoint(
     as_json: AsJson = False,
 ) -> None:
     """Read the rows of state in a checkpoint of any Spark query, on Spark: print them, or write them to files."""
-    with failures():
-        from keyfold.session.spark_checkpoint import read_checkpoint  # noqa: PLC0415 - imports pyspark
+    from keyfold.session.spark_checkpoint import read_checkpoint  # noqa: PLC0415 - imports pyspark
 
-        with runners_for(None) as runners:
-            _show(read_checkpoint(runners.session, path, part, operator=operator, batch=batch), to, style, as_json)
+    with runners_for(None) as runners:
+        _show(read_checkpoint(runners.session, path, part, operator=operator, batch=batch), to, style, as_json)
 
 
 def listing(
@@ -76,16 +74,14 @@ def listing(
     as_json: AsJson = False,
 ) -> None:
     """List jobs with their generations, branches and retained batches."""
-    with failures():
-        lakehouse = Lakehouse(home)
-        names = [job] if job else jobs_with_state(lakehouse)
-        found = [asdict(one) for name in names for one in list_state(lakehouse, name)]
-        rows = [
-            one | {"batches": " to ".join(map(str, one["retained"][:: max(len(one["retained"]) - 1, 1)]))}
-            for one in found
-        ]
-        columns = ("job", "generation", "role", "batches", "open_events", "bytes", "key", "watermark")
-        print_rows("generations", rows, columns, as_json=as_json)
+    lakehouse = Lakehouse(home)
+    names = [job] if job else jobs_with_state(lakehouse)
+    found = [asdict(one) for name in names for one in list_state(lakehouse, name)]
+    rows = [
+        one | {"batches": " to ".join(map(str, one["retained"][:: max(len(one["retained"]) - 1, 1)]))} for one in found
+    ]
+    columns = ("job", "generation", "role", "batches", "open_events", "bytes", "key", "watermark")
+    print_rows("generations", rows, columns, as_json=as_json)
 
 
 def stats(
@@ -96,12 +92,11 @@ def stats(
     as_json: AsJson = False,
 ) -> None:
     """Print statistics of a job's state: rows, keys, bytes, skew over key groups, timers."""
-    with failures():
-        check_reachable(home)
-        lakehouse = Lakehouse(home)
-        keyed_job = job_or_name(lakehouse, job, generation)
-        rows = read_state(lakehouse, keyed_job, generation=generation, batch=batch)
-        report(asdict(state_statistics(lakehouse, rows)), as_json)
+    check_reachable(home)
+    lakehouse = Lakehouse(home)
+    keyed_job = job_or_name(lakehouse, job, generation)
+    rows = read_state(lakehouse, keyed_job, generation=generation, batch=batch)
+    report(asdict(state_statistics(lakehouse, rows)), as_json)
 
 
 def _show(rows: RowSource, to: str | None, style: Format, as_json: bool) -> None:

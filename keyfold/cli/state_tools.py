@@ -11,7 +11,7 @@ import typer
 
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, Parameters, given_pairs, runners_for
 from keyfold.cli.state_jobs import build_live_job, require_lakehouse
-from keyfold.cli.terminal import failures, progress_of, report, usage_faults
+from keyfold.cli.terminal import progress_of, report, usage_faults
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.runner import RunOptions
@@ -90,11 +90,10 @@ def bootstrap(
     with usage_faults():
         at, version = parse_time("--watermark", watermark), _version(from_version)
         wanted = Bootstrap(source, given_pairs("--map", mapping), at, version)
-    with failures():
-        lakehouse, keyed_job = _opened(home, job, param)
-        with working(home, job) as how:
-            seeded = seed_state(lakehouse, keyed_job, wanted, dry_run=dry_run, runners=how["runners"])
-        report({**asdict(seeded), "dry_run": dry_run}, as_json)
+    lakehouse, keyed_job = _opened(home, job, param)
+    with working(home, job) as how:
+        seeded = seed_state(lakehouse, keyed_job, wanted, dry_run=dry_run, runners=how["runners"])
+    report({**asdict(seeded), "dry_run": dry_run}, as_json)
 
 
 def move(
@@ -105,18 +104,17 @@ def move(
     as_json: AsJson = False,
 ) -> None:
     """Move a job's state and tables into a new generation that fits the job's present schemas and parameters."""
-    with failures():
-        lakehouse, keyed_job = _opened(home, job, param)
-        with working(home, job) as how:
-            moved = move_state(lakehouse, keyed_job, partitions, runners=how["runners"])
-        summary = {
-            "job": job,
-            "generation": moved.generation.name,
-            "state_rows_before": moved.rows_before,
-            "state_rows": moved.rows,
-            "table_rows": moved.table_rows,
-        }
-        report(summary, as_json)
+    lakehouse, keyed_job = _opened(home, job, param)
+    with working(home, job) as how:
+        moved = move_state(lakehouse, keyed_job, partitions, runners=how["runners"])
+    summary = {
+        "job": job,
+        "generation": moved.generation.name,
+        "state_rows_before": moved.rows_before,
+        "state_rows": moved.rows,
+        "table_rows": moved.table_rows,
+    }
+    report(summary, as_json)
 
 
 def plan(
@@ -130,16 +128,15 @@ def plan(
 
     Changes in the code of the step are not examined: `keyfold try` shows their effect.
     """
-    with failures():
-        lakehouse, keyed_job = _opened(home, job, param)
-        found, own = plan_change(lakehouse, keyed_job, partitions), own_parameters(lakehouse, keyed_job)
-        following = {
-            "free": f"keyfold run {job}",
-            "move": f"keyfold state move {job}",
-            "refresh": f"keyfold try {job} BRANCH to see what would change; keyfold run {job} --full-refresh",
-        }
-        live = {name: now for name, (now, _) in own.items()}
-        report({**asdict(found), "live_parameters": live, "next": following[found.verdict]}, as_json)
+    lakehouse, keyed_job = _opened(home, job, param)
+    found, own = plan_change(lakehouse, keyed_job, partitions), own_parameters(lakehouse, keyed_job)
+    following = {
+        "free": f"keyfold run {job}",
+        "move": f"keyfold state move {job}",
+        "refresh": f"keyfold try {job} BRANCH to see what would change; keyfold run {job} --full-refresh",
+    }
+    live = {name: now for name, (now, _) in own.items()}
+    report({**asdict(found), "live_parameters": live, "next": following[found.verdict]}, as_json)
 
 
 def edit(
@@ -163,12 +160,11 @@ def edit(
     if bool(corrections) == remove:
         raise typer.BadParameter("give either --set COLUMN=EXPR or --remove")
     wanted = Edit(tuple(key), given_pairs("--set", corrections), author_of(who, why))
-    with failures():
-        lakehouse, keyed_job = _opened(home, job)
-        with working(home, job) as how:
-            edited = edit_state(lakehouse, keyed_job, wanted, dry_run=dry_run, runners=how["runners"])
-        rows = {"before": edited.rows_before, "after": edited.rows_after}
-        report({"job": job, **rows, "batch": edited.batch, "dry_run": dry_run}, as_json)
+    lakehouse, keyed_job = _opened(home, job)
+    with working(home, job) as how:
+        edited = edit_state(lakehouse, keyed_job, wanted, dry_run=dry_run, runners=how["runners"])
+    rows = {"before": edited.rows_before, "after": edited.rows_after}
+    report({"job": job, **rows, "batch": edited.batch, "dry_run": dry_run}, as_json)
 
 
 def try_(
@@ -183,14 +179,13 @@ def try_(
     """Run a changed job over history into a branch, and compare its tables with the live ones."""
     with usage_faults():
         span = {"since": parse_time("--since", since), "until": parse_time("--until", until)}
-    with failures():
-        lakehouse, keyed_job = _opened(home, job, param)
-        with working(home, job) as how:
-            trial = try_job(lakehouse, keyed_job, branch, **span, **how)
-            tables = {name: compared(one.summary(), one.first_rows(_SHOWN)) for name, one in trial.tables.items()}
-        following = f"keyfold promote {job} {branch}"
-        summary = {"job": job, "branch": branch, "live": trial.live, "events": trial.run.counts.events}
-        report({**summary, "tables": tables, "next": following}, as_json)
+    lakehouse, keyed_job = _opened(home, job, param)
+    with working(home, job) as how:
+        trial = try_job(lakehouse, keyed_job, branch, **span, **how)
+        tables = {name: compared(one.summary(), one.first_rows(_SHOWN)) for name, one in trial.tables.items()}
+    following = f"keyfold promote {job} {branch}"
+    summary = {"job": job, "branch": branch, "live": trial.live, "events": trial.run.counts.events}
+    report({**summary, "tables": tables, "next": following}, as_json)
 
 
 def promote(
@@ -207,18 +202,17 @@ def promote(
     as_json: AsJson = False,
 ) -> None:
     """Make a branch the live generation; the next run continues from it."""
-    with failures():
-        lakehouse, _ = _opened(home, job)
-        summary: dict[str, Any] = {"job": job, "branch": branch}
-        runs = list[JobRun]()
-        if with_consumers:
-            with working(home, job) as how:
-                consumers = consumers_of(lakehouse, job, project_jobs())
-                live, runs = promote_with_consumers(lakehouse, job, branch, consumers, **how)
-            summary["consumers"] = [run_summary(one) for one in runs]
-        else:
-            live = promoting.promote(lakehouse, job, branch)
-        report({**summary, "generation": live.name}, as_json)
+    lakehouse, _ = _opened(home, job)
+    summary: dict[str, Any] = {"job": job, "branch": branch}
+    runs = list[JobRun]()
+    if with_consumers:
+        with working(home, job) as how:
+            consumers = consumers_of(lakehouse, job, project_jobs())
+            live, runs = promote_with_consumers(lakehouse, job, branch, consumers, **how)
+        summary["consumers"] = [run_summary(one) for one in runs]
+    else:
+        live = promoting.promote(lakehouse, job, branch)
+    report({**summary, "generation": live.name}, as_json)
 
 
 def _opened(home: str, job: str, given: list[str] | None = None) -> tuple[Lakehouse, KeyedJob]:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
-from keyfold.cli.terminal import failures, report
+from keyfold.cli.terminal import report
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.backup import back_up
 from keyfold.maintenance.backup import restore as restore_backup
@@ -23,9 +23,8 @@ def check(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
     Every file is read and compared with the checksums in the journals. Runs may continue meanwhile. The exit code is 1 if
     anything is damaged.
     """
-    with failures():
-        found = check_lakehouse(Lakehouse(home))
-        report(asdict(found) | {"is_whole": found.is_whole}, as_json, "\n".join(found.describe()))
+    found = check_lakehouse(Lakehouse(home))
+    report(asdict(found) | {"is_whole": found.is_whole}, as_json, "\n".join(found.describe()))
     if not found.is_whole:
         raise typer.Exit(1)
 
@@ -36,9 +35,8 @@ def backup(
     as_json: AsJson = False,
 ) -> None:
     """Make a consistent, incremental backup of the lakehouse; runs may continue meanwhile."""
-    with failures():
-        made = back_up(Lakehouse(home), to_place(to))
-        report(asdict(made), as_json)
+    made = back_up(Lakehouse(home), to_place(to))
+    report(asdict(made), as_json)
 
 
 def restore(
@@ -49,10 +47,9 @@ def restore(
     as_json: AsJson = False,
 ) -> None:
     """Restore a backup to an empty lakehouse directory; the next runs continue from it."""
-    with failures():
-        if only_list:
-            names = BackupStore(to_place(source)).names()
-            report({"backups": names}, as_json, "\n".join(names) or f"no backup in {source}")
-            return
-        made = restore_backup(to_place(source), Lakehouse(home), at)
-        report(asdict(made), as_json)
+    if only_list:
+        names = BackupStore(to_place(source)).names()
+        report({"backups": names}, as_json, "\n".join(names) or f"no backup in {source}")
+        return
+    made = restore_backup(to_place(source), Lakehouse(home), at)
+    report(asdict(made), as_json)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from keyfold.cli.options import AsJson
-from keyfold.cli.terminal import failures, report
+from keyfold.cli.terminal import report
 from keyfold.errors import Misconfigured
 from keyfold.storage.place import local_path, to_place
 from spark_jobs.simulation import SIMULATORS
@@ -26,8 +26,7 @@ def simulate(
     """Write files of simulated events: out of order, duplicated, late, malformed, incomplete."""
     if stream not in SIMULATORS:
         raise typer.BadParameter(f"no stream {stream!r} to simulate; streams there: {', '.join(SIMULATORS)}")
-    with failures():
-        if (folder := local_path(to_place(to))) is None:
-            raise Misconfigured(f"--to {to}: simulated files are written to a folder; copy them from there to a bucket")
-        made = simulate_stream(stream, folder, size=size, seed=seed, hours=hours)
-        report(asdict(made), as_json, f"{made.rows:,} rows of {made.size:,} {SIMULATORS[stream].counted} in {to}")
+    if (folder := local_path(to_place(to))) is None:
+        raise Misconfigured(f"--to {to}: simulated files are written to a folder; copy them from there to a bucket")
+    made = simulate_stream(stream, folder, size=size, seed=seed, hours=hours)
+    report(asdict(made), as_json, f"{made.rows:,} rows of {made.size:,} {SIMULATORS[stream].counted} in {to}")

@@ -20,7 +20,7 @@ import typer
 
 from keyfold import KeyfoldError
 from keyfold.cli.options import AsJson
-from keyfold.cli.terminal import failures, report, stop_on_signal
+from keyfold.cli.terminal import report, stop_on_signal
 from spark_jobs.jobs.batched_enrichment.protocol import KEY_HEADER, MAX_EVENTS
 
 MAX_BODY_BYTES = 32 * 2**20
@@ -248,11 +248,10 @@ def demo_service(
     as_json: AsJson = False,
 ) -> None:
     """Serve the demo service that batched_enrichment calls, until interrupted; then print its statistics."""
-    with failures():
-        stop = stop_on_signal()
-        with DemoService(host, port, failure_rate=failure_rate) as service:
-            report({"service": service.url}, as_json, f"{service.url} accepts events; Ctrl-C ends it")
-            sys.stdout.flush()
-            stop.wait()
-        stats = service.stats()
-        report(stats, as_json, ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in stats.items()))
+    stop = stop_on_signal()
+    with DemoService(host, port, failure_rate=failure_rate) as service:
+        report({"service": service.url}, as_json, f"{service.url} accepts events; Ctrl-C ends it")
+        sys.stdout.flush()
+        stop.wait()
+    stats = service.stats()
+    report(stats, as_json, ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in stats.items()))

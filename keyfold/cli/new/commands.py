@@ -13,7 +13,7 @@ from keyfold.cli.new.files import example_rows, job_of, project_files, stream_fi
 from keyfold.cli.new.names import check_name
 from keyfold.cli.new.sample import propose
 from keyfold.cli.options import AsJson
-from keyfold.cli.terminal import failures, report, usage_faults
+from keyfold.cli.terminal import report, usage_faults
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.parsing import UnreadableFileError, parse_file
 from keyfold.project import project_folder, project_jobs, project_streams
@@ -42,15 +42,14 @@ def new(
     name = root.name
     with usage_faults():
         check_name(name)
-    with failures():
-        if root.exists() and (not root.is_dir() or any(root.iterdir())):
-            raise KeyfoldError(f"{root} exists and is not an empty folder; nothing was written: choose another")
-        demo = f"make demo FROM={shlex.quote(str(sample.resolve().parent))}" if sample else "make demo"
-        following = [f"cd {shlex.quote(str(folder))}", demo, "make test", "make ui"]
-        if sample is None:
-            sample = root / "sample" / f"{name}.ndjson"
-            write_files(root, {sample.relative_to(root): example_rows()})
-        _write(root, name, "new", sample, (time, key), project_files(name), following, as_json=as_json)
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise KeyfoldError(f"{root} exists and is not an empty folder; nothing was written: choose another")
+    demo = f"make demo FROM={shlex.quote(str(sample.resolve().parent))}" if sample else "make demo"
+    following = [f"cd {shlex.quote(str(folder))}", demo, "make test", "make ui"]
+    if sample is None:
+        sample = root / "sample" / f"{name}.ndjson"
+        write_files(root, {sample.relative_to(root): example_rows()})
+    _write(root, name, "new", sample, (time, key), project_files(name), following, as_json=as_json)
 
 
 def add(
@@ -63,13 +62,12 @@ def add(
     """Add a stream as in a sample file to the project, with its job, checks and tests."""
     with usage_faults():
         check_name(name)
-    with failures():
-        for what, one, known in (("stream", name, project_streams()), ("job", job_of(name), project_jobs())):
-            if one in known:
-                raise KeyfoldError(f"a {what} named {one!r} exists; choose another name")
-        commands = (f"python -m pytest tests/test_{name}.py", f"keyfold ingest {name} --from FOLDER")
-        following = [*commands, f"keyfold run {job_of(name)}"]
-        _write(project_folder(), name, "add", sample, (time, key), {}, following, as_json=as_json)
+    for what, one, known in (("stream", name, project_streams()), ("job", job_of(name), project_jobs())):
+        if one in known:
+            raise KeyfoldError(f"a {what} named {one!r} exists; choose another name")
+    commands = (f"python -m pytest tests/test_{name}.py", f"keyfold ingest {name} --from FOLDER")
+    following = [*commands, f"keyfold run {job_of(name)}"]
+    _write(project_folder(), name, "add", sample, (time, key), {}, following, as_json=as_json)
 
 
 def _write(
@@ -95,21 +93,14 @@ def _write(
         "event_time": proposal.time,
         "key": proposal.key.name,
         "private": [column.name for column in proposal.read if column.is_private],
+        "left_out": [column.raw for column in proposal.columns if column.kind is None],
         "accepted": accepted,
         "rejected": len(reasons),
+        "reasons": reasons[:3],
         "files": [str(path) for path in texts],
+        "next": following,
     }
-    lines = [
-        f"columns: {', '.join(column.describe() for column in proposal.columns)}",
-        f"event time: {proposal.time}; key: {proposal.key.name}; private: {', '.join(summary['private']) or 'none'}",
-        f"ingest accepts {accepted:,} of the sample's rows and rejects {len(reasons):,}",
-        *(f"  {reason}" for reason in reasons[:3]),
-        "wrote:",
-        *(f"  {path}" for path in texts),
-        "then:",
-        *(f"  {line}" for line in following),
-    ]
-    report(summary, as_json, "\n".join(lines))
+    report(summary, as_json)
 
 
 def _try(texts: Mapping[Path, str], name: str, sample: Path) -> tuple[int, list[str]]:

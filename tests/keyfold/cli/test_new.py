@@ -397,4 +397,4 @@ def test_rows_that_ingest_would_reject_are_told_and_none_is_an_error(tmp_path, m
     code, told = added(of_later)
     assert (code, "would accept none of its rows; line 1: " in told) == (1, True)
     code, told = added(json_of(tmp_path, {"at": "1.1.26", "key": "a"}), "--time", "at=%d.%m.%y")
-    assert (code, "ingest accepts 1 of the sample's rows and rejects 0" in told) == (0, True)
+    assert (code, "\naccepted: 1\nrejected: 0\n" in told) == (0, True)
