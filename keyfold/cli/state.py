@@ -1,6 +1,5 @@
 """Read, compare, seed, move and edit the state of jobs."""
 
-import sys
 from dataclasses import asdict
 from typing import Annotated
 
@@ -18,7 +17,6 @@ from keyfold.state.differences import Difference, diff_states, diff_with_table
 from keyfold.state.reading.export import write_state
 from keyfold.state.reading.reader import read_state
 from keyfold.state.reading.state_rows import StateRows
-from keyfold.state.rows.lines import json_lines
 from keyfold.storage.reachable import check_reachable
 
 LIVE = "live"
@@ -53,10 +51,8 @@ def diff(
     difference = _diff(lakehouse, job, before, after)
     summary = difference.summary()
     written = asdict(write_state(difference, to, "parquet")) if to is not None else None
-    report({**asdict(summary), "written": written}, as_json)
-    if rows:
-        shown = difference.first_rows(rows)
-        sys.stdout.writelines(f"{line}\n" for line in json_lines(shown, difference.key, "jsonl"))
+    samples = {"samples": difference.first_rows(rows)} if rows else {}
+    report({**asdict(summary), **samples, "written": written}, as_json)
 
 
 def prune(

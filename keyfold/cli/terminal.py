@@ -82,6 +82,8 @@ def _text(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.6g}"
     if isinstance(value, datetime):
         return plain_time(value) if value > BEGINNING else "not set"
     return "" if value is None else " ".join(str(value).split())

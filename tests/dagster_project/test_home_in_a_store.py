@@ -26,7 +26,7 @@ def test_a_home_that_is_there_and_one_on_a_disk_are_passed_over(bucket, tmp_path
     assert failure(f"s3a://{bucket}/not/yet/there") == failure(str(tmp_path)) == ""
 
 
-def test_a_bucket_that_is_not_there_is_told_with_the_remedy():
+def test_a_bucket_that_is_not_there_is_told_with_the_remedy(bucket):
     assert "has no bucket no-such-bucket; create it, or name another" in failure("s3a://no-such-bucket/home")
 
 

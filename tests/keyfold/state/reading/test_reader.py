@@ -103,8 +103,8 @@ def keyfold(made):
 def test_the_command_that_compares_prints_and_writes_how_two_batches_differ(keyfold, made, tmp_path):
     expected = compared(*made[1][:2])
     words = ("diff", "windows", "0", "1", "--rows", "9", "--to", str(tmp_path / "diff"), "--json")
-    summary, *rows = map(json.loads, keyfold(*words).splitlines())
-    assert {row["user"]: row["change"] for row in rows} == expected
+    summary = json.loads(keyfold(*words))
+    assert {row["user"]: row["change"] for row in summary["samples"]} == expected
     counts = Counter(expected.values())
     assert {change: summary[change] for change in counts} == counts
     assert dict(pl.read_parquet(tmp_path / "diff" / "*").select("user", "change").rows()) == expected
