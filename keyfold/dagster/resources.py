@@ -105,7 +105,7 @@ class KeyfoldResource(dg.ResourceDefinition):
     def _provide(self, context: dg.InitResourceContext) -> Iterator[Keyfold]:
         opened = self._opened((context.resource_config or {}).get("runner"))
         # A tick of a sensor says itself what it cannot read.
-        if context.run_id is not None:
+        if context.run is not None:
             check_reachable(opened.lakehouse.home)
         with opened.runners:
             yield opened
