@@ -5,7 +5,6 @@ from typing import NamedTuple
 import polars as pl
 
 from keyfold.operators.ordering import in_order
-from spark_jobs.jobs.anomaly_predictions.learning import learn_events
 from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
 from spark_jobs.jobs.anomaly_predictions.tables import LEARNING, NONE, SERVING, UNLEARNED
 
@@ -43,7 +42,6 @@ class Kept(NamedTuple):
         if not len(keys):
             return self
         new = model.initial(keys).with_columns(
-            events_learned=pl.lit(0, pl.Int64),
             last_event_time=pl.lit(None, pl.Datetime("us", "UTC")),
             label=pl.lit(NONE, pl.Int8),
             score=pl.lit(None, pl.Float64),
@@ -60,8 +58,7 @@ class Kept(NamedTuple):
         events = in_order(self.unlearned.filter(is_learned).drop("processing_deadline"), ("key",), "event_time").events
         is_theirs = self.models["key"].is_in(events["key"].unique().implode())
         theirs = self.models.filter(is_theirs).sort("key")
-        learned = learn_events(model, theirs, events).with_columns(theirs.select("last_event_time", "label", "score"))
-        models = pl.concat([self.models.filter(~is_theirs), learned.select(self.models.columns)])
+        models = pl.concat([self.models.filter(~is_theirs), model.predict_then_learn(theirs, events)[1]])
         return self._replace(models=models, unlearned=self.unlearned.filter(~is_learned))
 
     def refreshed_where_many_wait(self, model: Model) -> "Kept":

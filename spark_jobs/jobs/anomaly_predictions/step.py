@@ -125,7 +125,7 @@ class AnomalyStep:
         first = np.searchsorted(cut.key_number, cut.key_number)
         life = np.arange(len(first)) - first + np.where(cut.goes_on[first], 0, 1)
         lives = pl.Series(life[cut.ordered.key_number])
-        for number in range(int(life.max()) + 1):
+        for number in np.unique(life).tolist():
             yield number, ordered.events.filter(lives == number)
 
     def _process(self, kept: Kept, events: pl.DataFrame, clock: Clock) -> _Processed:

@@ -1,7 +1,7 @@
 """The step of the event index, without Spark, against a sort and a count in plain Python."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import polars as pl
 import pyarrow as pa
@@ -17,7 +17,7 @@ from keyfold.times import EPOCH, period_starts
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.streams import RIDE_POINTS, SALES, STREAMS
 from tests.examples import examples
-from tests.spark_jobs.jobs.sales_data import NOON, retail_days, sale, sales_frame
+from tests.spark_jobs.jobs.sales_data import NOON, sale, sales_frame
 
 LONG_PAST_ALL = NOON + timedelta(days=30)
 
@@ -94,18 +94,6 @@ def test_a_stream_or_key_that_cannot_be_is_refused_with_what_can(parameters, tol
 def test_a_window_does_not_expire_by_itself_too():
     with pytest.raises(KeyfoldError, match="give either window or expire_after, not both"):
         index_job(window="1h", expire_after="2h")
-
-
-def test_every_sale_of_the_real_shop_has_the_number_that_a_sort_gives_it_whatever_the_split(shop):
-    expected = shop.sql(
-        "SELECT *, row_number() OVER (PARTITION BY item ORDER BY time, quantity, models NULLS FIRST, price, "
-        "invoice, customer NULLS FIRST, country) - 1 AS event_index FROM sales"
-    ).pl().cast(pl.Schema(polars_schema(sales_index().main.schema))).select(*SALES.schema.names, "event_index")  # fmt: skip
-    days = retail_days(shop)
-    for batches in ([*days[:1], pl.concat(days[1:])], [pl.concat(days).sample(fraction=1, shuffle=True, seed=1)]):
-        harness = play(sales_index(), batches, datetime(2011, 12, 31, tzinfo=UTC))
-        table = harness.written["event_index"]
-        assert table.sort("item", "event_index").equals(expected.sort("item", "event_index"))
 
 
 def starts_of(time, length, every):

@@ -14,10 +14,9 @@ from keyfold.keyed.job.building import build_job
 from keyfold.keyed.runner import run_job
 from keyfold.state.changing.migrating import changes_to
 from keyfold.testing import play
-from keyfold.times import micros
 from spark_jobs.jobs.fleet_warnings.geofences import load_geofences
 from spark_jobs.jobs.fleet_warnings.job import FLEET_WARNINGS
-from spark_jobs.simulation.telemetry import GEOFENCES, telemetry_table
+from spark_jobs.simulation.telemetry import GEOFENCES
 from tests.keyfold.state.job_histories import put
 from tests.lake import Lake
 from tests.spark_jobs.jobs import warning_oracle
@@ -146,28 +145,6 @@ def test_points_are_inside_as_a_ray_counts_it():
                 expected.add((one["properties"]["name"], place))
     assert found == expected
     assert {name for name, _ in found} == {"Harbours", "Inner city", "Works yard"}
-
-
-def test_the_warnings_of_the_simulated_fleet_are_all_found_and_no_others():
-    points = telemetry_table(np.random.default_rng(3), 24, np.arange(0, 3 * 3600, 10) * 1_000_000 + micros(NOON))
-    shift = pl.Series(np.random.default_rng(2).uniform(0, 599, points.height) * 1e6).cast(pl.Duration("us"))
-    arriving = points.with_columns(arrival=pl.col("time") + shift).sort("arrival").drop("arrival")
-    job = warnings_job(geofences=str(GEOFENCES))
-    rows = play_points(job, arriving.iter_slices(5000)).written["fleet_warnings"]
-
-    def vehicles(warning):
-        return set(rows.filter((pl.col("warning") == warning) & (pl.col("change") == "BEGAN"))["vehicle_id"])
-
-    assert vehicles("LOW_FUEL") == set(points.filter(pl.col("fuel_level") < 10)["vehicle_id"]) != set()
-    hot = set(points.filter(pl.col("engine_temperature") > 110)["vehicle_id"])
-    assert vehicles("ENGINE_TOO_HOT") == hot != set()
-    is_hot = pl.col("engine_temperature").fill_null(0) > 110
-    begins = points.select((is_hot & ~is_hot.shift(fill_value=False).over("vehicle_id")).sum()).item()
-    assert rows.filter((pl.col("warning") == "ENGINE_TOO_HOT") & (pl.col("change") == "BEGAN")).height == begins
-    assert rows.filter(pl.col("warning") == "IN_GEOFENCE")["geofence"].n_unique() == 3
-    # By turns, for each vehicle and condition.
-    order = rows.sort("time").group_by("vehicle_id", "warning", "geofence").agg("change")["change"]
-    assert all(list(turns) == (["BEGAN", "ENDED"] * len(turns))[: len(turns)] for turns in order)
 
 
 BAD: dict[str, tuple[Any, str]] = {

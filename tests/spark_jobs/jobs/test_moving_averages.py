@@ -2,11 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-import duckdb
-import numpy as np
 import polars as pl
 import pytest
-from polars.testing import assert_frame_equal
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
@@ -17,7 +14,6 @@ from spark_jobs.jobs.moving_averages import MOVING_AVERAGES
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_PAST_ALL = NOON + timedelta(days=300)
-TABLES = ("moving_averages", "latest_moving_averages", "station_sessions")
 
 
 def averages_job(**parameters):
@@ -106,71 +102,3 @@ def test_any_numeric_columns_may_be_averaged():
 def test_parameters_that_cannot_be_are_refused_with_the_reason(given, message):
     with pytest.raises(KeyfoldError, match=message):
         averages_job(**given)
-
-
-WEATHER_FILE = "weather/weather-2013-h1.csv.gz"
-
-
-def real_readings(real_data):
-    raw = pl.read_csv(real_data / WEATHER_FILE, null_values="NA", infer_schema_length=None)
-    return raw.select(
-        station_id="origin",
-        time=pl.col("time_hour").str.to_datetime("%+", time_unit="us").dt.replace_time_zone("UTC"),
-        pressure=pl.col("pressure").cast(pl.Float64),
-        temp=pl.col("temp").cast(pl.Float64),
-    )
-
-
-def duckdb_answer(real_data, length, timeout_hours):
-    """Window functions over the raw file; sessions end where the reading before is longer ago than the timeout."""
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        found = connection.sql(
-            f"""
-            WITH readings AS (
-                SELECT origin AS station_id, CAST(time_hour AS TIMESTAMPTZ) AS time, pressure, temp
-                FROM read_csv(?, nullstr = 'NA', types = {{'pressure': 'DOUBLE', 'temp': 'DOUBLE'}})
-            ), gaps AS (
-                SELECT *, time - lag(time) OVER (PARTITION BY station_id ORDER BY time)
-                    > INTERVAL {timeout_hours} HOUR AS breaks FROM readings
-            ), sessions AS (
-                SELECT *, count(*) FILTER (breaks) OVER (PARTITION BY station_id ORDER BY time) AS session FROM gaps
-            ), windows AS (
-                SELECT station_id, first(time) OVER last_ones AS start_time, time AS end_time,
-                    avg(pressure) OVER last_ones AS pressure_avg, avg(temp) OVER last_ones AS temp_avg,
-                    count(*) OVER last_ones AS n_readings,
-                    count(*) OVER (PARTITION BY station_id, session) AS of_session,
-                    row_number() OVER (PARTITION BY station_id, session ORDER BY time DESC) AS from_end
-                FROM sessions
-                WINDOW last_ones AS (
-                    PARTITION BY station_id, session ORDER BY time ROWS {length - 1} PRECEDING
-                )
-            )
-            SELECT station_id, start_time, end_time, pressure_avg, temp_avg, n_readings,
-                CASE WHEN n_readings = {length} THEN 'WINDOW_FULL' ELSE 'TIMEOUT' END AS reason
-            FROM windows WHERE n_readings = {length} OR (of_session < {length} AND from_end = 1)
-            ORDER BY station_id, end_time
-            """,  # noqa: S608 - of two numbers of the test
-            params=[str(real_data / WEATHER_FILE)],
-        )
-        return pl.DataFrame(found.to_arrow_table())
-
-
-@pytest.mark.parametrize(("length", "timeout", "readings_in_a_batch"), [(10, 24, 10_000_000), (48, 1, 217)])
-def test_real_weather_agrees_with_duckdb_in_one_batch_and_in_many(real_data, length, timeout, readings_in_a_batch):
-    readings = real_readings(real_data)
-    if readings_in_a_batch < readings.height:
-        # Up to two hours out of order.
-        shift = pl.Series(np.random.default_rng(5).integers(0, 120, readings.height)) * timedelta(minutes=1)
-        readings = readings.with_columns(arrival=pl.col("time") + shift).sort("arrival").drop("arrival")
-    job = averages_job(n_readings=length, timeout=timedelta(hours=timeout), watermark_delay="2h")
-    harness = TestHarness(job)
-    for batch in readings.iter_slices(readings_in_a_batch):
-        harness.batch(batch)
-    harness.batch(advance_to=datetime(2014, 1, 1, tzinfo=UTC))
-    found = harness.written["moving_averages"].sort("station_id", "end_time")
-    expected = duckdb_answer(real_data, length, timeout).cast(dict(found.schema))  # type: ignore[arg-type]
-    assert found.height > 10_000
-    assert (timeout == 24) == (expected["reason"].n_unique() == 1)
-    assert_frame_equal(found, expected, rel_tol=0, abs_tol=1e-9)
-    assert harness.written["station_sessions"]["n_readings"].sum() == readings.height

@@ -1,17 +1,14 @@
 """The step of purchase totals, without Spark, against a dictionary of sets in plain Python."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
-import polars as pl
 import pytest
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.building import build_job
-from keyfold.keyed.rows.codec import polars_schema
-from keyfold.testing import merged, play
-from spark_jobs.jobs.purchase_totals import PURCHASE_TOTAL, PURCHASE_TOTALS
-from tests.spark_jobs.jobs.sales_data import NOON, retail_days, sale, sales_frame
-from tests.spark_jobs.jobs.sales_oracle import Totals
+from keyfold.testing import play
+from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
+from tests.spark_jobs.jobs.sales_data import NOON, sale, sales_frame
 
 LONG_PAST_ALL = NOON + timedelta(days=30)
 BOTH = pytest.mark.parametrize("order", ["arrival", "event_time"])
@@ -27,20 +24,6 @@ def play_sales(job, batches, end: datetime | None = LONG_PAST_ALL, cuts=()):
 
 def changes(harness):
     return harness.written["purchase_totals"].rows()
-
-
-def latest(harness, job):
-    return merged(harness, job, "latest_purchase_totals").rows()
-
-
-def as_written(rows):
-    """Rows in the columns of the table, in an order of their own."""
-    return pl.DataFrame(rows, schema=polars_schema(PURCHASE_TOTAL), orient="row").sort(PURCHASE_TOTAL.names)
-
-
-def assert_same_changes(harness, expected):
-    found = harness.written["purchase_totals"].sort(PURCHASE_TOTAL.names)
-    assert found.equals(expected), f"{found}\n{expected}"
 
 
 WATCHES = [
@@ -85,15 +68,3 @@ def test_a_job_without_an_expiry_keeps_no_column_for_it():
     assert totals_job().state.schema.names == ["item", "quantity", "models", "time", "deadline"]
     with pytest.raises(KeyfoldError, match="timeout_in=processing_time requires expire_after"):
         totals_job(timeout_in="processing_time")
-
-
-def test_every_purchase_of_the_real_shop_agrees_with_a_dictionary_of_sets(shop):
-    """Days follow one another: added up a day at a time or all at once, they come to the same."""
-    days, oracle = [day.select(PURCHASE_TOTALS.columns.names) for day in retail_days(shop)], Totals()
-    expected = as_written([row for day in days for row in oracle.add(day.to_dicts())])
-    for batches, order in ((days, "arrival"), ([pl.concat(days)], "event_time")):
-        job = totals_job(order=order)
-        harness = play(job, batches, end=datetime(2011, 12, 31, tzinfo=UTC))
-        assert_same_changes(harness, expected)
-        assert latest(harness, job) == oracle.latest()
-        assert harness.state.height == len(oracle.quantity)

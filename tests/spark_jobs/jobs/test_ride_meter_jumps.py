@@ -3,17 +3,13 @@
 from datetime import UTC, datetime, timedelta
 
 import duckdb
-import numpy as np
 import polars as pl
 import pytest
 
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import play
-from keyfold.times import micros
 from spark_jobs.jobs.ride_meter_jumps import RIDE_METER_JUMPS
-from spark_jobs.simulation.feed import HOUR
-from spark_jobs.simulation.rides import rides_table
 from tests.spark_jobs.jobs.sales_data import NOON
 
 END = datetime(2030, 1, 1, tzinfo=UTC)
@@ -50,20 +46,6 @@ def test_a_point_without_a_reading_is_passed_over_and_rides_are_not_mixed():
 
 def test_a_meter_that_creeps_up_by_more_in_all_has_not_jumped():
     assert jumps([point(at, at * 5, 2.5 + at) for at in range(10)]) == []
-
-
-def test_the_meters_of_simulated_rides_jump_where_plain_python_finds_it():
-    begin = micros(NOON)
-    points = rides_table(np.random.default_rng(4), 200, begin, begin + 3 * HOUR)
-    expected, before = [], {}
-    for point in points.iter_rows(named=True):
-        last = before.get(point["ride_id"], point)
-        if point["meter_reading"] - last["meter_reading"] > 3:
-            expected.append((point["ride_id"], point["point_idx"]))
-        before[point["ride_id"]] = point
-    found = play(JOB, [points.select(JOB.columns.names)], END).written["ride_meter_jumps"]
-    assert sorted(found.select("ride_id", "last_point_idx").rows()) == sorted(expected)
-    assert len(expected) == 5, "one ride of forty"
 
 
 @pytest.mark.parametrize(("jump", "within", "least"), [(3.0, 60, 0), (0.5, 60, 100), (1.0, 600, 400)])

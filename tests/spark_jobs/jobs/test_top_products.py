@@ -1,9 +1,8 @@
 """The step of top products, without Spark, against sums in plain Python and in DuckDB."""
 
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
-import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
@@ -12,7 +11,7 @@ from keyfold.keyed.calling.harness import in_one_frame
 from keyfold.keyed.job.building import build_job
 from keyfold.testing import combined, play
 from spark_jobs.jobs.top_products import TOP_PRODUCTS
-from tests.spark_jobs.jobs.sales_data import NOON, retail_days, sale, sales_frame, with_window
+from tests.spark_jobs.jobs.sales_data import NOON, sale, sales_frame, with_window
 
 HOUR = timedelta(hours=1)
 LONG_PAST_ALL = NOON + timedelta(days=30)
@@ -81,34 +80,3 @@ def test_the_combiner_loses_no_sale_and_combines_its_own_results():
 def test_a_parameter_that_cannot_be_is_refused_by_name(parameters, named):
     with pytest.raises(KeyfoldError, match=named):
         top_job(**parameters)
-
-
-RETAIL_TOP = """
-    SELECT * FROM (
-        SELECT window_start, row_number() OVER (PARTITION BY window_start ORDER BY quantity DESC, product) AS rank,
-            product, quantity, revenue
-        FROM (
-            SELECT date_trunc('hour', time) AS window_start, item AS product,
-                CAST(sum(quantity) AS BIGINT) AS quantity, fsum(quantity * price) AS revenue
-            FROM sales GROUP BY ALL
-        )
-    ) WHERE rank <= 10 ORDER BY window_start, rank
-"""
-
-
-def test_every_window_of_the_real_shop_agrees_with_duckdb(shop):
-    days = [with_window(day) for day in retail_days(shop)]
-    expected = shop.sql(RETAIL_TOP).pl()
-    whole = (
-        "SELECT count(DISTINCT date_trunc('hour', time)), sum(quantity), fsum(quantity * price), count(*) FROM sales"
-    )
-    for batches in (days, [pl.concat(days)]):
-        harness = play(top_job(), batches, end=datetime(2011, 12, 31, tzinfo=UTC), parts=3)
-        found = harness.written["top_products"].sort("window_start", "rank")
-        for column in ("window_start", "rank", "product", "quantity"):
-            assert found[column].to_list() == expected[column].to_list()
-        assert (found["revenue"] - expected["revenue"]).abs().max() < 1e-6  # type: ignore[operator]
-        windows = harness.written["sales_windows"]
-        found = (windows.height, *windows.select(pl.col("quantity", "revenue", "n_sales").sum()).row(0))
-        assert found == pytest.approx(shop.execute(whole).fetchall()[0])
-        assert harness.written["late.top_products"].height == harness.state.height == 0

@@ -2,8 +2,8 @@
 
 Tables are Polars frames:
 
-- **models**: one row per key, sorted by `key`: `key` and the columns of the model's `state`, numbers and lists of bounded
-  size. They are the model's whole state, so it survives a restart unchanged.
+- **models**: one row per key, sorted by `key`: `key`, `events_learned` and the columns of the model's `state`, numbers and
+  lists of bounded size. They are the model's whole state, so it survives a restart unchanged. Other columns are kept.
 - **events**: `key`, `event_time` (timestamp, UTC) and `value` (finite float), sorted by `key`, then by time. Events may be
   earlier than those that a model has learned. Every key of an event has a row in `models`.
 - **predictions**: `PREDICTION`, one row per event in the order of the events.
@@ -31,17 +31,18 @@ PREDICTION = pa.schema(
         pa.field("low", pa.float64()),
         pa.field("high", pa.float64()),
         pa.field("score", pa.float64(), nullable=False),
+        pa.field("events_learned", pa.int64(), nullable=False),
     ]
 )
-"""The expected value, the band of usual values around it (all NULL while the model has learned too little), and the score:
-from 0 (as expected) to 1. The score is 0 while the model has learned too little."""
+"""The expected value, the band of usual values around it (all NULL while the model has learned too little), the score: from 0 (as
+expected) to 1, and 0 while the model has learned too little; and the number of events that the model had learned."""
 
 WIDEST = 1e150
 """Values are clipped to this distance from zero, so that no square overflows."""
 
 
 class Scored(NamedTuple):
-    """The columns of `PREDICTION` for the events of one key; NaN for NULL."""
+    """The columns of `PREDICTION` but the last for the events of one key; NaN for NULL."""
 
     expected: Floats
     low: Floats
@@ -57,7 +58,7 @@ class Model(ABC):
         version: increase it when the same events would give other state or predictions; a change of parameters or of the
             threshold counts too.
         threshold: the recommended score above which a value is an anomaly.
-        state: the columns of `models` except `key`. The names `key`, `timestamp`, `value`, `deadline`, `processing_deadline`, `role`,
+        state: the columns of `models` except `key` and `events_learned`. The names `key`, `timestamp`, `value`, `deadline`, `processing_deadline`, `role`,
             `events_learned`, `last_event_time`, `interval`, `label` and `score` are reserved for the job's own columns.
         untrained: the values of these columns of a model that has learned nothing.
     """
@@ -73,7 +74,7 @@ class Model(ABC):
         """Score the events of one key, at least one, in order of time.
 
         Args:
-            model: the columns of `state` of the key's model; lists are arrays.
+            model: the columns of `state` of the key's model, and `events_learned` before these events; lists are arrays.
             times: microseconds since 1970.
             values: at most `WIDEST` from zero.
             learns: whether each event is learned before the next is scored, and `model` is updated; else every event is scored
@@ -83,7 +84,7 @@ class Model(ABC):
     def initial(self, keys: pl.Series) -> pl.DataFrame:
         """Create untrained models for these keys, in this order."""
         columns = (pl.lit(self.untrained[name], kind).alias(name) for name, kind in polars_schema(self.state).items())
-        return pl.DataFrame({"key": keys}).with_columns(*columns)
+        return pl.DataFrame({"key": keys}).with_columns(*columns, events_learned=pl.lit(0, pl.Int64))
 
     def predict(self, models: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
         """Predict each event by its key's model, without learning."""
@@ -102,12 +103,16 @@ class Model(ABC):
         times = np.split(events["event_time"].to_physical().to_numpy(), runs.starts[1:])
         values = np.split(np.clip(events["value"].to_numpy(), -WIDEST, WIDEST), runs.starts[1:])
         scored = [self.score(*of_key, learns=learns) for of_key in zip(rows, times, values, strict=True)]
-        found = zip(PREDICTION.names, map(np.concatenate, zip(*scored, strict=True)), strict=True)
-        predictions = pl.DataFrame(dict(found)).with_columns(pl.col("expected", "low", "high").fill_nan(None))
+        found = dict(zip(Scored._fields, map(np.concatenate, zip(*scored, strict=True)), strict=True))
+        known = models["events_learned"].to_numpy()[runs.model][runs.run] + (runs.rank if learns else 0)
+        predictions = pl.DataFrame({**found, "events_learned": known})
+        predictions = predictions.with_columns(pl.col("expected", "low", "high").fill_nan(None))
         if not learns:
             return predictions, models
         place = np.arange(models.height)
         place[runs.model] = models.height + np.arange(len(rows))
+        for row, count in zip(rows, runs.counts.tolist(), strict=True):
+            row["events_learned"] += count
         learned = [_column(name, kind, [row[name] for row in rows]) for name, kind in models.schema.items()]
         return predictions, pl.concat([models, pl.DataFrame(learned)])[place]
 

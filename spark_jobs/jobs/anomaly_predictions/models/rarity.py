@@ -30,14 +30,13 @@ LONGEST = 60
 _DAY = 86_400_000_000
 
 _UNTRAINED = {
-    "known": 0,
     "began": None,
     "newest": None,
     **daily_bands.UNTRAINED,
     **levels.UNTRAINED,
     **return_periods.UNTRAINED,
 }
-"""Number of events learned, times of the first and the newest (microseconds since 1970), and the state of the parts."""
+"""Times of the first and the newest (microseconds since 1970), and the state of the parts."""
 
 
 def _kind(name: str) -> pa.DataType:
@@ -59,9 +58,9 @@ class Rarity(Model):
 
     def score(self, model: dict[str, Any], times: Integers, values: Floats, *, learns: bool) -> Scored:
         bands, levels, periods = DailyBands(model), Levels(model), ReturnPeriods(model)
-        known, began = model["known"], times[0].item() if model["began"] is None else model["began"]
+        began = times[0].item() if model["began"] is None else model["began"]
         newest = times if model["newest"] is None else np.maximum(times, model["newest"])
-        numbers = known + (np.arange(len(times)) if learns else np.zeros(len(times), np.int64))
+        numbers = model["events_learned"] + (np.arange(len(times)) if learns else np.zeros(len(times), np.int64))
         # The mean days between two events, and the number of events in `LONGEST` days.
         pace = np.divide((newest - began) / _DAY, numbers, out=np.zeros(len(times)), where=numbers > 0)
         in_longest = np.divide(LONGEST, pace, out=np.zeros(len(times)), where=pace > 0.0)
@@ -71,7 +70,7 @@ class Rarity(Model):
         of_levels = levels.learn(values) if learns else levels.surprises(values)
         rarities = periods.rarities(np.vstack([views.surprises, of_levels]), numbers, horizons, learns=learns)
         if learns:
-            known = {"known": known + len(times), "began": began, "newest": newest[-1].item()}
+            known = {"began": began, "newest": newest[-1].item()}
             model.update(known | bands.columns() | levels.columns() | periods.columns())
         days = rarities * pace
         expected = np.clip(views.low + (views.high - views.low) / 2, views.low, views.high)

@@ -155,12 +155,7 @@ MOMENTS = st.sampled_from([NEAR, FAR, NEAR | FAR])
 """Strategies of the minutes of all events: near one another, far apart, and both."""
 
 
-SERIES = (
-    "realAWSCloudwatch/rds_cpu_utilization_e47b3b",
-    "realAdExchange/exchange-3_cpm_results",
-    "realTraffic/speed_6005",
-    "artificialWithAnomaly/art_daily_jumpsup",
-)
+SERIES = ("realAdExchange/exchange-3_cpm_results", "artificialWithAnomaly/art_daily_jumpsup")
 
 
 def real_series(real_data, names):

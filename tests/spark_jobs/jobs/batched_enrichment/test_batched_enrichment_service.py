@@ -16,19 +16,16 @@ from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.reporting.conservation import check_conservation
-from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import fail_points
 from keyfold.testing import accounted_for, restart
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT, DEAD_LETTERS, NAME
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE
 from spark_jobs.simulation.enrichment_service import DemoService
-from spark_jobs.streams import RIDE_POINTS
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 QUICK = {"first_pause": "0.001s", "max_pause": "0.01s"}
-IDS = list(RIDE_POINTS.event_id)
 
 
 def points(count):
@@ -83,33 +80,6 @@ def test_ten_thousand_events_are_enriched_in_at_most_twenty_four_calls_never_too
     assert written["idempotency_key"].n_unique() == stats["calls"]
 
 
-def test_failures_are_tried_again_and_rejected_events_are_dead_letters():
-    with DemoService(failure_rate=0.2, reject_rate=0.05) as demo:
-        harness = play_points(demo.url, points(5_000), max_attempts=15)
-        stats = demo.stats()
-    dead, written = harness.written[DEAD_LETTERS], harness.written[NAME]
-    assert written.height + dead.height == 5_000
-    assert written.select(IDS).vstack(dead.select(IDS)).n_unique() == 5_000
-    assert 0.03 < dead.height / 5_000 < 0.07
-    assert dead.select(pl.col("status").unique(), pl.col("answer").unique()).row(0) == (422, "rejected on demand")
-    assert dead["attempts"].min() == 1
-    assert stats["calls"] > 10 + 4
-    assert stats["events"] == 5_000
-
-
-def test_a_micro_batch_that_is_replayed_after_a_crash_makes_the_service_work_once():
-    with DemoService(failure_rate=0.2, reject_rate=0.05) as demo:
-        first = play_points(demo.url, points(3_000), max_attempts=20)
-        before = demo.stats()
-        again = play_points(demo.url, points(3_000).sample(fraction=1, shuffle=True), max_attempts=20)
-        after = demo.stats()
-    assert after["events"] == before["events"] == 3_000
-    assert after["repeated_calls"] - before["repeated_calls"] == after["calls"] - before["calls"]
-    assert again.written[NAME].equals(first.written[NAME])
-    same = pl.exclude("attempts")
-    assert again.written[DEAD_LETTERS].select(same).equals(first.written[DEAD_LETTERS].select(same))
-
-
 def test_a_call_that_timed_out_gets_its_answer_later_and_no_work_is_done_twice():
     with DemoService(latency=0.4) as demo:
         harness = play_points(demo.url, points(600), timeout="0.25s", shards=1)
@@ -117,14 +87,6 @@ def test_a_call_that_timed_out_gets_its_answer_later_and_no_work_is_done_twice()
     assert harness.written[NAME].height == 600
     assert stats["events"] == 600
     assert stats["repeated_calls"] >= 1
-
-
-def test_a_service_that_is_too_slow_makes_dead_letters():
-    with DemoService(latency=0.5) as demo:
-        harness = play_points(demo.url, points(20), timeout="0.05s", max_attempts=2)
-    dead = harness.written[DEAD_LETTERS]
-    assert dead.select(pl.len(), pl.col("attempts").unique(), pl.col("status").unique()).row(0) == (20, 2, None)
-    assert dead["answer"].unique().to_list() == ["no answer within 0.05 s"]
 
 
 def test_a_service_that_is_down_makes_dead_letters_and_when_it_is_back_the_next_events_are_enriched():
@@ -158,34 +120,6 @@ def test_a_token_of_the_workers_environment_opens_its_service_and_is_recorded_no
     assert token not in json.dumps(dict(job.parameters))
     assert demo.url not in json.dumps(dict(job.parameters))
     assert token.encode() not in cloudpickle.dumps(job)
-
-
-def test_real_ride_points_are_enriched_each_once(real_data):
-    files = sorted((real_data / "rides").glob("*.gz"))
-    types = polars_schema(RIDE_POINTS.schema)
-    real = [
-        pl.read_ndjson(file)
-        .with_columns(pl.col("timestamp").str.to_datetime(time_zone="UTC", time_unit="us"))
-        .select(pl.col(name).cast(kind) for name, kind in types.items())
-        for file in files
-    ]
-    with DemoService() as demo:
-        job = job_asking(demo.url)
-        harness = TestHarness(job)
-        for number, file in enumerate(real):
-            harness.batch(in_shards(file), NOW + timedelta(seconds=100 * number))
-            restart(harness)
-        harness.batch(None, NOW + timedelta(hours=2))
-        stats = demo.stats()
-    everything = pl.concat(real)
-    assert everything.height == 25_545
-    by_id = harness.written[NAME].sort(IDS)
-    assert by_id.select(everything.columns).equals(everything.sort(IDS))
-    # A point of a ride that is taken twice is the same place: the answer belongs to its event.
-    places = by_id.with_columns(tile=pl.col("enrichment").str.json_path_match("$.tile"))
-    assert places.group_by("latitude", "longitude").agg(pl.col("tile").n_unique())["tile"].max() == 1
-    assert stats["calls"] <= 25_545 // 500 + 4 * (len(files) + 1)
-    assert stats["events"] == 25_545
 
 
 def test_in_runs_ten_thousand_events_take_at_most_twenty_four_calls_crash_or_not(without_spark, lakehouse, monkeypatch):

@@ -6,7 +6,6 @@ import socket
 import ssl
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -19,7 +18,6 @@ from tests.spark_jobs.jobs.batched_enrichment.scripted_service import Answer, sc
 from tests.spark_jobs.jobs.batched_enrichment.test_client import batch, call, parameters
 
 TIMEOUT = 0.6
-PATIENCE = 10
 """Seconds. Far from the time-out, so that a busy machine does not decide a test, and far below what would be waited
 without one."""
 
@@ -80,69 +78,6 @@ def post(url: str, content: pl.Series | None = None, *, timeout: float = 5.0, tr
         )
     )
     return outcome
-
-
-def is_given_up(url: str, content: pl.Series | None = None) -> bool:
-    """Whether a call ends by its time-out, and long before the service would end it."""
-    began = time.monotonic()
-    assert post(url, content, timeout=TIMEOUT).answer == f"no answer within {TIMEOUT} s"
-    return time.monotonic() - began < PATIENCE
-
-
-def drip_headers(caller: Caller) -> None:
-    caller.drip(b"HTTP/1.1 200 OK\r\n" + b"X-Slow: 1\r\n" * 500)
-
-
-def swallow_slowly(caller: Caller) -> None:
-    """Take each piece well within the time-out; all of a long call would take twice the patience of this test."""
-    while not caller.ended.wait(0.02):
-        caller.connection.recv(120_000)
-
-
-def drip_a_handshake(caller: Caller) -> None:
-    caller.connection.recv(10_000)
-    # A handshake record that promises 16 KiB.
-    caller.drip(b"\x16\x03\x03\x40\x00" + b"\x02\x00\x3f\xfc" + b"\x00" * 5_000)
-
-
-def take_each_step_in_time(caller: Caller) -> None:
-    """Connect, headers and body each within the time-out, all together not."""
-    caller.connection.recv(10_000)
-    for part in (b"HTTP/1.1 200 OK\r\n", b"Content-Length: 4\r\n\r\n", b"do", b"ne"):
-        caller.ended.wait(TIMEOUT * 0.6)
-        caller.connection.sendall(part)
-
-
-# One cancellation bounds all of a call: of the ways to be slow, one each of what it may be waiting for stands here.
-@pytest.mark.parametrize(
-    ("play", "scheme", "length"),
-    [
-        (drip_headers, "http", 2),
-        (swallow_slowly, "http", 120_000_000),
-        (Caller.say_nothing, "http", 2),
-        (Caller.say_nothing, "https", 2),
-        (drip_a_handshake, "https", 2),
-        (take_each_step_in_time, "http", 2),
-    ],
-)
-def test_a_slow_service_does_not_hold_a_call(play, scheme, length):
-    with at_the_socket(play) as port:
-        assert is_given_up(f"{scheme}://127.0.0.1:{port}/", pl.Series(["1" * length]))
-
-
-def test_a_connection_that_nobody_accepts_does_not_hold_a_call():
-    with socket.socket() as full:
-        full.bind(("127.0.0.1", 0))
-        full.listen(0)
-        waiting = [socket.socket() for _ in range(4)]
-        try:
-            for one in waiting:
-                one.setblocking(False)
-                one.connect_ex(full.getsockname())
-            assert is_given_up(f"http://127.0.0.1:{full.getsockname()[1]}/")
-        finally:
-            for one in waiting:
-                one.close()
 
 
 def test_a_call_after_one_that_was_given_up_has_all_its_time_again():

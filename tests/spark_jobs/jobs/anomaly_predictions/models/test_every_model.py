@@ -118,7 +118,8 @@ def test_predictions_are_numbers_and_scores_lie_between_zero_and_one(model, even
         else:
             assert row["low"] <= row["expected"] <= row["high"]
             assert all(map(math.isfinite, row.values()))
-    assert models.schema == {"key": pl.String, **polars_schema(model.state)}
+    assert dict(models.schema) == {"key": pl.String, **polars_schema(model.state), "events_learned": pl.Int64}
+    assert models["events_learned"].sum() == events.height
 
 
 @EVERY_MODEL
