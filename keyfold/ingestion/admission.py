@@ -101,7 +101,8 @@ def is_known(file: LandedFile, known: Mapping[str, KnownFile]) -> bool:
         return False
     if file.tag:
         return file.tag == before.fingerprint
-    return (file.size, file.modified_at, file.changed_at) == (before.size, before.modified_at, before.changed_at)
+    # Size and times, by place: a folder may have a million files.
+    return file[1:4] == before[:3]
 
 
 def _admitted(landing: Place, file: LandedFile) -> AdmittedFile | None:

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
+from deltalake import DeltaTable
+
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.admission import Admission, select_files
 from keyfold.ingestion.arrays import DamagedArrayError
@@ -115,6 +117,7 @@ class _Run:
         self._last: IngestDone | None = None
         self._segments: tuple[Segment, ...] = ()
         self._since: datetime | None = None
+        self._opened: dict[str, DeltaTable] = {}
         self.counts, self.batches, self.deferred, self.warnings = IngestCounts(), 0, 0, list[str]()
 
     def begin(self) -> list[IngestPlan]:
@@ -122,6 +125,7 @@ class _Run:
         birth = self.birth
         opened = check_tables(self.journal, birth.tables, birth.ids, birth.identity, birth.where, birth.remedy)
         fit_events(self._stream, birth, opened["events"])
+        self._opened = dict(opened)
         done = self.journal.last_done()
         if done is not None and uncommitted(birth, done, opened):
             self._commit(done)
@@ -179,7 +183,8 @@ class _Run:
         for number, (name, files) in enumerate(done.tables.items()):
             if number:
                 reached("commit: one table")
-            append_files(birth.tables[name], files, f"{birth.identity}/{name}", done.batch)
+            opened = self._opened.pop(name, None) if files else None
+            append_files(birth.tables[name], files, f"{birth.identity}/{name}", done.batch, opened)
         reached("commit: after")
         self.counts += done.counts
         self.batches += 1

@@ -103,13 +103,10 @@ def list_files(folder: Place, *, done_marker: bool = False) -> Listing:
             with os.scandir(parent) as listed:
                 entries = {entry.name: entry for entry in listed}
             below = "" if parent == top else os.path.relpath(parent, top) + "/"
-            landed = list(_files(top, below, entries, done_marker))
+            visible = [entry for name, entry in entries.items() if not _is_hidden(name)]
+            landed = list(_files(top, below, visible, entries if done_marker else None))
             # Links to folders inside are skipped, since their files are found at their own paths.
-            folders = [
-                entry.path
-                for name, entry in entries.items()
-                if not _is_hidden(name) and entry.is_dir(follow_symlinks=False)
-            ]
+            folders = [entry.path for entry in visible if entry.is_dir(follow_symlinks=False)]
         except OSError as error:
             if parent == top:
                 raise
@@ -130,10 +127,14 @@ def refusal(folder: Place, path: str) -> str | None:
     return None if _is_below(place, top) else f"the link leads out of the landing folder, to {_readable(place)[0]}"
 
 
-def _files(top: str, below: str, entries: dict[str, "os.DirEntry[str]"], done_marker: bool) -> Iterator[LandedFile]:
-    everything_done = _changed_at(entries.get(_SUCCESS)) if done_marker else None
-    for name, entry in entries.items():
-        if _is_hidden(name) or (done_marker and name.endswith(DONE)):
+def _files(
+    top: str, below: str, visible: list["os.DirEntry[str]"], marked: dict[str, "os.DirEntry[str]"] | None
+) -> Iterator[LandedFile]:
+    """Yield the files of a folder; `marked` has all of its entries, if files have done markers."""
+    everything_done = _changed_at(marked.get(_SUCCESS)) if marked else None
+    for entry in visible:
+        name = entry.name
+        if marked and name.endswith(DONE):
             continue
         path, refused = _readable(below + name)
         try:
@@ -149,10 +150,10 @@ def _files(top: str, below: str, entries: dict[str, "os.DirEntry[str]"], done_ma
             status = entry.stat()
         except FileNotFoundError:  # renamed or removed since it was listed
             continue
-        if not done_marker:
+        if marked is None:
             yield LandedFile(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, None, refused)
             continue
-        markers = [at for at in (everything_done, _changed_at(entries.get(name + DONE))) if at is not None]
+        markers = [at for at in (everything_done, _changed_at(marked.get(name + DONE))) if at is not None]
         changed_at = max(status.st_ctime_ns, min(markers, default=0))
         yield LandedFile(path, status.st_size, status.st_mtime_ns, changed_at, bool(markers), refused)
 

@@ -53,7 +53,9 @@ def _of_files(application: str) -> str:
     return f"{application}#files"
 
 
-def append_files(table: Place, files: Sequence[WrittenFile], application: str, batch: int) -> None:
+def append_files(
+    table: Place, files: Sequence[WrittenFile], application: str, batch: int, delta: DeltaTable | None = None
+) -> None:
     """Append written files to a table, unless it already has this batch.
 
     Args:
@@ -61,10 +63,11 @@ def append_files(table: Place, files: Sequence[WrittenFile], application: str, b
         files: files in its folder; without any, nothing is committed.
         application: the name of the sequence of batches in the table's log.
         batch: the batch's number, which increases from commit to commit.
+        delta: the table, if it was opened since the last commit of this application: to open it again would list its whole log.
     """
     if not files:
         return
-    delta = DeltaTable(str(table))
+    delta = delta or DeltaTable(str(table))
     if not has_taken(delta, application, batch):
         commit_once(delta, table, [add_action(file) for file in files], files, application, batch)
 

@@ -45,7 +45,7 @@ def test_what_is_wrong_with_a_store_is_told_with_what_to_do(
         environment = object_store.environment("http://127.0.0.1:9" if fault == "away" else faulty.endpoint)
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
-        faulty.choose = lambda _: fault
+        faulty.choose = lambda _: fault if isinstance(fault, Fault) else None
         with pytest.raises(KeyfoldError, match=told) as refused:
             check_reachable(f"s3a://{place}")
     assert isinstance(refused.value, NotAnsweringError) == (fault == "away")
