@@ -68,15 +68,10 @@ class Checked:
     """The result of a check.
 
     Attributes:
-        home: the lakehouse directory.
-        checked: the streams, generations of jobs and tables that were checked.
-        files: number of data files read.
-        bytes: their size.
+        files, bytes: number and size of the files of tables, of state and of the index of ids that were read.
         findings: damage, and what could not be verified.
     """
 
-    home: str
-    checked: tuple[str, ...]
     files: int
     bytes: int
     findings: tuple[Finding, ...]
@@ -92,7 +87,7 @@ class Checked:
             yield f"{'damaged' if finding.is_damage else 'not verified'}: {finding.path} {finding.what}; {finding.remedy}"
         damaged = sum(finding.is_damage for finding in self.findings)
         yield (
-            f"{self.home}: {len(self.checked)} checked, {counted(self.files, 'data file')} ({self.bytes / 1e6:,.1f} MB) read; "
+            f"{counted(self.files, 'data file')} ({self.bytes / 1e6:,.1f} MB) read; "
             + (f"{damaged:,} damaged" if damaged else "nothing is damaged")
         )
 
@@ -107,9 +102,8 @@ def check(lakehouse: Lakehouse) -> Checked:
         OSError: a disk or a store fails.
     """
     check_lakehouse_is_there(lakehouse)
-    names, sizes, findings = [], dict[str, int](), list[Finding]()
-    for name, remedy, look in _owners(lakehouse):
-        names.append(name)
+    sizes, findings = dict[str, int](), list[Finding]()
+    for remedy, look in _owners(lakehouse):
         lasting = (seen := _looked(remedy, look)).faults
         for _ in range(_TRIES - 1):
             if lasting:
@@ -118,7 +112,7 @@ def check(lakehouse: Lakehouse) -> Checked:
                 lasting = {path: one for path, one in lasting.items() if again.get(path) == one}
         findings += lasting.values()
         sizes |= seen.sizes
-    return Checked(str(lakehouse.home), tuple(names), len(sizes), sum(sizes.values()), tuple(findings))
+    return Checked(len(sizes), sum(sizes.values()), tuple(findings))
 
 
 class Seen:
@@ -208,23 +202,22 @@ def _looked(remedy: str, look: _Look) -> Seen:
     return seen
 
 
-def _owners(lakehouse: Lakehouse) -> Iterator[tuple[str, str, _Look]]:
-    """What is checked, each with its remedy."""
+def _owners(lakehouse: Lakehouse) -> Iterator[tuple[str, _Look]]:
+    """What is checked, each with its remedy: streams, generations of jobs, and tables about runs."""
     home = lakehouse.home
     streams = {path.name for kind in ("ingest", "events", "quarantine") for path in (home / kind).glob("*")}
     for stream in sorted(name for name in streams if not name.startswith(".")):
-        remedy = f"{_RESTORE}, or {rebuild_remedy(lakehouse, stream)}"
-        yield f"stream {stream}", remedy, partial(_ingest, lakehouse, stream)
+        yield f"{_RESTORE}, or {rebuild_remedy(lakehouse, stream)}", partial(_ingest, lakehouse, stream)
     for folder in sorted((home / "jobs").glob("*")):
         job = folder.name
         refresh = f"{_RESTORE}, or start a new generation: `{lakehouse.command('run', job, '--full-refresh')}`"
         find = partial(live_generation, lakehouse, job)
-        yield f"job {job}", refresh, lambda seen, find=find: seen.told(live_record(lakehouse), find, _UNNAMED)
+        yield refresh, lambda seen, find=find: seen.told(live_record(lakehouse), find, _UNNAMED)
         for one in sorted([*folder.glob("generation-*"), *folder.glob("branches/*")]):
-            yield f"{job}/{one.name}", refresh, partial(_generation, lakehouse, job, one)
-    yield "jobs and tables", _RESTORE, partial(_absent, lakehouse)
+            yield refresh, partial(_generation, lakehouse, job, one)
+    yield _RESTORE, partial(_absent, lakehouse)
     for table in sorted(path for path in (home / "monitoring").glob("*") if (path / "_delta_log").is_dir()):
-        yield f"monitoring.{table.name}", _RESTORE, lambda seen, table=table: seen.table(table)
+        yield _RESTORE, lambda seen, table=table: seen.table(table)
 
 
 def _ingest(lakehouse: Lakehouse, stream: str, seen: Seen) -> None:
