@@ -66,7 +66,7 @@ def test_a_home_is_restored_well_from_wherever_to_wherever_and_goes_on(
     said += typed(home, *work, ("check",), ("backup", backups))
     first, _ = typed(home, ("restore", backups, "--list")).split()
     said += typed(restored, ("restore", backups, "--at", first), ("check",), *work, END, ("check",))
-    assert (said.count(NOTHING), said.count("\nnew_bytes: ")) == (4, 2)
+    assert (said.count(NOTHING), said.count(" new_bytes: ")) == (4, 3)
     assert found(restored) == expected(landed)
 
 
