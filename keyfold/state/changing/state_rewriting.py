@@ -3,9 +3,8 @@
 The old generation is not changed, and stays live until the new one is complete.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 
 import polars as pl
 import pyarrow as pa
@@ -16,17 +15,17 @@ from keyfold.keyed.calling.slots import SLOT
 from keyfold.keyed.generation.batch_records import KeyedDone, PlannedFile, Seed
 from keyfold.keyed.generation.generations import Generation, Origin
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.parts.reading import in_threads
 from keyfold.keyed.rows.codec import conform
 from keyfold.keyed.running.new_generation import new_generation, seed_generation
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.carrying import carry_rows
-from keyfold.lakehouse.data_files import ROWS_A_GROUP, write_data_file
+from keyfold.lakehouse.data_files import write_data_file
 from keyfold.lakehouse.fail_points import reached
 from keyfold.privacy import describe_error
 from keyfold.runners import Runners
-from keyfold.state.reading.reader import find_batch, manifests_of
-from keyfold.state.reading.state_rows import partition_reads
+from keyfold.state.reading.export import of_bounded_size
+from keyfold.state.reading.reader import read_state
+from keyfold.state.reading.state_rows import StateRows
 from keyfold.storage.place import Place
 
 ChangeRows = Callable[[pl.DataFrame], pl.DataFrame]
@@ -106,7 +105,8 @@ def rewrite(
         events_seeded=began.events_seeded + done.edited_events,
     )
     generation = new_generation(runners, lakehouse, job, origin, partitions)
-    before, files = _stage(job, old, done.batch, generation.seed, change)
+    state = read_state(lakehouse, job, generation=old.name, batch=done.batch)
+    before, files = _stage(job, state, generation.seed, change)
     reached("seed: staged")
     carried = {
         table.name: carry_rows(old.table(table.name), generation.table(table.name))
@@ -128,34 +128,22 @@ def rewrite(
     return Rewritten(generation, before, sum(file.rows for file in files), carried)
 
 
-def _stage(
-    job: KeyedJob, old: Generation, batch: int, folder: Place, change: ChangeRows
-) -> tuple[int, tuple[PlannedFile, ...]]:
+def _stage(job: KeyedJob, state: StateRows, folder: Place, change: ChangeRows) -> tuple[int, tuple[PlannedFile, ...]]:
     """Write the changed state as files; returns the number of rows before, and the files."""
     folder.mkdir(parents=True, exist_ok=True)
-    where = f"job {old.record['job']}, {old.name}, batch {batch}"
-    done = find_batch(old, batch)
-    manifests = {} if done is None else manifests_of(old, done)
-    files, waiting, before, height = list[PlannedFile](), list[pl.DataFrame](), 0, 0
+    before = 0
 
-    def changed(read: Callable[[], pl.DataFrame]) -> tuple[int, pl.DataFrame]:
-        rows = read().drop(SLOT)
-        return rows.height, _changed(where, job, change, rows)
+    def changed(rows: pl.DataFrame) -> tuple[int, pl.DataFrame]:
+        return rows.height, _changed(state.where, job, change, rows.drop(SLOT))
 
-    def write() -> None:
-        written = write_data_file(pl.concat(waiting, rechunk=True), folder, job.state.schema)
-        files.append(PlannedFile(path=written.path, rows=written.rows, bytes=written.bytes))
-        waiting.clear()
+    def frames() -> Iterator[pl.DataFrame]:
+        nonlocal before
+        for count, rows in state.map_slots(changed):
+            before += count
+            yield rows
 
-    reads = (read for packed in manifests.values() for read in partition_reads(where, old.parts, packed))
-    for count, rows in in_threads(partial(changed, read) for read in reads):
-        before, height = before + count, height + rows.height
-        waiting.append(rows)
-        if height >= ROWS_A_GROUP:
-            write()
-            height = 0
-    if height:
-        write()
+    written = [write_data_file(rows, folder, job.state.schema) for rows in of_bounded_size(frames())]
+    files = [PlannedFile(path=one.path, rows=one.rows, bytes=one.bytes) for one in written]
     return before, tuple(sorted(files, key=lambda file: file.path))
 
 

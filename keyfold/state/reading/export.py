@@ -3,7 +3,7 @@
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -79,14 +79,15 @@ def write_state(rows: RowSource, to: Place | str, style: Format) -> Export:
 
 def _files(rows: RowSource, folder: Place, style: Format) -> Iterator[WrittenFile]:
     """Write files of bounded size, and yield each."""
-    for frame in _of_bounded_size(rows.frames()):
+    for frame in of_bounded_size(rows.frames()):
         if style == "parquet":
             yield write_data_file(frame, folder, rows.schema)
         else:
             yield _write_lines(frame, folder, rows.key, style)
 
 
-def _of_bounded_size(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+def of_bounded_size(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Join frames to those that are written to a file each."""
     waiting: list[pl.DataFrame] = []
     height = size = 0
     for frame in frames:
