@@ -2,7 +2,6 @@
 
 from collections import Counter
 from datetime import timedelta
-from decimal import Context, Decimal
 
 import polars as pl
 import pytest
@@ -16,7 +15,6 @@ from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.exact_sums import TotalTooLargeError
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse.reading import scan_table
-from keyfold.testing import combined
 from keyfold.times import EPOCH
 from spark_jobs.jobs.model_totals import MODEL_TOTALS
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
@@ -28,7 +26,6 @@ from tests.spark_jobs.jobs.test_ride_summaries import point as ride_point
 from tests.spark_jobs.jobs.test_vehicle_trips import LONG_PAST_ALL, NOON, point
 
 LARGE = 2**63 - 1
-EXACT = Context(prec=60)
 SALE = st.tuples(st.sampled_from("ab"), st.sampled_from([1, -1, 2**62, -(2**62), LARGE, -LARGE - 1, 2**61]))
 RUNS = st.lists(st.lists(SALE, min_size=1, max_size=5), min_size=1, max_size=3)
 
@@ -64,34 +61,6 @@ def test_every_total_that_comes_out_is_that_of_python_and_no_other_comes_out(tem
         name = "model" if template is MODEL_TOTALS else "item"
         state = harness.state.group_by(name).agg(pl.col("quantity").sum())
         assert dict(state.select(name, "quantity").iter_rows()) == dict(totals)
-
-
-LARGEST_DECIMAL = 10**38 - 1
-REVENUE = st.tuples(st.sampled_from("ab"), st.sampled_from([1, -1, LARGEST_DECIMAL, -LARGEST_DECIMAL, 4 * 10**37]))
-
-
-@examples(80)
-@given(runs=st.lists(st.lists(REVENUE, min_size=1, max_size=5), min_size=1, max_size=3))
-def test_revenue_is_exact_or_its_batch_is_refused(runs):
-    """Polars' sums of decimals by key wrap without an error too."""
-    job = build_job(TOP_PRODUCTS)
-    harness, totals = TestHarness(job), Counter()
-    for run in runs:
-        parts = [Decimal(revenue).scaleb(-9, EXACT) for _, revenue in run]
-        rows = pl.concat([sales(job, [(item, 1)]) for item, _ in run])
-        rows = rows.with_columns(pl.Series("revenue", parts, pl.Decimal(38, 9))).select(job.columns.names)
-        before = totals.copy()
-        for item, revenue in run:
-            totals[item] += revenue
-        try:
-            harness.batch(combined(job, rows, 1))
-        except TotalTooLargeError:
-            assert sum(abs(revenue) for _, revenue in run) + sum(map(abs, before.values())) > LARGEST_DECIMAL
-            return
-        found = {
-            item: int(revenue.scaleb(9, EXACT)) for item, revenue in harness.state.select("item", "revenue").rows()
-        }
-        assert found == dict(totals)
 
 
 def points_of(job, points):

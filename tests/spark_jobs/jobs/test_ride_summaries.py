@@ -113,8 +113,7 @@ def test_long_rides_are_those_longer_than_the_threshold():
     assert play_rides(ride_job(long_ride_threshold="30m"), [points]).written["long_rides"].height == 2
 
 
-@pytest.mark.parametrize("close", ["fast", "complete"])
-def test_real_rides_agree_with_the_state_machine(close, real_data):
+def test_real_rides_agree_with_the_state_machine(real_data):
     lines = chain(*(gzip.decompress(file.read_bytes()).splitlines() for file in (real_data / "rides").glob("*.gz")))
     points = [{name: json.loads(line)[name] for name in RIDE_SUMMARIES.columns.names} for line in lines]
     for each in points:
@@ -122,7 +121,7 @@ def test_real_rides_agree_with_the_state_machine(close, real_data):
     points.sort(key=lambda point: point["timestamp"])
     batches = [points[start : start + 4000] for start in range(0, len(points), 4000)]
     end = datetime(2016, 6, 22, tzinfo=UTC)
-    harness = play_rides(ride_job(close=close), batches, end=end)
+    harness = play_rides(ride_job(close="complete"), batches, end=end)
     answer = ride_oracle.complete(points, end, TIMEOUT, CLOSED_FOR)
     assert len(answer.summaries) == 498
     assert_agree(harness, answer)

@@ -1,6 +1,5 @@
 """Rides with weather: each ride has what DuckDB's as-of join finds, whatever came first, was split, was silent, or broke off."""
 
-import gzip
 import math
 from datetime import UTC, datetime, timedelta
 
@@ -10,18 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import keyfold
 from keyfold import KeyfoldError, TestHarness
-from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.state.changing.moving import plan_change
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.ride_weather.job import READING, RIDE
 from spark_jobs.jobs.ride_weather.stations import AIRPORTS, load_stations, nearest_station
-from spark_jobs.streams import RIDE_POINTS, WEATHER
 from tests.examples import examples
-from tests.lake import Lake
 from tests.on_a_grid import many_of, moments
 from tests.spark_jobs.jobs.ride_oracle import metres
 
@@ -168,71 +162,3 @@ def test_a_file_that_says_no_stations_is_refused(tmp_path, text, reason):
         file.write_text(text)
     with pytest.raises(KeyfoldError, match=reason):
         load_stations(str(file))
-
-
-class Town(Lake):
-    """A lakehouse with real rides and real weather. The rides are of 2016: they are taken as of the same day of 2013."""
-
-    def come(self, files, stream=RIDE_POINTS):
-        """Have files land, and ingest them."""
-        landing = self.lakehouse.landing(stream.name)
-        landing.mkdir(parents=True, exist_ok=True)
-        for path in files:
-            text = gzip.decompress(path.read_bytes()).replace(b'"2016-', b'"2013-')
-            (landing / path.name.removesuffix(".gz")).write_bytes(text)
-        keyfold.ingest(self.lakehouse, stream, runners=self.session)
-
-    def go(self, job, *mode):
-        self.run(build_job(JOBS[job], {"key_groups": 4}), *mode)
-
-    def table(self, name):
-        return pl.read_delta(str(self.lakehouse.table(name)))
-
-
-@pytest.fixture
-def rides(real_data):
-    return sorted((real_data / "rides").glob("*.gz"))
-
-
-@pytest.fixture
-def weather(real_data):
-    return sorted((real_data / "weather").glob("*.gz"))
-
-
-def test_real_rides_get_the_real_weather_in_three_runs_that_break_off(tmp_path, rides, weather, cut_power):
-    town, end = Town(tmp_path), datetime(2013, 6, 23, tzinfo=UTC)
-    town.come(weather, WEATHER)
-    for some in (rides[:8], rides[8:16], rides[16:]):
-        town.come(some)
-        town.go("ride_summaries")
-        assert cut_power("work: after", lambda: town.go("ride_weather"))
-    town.go("ride_summaries", Incremental(end))
-    town.go("ride_weather", Incremental(end))
-    rides = town.table("ride_summaries")
-    places = rides.select("start_latitude", "start_longitude").rows()
-    rides = rides.with_columns(station_id=pl.Series(list(map(nearest_in_python, places))))
-    found = town.table("ride_weather")
-    assert rows_of(found) == as_of(rides, town.table("events.weather"))
-    assert found.height == 498
-    assert set(found["station_id"]) == {"EWR", "JFK", "LGA"}
-    assert found["temp"].null_count() == 0
-
-
-def test_what_a_change_means_is_said_and_a_refreshed_producer_is_noticed(tmp_path, rides, weather):
-    town = Town(tmp_path)
-    town.come(rides[:4])
-    town.come(weather[:1], WEATHER)
-    town.go("ride_summaries")
-    town.go("ride_weather")
-    for changed, verdict in (
-        ({"key_groups": 5}, "move"),
-        ({"longest_ride": "5h", "watermark_delay": "2h"}, "move"),
-        ({"idle_timeout": "9h"}, "free"),
-        ({"within": "3h"}, "refresh"),
-        ({"farthest": 5.0}, "refresh"),
-    ):
-        assert plan_change(town.lakehouse, ride_weather(**changed)).verdict == verdict, changed
-    town.go("ride_summaries", FullRefresh())
-    with pytest.raises(KeyfoldError, match=r"ride_summaries is not the table that it has read.*--full-refresh"):
-        town.go("ride_weather")
-    town.go("ride_weather", FullRefresh())

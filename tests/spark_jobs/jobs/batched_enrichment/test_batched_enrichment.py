@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
-from keyfold.keyed.generation.fingerprint import check_generation, fixed_settings
-from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.rows.response_cache import ResponsesInFiles, ResponsesInMemory
@@ -170,21 +168,6 @@ def points_in_batches(draw):
     return [points[a:b] for a, b in zip([0, *cuts], [*cuts, len(points)], strict=True)]
 
 
-@examples(100)
-@given(points_in_batches())
-def test_any_order_and_any_split_enriches_the_same_events(batches):
-    points = list(chain(*batches))
-    service, harness = play_points(*batches, end=NOON + timedelta(days=1))
-    refused = {one["point_idx"] for one in points if one["meter_reading"] < 0}
-    everything = {one["point_idx"] for one in points}
-    written = harness.written[NAME]
-    assert sorted(written["point_idx"]) == sorted(everything - refused)
-    assert sorted(harness.written[DEAD_LETTERS]["point_idx"]) == sorted(refused)
-    assert written["enrichment"].to_list() == [str(number) for number in written["point_idx"]]
-    # One call more than full ones for a shard and micro-batch at most.
-    assert len(service.batches) <= len(points) // 3 + 3 * (len(batches) + 1)
-
-
 @examples(75)
 @given(points_in_batches(), st.randoms())
 def test_a_micro_batch_that_is_replayed_makes_the_same_calls_with_the_same_keys(batches, random):
@@ -309,21 +292,3 @@ def test_wrong_settings_are_refused_when_the_job_is_built(parameters, reason):
     with pytest.raises(KeyfoldError, match=reason) as raised:
         build_job(BATCHED_ENRICHMENT, parameters)
     assert "pa55word" not in str(raised.value)
-
-
-def test_recorded_parameters_build_the_same_job():
-    job = build_job(BATCHED_ENRICHMENT, {"max_wait": "90s", "first_pause": "0.5s"})
-    assert build_job(BATCHED_ENRICHMENT, born_with=job.parameters).parameters == job.parameters
-
-
-def test_the_service_may_be_another_while_a_generation_lives_and_the_size_of_batches_may_not(tmp_path, monkeypatch):
-    named = {"here": {"url": "http://127.0.0.1:8077/"}, "elsewhere": {"url": "https://elsewhere/enrich"}}
-    monkeypatch.setenv("KEYFOLD_ENRICHMENT_SERVICES", json.dumps(named))
-    born = build_job(BATCHED_ENRICHMENT, {"max_size": 100})
-    generation = Generation(tmp_path, {"fixed": json.loads(json.dumps(fixed_settings(born)))})
-    moved = {"service": "elsewhere", "timeout": "1m", "max_attempts": 9, "max_in_flight": 2}
-    now = build_job(BATCHED_ENRICHMENT, moved, born.parameters)
-    check_generation(generation, now)
-    assert now.parameters["max_size"] == 100
-    with pytest.raises(KeyfoldError, match="max_size"):
-        check_generation(generation, build_job(BATCHED_ENRICHMENT, {**moved, "max_size": 500}, born.parameters))
