@@ -219,6 +219,15 @@ def test_the_clock_tells_how_far_each_input_has_come():
     assert harness.watermark == NOON + 10 * MINUTE
 
 
+def test_an_event_is_late_by_what_its_own_input_says():
+    both = job()
+    of_payments = replace(both.inputs["payments"], final_at="paid_at")
+    harness = TestHarness(replace(both, inputs={**both.inputs, "payments": of_payments}))
+    harness.batch({"orders": orders(("a", 30, "tea")), "payments": payments(("a", 30, 1))})
+    harness.batch({"orders": orders(("b", 0, "tea")), "payments": payments(("b", 0, 1), ("b", 21, 1))})
+    assert harness.written["late.hours"].select("input", "event_time").rows() == [("payments", NOON)]
+
+
 def test_an_event_that_is_lost_on_the_way_shows_in_its_input(tmp_path):
     home = Home(tmp_path)
     home.land(ORDERS, orders(("a", 0, "tea")))

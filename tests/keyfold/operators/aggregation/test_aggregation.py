@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from keyfold import Misconfigured, Stream, TestHarness, assert_nothing_lost
@@ -22,6 +22,7 @@ from keyfold.keyed.job.inputs import Input
 from keyfold.operators import (
     count,
     count_distinct,
+    distinct,
     first_rows,
     last_n,
     last_rows,
@@ -299,6 +300,8 @@ def test_the_last_row_stays_and_is_written_when_it_changes(runs, cuts, parts):
 
 @examples(100)
 @given(RUNS, CUTS, PARTS, st.sampled_from([5, 20, 45]))
+@example([[("a", 0, "x", 1)], [("b", -5, "x", 1)]], [], 1, 5)  # late to the minute
+@example([[("a", -9, "x", 1), ("a", 9, "x", 1)]], [], 1, 5)  # twice in a batch
 def test_last_rows_that_expire_are_those_of_all_that_is_not_late_and_every_goal_is_counted(runs, cuts, parts, expires):
     after = expires * MINUTE
     job = last_rows("latest", SCORED, key="who", expires=after)
@@ -313,6 +316,8 @@ def test_last_rows_that_expire_are_those_of_all_that_is_not_late_and_every_goal_
     )
     assert sorted(harness.written["late.latest"].select(GOAL.names).rows()) == sorted(late)
     assert harness.written["latest_expired"]["n_events"].sum() == sum_of(map(len, in_time.values()))
+    if not cuts:
+        assert harness.written["latest"].height <= sum_of(len({row[0] for row in run}) for run in runs)
     if len(runs) == 1:
         for who, rows in in_time.items():
             times = sorted(row[1] for row in rows)
@@ -394,6 +399,7 @@ def test_periods_agree_with_the_clocks_of_the_zone_also_where_midnight_does_not_
 SECONDS, LAST_TWO, TOP = {"length": MINUTE}, {"n": 2, "silence": "1h"}, {"highest": "points"}
 POINTS_OF_ALL = {"x": sum("points"), "points": max("points")}
 TO_FLOAT = {"output": pa.schema([WHO, ("sum", pa.float64())])}
+LISTED = SCORED.stream.derive(all=pl.col("team").str.split(" "))
 TAKEN = {"source": SCORED.stream.derive(x_n=pl.col("points")), "of": {"x": mean("points")}}
 MANY = {"source": SCORED.stream.derive(many=pl.col("points") > 3), "of": {"n": max("many")}}
 UNTIL = {"of": {"n": count()}, "until": pl.lit(value=False), "silence": "1m", "closed_for": "1m"}
@@ -410,6 +416,7 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (windows, {**SECONDS, "changes": True}, "without while_open or allowed_lateness no row changes"),
     (windows, {**SECONDS, "allowed_lateness": "1s", "most": "n_events"}, NO_MOST),
     (running, {"of": POINTS_OF_ALL, "output": GOAL}, "x would be kept in points, as another value is"),
+    (running, {"source": LISTED, "of": {"x": distinct("all"), "y": distinct("all", ("a",))}}, "x would be kept in all"),
     (running, {"of": {"team": count_distinct("team")}}, "output: team is there twice"),
     (running, {"of": {"y": mean("points"), "y_sum": sum("points")}}, "y_sum: the mean y needs a column of this name"),
     (running, TAKEN, "x_n: the mean x needs a column of this name"),
