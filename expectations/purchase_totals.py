@@ -44,15 +44,3 @@ EXPECTATIONS: Suite = {
         "delta_quantity", "Purchases have at most 1,000 pieces on average.", min_value=0, max_value=1000
     ),
 }
-
-_OF_LIVES: Suite = {
-    "each_is_added_to_what_there_was": critical.no_rows(
-        "SELECT * FROM (SELECT *, cumulative_quantity - delta_quantity AS before FROM {batch}) AS later "
-        "ANTI JOIN (SELECT item, cumulative_quantity AS total FROM {batch}) AS earlier "
-        "ON later.item = earlier.item AND later.before = earlier.total WHERE cumulative_quantity <> delta_quantity",
-        "Each cumulative quantity continues another one, or starts a total.",
-    ),
-}
-
-EXPIRING: Suite = {**{name: one for name, one in EXPECTATIONS.items() if name != "totals_add_up"}, **_OF_LIVES}
-"""The suite of a job with `expire_after`, where an item's total may start again."""

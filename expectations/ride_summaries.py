@@ -36,6 +36,3 @@ EXPECTATIONS: Suite = {
         "ride_duration_in_secs", "The mean duration is between a minute and two hours.", min_value=60, max_value=7200
     ),
 }
-
-IN_PROCESSING_TIME: Suite = {name: one for name, one in EXPECTATIONS.items() if name != "one_summary_a_ride"}
-"""The suite of a job with `timeout_in=processing_time`, where a ride that continues after a timeout has a second summary."""

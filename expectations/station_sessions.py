@@ -23,6 +23,3 @@ EXPECTATIONS: Suite = {
         mostly=0.75,
     ),
 }
-
-IN_PROCESSING_TIME: Suite = {name: one for name, one in EXPECTATIONS.items() if name != "sessions_do_not_overlap"}
-"""The suite of a job with `timeout_in=processing_time`, whose sessions follow the order of arrival, not the readings' times."""

@@ -107,10 +107,6 @@ def _facts(
     facts.add_column(style="bold")
     if any(made.get("quarantined") for made in metadata_of.values()):
         facts.add_row("quarantine", message(_quarantine_reasons(lakehouse)))
-    for declared in JOBS.values():
-        made = metadata_of.get(DEFAULT.get_asset_key(declared.name), {})
-        if made.get("events_in") and made["late"] > made["events_in"] // 2:
-            facts.add_row("late", Text(_mostly_late(lakehouse, declared.name), "yellow"))
     for made in metadata_of.values():
         if warnings := made.get("warnings"):
             facts.add_row("warned", Text(visible(warnings, keep="\n"), "yellow"))
@@ -153,14 +149,6 @@ def _quarantine_reasons(lakehouse: Lakehouse) -> str:
     reasons = pl.concat(tables).group_by(pl.col("reason").str.split(": ").list.first()).len()
     first = reasons.sort("len", "reason", descending=[True, False]).head(_REASONS).collect()
     return "most often " + "; ".join(f"{reason} ({count:,})" for reason, count in first.iter_rows())
-
-
-def _mostly_late(lakehouse: Lakehouse, job: str) -> str:
-    return (
-        f"most events of {job} are late, since they are older than the events that were read before: read them into "
-        "another lakehouse, KEYFOLD_HOME=DIR make demo FROM=…, or empty "
-        f"{lakehouse.home} with make reset"
-    )
 
 
 def _times(result: dg.ExecuteInProcessResult, instance: dg.DagsterInstance, seconds: float) -> str:

@@ -7,7 +7,6 @@ text. All of them are printed as plain characters.
 import json
 import re
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,8 +16,6 @@ from unicodedata import category
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -127,23 +124,9 @@ def usage_faults() -> Iterator[None]:
 
 @contextmanager
 def progress_of(what: str) -> Iterator[Callable[[Progress], None]]:
-    """Show a progress bar on standard error if that is a terminal."""
-    console = Console(stderr=True)
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[shown]}", markup=False),
-        TimeElapsedColumn(),
-    )
-    with Bar(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task(what, total=None, shown="planning")
-
-        def report_progress(progress: Progress) -> None:
-            bar.update(task, total=max(progress.total, 1), completed=progress.done, shown=progress.describe())
-
-        yield report_progress
+    """Show how much is done on standard error if that is a terminal."""
+    with Console(stderr=True).status(message(f"{what}: planning")) as status:
+        yield lambda progress: status.update(message(f"{what}: {progress.describe()}"))
 
 
 def warn(warnings: Iterable[str]) -> None:

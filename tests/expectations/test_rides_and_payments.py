@@ -11,14 +11,13 @@ from expectations import (
     ride_summaries,
     ride_weather,
 )
-from expectations.event_index import expectations_for
 from keyfold.keyed.job.building import build_job
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
 from spark_jobs.jobs.batched_enrichment.protocol import MAX_EVENTS
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARY
-from spark_jobs.streams import METRICS, RIDE_STATUSES, SALES
+from spark_jobs.streams import METRICS, RIDE_STATUSES
 from tests.expectations.faults import Row, case, check_case, each, told
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -71,10 +70,7 @@ def letter(number, **changes):
     return {**EVENT, "value": float(number), **story, **changes}
 
 
-INDEX, IN_WINDOWS = build_job(EVENT_INDEX).main.schema, build_job(EVENT_INDEX, {"window": "1h every 30m"}).main.schema
-TWO_KEYS = build_job(EVENT_INDEX, {"stream": SALES.name, "key": "item,quantity"}).main.schema
-BY_TWO = expectations_for(("item", "quantity"), "time")
-EXPIRING = expectations_for(("ride_id",), "timestamp", expires=True)
+INDEX = build_job(EVENT_INDEX).main.schema
 
 
 def point(index, ride: str | None = "a", **changes):
@@ -86,11 +82,6 @@ def points(ride):
     return [point(index, ride) for index in range(20)]
 
 
-def in_window(index, start=NOON, ride="a", **changes):
-    of_window = {"window_start": start, "window_end": start + HOUR, "timestamp": start}
-    return {**dict.fromkeys(IN_WINDOWS.names), **point(index, ride), **of_window, **changes}
-
-
 RIDES = [*map(ride, range(30)), ride(99, end_status="enroute", reason="GARBAGE_COLLECTION", fare=None)]
 # A station of Death Valley, and a ride far from all stations.
 WEATHERED = [
@@ -100,12 +91,6 @@ MATCHES, JUMPS = [*map(match, range(5))], [*map(jump, range(5))]
 ANSWERS = [*map(enriched, range(30))]
 OTHER_ANSWERS = [enriched(100 + place, enrichment=text) for place, text in enumerate(["3", '"a\nb"', "true", "[1]"])]
 RIDES_OF_POINTS = [*(one for name in "abcdef" for one in points(name)), point(20, timestamp=NOON + 19 * MINUTE)]
-LIVES = [*points("a"), *points("b"), *map(point, range(5))]
-SOLD = [
-    {**dict.fromkeys(TWO_KEYS.names), "item": item, "quantity": quantity, "time": NOON, "event_index": 0}
-    for item in "ab"
-    for quantity in (1, 2)
-]
 
 
 @each({
@@ -208,27 +193,6 @@ SOLD = [
     }),
     "a key of very many events": told(
         event_index, INDEX, [*points("a"), point(10**8, "c", timestamp=NOON)], "no_number_is_skipped", "mean_index_is_usual"
-    ),
-    "one event of each key of two columns": told(BY_TWO, TWO_KEYS, SOLD),
-    "two of one": told(BY_TWO, TWO_KEYS, [*SOLD, SOLD[0]], "one_event_a_number", "no_number_is_skipped"),
-    "lives of a key": told(EXPIRING, INDEX, [*LIVES, point(20), point(0)]),
-    "lives that do not begin": case(EXPIRING, INDEX, LIVES, {
-        "each_life_counts_from_nought": [point(21), point(19, "b")],
-    }),
-    "event_index in windows": case(
-        expectations_for(("ride_id",), "timestamp", windows=True), IN_WINDOWS,
-        [
-            *(in_window(index, start) for start in (NOON, NOON + HOUR / 2) for index in range(20)),
-            *(in_window(0, ride=f"ride-{number}") for number in range(4)),
-        ],
-        {
-            "an_event_is_in_its_window": [2, in_window(1, ride="ride-0", timestamp=NOON + 2 * HOUR)],
-            "windows_have_one_length": [
-                1, in_window(1, ride="ride-1", window_end=None), in_window(1, ride="ride-2", window_end=NOON + 3 * HOUR)
-            ],
-            "one_event_a_number": [2, in_window(0, ride="ride-3")],
-            "no_number_is_skipped": [1],
-        },
     ),
 })  # fmt: skip
 def test_each_fault_is_found_by_the_check_that_is_about_it(one):

@@ -101,13 +101,6 @@ def returns(make, count, **changes):
         ],
         "delta_is_plausible", "mean_delta_is_usual", "no_more_is_returned_than_bought",
     ),
-    "totals that expire may begin from nothing": told(
-        purchase_totals.EXPIRING, PURCHASE_TOTAL, [*CHANGES[:-1], purchase(99, delta_quantity=4, cumulative_quantity=4)]
-    ),
-    "none begins from what never was": told(
-        purchase_totals.EXPIRING, PURCHASE_TOTAL,
-        [*CHANGES[:-1], purchase(99, delta_quantity=4, cumulative_quantity=99_999)], "each_is_added_to_what_there_was",
-    ),
     "latest_purchase_totals": case(latest_purchase_totals, LATEST_PURCHASE_TOTAL, [*TOTALS, total(99, models=[], quantity=0)], {
         "item_is_there": total(50, item=None),
         "one_row_an_item": [2, total(0)],

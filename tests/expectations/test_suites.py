@@ -7,21 +7,12 @@ from importlib import import_module
 from pathlib import Path
 
 import expectations
-from expectations import purchase_totals, ride_summaries, station_sessions
-from expectations.event_index import expectations_for
 from keyfold.suite import Expectation, Suite
 
 MODULES = sorted(
     path.stem for path in Path(*expectations.__path__).glob("*.py") if path.stem not in {"__init__", "suite"}
 )
-SUITES: dict[str, Suite] = {name: import_module(f"expectations.{name}").EXPECTATIONS for name in MODULES} | {
-    "event_index of two columns": expectations_for(("item", "quantity"), "time"),
-    "event_index in windows": expectations_for(("ride_id",), "timestamp", windows=True),
-    "event_index that expires": expectations_for(("ride_id",), "timestamp", expires=True),
-    "purchase_totals that expire": purchase_totals.EXPIRING,
-    "ride_summaries in processing time": ride_summaries.IN_PROCESSING_TIME,
-    "station_sessions in processing time": station_sessions.IN_PROCESSING_TIME,
-}
+SUITES: dict[str, Suite] = {name: import_module(f"expectations.{name}").EXPECTATIONS for name in MODULES}
 
 
 def test_gx_takes_every_value_as_it_stands():
