@@ -15,7 +15,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.ingestion.landing import find_drift
 from keyfold.ingestion.parsing import parse_file
 from keyfold.stream import INGESTED_AT, Stream
-from spark_jobs.streams import SALES, STREAMS
+from spark_jobs.streams import SALES
 from tests.examples import examples
 from tests.schemas import schema_of
 
@@ -71,10 +71,6 @@ def test_the_arrival_is_never_too_far_ahead(tmp_path):
 def test_a_stream_that_says_what_cannot_be_is_refused(changes, match):
     with pytest.raises(KeyfoldError, match=match):
         replace(SALES, **changes)
-
-
-def test_no_shipped_stream_but_sales_stands_in_for_a_time():
-    assert [name for name, stream in STREAMS.items() if stream.goes_by_arrival] == ["sales"]
 
 
 VALUES = st.one_of(

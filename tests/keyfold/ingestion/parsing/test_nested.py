@@ -46,6 +46,12 @@ PUSHES = Stream(
         "time": Source("created_at"),
     },
 )
+FLAT = Stream(
+    "flat",
+    pa.schema([one for one in PUSHES.schema if one.name != "whole"]),
+    "time",
+    sources={name: source for name, source in PUSHES.sources.items() if name != "whole"},
+)
 MOMENT = datetime(2025, 12, 1, tzinfo=UTC)
 
 
@@ -129,9 +135,7 @@ def test_a_column_of_the_very_name_comes_before_the_path(tmp_path):
 def test_csv_has_paths_as_its_columns_names_and_no_lists(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("repo.id,payload,created_at\n5,{},2025-12-01T00:00:00Z\n")
-    sources = {name: source for name, source in PUSHES.sources.items() if name != "whole"}
-    schema = pa.schema([one for one in PUSHES.schema if one.name != "whole"])
-    (row,) = file_rows(Stream("flat", schema, "time", sources=sources), path, ARRIVED)
+    (row,) = file_rows(FLAT, path, ARRIVED)
     assert (row["repository"], row["payload"], row["reason"]) == (5, "{}", None)
     assert reasons(file_rows(READINGS, path, ARRIVED)) == [
         "the file is CSV, which has no lists or objects, but stream readings needs readings[]"
@@ -164,15 +168,16 @@ def test_parquet_gives_what_json_gives(tmp_path):
     assert [json.loads(row["raw"])["readings"] for row in found if row["reason"]] == [[None], [{"value": None}], None]
 
 
-def test_a_parquet_column_without_fields_is_refused_with_its_file(tmp_path):
-    pq.write_table(pa.table({"device": ["x"]}), tmp_path / "a.parquet")
-    pq.write_table(pa.table({"readings": [1]}), tmp_path / "b.parquet")
-    assert reasons(file_rows(READINGS, tmp_path / "a.parquet", ARRIVED)) == [
-        "the file's column device holds string and not objects, but the stream reads fields of it"
-    ]
-    assert reasons(file_rows(READINGS, tmp_path / "b.parquet", ARRIVED)) == [
-        "the file's column readings holds int64 and not lists, but the stream reads elements of it"
-    ]
+@pytest.mark.parametrize(
+    ("column", "values", "told"),
+    [
+        ("device", ["x"], "device holds string and not objects, but the stream reads fields of it"),
+        ("readings", [1], "readings holds int64 and not lists, but the stream reads elements of it"),
+    ],
+)
+def test_a_parquet_column_without_fields_is_refused_with_its_file(tmp_path, column, values, told):
+    pq.write_table(pa.table({column: values}), tmp_path / "a.parquet")
+    assert reasons(file_rows(READINGS, tmp_path / "a.parquet", ARRIVED)) == [f"the file's column {told}"]
 
 
 def test_json_text_is_kept_to_the_byte_beside_paths_into_it(tmp_path):
@@ -194,13 +199,7 @@ def test_of_parquet_json_text_is_what_the_value_says(tmp_path):
         }
     )
     pq.write_table(table, tmp_path / "a.parquet")
-    stream = Stream(
-        "kept",
-        pa.schema([one for one in PUSHES.schema if one.name != "whole"]),
-        "time",
-        sources={name: source for name, source in PUSHES.sources.items() if name != "whole"},
-    )
-    first, second = file_rows(stream, tmp_path / "a.parquet", ARRIVED)
+    first, second = file_rows(FLAT, tmp_path / "a.parquet", ARRIVED)
     assert (json.loads(first["payload"]), second["payload"]) == ({"a": 1, "b": ["x"]}, None)
 
 

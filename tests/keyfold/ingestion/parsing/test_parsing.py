@@ -4,7 +4,7 @@ import gzip
 import io
 import json
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -156,11 +156,6 @@ def test_a_line_that_is_not_the_right_json_is_rejected_alone(tmp_path: Path, lin
     assert [(at, raw) for at, raw, _ in rejects(rows)] == [(2, line)]
     assert rejects(rows)[0][2].startswith(reason)
     assert events(rows) == [TYPED, TYPED]
-
-
-def test_an_event_up_to_a_day_past_its_files_arrival_is_accepted(tmp_path: Path):
-    rows = parse(tmp_path / "a.json", json.dumps(POINT | {"timestamp": "2026-01-02T00:00:00Z"}))
-    assert [row["timestamp"] for row in events(rows)] == [ARRIVED + timedelta(days=1)]
 
 
 # rows that do not
