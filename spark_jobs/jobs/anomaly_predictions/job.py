@@ -43,7 +43,6 @@ from keyfold import (
     with_parameters,
 )
 from keyfold.keyed.job import Duration, EventTimeParameters
-from spark_jobs.jobs.anomaly_predictions.learning import at_a_refresh, complete_windows, every_event, every_interval
 from spark_jobs.jobs.anomaly_predictions.models import MODELS, find_model
 from spark_jobs.jobs.anomaly_predictions.step import AnomalyStep
 from spark_jobs.jobs.anomaly_predictions.tables import (
@@ -149,23 +148,6 @@ class AnomalyPredictionParameters(EventTimeParameters):
 def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
     """Anomaly scores of each metric's values by an online model; a row when the prediction changes."""
     model = find_model(parameters.model)
-    ways = {
-        "every_event": every_event,
-        "every_interval": every_interval(parameters.interval),
-        "complete_window": complete_windows(parameters.window),
-        "refresh": at_a_refresh,
-    }
-    step = AnomalyStep(
-        model=model,
-        learn=ways[parameters.learn],
-        at_arrival=parameters.order == "arrival",
-        window=parameters.window if parameters.learn == "complete_window" else None,
-        refresh_after=parameters.refresh_after if parameters.learn == "refresh" else None,
-        threshold=model.threshold if parameters.threshold is None else parameters.threshold,
-        min_events=parameters.min_events,
-        min_change=parameters.min_change if parameters.emit == "changes" else None,
-        forget_after=parameters.forget_after,
-    )
     return KeyedJob(
         "anomaly_predictions",
         Input(METRICS, columns=METRICS.schema, final_at=STEP_DECIDES),
@@ -178,7 +160,7 @@ def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
             + pl.col("events_learned").filter(pl.col("role") == LEARNING).sum(),
             one_per_key=pl.col("role") == LEARNING,
         ),
-        step=step,
+        step=AnomalyStep(model, parameters),
         closes_in_order=True,
         tables=[
             Append(ANOMALY_PREDICTION, events=pl.lit(0)),

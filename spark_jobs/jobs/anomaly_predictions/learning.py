@@ -1,11 +1,10 @@
-"""Train a metric's model in four ways: after every event, every interval, by complete windows, or at a refresh.
+"""Train a metric's model by periods of event time: every interval, or by complete windows.
 
 Each way takes the models of the events' keys (`models.protocol`), the models that predict in the present interval (with the
-column `interval`; only for `every_interval`), and events. It returns the predictions in the order of the events, and the new
-models.
+column `interval`; only for `every_interval`), and events. Periods tumble from 1970 on.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -16,59 +15,42 @@ from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
 
 
 class Learned(NamedTuple):
-    """The predictions, all models, and the models that predict in the last interval of each key."""
+    """The predictions in the order of the events, all models, and the models that predict in the last interval of each key."""
 
     predictions: pl.DataFrame
     models: pl.DataFrame
     serving: pl.DataFrame
 
 
-Learn = Callable[[Model, pl.DataFrame, pl.DataFrame, pl.DataFrame], Learned]
+def complete_windows(
+    model: Model, models: pl.DataFrame, serving: pl.DataFrame, events: pl.DataFrame, window: timedelta
+) -> Learned:
+    """Learn each window's events, then predict them by that model."""
+    parts = []
+    for part in _periods(events, window):
+        models = model.predict_then_learn(models, part)[1]
+        parts.append(part.select("row").hstack(model.predict(models, part)))
+    return Learned(_in_order(parts), models, serving)
 
 
-def every_event(model: Model, models: pl.DataFrame, serving: pl.DataFrame, events: pl.DataFrame) -> Learned:
-    """Predict each event by a model of all events before it."""
-    return Learned(*model.predict_then_learn(models, events), serving)
-
-
-def complete_windows(window: timedelta) -> Learn:
-    """Learn each window's events, then predict them by that model; windows tumble from 1970 on."""
-
-    def learn(model: Model, models: pl.DataFrame, serving: pl.DataFrame, events: pl.DataFrame) -> Learned:
-        parts = []
-        for part in _periods(events, window):
-            models = model.predict_then_learn(models, part)[1]
-            parts.append(part.select("row").hstack(model.predict(models, part)))
-        return Learned(_in_order(parts), models, serving)
-
-    return learn
-
-
-def every_interval(interval: timedelta) -> Learn:
-    """Predict the events of an interval by a model of all events before the interval; intervals tumble from 1970 on.
+def every_interval(
+    model: Model, models: pl.DataFrame, serving: pl.DataFrame, events: pl.DataFrame, interval: timedelta
+) -> Learned:
+    """Predict the events of an interval by a model of all events before the interval.
 
     A second model learns the events of the interval as they arrive; it predicts from the beginning of the next interval.
     """
-
-    def learn(model: Model, models: pl.DataFrame, serving: pl.DataFrame, events: pl.DataFrame) -> Learned:
-        parts = []
-        for part in _periods(events, interval):
-            now = part.group_by("key").agg(pl.col("period").first().alias("interval"))
-            # A key's serving model predicts the events of its own interval; a new interval begins with the key's model.
-            goes_on = serving.join(now, on=["key", "interval"], how="semi")
-            begins = models.join(goes_on, on="key", how="anti").join(now, on="key").select(serving.columns)
-            serves = pl.concat([goes_on, begins]).sort("key")
-            parts.append(part.select("row").hstack(model.predict(serves, part)))
-            serving = pl.concat([serving.join(serves, on="key", how="anti"), serves])
-            models = model.predict_then_learn(models, part)[1]
-        return Learned(_in_order(parts), models, serving)
-
-    return learn
-
-
-def at_a_refresh(model: Model, models: pl.DataFrame, serving: pl.DataFrame, events: pl.DataFrame) -> Learned:
-    """Predict by the models and learn nothing: the caller keeps the events until the refresh."""
-    return Learned(model.predict(models, events), models, serving)
+    parts = []
+    for part in _periods(events, interval):
+        now = part.group_by("key").agg(pl.col("period").first().alias("interval"))
+        # A key's serving model predicts the events of its own interval; a new interval begins with the key's model.
+        goes_on = serving.join(now, on=["key", "interval"], how="semi")
+        begins = models.join(goes_on, on="key", how="anti").join(now, on="key").select(serving.columns)
+        serves = pl.concat([goes_on, begins]).sort("key")
+        parts.append(part.select("row").hstack(model.predict(serves, part)))
+        serving = pl.concat([serving.join(serves, on="key", how="anti"), serves])
+        models = model.predict_then_learn(models, part)[1]
+    return Learned(_in_order(parts), models, serving)
 
 
 def _periods(events: pl.DataFrame, length: timedelta) -> Iterator[pl.DataFrame]:

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -15,7 +14,7 @@ from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.lifetimes import cut_lifetimes
 from keyfold.operators.ordering import Ordered, in_order
 from keyfold.times import period_start, shifted
-from spark_jobs.jobs.anomaly_predictions.learning import Learn
+from spark_jobs.jobs.anomaly_predictions.learning import Learned, complete_windows, every_interval
 from spark_jobs.jobs.anomaly_predictions.model_state import Kept
 from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
 from spark_jobs.jobs.anomaly_predictions.models.runs import Floats, KeyRuns, key_runs
@@ -29,6 +28,9 @@ from spark_jobs.jobs.anomaly_predictions.tables import (
     state_schema,
 )
 from spark_jobs.streams import METRICS
+
+if TYPE_CHECKING:
+    from spark_jobs.jobs.anomaly_predictions.job import AnomalyPredictionParameters
 
 _KEY = ("key",)
 Labels = NDArray[np.int8]
@@ -44,38 +46,21 @@ class _Processed(NamedTuple):
 
 @dataclass(frozen=True)
 class AnomalyStep:
-    """The step for one model, one order and one way to learn.
-
-    Attributes:
-        model, learn: the model, and when it learns.
-        at_arrival: whether events are predicted when they arrive, late or not; else when the watermark has passed them.
-        window: the window until whose end events wait; None: they wait until the watermark has passed them.
-        refresh_after: processing time after which models learn predicted values; None: `learn` decides.
-        threshold: score above which a value is anomalous.
-        min_events: number of events that a model must have learned; until then scores are 0.
-        min_change: difference of scores above which a prediction is emitted; None: all are emitted.
-        forget_after: silence in event time after which a model retires.
-    """
+    """The step for one model, one order and one way to learn."""
 
     model: Model
-    learn: Learn
-    at_arrival: bool
-    window: timedelta | None
-    refresh_after: timedelta | None
-    threshold: float
-    min_events: int
-    min_change: float | None
-    forget_after: timedelta
+    parameters: "AnomalyPredictionParameters"
 
     def __call__(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        is_late = events.select((pl.col("timestamp") <= clock.previous_watermark) & (not self.at_arrival)).to_series()
+        is_by_arrival = self.parameters.order == "arrival"
+        is_late = events.select((pl.col("timestamp") <= clock.previous_watermark) & (not is_by_arrival)).to_series()
         # Negative zero becomes zero: they are equal, and would otherwise keep their order of arrival.
         value = pl.col("value")
         on_time = events.filter(~is_late).with_columns(pl.when(value == 0).then(0.0).otherwise(value).alias("value"))
         waiting = pl.concat([state.filter(role=WAITING).select(METRICS.schema.names), on_time])
         waiting = waiting.with_columns(deadline=self._due())
         # Includes events that waited for the watermark before the job was moved to this order.
-        is_due = waiting.select((pl.col("deadline") <= clock.watermark) | self.at_arrival).to_series()
+        is_due = waiting.select((pl.col("deadline") <= clock.watermark) | is_by_arrival).to_series()
         due = waiting.filter(is_due).select("key", "value", event_time="timestamp")
         ready = in_order(due, _KEY, "event_time")
         waiting = waiting.filter(~is_due)
@@ -102,16 +87,27 @@ class AnomalyStep:
         )
 
     def _due(self) -> pl.Expr:
-        """Return when an event is due."""
-        time = pl.col("timestamp")
-        return time if self.window is None else period_start(time, self.window) + self.window
+        """Return when an event is due: when the watermark has passed it, or its window."""
+        time, window = pl.col("timestamp"), self.parameters.window
+        return period_start(time, window) + window if self.parameters.learn == "complete_window" else time
 
     def _refreshed(self, kept: Kept, clock: Clock) -> Kept:
         """Let models learn values whose refresh is due, before they predict new events or retire."""
         waits = kept.unlearned
-        if self.refresh_after is not None:
+        # Values that waited before the job was moved to another way to learn are learned now.
+        if self.parameters.learn == "refresh":
             waits = waits.filter(pl.col(PROCESSING_DEADLINE) <= clock.processing_time)
         return kept.refreshed(self.model, waits["key"].unique())
+
+    def _learned(self, models: pl.DataFrame, serving: pl.DataFrame, events: pl.DataFrame) -> Learned:
+        if self.parameters.learn == "every_interval":
+            return every_interval(self.model, models, serving, events, self.parameters.interval)
+        if self.parameters.learn == "complete_window":
+            return complete_windows(self.model, models, serving, events, self.parameters.window)
+        if self.parameters.learn == "refresh":
+            # Nothing is learned: the events are kept until the refresh.
+            return Learned(self.model.predict(models, events), models, serving)
+        return Learned(*self.model.predict_then_learn(models, events), serving)
 
     def _lifetimes(self, models: pl.DataFrame, ordered: Ordered) -> Iterator[tuple[int, pl.DataFrame]]:
         """Split events by the lifetime of their key: 0 continues the key's state, and each silence starts the next."""
@@ -121,7 +117,9 @@ class AnomalyStep:
         last = keys.join(models.select("key", "last_event_time"), on=_KEY, how="left", maintain_order="left")[
             "last_event_time"
         ]
-        cut = cut_lifetimes(ordered, "event_time", last + self.forget_after, Timeout(self.forget_after))
+        cut = cut_lifetimes(
+            ordered, "event_time", last + self.parameters.forget_after, Timeout(self.parameters.forget_after)
+        )
         first = np.searchsorted(cut.key_number, cut.key_number)
         life = np.arange(len(first)) - first + np.where(cut.goes_on[first], 0, 1)
         lives = pl.Series(life[cut.ordered.key_number])
@@ -135,11 +133,12 @@ class AnomalyStep:
         # One row per run of events, in the same order.
         models = kept.models.filter(has_events).sort("key")
         runs = key_runs(models, events)
-        learned = self.learn(self.model, models, kept.serving.filter(is_served), events)
+        learned = self._learned(models, kept.serving.filter(is_served), events)
         predictions = learned.predictions
-        knows_enough = predictions["events_learned"].to_numpy() >= self.min_events
+        knows_enough = predictions["events_learned"].to_numpy() >= self.parameters.min_events
         scores = np.where(knows_enough, predictions["score"].to_numpy(), 0.0)
-        labels = (scores > self.threshold).astype(np.int8)
+        threshold = self.model.threshold if self.parameters.threshold is None else self.parameters.threshold
+        labels = (scores > threshold).astype(np.int8)
         is_emitted, label_before, label, score = self._changes(labels, scores, runs, models)
         rows = events.hstack(predictions).with_columns(
             score=pl.Series(scores), label=pl.Series(labels), previous_label=pl.Series(label_before)
@@ -153,7 +152,7 @@ class AnomalyStep:
             label=pl.Series(label, dtype=pl.Int8),
             score=pl.Series(score, dtype=pl.Float64),
         )
-        refresh_at = shifted(clock.processing_time, self.refresh_after or timedelta(0))
+        refresh_at = shifted(clock.processing_time, self.parameters.refresh_after)
         refresh_at = pl.lit(refresh_at).cast(pl.Datetime("us", "UTC")).alias(PROCESSING_DEADLINE)
         return _Processed(
             output=_named(rows.filter(pl.Series(is_emitted))).select(ANOMALY_PREDICTION.names),
@@ -161,9 +160,9 @@ class AnomalyStep:
             kept=Kept(
                 pl.concat([kept.models.filter(~has_events), updated.select(kept.models.columns)]),
                 pl.concat([kept.serving.filter(~is_served), learned.serving.select(kept.serving.columns)]),
-                kept.unlearned
-                if self.refresh_after is None
-                else pl.concat([kept.unlearned, events.select("key", "value", refresh_at, "event_time")]),
+                pl.concat([kept.unlearned, events.select("key", "value", refresh_at, "event_time")])
+                if self.parameters.learn == "refresh"
+                else kept.unlearned,
             ),
         )
 
@@ -175,7 +174,7 @@ class AnomalyStep:
         Returns, for each prediction, whether it is emitted and the label emitted before; for each run, label and score last emitted.
         """
         is_emitted, label_before = np.zeros(len(labels), dtype=bool), np.full(len(labels), NONE, dtype=np.int8)
-        least = -1.0 if self.min_change is None else self.min_change
+        least = self.parameters.min_change if self.parameters.emit == "changes" else -1.0
         last_labels, last_scores = (models[name].to_list() for name in ("label", "score"))
         every = list(zip(labels.tolist(), scores.tolist(), strict=True))
         for run, (start, count) in enumerate(zip(runs.starts.tolist(), runs.counts.tolist(), strict=True)):
@@ -189,7 +188,7 @@ class AnomalyStep:
 
     def _is_silent(self, models: pl.DataFrame, waiting: pl.DataFrame, clock: Clock) -> pl.Series:
         """Return whether a model has been silent for its timeout, and no waiting event arrived in time to continue it."""
-        silent_at = pl.col("last_event_time") + self.forget_after
+        silent_at = pl.col("last_event_time") + self.parameters.forget_after
         is_silent = models.select(silent_at <= clock.watermark).to_series()
         if not is_silent.any():
             return is_silent
@@ -205,12 +204,14 @@ class AnomalyStep:
         keys = kept.models["key"].filter(where)
         kept = kept.refreshed(self.model, keys)
         is_gone = kept.models["key"].is_in(keys.implode())
-        gone = kept.models.filter(is_gone).with_columns(retired_at=pl.col("last_event_time") + self.forget_after)
+        gone = kept.models.filter(is_gone).with_columns(
+            retired_at=pl.col("last_event_time") + self.parameters.forget_after
+        )
         return kept.without(is_gone), gone.select(RETIRED_MODEL.names)
 
     def _state(self, kept: Kept, waiting: pl.DataFrame, clock: Clock) -> pl.DataFrame:
         # A model that is overdue because an event waits is examined again when that event is due.
-        silent_at = pl.col("last_event_time") + self.forget_after
+        silent_at = pl.col("last_event_time") + self.parameters.forget_after
         rows = [
             kept.rows(pl.when(silent_at > clock.watermark).then(silent_at)),
             waiting.with_columns(role=pl.lit(WAITING)),
