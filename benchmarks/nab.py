@@ -28,7 +28,7 @@ from benchmarks.nab_corpus import LabelledSeries, read_corpus
 from benchmarks.nab_scoring import PROFILES, STANDARD, Profile, Result, ScoredSeries, best_result, normalise, result_at
 from keyfold import KeyfoldError, TestHarness, build_job
 from spark_jobs.jobs.anomaly_predictions.job import ANOMALY_PREDICTIONS
-from spark_jobs.jobs.anomaly_predictions.models import MODELS, find_model
+from spark_jobs.jobs.anomaly_predictions.models import MODELS
 
 DATA = Path(__file__).parents[1] / "tests" / "data" / "nab"
 DEFAULT_MODEL = "rarity"
@@ -72,7 +72,7 @@ def score_corpus(model: str, corpus: Sequence[LabelledSeries]) -> list[ScoredSer
 def bulk_cost(name: str, corpus: Sequence[LabelledSeries]) -> float:
     """Processor time of predicting and learning all series in one call, in microseconds per event."""
     rows = pl.concat([one.readings for one in corpus]).rename({"timestamp": "event_time"})
-    events, model = rows.sort("key", "event_time", "value"), find_model(name)
+    events, model = rows.sort("key", "event_time", "value"), MODELS[name]
     models, spent = model.initial(events["key"].unique().sort()), []
     for _ in range(3):
         began = time.process_time()
@@ -83,7 +83,7 @@ def bulk_cost(name: str, corpus: Sequence[LabelledSeries]) -> float:
 
 def as_shipped(model: str, scored: Sequence[ScoredSeries], profile: Profile) -> Result:
     """The result at the model's own threshold, above which the job calls a value anomalous."""
-    return result_at(float(np.nextafter(find_model(model).threshold, 1.0)), scored, profile)
+    return result_at(float(np.nextafter(MODELS[model].threshold, 1.0)), scored, profile)
 
 
 def category_left_out(corpus: Sequence[LabelledSeries], scored: Sequence[ScoredSeries], profile: Profile) -> float:

@@ -9,7 +9,7 @@ from keyfold import KeyfoldError, Lakehouse
 from keyfold.dagster.plots import ALARM, MAIN, QUIET, draw, legend, picture
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.lakehouse.reading import scan_table
-from spark_jobs.jobs.anomaly_predictions.models import find_model
+from spark_jobs.jobs.anomaly_predictions.models import MODELS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +50,7 @@ def plot_anomalies(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
 def _draw_series(panel: "Axes", lakehouse: Lakehouse, key: str, values: pl.DataFrame) -> None:
     times = values["timestamp"].to_numpy()
     panel.plot(times, values["value"].to_numpy(), color=QUIET, label="value")
-    model = find_model(_model(lakehouse))
+    model = MODELS[_model(lakehouse)]
     events = values.select(key="key", event_time="timestamp", value="value")
     predicted, _ = model.predict_then_learn(model.initial(pl.Series([key])), events)
     panel.plot(times, predicted["expected"].to_numpy(), color=MAIN, linewidth=0.8, label="expected")

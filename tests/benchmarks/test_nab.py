@@ -14,7 +14,7 @@ from benchmarks.nab_scoring import STANDARD, ScoredSeries, best_result
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.building import build_job
 from spark_jobs.jobs.anomaly_predictions.job import ANOMALY_PREDICTIONS
-from spark_jobs.jobs.anomaly_predictions.models import MODELS, find_model
+from spark_jobs.jobs.anomaly_predictions.models import MODELS
 
 START = datetime(2014, 4, 1)  # noqa: DTZ001 - as the benchmark writes its times
 
@@ -58,7 +58,7 @@ def test_series_are_found_whatever_their_ending_with_their_windows_as_rows(corpu
 
 def test_the_job_scores_rows_as_the_model_does(corpus_folder):
     corpus = read_corpus(corpus_folder)
-    model = find_model(DEFAULT_MODEL)
+    model = MODELS[DEFAULT_MODEL]
     for series, scored in zip(corpus, score_corpus(DEFAULT_MODEL, corpus), strict=True):
         events = series.readings.rename({"timestamp": "event_time"})
         predicted, _ = model.predict_then_learn(model.initial(pl.Series([series.key])), events)
@@ -75,7 +75,7 @@ def test_rows_out_of_order_get_their_own_scores(corpus_folder):
 
 def test_the_planted_spike_is_found(corpus_folder):
     scored = score_corpus(DEFAULT_MODEL, read_corpus(corpus_folder))
-    assert scored[1].scores[1000] > find_model(DEFAULT_MODEL).threshold
+    assert scored[1].scores[1000] > MODELS[DEFAULT_MODEL].threshold
     assert best_result(scored, STANDARD).normalised > 90
 
 

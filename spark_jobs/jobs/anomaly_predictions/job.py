@@ -43,7 +43,7 @@ from keyfold import (
     with_parameters,
 )
 from keyfold.keyed.job import Duration, EventTimeParameters
-from spark_jobs.jobs.anomaly_predictions.models import MODELS, find_model
+from spark_jobs.jobs.anomaly_predictions.models import MODELS
 from spark_jobs.jobs.anomaly_predictions.step import AnomalyStep
 from spark_jobs.jobs.anomaly_predictions.tables import (
     ANOMALY_PREDICTION,
@@ -147,7 +147,7 @@ class AnomalyPredictionParameters(EventTimeParameters):
 
 def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
     """Anomaly scores of each metric's values by an online model; a row when the prediction changes."""
-    model = find_model(parameters.model)
+    model = MODELS[parameters.model]
     return KeyedJob(
         "anomaly_predictions",
         Input(METRICS, columns=METRICS.schema, final_at=STEP_DECIDES),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -36,14 +36,6 @@ _KEY = ("key",)
 Labels = NDArray[np.int8]
 
 
-class _Processed(NamedTuple):
-    """The emitted predictions of some events, the last prediction of each key, and the new state."""
-
-    output: pl.DataFrame
-    latest: pl.DataFrame
-    kept: Kept
-
-
 @dataclass(frozen=True)
 class AnomalyStep:
     """The step for one model, one order and one way to learn."""
@@ -74,10 +66,9 @@ class AnomalyStep:
                 kept, gone = self._retire(kept, kept.models["key"].is_in(_keys(part).implode()))
                 retired.append(gone)
                 kept = kept.with_new(self.model, _keys(part))
-            done = self._process(kept, part, clock)
-            output.append(done.output)
-            latest.append(done.latest)
-            kept = done.kept
+            kept, emitted, last = self._process(kept, part, clock)
+            output.append(emitted)
+            latest.append(last)
         kept, gone = self._retire(kept, self._is_silent(kept.models, waiting, clock))
         return Step(
             state=self._state(kept.refreshed_where_many_wait(self.model), waiting, clock),
@@ -126,8 +117,8 @@ class AnomalyStep:
         for number in np.unique(life).tolist():
             yield number, ordered.events.filter(lives == number)
 
-    def _process(self, kept: Kept, events: pl.DataFrame, clock: Clock) -> _Processed:
-        """Predict and learn events, and find the predictions to emit."""
+    def _process(self, kept: Kept, events: pl.DataFrame, clock: Clock) -> tuple[Kept, pl.DataFrame, pl.DataFrame]:
+        """Predict and learn events; return the new state, the predictions to emit, and the last one of each key."""
         keys = _keys(events).implode()
         has_events, is_served = kept.models["key"].is_in(keys), kept.serving["key"].is_in(keys)
         # One row per run of events, in the same order.
@@ -154,17 +145,16 @@ class AnomalyStep:
         )
         refresh_at = shifted(clock.processing_time, self.parameters.refresh_after)
         refresh_at = pl.lit(refresh_at).cast(pl.Datetime("us", "UTC")).alias(PROCESSING_DEADLINE)
-        return _Processed(
-            output=_named(rows.filter(pl.Series(is_emitted))).select(ANOMALY_PREDICTION.names),
-            latest=_named(rows[ends].filter(is_newest)).select(LATEST_PREDICTION.names),
-            kept=Kept(
-                pl.concat([kept.models.filter(~has_events), updated.select(kept.models.columns)]),
-                pl.concat([kept.serving.filter(~is_served), learned.serving.select(kept.serving.columns)]),
-                pl.concat([kept.unlearned, events.select("key", "value", refresh_at, "event_time")])
-                if self.parameters.learn == "refresh"
-                else kept.unlearned,
-            ),
+        unlearned = kept.unlearned
+        if self.parameters.learn == "refresh":
+            unlearned = pl.concat([unlearned, events.select("key", "value", refresh_at, "event_time")])
+        kept = Kept(
+            pl.concat([kept.models.filter(~has_events), updated.select(kept.models.columns)]),
+            pl.concat([kept.serving.filter(~is_served), learned.serving.select(kept.serving.columns)]),
+            unlearned,
         )
+        output = _named(rows.filter(pl.Series(is_emitted))).select(ANOMALY_PREDICTION.names)
+        return kept, output, _named(rows[ends].filter(is_newest)).select(LATEST_PREDICTION.names)
 
     def _changes(
         self, labels: Labels, scores: Floats, runs: KeyRuns, models: pl.DataFrame

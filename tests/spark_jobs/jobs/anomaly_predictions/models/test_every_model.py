@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold.errors import KeyfoldError
 from keyfold.keyed.rows.codec import decode, encode, polars_schema
-from spark_jobs.jobs.anomaly_predictions.models import MODELS, find_model
+from spark_jobs.jobs.anomaly_predictions.models import MODELS
 from spark_jobs.jobs.anomaly_predictions.models.protocol import PREDICTION
 from tests.examples import examples
 
@@ -173,9 +172,3 @@ def test_events_without_a_model_or_out_of_order_are_refused(keys):
     events = pl.concat([frame([(key, 0, 1.0)]) for key in keys])
     with pytest.raises(ValueError, match="every key of the events needs one model"):
         MODELS["ewma"].predict(MODELS["ewma"].initial(pl.Series(["a", "b"])), events)
-
-
-def test_a_model_that_is_not_there_is_told_with_those_that_are():
-    assert find_model("ewma") is MODELS["ewma"]
-    with pytest.raises(KeyfoldError, match="no model 'oracle'; models there: rarity, ewma"):
-        find_model("oracle")
