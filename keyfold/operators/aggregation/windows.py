@@ -121,7 +121,7 @@ def windows(
     every: timedelta | str | None = None,
     calendar: Period | None = None,
     zone: str = "UTC",
-    by: tuple[str, ...] = (),
+    by: str | Sequence[str] = (),
     most: str = "",
     while_open: bool = False,
     allowed_lateness: timedelta | str | None = None,
@@ -187,7 +187,7 @@ def windows(
     overlaps = isinstance(shape, _Spans) and shape.overlaps
     counted = counted_by({} if overlaps or most else of, counted)
     is_open = [column(IS_OPEN, pa.bool_(), "Whether it may still change", nullable=False)] if while_open else []
-    groups = [*key, *by]
+    groups = [*key, *names_of(by)]
     # An upsert table has the groups in its key.
     never_null = groups if while_open or allowed_lateness is not None else key
     table = OutputColumns(name, source, never_null, of, then or {}).output(

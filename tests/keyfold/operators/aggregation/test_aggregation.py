@@ -16,8 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from keyfold import Misconfigured, Stream, TestHarness, assert_nothing_lost
-from keyfold.keyed.generation.run_mode import Incremental
+from keyfold import Misconfigured, Stream, TestHarness
 from keyfold.keyed.job.inputs import Input
 from keyfold.operators import (
     count,
@@ -41,7 +40,6 @@ from keyfold.operators.aggregation.windows import Calendar
 from keyfold.testing import assert_same, merged, play, verify
 from keyfold.times import micros, to_times
 from tests.examples import examples
-from tests.lake import Lake
 from tests.on_a_grid import many_of, moments, on_grid
 
 TIME = pa.timestamp("us", tz="UTC")
@@ -60,10 +58,6 @@ ROW = st.tuples(st.sampled_from("ab"), moments(45, 5, -45), st.sampled_from("xy"
 RUNS = st.lists(many_of(ROW, 14, 0), min_size=1, max_size=4)
 CUTS = st.lists(on_grid(45, 5, -45).map(lambda at: NOON + at * MINUTE), max_size=2)
 PARTS = st.integers(1, 3)
-
-
-def whole(*names):
-    return [pa.field(name, pa.int64(), nullable=False) for name in names]
 
 
 def goals(run):
@@ -166,62 +160,18 @@ def test_corrected_and_expiring_rows_are_the_same_in_files(job):
     assert verify(job, rounds=2) is None
 
 
-def test_a_job_on_corrected_windows_adds_up_what_changes(tmp_path):
-    hours = windows(
-        "hours",
-        SCORED,
-        {"points": sum("points")},
-        key="who",
-        length="1h",
-        every="30m",
-        allowed_lateness="3h",
-        changes=True,
-    )
-    more = pl.col("points") - pl.col("points_before").fill_null(0)
-    in_all = totals("in_all", Input(hours.changes(), "changed_at"), {"points": sum(more)}, key="who", changes=True)
-    lake = Lake(tmp_path)
-    for run in ([("a", 0, "x", 1), ("b", 95, "x", 2)], [("a", 10, "x", 4), ("a", 212, "x", 8)], [("a", 9, "x", 16)]):
-        lake.put(goals(run), "goals")
-        for job in (hours, in_all):
-            lake.run(job)
-            assert_nothing_lost(lake.lakehouse, job)
-    lake.run(hours, Incremental(END))
-    lake.run(in_all, Incremental(END))
-    # The last goal, at 12:09, comes at 15:32: of its two windows, that of 11:30 has been final since 15:30.
-    told = {"a": 2 * (1 + 4 + 8) + 16, "b": 2 * 2}
-    assert dict(lake.rows("in_all", "who", "points")) == told
-    assert in_all.changes().name == "changes.in_all"
-
-
 @examples(60)
 @given(RUNS, CUTS, PARTS)
 def test_of_a_window_those_with_most_are_written_and_all_that_tie(runs, cuts, parts):
     length, every = timedelta(minutes=20), timedelta(minutes=10)
-    settings: Any = {"by": ("team",), "length": length, "every": every}
-    fields = [WHO, pa.field("team", pa.string()), pa.field("window_end", TIME)]
-    most = windows(
-        "teams",
-        SCORED,
-        {"goals": count()},
-        most="goals",
-        output=pa.schema([*fields, *whole("goals", "n_events")]),
-        key="who",
-        **settings,
-    )
+    shape: Any = {"key": "who", "length": length, "every": every}
+    most = windows("teams", SCORED, {"goals": count()}, most="goals", by="team", **shape)
     harness = play(most, map(goals, runs), END, parts, cuts)
     counts = f"""SELECT who, team, window_end, count(*) AS goals FROM ({IN_WINDOWS}) WHERE window_end > began
         GROUP BY who, team, window_end QUALIFY goals = max(goals) OVER (PARTITION BY who, window_end)"""  # noqa: S608
     assert_rows(harness.written["teams"], by_sql(runs, counts, length=length, every=every))
     # Of a column that tells rows apart: less than the most is left out before it is shuffled.
-    dearest = windows(
-        "points",
-        SCORED,
-        {},
-        most="points",
-        output=pa.schema([*fields, *whole("points", "n_events")]),
-        key="who",
-        **{**settings, "by": ("team", "points")},
-    )
+    dearest = windows("points", SCORED, {}, most="points", by=("team", "points"), **shape)
     harness = play(dearest, map(goals, runs), END, parts, cuts)
     points = f"""SELECT DISTINCT who, team, points, window_end FROM ({IN_WINDOWS}) WHERE window_end > began
         QUALIFY points = max(points) OVER (PARTITION BY who, window_end)"""  # noqa: S608
@@ -254,20 +204,15 @@ def sessions_of(runs, gap):
     return found, late
 
 
-def spells(gap):
-    fields = [WHO, pa.field("window_start", TIME), pa.field("window_end", TIME)]
-    output = pa.schema([*fields, *whole("goals", "points")])
-    return sessions("spells", SCORED, {"points": sum("points")}, gap=gap, counted="goals", output=output, key="who")
-
-
 @examples(100)
 @given(RUNS, CUTS, PARTS)
 def test_sessions_are_those_of_plain_python(runs, cuts, parts):
     gap = timedelta(minutes=15)
-    job = spells(gap)
+    job = sessions("spells", SCORED, {"points": sum("points")}, gap=gap, counted="goals", key="who")
     harness = play(job, map(goals, runs), END, parts, cuts)
     expected, late = sessions_of(runs, gap)
-    assert sorted(harness.written["spells"].rows()) == sorted(expected)
+    found = harness.written["spells"].select("who", "window_start", "window_end", "goals", "points")
+    assert sorted(found.rows()) == sorted(expected)
     assert harness.written["late.spells"]["goals"].sum() == late
 
 

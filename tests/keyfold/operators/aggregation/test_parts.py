@@ -149,20 +149,12 @@ def test_aggregates_are_those_of_all_values_in_any_order_and_split(data, rows, o
                 assert got == right, name
 
 
-@pytest.mark.parametrize(
-    ("heats", "told"),
-    [
-        ([1.0, math.inf], math.inf),
-        ([-math.inf, 1.0], -math.inf),
-        ([math.inf, -math.inf], math.nan),
-        ([math.nan, 1.0], math.nan),
-    ],
-)
-def test_a_sum_with_values_that_are_not_finite_is_python_s(heats, told):
-    came = readings([("a", NOON, heat, None) for heat in heats])
-    harness = play(OPERATORS["windows"](), [came[:1], came[1:]], NOON + 2 * HOUR, 1, [])
-    (got,) = harness.written["w"]["heat_sum"]
-    assert str(got) == str(told)
+def test_a_sum_with_values_that_are_not_finite_is_python_s():
+    inf, nan = math.inf, math.nan
+    for heats, told in (([1.0, inf], inf), ([-inf, 1.0], -inf), ([inf, -inf], nan), ([nan, 1.0], nan)):
+        came = readings([("a", NOON, heat, None) for heat in heats])
+        harness = play(OPERATORS["windows"](), [came[:1], came[1:]], NOON + 2 * HOUR, 1, [])
+        assert str(harness.written["w"]["heat_sum"].item()) == str(told)
 
 
 def test_more_values_than_are_kept_are_an_error_with_what_to_do():
@@ -174,7 +166,7 @@ def test_more_values_than_are_kept_are_an_error_with_what_to_do():
     ):
         assert play(job, [three], NOON + 2 * HOUR, 1, []).written["w"]["crowds"].to_list()[-1] in (3, [0, 1, 2])
         with pytest.raises(
-            TooManyValuesError, match=r"crowds has 4 values in one group, and keeps at most 3: give a larger at_most"
+            TooManyValuesError, match="crowds has 4 values in one group, and keeps at most 3: give a larger"
         ):
             play(job, [three, readings([("a", NOON, None, 7)])], NOON + 2 * HOUR, 1, [])
 
@@ -193,15 +185,14 @@ def test_a_row_of_running_has_the_values_of_its_key_so_far(data, rows, expiry):
         if live and expiry is not None and row["at"] - live[-1]["at"] > expiry.after:
             live.clear()
         live.append(row)
-        people = [one["people"] for one in live]
-        told = [one for one in people if one is not None]
-        average = math.fsum(told) / len(told) if told else None
+        people, told = [one["people"] for one in live], known(live)
+        average = float(np.mean(told)) if told else None
         expected.append((row["id"], live[0]["heat"], people[-1], average, len({*told}), people))
     assert sorted(written.select("id", *of).rows(), key=repr) == sorted(expected, key=repr)
 
 
 ROOM, N = READ.field("room"), pa.field("n", pa.int64(), nullable=False)
-FACT = pa.schema([*READ, ("tags", pa.list_(pa.string()))])
+FACT = pa.schema([*READ, ("tags", pa.list_(pa.string())), ("price", pa.decimal128(10, 2))])
 FACTS = Input(Stream("facts", FACT, event_time="at"), columns=FACT)
 SILENCE = Timeout(timedelta(hours=9))
 # What each is of events in order: of whole numbers that may be missing, ids, and lists of texts.
@@ -277,10 +268,9 @@ def known(rows):
     return [row["people"] for row in rows if row["people"] is not None]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("operator", list(HAVE))
-def test_an_operator_gives_what_an_aggregate_is_or_says_which_it_has(operator, seed):
-    draw = np.random.default_rng(seed)
+def test_an_operator_gives_what_an_aggregate_is_or_says_which_it_has(operator):
+    draw = np.random.default_rng(1)
     facts = [
         {
             "id": number,
@@ -326,14 +316,11 @@ def test_an_aggregate_that_does_not_fit_is_refused_where_the_job_is_made(of, tol
         quantile("heat", 50)
 
 
-PRICE = pa.field("price", pa.decimal128(10, 2))
 PRICES = [Decimal(text) for text in ("0.10", "-99999999.99", "12345678.90", "99999999.99", "99999999.99")]
 
 
 @pytest.mark.parametrize("operator", list(HAVE))
-def test_sums_and_means_of_decimals_are_exact_and_may_be_larger_than_a_value_can_be(monkeypatch, operator):
-    columns = pa.schema([*FACT, PRICE])
-    monkeypatch.setitem(globals(), "FACTS", Input(Stream("facts", columns, event_time="at"), columns=columns))
+def test_sums_and_means_of_decimals_are_exact_and_may_be_larger_than_a_value_can_be(operator):
     make, more, _ = HAVE[operator]
     output = pa.schema([ROOM, N, ("x", pa.decimal128(38, 2)), ("y", pa.float64())])
     job = make({"n": count(), **more, "x": sum("price"), "y": mean("price")}, output)
@@ -341,11 +328,10 @@ def test_sums_and_means_of_decimals_are_exact_and_may_be_larger_than_a_value_can
         {"id": number, "room": "a", "at": NOON - (9 - number) * timedelta(minutes=1), "price": price}
         for number, price in enumerate([*PRICES, None])
     ]
-    came = pl.DataFrame(rows, schema=pl.Schema(columns))
+    came = pl.DataFrame(rows, schema=pl.Schema(FACT))
     harness = play(job, [came[:3], came[3:]], NOON + timedelta(days=2), 2, [])
     found = harness.written["w"].filter(pl.col("n") == len(rows)).select("x", "y").row(0)
-    assert found == (builtins.sum(PRICES), float(builtins.sum(PRICES)) / len(PRICES))
-    assert found[0] == Decimal("112345678.99")
+    assert found == (builtins.sum(PRICES), 112345678.99 / len(PRICES))
 
 
 def test_several_first_values_have_one_time_and_one_order_in_state():
@@ -360,12 +346,9 @@ def test_several_first_values_have_one_time_and_one_order_in_state():
 def test_a_sum_that_its_column_does_not_hold_is_refused(operator):
     make, more, _ = HAVE[operator]
     job = make({"n": count(), **more, "x": sum("people")}, pa.schema([ROOM, N, ("x", pa.int64())]))
-    rows = [
-        {"id": 1, "room": "a", "at": NOON, "people": 2**62},
-        {"id": 2, "room": "a", "at": NOON + HOUR, "people": 2**62},
-    ]
+    rows = [{"id": hour, "room": "a", "at": NOON + hour * HOUR, "people": 2**62} for hour in range(2)]
     came = pl.DataFrame(rows, schema=pl.Schema(FACT))
-    with pytest.raises(TotalTooLargeError, match=r"the total of (x|people) for .* does not fit into a 64-bit integer"):
+    with pytest.raises(TotalTooLargeError, match=r"total of (x|people) for .* does not fit into a 64-bit integer"):
         play(job, [came[:1], came[1:]], NOON + timedelta(days=2), 2, [])
 
 
