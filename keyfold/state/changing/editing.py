@@ -4,7 +4,7 @@ An edit is a batch of the live generation's journal that reads no events and wri
 commit record names the manifests of the changed state partitions. So the state before it stays readable as any other batch's.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -88,7 +88,9 @@ def edit_state(lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, dry_run: bool
         if live is None:
             raise NotFound(f"job {job.name} has never run: it has no state")
         done = last_batch(job, live)
-        before = rows_of(lakehouse, job, edit.keys)
+        kinds = polars_schema(job.state.schema)
+        before = read_state(lakehouse, job, keys=edit.keys).polars()
+        before = before.select(pl.col(name).cast(kind) for name, kind in kinds.items())
         if not before.height:
             raise NotFound(f"job {job.name}: none of these keys has state in {live.name}")
         try:
@@ -169,12 +171,6 @@ def _exchange(
         had, has = had + before.height, has + after.height
     result.edited = f"{counted(has, 'row')} of state in place of {had:,}"
     return result
-
-
-def rows_of(lakehouse: Lakehouse, job: KeyedJob, keys: Iterable[Key]) -> pl.DataFrame:
-    """Return the rows of state of some keys, in the job's columns."""
-    rows = read_state(lakehouse, job, keys=tuple(keys)).polars()
-    return rows.select(pl.col(name).cast(kind) for name, kind in polars_schema(job.state.schema).items())
 
 
 def _change(job: KeyedJob, wanted: WantedKeys, corrections: Mapping[str, str]) -> ChangeRows:
