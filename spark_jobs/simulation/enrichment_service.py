@@ -1,7 +1,7 @@
 """Serve the protocol of `batched_enrichment` for demos and tests, with failures on demand: `keyfold demo-service`.
 
 An event with a position is enriched with its tile, a hundredth of a degree wide, and any other with a copy of itself; both with a
-checksum. With the same seed, the same events are rejected and the same tries fail, whatever the order and concurrency of calls.
+checksum. The same tries fail, whatever the order and concurrency of calls.
 """
 
 import json
@@ -53,9 +53,7 @@ class DemoService:
 
     Args:
         failure_rate: share of calls, and of events in the other calls, that fail with 503 and can be retried.
-        reject_rate: share of events that are rejected with 422, always the same ones; a retry does not help.
         latency: minimum duration of a call, in seconds.
-        seed: seed of the failures.
         token: bearer token of calls; if empty, calls need no token.
 
     Attributes:
@@ -63,11 +61,10 @@ class DemoService:
     """
 
     def __init__(
-        self, host: str = "127.0.0.1", port: int = 0, *, failure_rate: float = 0.0, reject_rate: float = 0.0,
-        latency: float = 0.0, seed: int = 0, token: str = "",
+        self, host: str = "127.0.0.1", port: int = 0, *, failure_rate: float = 0.0, latency: float = 0.0, token: str = "",
     ) -> None:  # fmt: skip
-        self._failure_rate, self._reject_rate, self._latency = failure_rate, reject_rate, latency
-        self._seed, self._token, self._lock = seed, token, threading.Lock()
+        self._failure_rate, self._latency, self._token = failure_rate, latency, token
+        self._lock = threading.Lock()
         self._counts = {"calls": 0, "repeated_calls": 0, "events": 0, "in_flight_most": 0}
         self._in_flight = 0
         self._known: OrderedDict[str, _Known] = OrderedDict()
@@ -139,9 +136,9 @@ class DemoService:
     def _work(self, key: str, tries: int, events: list[Any]) -> str:
         """Enrich the events, or simulate a failure."""
         time.sleep(self._latency)
-        if self._share("call", key, tries) < self._failure_rate:
+        if _share("call", key, tries) < self._failure_rate:
             raise _RefusedError(503, "failed on demand")
-        fails = [self._share("event", key, place) < self._failure_rate for place in range(len(events))]
+        fails = [_share("event", key, place) < self._failure_rate for place in range(len(events))]
         results = [
             {"status": 503, "error": "failed on demand"} if fail else self._result(event)
             for fail, event in zip(fails, events, strict=True)
@@ -151,8 +148,6 @@ class DemoService:
 
     def _result(self, event: Any) -> dict[str, Any]:
         checksum = sha256(_json(event).encode("utf-8", "backslashreplace")).hexdigest()
-        if self._share("reject", checksum) < self._reject_rate:
-            return {"status": 422, "error": "rejected on demand"}
         if not isinstance(event, dict):
             return {"status": 422, "error": "an event must be an object"}
         place = event.get("latitude"), event.get("longitude")
@@ -163,11 +158,6 @@ class DemoService:
         ):
             return {"status": 422, "error": "latitude must be -90 to 90 degrees and longitude -180 to 180"}
         return {"status": 200, "enrichment": {"checksum": checksum, "tile": f"{place[0]:.2f},{place[1]:.2f}"}}
-
-    def _share(self, *words: object) -> float:
-        """Return a number in [0, 1) that depends only on the seed and the words."""
-        digest = sha256(repr((self._seed, *words)).encode()).digest()
-        return int.from_bytes(digest[:6], "big") / 2**48
 
 
 class _Server(ThreadingHTTPServer):
@@ -223,6 +213,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing, since calls contain events, which may be private."""
+
+
+def _share(*words: object) -> float:
+    """Return a number in [0, 1) that depends only on the words."""
+    return int.from_bytes(sha256(repr(words).encode()).digest()[:6], "big") / 2**48
 
 
 def _events(body: bytes) -> list[Any]:

@@ -1,12 +1,14 @@
 """A service that answers as it is told, call by call, and remembers what came."""
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 
@@ -30,8 +32,8 @@ class Scripted:
 
 
 @contextmanager
-def scripted_service(*answers: Answer) -> Iterator[Scripted]:
-    """Give the answers in turn, and the last one to all calls after it."""
+def scripted_service(*answers: Answer, tls: Path | None = None) -> Iterator[Scripted]:
+    """Give the answers in turn, and the last one to all calls after it; by TLS if there is a folder with a certificate."""
     told, lock = Scripted(), threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
@@ -64,7 +66,11 @@ def scripted_service(*answers: Answer) -> Iterator[Scripted]:
             pass
 
     server = Server(("127.0.0.1", 0), Handler)
-    told.url = f"http://127.0.0.1:{server.server_address[1]}/"
+    told.url = f"http{'s' if tls else ''}://127.0.0.1:{server.server_address[1]}/"
+    if tls:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tls / "certificate.pem", tls / "key.pem")
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
         yield told

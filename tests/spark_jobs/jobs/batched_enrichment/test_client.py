@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import socket
+import subprocess
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -269,3 +270,31 @@ def test_a_proxy_of_the_environment_is_not_asked(monkeypatch):
     monkeypatch.delenv("NO_PROXY", raising=False)
     with scripted_service(Answer()) as service:
         assert ask(service.url, max_attempts=1)[0].enrichment == '{"n":0}'
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed_and_the_token_stays(status, monkeypatch):
+    monkeypatch.setenv("GEO_TOKEN", "a-secret-token")
+    with (
+        scripted_service(Answer()) as other,
+        scripted_service(Answer(status, b"moved", headers={"Location": other.url})) as service,
+    ):
+        (outcome,) = set(ask(service.url, token_variable="GEO_TOKEN"))  # noqa: S106 - a name
+    assert (outcome.status, outcome.attempts) == (status, 1)
+    assert "redirects are not followed" in (outcome.answer or "")
+    assert (len(service.keys), other.keys) == (1, [])
+
+
+def test_tls_works_and_is_verified(tmp_path, monkeypatch):
+    command = (
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost "
+        "-addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout key.pem -out certificate.pem"
+    )
+    try:
+        subprocess.run(command.split(), cwd=tmp_path, check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("openssl is not installed, which makes this test's certificate")
+    with scripted_service(Answer(), tls=tmp_path) as service:
+        assert "CERTIFICATE_VERIFY_FAILED" in (ask(service.url, batch(1), max_attempts=1)[0].answer or "")
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+        assert ask(service.url, batch(1))[0].enrichment == '{"n":0}'
