@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from jinja2 import Environment, Template
-
 from keyfold.dagster.quality.outcome import EXAMPLES, Validation
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -77,7 +79,10 @@ def _page(validated: Validation, run: str, moment: datetime) -> str:
 
 
 @cache
-def _template() -> Template:
+def _template() -> "Template":
+    # Imported late: loading definitions writes no page.
+    from jinja2 import Environment  # noqa: PLC0415
+
     # Escapes every value.
     return Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(_PAGE)
 
